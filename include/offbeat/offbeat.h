@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The C interface of offbeat, for programs and tools that want more than the
+ * preload gives: to name an algorithm, to ask what ran, to reduce the 16-bit
+ * floating types that MPI lacks.
+ *
+ * Every function is exported by each liboffbeat-<family>.so. A program that
+ * must also run without offbeat looks the symbol up with
+ * dlsym(RTLD_DEFAULT, "offbeat_version") and does without when it is NULL.
+ *
+ * Communicators travel as Fortran handles (MPI_Comm_c2f; MPI_Comm_toint in the
+ * standard ABI), the one form that is the same in every MPI. Counts are in elements, sizes in bytes.
+ */
+#ifndef OFFBEAT_H
+#define OFFBEAT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What every function returns. */
+typedef enum offbeat_status {
+  OFFBEAT_OK = 0,
+  OFFBEAT_ERROR_ARGUMENT = 1,    /**< null pointer, unknown collective, bad number */
+  OFFBEAT_ERROR_EXPRESSION = 2,  /**< not an algorithm expression; the text says which column */
+  OFFBEAT_ERROR_UNSUPPORTED = 3, /**< this type does not know this operation */
+  OFFBEAT_ERROR_MPI = 4          /**< the host MPI reported an error, or is not initialised */
+} offbeat_status;
+
+/** Element types, sizes as in C; complex types are (real, imaginary) pairs. */
+typedef enum offbeat_type {
+  OFFBEAT_INT8,
+  OFFBEAT_INT16,
+  OFFBEAT_INT32,
+  OFFBEAT_INT64,
+  OFFBEAT_UINT8,
+  OFFBEAT_UINT16,
+  OFFBEAT_UINT32,
+  OFFBEAT_UINT64,
+  OFFBEAT_FLOAT16,  /**< IEEE 754 binary16, rounded to nearest even after every operation */
+  OFFBEAT_BFLOAT16, /**< upper half of a binary32, rounded likewise */
+  OFFBEAT_FLOAT32,
+  OFFBEAT_FLOAT64,
+  OFFBEAT_LONG_DOUBLE,
+  OFFBEAT_COMPLEX64,  /**< 2 x binary32 */
+  OFFBEAT_COMPLEX128, /**< 2 x binary64 */
+  OFFBEAT_COMPLEX_LONG_DOUBLE,
+  OFFBEAT_BOOL /**< C _Bool */
+} offbeat_type;
+
+typedef enum offbeat_op {
+  OFFBEAT_SUM,
+  OFFBEAT_PROD,
+  OFFBEAT_MIN,
+  OFFBEAT_MAX,
+  OFFBEAT_LOGICAL_AND,
+  OFFBEAT_LOGICAL_OR,
+  OFFBEAT_LOGICAL_XOR,
+  OFFBEAT_BITWISE_AND,
+  OFFBEAT_BITWISE_OR,
+  OFFBEAT_BITWISE_XOR
+} offbeat_op;
+
+/** Version as text, "major.minor.patch". */
+const char* offbeat_version(void);
+
+/** A short English text for a status; never NULL. */
+const char* offbeat_status_string(offbeat_status status);
+
+/** The ABI family this library was built for: "openmpi", "mpich" or "mpiabi". */
+const char* offbeat_family(void);
+
+/**
+ * Choose the algorithm of all later calls of one collective in this process,
+ * over the environment's choice. Every rank must make the same call at the same
+ * point between collectives. An empty expression restores the start-up choice.
+ *
+ * @param collective  "allreduce"
+ * @param expression  for example "pipeline(4, ring)"
+ * @param error       receives one line when the status is not OFFBEAT_OK; may be NULL
+ * @param error_size  bytes at `error`
+ */
+offbeat_status offbeat_select(const char* collective, const char* expression, char* error,
+                              size_t error_size);
+
+/** How the calls of one collective in this process were served. */
+typedef struct offbeat_counters {
+  uint64_t intercepted; /**< calls that reached offbeat from the program */
+  uint64_t served;      /**< of these, run by an offbeat algorithm; the others went to the host MPI */
+} offbeat_counters;
+
+/** Read the counters of `collective`; `size` is sizeof(offbeat_counters). */
+offbeat_status offbeat_count(const char* collective, offbeat_counters* counters, size_t size);
+
+/**
+ * destination[i] = ((operands[0][i] op operands[1][i]) op operands[2][i]) op ...
+ *
+ * Exactly the bits of combining two at a time, for any number of operands >= 1.
+ * The destination may be one of the operands; no other overlap is allowed.
+ */
+offbeat_status offbeat_reduce(void* destination, const void* const* operands, size_t operand_count,
+                              size_t count, offbeat_type type, offbeat_op op);
+
+/**
+ * Allreduce over offbeat's own types, OFFBEAT_FLOAT16 and OFFBEAT_BFLOAT16
+ * included. Collective over the communicator. In place when input is NULL or
+ * equals output. Runs the algorithm that is chosen for this size; types that MPI lacks
+ * never go to the host, so where the choice is `native` they run recursive_doubling.
+ */
+offbeat_status offbeat_allreduce(const void* input, void* output, size_t count, offbeat_type type,
+                                 offbeat_op op, int fortran_communicator);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

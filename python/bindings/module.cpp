@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// offbeat._core: what the command line tool asks the C++ core.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <string>
+
+#include "base/error.hpp"
+#include "base/settings.hpp"
+#include "collectives/algorithm.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+nb::list algorithm_list() {
+  nb::list result;
+  for (const std::string_view collective : {std::string_view("allreduce")}) {
+    for (const offbeat::Algorithm* algorithm : offbeat::algorithms(collective)) {
+      nb::list parameters;
+      for (const offbeat::Parameter parameter : algorithm->parameters) parameters.append(name_of(parameter));
+      nb::dict entry;
+      entry["name"] = algorithm->name;
+      entry["collective"] = collective;
+      entry["parameters"] = nb::str(", ").attr("join")(parameters);
+      entry["summary"] = algorithm->summary;
+      entry["cost"] = algorithm->cost;
+      entry["needs"] = algorithm->needs;
+      entry["source"] = algorithm->source;
+      result.append(entry);
+    }
+  }
+  return result;
+}
+
+nb::list setting_list() {
+  nb::list result;
+  for (const offbeat::SettingDescription& setting : offbeat::setting_descriptions()) {
+    nb::dict entry;
+    entry["name"] = setting.name;
+    entry["default"] = setting.default_value;
+    entry["values"] = setting.values;
+    entry["meaning"] = setting.meaning;
+    result.append(entry);
+  }
+  return result;
+}
+
+}  // namespace
+
+NB_MODULE(_core, module) {
+  module.doc() = "The algorithms, the expression parser and the settings of offbeat's C++ core.";
+  nb::exception<offbeat::ExpressionError>(module, "ExpressionError", PyExc_ValueError);
+  nb::exception<offbeat::UsageError>(module, "UsageError", PyExc_ValueError);
+
+  module.def("version", [] { return OFFBEAT_VERSION; }, "Version as text.");
+  module.def("algorithms", algorithm_list,
+             "Every algorithm: a dict of name, collective, parameters, summary, cost, needs, source.");
+  module.def("settings", setting_list, "Every environment variable: a dict of name, default, values, meaning.");
+  module.def(
+      "check_expression",
+      [](std::string_view collective, std::string_view expression) {
+        return offbeat::parse_expression(collective, expression).text();
+      },
+      "collective"_a, "expression"_a,
+      "The canonical spelling of an expression. Raises ExpressionError, which names the column.");
+}

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# What python/bindings offers: the registry, the expression parser and the settings of the C++ core.
+from typing import TypedDict
+
+class ExpressionError(ValueError): ...
+
+class Algorithm(TypedDict):
+    name: str
+    collective: str
+    parameters: str
+    summary: str
+    cost: str
+    needs: str
+    source: str
+
+class Setting(TypedDict):
+    name: str
+    default: str
+    values: str
+    meaning: str
+
+def algorithms() -> list[Algorithm]: ...
+def check_expression(collective: str, expression: str) -> str: ...
+def settings() -> list[Setting]: ...
+def version() -> str: ...

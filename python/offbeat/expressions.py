@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Algorithm expressions on the command line; the grammar itself lives in the C++ core."""
+
+from __future__ import annotations
+
+from offbeat import _core
+from offbeat.errors import CommandError
+
+
+def canonical(expression: str, collective: str = "allreduce") -> str:
+    """The canonical spelling, or a CommandError that says which column is wrong."""
+    try:
+        return _core.check_expression(collective, expression)
+    except _core.ExpressionError as error:
+        raise CommandError(f"{collective} expression '{expression}': {error}") from None
+
+
+def split_list(text: str) -> list[str]:
+    """Split at the commas outside parentheses: ``native, pipeline(4, ring)`` is two."""
+    parts = [""]
+    depth = 0
+    for character in text:
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The compiled files that ship inside the package, in ``offbeat/lib``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import offbeat
+from offbeat.errors import CommandError
+
+FAMILIES = ("openmpi", "mpich", "mpiabi")
+FAMILY_MEANING = {
+    "openmpi": "Open MPI",
+    "mpich": "the MPICH family (MPICH, Intel MPI, MVAPICH, Cray MPICH)",
+    "mpiabi": "the MPI standard ABI (libmpi_abi)",
+}
+
+
+def _find(name: str) -> Path | None:
+    # An editable installation has two folders: the sources, and site-packages with what was compiled.
+    for folder in offbeat.__path__:
+        path = Path(folder) / "lib" / name
+        if path.is_file():
+            return path
+    return None
+
+
+def installed() -> dict[str, Path]:
+    """The preload library of each family that this installation has."""
+    found = {family: _find(f"liboffbeat-{family}.so") for family in FAMILIES}
+    return {family: path for family, path in found.items() if path is not None}
+
+
+def preload_library(family: str) -> Path:
+    """The library to preload under programs of an ABI family."""
+    path = _find(f"liboffbeat-{family}.so")
+    if path is None:
+        raise CommandError(
+            f"this installation of offbeat has no liboffbeat-{family}.so, which serves {FAMILY_MEANING[family]}"
+        )
+    return path
+
+
+def bench_files(family: str) -> tuple[Path, Path]:
+    """The starter executable and the benchmark of an ABI family."""
+    launcher, bench = _find("offbeat-launch"), _find(f"offbeat-bench-{family}.so")
+    if launcher is None or bench is None:
+        missing = "offbeat-launch" if launcher is None else f"offbeat-bench-{family}.so"
+        raise CommandError(f"this installation of offbeat has no {missing}, which offbeat bench needs")
+    return launcher, bench
+
+
+def joined_preload(library: Path, environment: Mapping[str, str]) -> str:
+    """LD_PRELOAD with the library after what the user already preloads."""
+    # ld.so takes both blanks and colons as separators.
+    present = environment.get("LD_PRELOAD", "").replace(":", " ").split()
+    for entry in present:
+        name = Path(entry).name
+        if name == library.name:
+            return ":".join(present)
+        if name.startswith("liboffbeat-"):
+            raise CommandError(f"LD_PRELOAD already has {name}, but this program needs {library.name}")
+    return ":".join([*present, str(library)])

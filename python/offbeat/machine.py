@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the tool needs to know about the machine it runs on."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+
+# In a batch job the cores of this host say nothing about the room for ranks.
+_BATCH_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE", "FLUX_JOB_ID")
+
+
+def cpus() -> int:
+    """Hardware threads that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def cores() -> int:
+    """Physical cores among them, which is what Open MPI counts as slots."""
+    seen = set()
+    for cpu in os.sched_getaffinity(0):
+        topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
+        try:
+            seen.add(((topology / "physical_package_id").read_text(), (topology / "core_id").read_text()))
+        except OSError:
+            return cpus()
+    return len(seen)
+
+
+def in_batch_job(environment: Mapping[str, str]) -> bool:
+    """Whether a scheduler, not the cores of this host, says where ranks go."""
+    return any(name in environment for name in _BATCH_VARIABLES)
+
+
+def description() -> dict[str, str | int]:
+    """For the records of a measurement."""
+    model = platform.machine()
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+    except OSError:
+        pass
+    return {"host": platform.node(), "processor": model, "cpus": cpus(), "cores": cores(), "system": platform.release()}

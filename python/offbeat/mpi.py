@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One MPI installation: its library, what it is, and the mpirun that belongs to it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+# Vendors by what MPI_Get_library_version says; the version is the first group.
+_VERSION_TEXTS = {
+    "Open MPI": r"Open MPI v([\w.]+)",
+    "Intel MPI": r"Intel\(R\) MPI Library ([\w.]+)",
+    "MVAPICH": r"MVAPICH\d?-?\w* Version\s*:\s*([\w.]+)",
+    "Cray MPICH": r"CRAY MPICH version ([\w.]+)",
+    "MPICH": r"MPICH Version:\s*([\w.]+)",
+}
+SLUGS = {
+    "Open MPI": "openmpi",
+    "MPICH": "mpich",
+    "Intel MPI": "intel",
+    "MVAPICH": "mvapich",
+    "Cray MPICH": "cray",
+}
+# The names of mpirun, best first. Debian keeps several vendors in /usr/bin and adds a suffix; Intel's
+# mpirun is a shell script around mpiexec.hydra that would keep signals to itself. Cray has only srun.
+_LAUNCHERS = {
+    "Open MPI": ("mpirun.openmpi", "mpirun", "mpiexec.openmpi", "mpiexec"),
+    "MPICH": ("mpiexec.mpich", "mpirun.mpich", "mpiexec.hydra", "mpiexec", "mpirun"),
+    "Intel MPI": ("mpiexec.hydra", "mpirun"),
+    "MVAPICH": ("mpiexec.hydra", "mpiexec", "mpirun"),
+    "Cray MPICH": (),
+}
+_OPENMPI_LAUNCHERS = ("orterun", "prterun", "prun", "ompirun", "mpirun.openmpi")
+
+# libmpi itself, not the Fortran, C++ or Java layers above it, which need it anyway.
+_LIBMPI = re.compile(r"libmpi(ch|_abi|_cray|_(gnu|intel|aocc|amd|nvidia)_?\d*)?\.so(\.\d+)*")
+
+_ASK_VERSION = """
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+text, length = ctypes.create_string_buffer(8192), ctypes.c_int()
+library.MPI_Get_library_version(text, ctypes.byref(length))
+print(text.value.decode(errors="replace"))
+"""
+
+
+@dataclass(frozen=True)
+class MpiInstall:
+    """An MPI library and the launcher that belongs to it."""
+
+    vendor: str
+    version: str
+    family: str  # which liboffbeat serves it: openmpi, mpich or mpiabi
+    libmpi: Path
+    mpirun: Path | None
+    prefix: Path
+
+    def __str__(self) -> str:
+        standard = ", standard ABI" if self.family == "mpiabi" else ""
+        return f"{self.vendor} {self.version} ({self.libmpi}{standard})"
+
+    @property
+    def name(self) -> str:
+        """What ``--mpi`` takes, first form."""
+        return "mpiabi" if self.family == "mpiabi" else SLUGS[self.vendor]
+
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """Variables without which this MPI does not run."""
+        return _intel_environment(self, base) if self.vendor == "Intel MPI" else {}
+
+
+def is_libmpi(filename: str) -> bool:
+    """Whether a file name or SONAME is that of an MPI library."""
+    return _LIBMPI.fullmatch(filename) is not None
+
+
+def prepend(variable: str, folder: Path, base: Mapping[str, str]) -> str:
+    """The value of a search path with a folder put first."""
+    rest = [entry for entry in base.get(variable, "").split(os.pathsep) if entry and entry != str(folder)]
+    return os.pathsep.join([str(folder), *rest])
+
+
+@lru_cache(maxsize=None)
+def inspect(libmpi: Path) -> MpiInstall | None:
+    """What an MPI library is; None when it is no MPI library at all."""
+    vendor, version = _identify(libmpi)
+    if vendor is None:
+        return None
+    if libmpi.name.startswith("libmpi_abi"):
+        family = "mpiabi"
+    else:
+        family = "openmpi" if vendor == "Open MPI" else "mpich"
+    mpirun = _launcher(libmpi, vendor)
+    prefix = mpirun.parent.parent if mpirun is not None else libmpi.parent.parent
+    return MpiInstall(vendor, version, family, libmpi, mpirun, prefix)
+
+
+def same_library(one: Path, other: Path) -> bool:
+    """Whether two paths are the same libmpi, also when a wheel holds copies instead of links."""
+    return one.resolve() == other.resolve() or (
+        one.parent.resolve() == other.parent.resolve() and one.name.split(".so")[0] == other.name.split(".so")[0]
+    )
+
+
+def _identify(libmpi: Path) -> tuple[str | None, str]:
+    # In a process of its own: two MPI libraries in one process disturb each other.
+    command = [sys.executable, "-I", "-S", "-c", _ASK_VERSION, str(libmpi)]
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    try:
+        answer = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=False)
+    except subprocess.TimeoutExpired:
+        return None, ""
+    for vendor, pattern in _VERSION_TEXTS.items():
+        match = re.search(pattern, answer.stdout)
+        if match is not None:
+            return vendor, match[1]
+    return None, ""
+
+
+def _launcher(libmpi: Path, vendor: str) -> Path | None:
+    # From the library's folder upwards: lib, lib/x86_64-linux-gnu, lib/release, lib64/openmpi/lib, ...
+    for folder in dict.fromkeys([*libmpi.parents][:5] + [*libmpi.resolve().parents][:5]):
+        for name in _LAUNCHERS[vendor]:
+            path = folder / "bin" / name
+            if os.access(path, os.X_OK) and path.is_file() and _may_belong(path, vendor):
+                return path
+    return None
+
+
+def _may_belong(launcher: Path, vendor: str) -> bool:
+    target = launcher.resolve().name
+    if vendor == "Open MPI":
+        return "hydra" not in target and "mpich" not in target
+    return target not in _OPENMPI_LAUNCHERS
+
+
+def _intel_environment(install: MpiInstall, base: Mapping[str, str]) -> dict[str, str]:
+    root = install.prefix
+    environment = {
+        "I_MPI_ROOT": str(root),
+        "PATH": prepend("PATH", root / "bin", base),
+        "LD_LIBRARY_PATH": prepend("LD_LIBRARY_PATH", install.libmpi.parent, base),
+    }
+    # Where oneAPI (new and old) and the PyPI wheel keep libfabric and its providers.
+    for folder in (root / "opt/mpi/libfabric/lib", root / "libfabric/lib", root / "lib"):
+        if (folder / "libfabric.so.1").is_file():
+            environment["LD_LIBRARY_PATH"] = prepend("LD_LIBRARY_PATH", folder, environment)
+            if "FI_PROVIDER_PATH" not in base:
+                providers = folder / "prov"
+                environment["FI_PROVIDER_PATH"] = str(providers if providers.is_dir() else folder)
+            break
+    return environment

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Sizes and durations as people write them, and back."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from offbeat.errors import CommandError
+
+_SIZE_UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+_TIME_UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
+_RANGE_FACTOR = 4
+
+
+def parse_size(text: str) -> int:
+    """``64``, ``64B``, ``1KiB``, ``1.5MiB``, ``1GiB`` in bytes."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    factor = _SIZE_UNITS.get(match[2].lower()) if match else None
+    if match is None or factor is None:
+        raise CommandError(f"'{text}' is not a size: write bytes or a number with KiB, MiB or GiB, such as 64KiB")
+    size = float(match[1]) * factor
+    if size != int(size):
+        raise CommandError(f"'{text}' is not a whole number of bytes")
+    return int(size)
+
+
+def parse_sizes(text: str) -> list[int]:
+    """``4,64,1KiB`` or ``4..1MiB`` (times 4 from one to the next, both ends included)."""
+    sizes: list[int] = []
+    for part in text.split(","):
+        first, dots, last = part.partition("..")
+        sizes += _size_range(parse_size(first), parse_size(last)) if dots else [parse_size(part)]
+    return sizes
+
+
+def _size_range(first: int, last: int) -> list[int]:
+    if not 0 < first <= last:
+        raise CommandError(f"the range of sizes {first}..{last} is empty")
+    sizes = []
+    size = first
+    while size < last:
+        sizes.append(size)
+        size *= _RANGE_FACTOR
+    return [*sizes, last]
+
+
+def format_size(size_bytes: int) -> str:
+    """The shortest exact spelling: ``64 B``, ``1 KiB``, ``1.5 MiB``."""
+    for unit in ("GiB", "MiB", "KiB"):
+        factor = _SIZE_UNITS[unit.lower()]
+        if size_bytes >= factor and size_bytes * 10 % factor == 0:
+            return f"{size_bytes / factor:.4g} {unit}"
+    return f"{size_bytes} B"
+
+
+def format_us(microseconds: float) -> str:
+    """Three significant digits, in the unit that suits."""
+    for unit, factor in (("s", 1e6), ("ms", 1e3)):
+        if microseconds >= 10 * factor:
+            return f"{_three_digits(microseconds / factor)} {unit}"
+    return f"{_three_digits(microseconds)} µs"
+
+
+def _three_digits(value: float) -> str:
+    decimals = 0 if value >= 100 else 1 if value >= 10 else 2
+    return f"{value:.{decimals}f}"
+
+
+@dataclass(frozen=True)
+class Skew:
+    """How late the latest rank is: an absolute time, or a multiple of native's balanced median."""
+
+    factor: float | None = None
+    microseconds: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.factor:g} x native" if self.factor is not None else format_us(self.microseconds or 0.0)
+
+
+def parse_skew(text: str) -> Skew:
+    """``1.5`` (times native's balanced median) or ``100us``, ``2ms``, ``1s``."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text)
+    if match is not None and match[2] == "":
+        return Skew(factor=float(match[1]))
+    if match is not None and match[2] in _TIME_UNITS_US:
+        return Skew(microseconds=float(match[1]) * _TIME_UNITS_US[match[2]])
+    raise CommandError(f"'{text}' is not a skew: write a factor such as 1.5, or a time such as 100us, 2ms or 1s")

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The exceptions of offbeat. They are for loading, parsing and failed communication, never for a
+// decision in the steady state; src/mpi and src/capi turn them into codes, and nothing leaves those.
+#pragma once
+
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+
+namespace offbeat {
+
+// Something the user gave us is wrong: a setting, an expression, a library that does not fit.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// A text that could not be parsed; `column` counts from 1.
+class ExpressionError : public UsageError {
+ public:
+  ExpressionError(std::size_t column, const std::string& what)
+      : UsageError("column " + std::to_string(column) + ": " + what), column(column) {}
+  std::size_t column;
+};
+
+// A message could not be sent or received. `code` is the host MPI's error code where there is one.
+class CommunicationError : public std::runtime_error {
+ public:
+  explicit CommunicationError(const std::string& what, int code = 0) : std::runtime_error(what), code(code) {}
+  int code;
+};
+
+}  // namespace offbeat

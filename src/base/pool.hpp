@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Memory that comes back: coroutine frames, scratch vectors and task lists are taken from size classes
+// of freed blocks, so that the second call of a collective allocates nothing.
+//
+// One pool per thread, without locks. A block may be freed in another thread than the one that took it; it then
+// joins that thread's pool. What a thread keeps is bounded: beyond the bound blocks go back to malloc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace offbeat::pool {
+
+inline constexpr std::size_t alignment = 64;
+
+// Never null: throws std::bad_alloc. Aligned to 64 bytes.
+[[nodiscard]] void* allocate(std::size_t bytes);
+
+// `bytes` is what was asked for.
+void release(void* block, std::size_t bytes) noexcept;
+
+// How many bytes of freed blocks one thread keeps; 256 MiB unless set. For all threads.
+void set_cache_limit(std::size_t bytes);
+
+// Blocks this thread has taken from malloc so far: a test asserts that it stands still.
+[[nodiscard]] std::uint64_t malloc_calls();
+
+// Give every cached block of this thread back to malloc.
+void trim() noexcept;
+
+}  // namespace offbeat::pool

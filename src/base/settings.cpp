@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "base/settings.hpp"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <initializer_list>
+#include <string>
+
+#include "base/error.hpp"
+
+extern char** environ;  // NOLINT(readability-redundant-declaration): not in every libc's unistd.h
+
+namespace offbeat {
+namespace {
+
+constexpr std::string_view prefix = "OFFBEAT_";
+
+constexpr SettingDescription descriptions[] = {
+    {"OFFBEAT_ALLREDUCE", "", "an algorithm expression, such as ring or pipeline(4, ring)",
+     "the algorithm of every MPI_Allreduce; unset: offbeat chooses by size"},
+    {"OFFBEAT_VERBOSE", "0", "0, 1",
+     "1: say once for each collective and size class which algorithm runs and why (standard error, one rank)"},
+    {"OFFBEAT_REPORT", "0", "0, 1", "1: at MPI_Finalize rank 0 says how many calls were intercepted and served"},
+    {"OFFBEAT_WAIT", "auto", "auto, spin, yield",
+     "how a rank waits for a message; auto yields when the node has more ranks than cores"},
+    {"OFFBEAT_CACHE_MIB", "256", "0 to 1048576", "how much freed scratch memory a thread keeps for the next call"},
+};
+
+[[noreturn]] void bad(const SettingDescription& setting, std::string_view value) {
+  throw UsageError(std::string(setting.name) + "='" + std::string(value) +
+                   "' is not understood; values: " + std::string(setting.values));
+}
+
+long whole_number(const SettingDescription& setting, std::string_view value, long most) {
+  long result = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), result);
+  if (error != std::errc() || end != value.data() + value.size() || result < 0 || result > most) {
+    bad(setting, value);
+  }
+  return result;
+}
+
+void apply(Settings& settings, const SettingDescription& setting, std::string_view value) {
+  if (setting.name == "OFFBEAT_ALLREDUCE") {
+    settings.allreduce = value;
+  } else if (setting.name == "OFFBEAT_VERBOSE") {
+    settings.verbose = static_cast<int>(whole_number(setting, value, 1));
+  } else if (setting.name == "OFFBEAT_REPORT") {
+    settings.report = whole_number(setting, value, 1) == 1;
+  } else if (setting.name == "OFFBEAT_WAIT") {
+    if (value == "auto") {
+      settings.wait = WaitPolicy::automatic;
+    } else if (value == "spin") {
+      settings.wait = WaitPolicy::spin;
+    } else if (value == "yield") {
+      settings.wait = WaitPolicy::yield;
+    } else {
+      bad(setting, value);
+    }
+  } else if (setting.name == "OFFBEAT_CACHE_MIB") {
+    settings.cache_bytes = static_cast<std::size_t>(whole_number(setting, value, 1 << 20)) << 20;
+  }
+}
+
+int first_number(std::initializer_list<const char*> names, int otherwise) {
+  for (const char* name : names) {
+    if (const char* value = std::getenv(name)) return std::atoi(value);
+  }
+  return otherwise;
+}
+
+}  // namespace
+
+Settings Settings::from_environment() {
+  Settings settings;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    if (!text.starts_with(prefix)) continue;
+    const std::size_t equals = text.find('=');
+    const std::string_view name = text.substr(0, equals);
+    const SettingDescription* known = nullptr;
+    for (const SettingDescription& setting : descriptions) {
+      if (setting.name == name) known = &setting;
+    }
+    if (known == nullptr) {
+      throw UsageError("unknown setting " + std::string(name) + "; `offbeat info --settings` lists them");
+    }
+    // Set but empty is unset: launchers cannot always remove a variable.
+    if (equals + 1 < text.size()) apply(settings, *known, text.substr(equals + 1));
+  }
+  return settings;
+}
+
+std::span<const SettingDescription> setting_descriptions() { return descriptions; }
+
+int launcher_rank() {
+  return first_number({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}, 0);
+}
+
+int launcher_ranks_on_node() {
+  return first_number({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"}, 1);
+}
+
+}  // namespace offbeat

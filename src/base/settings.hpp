@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Every environment variable of offbeat, in one struct. Nothing else calls getenv.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace offbeat {
+
+enum class WaitPolicy { automatic, spin, yield };
+
+struct Settings {
+  std::string allreduce;                            // OFFBEAT_ALLREDUCE; empty: offbeat chooses
+  int verbose = 0;                                  // OFFBEAT_VERBOSE
+  bool report = false;                              // OFFBEAT_REPORT
+  WaitPolicy wait = WaitPolicy::automatic;          // OFFBEAT_WAIT
+  std::size_t cache_bytes = std::size_t{256} << 20;  // OFFBEAT_CACHE_MIB
+
+  // Throws UsageError for a bad value and for an OFFBEAT_ variable that does not exist.
+  static Settings from_environment();
+};
+
+// What `offbeat info --settings` and the documentation print.
+struct SettingDescription {
+  std::string_view name;
+  std::string_view default_value;
+  std::string_view values;
+  std::string_view meaning;
+};
+[[nodiscard]] std::span<const SettingDescription> setting_descriptions();
+
+// The rank that the launcher gave this process, before MPI_Init; 0 if it did not say. Only for messages.
+[[nodiscard]] int launcher_rank();
+
+// How many ranks the launcher put on this node; 1 if it did not say.
+[[nodiscard]] int launcher_ranks_on_node();
+
+}  // namespace offbeat

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What an algorithm is: a name, what a person wants to know about it, and a coroutine.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/task.hpp"
+#include "transport/endpoint.hpp"
+
+namespace offbeat {
+
+struct Expression;
+
+// Arguments of an allreduce on one rank. `input` and `output` have the same length and are either the same memory
+// (in place) or do not overlap. `output` may be used for partial results before it is final.
+struct Allreduce {
+  ConstVector input;
+  Vector output;
+  const Reduction* op;
+};
+
+// What an algorithm takes between its brackets, in this order.
+enum class Parameter : std::uint8_t {
+  segments_or_bytes,  // 4, or 32MiB
+  bytes,              // 8KiB
+  dimensions,         // 32x32
+  algorithm,          // one expression
+  algorithms,         // one expression for all dimensions, or one for each
+};
+
+// "SEGMENTS|BYTES": as it stands in help and errors.
+[[nodiscard]] std::string_view name_of(Parameter parameter);
+
+struct Algorithm {
+  std::string_view name;
+  std::string_view summary;
+  std::string_view cost;   // Hockney: p ranks, n bytes, latency a, s/byte b, reduction c s/byte
+  std::string_view needs;  // "" if nothing
+  std::string_view source;
+  std::span<const Parameter> parameters = {};
+
+  // Null for `native`, which only the MPI layer can run.
+  Task (*run)(Endpoint net, Allreduce args, const Expression& self) = nullptr;
+
+  // Null: as many as the most of its parts.
+  int (*lanes)(const Expression& self) = nullptr;
+  // Why it cannot run on this many ranks; empty if it can. Null: any number. Values are equal on all ranks.
+  std::string (*unsuitable)(const Expression& self, int size) = nullptr;
+};
+
+// An algorithm with its arguments: "pipeline(4, grid(8x4, ring, rabenseifner))".
+struct Expression {
+  const Algorithm* algorithm = nullptr;
+  int segments = 0;       // 0: cut by bytes
+  std::size_t bytes = 0;
+  std::vector<int> dimensions;
+  std::vector<Expression> parts;
+
+  // Independent streams of messages it may use at once.
+  [[nodiscard]] int lanes() const;
+  [[nodiscard]] std::string unsuitable(int size) const;
+  // The canonical spelling; parsing it gives the same expression.
+  [[nodiscard]] std::string text() const;
+  [[nodiscard]] bool is_native() const { return algorithm->run == nullptr; }
+};
+
+// More lanes than this do not fit in the tags that every MPI has, several collectives in flight.
+inline constexpr int most_lanes = 1024;
+
+// Run an expression (not `native`) on an endpoint that was made with its lanes().
+[[nodiscard]] Task allreduce(Endpoint net, Allreduce args, const Expression& expression);
+
+// Throws ExpressionError, whose text names the column.
+[[nodiscard]] Expression parse_expression(std::string_view collective, std::string_view text);
+
+// All algorithms of a collective ("allreduce"), in the order in which people want to read them; empty if unknown.
+[[nodiscard]] std::span<const Algorithm* const> algorithms(std::string_view collective);
+
+}  // namespace offbeat

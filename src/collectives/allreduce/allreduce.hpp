@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The allreduce algorithms. To add one: a file beside this, a line here, a line in registry.cpp, a line in CMakeLists.txt.
+#pragma once
+
+#include "collectives/algorithm.hpp"
+
+namespace offbeat::allreduce_algorithms {
+
+extern const Algorithm native;
+extern const Algorithm recursive_doubling;
+extern const Algorithm ring;
+extern const Algorithm ring_segmented;
+extern const Algorithm rabenseifner;
+extern const Algorithm linear;
+extern const Algorithm binomial;
+extern const Algorithm pipeline;
+extern const Algorithm grid;
+
+}  // namespace offbeat::allreduce_algorithms

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Binomial: reduce to rank 0 and broadcast, each along a binomial tree, one after the other.
+//
+// Cost: ceil(log2 p)(2a + 2nb + nc).
+// Order: the tree of recursive_doubling for powers of two, and rank order inside every subtree.
+// Source: Castello et al. 2021, table 1; "non-overlapping" in Nuriyev et al. 2024 (SUARA).
+#include "collectives/allreduce/allreduce.hpp"
+#include "collectives/broadcast/broadcast.hpp"
+#include "collectives/reduce/reduce.hpp"
+
+namespace offbeat::allreduce_algorithms {
+namespace {
+
+Task run(Endpoint net, Allreduce args, const Expression&) {
+  co_await reduce_to_first::binomial(net, args);
+  co_await broadcast_from_first::binomial(net, args.output);
+}
+
+}  // namespace
+
+const Algorithm binomial{
+    .name = "binomial",
+    .summary = "binomial reduce to rank 0, then binomial broadcast",
+    .cost = "ceil(log2 p)(2a + 2nb + nc)",
+    .needs = "",
+    .source = "Castello et al. 2021",
+    .run = run,
+};
+
+}  // namespace offbeat::allreduce_algorithms

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Linear: everybody sends to rank 0, rank 0 sends the result to everybody.
+//
+// Cost: (p-1)(2a + 2nb + nc): for very few ranks, or when the others arrive long before rank 0.
+// Order: rank order, left to right: the order of the naive loop, and so the reference of the tests.
+// Source: Nuriyev et al. 2024 (SUARA), table 1.
+#include "collectives/allreduce/allreduce.hpp"
+#include "collectives/broadcast/broadcast.hpp"
+#include "collectives/reduce/reduce.hpp"
+
+namespace offbeat::allreduce_algorithms {
+namespace {
+
+Task run(Endpoint net, Allreduce args, const Expression&) {
+  co_await reduce_to_first::linear(net, args);
+  co_await broadcast_from_first::linear(net, args.output);
+}
+
+}  // namespace
+
+const Algorithm linear{
+    .name = "linear",
+    .summary = "rank 0 collects, combines and sends to everybody; very few ranks",
+    .cost = "(p-1)(2a + 2nb + nc)",
+    .needs = "",
+    .source = "Nuriyev et al. 2024",
+    .run = run,
+};
+
+}  // namespace offbeat::allreduce_algorithms

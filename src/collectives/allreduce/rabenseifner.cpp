@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Rabenseifner: reduce-scatter by recursive halving, then allgather by recursive doubling.
+//
+//   p = 4, blocks kept     rank 0   rank 1   rank 2   rank 3
+//   distance 1, n/2         01       23       01       23
+//   distance 2, n/4         0        2        1        3      each holds one finished block
+//   distance 2, n/4         01       23       01       23
+//   distance 1, n/2         0123     0123     0123     0123
+//
+// The nearest rank comes first, so that the largest halves stay inside a node when ranks are placed in blocks.
+// Cost: 2 log2(p) a + 2n(p-1)/p b + n(p-1)/p c. Other than powers of two: folded, + 2(a + nb) + nc.
+// Order: the same tree over the ranks as recursive_doubling, and so the same bits.
+// Source: Rabenseifner, ICCS 2004; Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
+#include <algorithm>
+#include <bit>
+
+#include "collectives/allreduce/allreduce.hpp"
+#include "collectives/fold.hpp"
+
+namespace offbeat::allreduce_algorithms {
+namespace {
+
+Task power_of_two(Endpoint net, Allreduce args, const Expression&) {
+  const int p = net.size;
+  const Scratch scratch = net.scratch(args.input.blocks(p, 0, p / 2).count, args.input.width);
+  ConstVector mine = args.input;
+  int first = 0;   // the blocks that this rank still reduces
+  int number = p;
+  for (int distance = 1; distance < p; distance *= 2) {
+    const int peer = net.rank ^ distance;
+    number /= 2;
+    const bool upper = (net.rank & distance) != 0;
+    const int given = upper ? first : first + number;
+    first = upper ? first + number : first;
+    const ConstVector kept = mine.blocks(p, first, number);
+    const Vector theirs = scratch.first(kept.count);
+    co_await net.exchange(peer, mine.blocks(p, given, number), theirs);
+    co_await net.reduce_by_rank(*args.op, args.output.blocks(p, first, number), peer, kept, theirs);
+    mine = args.output;
+  }
+  for (int distance = p / 2; distance > 0; distance /= 2) {
+    const int sibling = (net.rank & distance) != 0 ? first - number : first + number;
+    co_await net.exchange(net.rank ^ distance, args.output.blocks(p, first, number),
+                          args.output.blocks(p, sibling, number));
+    first = std::min(first, sibling);
+    number *= 2;
+  }
+}
+
+Task run(Endpoint net, Allreduce args, const Expression& self) {
+  const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(net.size)));
+  return core == net.size ? power_of_two(net, args, self) : folded(net, args, self, core, power_of_two);
+}
+
+}  // namespace
+
+const Algorithm rabenseifner{
+    .name = "rabenseifner",
+    .summary = "recursive halving reduce-scatter, then recursive doubling allgather; large messages",
+    .cost = "2 log2(p) a + 2n(p-1)/p b + n(p-1)/p c",
+    .needs = "",
+    .source = "Rabenseifner 2004",
+    .run = run,
+};
+
+}  // namespace offbeat::allreduce_algorithms

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Recursive doubling: in step k every rank exchanges its partial result with the rank at distance 2^k.
+//
+// Cost: log2(p) (a + nb + nc); the least number of steps, but the whole message in each: for small n.
+// Other than powers of two: surplus ranks are folded into their neighbours, + 2(a + nb) + nc.
+// Order: a balanced tree over the ranks; partners combine the same two operands in the same order.
+// Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005; Bienz, Olson and Gropp 2019, section 2.1.
+#include <bit>
+
+#include "collectives/allreduce/allreduce.hpp"
+#include "collectives/fold.hpp"
+
+namespace offbeat::allreduce_algorithms {
+namespace {
+
+Task power_of_two(Endpoint net, Allreduce args, const Expression&) {
+  const Scratch theirs = net.scratch(args.input.count, args.input.width);
+  ConstVector mine = args.input;
+  for (int distance = 1; distance < net.size; distance *= 2) {
+    const int peer = net.rank ^ distance;
+    co_await net.exchange(peer, mine, theirs.vector());
+    co_await net.reduce_by_rank(*args.op, args.output, peer, mine, theirs.vector());
+    mine = args.output;
+  }
+}
+
+Task run(Endpoint net, Allreduce args, const Expression& self) {
+  const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(net.size)));
+  return core == net.size ? power_of_two(net, args, self) : folded(net, args, self, core, power_of_two);
+}
+
+}  // namespace
+
+const Algorithm recursive_doubling{
+    .name = "recursive_doubling",
+    .summary = "log2(p) exchanges of the whole message; small messages",
+    .cost = "log2(p) (a + nb + nc)",
+    .needs = "",
+    .source = "Thakur, Rabenseifner and Gropp 2005",
+    .run = run,
+};
+
+}  // namespace offbeat::allreduce_algorithms

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Ring: ring reduce-scatter, then ring allgather.
+//
+// Cost: 2(p-1) a + 2n(p-1)/p b + n(p-1)/p c: the fewest bytes, neighbours only, but linear latency: for large n.
+// Order: block b is combined in the order b+1, b+2, ..., b, wherever it is used.
+// Source: Patarasuk and Yuan, JPDC 69(2), 2009; Castello et al. 2021, section 3.
+#include "collectives/allgather/allgather.hpp"
+#include "collectives/allreduce/allreduce.hpp"
+#include "collectives/reduce_scatter/reduce_scatter.hpp"
+
+namespace offbeat::allreduce_algorithms {
+namespace {
+
+Task run(Endpoint net, Allreduce args, const Expression&) {
+  co_await reduce_scatter::ring(net, args);
+  co_await allgather::ring(net, args.output);
+}
+
+}  // namespace
+
+const Algorithm ring{
+    .name = "ring",
+    .summary = "ring reduce-scatter, then ring allgather; large messages",
+    .cost = "2(p-1) a + 2n(p-1)/p b + n(p-1)/p c",
+    .needs = "",
+    .source = "Patarasuk and Yuan 2009",
+    .run = run,
+};
+
+}  // namespace offbeat::allreduce_algorithms

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Segmented ring: the reduce-scatter of `ring` in segments of at most BYTES of each block, two of them in flight, so that
+// one segment is combined while another travels; then the ring allgather of whole blocks.
+//
+// Cost, with m = n/p bytes in a block, s = ceil(m / BYTES) segments: the slower of sending and combining counts,
+//   (p-1)(s a + m max(b, c)) + (p-1)(a + m b).
+// Source: Nuriyev et al. 2024 (SUARA), section 4; the two phases are Open MPI's.
+#include <algorithm>
+
+#include "collectives/allgather/allgather.hpp"
+#include "collectives/allreduce/allreduce.hpp"
+#include "collectives/reduce_scatter/reduce_scatter.hpp"
+
+namespace offbeat::allreduce_algorithms {
+namespace {
+
+constexpr int in_flight = 2;
+constexpr Parameter parameters[] = {Parameter::bytes};
+
+// Segments `first`, `first` + in_flight, ... one after the other.
+Task every_other_segment(Endpoint net, Allreduce args, std::size_t segment, std::size_t first) {
+  const std::size_t block = args.input.block(net.size, 0).count;
+  for (std::size_t begin = first * segment; begin < block; begin += in_flight * segment) {
+    co_await reduce_scatter::ring(net, args, {.first = begin, .length = segment});
+  }
+}
+
+Task run(Endpoint net, Allreduce args, const Expression& self) {
+  const std::size_t segment = std::max<std::size_t>(1, self.bytes / args.input.width);
+  co_await net.concurrently(in_flight, [&](const Endpoint& lane, int k) {
+    return every_other_segment(lane, args, segment, static_cast<std::size_t>(k));
+  });
+  co_await allgather::ring(net, args.output);
+}
+
+}  // namespace
+
+const Algorithm ring_segmented{
+    .name = "ring_segmented",
+    .summary = "ring whose reduce-scatter overlaps sending and combining, BYTES at a time; large messages",
+    .cost = "(p-1)((s+1) a + n/p (b + max(b, c))), s = n/p / BYTES",
+    .needs = "",
+    .source = "Nuriyev et al. 2024",
+    .parameters = parameters,
+    .run = run,
+    .lanes = [](const Expression&) { return in_flight; },
+};
+
+}  // namespace offbeat::allreduce_algorithms

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The grammar of expressions, by recursive descent:
+//
+//     expression = name [ "(" argument { "," argument } ")" ]
+//     argument   = number [ unit ] | number "x" number { "x" number } | expression
+//     unit       = "B" | "KiB" | "MiB" | "GiB"
+#include <algorithm>
+#include <cctype>
+#include <limits>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "collectives/algorithm.hpp"
+
+namespace offbeat {
+namespace {
+
+constexpr int most_segments = 64;
+constexpr int deepest_nesting = 16;
+
+struct Unit {
+  std::string_view name;
+  std::size_t bytes;
+};
+constexpr Unit units[] = {{"GiB", std::size_t{1} << 30}, {"MiB", std::size_t{1} << 20},
+                          {"KiB", std::size_t{1} << 10}, {"B", 1}};
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({change, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+class Parser {
+ public:
+  Parser(std::string_view collective, std::string_view text)
+      : known_(algorithms(collective)), text_(text) {
+    if (known_.empty()) throw UsageError("unknown collective '" + std::string(collective) + "'");
+  }
+
+  Expression whole() {
+    Expression result = expression(0);
+    skip_blanks();
+    if (position_ < text_.size()) fail("unexpected '" + std::string(text_.substr(position_)) + "'");
+    if (result.lanes() > most_lanes) {
+      fail_at(0, "needs " + std::to_string(result.lanes()) + " segments in flight at once; at most " +
+                     std::to_string(most_lanes) + " are possible");
+    }
+    return result;
+  }
+
+ private:
+  Expression expression(int depth) {
+    skip_blanks();
+    const std::size_t start = position_;
+    if (depth > deepest_nesting) fail("nested too deeply");
+    const std::string_view name = word();
+    if (name.empty()) fail(at_end() ? "expected an algorithm" : "expected an algorithm, found '" + here() + "'");
+    Expression result;
+    result.algorithm = find(name, start);
+    if (depth > 0 && result.is_native()) {
+      fail_at(start, "native cannot be a part of another algorithm");
+    }
+    const auto parameters = result.algorithm->parameters;
+    if (parameters.empty()) {
+      if (peek() == '(') fail(std::string(name) + " takes no arguments");
+      return result;
+    }
+    if (peek() != '(') fail(std::string(name) + " needs arguments: " + signature(*result.algorithm));
+    ++position_;
+    for (std::size_t k = 0; k < parameters.size(); ++k) {
+      if (k > 0) expect(',', *result.algorithm);
+      argument(parameters[k], result, depth);
+    }
+    expect(')', *result.algorithm);
+    return result;
+  }
+
+  void argument(Parameter parameter, Expression& result, int depth) {
+    skip_blanks();
+    const std::size_t start = position_;
+    switch (parameter) {
+      case Parameter::segments_or_bytes: {
+        const std::size_t value = number("a number of segments or a segment size such as 32KiB");
+        if (const Unit* unit = parse_unit()) {
+          result.bytes = in_bytes(value, *unit, start);
+          return;
+        }
+        if (value > most_segments) {
+          fail_at(start, "at most " + std::to_string(most_segments) +
+                             " segments; for a segment size add a unit, for example " + std::to_string(value) + "B");
+        }
+        result.segments = static_cast<int>(value);
+        return;
+      }
+      case Parameter::bytes: {
+        const std::size_t value = number("a size such as 8KiB");
+        const Unit* unit = parse_unit();
+        result.bytes = in_bytes(value, unit != nullptr ? *unit : units[3], start);
+        return;
+      }
+      case Parameter::dimensions:
+        dimensions(result, start);
+        return;
+      case Parameter::algorithm:
+        result.parts.push_back(expression(depth + 1));
+        return;
+      case Parameter::algorithms:
+        result.parts.push_back(expression(depth + 1));
+        while (peek() == ',') {
+          ++position_;
+          result.parts.push_back(expression(depth + 1));
+        }
+        if (result.parts.size() != 1 && result.parts.size() != result.dimensions.size()) {
+          fail_at(start, "expected 1 algorithm or one for each of the " +
+                             std::to_string(result.dimensions.size()) + " dimensions, found " +
+                             std::to_string(result.parts.size()));
+        }
+        return;
+    }
+  }
+
+  void dimensions(Expression& result, std::size_t start) {
+    std::size_t product = 1;
+    do {
+      if (!result.dimensions.empty()) ++position_;  // the x
+      const std::size_t value = number("dimensions such as 32x32");
+      product *= std::min<std::size_t>(value, std::numeric_limits<int>::max());
+      if (product > std::size_t{std::numeric_limits<int>::max()}) fail_at(start, "the grid is too large");
+      result.dimensions.push_back(static_cast<int>(value));
+    } while (position_ < text_.size() && text_[position_] == 'x');
+    if (result.dimensions.size() < 2) fail_at(start, "a grid has at least two dimensions, such as 4x4");
+  }
+
+  std::size_t number(const std::string& expected) {
+    const std::size_t start = position_;
+    std::size_t value = 0;
+    while (!at_end() && std::isdigit(static_cast<unsigned char>(text_[position_])) != 0) {
+      const auto digit = static_cast<std::size_t>(text_[position_] - '0');
+      if (value > (std::numeric_limits<std::size_t>::max() - digit) / 10) fail_at(start, "the number is too large");
+      value = value * 10 + digit;
+      ++position_;
+    }
+    if (position_ == start) fail("expected " + expected);
+    if (value == 0) fail_at(start, "must be at least 1");
+    return value;
+  }
+
+  const Unit* parse_unit() {
+    const std::size_t start = position_;
+    if (at_end() || std::isalpha(static_cast<unsigned char>(text_[position_])) == 0) return nullptr;
+    const std::string_view name = word();
+    for (const Unit& unit : units) {
+      if (name == unit.name) return &unit;
+    }
+    fail_at(start, "unknown unit '" + std::string(name) + "'; use B, KiB, MiB or GiB");
+  }
+
+  std::size_t in_bytes(std::size_t value, const Unit& unit, std::size_t start) {
+    if (value > std::numeric_limits<std::size_t>::max() / unit.bytes) fail_at(start, "the size is too large");
+    return value * unit.bytes;
+  }
+
+  const Algorithm* find(std::string_view name, std::size_t start) {
+    for (const Algorithm* algorithm : known_) {
+      if (algorithm->name == name) return algorithm;
+    }
+    const auto nearest = *std::min_element(known_.begin(), known_.end(), [&](auto* left, auto* right) {
+      return edit_distance(name, left->name) < edit_distance(name, right->name);
+    });
+    const bool similar = edit_distance(name, nearest->name) <= 1 + name.size() / 3;
+    fail_at(start, "unknown algorithm '" + std::string(name) + "'" +
+                       (similar ? " (did you mean '" + std::string(nearest->name) + "'?)" : ""));
+  }
+
+  static std::string signature(const Algorithm& algorithm) {
+    std::string text = std::string(algorithm.name) + "(";
+    for (std::size_t k = 0; k < algorithm.parameters.size(); ++k) {
+      if (k > 0) text += ", ";
+      text += name_of(algorithm.parameters[k]);
+    }
+    return text + ")";
+  }
+
+  void expect(char character, const Algorithm& algorithm) {
+    if (peek() != character) {
+      fail(std::string("expected '") + character + "'" + (at_end() ? "" : ", found '" + here() + "'") + " in " +
+           signature(algorithm));
+    }
+    ++position_;
+  }
+
+  std::string_view word() {
+    skip_blanks();
+    const std::size_t start = position_;
+    const auto in_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+    while (!at_end() && in_name(text_[position_])) ++position_;
+    return text_.substr(start, position_ - start);
+  }
+  char peek() {
+    skip_blanks();
+    return at_end() ? '\0' : text_[position_];
+  }
+  void skip_blanks() {
+    while (!at_end() && std::isspace(static_cast<unsigned char>(text_[position_])) != 0) ++position_;
+  }
+  [[nodiscard]] bool at_end() const { return position_ >= text_.size(); }
+  [[nodiscard]] std::string here() const { return std::string(text_.substr(position_, 1)); }
+  [[noreturn]] void fail(const std::string& what) const { fail_at(position_, what); }
+  [[noreturn]] static void fail_at(std::size_t position, const std::string& what) {
+    throw ExpressionError(position + 1, what);
+  }
+
+
+  std::span<const Algorithm* const> known_;
+  std::string_view text_;
+  std::size_t position_ = 0;
+};
+
+std::string size_text(std::size_t bytes) {
+  for (const Unit& unit : units) {
+    if (bytes % unit.bytes == 0) return std::to_string(bytes / unit.bytes) + std::string(unit.name);
+  }
+  return std::to_string(bytes);
+}
+
+}  // namespace
+
+Expression parse_expression(std::string_view collective, std::string_view text) {
+  return Parser(collective, text).whole();
+}
+
+std::string_view name_of(Parameter parameter) {
+  switch (parameter) {
+    case Parameter::segments_or_bytes: return "SEGMENTS|BYTES";
+    case Parameter::bytes: return "BYTES";
+    case Parameter::dimensions: return "D1xD2[x...]";
+    case Parameter::algorithm: return "ALGORITHM";
+    case Parameter::algorithms: return "ALGORITHM[, ...]";
+  }
+  return "";
+}
+
+int Expression::lanes() const {
+  if (algorithm->lanes != nullptr) return algorithm->lanes(*this);
+  int most = 1;
+  for (const Expression& part : parts) most = std::max(most, part.lanes());
+  return most;
+}
+
+std::string Expression::unsuitable(int size) const {
+  if (algorithm->unsuitable != nullptr) return algorithm->unsuitable(*this, size);
+  for (const Expression& part : parts) {
+    if (std::string reason = part.unsuitable(size); !reason.empty()) return reason;
+  }
+  return {};
+}
+
+std::string Expression::text() const {
+  std::string result(algorithm->name);
+  std::string separator = "(";
+  const auto add = [&](const std::string& argument) {
+    result += separator + argument;
+    separator = ", ";
+  };
+  for (const Parameter parameter : algorithm->parameters) {
+    switch (parameter) {
+      case Parameter::segments_or_bytes:
+        add(segments > 0 ? std::to_string(segments) : size_text(bytes));
+        break;
+      case Parameter::bytes:
+        add(size_text(bytes));
+        break;
+      case Parameter::dimensions: {
+        std::string grid;
+        for (const int dimension : dimensions) grid += (grid.empty() ? "" : "x") + std::to_string(dimension);
+        add(grid);
+        break;
+      }
+      case Parameter::algorithm:
+      case Parameter::algorithms:
+        for (const Expression& part : parts) add(part.text());
+        break;
+    }
+  }
+  return algorithm->parameters.empty() ? result : result + ")";
+}
+
+}  // namespace offbeat

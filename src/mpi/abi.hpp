@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// All that differs between the MPI ABI families. This folder is compiled once for each; see cmake/families.cmake.
+//
+//   openmpi   Open MPI 4.1 and 5     handles are addresses of data in libmpi
+//   mpich     MPICH, Intel MPI, ...  handles are integers
+//   mpiabi    MPI 5.0 standard ABI   handles are small constants in pointers
+#pragma once
+
+#if defined(OFFBEAT_FAMILY_MPIABI)
+#include <mpi_abi.h>
+#else
+#include <mpi.h>
+#endif
+
+#include <cstdint>
+#include <string_view>
+
+namespace offbeat::abi {
+
+#if defined(OFFBEAT_FAMILY_OPENMPI)
+inline constexpr std::string_view family = "openmpi";
+#elif defined(OFFBEAT_FAMILY_MPICH)
+inline constexpr std::string_view family = "mpich";
+#elif defined(OFFBEAT_FAMILY_MPIABI)
+inline constexpr std::string_view family = "mpiabi";
+#else
+#error "compile with OFFBEAT_FAMILY_OPENMPI, OFFBEAT_FAMILY_MPICH or OFFBEAT_FAMILY_MPIABI"
+#endif
+
+// The address of a data symbol of the host MPI, null if it has none. Slow: look up once and keep.
+[[nodiscard]] void* host_data(const char* name);
+
+}  // namespace offbeat::abi
+
+#if defined(OFFBEAT_FAMILY_OPENMPI)
+// Open MPI's MPI_FLOAT is the address of ompi_mpi_float. A python under this preload has no libmpi at start, and a
+// reference to the symbol would keep it from starting; so every handle is looked up by name when it is used.
+#undef OMPI_PREDEFINED_GLOBAL
+#define OMPI_PREDEFINED_GLOBAL(type, global) static_cast<type>(::offbeat::abi::host_data(#global))
+#endif
+
+// Large counts (MPI_Allreduce_c). Open MPI 4 and 5 have none, and exporting one would divert mpi4py, which imports it weakly.
+#if defined(OFFBEAT_FAMILY_OPENMPI)
+#define OFFBEAT_LARGE_COUNT 0
+#else
+#define OFFBEAT_LARGE_COUNT 1
+#endif
+
+namespace offbeat::abi {
+
+// A handle as a number, for hashing.
+template <class Handle>
+[[nodiscard]] std::uintptr_t bits(Handle handle) {
+  if constexpr (sizeof(Handle) == sizeof(std::uintptr_t)) {
+    return reinterpret_cast<std::uintptr_t>(handle);
+  } else {
+    return static_cast<std::uintptr_t>(static_cast<unsigned>(handle));
+  }
+}
+
+}  // namespace offbeat::abi

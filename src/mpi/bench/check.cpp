@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include <array>
+#include <cstdint>
+
+#include "measure.hpp"
+
+namespace offbeat::bench {
+
+// What one rank reports about a check. Doubles hold all of it exactly.
+enum Field : std::size_t { kIntercepted, kServed, kWrong, kIndex, kExpected, kGot, kFields };
+using Report = std::array<double, kFields>;
+
+static void merge(Mismatch& into, const Mismatch& other) {
+  if (into.wrong_elements == 0) {
+    into = other;
+  } else {
+    into.wrong_elements += other.wrong_elements;
+  }
+}
+
+Check check(Job& job, const std::string& algorithm, Buffers& buffers) {
+  Check result;
+  result.error = job.library.select(algorithm);
+  // Every rank parses the same text, so every rank leaves here or none does.
+  if (!result.error.empty()) return result;
+
+  const auto count = static_cast<int>(buffers.count());
+  const offbeat_counters before = job.library.counters();
+  buffers.poison(0);
+  MPI_Allreduce(buffers.send(0), buffers.receive(0), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  Mismatch mismatch = buffers.verify(0);
+  buffers.load_in_place(1);
+  MPI_Allreduce(MPI_IN_PLACE, buffers.receive(1), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  merge(mismatch, buffers.verify(1));
+  const offbeat_counters after = job.library.counters();
+
+  const Report mine = {static_cast<double>(after.intercepted - before.intercepted),
+                       static_cast<double>(after.served - before.served),
+                       static_cast<double>(mismatch.wrong_elements),
+                       static_cast<double>(mismatch.first_index),
+                       mismatch.expected,
+                       mismatch.got};
+  std::vector<Report> reports(job.rank == 0 ? static_cast<std::size_t>(job.ranks) : 0);
+  MPI_Gather(mine.data(), kFields, MPI_DOUBLE, reports.data(), kFields, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+
+  for (std::size_t rank = 0; rank < reports.size(); ++rank) {
+    const Report& report = reports[rank];
+    if (report[kIntercepted] < 2) {
+      result.error = "MPI_Allreduce does not reach offbeat on rank " + std::to_string(rank);
+    } else if (report[kServed] != reports[0][kServed]) {
+      result.error = "ranks 0 and " + std::to_string(rank) + " disagree on whether offbeat serves " + algorithm;
+    }
+    if (report[kWrong] > 0 && result.wrong.rank < 0) {
+      result.wrong.rank = static_cast<int>(rank);
+      result.wrong.mismatch = {static_cast<std::int64_t>(report[kWrong]),
+                               static_cast<std::int64_t>(report[kIndex]), report[kExpected], report[kGot]};
+    }
+  }
+  if (!reports.empty()) result.served = reports[0][kServed] > 0;
+  return result;
+}
+
+}  // namespace offbeat::bench

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "library.hpp"
+
+#include <dlfcn.h>
+
+namespace offbeat::bench {
+
+template <typename Function>
+static Function find(const char* name) {
+  return reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
+}
+
+Library::Library()
+    : select_(find<decltype(select_)>("offbeat_select")),
+      count_(find<decltype(count_)>("offbeat_count")),
+      version_(find<decltype(version_)>("offbeat_version")),
+      family_(find<decltype(family_)>("offbeat_family")) {}
+
+std::string Library::select(const std::string& expression) const {
+  char error[512] = "";
+  if (select_("allreduce", expression.c_str(), error, sizeof error) == OFFBEAT_OK) return {};
+  return error[0] != '\0' ? error : "offbeat_select failed";
+}
+
+offbeat_counters Library::counters() const {
+  offbeat_counters counters{};
+  count_("allreduce", &counters, sizeof counters);
+  return counters;
+}
+
+}  // namespace offbeat::bench

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include "measure.hpp"
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+#include "statistics.hpp"
+
+namespace offbeat::bench {
+
+constexpr std::size_t kEnoughSamples = 5;
+constexpr std::size_t kPreciseSamples = 30;
+constexpr double kPrecision = 0.025;  // half the 95% interval, relative to the median
+constexpr Nanoseconds kBatchNs = 50'000'000;
+
+// One call as one rank saw it.
+struct Times {
+  std::int64_t arrival, exit;
+  std::int64_t late;    // arrival - the instant the pattern asked for
+  std::int64_t notice;  // from rank 0 announcing the start to this rank knowing it
+};
+constexpr int kTimesFields = sizeof(Times) / sizeof(std::int64_t);
+
+// What rank 0 announces before each batch. No rounds: the cell is finished.
+struct Batch {
+  std::int64_t rounds, lead_ns;
+};
+
+// Calls of one algorithm in a row. The first of a block finds the code of another
+// algorithm in the caches, which no application does, and is not counted.
+struct Block {
+  std::size_t calls, counted;
+};
+
+static Block block_for(Nanoseconds expected_ns) {
+  return expected_ns < 1'000'000 ? Block{4, 3} : Block{1, 1};
+}
+
+static Times call(const Job& job, Nanoseconds lead_ns, Nanoseconds delay_ns, Buffers& buffers,
+                  std::size_t set) {
+  std::int64_t start = job.rank == 0 ? now_ns() + lead_ns : 0;
+  MPI_Bcast(&start, 1, MPI_INT64_T, 0, MPI_COMM_WORLD);
+  const Nanoseconds noticed = now_ns();
+  const Nanoseconds arrival = wait_until(start + delay_ns, job.yield);
+  MPI_Allreduce(buffers.send(set), buffers.receive(set), static_cast<int>(buffers.count()), MPI_FLOAT, MPI_SUM,
+                MPI_COMM_WORLD);
+  const Nanoseconds exit = now_ns();
+  return {arrival, exit, arrival - (start + delay_ns), noticed - (start - lead_ns)};
+}
+
+// The cell's work on every rank, in batches; rank 0 gathers and decides.
+class Run {
+ public:
+  Run(Job& job, const Cell& cell, const std::vector<std::string>& algorithms, Buffers& buffers)
+      : job_(job),
+        cell_(cell),
+        algorithms_(algorithms),
+        buffers_(buffers),
+        block_(block_for(cell.expected_ns)),
+        owners_(buffers.sets()),
+        measurements_(algorithms.size()),
+        begin_(now_ns()) {}
+
+  std::vector<Measurement> run() {
+    Batch batch = next();
+    while (batch.rounds > 0) {
+      execute(batch);
+      batch = next();
+    }
+    return std::move(measurements_);
+  }
+
+ private:
+  Batch next() {
+    Batch batch{};
+    if (job_.rank == 0) batch = {stopped() ? 0 : rounds_, job_.lead_ns};
+    MPI_Bcast(&batch, 2, MPI_INT64_T, 0, MPI_COMM_WORLD);
+    return batch;
+  }
+
+  void execute(const Batch& batch) {
+    const Nanoseconds begin = now_ns();
+    for (std::size_t set = 0; set < buffers_.sets(); ++set) buffers_.poison(set);
+    std::fill(owners_.begin(), owners_.end(), algorithms_.size());
+    std::vector<Times> times;
+    for (std::int64_t i = 0; i < batch.rounds; ++i, ++round_) {
+      for (std::size_t a = 0; a < algorithms_.size(); ++a) run_block((a + round_) % algorithms_.size(), batch, times);
+    }
+    gather_times(batch, times);
+    gather_mismatches();
+    if (now_ns() - begin < kBatchNs / 2) rounds_ = std::min<std::int64_t>(rounds_ * 2, 32);
+  }
+
+  void run_block(std::size_t algorithm, const Batch& batch, std::vector<Times>& times) {
+    job_.library.select(algorithms_[algorithm]);  // accepted before, by check()
+    for (std::size_t i = 0; i < block_.calls; ++i) {
+      const std::size_t set = calls_++ % buffers_.sets();
+      // The same delays for every algorithm: the differences are the algorithms' own.
+      times.push_back(call(job_, batch.lead_ns, delay(round_ * block_.calls + i), buffers_, set));
+      owners_[set] = algorithm;
+    }
+  }
+
+  Nanoseconds delay(std::size_t round) const {
+    if (cell_.arrival == nullptr) return 0;
+    const double fraction = cell_.arrival->fraction(round, static_cast<std::size_t>(job_.rank));
+    return std::llround(fraction * static_cast<double>(cell_.skew_ns));
+  }
+
+  void gather_times(const Batch& batch, const std::vector<Times>& times) {
+    const auto ranks = static_cast<std::size_t>(job_.ranks);
+    std::vector<Times> all(job_.rank == 0 ? times.size() * ranks : 0);
+    const int fields = kTimesFields * static_cast<int>(times.size());
+    MPI_Gather(times.data(), fields, MPI_INT64_T, all.data(), fields, MPI_INT64_T, 0, MPI_COMM_WORLD);
+    if (job_.rank != 0) return;
+
+    const Nanoseconds tolerance_ns = std::max<Nanoseconds>(1000, cell_.skew_ns / 20);
+    std::vector<double> notices;
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      Times last = all[i];
+      std::int64_t first_arrival = last.arrival;
+      for (std::size_t rank = 1; rank < ranks; ++rank) {
+        const Times& other = all[rank * times.size() + i];
+        first_arrival = std::min(first_arrival, other.arrival);
+        last = {std::max(last.arrival, other.arrival), std::max(last.exit, other.exit),
+                std::max(last.late, other.late), std::max(last.notice, other.notice)};
+      }
+      notices.push_back(static_cast<double>(last.notice));
+      if (i % block_.calls < block_.calls - block_.counted) continue;
+      measurements_[owner_of(i, times.size())].samples.push_back(
+          {static_cast<double>(last.exit - last.arrival) * 1e-3,
+           static_cast<double>(last.exit - first_arrival) * 1e-3, last.late <= tolerance_ns});
+    }
+    // Soon enough not to waste time, late enough that nearly every rank knows in time.
+    const double notice_ns = summarize(notices).p90;
+    const double wanted_ns = std::clamp(1.5 * notice_ns + 2000, 5'000.0, 5'000'000.0);
+    job_.lead_ns = std::max(static_cast<Nanoseconds>(wanted_ns), batch.lead_ns / 2);
+  }
+
+  // Which algorithm made call i of the batch of `calls` calls that has just ended.
+  std::size_t owner_of(std::size_t i, std::size_t calls) const {
+    const std::size_t blocks = calls / block_.calls;
+    const std::size_t first_round = round_ - blocks / algorithms_.size();
+    const std::size_t block = i / block_.calls;
+    return (block % algorithms_.size() + first_round + block / algorithms_.size()) % algorithms_.size();
+  }
+
+  // Each set still holds the result of the last call that used it.
+  void gather_mismatches() {
+    using Report = std::array<double, 4>;
+    std::vector<Report> mine(algorithms_.size(), Report{});
+    for (std::size_t set = 0; set < owners_.size(); ++set) {
+      if (owners_[set] == algorithms_.size()) continue;
+      const Mismatch mismatch = buffers_.verify(set);
+      Report& report = mine[owners_[set]];
+      if (mismatch.wrong_elements == 0 || report[0] > 0) continue;
+      report = {static_cast<double>(mismatch.wrong_elements), static_cast<double>(mismatch.first_index),
+                mismatch.expected, mismatch.got};
+    }
+    std::vector<Report> all(job_.rank == 0 ? mine.size() * static_cast<std::size_t>(job_.ranks) : 0);
+    const int fields = 4 * static_cast<int>(mine.size());
+    MPI_Gather(mine.data(), fields, MPI_DOUBLE, all.data(), fields, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      Wrong& wrong = measurements_[i % mine.size()].wrong;
+      if (all[i][0] == 0 || wrong.rank >= 0) continue;
+      wrong.rank = static_cast<int>(i / mine.size());
+      wrong.mismatch = {static_cast<std::int64_t>(all[i][0]), static_cast<std::int64_t>(all[i][1]), all[i][2],
+                        all[i][3]};
+    }
+  }
+
+  bool stopped() {
+    const double elapsed_s = static_cast<double>(now_ns() - begin_) * 1e-9;
+    std::size_t fewest = measurements_.front().samples.size();
+    bool precise = mostly_on_time(measurements_), wrong = false;
+    for (const Measurement& m : measurements_) {
+      fewest = std::min(fewest, m.samples.size());
+      wrong = wrong || m.wrong.rank >= 0;
+      precise = precise && is_precise(m);
+    }
+    const char* reason = nullptr;
+    if (fewest >= static_cast<std::size_t>(cell_.max_iterations)) reason = "iterations";
+    if (elapsed_s > cell_.budget_s && (fewest >= kEnoughSamples || elapsed_s > 5 * cell_.budget_s)) reason = "budget";
+    if (precise) reason = "precision";
+    if (wrong && reason == nullptr) reason = "wrong result";
+    for (Measurement& m : measurements_) m.stopped = reason == nullptr ? "" : reason;
+    return reason != nullptr && (wrong || fewest > 0);
+  }
+
+  static bool is_precise(const Measurement& m) {
+    const Summary summary = summarize(last_delays_us(m, true));
+    return summary.count >= kPreciseSamples &&
+           summary.ci_high - summary.ci_low <= 2 * kPrecision * summary.median;
+  }
+
+  Job& job_;
+  const Cell& cell_;
+  const std::vector<std::string>& algorithms_;
+  Buffers& buffers_;
+  const Block block_;
+  std::vector<std::size_t> owners_;  // of each buffer set's content; algorithms_.size(): none
+  std::vector<Measurement> measurements_;
+  const Nanoseconds begin_;
+  std::int64_t rounds_ = 1;  // of the next batch (rank 0)
+  std::size_t round_ = 0;
+  std::size_t calls_ = 0;
+};
+
+std::vector<Measurement> measure(Job& job, const Cell& cell, const std::vector<std::string>& algorithms,
+                                 Buffers& buffers) {
+  return Run(job, cell, algorithms, buffers).run();
+}
+
+bool mostly_on_time(const std::vector<Measurement>& measurements) {
+  for (const Measurement& m : measurements) {
+    std::size_t on_time = 0;
+    for (const Sample& sample : m.samples) on_time += sample.on_time ? 1 : 0;
+    if (on_time < kEnoughSamples || 4 * on_time < m.samples.size()) return false;
+  }
+  return true;
+}
+
+template <typename Member>
+static std::vector<double> collect(const Measurement& measurement, bool only_on_time, Member member) {
+  std::vector<double> values;
+  for (const Sample& sample : measurement.samples) {
+    if (sample.on_time || !only_on_time) values.push_back(sample.*member);
+  }
+  return values;
+}
+
+std::vector<double> last_delays_us(const Measurement& measurement, bool only_on_time) {
+  return collect(measurement, only_on_time, &Sample::last_delay_us);
+}
+
+std::vector<double> total_delays_us(const Measurement& measurement, bool only_on_time) {
+  return collect(measurement, only_on_time, &Sample::total_delay_us);
+}
+
+}  // namespace offbeat::bench

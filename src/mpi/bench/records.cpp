@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "records.hpp"
+
+#include <cmath>
+#include <stdexcept>
+
+namespace offbeat::bench {
+
+static std::string quoted(std::string_view text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      result += '\\';
+      result += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      char escape[8];
+      std::snprintf(escape, sizeof escape, "\\u%04x", static_cast<unsigned>(c));
+      result += escape;
+    } else {
+      result += c;
+    }
+  }
+  return result + "\"";
+}
+
+Record::Record(std::string_view kind) {
+  if (!kind.empty()) add("record", kind);
+}
+
+void Record::key(std::string_view name) {
+  if (text_.size() > 1) text_ += ',';
+  text_ += quoted(name) + ':';
+}
+
+Record& Record::add(std::string_view name, std::string_view text) {
+  key(name);
+  text_ += quoted(text);
+  return *this;
+}
+
+Record& Record::add(std::string_view name, double number) {
+  key(name);
+  char digits[40];
+  std::snprintf(digits, sizeof digits, "%.10g", number);
+  text_ += std::isfinite(number) ? digits : "null";
+  return *this;
+}
+
+Record& Record::add(std::string_view name, std::int64_t number) {
+  key(name);
+  text_ += std::to_string(number);
+  return *this;
+}
+
+Record& Record::add(std::string_view name, bool value) {
+  key(name);
+  text_ += value ? "true" : "false";
+  return *this;
+}
+
+Record& Record::add_json(std::string_view name, const Record& object) {
+  key(name);
+  text_ += object.line();
+  return *this;
+}
+
+RecordFile::RecordFile(const std::string& path) : file_(std::fopen(path.c_str(), "w")) {
+  if (file_ == nullptr) throw std::runtime_error("cannot write " + path);
+}
+
+RecordFile::~RecordFile() {
+  if (file_ != nullptr) std::fclose(file_);
+}
+
+void RecordFile::write(const Record& record) {
+  if (file_ == nullptr) return;
+  std::fprintf(file_, "%s\n", record.line().c_str());
+  std::fflush(file_);
+}
+
+}  // namespace offbeat::bench

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// JSON lines: one object a line, flushed at once, so that the reader can follow.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace offbeat::bench {
+
+// One line under construction: Record("check").add("size_bytes", 4).
+class Record {
+ public:
+  explicit Record(std::string_view kind);
+  Record& add(std::string_view name, std::string_view text);
+  Record& add(std::string_view name, const char* text) { return add(name, std::string_view(text)); }
+  Record& add(std::string_view name, double number);
+  Record& add(std::string_view name, std::int64_t number);
+  Record& add(std::string_view name, bool value);
+  Record& add_json(std::string_view name, const Record& object);
+  std::string line() const { return text_ + "}"; }
+
+ private:
+  void key(std::string_view name);
+  std::string text_ = "{";
+};
+
+class RecordFile {
+ public:
+  RecordFile() = default;
+  explicit RecordFile(const std::string& path);  // throws std::runtime_error
+  ~RecordFile();
+  RecordFile(RecordFile&& other) noexcept : file_(other.file_) { other.file_ = nullptr; }
+  RecordFile& operator=(RecordFile&&) = delete;
+  // Does nothing on a file that was never opened: the ranks other than 0.
+  void write(const Record& record);
+
+ private:
+  std::FILE* file_ = nullptr;
+};
+
+}  // namespace offbeat::bench

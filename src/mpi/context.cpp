@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <sys/sysinfo.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
+#include "mpi/runtime.hpp"
+
+namespace offbeat {
+namespace {
+
+bool is_patient(const Settings& settings) {
+  switch (settings.wait) {
+    case WaitPolicy::spin: return false;
+    case WaitPolicy::yield: return true;
+    case WaitPolicy::automatic: break;
+  }
+  return launcher_ranks_on_node() > get_nprocs();
+}
+
+std::string size_text(std::size_t bytes) {
+  constexpr std::array units{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  std::size_t unit = 0;
+  while (bytes >= 1024 && bytes % 1024 == 0 && unit + 1 < units.size()) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return std::to_string(bytes) + " " + units[unit];
+}
+
+// Errors of calls on the program's communicator come back as codes while this lives, instead of ending the job.
+class ReturnErrors {
+ public:
+  ReturnErrors(const Host& host, MPI_Comm communicator) : host_(host), communicator_(communicator) {
+    host_.Comm_get_errhandler(communicator_, &handler_);
+    host_.Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
+  }
+  ReturnErrors(const ReturnErrors&) = delete;
+  ReturnErrors& operator=(const ReturnErrors&) = delete;
+  ~ReturnErrors() {
+    host_.Comm_set_errhandler(communicator_, handler_);
+    host_.Errhandler_free(&handler_);
+  }
+
+ private:
+  const Host& host_;
+  MPI_Comm communicator_;
+  MPI_Errhandler handler_;
+};
+
+}  // namespace
+
+Context::Context(const Host& host, MPI_Comm communicator, const Settings& settings, const Selection& selection)
+    : host_(&host), selection_(&selection), verbose_(settings.verbose), private_communicator_(MPI_COMM_NULL) {
+  int inter = 0;
+  host.Comm_test_inter(communicator, &inter);
+  host.Comm_rank(communicator, &rank_);
+  host.Comm_size(communicator, &size_);
+  if (inter != 0) {
+    why_native_ = "inter-communicator";
+  } else if (size_ == 1) {
+    why_native_ = "one rank";
+  } else if (!create_private_communicator(communicator)) {
+    why_native_ = "the MPI has no communicator left for offbeat";
+  } else {
+    transport_ = std::make_unique<MpiTransport>(host, private_communicator_, is_patient(settings));
+  }
+  refresh();
+}
+
+Context::~Context() {
+  if (private_communicator_ != MPI_COMM_NULL) host_->Comm_free(&private_communicator_);
+}
+
+// From the group, not by MPI_Comm_dup: that would call the attribute copy functions of the program. It fails
+// on all ranks or on none, because they agree on the context id.
+bool Context::create_private_communicator(MPI_Comm communicator) {
+  const ReturnErrors scope(*host_, communicator);
+  MPI_Group group;
+  if (host_->Comm_group(communicator, &group) != MPI_SUCCESS) return false;
+  const int code = host_->Comm_create(communicator, group, &private_communicator_);
+  host_->Group_free(&group);
+  if (code != MPI_SUCCESS) {
+    private_communicator_ = MPI_COMM_NULL;
+    return false;
+  }
+  host_->Comm_set_errhandler(private_communicator_, MPI_ERRORS_RETURN);
+  return true;
+}
+
+void Context::refresh() {
+  table_ = selection_->table(size_);
+  for (std::size_t k = 0; k < runnable_.size(); ++k) {
+    const Expression* chosen = table_.by_class[k].expression;
+    runnable_[k] = transport_ == nullptr || chosen->is_native() ? nullptr : chosen;
+  }
+  unannounced_.fill(verbose_ > 0 && rank_ == 0);
+}
+
+void Context::announce(std::size_t index) {
+  unannounced_[index] = false;
+  static std::mutex mutex;
+  static std::set<std::pair<int, std::string>> said;
+  const Choice& choice = table_.by_class[index];
+  const std::size_t smallest = index == 0 ? 0 : std::size_t{1} << (index - 1);
+  const std::string range =
+      index == 0 ? "0 B" : "from " + size_text(smallest) + " to below " + size_text(smallest * 2);
+  const std::string algorithm = runnable_[index] != nullptr ? runnable_[index]->text() : "native";
+  const std::string line = "allreduce " + range + ", ranks: " + std::to_string(size_) + ": " + algorithm + " (" +
+                           (why_native_.empty() ? choice.reason : why_native_) + ")";
+  const std::lock_guard lock(mutex);
+  if (said.emplace(size_, line).second) say(line);
+}
+
+void Context::run(const Expression& expression, Allreduce args) {
+  Task task = allreduce(Endpoint(*transport_, rank_, size_, expression.lanes()), args, expression);
+  try {
+    transport_->drive(task);
+  } catch (...) {
+    // Ranks no longer agree on what was sent: from here on the host serves this communicator.
+    transport_ = nullptr;
+    why_native_ = "an earlier collective failed";
+    refresh();
+    throw;
+  }
+  served.increment();
+}
+
+bool Context::run_without_host(const Expression& fallback, Allreduce args) {
+  const Expression* chosen = choose(args.output.bytes());
+  if (transport_ != nullptr) {
+    run(chosen != nullptr ? *chosen : fallback, args);
+    return true;
+  }
+  if (size_ > 1) return false;
+  const ConstVector source = args.input;
+  if (source.data != args.output.data) std::copy_n(source.data, source.bytes(), args.output.data);
+  return true;
+}
+
+}  // namespace offbeat

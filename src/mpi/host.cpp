@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/host.hpp"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.hpp"
+
+namespace offbeat {
+namespace {
+
+std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+// The family of the library that serves `handle`: told by what it exports and, for the standard ABI, by its name.
+std::string_view family_of(void* handle, void* allreduce) {
+  if (dlsym(handle, "ompi_mpi_comm_world") != nullptr) return "openmpi";
+  Dl_info info{};
+  if (dladdr(allreduce, &info) != 0 && base_name(info.dli_fname).starts_with("libmpi_abi")) return "mpiabi";
+  return "mpich";
+}
+
+// Names first, dlopen later: the walk holds a lock of the loader.
+std::vector<std::string> loaded_mpi_libraries() {
+  std::vector<std::string> paths;
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, std::size_t, void* data) {
+        if (base_name(object->dlpi_name).starts_with("libmpi")) {
+          static_cast<std::vector<std::string>*>(data)->emplace_back(object->dlpi_name);
+        }
+        return 0;
+      },
+      &paths);
+  return paths;
+}
+
+void* find_library() {
+  std::string other;  // an MPI of another family, for the error
+  for (const std::string& path : loaded_mpi_libraries()) {
+    void* handle = dlopen(path.c_str(), RTLD_NOLOAD | RTLD_LAZY);
+    if (handle == nullptr) continue;
+    if (void* allreduce = dlsym(handle, "PMPI_Allreduce")) {
+      const std::string_view family = family_of(handle, allreduce);
+      if (family == abi::family) return handle;  // kept open: libmpi stays as long as we may call it
+      other = path + " (" + std::string(family) + ")";
+    }
+    dlclose(handle);
+  }
+  if (!other.empty()) {
+    throw UsageError("this program uses " + other + ", but liboffbeat-" + std::string(abi::family) +
+                     ".so is preloaded; `offbeat run` picks the right one");
+  }
+  if (dlsym(RTLD_NEXT, "PMPI_Allreduce") != nullptr) return RTLD_NEXT;  // linked statically, or renamed
+  throw UsageError("no MPI library is loaded in this program");
+}
+
+void* the_library = nullptr;
+
+}  // namespace
+
+Host::Host() : library_(the_library = find_library()) {}
+
+void* Host::find(const char* name) const { return dlsym(library_, name); }
+
+void* abi::host_data(const char* name) { return dlsym(the_library, name); }
+
+}  // namespace offbeat

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The host MPI: its functions, found in the libmpi that the process has loaded.
+//
+// Nothing here is linked to libmpi. Our PMPI_Allreduce stands before the host's in every look-up of the linker, and under
+// python libmpi is loaded late and privately; so each function is looked up by hand in that library.
+#pragma once
+
+#include "mpi/abi.hpp"
+
+namespace offbeat {
+
+// One function of the host; false if the host does not have it.
+template <class Signature>
+class HostFunction;
+template <class Result, class... Arguments>
+class HostFunction<Result(Arguments...)> {
+ public:
+  using Pointer = Result (*)(Arguments...);
+  explicit HostFunction(void* address) : function_(reinterpret_cast<Pointer>(address)) {}
+  Result operator()(Arguments... arguments) const { return function_(arguments...); }
+  explicit operator bool() const { return function_ != nullptr; }
+
+ private:
+  Pointer function_;
+};
+
+class Host {
+ public:
+  // Finds the loaded libmpi of this family. Throws UsageError if there is none.
+  Host();
+
+  // A symbol of the host's own libmpi; null if it has none.
+  [[nodiscard]] void* find(const char* name) const;
+
+ private:
+  void* library_;  // before the functions: their look-up needs it
+
+ public:
+  HostFunction<decltype(PMPI_Allreduce)> Allreduce{find("PMPI_Allreduce")};
+#if OFFBEAT_LARGE_COUNT
+  HostFunction<decltype(PMPI_Allreduce_c)> Allreduce_c{find("PMPI_Allreduce_c")};
+#endif
+  HostFunction<decltype(PMPI_Cancel)> Cancel{find("PMPI_Cancel")};
+  HostFunction<decltype(PMPI_Comm_call_errhandler)> Comm_call_errhandler{find("PMPI_Comm_call_errhandler")};
+  HostFunction<decltype(PMPI_Comm_create)> Comm_create{find("PMPI_Comm_create")};
+  HostFunction<decltype(PMPI_Comm_create_keyval)> Comm_create_keyval{find("PMPI_Comm_create_keyval")};
+  HostFunction<decltype(PMPI_Comm_delete_attr)> Comm_delete_attr{find("PMPI_Comm_delete_attr")};
+  HostFunction<decltype(PMPI_Comm_disconnect)> Comm_disconnect{find("PMPI_Comm_disconnect")};
+#if defined(OFFBEAT_FAMILY_MPIABI)
+  HostFunction<decltype(PMPI_Comm_fromint)> Comm_f2c{find("PMPI_Comm_fromint")};
+#else
+  HostFunction<decltype(PMPI_Comm_f2c)> Comm_f2c{find("PMPI_Comm_f2c")};
+#endif
+  HostFunction<decltype(PMPI_Comm_free)> Comm_free{find("PMPI_Comm_free")};
+  HostFunction<decltype(PMPI_Comm_get_attr)> Comm_get_attr{find("PMPI_Comm_get_attr")};
+  HostFunction<decltype(PMPI_Comm_get_errhandler)> Comm_get_errhandler{find("PMPI_Comm_get_errhandler")};
+  HostFunction<decltype(PMPI_Comm_group)> Comm_group{find("PMPI_Comm_group")};
+  HostFunction<decltype(PMPI_Comm_rank)> Comm_rank{find("PMPI_Comm_rank")};
+  HostFunction<decltype(PMPI_Comm_set_attr)> Comm_set_attr{find("PMPI_Comm_set_attr")};
+  HostFunction<decltype(PMPI_Comm_set_errhandler)> Comm_set_errhandler{find("PMPI_Comm_set_errhandler")};
+  HostFunction<decltype(PMPI_Comm_size)> Comm_size{find("PMPI_Comm_size")};
+  HostFunction<decltype(PMPI_Comm_split_type)> Comm_split_type{find("PMPI_Comm_split_type")};
+  HostFunction<decltype(PMPI_Comm_test_inter)> Comm_test_inter{find("PMPI_Comm_test_inter")};
+  HostFunction<decltype(PMPI_Errhandler_free)> Errhandler_free{find("PMPI_Errhandler_free")};
+  HostFunction<decltype(PMPI_Finalize)> Finalize{find("PMPI_Finalize")};
+  HostFunction<decltype(PMPI_Finalized)> Finalized{find("PMPI_Finalized")};
+  HostFunction<decltype(PMPI_Group_free)> Group_free{find("PMPI_Group_free")};
+  HostFunction<decltype(PMPI_Init)> Init{find("PMPI_Init")};
+  HostFunction<decltype(PMPI_Init_thread)> Init_thread{find("PMPI_Init_thread")};
+  HostFunction<decltype(PMPI_Initialized)> Initialized{find("PMPI_Initialized")};
+  HostFunction<decltype(PMPI_Irecv)> Irecv{find("PMPI_Irecv")};
+  HostFunction<decltype(PMPI_Isend)> Isend{find("PMPI_Isend")};
+  HostFunction<decltype(PMPI_Op_commutative)> Op_commutative{find("PMPI_Op_commutative")};
+  HostFunction<decltype(PMPI_Recv)> Recv{find("PMPI_Recv")};
+  HostFunction<decltype(PMPI_Reduce_local)> Reduce_local{find("PMPI_Reduce_local")};
+  HostFunction<decltype(PMPI_Request_free)> Request_free{find("PMPI_Request_free")};
+  HostFunction<decltype(PMPI_Send)> Send{find("PMPI_Send")};
+  HostFunction<decltype(PMPI_Sendrecv)> Sendrecv{find("PMPI_Sendrecv")};
+  HostFunction<decltype(PMPI_Testsome)> Testsome{find("PMPI_Testsome")};
+  HostFunction<decltype(PMPI_Type_get_envelope)> Type_get_envelope{find("PMPI_Type_get_envelope")};
+  HostFunction<decltype(PMPI_Type_get_extent)> Type_get_extent{find("PMPI_Type_get_extent")};
+  HostFunction<decltype(PMPI_Type_get_true_extent)> Type_get_true_extent{find("PMPI_Type_get_true_extent")};
+  HostFunction<decltype(PMPI_Type_size)> Type_size{find("PMPI_Type_size")};
+  HostFunction<decltype(PMPI_Wait)> Wait{find("PMPI_Wait")};
+};
+
+}  // namespace offbeat

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What one process has: the host MPI, the settings, the choice of algorithms, and a context for each communicator.
+//
+// It starts at the first intercepted call, because a preload also reaches shells and pythons that never call MPI.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/settings.hpp"
+#include "mpi/host.hpp"
+#include "mpi/transport.hpp"
+#include "mpi/types.hpp"
+#include "selection/selection.hpp"
+
+namespace offbeat {
+
+// How calls were served. Written by one thread at a time, read by any: relaxed loads and stores, no locked instruction.
+class Counter {
+ public:
+  void increment() { value_.store(value() + 1, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::uint64_t> value_{0};
+};
+
+// What offbeat keeps for one communicator of the program, as an attribute of it.
+//
+// Collective calls on one communicator never overlap (MPI 5.0, section 6.14), so nothing here is locked.
+class Context {
+ public:
+  // Collective over `communicator`.
+  Context(const Host& host, MPI_Comm communicator, const Settings& settings, const Selection& selection);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  // Null: leave the call to the host.
+  [[nodiscard]] const Expression* choose(std::size_t bytes) {
+    if (table_.generation != selection_->generation()) [[unlikely]] refresh();
+    const auto index = static_cast<std::size_t>(size_class(bytes));
+    if (unannounced_[index]) [[unlikely]] announce(index);
+    return runnable_[index];
+  }
+  [[nodiscard]] bool serves() const { return transport_ != nullptr; }
+
+  void run(const Expression& expression, Allreduce args);
+  // For types that the host lacks: the chosen algorithm, or `fallback` where that is native. False: cannot be served.
+  [[nodiscard]] bool run_without_host(const Expression& fallback, Allreduce args);
+
+  Counter intercepted;
+  Counter served;
+
+ private:
+  void refresh();
+  void announce(std::size_t index);
+  bool create_private_communicator(MPI_Comm communicator);
+
+  const Host* host_;
+  const Selection* selection_;
+  int verbose_;
+  int rank_ = 0;
+  int size_ = 1;
+  MPI_Comm private_communicator_;
+  std::unique_ptr<MpiTransport> transport_;  // null: every call goes to the host
+  std::string why_native_;
+  ChoiceTable table_;
+  std::array<const Expression*, size_class_count> runnable_{};  // null: native
+  std::array<bool, size_class_count> unannounced_{};
+};
+
+class Runtime {
+ public:
+  Runtime();
+
+  // The context of a communicator, created at its first collective call. Null if the communicator is not one that
+  // offbeat can serve or judge (null, or MPI is not running): the host must see the call.
+  [[nodiscard]] Context* context(MPI_Comm communicator);
+
+  // Drop what is kept for a communicator that the program is about to free. Harmless for others.
+  void forget(MPI_Comm communicator);
+
+  // Before MPI_Finalize.
+  void finalize();
+
+  struct Counts {
+    std::uint64_t intercepted = 0;
+    std::uint64_t served = 0;
+  };
+  [[nodiscard]] Counts counts();
+
+  Settings settings;
+  Host host;
+  Selection allreduce{"allreduce"};
+
+  [[nodiscard]] const Types& types() const { return *types_; }
+
+ private:
+  static int on_copy(MPI_Comm, int, void*, void*, void*, int* flag);
+  static int on_delete(MPI_Comm, int, void* context, void*);
+
+  Context* find_or_create(MPI_Comm communicator);
+  void start_with_mpi();
+
+  std::once_flag started_with_mpi_;
+  std::unique_ptr<Types> types_;
+  int keyval_;
+  // Grows when a context dies: entries of the threads' caches are then stale.
+  std::atomic<std::uint64_t> deaths_{1};
+  std::mutex mutex_;  // of what follows
+  std::vector<Context*> contexts_;
+  Counts of_dead_contexts_;
+};
+
+// The process's runtime; starts it. Ends the process with one line and exit code 2 if that is impossible.
+[[nodiscard]] Runtime& start_runtime();
+
+extern std::atomic<Runtime*> the_runtime;
+[[nodiscard]] inline Runtime& runtime() {
+  Runtime* running = the_runtime.load(std::memory_order_acquire);
+  return running != nullptr ? *running : start_runtime();
+}
+
+// True while this thread is inside offbeat: calls that arrive then are offbeat's or the host's own.
+extern constinit thread_local bool inside_offbeat;
+class InsideOffbeat {
+ public:
+  InsideOffbeat() { inside_offbeat = true; }
+  ~InsideOffbeat() { inside_offbeat = false; }
+  InsideOffbeat(const InsideOffbeat&) = delete;
+  InsideOffbeat& operator=(const InsideOffbeat&) = delete;
+};
+
+// One line on standard error, written at once so that ranks do not mix.
+void say(const std::string& line);
+
+}  // namespace offbeat

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/transport.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+
+namespace offbeat {
+namespace {
+
+// An MPI-3 count is an int; longer vectors travel as several messages, cut alike on both sides.
+constexpr std::size_t most_bytes = std::size_t{1} << 30;
+
+}  // namespace
+
+void MpiTransport::check(int code) const {
+  if (code != MPI_SUCCESS) throw CommunicationError("a message of offbeat's failed", code);
+}
+
+bool MpiTransport::start(Transfer& transfer) {
+  if (branches == 1 && transfer_at_once(transfer)) return true;
+  post(transfer);
+  return false;
+}
+
+bool MpiTransport::transfer_at_once(const Transfer& transfer) const {
+  if (patient_ || transfer.outgoing.bytes() > most_bytes || transfer.incoming.bytes() > most_bytes) return false;
+  const int sent = static_cast<int>(transfer.outgoing.bytes());
+  const int received = static_cast<int>(transfer.incoming.bytes());
+  if (transfer.from == Transfer::nobody) {
+    check(host_->Send(transfer.outgoing.data, sent, byte_, transfer.to, transfer.lane, communicator_));
+  } else if (transfer.to == Transfer::nobody) {
+    check(host_->Recv(transfer.incoming.data, received, byte_, transfer.from, transfer.lane, communicator_,
+                      MPI_STATUS_IGNORE));
+  } else {
+    check(host_->Sendrecv(transfer.outgoing.data, sent, byte_, transfer.to, transfer.lane,
+                          transfer.incoming.data, received, byte_, transfer.from, transfer.lane, communicator_,
+                          MPI_STATUS_IGNORE));
+  }
+  return true;
+}
+
+void MpiTransport::post(Transfer& transfer) {
+  const auto add = [&](auto&& begin) {
+    MPI_Request request;
+    check(begin(&request));
+    requests_.push_back(request);
+    owners_.push_back(&transfer);
+    ++transfer.pending;
+  };
+  transfer.pending = 0;
+  if (transfer.from != Transfer::nobody) {
+    for (std::size_t first = 0; first < transfer.incoming.bytes(); first += most_bytes) {
+      const auto bytes = static_cast<int>(std::min(most_bytes, transfer.incoming.bytes() - first));
+      add([&](MPI_Request* request) {
+        return host_->Irecv(transfer.incoming.data + first, bytes, byte_, transfer.from, transfer.lane,
+                            communicator_, request);
+      });
+    }
+  }
+  if (transfer.to != Transfer::nobody) {
+    for (std::size_t first = 0; first < transfer.outgoing.bytes(); first += most_bytes) {
+      const auto bytes = static_cast<int>(std::min(most_bytes, transfer.outgoing.bytes() - first));
+      add([&](MPI_Request* request) {
+        return host_->Isend(transfer.outgoing.data + first, bytes, byte_, transfer.to, transfer.lane,
+                            communicator_, request);
+      });
+    }
+  }
+}
+
+void MpiTransport::drive(Task& task) {
+  branches = 1;
+  try {
+    task.start();
+    while (!task.done()) {
+      if (!progress()) pause();
+    }
+  } catch (...) {
+    abandon();
+    throw;
+  }
+  task.rethrow_if_failed();
+}
+
+bool MpiTransport::progress() {
+  const auto count = requests_.size();
+  completed_.resize(count);
+  statuses_.resize(count);
+  int done = 0;
+  const int code = host_->Testsome(static_cast<int>(count), requests_.data(), &done, completed_.data(),
+                                   statuses_.data());
+  if (code != MPI_SUCCESS) {
+    for (int k = 0; code == MPI_ERR_IN_STATUS && k < done; ++k) check(statuses_[static_cast<std::size_t>(k)].MPI_ERROR);
+    check(code);
+  }
+  // Nothing in flight and the task not done: a child failed and its siblings wait for ever. Leave through the error.
+  if (done == MPI_UNDEFINED) throw CommunicationError("a collective stopped without an open message", MPI_ERR_INTERN);
+  if (done <= 0) return false;
+
+  // First free the places, then resume: what is resumed posts new messages.
+  ready_.clear();
+  for (int k = 0; k < done; ++k) {
+    const auto index = static_cast<std::size_t>(completed_[static_cast<std::size_t>(k)]);
+    if (--owners_[index]->pending == 0) ready_.push_back(owners_[index]->waiter);
+    owners_[index] = nullptr;
+  }
+  std::size_t kept = 0;
+  for (std::size_t k = 0; k < count; ++k) {
+    if (owners_[k] == nullptr) continue;
+    owners_[kept] = owners_[k];
+    requests_[kept++] = requests_[k];
+  }
+  owners_.resize(kept);
+  requests_.resize(kept);
+  for (const std::coroutine_handle<> waiter : ready_) waiter.resume();
+  return true;
+}
+
+void MpiTransport::pause() const {
+  if (patient_) sched_yield();
+}
+
+// After an error: no request may outlive the buffers in the coroutine frames.
+void MpiTransport::abandon() noexcept {
+  for (MPI_Request& request : requests_) {
+    host_->Cancel(&request);
+    host_->Request_free(&request);
+  }
+  requests_.clear();
+  owners_.clear();
+}
+
+}  // namespace offbeat

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Messages over the host MPI's point-to-point calls, on a private communicator.
+#pragma once
+
+#include <vector>
+
+#include "mpi/host.hpp"
+#include "transport/endpoint.hpp"
+
+namespace offbeat {
+
+class MpiTransport final : public Transport {
+ public:
+  // `patient`: give the core away while waiting, because ranks outnumber cores.
+  MpiTransport(const Host& host, MPI_Comm communicator, bool patient)
+      : host_(&host), communicator_(communicator), patient_(patient) {}
+
+  [[nodiscard]] bool start(Transfer& transfer) override;
+  [[nodiscard]] bool start(Computation& computation) override {
+    computation.perform();
+    return true;
+  }
+
+  // Run a task to its end. Throws what it throws; after a CommunicationError no message is left in flight and the
+  // communicator must not be used again.
+  void drive(Task& task);
+
+ private:
+  // Sends and receives that are short enough for an int and need no company: one blocking call.
+  bool transfer_at_once(const Transfer& transfer) const;
+  void post(Transfer& transfer);
+  // Test all messages once; resume who became complete. False: nothing moved.
+  bool progress();
+  void pause() const;
+  void abandon() noexcept;
+  void check(int code) const;
+
+  const Host* host_;
+  MPI_Comm communicator_;
+  MPI_Datatype byte_ = MPI_BYTE;
+  bool patient_;
+  // Message k is requests_[k] for owners_[k]; the others are work space of progress(). They keep their capacity.
+  std::vector<MPI_Request> requests_;
+  std::vector<Transfer*> owners_;
+  std::vector<int> completed_;
+  std::vector<MPI_Status> statuses_;
+  std::vector<std::coroutine_handle<>> ready_;
+};
+
+}  // namespace offbeat

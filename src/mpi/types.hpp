@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// From (MPI_Datatype, MPI_Op) to Reduction.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "mpi/host.hpp"
+#include "reduction/reduction.hpp"
+
+namespace offbeat {
+
+// Combines by the host's MPI_Reduce_local. Throws CommunicationError with the host's code.
+class HostReduceLocal final : public HostCombine {
+ public:
+  HostReduceLocal(const Host& host, MPI_Datatype type, MPI_Op op) : host_(&host), type_(type), op_(op) {}
+  void combine(const void* left, void* right, std::size_t count) const override;
+
+ private:
+  const Host* host_;
+  MPI_Datatype type_;
+  MPI_Op op_;
+};
+
+// A user's own type or operation, made anew in each call: its handle may name another one tomorrow.
+struct UserReduction {
+  HostReduceLocal combine;
+  Reduction reduction;
+};
+
+class Types {
+ public:
+  // Looks up the host's handles. MPI must be initialised.
+  explicit Types(const Host& host);
+
+  // The reduction of a predefined type and operation; null if MPI does not define it or we do not know it. Constant time.
+  [[nodiscard]] const Reduction* predefined(MPI_Datatype type, MPI_Op op) const;
+
+  // The reduction of a user's commutative operation on a type without gaps; otherwise false.
+  [[nodiscard]] bool user_defined(MPI_Datatype type, MPI_Op op, std::optional<UserReduction>& result) const;
+
+ private:
+  static constexpr std::size_t most_ops = 12;  // ReduceOp, then MINLOC and MAXLOC
+
+  // From handle to small number, by open addressing; never grows after the constructor.
+  template <std::size_t Slots>
+  class Index {
+   public:
+    static constexpr int missing = -1;
+    void insert(std::uintptr_t key, int value);
+    [[nodiscard]] int find(std::uintptr_t key) const {
+      for (std::size_t slot = hash(key);; slot = (slot + 1) % Slots) {
+        if (entries_[slot].value == missing || entries_[slot].key == key) return entries_[slot].value;
+      }
+    }
+
+   private:
+    struct Entry {
+      std::uintptr_t key = 0;
+      int value = missing;
+    };
+    static std::size_t hash(std::uintptr_t key) {
+      return (key * 0x9E3779B97F4A7C15ULL) >> (64 - std::countr_zero(Slots));  // Fibonacci hashing
+    }
+    std::array<Entry, Slots> entries_{};
+  };
+
+  using Row = std::array<Reduction, most_ops>;
+
+  const Host* host_;
+  Index<256> types_;
+  Index<32> ops_;
+  std::vector<Row> rows_;
+  std::vector<std::unique_ptr<HostReduceLocal>> host_reductions_;
+  MPI_Op op_handles_[most_ops];
+};
+
+}  // namespace offbeat

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which ranks form a part of a communicator: pure arithmetic, so that 10^5 simulated ranks need no tables.
+#pragma once
+
+#include <algorithm>
+
+namespace offbeat {
+
+// Member i of the part is rank  first + stride * (i * width + min(i, wide)).
+// `width` and `wide` describe the leaders of contiguous groups: the first `wide` groups have width + 1 ranks, the
+// others `width`. A plain row or column has width 1 and wide 0.
+struct RankMap {
+  int first = 0;
+  int stride = 1;
+  int width = 1;
+  int wide = 0;
+
+  [[nodiscard]] constexpr int operator()(int member) const {
+    return first + stride * (member * width + std::min(member, wide));
+  }
+};
+
+// `size` ranks in `groups` contiguous groups of nearly equal size, 1 <= groups <= size. The first rank of a group is
+// its leader. Used to fold surplus ranks into a core of a convenient number (a power of two, a grid).
+struct Groups {
+  int size;
+  int groups;
+
+  [[nodiscard]] constexpr int width() const { return size / groups; }
+  [[nodiscard]] constexpr int wide() const { return size % groups; }
+  [[nodiscard]] constexpr int group_of(int rank) const {
+    const int in_wide = wide() * (width() + 1);
+    return rank < in_wide ? rank / (width() + 1) : wide() + (rank - in_wide) / width();
+  }
+  [[nodiscard]] constexpr int leader(int group) const { return leaders()(group); }
+  [[nodiscard]] constexpr int members(int group) const { return width() + (group < wide() ? 1 : 0); }
+  [[nodiscard]] constexpr RankMap leaders() const { return {0, 1, width(), wide()}; }
+};
+
+}  // namespace offbeat

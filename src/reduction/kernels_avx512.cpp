@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The kernels for 512-bit vectors: AVX-512 F, BW, DQ and VL.
+#include "reduction/kernels_impl.hpp"
+
+namespace offbeat::avx512 {
+
+Kernels find_kernels(ElementType type, ReduceOp op) { return look_up(type, op); }
+
+}  // namespace offbeat::avx512

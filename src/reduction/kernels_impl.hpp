@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The loops behind every kernel, compiled once per instruction set.
+//
+// The unnamed namespace is the point of this header: an inline or template function with linkage could be
+// merged by the linker, and the copy that survives may be one with AVX-512 instructions, called on a machine
+// without them. For the same reason nothing below calls a function of the standard library.
+//
+// The loops are plain so that the compiler vectorises them; only binary16 needs intrinsics, as neither
+// compiler vectorises its conversions. Bits do not depend on the instruction set: every operation is
+// rounded once (-ffp-contract=off), also for the 16-bit types, which compute in float and round each time.
+// One freedom is left to the compiler: where both operands of + or * are NaN, which payload survives.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "reduction/kernels.hpp"
+
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
+
+namespace offbeat {
+namespace {
+
+template <class T>
+T choose(bool condition, T yes, T no) {
+  return condition ? yes : no;
+}
+
+// The same where compilers would make it a branch and give up vectorising.
+template <class Bits>
+Bits choose_bits(bool condition, Bits yes, Bits no) {
+  return static_cast<Bits>(no ^ ((no ^ yes) & -static_cast<Bits>(condition)));
+}
+
+// ---- operations ----
+
+struct Sum {
+  template <class T>
+  T operator()(T left, T right) const {
+    return static_cast<T>(left + right);
+  }
+};
+
+struct Prod {
+  template <class T>
+  T operator()(T left, T right) const {
+    // 16-bit operands would be promoted to int, whose overflow is undefined.
+    if constexpr (std::is_integral_v<T>)
+      return static_cast<T>(1u * left * right);
+    else
+      return left * right;
+  }
+};
+
+struct Min {
+  template <class T>
+  T operator()(T left, T right) const {
+    return choose(right < left, right, left);
+  }
+};
+
+struct Max {
+  template <class T>
+  T operator()(T left, T right) const {
+    return choose(left < right, right, left);
+  }
+};
+
+struct LogicalAnd {
+  template <class T>
+  T operator()(T left, T right) const {
+    return static_cast<T>((left != 0) & (right != 0));
+  }
+};
+
+struct LogicalOr {
+  template <class T>
+  T operator()(T left, T right) const {
+    return static_cast<T>((left | right) != 0);
+  }
+};
+
+struct LogicalXor {
+  template <class T>
+  T operator()(T left, T right) const {
+    return static_cast<T>((left != 0) ^ (right != 0));
+  }
+};
+
+struct BitwiseAnd {
+  template <class T>
+  T operator()(T left, T right) const {
+    return static_cast<T>(left & right);
+  }
+};
+
+struct BitwiseOr {
+  template <class T>
+  T operator()(T left, T right) const {
+    return static_cast<T>(left | right);
+  }
+};
+
+struct BitwiseXor {
+  template <class T>
+  T operator()(T left, T right) const {
+    return static_cast<T>(left ^ right);
+  }
+};
+
+// ---- numbers: an Element in memory is loaded as a Value, which is rounded between two operations ----
+
+template <class T>
+struct Plain {
+  using Element = T;
+  static T load(T element) { return element; }
+  static T round(T value) { return value; }
+  static T store(T value) { return value; }
+};
+
+// The textbook product: Annex G's repair of infinities would cost a branch per element.
+template <class T>
+struct Complex {
+  T real;
+  T imaginary;
+
+  Complex(T real, T imaginary) : real(real), imaginary(imaginary) {}
+  // Not trivial, or clang would pass two floats packed in one register, and then not vectorise.
+  Complex(const Complex& other) : real(other.real), imaginary(other.imaginary) {}
+  Complex& operator=(const Complex& other) {
+    real = other.real;
+    imaginary = other.imaginary;
+    return *this;
+  }
+  friend Complex operator+(Complex left, Complex right) {
+    return {left.real + right.real, left.imaginary + right.imaginary};
+  }
+  // Not a difference: GCC 12 vectorises that to a fused vfmaddsub in spite of -ffp-contract=off.
+  friend Complex operator*(Complex left, Complex right) {
+    return {left.real * right.real + left.imaginary * -right.imaginary,
+            left.real * right.imaginary + left.imaginary * right.real};
+  }
+};
+
+// A 16-bit floating-point number that is only compared: its bits order like a sign-magnitude integer.
+template <std::int16_t infinity>
+struct OrderedHalf {
+  std::uint16_t bits;
+
+  std::int16_t magnitude() const { return static_cast<std::int16_t>(bits & 0x7fff); }
+  std::int16_t order() const {
+    const auto sign = static_cast<std::int16_t>(static_cast<std::int16_t>(bits) >> 15);
+    return static_cast<std::int16_t>((magnitude() ^ sign) - sign);
+  }
+  friend bool operator<(OrderedHalf left, OrderedHalf right) {
+    const bool less = left.order() < right.order();
+    const bool left_is_number = left.magnitude() <= infinity;
+    const bool right_is_number = right.magnitude() <= infinity;
+    return less & left_is_number & right_is_number;
+  }
+  friend OrderedHalf choose(bool condition, OrderedHalf yes, OrderedHalf no) {
+    return {choose_bits(condition, yes.bits, no.bits)};
+  }
+};
+
+inline std::uint32_t bits_of(float value) { return __builtin_bit_cast(std::uint32_t, value); }
+inline float float_of(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
+
+struct BFloat16 {
+  struct Pair;
+  using Lanes = Pair;
+  using Element = std::uint16_t;
+  static float load(Element element) { return float_of(std::uint32_t{element} << 16); }
+  static float round(float value) { return float_of(rounded(value)); }
+  static Element store(float value) { return static_cast<Element>(rounded(value) >> 16); }
+
+  // No special case for NaN: one that stems from bfloat16 operands has nothing to round off.
+  static std::uint32_t rounded(float value) {
+    const std::uint32_t bits = bits_of(value);
+    return (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
+  }
+};
+
+// Two neighbours in one word, each as the upper half of a float: no vector changes its width.
+struct BFloat16::Pair {
+  static constexpr std::size_t lanes = 2;
+  using Element [[gnu::aligned(2), gnu::may_alias]] = std::uint32_t;
+  struct Value {
+    float upper;
+    float lower;
+    friend Value operator+(const Value& left, const Value& right) {
+      return {left.upper + right.upper, left.lower + right.lower};
+    }
+    friend Value operator*(const Value& left, const Value& right) {
+      return {left.upper * right.upper, left.lower * right.lower};
+    }
+    Value(float upper, float lower) : upper(upper), lower(lower) {}
+    Value(const Value& o) : upper(o.upper), lower(o.lower) {}
+    Value& operator=(const Value& o) {upper=o.upper; lower=o.lower; return *this;}
+  };
+  static Value load(std::uint32_t pair) { return {float_of(pair & 0xffff0000u), float_of(pair << 16)}; }
+  static Value round(const Value& value) { return {BFloat16::round(value.upper), BFloat16::round(value.lower)}; }
+  static std::uint32_t store(const Value& value) { return rounded(value.upper) | (rounded(value.lower) >> 16); }
+};
+
+#ifdef __F16C__
+
+#ifdef __AVX512F__
+struct Float16Lanes {
+  static constexpr std::size_t lanes = 16;
+  struct Element {
+    std::uint16_t half[lanes];
+  };
+  static __m512 load(const Element& element) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(&element)));
+  }
+  static __m512 round(__m512 value) { return _mm512_cvtph_ps(narrow(value)); }
+  static Element store(__m512 value) { return __builtin_bit_cast(Element, narrow(value)); }
+
+ private:
+  static __m256i narrow(__m512 value) { return _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT); }
+};
+#else
+struct Float16Lanes {
+  static constexpr std::size_t lanes = 8;
+  struct Element {
+    std::uint16_t half[lanes];
+  };
+  static __m256 load(const Element& element) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i_u*>(&element)));
+  }
+  static __m256 round(__m256 value) { return _mm256_cvtph_ps(narrow(value)); }
+  static Element store(__m256 value) { return __builtin_bit_cast(Element, narrow(value)); }
+
+ private:
+  static __m128i narrow(__m256 value) { return _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT); }
+};
+#endif
+
+struct Float16 {
+  using Element = std::uint16_t;
+  using Lanes = Float16Lanes;
+  static float load(Element element) { return _cvtsh_ss(element); }
+  static float round(float value) { return load(store(value)); }
+  static Element store(float value) { return _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT); }
+};
+
+#else
+
+// Integer conversions without branches, so that they vectorise. They never compute with a subnormal
+// float: a program linked with -ffast-math would have it flushed to zero.
+struct Float16 {
+  using Element = std::uint16_t;
+  static float load(Element element) { return widen(element); }
+  static float round(float value) { return widen(narrow(value)); }
+  static Element store(float value) { return static_cast<Element>(narrow(value)); }
+
+ private:
+  static float widen(std::uint32_t half) {
+    constexpr std::uint32_t rebias = (127u - 15u) << 23;
+    constexpr std::uint32_t smallest_normal = 0x0400u << 13;
+    constexpr std::uint32_t infinity = 0x7c00u << 13;
+    const std::uint32_t sign = (half & 0x8000u) << 16;
+    const std::uint32_t magnitude = (half & 0x7fffu) << 13;
+    const std::uint32_t normal = magnitude + rebias;
+    const std::uint32_t subnormal = bits_of(float_of(normal + (1u << 23)) - 0x1p-14f);
+    const std::uint32_t unbounded = normal + rebias;
+    const std::uint32_t finite = choose_bits(magnitude < smallest_normal, subnormal, normal);
+    return float_of(sign | choose_bits(magnitude < infinity, finite, unbounded));
+  }
+
+  static std::uint32_t narrow(float value) {
+    constexpr std::uint32_t rebias = (127u - 15u) << 23;
+    constexpr std::uint32_t smallest_normal = 113u << 23;  // 2^-14
+    constexpr std::uint32_t too_large = 143u << 23;        // 2^16
+    const std::uint32_t bits = bits_of(value);
+    const std::uint32_t magnitude = bits & 0x7fffffffu;
+    // The last place of a float in [0.5, 1) is that of a subnormal half: the addition rounds.
+    const std::uint32_t subnormal = bits_of(float_of(magnitude) + 0.5f) - bits_of(0.5f);
+    const std::uint32_t normal = (magnitude - rebias + 0x0fffu + ((magnitude >> 13) & 1u)) >> 13;
+    const std::uint32_t not_a_number = 0x7e00u | ((magnitude >> 13) & 0x03ffu);
+    const std::uint32_t unbounded = choose_bits(value != value, not_a_number, 0x7c00u);
+    const std::uint32_t finite = choose_bits(magnitude < smallest_normal, subnormal, normal);
+    return ((bits >> 16) & 0x8000u) | choose_bits(magnitude < too_large, finite, unbounded);
+  }
+};
+
+#endif
+
+// ---- the loop ----
+
+template <class Number, class Op, std::size_t... rest>
+void combine(typename Number::Element* destination, const void* const* operands, std::size_t count,
+             std::index_sequence<rest...>) {
+  using Element = typename Number::Element;
+  const Element* const source[] = {static_cast<const Element*>(operands[0]),
+                                   static_cast<const Element*>(operands[1]),
+                                   static_cast<const Element*>(operands[rest + 2])...};
+  // A destination that is one of the operands carries nothing from one iteration to another.
+#ifdef __clang__
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
+  for (std::size_t i = 0; i < count; ++i) {
+    auto value = Op{}(Number::load(source[0][i]), Number::load(source[1][i]));
+    ((value = Op{}(Number::round(value), Number::load(source[rest + 2][i]))), ...);
+    destination[i] = Number::store(value);
+  }
+}
+
+template <class Number, class Op, std::size_t operand_count>
+void kernel(void* destination, const void* const* operands, std::size_t count) {
+  constexpr std::make_index_sequence<operand_count - 2> rest;
+  if constexpr (requires { typename Number::Lanes; }) {
+    using Lanes = typename Number::Lanes;
+    using Element = typename Number::Element;
+    const std::size_t blocks = count / Lanes::lanes;
+    const std::size_t done = blocks * Lanes::lanes;
+    combine<Lanes, Op>(static_cast<typename Lanes::Element*>(destination), operands, blocks, rest);
+    const void* tail[operand_count];
+    for (std::size_t k = 0; k < operand_count; ++k) tail[k] = static_cast<const Element*>(operands[k]) + done;
+    combine<Number, Op>(static_cast<Element*>(destination) + done, tail, count - done, rest);
+  } else {
+    combine<Number, Op>(static_cast<typename Number::Element*>(destination), operands, count, rest);
+  }
+}
+
+// ---- the table: one row per ElementType, one column per ReduceOp, in the order of the enums ----
+
+template <class Number, class Op>
+constexpr Kernels kernels = {&kernel<Number, Op, 2>, &kernel<Number, Op, 4>, &kernel<Number, Op, 8>};
+
+struct Row {
+  Kernels column[reduce_op_count];
+};
+
+// Only an order depends on the sign: the other columns are shared by int32 and uint32.
+template <class T>
+constexpr Row integer_row() {
+  using Signless = Plain<std::make_unsigned_t<T>>;
+  return {{kernels<Signless, Sum>, kernels<Signless, Prod>, kernels<Plain<T>, Min>, kernels<Plain<T>, Max>,
+           kernels<Signless, LogicalAnd>, kernels<Signless, LogicalOr>, kernels<Signless, LogicalXor>,
+           kernels<Signless, BitwiseAnd>, kernels<Signless, BitwiseOr>, kernels<Signless, BitwiseXor>}};
+}
+
+template <class Number, class Ordered = Number>
+constexpr Row floating_row() {
+  return {{kernels<Number, Sum>, kernels<Number, Prod>, kernels<Ordered, Min>, kernels<Ordered, Max>}};
+}
+
+template <class T>
+constexpr Row complex_row() {
+  return {{kernels<Plain<Complex<T>>, Sum>, kernels<Plain<Complex<T>>, Prod>}};
+}
+
+// As bytes: another language may store a truth value that C++ could not read as bool.
+constexpr Row boolean_row() {
+  using Byte = Plain<std::uint8_t>;
+  return {{{}, {}, {}, {}, kernels<Byte, LogicalAnd>, kernels<Byte, LogicalOr>, kernels<Byte, LogicalXor>}};
+}
+
+constexpr Row table[element_type_count] = {
+    integer_row<std::int8_t>(),
+    integer_row<std::int16_t>(),
+    integer_row<std::int32_t>(),
+    integer_row<std::int64_t>(),
+    integer_row<std::uint8_t>(),
+    integer_row<std::uint16_t>(),
+    integer_row<std::uint32_t>(),
+    integer_row<std::uint64_t>(),
+    floating_row<Float16, Plain<OrderedHalf<0x7c00>>>(),
+    floating_row<BFloat16, Plain<OrderedHalf<0x7f80>>>(),
+    floating_row<Plain<float>>(),
+    floating_row<Plain<double>>(),
+    floating_row<Plain<long double>>(),
+    complex_row<float>(),
+    complex_row<double>(),
+    complex_row<long double>(),
+    boolean_row(),
+};
+
+inline Kernels look_up(ElementType type, ReduceOp op) {
+  return table[static_cast<std::size_t>(type)].column[static_cast<std::size_t>(op)];
+}
+
+}  // namespace
+}  // namespace offbeat

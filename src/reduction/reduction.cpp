@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "reduction/reduction.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/pool.hpp"
+
+namespace offbeat {
+
+// Block by block through two scratch blocks, because the host overwrites its right operand, which may be
+// the user's input, and because the destination may be any of the operands.
+void Reduction::reduce_by_host(void* destination, const void* const* operands, std::size_t operand_count,
+                               std::size_t count) const {
+  constexpr std::size_t block_bytes = 16 * 1024;
+  const std::size_t block = std::max<std::size_t>(1, block_bytes / std::max<std::size_t>(width, 1));
+  const std::size_t scratch_bytes = 2 * block * width;
+  auto* scratch = static_cast<std::byte*>(pool::allocate(scratch_bytes));
+  std::byte* partial = scratch;
+  std::byte* next = scratch + block * width;
+  for (std::size_t first = 0; first < count; first += block) {
+    const std::size_t length = std::min(block, count - first);
+    const std::size_t offset = first * width;
+    const auto operand = [&](std::size_t k) { return static_cast<const std::byte*>(operands[k]) + offset; };
+    std::memcpy(partial, operand(0), length * width);
+    for (std::size_t k = 1; k < operand_count; ++k) {
+      std::memcpy(next, operand(k), length * width);
+      host->combine(partial, next, length);
+      std::swap(partial, next);
+    }
+    std::memcpy(static_cast<std::byte*>(destination) + offset, partial, length * width);
+  }
+  pool::release(scratch, scratch_bytes);
+}
+
+}  // namespace offbeat

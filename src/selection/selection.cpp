@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "selection/selection.hpp"
+
+#include <algorithm>
+
+namespace offbeat {
+namespace {
+
+// What runs when nobody chose: up to this many bytes, this algorithm.
+struct Default {
+  std::size_t up_to_bytes;
+  std::string_view expression;
+};
+constexpr Default allreduce_defaults[] = {
+    {std::size_t{16} << 10, "recursive_doubling"},
+    {~std::size_t{0}, "rabenseifner"},
+};
+
+// Expressions are kept for the life of the process: communicators point at them.
+const Expression* keep(Expression expression) { return new Expression(std::move(expression)); }
+
+}  // namespace
+
+bool ChoiceTable::all_native() const {
+  return std::all_of(by_class.begin(), by_class.end(),
+                     [](const Choice& choice) { return choice.expression->is_native(); });
+}
+
+void Selection::choose_always(std::string_view expression, std::string_view reason) {
+  const Choice* choice = first_;
+  if (!expression.empty()) {
+    choice = new Choice{keep(parse_expression(collective_, expression)), std::string(reason)};
+    if (generation() == 1) first_ = choice;
+  }
+  always_.store(choice, std::memory_order_release);
+  generation_.fetch_add(1, std::memory_order_acq_rel);
+}
+
+ChoiceTable Selection::table(int ranks) const {
+  static const Expression* const native = keep(parse_expression("allreduce", "native"));
+  static const auto defaults = [] {
+    std::array<const Expression*, std::size(allreduce_defaults)> parsed{};
+    std::transform(std::begin(allreduce_defaults), std::end(allreduce_defaults), parsed.begin(),
+                   [](const Default& entry) { return keep(parse_expression("allreduce", entry.expression)); });
+    return parsed;
+  }();
+
+  ChoiceTable table;
+  table.generation = generation();
+  const Choice* always = always_.load(std::memory_order_acquire);
+  for (int k = 0; k < size_class_count; ++k) {
+    Choice choice;
+    if (always != nullptr) {
+      choice = *always;
+    } else {
+      const std::size_t smallest = k == 0 ? 0 : std::size_t{1} << (k - 1);
+      std::size_t entry = 0;
+      while (smallest > allreduce_defaults[entry].up_to_bytes) ++entry;
+      choice = {defaults[entry], "offbeat's default for this size"};
+    }
+    if (std::string why_not = choice.expression->unsuitable(ranks); !why_not.empty()) {
+      choice = {native, choice.expression->text() + " " + why_not};
+    }
+    table.by_class[static_cast<std::size_t>(k)] = std::move(choice);
+  }
+  return table;
+}
+
+}  // namespace offbeat

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which algorithm runs: from the number of ranks and of bytes, which MPI guarantees to be equal on all ranks.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "collectives/algorithm.hpp"
+
+namespace offbeat {
+
+// Sizes are told apart by their highest bit: class 0 is empty, class k holds [2^(k-1), 2^k) bytes.
+inline constexpr int size_class_count = 65;
+[[nodiscard]] constexpr int size_class(std::size_t bytes) { return std::bit_width(bytes); }
+
+struct Choice {
+  const Expression* expression = nullptr;  // lives as long as the process
+  std::string reason;                      // why, for people
+};
+
+// The choices for one communicator, one per size class.
+struct ChoiceTable {
+  std::array<Choice, size_class_count> by_class;
+  std::uint64_t generation = 0;
+
+  [[nodiscard]] bool all_native() const;
+};
+
+// The choices of one collective in this process.
+class Selection {
+ public:
+  explicit Selection(std::string_view collective) : collective_(collective) {}
+
+  // `expression` for every size; empty: back to what was set first. Throws ExpressionError.
+  void choose_always(std::string_view expression, std::string_view reason);
+
+  // For a communicator of `ranks` ranks. What cannot run on so many ranks becomes native.
+  [[nodiscard]] ChoiceTable table(int ranks) const;
+
+  // Moves whenever the choice changes: a communicator's table is stale when it differs.
+  [[nodiscard]] std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
+
+ private:
+  std::string_view collective_;
+  std::atomic<const Choice*> always_{nullptr};
+  const Choice* first_ = nullptr;
+  std::atomic<std::uint64_t> generation_{1};
+};
+
+}  // namespace offbeat

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/simulated.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/pool.hpp"
+
+namespace offbeat {
+namespace {
+
+constexpr int rubbish = 0xA5;
+constexpr double unknown = std::numeric_limits<double>::infinity();
+
+void require(bool condition, const char* what) {
+  if (!condition) throw UsageError(std::string("simulator: ") + what);
+}
+
+bool overlap(ConstVector left, ConstVector right) {
+  constexpr std::less<const std::byte*> before;
+  return left.data != nullptr && right.data != nullptr && before(left.data, right.data + right.bytes()) &&
+         before(right.data, left.data + left.bytes());
+}
+
+std::string length(std::size_t bytes) { return std::to_string(bytes) + " bytes"; }
+std::string name(int rank) { return "rank " + std::to_string(rank); }
+
+// The exception in flight, with the rank in front of its text.
+std::exception_ptr name_in_flight(int rank) {
+  std::string text = "unknown exception";
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    text = error.what();
+  } catch (...) {
+  }
+  try {
+    std::throw_with_nested(SimulationError(name(rank) + ": " + text));
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+}  // namespace
+
+bool SimulatedTransport::start(Transfer& transfer) { return simulator_->start(*this, transfer); }
+bool SimulatedTransport::start(Computation& computation) { return simulator_->start(*this, computation); }
+bool SimulatedTransport::moves_data() const { return !simulator_->phantom_; }
+
+void SimulatedEvents::push(const SimulatedEvent& event) {
+  std::size_t hole = heap_.size();
+  heap_.push_back(event);
+  while (hole > 0) {
+    const std::size_t parent = (hole - 1) / 4;
+    if (!event.before(heap_[parent])) break;
+    heap_[hole] = heap_[parent];
+    hole = parent;
+  }
+  heap_[hole] = event;
+}
+
+SimulatedEvent SimulatedEvents::pop() {
+  const SimulatedEvent result = heap_.front();
+  const SimulatedEvent last = heap_.back();
+  heap_.pop_back();
+  const std::size_t size = heap_.size();
+  if (size == 0) return result;
+  std::size_t hole = 0;
+  while (true) {
+    const std::size_t first = 4 * hole + 1;
+    if (first >= size) break;
+    std::size_t least = first;
+    for (std::size_t child = first + 1; child < std::min(first + 4, size); ++child) {
+      if (heap_[child].before(heap_[least])) least = child;
+    }
+    if (!heap_[least].before(last)) break;
+    heap_[hole] = heap_[least];
+    hole = least;
+  }
+  heap_[hole] = last;
+  return result;
+}
+
+Simulator::Simulator(int ranks, Network network, SimulationOptions options)
+    : network_((require(ranks > 0, "needs at least one rank"), std::move(network))),
+      phantom_(options.phantom),
+      adversary_(options.adversary),
+      ranks_(static_cast<std::size_t>(ranks)),
+      messages_(ranks) {
+  const std::vector<int>& nodes = network_.node_of_rank;
+  require(network_.ranks_per_node > 0, "needs at least one rank per node");
+  require(nodes.empty() || nodes.size() == ranks_.size(), "node_of_rank needs one entry per rank");
+  require(nodes.empty() || *std::min_element(nodes.begin(), nodes.end()) >= 0, "node numbers begin at 0");
+  require(network_.injection_rate > 0, "the injection rate must be positive");
+  int most = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    SimulatedTransport& self = ranks_[static_cast<std::size_t>(rank)];
+    self.simulator_ = this;
+    self.rank_ = rank;
+    self.node_ = nodes.empty() ? rank / network_.ranks_per_node : nodes[static_cast<std::size_t>(rank)];
+    most = std::max(most, self.node_);
+  }
+  if (std::isfinite(network_.injection_rate)) nodes_.resize(static_cast<std::size_t>(most) + 1);
+}
+
+// Coroutines go before the messages that point into them.
+struct Simulator::Run {
+  Simulator& simulator;
+  ~Run() {
+    simulator.tasks_.clear();
+    simulator.messages_.clear();
+    simulator.events_.clear();
+    simulator.failure_ = nullptr;
+  }
+};
+
+SimulationResult Simulator::run(const MakeRootTask& make, std::span<const double> arrivals, int lanes) {
+  require(arrivals.empty() || arrivals.size() == ranks_.size(), "needs one arrival time per rank");
+  const Run run{*this};
+  make_ = &make;
+  lanes_ = lanes;
+  tasks_.resize(ranks_.size());
+  running_.running = ranks_.size();
+  result_ = {};
+  result_.exits.assign(ranks_.size(), std::numeric_limits<double>::infinity());
+  if (!arrivals.empty()) {
+    const auto [first, last] = std::minmax_element(arrivals.begin(), arrivals.end());
+    require(*first >= 0 && std::isfinite(*last), "arrival times must be finite and not negative");
+    result_.first_arrival = *first;
+    result_.last_arrival = *last;
+  }
+  now_ = 0;
+  sequence_ = 0;
+  if (adversary_) random_state_ = adversary_->seed;
+  std::fill(nodes_.begin(), nodes_.end(), Port{});
+  for (SimulatedTransport& rank : ranks_) {
+    rank.out_ = rank.in_ = rank.core_ = Port{};
+    rank.branches = 1;
+    schedule(arrivals.empty() ? 0 : arrivals[static_cast<std::size_t>(rank.rank_)], Kind::start, nullptr,
+             rank.rank_);
+  }
+
+  while (!events_.empty()) {
+    const SimulatedEvent event = events_.pop();
+    now_ = event.time;
+    dispatch(event);
+    if (failure_) std::rethrow_exception(failure_);
+  }
+  result_.events = sequence_;
+  if (running_.running > 0) {
+    throw SimulationError("deadlock: " + std::to_string(running_.running) + " of " + std::to_string(ranks()) +
+                          " ranks never end" + messages_.describe_open(result_.exits));
+  }
+  if (messages_.open() > 0) {
+    throw SimulationError("all ranks have ended, but not all messages were received" +
+                          messages_.describe_open(result_.exits));
+  }
+  result_.last_exit = *std::max_element(result_.exits.begin(), result_.exits.end());
+  return std::move(result_);
+}
+
+void Simulator::dispatch(const SimulatedEvent& event) {
+  switch (event.kind) {
+    case Kind::start:
+      return start_rank(event.rank);
+    case Kind::depart:
+      return depart_late(*static_cast<SimulatedMessage*>(event.subject));
+    case Kind::arrive:
+      return arrive(*static_cast<SimulatedMessage*>(event.subject));
+    case Kind::land:
+      return land(*static_cast<SimulatedMessage*>(event.subject));
+    case Kind::half:
+      return half_over(*static_cast<Transfer*>(event.subject), event.rank);
+    case Kind::complete:
+      return resume(static_cast<Transfer*>(event.subject)->waiter, event.rank);
+    case Kind::compute: {
+      const auto& computation = *static_cast<Computation*>(event.subject);
+      if (!phantom_) computation.perform();
+      return resume(computation.waiter, event.rank);
+    }
+    case Kind::resume:
+      return resume(std::coroutine_handle<>::from_address(event.subject), event.rank);
+  }
+}
+
+void Simulator::schedule(double time, Kind kind, void* subject, int rank) {
+  if (adversary_) {
+    // Pareto distributed: half of the delays are below 1 us, one in a thousand is above 1 ms.
+    const double uniform = static_cast<double>((random() >> 44) + 1) * 0x1p-20;
+    time += 1e-6 * (1 / uniform - 1);
+  }
+  events_.push({time, sequence_++, subject, rank, kind});
+}
+
+void Simulator::start_rank(int rank) {
+  Task& task = tasks_[static_cast<std::size_t>(rank)];
+  try {
+    task = (*make_)(rank, Endpoint(ranks_[static_cast<std::size_t>(rank)], rank, ranks(), lanes_));
+  } catch (...) {
+    failure_ = name_in_flight(rank);
+    return;
+  }
+  task.set_join(running_);
+  const std::size_t running = running_.running;
+  task.start();
+  if (running_.running != running) finish_rank(rank);
+}
+
+void Simulator::resume(std::coroutine_handle<> waiter, int rank) {
+  const std::size_t running = running_.running;
+  waiter.resume();
+  if (running_.running != running) finish_rank(rank);
+}
+
+void Simulator::finish_rank(int rank) {
+  const Task task = std::move(tasks_[static_cast<std::size_t>(rank)]);
+  result_.exits[static_cast<std::size_t>(rank)] = now_;
+  try {
+    task.rethrow_if_failed();
+  } catch (...) {
+    if (!failure_) failure_ = name_in_flight(rank);
+  }
+}
+
+// Kept beside being thrown, because a task that never ends would never pass it on.
+void Simulator::fail(const std::string& text) {
+  failure_ = std::make_exception_ptr(SimulationError(text));
+  std::rethrow_exception(failure_);
+}
+
+// splitmix64 (Steele, Lea and Flood, OOPSLA 2014): the same numbers on every machine.
+std::uint64_t Simulator::random() {
+  std::uint64_t bits = random_state_ += 0x9E3779B97F4A7C15u;
+  bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9u;
+  bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EBu;
+  return bits ^ (bits >> 31);
+}
+
+bool Simulator::start(SimulatedTransport& self, Computation& computation) {
+  const std::size_t operands = computation.operand_count;
+  const bool copies = computation.reduction == nullptr || operands < 2;
+  const double seconds = static_cast<double>(computation.destination.bytes()) *
+                         (copies ? network_.copy : network_.gamma * static_cast<double>(operands - 1));
+  const double done = self.core_.pass(now_, seconds);
+  if (done <= now_ && !hesitates()) {
+    if (!phantom_) computation.perform();
+    return true;
+  }
+  schedule(done, Kind::compute, &computation, self.rank_);
+  return false;
+}
+
+bool Simulator::start(SimulatedTransport& self, Transfer& transfer) {
+  for (const int peer : {transfer.to, transfer.from}) {
+    if (peer == Transfer::nobody) continue;
+    if (peer == self.rank_) fail(name(self.rank_) + " sends to, or receives from, itself");
+    if (peer < 0 || peer >= ranks()) {
+      fail(name(self.rank_) + " wants a message to or from " + name(peer) + ", but there are only " +
+           std::to_string(ranks()) + " ranks");
+    }
+  }
+  if (transfer.to != Transfer::nobody && transfer.from != Transfer::nobody &&
+      overlap(transfer.outgoing, transfer.incoming)) {
+    fail(name(self.rank_) + " sends from and receives into overlapping memory");
+  }
+
+  transfer.pending = 0;
+  SimulatedMessage* incoming = nullptr;
+  if (transfer.from != Transfer::nobody) incoming = receive(self, transfer);
+  if (transfer.to != Transfer::nobody) send(self, transfer, incoming);
+  if (transfer.pending > 0) return false;
+  if (!hesitates()) return true;
+  schedule(now_, Kind::complete, &transfer, self.rank_);
+  return false;
+}
+
+// The receive half of a step. Returns the message unless it is there already.
+SimulatedMessage* Simulator::receive(SimulatedTransport& self, Transfer& transfer) {
+  if (adversary_ && transfer.incoming.data != nullptr) {
+    std::memset(transfer.incoming.data, rubbish, transfer.incoming.bytes());
+  }
+  SimulatedMessage& message = messages_.post(transfer.from, self.rank_, transfer.lane, false);
+  message.receiver = &transfer;
+  ++transfer.pending;
+  if (!message.sent) {
+    message.bytes = transfer.incoming.bytes();
+    return &message;
+  }
+  check_lengths(message, message.bytes, transfer.incoming.bytes());
+  if (!message.eager) {
+    transmit(message);
+  } else if (message.arrived && message.done <= now_) {
+    deliver(message);
+    --transfer.pending;
+    return nullptr;
+  } else if (message.arrived) {
+    schedule(message.done, Kind::land, &message, self.rank_);
+  }
+  return &message;
+}
+
+// The send half of a step in which the rank also receives `incoming`, if that is not null.
+void Simulator::send(SimulatedTransport& self, Transfer& transfer, SimulatedMessage* incoming) {
+  SimulatedMessage& message = messages_.post(self.rank_, transfer.to, transfer.lane, true);
+  const bool expected = message.receiver != nullptr;
+  if (expected) check_lengths(message, transfer.outgoing.bytes(), message.bytes);
+  message.bytes = transfer.outgoing.bytes();
+  message.sent = true;
+  message.eager = adversary_ ? (random() & 1) != 0 : message.bytes <= network_.eager_bytes;
+  message.sender = &transfer;
+  ++transfer.pending;
+  ++result_.messages;
+  result_.inter_node_messages += self.node_ != rank(transfer.to).node_ ? 1 : 0;
+  result_.bytes += message.bytes;
+  if (!message.eager) {
+    if (expected) transmit(message);
+    return;
+  }
+
+  if (!phantom_ && transfer.outgoing.data != nullptr) {
+    message.payload = static_cast<std::byte*>(pool::allocate(message.bytes));
+    std::memcpy(message.payload, transfer.outgoing.data, message.bytes);
+  }
+  const double left = transmit(message);
+  if (left == unknown) return;
+  message.sender = nullptr;
+  if (incoming != nullptr) {  // saves an event: the message that comes in looks after both
+    incoming->receiver_sends = left;
+    --transfer.pending;
+  } else if (left <= now_) {
+    --transfer.pending;
+  } else {
+    schedule(left, Kind::half, &transfer, self.rank_);
+  }
+}
+
+// The message is on its way. Returns when its last byte leaves, if that is known already.
+double Simulator::transmit(SimulatedMessage& message) {
+  SimulatedTransport& source = rank(message.source);
+  const double start = std::max(now_, source.out_.free);
+  message.done = source.out_.pass(now_, static_cast<double>(message.bytes) * link(message).beta);
+  if (start > now_ && link(message).limited) {  // others may get to the node's port before it
+    schedule(start, Kind::depart, &message, message.source);
+    return unknown;
+  }
+  return depart(message, start);
+}
+
+double Simulator::depart(SimulatedMessage& message, double start) {
+  const Link link = this->link(message);
+  double left = message.done;
+  message.done = 0;
+  if (link.limited) {
+    Port& port = nodes_[static_cast<std::size_t>(rank(message.source).node_)];
+    left = std::max(left, port.pass(start, static_cast<double>(message.bytes) / network_.injection_rate));
+    message.done = left + link.alpha;
+  }
+  schedule(start + link.alpha, Kind::arrive, &message, message.destination);
+  return left;
+}
+
+void Simulator::depart_late(SimulatedMessage& message) {
+  const double left = depart(message, now_);
+  if (message.eager) schedule(left, Kind::half, std::exchange(message.sender, nullptr), message.source);
+}
+
+void Simulator::arrive(SimulatedMessage& message) {
+  const double seconds = static_cast<double>(message.bytes) * link(message).beta;
+  message.done = std::max(message.done, rank(message.destination).in_.pass(now_, seconds));
+  message.arrived = true;
+  if (message.receiver != nullptr) schedule(message.done, Kind::land, &message, message.destination);
+}
+
+void Simulator::land(SimulatedMessage& message) {
+  Transfer* sender = message.eager ? nullptr : message.sender;
+  Transfer& receiver = *message.receiver;
+  const int source = message.source;
+  const int destination = message.destination;
+  const double receiver_sends = message.receiver_sends;
+  deliver(message);
+  if (receiver_sends > now_) {
+    schedule(receiver_sends, Kind::half, &receiver, destination);
+  } else {
+    half_over(receiver, destination);
+  }
+  if (sender != nullptr) half_over(*sender, source);
+}
+
+void Simulator::deliver(SimulatedMessage& message) {
+  std::byte* target = message.receiver->incoming.data;
+  const std::byte* data = message.eager ? message.payload : message.sender->outgoing.data;
+  if (!phantom_ && data != nullptr && target != nullptr) std::memcpy(target, data, message.bytes);
+  messages_.release(message);
+}
+
+void Simulator::half_over(Transfer& transfer, int rank) {
+  if (--transfer.pending > 0) return;
+  if (adversary_) {
+    schedule(now_, Kind::complete, &transfer, rank);
+  } else {
+    resume(transfer.waiter, rank);
+  }
+}
+
+void Simulator::check_lengths(const SimulatedMessage& message, std::size_t sent, std::size_t expected) {
+  if (sent == expected) return;
+  fail(name(message.source) + " sends " + length(sent) + " to " + name(message.destination) + " on lane " +
+       std::to_string(message.lane) + ", which expects " + length(expected));
+}
+
+Simulator::Link Simulator::link(const SimulatedMessage& message) const {
+  const bool within = rank(message.source).node_ == rank(message.destination).node_;
+  return within ? Link{network_.intra_alpha, network_.intra_beta, false}
+                : Link{network_.inter_alpha, network_.inter_beta, !nodes_.empty()};
+}
+
+}  // namespace offbeat

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Simulator: every rank a coroutine in one process, in virtual time.
+//
+// Cost model: Hockney's (Parallel Computing 20(3), 1994) with ports, and the node limit of the max-rate model
+// (Gropp, Olson and Samfass, EuroMPI 2016). A message of m bytes that begins at t
+//     leaves its rank at          s    = max(t, out port free), the port then being taken for m beta;
+//     leaves its node by          left = max(s + m beta, all bytes the node has taken on so far / R_N);
+//     begins to arrive at         s + alpha, where it takes the receiver's in port for m beta;
+//     is received at              done = max(max(s + alpha, in port free) + m beta, left + alpha).
+// So an exchange on an idle network takes alpha + m beta, and ppn messages that leave a node at once are
+// there after alpha + ppn m / min(R_N, ppn R_b). A reduction of k operands takes the rank's core for gamma m
+// (k - 1). Ports are claimed in the order of virtual time, ties in the order of scheduling: the same input
+// gives the same result to the last digit.
+//
+// A send of up to `eager_bytes` is over when its bytes have left; a longer one begins when its receive is
+// posted and is over when it is received. Messages match in the order in which they were posted, per (source,
+// destination, lane).
+#pragma once
+
+#include <algorithm>
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "base/task.hpp"
+#include "transport/endpoint.hpp"
+#include "transport/simulated_messages.hpp"
+#include "transport/transport.hpp"
+
+namespace offbeat {
+
+// An algorithm does something that would hang, corrupt or abort an MPI program; what() says which rank does
+// what.
+class SimulationError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Times in seconds, sizes in bytes, rates in bytes per second.
+struct Network {
+  double intra_alpha = 0;  // latency within a node
+  double intra_beta = 0;   // seconds per byte within a node
+  double inter_alpha = 0;
+  double inter_beta = 0;                                            // 1 / R_b
+  double injection_rate = std::numeric_limits<double>::infinity();  // R_N: what a node sends out in all
+  double gamma = 0;  // reduction: per byte and operand beyond the first
+  double copy = 0;   // local copy: per byte
+  std::size_t eager_bytes = 8192;
+  int ranks_per_node = 1;           // consecutive ranks share a node, unless
+  std::vector<int> node_of_rank{};  // this says where each rank is
+};
+
+// For tests: everything may take longer than it should (heavy tailed), completions come in any order, any
+// send may be eager or not, and a receive buffer holds rubbish until the receive is complete.
+struct Adversary {
+  std::uint64_t seed = 0;
+};
+
+struct SimulationOptions {
+  bool phantom = false;  // vectors without data: sizes and times only
+  std::optional<Adversary> adversary{};
+};
+
+struct SimulationResult {
+  std::vector<double> exits;  // per rank
+  double first_arrival = 0;
+  double last_arrival = 0;
+  double last_exit = 0;
+  std::uint64_t messages = 0;
+  std::uint64_t inter_node_messages = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t events = 0;  // a measure of the simulator's own work
+
+  [[nodiscard]] double total_delay() const { return last_exit - first_arrival; }
+  [[nodiscard]] double last_delay() const { return last_exit - last_arrival; }
+};
+
+class Simulator;
+
+// What takes one message after the other.
+struct Port {
+  double free = 0;
+  double pass(double begin, double seconds) {
+    free = std::max(free, begin) + seconds;
+    return free;
+  }
+};
+
+// All that is kept per rank.
+class SimulatedTransport final : public Transport {
+ public:
+  [[nodiscard]] bool start(Transfer& transfer) override;
+  [[nodiscard]] bool start(Computation& computation) override;
+  [[nodiscard]] bool moves_data() const override;
+
+ private:
+  friend class Simulator;
+  Simulator* simulator_ = nullptr;
+  int rank_ = 0;
+  int node_ = 0;
+  Port out_;
+  Port in_;
+  Port core_;
+};
+
+// Something that happens at a point in virtual time. The last kind is for awaitables other than messages.
+struct SimulatedEvent {
+  enum class Kind : std::uint8_t {
+    start,     // a rank's root task
+    depart,    // SimulatedMessage: its first byte leaves the rank
+    arrive,    // SimulatedMessage: its first byte reaches the receiver
+    land,      // SimulatedMessage: its last byte is there
+    half,      // Transfer: one half is over
+    complete,  // Transfer: over
+    compute,   // Computation: over
+    resume,    // a coroutine
+  };
+  double time;
+  std::uint64_t sequence;
+  void* subject;
+  int rank;
+  Kind kind;
+
+  [[nodiscard]] bool before(const SimulatedEvent& other) const {
+    return time < other.time || (time == other.time && sequence < other.sequence);
+  }
+};
+
+// A heap of four children per node: half as deep as a binary one, and siblings share two cache lines.
+class SimulatedEvents {
+ public:
+  [[nodiscard]] bool empty() const { return heap_.empty(); }
+  void push(const SimulatedEvent& event);
+  SimulatedEvent pop();
+  void clear() { heap_.clear(); }
+
+ private:
+  std::vector<SimulatedEvent> heap_;
+};
+
+class Simulator {
+ public:
+  using MakeRootTask = std::function<Task(int rank, Endpoint net)>;
+
+  Simulator(int ranks, Network network, SimulationOptions options = {});
+  Simulator(const Simulator&) = delete;
+  Simulator& operator=(const Simulator&) = delete;
+
+  // Runs make(rank, endpoint) on every rank r from virtual time arrivals[r] (all 0 if empty) on, until all
+  // have ended. Every call starts anew, with idle ports at time 0. Throws SimulationError; what a root task
+  // throws is nested in it.
+  SimulationResult run(const MakeRootTask& make, std::span<const double> arrivals = {}, int lanes = 1);
+
+  [[nodiscard]] int ranks() const { return static_cast<int>(ranks_.size()); }
+
+  // For other kinds of awaitables: the time, and to be resumed at some time from now on.
+  [[nodiscard]] double now() const { return now_; }
+  void resume_at(double time, int rank, std::coroutine_handle<> waiter) {
+    schedule(time, Kind::resume, waiter.address(), rank);
+  }
+
+  // Awaitable: the rank does something else for `seconds`.
+  struct Pause {
+    Simulator* simulator;
+    int rank;
+    double seconds;
+    [[nodiscard]] bool await_ready() const { return seconds <= 0; }
+    void await_suspend(std::coroutine_handle<> waiter) const {
+      simulator->resume_at(simulator->now() + seconds, rank, waiter);
+    }
+    void await_resume() const {}
+  };
+  [[nodiscard]] Pause pause(int rank, double seconds) { return {this, rank, seconds}; }
+
+ private:
+  friend class SimulatedTransport;
+  using Kind = SimulatedEvent::Kind;
+  struct Run;
+
+  bool start(SimulatedTransport& self, Transfer& transfer);
+  bool start(SimulatedTransport& self, Computation& computation);
+  SimulatedMessage* receive(SimulatedTransport& self, Transfer& transfer);
+  void send(SimulatedTransport& self, Transfer& transfer, SimulatedMessage* incoming);
+  void check_lengths(const SimulatedMessage& message, std::size_t sent, std::size_t expected);
+
+  // The life of a message.
+  double transmit(SimulatedMessage& message);
+  double depart(SimulatedMessage& message, double start);
+  void depart_late(SimulatedMessage& message);
+  void arrive(SimulatedMessage& message);
+  void land(SimulatedMessage& message);
+  void deliver(SimulatedMessage& message);
+  void half_over(Transfer& transfer, int rank);
+
+  struct Link {
+    double alpha;
+    double beta;
+    bool limited;
+  };
+  [[nodiscard]] Link link(const SimulatedMessage& message) const;
+  [[nodiscard]] SimulatedTransport& rank(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] const SimulatedTransport& rank(int rank) const {
+    return ranks_[static_cast<std::size_t>(rank)];
+  }
+
+  void dispatch(const SimulatedEvent& event);
+  void schedule(double time, Kind kind, void* subject, int rank);
+  void start_rank(int rank);
+  void resume(std::coroutine_handle<> waiter, int rank);
+  void finish_rank(int rank);
+  [[noreturn]] void fail(const std::string& text);
+
+  std::uint64_t random();
+  [[nodiscard]] bool hesitates() { return adversary_.has_value() && (random() & 1) != 0; }
+
+  Network network_;
+  bool phantom_;
+  std::optional<Adversary> adversary_;
+  std::uint64_t random_state_ = 0;
+
+  std::vector<SimulatedTransport> ranks_;
+  std::vector<Port> nodes_;  // what leaves each node; empty if that is not limited
+  SimulatedMessages messages_;
+  SimulatedEvents events_;
+  std::uint64_t sequence_ = 0;
+  double now_ = 0;
+
+  // Of the current run.
+  const MakeRootTask* make_ = nullptr;
+  int lanes_ = 1;
+  std::vector<Task> tasks_;
+  JoinCounter running_;
+  std::exception_ptr failure_;
+  SimulationResult result_;
+};
+
+}  // namespace offbeat

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/simulated_messages.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <tuple>
+#include <utility>
+
+#include "base/pool.hpp"
+
+namespace offbeat {
+namespace {
+
+constexpr std::size_t slab_messages = 512;
+constexpr std::size_t most_lines = 10;
+
+}  // namespace
+
+SimulatedMessages::SimulatedMessages(int ranks)
+    : buckets_(std::bit_ceil(static_cast<std::size_t>(ranks) * 2)) {}
+
+// Step by step an algorithm keeps to one distance between the ranks: neighbours then find neighbouring
+// buckets, which is kinder to the cache than a good hash function.
+SimulatedMessages::Bucket& SimulatedMessages::bucket_of(int source, int destination, int lane) {
+  const auto distance = static_cast<std::uint64_t>(static_cast<std::int64_t>(source) - destination);
+  const std::uint64_t hash = (distance + (static_cast<std::uint64_t>(lane) << 32)) * 0x9E3779B97F4A7C15u;
+  return buckets_[((hash >> 32) + static_cast<std::uint64_t>(destination)) & (buckets_.size() - 1)];
+}
+
+void SimulatedMessages::Bucket::append(SimulatedMessage& message) {
+  message.next = nullptr;
+  (first == nullptr ? first : last->next) = &message;
+  last = &message;
+}
+
+SimulatedMessage& SimulatedMessages::post(int source, int destination, int lane, bool sending) {
+  Bucket& bucket = bucket_of(source, destination, lane);
+  SimulatedMessage* previous = nullptr;
+  for (SimulatedMessage* message = bucket.first; message != nullptr; message = message->next) {
+    if (message->source == source && message->destination == destination && message->lane == lane) {
+      if (message->sent == sending) break;
+      (previous == nullptr ? bucket.first : previous->next) = message->next;
+      if (bucket.last == message) bucket.last = previous;
+      --open_;
+      return *message;
+    }
+    previous = message;
+  }
+  SimulatedMessage& message = allocate();
+  message.source = source;
+  message.destination = destination;
+  message.lane = lane;
+  if (open_++ == buckets_.size()) grow();
+  bucket_of(source, destination, lane).append(message);
+  return message;
+}
+
+void SimulatedMessages::grow() {
+  std::vector<Bucket> old(2 * buckets_.size());
+  old.swap(buckets_);
+  for (const Bucket& bucket : old) {
+    for (SimulatedMessage* message = bucket.first; message != nullptr;) {
+      SimulatedMessage* next = message->next;
+      bucket_of(message->source, message->destination, message->lane).append(*message);
+      message = next;
+    }
+  }
+}
+
+SimulatedMessage& SimulatedMessages::allocate() {
+  if (free_ == nullptr) {
+    slabs_.push_back(std::make_unique<SimulatedMessage[]>(slab_messages));
+    for (std::size_t k = slab_messages; k-- > 0;) {
+      slabs_.back()[k].next = std::exchange(free_, &slabs_.back()[k]);
+    }
+  }
+  SimulatedMessage& message = *std::exchange(free_, free_->next);
+  message = SimulatedMessage{};
+  return message;
+}
+
+void SimulatedMessages::release(SimulatedMessage& message) {
+  if (message.payload != nullptr) pool::release(std::exchange(message.payload, nullptr), message.bytes);
+  message.next = std::exchange(free_, &message);
+}
+
+void SimulatedMessages::clear() {
+  std::fill(buckets_.begin(), buckets_.end(), Bucket{});
+  open_ = 0;
+  free_ = nullptr;
+  for (const auto& slab : slabs_) {
+    for (std::size_t k = 0; k < slab_messages; ++k) release(slab[k]);
+  }
+}
+
+// Reports.
+
+namespace {
+
+struct OpenMessage {
+  enum class State : std::uint8_t { receiving, sending, sent } state;
+  int rank;  // the side that is posted
+  int peer;
+  int lane;
+  std::size_t bytes;
+};
+
+std::string describe(const OpenMessage& open, std::span<const double> exits) {
+  using State = OpenMessage::State;
+  const bool peer_has_ended = std::isfinite(exits[static_cast<std::size_t>(open.peer)]);
+  return "rank " + std::to_string(open.rank) +
+         (open.state == State::receiving ? " waits to receive "
+          : open.state == State::sending ? " waits to send "
+                                         : " sent ") +
+         std::to_string(open.bytes) + " bytes " + (open.state == State::receiving ? "from" : "to") +
+         " rank " + std::to_string(open.peer) + " on lane " + std::to_string(open.lane) +
+         (open.state == State::sent ? ", never received"
+          : peer_has_ended          ? ", which has ended"
+                                    : "");
+}
+
+// Ranks each of which waits for the next, the last for the first; empty if there are none. `waits` is sorted
+// by rank.
+std::vector<int> find_cycle(std::span<const OpenMessage> waits, std::size_t ranks) {
+  std::vector<std::size_t> first(ranks + 1);  // of a rank's waits
+  for (const OpenMessage& wait : waits) ++first[static_cast<std::size_t>(wait.rank) + 1];
+  for (std::size_t rank = 0; rank < ranks; ++rank) first[rank + 1] += first[rank];
+
+  enum class Mark : std::uint8_t { fresh, on_path, dead_end };
+  std::vector<Mark> marks(ranks, Mark::fresh);
+  std::vector<std::size_t> followed(first.begin(), first.end() - 1);  // how far each rank's waits are
+  std::vector<int> path;
+  for (std::size_t root = 0; root < ranks; ++root) {
+    if (marks[root] == Mark::fresh) path.push_back(static_cast<int>(root));
+    while (!path.empty()) {
+      const auto rank = static_cast<std::size_t>(path.back());
+      marks[rank] = Mark::on_path;
+      if (followed[rank] == first[rank + 1]) {
+        marks[rank] = Mark::dead_end;
+        path.pop_back();
+        continue;
+      }
+      const int peer = waits[followed[rank]++].peer;
+      const Mark mark = marks[static_cast<std::size_t>(peer)];
+      if (mark == Mark::on_path) return {std::find(path.begin(), path.end(), peer), path.end()};
+      if (mark == Mark::fresh) path.push_back(peer);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string SimulatedMessages::describe_open(std::span<const double> exits) const {
+  std::vector<OpenMessage> open;
+  for (const Bucket& bucket : buckets_) {
+    for (const SimulatedMessage* message = bucket.first; message != nullptr; message = message->next) {
+      using State = OpenMessage::State;
+      if (message->sent) {
+        open.push_back({message->eager ? State::sent : State::sending, message->source, message->destination,
+                        message->lane, message->bytes});
+      } else {
+        open.push_back(
+            {State::receiving, message->destination, message->source, message->lane, message->bytes});
+      }
+    }
+  }
+  // Those that wait first; within a bucket messages are in the order of posting, so a stable sort keeps that.
+  const auto order = [](const OpenMessage& open) {
+    return std::tuple(open.state == OpenMessage::State::sent, open.rank, open.lane, open.peer);
+  };
+  std::stable_sort(open.begin(), open.end(), [&](const OpenMessage& left, const OpenMessage& right) {
+    return order(left) < order(right);
+  });
+
+  std::string text;
+  for (std::size_t k = 0; k < std::min(open.size(), most_lines); ++k)
+    text += "\n  " + describe(open[k], exits);
+  if (open.size() > most_lines) text += "\n  and " + std::to_string(open.size() - most_lines) + " more";
+
+  const auto waiting = std::partition_point(open.begin(), open.end(), [](const OpenMessage& open) {
+    return open.state != OpenMessage::State::sent;
+  });
+  const std::vector<int> cycle = find_cycle({open.begin(), waiting}, exits.size());
+  if (!cycle.empty()) {
+    text += "\n  cycle: ";
+    for (std::size_t k = 0; k < std::min(cycle.size(), most_lines); ++k) {
+      text += std::to_string(cycle[k]) + " -> ";
+    }
+    if (cycle.size() > most_lines) text += "... (" + std::to_string(cycle.size()) + " ranks) -> ";
+    text += std::to_string(cycle.front());
+  }
+  return text;
+}
+
+}  // namespace offbeat

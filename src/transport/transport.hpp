@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Transport: what an algorithm runs on. One object per rank and communicator (or simulated rank).
+//
+// An algorithm never calls it: it awaits the operations that Endpoint makes. Each operation lives in the frame
+// of the coroutine that awaits it, from `start` until the transport resumes `waiter`.
+#pragma once
+
+#include <array>
+#include <coroutine>
+#include <cstddef>
+
+#include "reduction/reduction.hpp"
+#include "transport/vector.hpp"
+
+namespace offbeat {
+
+struct Transfer;
+struct Computation;
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  Transport() = default;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+
+  // Begin a send, a receive, or both. True: complete, the coroutine goes on. False: the transport resumes
+  // `waiter` once both halves are complete. Messages between two ranks on one lane do not overtake.
+  // Throws CommunicationError.
+  [[nodiscard]] virtual bool start(Transfer& transfer) = 0;
+
+  // Reduce or copy. Like start(). A transport in real time does the work at once.
+  [[nodiscard]] virtual bool start(Computation& computation) = 0;
+
+  // False where vectors are phantoms: scratch is then not allocated.
+  [[nodiscard]] virtual bool moves_data() const { return true; }
+
+  // How many coroutines of this rank can run at once. A blocking transport may wait inside start() while it is 1.
+  int branches = 1;
+};
+
+// What one rank sends and receives in one step. Ranks are those of the communicator.
+struct Transfer {
+  static constexpr int nobody = -1;
+
+  Transport* transport;
+  int lane;
+  int to = nobody;
+  ConstVector outgoing{};
+  int from = nobody;
+  Vector incoming{};
+
+  std::coroutine_handle<> waiter{};
+  int pending = 0;  // the transport's: parts not yet complete
+
+  [[nodiscard]] bool await_ready() { return (to == nobody && from == nobody) || transport->start(*this); }
+  void await_suspend(std::coroutine_handle<> awaiting) { waiter = awaiting; }
+  void await_resume() const {}
+};
+
+// destination = operand 0 op operand 1 op ..., or a copy when there is no operation.
+struct Computation {
+  static constexpr std::size_t most_operands = 8;
+
+  Transport* transport;
+  const Reduction* reduction;  // null: copy
+  Vector destination;
+  std::array<const void*, most_operands> operands;
+  std::size_t operand_count;
+
+  std::coroutine_handle<> waiter{};
+
+  // The work itself; phantoms are left alone.
+  void perform() const;
+
+  [[nodiscard]] bool await_ready() { return destination.count == 0 || transport->start(*this); }
+  void await_suspend(std::coroutine_handle<> awaiting) { waiter = awaiting; }
+  void await_resume() const {}
+};
+
+}  // namespace offbeat

@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the MPI tests share: the MPIs to test on, compiling, running under the preload.
+
+An MPI here is where `tools/setup.py` puts it: PyPI Open MPI in `build/venv`, the other PyPI
+ones in `build/mpi/<name>`, Debian's in `/usr`. Programs are compiled by the MPI's own
+compiler into `build/tests/<name>`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build"
+VENV = BUILD / "venv"
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+CORES = len(os.sched_getaffinity(0))
+
+REPORT = re.compile(r"^offbeat: allreduce: (\d+) calls intercepted, (\d+) served, (\d+) native$", re.M)
+LAST_LINE = re.compile(r"^ok: (\d+) cases, (\d+) calls$", re.M)
+
+
+@dataclass(frozen=True)
+class Mpi:
+    """One MPI installation."""
+
+    name: str
+    family: str  # which liboffbeat-<family>.so
+    kind: str  # "openmpi", "mpich" or "impi": how its mpirun is spoken to
+    mpirun: str
+    cc: str
+    cxx: str
+    python: Path | None = None  # a Python that has mpi4py for this MPI
+    prefix: Path | None = None
+    options: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def slow_when_oversubscribed(self) -> bool:
+        """Its ranks spin without yielding: milliseconds per call when they share cores."""
+        return self.kind == "mpich"
+
+    def launch(self, ranks: int) -> list[str]:
+        """The mpirun command line up to the program."""
+        command = [self.mpirun, *self.options]
+        if self.kind == "openmpi" and ranks > CORES:
+            command += ["--mca", "mpi_yield_when_idle", "1"]
+        return [*command, "-n", str(ranks)]
+
+
+def _venv_mpi(name: str, family: str, kind: str, prefix: Path, suffix: str = "", **more) -> Mpi:
+    binaries = prefix / "bin"
+    return Mpi(
+        name,
+        family,
+        kind,
+        mpirun=str(binaries / "mpirun"),
+        cc=str(binaries / f"mpicc{suffix}"),
+        cxx=str(binaries / f"mpicxx{suffix}"),
+        python=binaries / "python",
+        prefix=prefix,
+        **more,
+    )
+
+
+_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+# MPICH waits 2 to 3 times less for a core with this, when ranks share cores.
+_THROTTLE = {"MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1"} if CORES < 8 else {}
+_IMPI = BUILD / "mpi" / "impi"
+
+MPIS = {
+    mpi.name: mpi
+    for mpi in (
+        _venv_mpi(
+            "openmpi",
+            "openmpi",
+            "openmpi",
+            VENV,
+            options=("--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"),
+            environment=_AS_ROOT,
+        ),
+        _venv_mpi("mpich", "mpich", "mpich", BUILD / "mpi" / "mpich", environment=_THROTTLE),
+        _venv_mpi(
+            "mpich-abi", "mpiabi", "mpich", BUILD / "mpi" / "mpich", suffix="_abi", environment=_THROTTLE
+        ),
+        _venv_mpi(
+            "impi",
+            "mpich",
+            "impi",
+            _IMPI,
+            environment={
+                "I_MPI_ROOT": str(_IMPI),
+                "FI_PROVIDER_PATH": str(_IMPI / "lib"),
+                "LD_LIBRARY_PATH": str(_IMPI / "lib"),
+                "I_MPI_FABRICS": "shm",
+            },
+        ),
+        Mpi(
+            "debian-openmpi",
+            "openmpi",
+            "openmpi",
+            "mpirun.openmpi",
+            "mpicc.openmpi",
+            "mpicxx.openmpi",
+            options=("--oversubscribe", "--bind-to", "none"),
+            # Without permission for process_vm_readv each run would warn about it.
+            environment=_AS_ROOT | {"OMPI_MCA_btl_vader_single_copy_mechanism": "none"},
+        ),
+        Mpi("debian-mpich", "mpich", "mpich", "mpirun.mpich", "mpicc.mpich", "mpicxx.mpich"),
+    )
+}
+
+
+def library(family: str) -> Path:
+    """The preload library of one ABI family, as the installed package has it."""
+    found = sorted(VENV.glob(f"lib/python3*/site-packages/offbeat/lib/liboffbeat-{family}.so"))
+    if not found:
+        raise FileNotFoundError(f"liboffbeat-{family}.so is not in {VENV}: run ./test or tools/setup.py")
+    return found[0]
+
+
+def clean_environment(mpi: Mpi) -> dict[str, str]:
+    """This process's environment without what could disturb an MPI job, and with what it needs."""
+    dropped = ("LD_PRELOAD", "OFFBEAT_", "OMPI_", "PMI", "PMIX_", "PRTE_", "I_MPI_", "HYDRA_", "MPIR_", "MPICH_")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+    if mpi.prefix:
+        environment["PATH"] = f"{mpi.prefix / 'bin'}{os.pathsep}{environment.get('PATH', os.defpath)}"
+    return environment | mpi.environment
+
+
+def compile_program(mpi: Mpi, source: Path, *flags: str, compiler: str | None = None) -> Path:
+    """Compile `source` with the MPI's own compiler, unless that was done since it changed."""
+    program = BUILD / "tests" / mpi.name / source.stem
+    inputs = [source, *source.parent.glob("*.h")]
+    if program.exists() and all(program.stat().st_mtime > path.stat().st_mtime for path in inputs):
+        return program
+    program.parent.mkdir(parents=True, exist_ok=True)
+    if compiler is None:
+        compiler = mpi.cxx if source.suffix == ".cpp" else mpi.cc
+        flags = ("-std=c++17" if source.suffix == ".cpp" else "-std=gnu11", "-Wall", "-Wextra", *flags)
+    # Compile beside the target and rename: an interrupted compiler leaves nothing that looks finished.
+    with tempfile.TemporaryDirectory(dir=program.parent) as folder:
+        unfinished = Path(folder) / program.name
+        command = [*shlex.split(compiler), "-O1", "-g", *flags, str(source), "-o", str(unfinished), "-lpthread"]
+        subprocess.run(command, check=True, env=clean_environment(mpi), timeout=120, cwd=folder)
+        unfinished.rename(program)
+    return program
+
+
+@dataclass(frozen=True)
+class Report:
+    """The line that OFFBEAT_REPORT=1 prints at the end of a job."""
+
+    intercepted: int
+    served: int
+    native: int
+
+
+@dataclass(frozen=True)
+class Result:
+    command: str
+    returncode: int
+    stdout: str
+    stderr: str
+
+    @property
+    def reports(self) -> list[Report]:
+        return [Report(*map(int, groups)) for groups in REPORT.findall(self.stderr)]
+
+    @property
+    def report(self) -> Report:
+        """The report of a job; a test that has none saw nothing intercepted, and fails."""
+        assert len(self.reports) == 1, f"{len(self.reports)} report lines in place of one\n{self}"
+        report = self.reports[0]
+        assert report.intercepted > 0, f"no call was intercepted\n{self}"
+        assert report.served + report.native == report.intercepted, f"the report does not add up\n{self}"
+        return report
+
+    @property
+    def calls(self) -> int:
+        """The calls of MPI_Allreduce that a program of tests/mpi/programs counted itself."""
+        lines = LAST_LINE.findall(self.stdout)
+        assert len(lines) == 1, f"no 'ok' line\n{self}"
+        assert int(lines[0][0]) > 0, f"the program checked nothing\n{self}"
+        return int(lines[0][1])
+
+    def succeeded(self) -> Result:
+        assert self.returncode == 0, f"exit status {self.returncode}\n{self}"
+        return self
+
+    def __str__(self) -> str:
+        return f"$ {self.command}\n{self.stdout[-4000:]}\n{self.stderr[-4000:]}"
+
+
+def run(
+    mpi: Mpi,
+    ranks: int,
+    command: list[str | Path],
+    *,
+    preload: bool | Path = True,
+    allreduce: str | None = None,
+    environment: dict[str, str] | None = None,
+    timeout: float = 120,
+    cwd: Path | None = None,
+) -> Result:
+    """Run an MPI job, under the preload unless `preload` is False."""
+    variables = dict(environment or {})
+    if preload:
+        variables["LD_PRELOAD"] = str(library(mpi.family) if preload is True else preload)
+        variables.setdefault("OFFBEAT_REPORT", "1")
+    if allreduce is not None:
+        variables["OFFBEAT_ALLREDUCE"] = allreduce
+    # `env` in front of the program: the launcher itself stays without the preload, in every MPI.
+    settings = [f"{name}={value}" for name, value in variables.items()]
+    line = [*mpi.launch(ranks), *(["env", *settings] if settings else []), *map(str, command)]
+    return execute(line, clean_environment(mpi), timeout, cwd)
+
+
+def execute(
+    command: list[str], environment: dict[str, str], timeout: float, cwd: Path | None = None
+) -> Result:
+    """Run a command; at the timeout kill everything that it started, and fail."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        process = subprocess.Popen(
+            command, env=environment, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+        )
+        timed_out = False
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+        finally:
+            if process.returncode is None:
+                end(process)
+        texts = []
+        for stream in (out, err):
+            stream.seek(0)
+            texts.append(stream.read())
+    result = Result(shlex.join(command), process.returncode, *texts)
+    assert not timed_out, f"not finished after {timeout} s\n{result}"
+    return result
+
+
+def end(process: subprocess.Popen) -> None:
+    """End a job: ask the launcher, then kill what is left of it."""
+    started = descendants(process.pid)
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(3)
+    for pid in [*started, process.pid]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that a process started, and those that they started."""
+    children: dict[int, list[int]] = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parent = int(status.read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(status.parent.name))
+    found, pending = [], [pid]
+    while pending:
+        started = children.get(pending.pop(), [])
+        found += started
+        pending += started
+    return found
+
+
+def running(marker: str, patience: float = 10) -> list[int]:
+    """The processes with `marker` in their command line that are still there after `patience` seconds."""
+    deadline = time.monotonic() + patience
+    while True:
+        found = []
+        for line in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                if marker.encode() in line.read_bytes() and int(line.parent.name) != os.getpid():
+                    found.append(int(line.parent.name))
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.1)
+
+
+def main() -> int:
+    """By hand: harness.py MPI RANKS EXPRESSION|native-run PROGRAM.{c,cpp} [ARGUMENTS...]."""
+    mpi, ranks, expression, source, *arguments = sys.argv[1:]
+    program = compile_program(MPIS[mpi], Path(source).resolve())
+    without = expression == "native-run"
+    started = time.monotonic()
+    result = run(
+        MPIS[mpi],
+        int(ranks),
+        [program, *arguments],
+        preload=not without,
+        allreduce=None if without else expression,
+        timeout=300,
+    )
+    print(result, f"exit status {result.returncode}, {time.monotonic() - started:.1f} s", sep="\n")
+    return result.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

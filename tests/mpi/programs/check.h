@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * What the test programs share: they count the MPI_Allreduce calls they make
+ * and the cases they check, print the first failures, and end with the line
+ *
+ *     ok: 120 cases, 260 calls
+ *
+ * on rank 0 (tests/mpi/harness.py compares `calls` with offbeat's report) or
+ * with a nonzero exit status. They are ordinary MPI programs: nothing in them
+ * knows about offbeat, and they pass on any MPI without it.
+ */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <mpi.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHOWN_FAILURES = 5 };
+
+static int world_rank, world_size;
+static long check_cases, check_calls, check_failures;
+
+/* Count one case; where it does not hold, say so. */
+#define CHECK(condition, ...) check_that((condition) ? 1 : 0, __VA_ARGS__)
+
+__attribute__((format(printf, 2, 3))) static void check_that(int holds, const char *message, ...) {
+  ++check_cases;
+  if (holds) return;
+  if (++check_failures > SHOWN_FAILURES) return;
+  va_list arguments;
+  va_start(arguments, message);
+  fprintf(stderr, "FAIL rank %d of %d: ", world_rank, world_size);
+  vfprintf(stderr, message, arguments);
+  fputc('\n', stderr);
+  va_end(arguments);
+}
+
+/* MPI_Allreduce, counted. */
+static int allreduce(const void *input, void *output, int count, MPI_Datatype type, MPI_Op op,
+                     MPI_Comm communicator) {
+  ++check_calls;
+  return MPI_Allreduce(input, output, count, type, op, communicator);
+}
+
+static void check_start(int *argc, char ***argv) {
+  MPI_Init(argc, argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+}
+
+/* Finalize, print the last line; the value for main to return. */
+static int check_finish(void) {
+  long failures = 0;
+  MPI_Reduce(&check_failures, &failures, 1, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+  if (world_rank == 0 && failures == 0)
+    printf("ok: %ld cases, %ld calls\n", check_cases, check_calls);
+  if (world_rank == 0 && failures != 0) fprintf(stderr, "%ld failures\n", failures);
+  fflush(NULL);
+  MPI_Finalize();
+  return check_failures != 0;
+}
+
+/* The value after an option such as "--stride", or `otherwise`. */
+static long option(int argc, char **argv, const char *name, long otherwise) {
+  for (int i = 1; i + 1 < argc; ++i)
+    if (strcmp(argv[i], name) == 0) return atol(argv[i + 1]);
+  return otherwise;
+}
+
+static inline void *allocate(size_t bytes) {
+  void *memory = malloc(bytes ? bytes : 1);
+  if (memory == NULL) {
+    fprintf(stderr, "FAIL: out of memory (%zu bytes)\n", bytes);
+    MPI_Abort(MPI_COMM_WORLD, 3);
+  }
+  return memory;
+}
+
+#endif
