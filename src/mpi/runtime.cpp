@@ -27,7 +27,9 @@ Runtime& start_runtime() {
     try {
       the_runtime.store(new Runtime, std::memory_order_release);  // lives until the process ends
     } catch (const UsageError& error) {
-      if (launcher_rank() == 0) say(error.what());
+      // One rank speaks; the launcher then ends the others before they repeat it, unless only they failed.
+      if (launcher_rank() != 0) sleep(1);
+      say(error.what());
       _exit(2);
     }
   });
