@@ -40,7 +40,7 @@ Runtime::Runtime() : settings(Settings::from_environment()) {
   pool::set_cache_limit(settings.cache_bytes);
   if (!settings.allreduce.empty()) {
     try {
-      allreduce.choose_always(settings.allreduce, "OFFBEAT_ALLREDUCE");
+      allreduce.start_with(settings.allreduce, "OFFBEAT_ALLREDUCE");
     } catch (const UsageError& error) {
       throw UsageError("OFFBEAT_ALLREDUCE='" + settings.allreduce + "': " + error.what());
     }

@@ -16,7 +16,7 @@ constexpr Default allreduce_defaults[] = {
     {~std::size_t{0}, "rabenseifner"},
 };
 
-// Expressions are kept for the life of the process: communicators point at them.
+// Expressions and choices are kept for the life of the process: communicators point at them.
 const Expression* keep(Expression expression) { return new Expression(std::move(expression)); }
 
 }  // namespace
@@ -26,11 +26,15 @@ bool ChoiceTable::all_native() const {
                      [](const Choice& choice) { return choice.expression->is_native(); });
 }
 
+void Selection::start_with(std::string_view expression, std::string_view reason) {
+  choose_always(expression, reason);
+  at_start_ = always_.load(std::memory_order_relaxed);
+}
+
 void Selection::choose_always(std::string_view expression, std::string_view reason) {
-  const Choice* choice = first_;
+  const Choice* choice = at_start_;
   if (!expression.empty()) {
     choice = new Choice{keep(parse_expression(collective_, expression)), std::string(reason)};
-    if (generation() == 1) first_ = choice;
   }
   always_.store(choice, std::memory_order_release);
   generation_.fetch_add(1, std::memory_order_acq_rel);

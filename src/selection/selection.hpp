@@ -36,7 +36,10 @@ class Selection {
  public:
   explicit Selection(std::string_view collective) : collective_(collective) {}
 
-  // `expression` for every size; empty: back to what was set first. Throws ExpressionError.
+  // What every size starts with, and returns to. Before the first call only. Throws ExpressionError.
+  void start_with(std::string_view expression, std::string_view reason);
+
+  // `expression` for every size from now on; empty: back to the start. Throws ExpressionError.
   void choose_always(std::string_view expression, std::string_view reason);
 
   // For a communicator of `ranks` ranks. What cannot run on so many ranks becomes native.
@@ -48,7 +51,7 @@ class Selection {
  private:
   std::string_view collective_;
   std::atomic<const Choice*> always_{nullptr};
-  const Choice* first_ = nullptr;
+  const Choice* at_start_ = nullptr;  // null: the defaults
   std::atomic<std::uint64_t> generation_{1};
 };
 

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "collectives/algorithm.hpp"
+
+namespace offbeat {
+namespace {
+
+struct Good {
+  std::string text;
+  std::string canonical;
+  int lanes;
+};
+
+TEST(Expression, HasACanonicalSpelling) {
+  const Good cases[] = {
+      {"ring", "ring", 1},
+      {"  ring  ", "ring", 1},
+      {"pipeline(4,ring)", "pipeline(4, ring)", 4},
+      {"pipeline( 32MiB , ring )", "pipeline(32MiB, ring)", 16},
+      {"pipeline(1024KiB, ring)", "pipeline(1MiB, ring)", 16},
+      {"pipeline(1000B, ring)", "pipeline(1000B, ring)", 16},
+      {"ring_segmented(8192)", "ring_segmented(8KiB)", 2},
+      {"grid(32x32,ring_segmented(8KiB))", "grid(32x32, ring_segmented(8KiB))", 2},
+      {"grid(8x4, ring, rabenseifner)", "grid(8x4, ring, rabenseifner)", 1},
+      {"grid(2x3x4, ring, linear, binomial)", "grid(2x3x4, ring, linear, binomial)", 1},
+      {"pipeline(4, pipeline(8, ring_segmented(1KiB)))", "pipeline(4, pipeline(8, ring_segmented(1KiB)))", 64},
+      {"native", "native", 1},
+  };
+  for (const Good& good : cases) {
+    const Expression expression = parse_expression("allreduce", good.text);
+    EXPECT_EQ(expression.text(), good.canonical);
+    EXPECT_EQ(expression.lanes(), good.lanes) << good.text;
+    EXPECT_EQ(parse_expression("allreduce", expression.text()).text(), good.canonical);
+  }
+}
+
+struct Bad {
+  std::string text;
+  std::size_t column;
+  std::string says;
+};
+
+TEST(Expression, ErrorsPointAtTheColumn) {
+  const Bad cases[] = {
+      {"", 1, "expected an algorithm"},
+      {"rng", 1, "did you mean 'ring'?"},
+      {"quicksort", 1, "unknown algorithm 'quicksort'"},
+      {"pipeline(4, rng)", 13, "did you mean 'ring'?"},
+      {"pipeline", 9, "needs arguments: pipeline(SEGMENTS|BYTES, ALGORITHM)"},
+      {"pipeline(", 10, "expected a number of segments"},
+      {"pipeline(4", 11, "expected ','"},
+      {"pipeline(4, ring", 17, "expected ')'"},
+      {"pipeline(4; ring)", 11, "expected ',', found ';'"},
+      {"pipeline(0, ring)", 10, "must be at least 1"},
+      {"pipeline(65, ring)", 10, "at most 64 segments; for a segment size add a unit, for example 65B"},
+      {"pipeline(4MB, ring)", 11, "unknown unit 'MB'"},
+      {"pipeline(99999999999999999999, ring)", 10, "too large"},
+      {"pipeline(99999999999999999GiB, ring)", 10, "too large"},
+      {"pipeline(4, native)", 13, "native cannot be a part"},
+      {"ring(4)", 5, "ring takes no arguments"},
+      {"ring ring", 6, "unexpected 'ring'"},
+      {"ring,", 5, "unexpected ','"},
+      {"grid(4, ring)", 6, "at least two dimensions"},
+      {"grid(4x, ring)", 8, "expected dimensions"},
+      {"grid(4x0, ring)", 8, "must be at least 1"},
+      {"grid(100000x100000, ring)", 6, "too large"},
+      {"grid(4x4, ring, ring, ring)", 11, "expected 1 algorithm or one for each of the 2 dimensions, found 3"},
+      {"pipeline(64, pipeline(64, ring))", 1, "at most 1024"},
+      {"(", 1, "expected an algorithm, found '('"},
+      {"\xff", 1, "expected an algorithm"},
+  };
+  for (const Bad& bad : cases) {
+    try {
+      static_cast<void>(parse_expression("allreduce", bad.text));
+      ADD_FAILURE() << "accepted: " << bad.text;
+    } catch (const ExpressionError& error) {
+      EXPECT_EQ(error.column, bad.column) << bad.text << ": " << error.what();
+      EXPECT_NE(std::string(error.what()).find(bad.says), std::string::npos) << bad.text << ": " << error.what();
+    }
+  }
+}
+
+TEST(Expression, DeepNestingIsAnErrorNotACrash) {
+  std::string text;
+  for (int k = 0; k < 100000; ++k) text += "pipeline(1, ";
+  EXPECT_THROW(static_cast<void>(parse_expression("allreduce", text)), ExpressionError);
+}
+
+TEST(Expression, UnknownCollective) {
+  EXPECT_THROW(static_cast<void>(parse_expression("alreduce", "ring")), UsageError);
+  EXPECT_TRUE(algorithms("alreduce").empty());
+}
+
+TEST(Expression, EveryAlgorithmSaysWhatPeopleWantToKnow) {
+  for (const Algorithm* algorithm : algorithms("allreduce")) {
+    EXPECT_FALSE(algorithm->summary.empty()) << algorithm->name;
+    EXPECT_FALSE(algorithm->cost.empty()) << algorithm->name;
+    EXPECT_TRUE(algorithm->run == nullptr || !algorithm->source.empty()) << algorithm->name;
+  }
+}
+
+TEST(Expression, AGridThatIsTooLargeIsUnsuitableWhereverItStands) {
+  EXPECT_EQ(parse_expression("allreduce", "pipeline(2, grid(4x4, ring))").unsuitable(15), "needs at least 16 ranks");
+  EXPECT_EQ(parse_expression("allreduce", "pipeline(2, grid(4x4, ring))").unsuitable(16), "");
+  EXPECT_EQ(parse_expression("allreduce", "grid(8x2, ring, grid(2x2, ring))").unsuitable(64), "needs at least 4 ranks");
+}
+
+}  // namespace
+}  // namespace offbeat

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "selection/selection.hpp"
+
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+
+namespace offbeat {
+namespace {
+
+std::string chosen(const Selection& selection, int ranks, std::size_t bytes) {
+  return selection.table(ranks).by_class[static_cast<std::size_t>(size_class(bytes))].expression->text();
+}
+
+TEST(Selection, OneExpressionForEverySize) {
+  Selection selection("allreduce");
+  selection.choose_always("ring", "a test");
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{1} << 30, ~std::size_t{0}}) {
+    EXPECT_EQ(chosen(selection, 4, bytes), "ring");
+  }
+  EXPECT_EQ(selection.table(4).by_class[3].reason, "a test");
+}
+
+TEST(Selection, AnEmptyExpressionRestoresTheStart) {
+  Selection selection("allreduce");
+  selection.start_with("ring", "environment");
+  const std::uint64_t generation = selection.generation();
+  selection.choose_always("linear", "call");
+  EXPECT_NE(selection.generation(), generation);
+  EXPECT_EQ(chosen(selection, 4, 8), "linear");
+  selection.choose_always("", "call");
+  EXPECT_EQ(chosen(selection, 4, 8), "ring");
+}
+
+TEST(Selection, WithoutAStartAnEmptyExpressionRestoresTheDefaults) {
+  Selection selection("allreduce");
+  const std::string before = chosen(selection, 4, 8);
+  selection.choose_always("linear", "call");
+  EXPECT_EQ(chosen(selection, 4, 8), "linear");
+  selection.choose_always("", "call");
+  EXPECT_EQ(chosen(selection, 4, 8), before);
+}
+
+TEST(Selection, WhatCannotRunBecomesNativeAndSaysWhy) {
+  Selection selection("allreduce");
+  selection.choose_always("grid(4x4, ring)", "a test");
+  EXPECT_EQ(chosen(selection, 16, 8), "grid(4x4, ring)");
+  EXPECT_EQ(chosen(selection, 8, 8), "native");
+  EXPECT_TRUE(selection.table(8).all_native());
+  EXPECT_EQ(selection.table(8).by_class[4].reason, "grid(4x4, ring) needs at least 16 ranks");
+}
+
+TEST(Selection, ABadExpressionChangesNothing) {
+  Selection selection("allreduce");
+  const std::uint64_t generation = selection.generation();
+  EXPECT_THROW(selection.choose_always("rng", "a test"), ExpressionError);
+  EXPECT_EQ(selection.generation(), generation);
+}
+
+TEST(Selection, SizeClassesFollowTheHighestBit) {
+  EXPECT_EQ(size_class(0), 0);
+  EXPECT_EQ(size_class(1), 1);
+  EXPECT_EQ(size_class(1023), 10);
+  EXPECT_EQ(size_class(1024), 11);
+  EXPECT_LT(size_class(~std::size_t{0}), size_class_count);
+}
+
+}  // namespace
+}  // namespace offbeat
