@@ -46,15 +46,17 @@ enum class ReduceOp : std::uint8_t {
 };
 inline constexpr std::size_t reduce_op_count = 10;
 
-[[nodiscard]] std::size_t width_of(ElementType type);         // bytes per element
-[[nodiscard]] std::string_view name_of(ElementType type);     // "float32"
-[[nodiscard]] std::string_view name_of(ReduceOp op);          // "sum"
+[[nodiscard]] std::size_t width_of(ElementType type);      // bytes per element
+[[nodiscard]] std::string_view name_of(ElementType type);  // "float32"
+[[nodiscard]] std::string_view name_of(ReduceOp op);       // "sum"
 
 // One (type, operation) pair. A kernel computes, for i in [0, count),
 //     destination[i] = ((operands[0][i] op operands[1][i]) op operands[2][i]) op ...
 // with the bits of combining two at a time, whatever the number of operands and whatever the
-// instruction set. `destination` may be identical to one of the operands; no other overlap. Pointers need
-// no more than the alignment of the element type.
+// instruction set; the 16-bit floating-point types, too, are rounded after every operation. Only where
+// several operands are NaN, which of their payloads survives in a sum or product is left open.
+// `destination` may be identical to one of the operands; no other overlap. Pointers need no more than the
+// alignment of the element type.
 struct Kernels {
   using Function = void (*)(void* destination, const void* const* operands, std::size_t count);
   Function two = nullptr;
@@ -70,8 +72,8 @@ struct Kernels {
 // Any number of operands >= 1, in as few passes as the kernels allow; 1 is a copy (nothing if in place).
 // When the destination is an operand other than the first, it is still read before it is
 // overwritten: the result is as if all operands were read first.
-void reduce(const Kernels& kernels, std::size_t width, void* destination,
-            const void* const* operands, std::size_t operand_count, std::size_t count);
+void reduce(const Kernels& kernels, std::size_t width, void* destination, const void* const* operands,
+            std::size_t operand_count, std::size_t count);
 
 // Instruction sets of the dispatch, worst first. `instruction_set()` is what find_kernels uses.
 enum class InstructionSet : std::uint8_t { baseline, avx2, avx512 };

@@ -82,7 +82,7 @@ template <class T>
 
 template <class T>
 T combine_integers(ReduceOp op, T left, T right) {
-  using Wide = unsigned __int128;
+  __extension__ using Wide = unsigned __int128;
   const auto wide_left = static_cast<Wide>(left);
   const auto wide_right = static_cast<Wide>(right);
   switch (op) {
@@ -209,7 +209,7 @@ bool same_bits(long double left, long double right) {
   return left == right && std::signbit(left) == std::signbit(right);
 }
 
-// Equal bits; but any NaN for a NaN, unless the operation only selects. (NanPayload below says more.)
+// Equal bits; but any NaN for a NaN, unless the operation only selects. (KeepsTheNanPayload says more.)
 bool same_element(ElementType type, ReduceOp op, const void* left, const void* right) {
   const bool selects = op == ReduceOp::min || op == ReduceOp::max;
   bool same = std::memcmp(left, right, width_of(type)) == 0;
