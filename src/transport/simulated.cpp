@@ -20,6 +20,11 @@ void require(bool condition, const char* what) {
   if (!condition) throw UsageError(std::string("simulator: ") + what);
 }
 
+std::size_t checked(int ranks) {
+  require(ranks > 0, "needs at least one rank");
+  return static_cast<std::size_t>(ranks);
+}
+
 bool overlap(ConstVector left, ConstVector right) {
   constexpr std::less<const std::byte*> before;
   return left.data != nullptr && right.data != nullptr && before(left.data, right.data + right.bytes()) &&
@@ -51,54 +56,23 @@ bool SimulatedTransport::start(Transfer& transfer) { return simulator_->start(*t
 bool SimulatedTransport::start(Computation& computation) { return simulator_->start(*this, computation); }
 bool SimulatedTransport::moves_data() const { return !simulator_->phantom_; }
 
-void SimulatedEvents::push(const SimulatedEvent& event) {
-  std::size_t hole = heap_.size();
-  heap_.push_back(event);
-  while (hole > 0) {
-    const std::size_t parent = (hole - 1) / 4;
-    if (!event.before(heap_[parent])) break;
-    heap_[hole] = heap_[parent];
-    hole = parent;
-  }
-  heap_[hole] = event;
-}
-
-SimulatedEvent SimulatedEvents::pop() {
-  const SimulatedEvent result = heap_.front();
-  const SimulatedEvent last = heap_.back();
-  heap_.pop_back();
-  const std::size_t size = heap_.size();
-  if (size == 0) return result;
-  std::size_t hole = 0;
-  while (true) {
-    const std::size_t first = 4 * hole + 1;
-    if (first >= size) break;
-    std::size_t least = first;
-    for (std::size_t child = first + 1; child < std::min(first + 4, size); ++child) {
-      if (heap_[child].before(heap_[least])) least = child;
-    }
-    if (!heap_[least].before(last)) break;
-    heap_[hole] = heap_[least];
-    hole = least;
-  }
-  heap_[hole] = last;
-  return result;
-}
-
 Simulator::Simulator(int ranks, Network network, SimulationOptions options)
-    : network_((require(ranks > 0, "needs at least one rank"), std::move(network))),
+    : network_(std::move(network)),
       phantom_(options.phantom),
       adversary_(options.adversary),
-      ranks_(static_cast<std::size_t>(ranks)),
+      ranks_(checked(ranks)),
       messages_(ranks) {
   const std::vector<int>& nodes = network_.node_of_rank;
   require(network_.ranks_per_node > 0, "needs at least one rank per node");
   require(nodes.empty() || nodes.size() == ranks_.size(), "node_of_rank needs one entry per rank");
   require(nodes.empty() || *std::min_element(nodes.begin(), nodes.end()) >= 0, "node numbers begin at 0");
   require(network_.injection_rate > 0, "the injection rate must be positive");
+  require(std::min({network_.intra_alpha, network_.intra_beta, network_.inter_alpha, network_.inter_beta,
+                    network_.gamma, network_.copy}) >= 0,
+          "costs must not be negative");
   int most = 0;
   for (int rank = 0; rank < ranks; ++rank) {
-    SimulatedTransport& self = ranks_[static_cast<std::size_t>(rank)];
+    SimulatedTransport& self = this->rank(rank);
     self.simulator_ = this;
     self.rank_ = rank;
     self.node_ = nodes.empty() ? rank / network_.ranks_per_node : nodes[static_cast<std::size_t>(rank)];
@@ -128,17 +102,19 @@ SimulationResult Simulator::run(const MakeRootTask& make, std::span<const double
   result_ = {};
   result_.exits.assign(ranks_.size(), std::numeric_limits<double>::infinity());
   if (!arrivals.empty()) {
+    require(
+        std::all_of(arrivals.begin(), arrivals.end(), [](double at) { return at >= 0 && std::isfinite(at); }),
+        "arrival times must be finite and not negative");
     const auto [first, last] = std::minmax_element(arrivals.begin(), arrivals.end());
-    require(*first >= 0 && std::isfinite(*last), "arrival times must be finite and not negative");
     result_.first_arrival = *first;
     result_.last_arrival = *last;
   }
   now_ = 0;
   sequence_ = 0;
   if (adversary_) random_state_ = adversary_->seed;
-  std::fill(nodes_.begin(), nodes_.end(), Port{});
+  std::fill(nodes_.begin(), nodes_.end(), SimulatedPort{});
   for (SimulatedTransport& rank : ranks_) {
-    rank.out_ = rank.in_ = rank.core_ = Port{};
+    rank.out_ = rank.in_ = rank.core_ = SimulatedPort{};
     rank.branches = 1;
     schedule(arrivals.empty() ? 0 : arrivals[static_cast<std::size_t>(rank.rank_)], Kind::start, nullptr,
              rank.rank_);
@@ -199,7 +175,7 @@ void Simulator::schedule(double time, Kind kind, void* subject, int rank) {
 void Simulator::start_rank(int rank) {
   Task& task = tasks_[static_cast<std::size_t>(rank)];
   try {
-    task = (*make_)(rank, Endpoint(ranks_[static_cast<std::size_t>(rank)], rank, ranks(), lanes_));
+    task = (*make_)(rank, Endpoint(this->rank(rank), rank, ranks(), lanes_));
   } catch (...) {
     failure_ = name_in_flight(rank);
     return;
@@ -226,9 +202,10 @@ void Simulator::finish_rank(int rank) {
   }
 }
 
-// Kept beside being thrown, because a task that never ends would never pass it on.
+// The first failure ends the run. It is kept beside being thrown, because a task with other branches that
+// wait for ever would never pass it on.
 void Simulator::fail(const std::string& text) {
-  failure_ = std::make_exception_ptr(SimulationError(text));
+  if (!failure_) failure_ = std::make_exception_ptr(SimulationError(text));
   std::rethrow_exception(failure_);
 }
 
@@ -314,7 +291,7 @@ void Simulator::send(SimulatedTransport& self, Transfer& transfer, SimulatedMess
   message.sender = &transfer;
   ++transfer.pending;
   ++result_.messages;
-  result_.inter_node_messages += self.node_ != rank(transfer.to).node_ ? 1 : 0;
+  if (self.node_ != rank(transfer.to).node_) ++result_.inter_node_messages;
   result_.bytes += message.bytes;
   if (!message.eager) {
     if (expected) transmit(message);
@@ -355,7 +332,7 @@ double Simulator::depart(SimulatedMessage& message, double start) {
   double left = message.done;
   message.done = 0;
   if (link.limited) {
-    Port& port = nodes_[static_cast<std::size_t>(rank(message.source).node_)];
+    SimulatedPort& port = nodes_[static_cast<std::size_t>(rank(message.source).node_)];
     left = std::max(left, port.pass(start, static_cast<double>(message.bytes) / network_.injection_rate));
     message.done = left + link.alpha;
   }

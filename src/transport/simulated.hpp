@@ -2,19 +2,19 @@
 // Simulator: every rank a coroutine in one process, in virtual time.
 //
 // Cost model: Hockney's (Parallel Computing 20(3), 1994) with ports, and the node limit of the max-rate model
-// (Gropp, Olson and Samfass, EuroMPI 2016). A message of m bytes that begins at t
-//     leaves its rank at          s    = max(t, out port free), the port then being taken for m beta;
-//     leaves its node by          left = max(s + m beta, all bytes the node has taken on so far / R_N);
-//     begins to arrive at         s + alpha, where it takes the receiver's in port for m beta;
-//     is received at              done = max(max(s + alpha, in port free) + m beta, left + alpha).
+// (Gropp, Olson and Samfass, EuroMPI 2016). A message of m bytes that a rank sends at time t
+//     leaves from          s    = max(t, out port free) on, taking the rank's out port for m beta;
+//     has left at          left = s + m beta, or later if its node's port is behind: that takes m / R_N;
+//     begins to arrive at  s + alpha, taking the receiver's in port for m beta from then on, or when it is
+//     free; is received at       done = the end of that, but not before left + alpha.
 // So an exchange on an idle network takes alpha + m beta, and ppn messages that leave a node at once are
-// there after alpha + ppn m / min(R_N, ppn R_b). A reduction of k operands takes the rank's core for gamma m
-// (k - 1). Ports are claimed in the order of virtual time, ties in the order of scheduling: the same input
-// gives the same result to the last digit.
+// there after alpha + ppn m / min(R_N, ppn R_b). A reduction of k operands of m bytes takes the rank's core
+// for gamma m (k - 1). Ports are claimed in the order of virtual time, ties in the order of scheduling: the
+// same input gives the same result to the last digit.
 //
 // A send of up to `eager_bytes` is over when its bytes have left; a longer one begins when its receive is
-// posted and is over when it is received. Messages match in the order in which they were posted, per (source,
-// destination, lane).
+// posted and is over when it is received. Messages match in the order of posting, per (source, destination,
+// lane).
 #pragma once
 
 #include <algorithm>
@@ -32,13 +32,13 @@
 
 #include "base/task.hpp"
 #include "transport/endpoint.hpp"
+#include "transport/simulated_events.hpp"
 #include "transport/simulated_messages.hpp"
 #include "transport/transport.hpp"
 
 namespace offbeat {
 
-// An algorithm does something that would hang, corrupt or abort an MPI program; what() says which rank does
-// what.
+// What would hang, corrupt or abort an MPI program; what() says which rank does what.
 class SimulationError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -50,15 +50,15 @@ struct Network {
   double intra_beta = 0;   // seconds per byte within a node
   double inter_alpha = 0;
   double inter_beta = 0;                                            // 1 / R_b
-  double injection_rate = std::numeric_limits<double>::infinity();  // R_N: what a node sends out in all
-  double gamma = 0;  // reduction: per byte and operand beyond the first
+  double injection_rate = std::numeric_limits<double>::infinity();  // R_N: what one node can send in all
+  double gamma = 0;  // reduction: per byte and operand but the first
   double copy = 0;   // local copy: per byte
   std::size_t eager_bytes = 8192;
   int ranks_per_node = 1;           // consecutive ranks share a node, unless
   std::vector<int> node_of_rank{};  // this says where each rank is
 };
 
-// For tests: everything may take longer than it should (heavy tailed), completions come in any order, any
+// For tests: everything may take longer than it should (heavy tailed), what is ready runs in any order, any
 // send may be eager or not, and a receive buffer holds rubbish until the receive is complete.
 struct Adversary {
   std::uint64_t seed = 0;
@@ -85,8 +85,8 @@ struct SimulationResult {
 
 class Simulator;
 
-// What takes one message after the other.
-struct Port {
+// What serves one after the other.
+struct SimulatedPort {
   double free = 0;
   double pass(double begin, double seconds) {
     free = std::max(free, begin) + seconds;
@@ -106,44 +106,9 @@ class SimulatedTransport final : public Transport {
   Simulator* simulator_ = nullptr;
   int rank_ = 0;
   int node_ = 0;
-  Port out_;
-  Port in_;
-  Port core_;
-};
-
-// Something that happens at a point in virtual time. The last kind is for awaitables other than messages.
-struct SimulatedEvent {
-  enum class Kind : std::uint8_t {
-    start,     // a rank's root task
-    depart,    // SimulatedMessage: its first byte leaves the rank
-    arrive,    // SimulatedMessage: its first byte reaches the receiver
-    land,      // SimulatedMessage: its last byte is there
-    half,      // Transfer: one half is over
-    complete,  // Transfer: over
-    compute,   // Computation: over
-    resume,    // a coroutine
-  };
-  double time;
-  std::uint64_t sequence;
-  void* subject;
-  int rank;
-  Kind kind;
-
-  [[nodiscard]] bool before(const SimulatedEvent& other) const {
-    return time < other.time || (time == other.time && sequence < other.sequence);
-  }
-};
-
-// A heap of four children per node: half as deep as a binary one, and siblings share two cache lines.
-class SimulatedEvents {
- public:
-  [[nodiscard]] bool empty() const { return heap_.empty(); }
-  void push(const SimulatedEvent& event);
-  SimulatedEvent pop();
-  void clear() { heap_.clear(); }
-
- private:
-  std::vector<SimulatedEvent> heap_;
+  SimulatedPort out_;
+  SimulatedPort in_;
+  SimulatedPort core_;
 };
 
 class Simulator {
@@ -154,14 +119,14 @@ class Simulator {
   Simulator(const Simulator&) = delete;
   Simulator& operator=(const Simulator&) = delete;
 
-  // Runs make(rank, endpoint) on every rank r from virtual time arrivals[r] (all 0 if empty) on, until all
-  // have ended. Every call starts anew, with idle ports at time 0. Throws SimulationError; what a root task
-  // throws is nested in it.
+  // Runs make(rank, endpoint), called at time arrivals[rank] (0 if empty), for every rank until all have
+  // ended. Every call starts anew: time 0, idle ports, the adversary's seed. Throws SimulationError; what a
+  // task throws is nested in it.
   SimulationResult run(const MakeRootTask& make, std::span<const double> arrivals = {}, int lanes = 1);
 
   [[nodiscard]] int ranks() const { return static_cast<int>(ranks_.size()); }
 
-  // For other kinds of awaitables: the time, and to be resumed at some time from now on.
+  // What another kind of awaitable needs: the time, and to be resumed at a time from now on.
   [[nodiscard]] double now() const { return now_; }
   void resume_at(double time, int rank, std::coroutine_handle<> waiter) {
     schedule(time, Kind::resume, waiter.address(), rank);
@@ -227,7 +192,7 @@ class Simulator {
   std::uint64_t random_state_ = 0;
 
   std::vector<SimulatedTransport> ranks_;
-  std::vector<Port> nodes_;  // what leaves each node; empty if that is not limited
+  std::vector<SimulatedPort> nodes_;  // what leaves each node; empty if that is not limited
   SimulatedMessages messages_;
   SimulatedEvents events_;
   std::uint64_t sequence_ = 0;
