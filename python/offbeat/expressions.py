@@ -11,7 +11,7 @@ def canonical(expression: str, collective: str = "allreduce") -> str:
     """The canonical spelling, or a CommandError that says which column is wrong."""
     try:
         return _core.check_expression(collective, expression)
-    except _core.ExpressionError as error:
+    except ValueError as error:  # ExpressionError and UsageError
         raise CommandError(f"{collective} expression '{expression}': {error}") from None
 
 

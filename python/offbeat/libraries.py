@@ -37,7 +37,7 @@ def preload_library(family: str) -> Path:
     path = _find(f"liboffbeat-{family}.so")
     if path is None:
         raise CommandError(
-            f"this installation of offbeat has no liboffbeat-{family}.so, which serves {FAMILY_MEANING[family]}"
+            f"this installation of offbeat has no liboffbeat-{family}.so, for {FAMILY_MEANING[family]}"
         )
     return path
 

@@ -44,4 +44,10 @@ def description() -> dict[str, str | int]:
                 break
     except OSError:
         pass
-    return {"host": platform.node(), "processor": model, "cpus": cpus(), "cores": cores(), "system": platform.release()}
+    return {
+        "host": platform.node(),
+        "processor": model,
+        "cpus": cpus(),
+        "cores": cores(),
+        "system": platform.release(),
+    }

@@ -7,9 +7,9 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 # Vendors by what MPI_Get_library_version says; the version is the first group.
@@ -40,6 +40,7 @@ _OPENMPI_LAUNCHERS = ("orterun", "prterun", "prun", "ompirun", "mpirun.openmpi")
 
 # libmpi itself, not the Fortran, C++ or Java layers above it, which need it anyway.
 _LIBMPI = re.compile(r"libmpi(ch|_abi|_cray|_(gnu|intel|aocc|amd|nvidia)_?\d*)?\.so(\.\d+)*")
+_LIBRARY_FOLDER = re.compile(r"lib(32|64)?|release|debug|openmpi|mpich|mvapich2?|\w+-linux-gnu\w*")
 
 _ASK_VERSION = """
 import ctypes, sys
@@ -86,9 +87,14 @@ def prepend(variable: str, folder: Path, base: Mapping[str, str]) -> str:
     return os.pathsep.join([str(folder), *rest])
 
 
-@lru_cache(maxsize=None)
 def inspect(libmpi: Path) -> MpiInstall | None:
     """What an MPI library is; None when it is no MPI library at all."""
+    # Where /lib is a link to /usr/lib, ld.so says /lib; Open MPI does not take / as its prefix.
+    return _inspect(libmpi.parent.resolve() / libmpi.name)
+
+
+@cache
+def _inspect(libmpi: Path) -> MpiInstall | None:
     vendor, version = _identify(libmpi)
     if vendor is None:
         return None
@@ -104,7 +110,8 @@ def inspect(libmpi: Path) -> MpiInstall | None:
 def same_library(one: Path, other: Path) -> bool:
     """Whether two paths are the same libmpi, also when a wheel holds copies instead of links."""
     return one.resolve() == other.resolve() or (
-        one.parent.resolve() == other.parent.resolve() and one.name.split(".so")[0] == other.name.split(".so")[0]
+        one.parent.resolve() == other.parent.resolve()
+        and one.name.split(".so")[0] == other.name.split(".so")[0]
     )
 
 
@@ -113,7 +120,9 @@ def _identify(libmpi: Path) -> tuple[str | None, str]:
     command = [sys.executable, "-I", "-S", "-c", _ASK_VERSION, str(libmpi)]
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     try:
-        answer = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=False)
+        answer = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=30, check=False
+        )
     except subprocess.TimeoutExpired:
         return None, ""
     for vendor, pattern in _VERSION_TEXTS.items():
@@ -124,13 +133,20 @@ def _identify(libmpi: Path) -> tuple[str | None, str]:
 
 
 def _launcher(libmpi: Path, vendor: str) -> Path | None:
-    # From the library's folder upwards: lib, lib/x86_64-linux-gnu, lib/release, lib64/openmpi/lib, ...
-    for folder in dict.fromkeys([*libmpi.parents][:5] + [*libmpi.resolve().parents][:5]):
+    for prefix in dict.fromkeys([*_possible_prefixes(libmpi), *_possible_prefixes(libmpi.resolve())]):
         for name in _LAUNCHERS[vendor]:
-            path = folder / "bin" / name
+            path = prefix / "bin" / name
             if os.access(path, os.X_OK) and path.is_file() and _may_belong(path, vendor):
                 return path
     return None
+
+
+def _possible_prefixes(libmpi: Path) -> Iterator[Path]:
+    """Upwards out of lib, lib/x86_64-linux-gnu, lib/release, lib64/openmpi/lib, and no further."""
+    folder = libmpi.parent
+    while _LIBRARY_FOLDER.fullmatch(folder.name):
+        folder = folder.parent
+        yield folder
 
 
 def _may_belong(launcher: Path, vendor: str) -> bool:

@@ -18,7 +18,9 @@ def parse_size(text: str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
     factor = _SIZE_UNITS.get(match[2].lower()) if match else None
     if match is None or factor is None:
-        raise CommandError(f"'{text}' is not a size: write bytes or a number with KiB, MiB or GiB, such as 64KiB")
+        raise CommandError(
+            f"'{text}' is not a size: write bytes or a number with KiB, MiB or GiB, such as 64KiB"
+        )
     size = float(match[1]) * factor
     if size != int(size):
         raise CommandError(f"'{text}' is not a whole number of bytes")
@@ -85,4 +87,6 @@ def parse_skew(text: str) -> Skew:
         return Skew(factor=float(match[1]))
     if match is not None and match[2] in _TIME_UNITS_US:
         return Skew(microseconds=float(match[1]) * _TIME_UNITS_US[match[2]])
-    raise CommandError(f"'{text}' is not a skew: write a factor such as 1.5, or a time such as 100us, 2ms or 1s")
+    raise CommandError(
+        f"'{text}' is not a skew: write a factor such as 1.5, or a time such as 100us, 2ms or 1s"
+    )

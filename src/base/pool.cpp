@@ -24,7 +24,11 @@ constexpr int class_of(std::size_t bytes) {
 }
 constexpr std::size_t class_bytes(int size_class) { return std::size_t{1} << size_class; }
 
+#if defined(__SANITIZE_ADDRESS__)
+std::atomic<std::size_t> cache_limit{0};  // a reused block would hide a use after free
+#else
 std::atomic<std::size_t> cache_limit{std::size_t{256} << 20};
+#endif
 
 struct Cache {
   std::array<FreeBlock*, class_count> free{};

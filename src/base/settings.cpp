@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <initializer_list>
@@ -25,6 +26,8 @@ constexpr SettingDescription descriptions[] = {
     {"OFFBEAT_REPORT", "0", "0, 1", "1: at MPI_Finalize rank 0 says how many calls were intercepted and served"},
     {"OFFBEAT_WAIT", "auto", "auto, spin, yield",
      "how a rank waits for a message; auto yields when the node has more ranks than cores"},
+    {"OFFBEAT_BOARD_KIB", "1024", "0 to 1048576",
+     "shared memory of a rank for each communicator on one node, for messages longer than 4 KiB; 0: no shared memory"},
     {"OFFBEAT_CACHE_MIB", "256", "0 to 1048576", "how much freed scratch memory a thread keeps for the next call"},
 };
 
@@ -59,6 +62,10 @@ void apply(Settings& settings, const SettingDescription& setting, std::string_vi
     } else {
       bad(setting, value);
     }
+  } else if (setting.name == "OFFBEAT_BOARD_KIB") {
+    // Two halves of whole pages.
+    const auto kib = static_cast<std::size_t>(whole_number(setting, value, 1 << 20));
+    settings.window_bytes = kib == 0 ? 0 : std::max<std::size_t>(1, kib / 8) * 4096;
   } else if (setting.name == "OFFBEAT_CACHE_MIB") {
     settings.cache_bytes = static_cast<std::size_t>(whole_number(setting, value, 1 << 20)) << 20;
   }

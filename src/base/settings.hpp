@@ -16,6 +16,7 @@ struct Settings {
   int verbose = 0;                                  // OFFBEAT_VERBOSE
   bool report = false;                              // OFFBEAT_REPORT
   WaitPolicy wait = WaitPolicy::automatic;          // OFFBEAT_WAIT
+  std::size_t window_bytes = std::size_t{512} << 10;  // OFFBEAT_BOARD_KIB, half of it
   std::size_t cache_bytes = std::size_t{256} << 20;  // OFFBEAT_CACHE_MIB
 
   // Throws UsageError for a bad value and for an OFFBEAT_ variable that does not exist.

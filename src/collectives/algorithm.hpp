@@ -35,6 +35,12 @@ enum class Parameter : std::uint8_t {
 // "SEGMENTS|BYTES": as it stands in help and errors.
 [[nodiscard]] std::string_view name_of(Parameter parameter);
 
+// Where the ranks are; equal on all of them.
+struct Placement {
+  int ranks = 1;
+  bool board = false;  // all on one node, which gives them shared memory
+};
+
 struct Algorithm {
   std::string_view name;
   std::string_view summary;
@@ -42,13 +48,14 @@ struct Algorithm {
   std::string_view needs;  // "" if nothing
   std::string_view source;
   std::span<const Parameter> parameters = {};
+  bool on_board = false;  // needs Placement::board, and all ranks: never a part of another algorithm
 
   // Null for `native`, which only the MPI layer can run.
   Task (*run)(Endpoint net, Allreduce args, const Expression& self) = nullptr;
 
   // Null: as many as the most of its parts.
   int (*lanes)(const Expression& self) = nullptr;
-  // Why it cannot run on this many ranks; empty if it can. Null: any number. Values are equal on all ranks.
+  // Why it cannot run on this many ranks; empty if it can. Null: any number.
   std::string (*unsuitable)(const Expression& self, int size) = nullptr;
 };
 
@@ -62,7 +69,8 @@ struct Expression {
 
   // Independent streams of messages it may use at once.
   [[nodiscard]] int lanes() const;
-  [[nodiscard]] std::string unsuitable(int size) const;
+  // Why it cannot run there; empty if it can.
+  [[nodiscard]] std::string unsuitable(const Placement& placement) const;
   // The canonical spelling; parsing it gives the same expression.
   [[nodiscard]] std::string text() const;
   [[nodiscard]] bool is_native() const { return algorithm->run == nullptr; }

@@ -67,8 +67,8 @@ class Parser {
     if (name.empty()) fail(at_end() ? "expected an algorithm" : "expected an algorithm, found '" + here() + "'");
     Expression result;
     result.algorithm = find(name, start);
-    if (depth > 0 && result.is_native()) {
-      fail_at(start, "native cannot be a part of another algorithm");
+    if (depth > 0 && (result.is_native() || result.algorithm->on_board)) {
+      fail_at(start, std::string(name) + " cannot be a part of another algorithm");
     }
     const auto parameters = result.algorithm->parameters;
     if (parameters.empty()) {
@@ -257,10 +257,11 @@ int Expression::lanes() const {
   return most;
 }
 
-std::string Expression::unsuitable(int size) const {
-  if (algorithm->unsuitable != nullptr) return algorithm->unsuitable(*this, size);
+std::string Expression::unsuitable(const Placement& placement) const {
+  if (algorithm->on_board && !placement.board) return "needs shared memory between all ranks, on one node";
+  if (algorithm->unsuitable != nullptr) return algorithm->unsuitable(*this, placement.ranks);
   for (const Expression& part : parts) {
-    if (std::string reason = part.unsuitable(size); !reason.empty()) return reason;
+    if (std::string reason = part.unsuitable(placement); !reason.empty()) return reason;
   }
   return {};
 }

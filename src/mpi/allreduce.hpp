@@ -40,7 +40,7 @@ int intercepted_allreduce(const void* input, void* output, Count count, MPI_Data
 
     const auto serve = [&](const Reduction& reduction) {
       const auto elements = static_cast<std::size_t>(count);
-      const Expression* chosen = context->choose(elements * reduction.width);
+      const Expression* chosen = context->choose(elements, reduction.width);
       if (chosen == nullptr) return native();
       const Vector result{static_cast<std::byte*>(output), elements, reduction.width};
       const void* from = input == MPI_IN_PLACE ? output : input;

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "collectives/allreduce/arrival_tree_inline.hpp"
 #include "mpi/runtime.hpp"
 
 namespace offbeat {
@@ -53,7 +54,7 @@ class ReturnErrors {
 }  // namespace
 
 Context::Context(const Host& host, MPI_Comm communicator, const Settings& settings, const Selection& selection)
-    : host_(&host), selection_(&selection), verbose_(settings.verbose), private_communicator_(MPI_COMM_NULL) {
+    : host_(&host), settings_(&settings), selection_(&selection), private_communicator_(MPI_COMM_NULL) {
   int inter = 0;
   host.Comm_test_inter(communicator, &inter);
   host.Comm_rank(communicator, &rank_);
@@ -90,13 +91,22 @@ bool Context::create_private_communicator(MPI_Comm communicator) {
   return true;
 }
 
+ChoiceTable Context::choices(bool board) const { return selection_->table({.ranks = size_, .board = board}); }
+
 void Context::refresh() {
-  table_ = selection_->table(size_);
+  const bool board_possible = transport_ != nullptr && settings_->window_bytes > 0 && (board_ != nullptr || !board_tried_);
+  table_ = choices(board_possible);
+  if (board_possible && board_ == nullptr && table_.any_on_board()) {
+    board_tried_ = true;
+    board_ = NodeBoard::create(*host_, private_communicator_, settings_->window_bytes, is_patient(*settings_));
+    if (board_ == nullptr) table_ = choices(false);
+    transport_->board = board_ == nullptr ? nullptr : &board_->board();
+  }
   for (std::size_t k = 0; k < runnable_.size(); ++k) {
     const Expression* chosen = table_.by_class[k].expression;
     runnable_[k] = transport_ == nullptr || chosen->is_native() ? nullptr : chosen;
   }
-  unannounced_.fill(verbose_ > 0 && rank_ == 0);
+  unannounced_.fill(settings_->verbose > 0 && rank_ == 0);
 }
 
 void Context::announce(std::size_t index) {
@@ -115,6 +125,11 @@ void Context::announce(std::size_t index) {
 }
 
 void Context::run(const Expression& expression, Allreduce args) {
+  if (args.output.count == 0) return served.increment();
+  if (expression.algorithm->on_board && fits_inline(board_->board(), args.output.bytes())) {
+    arrival_tree_inline(board_->board(), args);
+    return served.increment();
+  }
   Task task = allreduce(Endpoint(*transport_, rank_, size_, expression.lanes()), args, expression);
   try {
     transport_->drive(task);
@@ -129,7 +144,7 @@ void Context::run(const Expression& expression, Allreduce args) {
 }
 
 bool Context::run_without_host(const Expression& fallback, Allreduce args) {
-  const Expression* chosen = choose(args.output.bytes());
+  const Expression* chosen = choose(args.output.count, args.output.width);
   if (transport_ != nullptr) {
     run(chosen != nullptr ? *chosen : fallback, args);
     return true;

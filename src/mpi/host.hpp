@@ -40,6 +40,7 @@ class Host {
 #if OFFBEAT_LARGE_COUNT
   HostFunction<decltype(PMPI_Allreduce_c)> Allreduce_c{find("PMPI_Allreduce_c")};
 #endif
+  HostFunction<decltype(PMPI_Bcast)> Bcast{find("PMPI_Bcast")};
   HostFunction<decltype(PMPI_Cancel)> Cancel{find("PMPI_Cancel")};
   HostFunction<decltype(PMPI_Comm_call_errhandler)> Comm_call_errhandler{find("PMPI_Comm_call_errhandler")};
   HostFunction<decltype(PMPI_Comm_create)> Comm_create{find("PMPI_Comm_create")};
@@ -68,6 +69,7 @@ class Host {
   HostFunction<decltype(PMPI_Init)> Init{find("PMPI_Init")};
   HostFunction<decltype(PMPI_Init_thread)> Init_thread{find("PMPI_Init_thread")};
   HostFunction<decltype(PMPI_Initialized)> Initialized{find("PMPI_Initialized")};
+  HostFunction<decltype(PMPI_Iprobe)> Iprobe{find("PMPI_Iprobe")};
   HostFunction<decltype(PMPI_Irecv)> Irecv{find("PMPI_Irecv")};
   HostFunction<decltype(PMPI_Isend)> Isend{find("PMPI_Isend")};
   HostFunction<decltype(PMPI_Op_commutative)> Op_commutative{find("PMPI_Op_commutative")};

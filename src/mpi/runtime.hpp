@@ -13,6 +13,7 @@
 
 #include "base/settings.hpp"
 #include "mpi/host.hpp"
+#include "mpi/node_board.hpp"
 #include "mpi/transport.hpp"
 #include "mpi/types.hpp"
 #include "selection/selection.hpp"
@@ -41,11 +42,13 @@ class Context {
   Context& operator=(const Context&) = delete;
 
   // Null: leave the call to the host.
-  [[nodiscard]] const Expression* choose(std::size_t bytes) {
+  [[nodiscard]] const Expression* choose(std::size_t count, std::size_t width) {
     if (table_.generation != selection_->generation()) [[unlikely]] refresh();
-    const auto index = static_cast<std::size_t>(size_class(bytes));
+    const auto index = static_cast<std::size_t>(size_class(count * width));
     if (unannounced_[index]) [[unlikely]] announce(index);
-    return runnable_[index];
+    const Expression* chosen = runnable_[index];
+    if (width > BoardShape::smallest_chunk && chosen != nullptr && chosen->algorithm->on_board) return nullptr;
+    return chosen;
   }
   [[nodiscard]] bool serves() const { return transport_ != nullptr; }
 
@@ -57,17 +60,21 @@ class Context {
   Counter served;
 
  private:
+  // Collective when a choice needs the board for the first time.
   void refresh();
+  [[nodiscard]] ChoiceTable choices(bool board) const;
   void announce(std::size_t index);
   bool create_private_communicator(MPI_Comm communicator);
 
   const Host* host_;
+  const Settings* settings_;
   const Selection* selection_;
-  int verbose_;
   int rank_ = 0;
   int size_ = 1;
   MPI_Comm private_communicator_;
   std::unique_ptr<MpiTransport> transport_;  // null: every call goes to the host
+  std::unique_ptr<NodeBoard> board_;
+  bool board_tried_ = false;
   std::string why_native_;
   ChoiceTable table_;
   std::array<const Expression*, size_class_count> runnable_{};  // null: native

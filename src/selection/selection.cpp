@@ -6,12 +6,13 @@
 namespace offbeat {
 namespace {
 
-// What runs when nobody chose: up to this many bytes, this algorithm.
+// What runs when nobody chose: the first line that is suitable, up to this many bytes.
 struct Default {
   std::size_t up_to_bytes;
   std::string_view expression;
 };
 constexpr Default allreduce_defaults[] = {
+    {~std::size_t{0}, "arrival_tree"},
     {std::size_t{16} << 10, "recursive_doubling"},
     {~std::size_t{0}, "rabenseifner"},
 };
@@ -24,6 +25,11 @@ const Expression* keep(Expression expression) { return new Expression(std::move(
 bool ChoiceTable::all_native() const {
   return std::all_of(by_class.begin(), by_class.end(),
                      [](const Choice& choice) { return choice.expression->is_native(); });
+}
+
+bool ChoiceTable::any_on_board() const {
+  return std::any_of(by_class.begin(), by_class.end(),
+                     [](const Choice& choice) { return choice.expression->algorithm->on_board; });
 }
 
 void Selection::start_with(std::string_view expression, std::string_view reason) {
@@ -40,7 +46,7 @@ void Selection::choose_always(std::string_view expression, std::string_view reas
   generation_.fetch_add(1, std::memory_order_acq_rel);
 }
 
-ChoiceTable Selection::table(int ranks) const {
+ChoiceTable Selection::table(const Placement& placement) const {
   static const Expression* const native = keep(parse_expression("allreduce", "native"));
   static const auto defaults = [] {
     std::array<const Expression*, std::size(allreduce_defaults)> parsed{};
@@ -59,10 +65,12 @@ ChoiceTable Selection::table(int ranks) const {
     } else {
       const std::size_t smallest = k == 0 ? 0 : std::size_t{1} << (k - 1);
       std::size_t entry = 0;
-      while (smallest > allreduce_defaults[entry].up_to_bytes) ++entry;
+      while (smallest > allreduce_defaults[entry].up_to_bytes || !defaults[entry]->unsuitable(placement).empty()) {
+        ++entry;
+      }
       choice = {defaults[entry], "offbeat's default for this size"};
     }
-    if (std::string why_not = choice.expression->unsuitable(ranks); !why_not.empty()) {
+    if (std::string why_not = choice.expression->unsuitable(placement); !why_not.empty()) {
       choice = {native, choice.expression->text() + " " + why_not};
     }
     table.by_class[static_cast<std::size_t>(k)] = std::move(choice);

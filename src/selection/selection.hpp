@@ -29,6 +29,7 @@ struct ChoiceTable {
   std::uint64_t generation = 0;
 
   [[nodiscard]] bool all_native() const;
+  [[nodiscard]] bool any_on_board() const;
 };
 
 // The choices of one collective in this process.
@@ -42,8 +43,8 @@ class Selection {
   // `expression` for every size from now on; empty: back to the start. Throws ExpressionError.
   void choose_always(std::string_view expression, std::string_view reason);
 
-  // For a communicator of `ranks` ranks. What cannot run on so many ranks becomes native.
-  [[nodiscard]] ChoiceTable table(int ranks) const;
+  // For a communicator. What cannot run there becomes native.
+  [[nodiscard]] ChoiceTable table(const Placement& placement) const;
 
   // Moves whenever the choice changes: a communicator's table is stale when it differs.
   [[nodiscard]] std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }

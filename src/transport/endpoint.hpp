@@ -113,9 +113,12 @@ class Endpoint {
   }
 
   // Runs make(endpoint, k) -> Task for k = 0..n-1 at the same time, each on lanes of its own. Awaiting it
-  // waits for all of them and rethrows the first failure.
+  // waits for all of them and rethrows the first failure. The endpoint must be taken by value by the task.
   template <class Make>
   [[nodiscard]] Concurrently concurrently(int n, Make&& make) const;
+
+  // Shared memory with all ranks of this endpoint; null if they have none. For the whole communicator only.
+  [[nodiscard]] Board* board() const { return whole_ == nullptr ? transport_->board : nullptr; }
 
   int rank;
   int size;
@@ -185,7 +188,7 @@ class Concurrently {
 
 template <class Make>
 Concurrently Endpoint::concurrently(int n, Make&& make) const {
-  if (n > lane_count_) throw std::logic_error("an algorithm uses more lanes than its expression declares");
+  if (n < 1 || n > lane_count_) throw std::logic_error("an algorithm uses more lanes than its expression declares");
   return Concurrently(*this, n, std::forward<Make>(make));
 }
 

@@ -8,12 +8,14 @@
 #include <array>
 #include <coroutine>
 #include <cstddef>
+#include <limits>
 
 #include "reduction/reduction.hpp"
 #include "transport/vector.hpp"
 
 namespace offbeat {
 
+class Board;
 struct Transfer;
 struct Computation;
 
@@ -35,13 +37,16 @@ class Transport {
   // False where vectors are phantoms: scratch is then not allocated.
   [[nodiscard]] virtual bool moves_data() const { return true; }
 
+  // The shared memory of these ranks, where all of them are on one node; null where they are not, or it could not be had.
+  Board* board = nullptr;
+
   // How many coroutines of this rank can run at once. A blocking transport may wait inside start() while it is 1.
   int branches = 1;
 };
 
 // What one rank sends and receives in one step. Ranks are those of the communicator.
 struct Transfer {
-  static constexpr int nobody = -1;
+  static constexpr int nobody = std::numeric_limits<int>::min();  // not -1: that is rank 0's left neighbour, miscomputed
 
   Transport* transport;
   int lane;

@@ -59,6 +59,7 @@ TEST(Expression, ErrorsPointAtTheColumn) {
       {"pipeline(99999999999999999999, ring)", 10, "too large"},
       {"pipeline(99999999999999999GiB, ring)", 10, "too large"},
       {"pipeline(4, native)", 13, "native cannot be a part"},
+      {"pipeline(4, arrival_tree)", 13, "arrival_tree cannot be a part"},
       {"ring(4)", 5, "ring takes no arguments"},
       {"ring ring", 6, "unexpected 'ring'"},
       {"ring,", 5, "unexpected ','"},
@@ -102,9 +103,9 @@ TEST(Expression, EveryAlgorithmSaysWhatPeopleWantToKnow) {
 }
 
 TEST(Expression, AGridThatIsTooLargeIsUnsuitableWhereverItStands) {
-  EXPECT_EQ(parse_expression("allreduce", "pipeline(2, grid(4x4, ring))").unsuitable(15), "needs at least 16 ranks");
-  EXPECT_EQ(parse_expression("allreduce", "pipeline(2, grid(4x4, ring))").unsuitable(16), "");
-  EXPECT_EQ(parse_expression("allreduce", "grid(8x2, ring, grid(2x2, ring))").unsuitable(64), "needs at least 4 ranks");
+  EXPECT_EQ(parse_expression("allreduce", "pipeline(2, grid(4x4, ring))").unsuitable({15}), "needs at least 16 ranks");
+  EXPECT_EQ(parse_expression("allreduce", "pipeline(2, grid(4x4, ring))").unsuitable({16}), "");
+  EXPECT_EQ(parse_expression("allreduce", "grid(8x2, ring, grid(2x2, ring))").unsuitable({64}), "needs at least 4 ranks");
 }
 
 }  // namespace

@@ -14,7 +14,13 @@
 namespace offbeat {
 namespace {
 
-TEST(Pool, GivesAlignedMemoryAndReusesIt) {
+class Pool : public testing::Test {
+ protected:
+  void SetUp() override { pool::set_cache_limit(std::size_t{256} << 20); }
+  void TearDown() override { pool::trim(); }
+};
+
+TEST_F(Pool, GivesAlignedMemoryAndReusesIt) {
   void* first = pool::allocate(1000);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(first) % pool::alignment, 0U);
   std::memset(first, 1, 1000);
@@ -26,12 +32,12 @@ TEST(Pool, GivesAlignedMemoryAndReusesIt) {
   pool::release(second, 700);
 }
 
-TEST(Pool, ABlockMayBeFreedInAnotherThread) {
+TEST_F(Pool, ABlockMayBeFreedInAnotherThread) {
   void* block = pool::allocate(100000);
   std::thread([block] { pool::release(block, 100000); }).join();
 }
 
-TEST(Pool, KeepsNoMoreThanItsLimit) {
+TEST_F(Pool, KeepsNoMoreThanItsLimit) {
   pool::trim();
   pool::set_cache_limit(4096);
   std::vector<void*> blocks;
@@ -41,12 +47,10 @@ TEST(Pool, KeepsNoMoreThanItsLimit) {
   for (void*& block : blocks) block = pool::allocate(1024);
   EXPECT_EQ(pool::malloc_calls() - before, 4U);  // four came from the cache
   for (void* block : blocks) pool::release(block, 1024);
-  pool::set_cache_limit(std::size_t{256} << 20);
-  pool::trim();
 }
 
 // The promise behind it: the second call of a collective allocates nothing.
-TEST(Pool, ASteadyCollectiveDoesNotAllocate) {
+TEST_F(Pool, ASteadyCollectiveDoesNotAllocate) {
   const Reduction sum(ElementType::float32, ReduceOp::sum);
   for (const char* text : {"recursive_doubling", "ring", "rabenseifner", "pipeline(4, ring)", "grid(2x2, ring)"}) {
     const Expression expression = parse_expression("allreduce", text);

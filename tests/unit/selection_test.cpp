@@ -9,7 +9,7 @@ namespace offbeat {
 namespace {
 
 std::string chosen(const Selection& selection, int ranks, std::size_t bytes) {
-  return selection.table(ranks).by_class[static_cast<std::size_t>(size_class(bytes))].expression->text();
+  return selection.table({ranks}).by_class[static_cast<std::size_t>(size_class(bytes))].expression->text();
 }
 
 TEST(Selection, OneExpressionForEverySize) {
@@ -18,7 +18,7 @@ TEST(Selection, OneExpressionForEverySize) {
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{1} << 30, ~std::size_t{0}}) {
     EXPECT_EQ(chosen(selection, 4, bytes), "ring");
   }
-  EXPECT_EQ(selection.table(4).by_class[3].reason, "a test");
+  EXPECT_EQ(selection.table({4}).by_class[3].reason, "a test");
 }
 
 TEST(Selection, AnEmptyExpressionRestoresTheStart) {
@@ -46,8 +46,8 @@ TEST(Selection, WhatCannotRunBecomesNativeAndSaysWhy) {
   selection.choose_always("grid(4x4, ring)", "a test");
   EXPECT_EQ(chosen(selection, 16, 8), "grid(4x4, ring)");
   EXPECT_EQ(chosen(selection, 8, 8), "native");
-  EXPECT_TRUE(selection.table(8).all_native());
-  EXPECT_EQ(selection.table(8).by_class[4].reason, "grid(4x4, ring) needs at least 16 ranks");
+  EXPECT_TRUE(selection.table({8}).all_native());
+  EXPECT_EQ(selection.table({8}).by_class[4].reason, "grid(4x4, ring) needs at least 16 ranks");
 }
 
 TEST(Selection, ABadExpressionChangesNothing) {

@@ -7,6 +7,7 @@
 namespace offbeat::allreduce_algorithms {
 
 extern const Algorithm native;
+extern const Algorithm arrival_tree;
 extern const Algorithm recursive_doubling;
 extern const Algorithm ring;
 extern const Algorithm ring_segmented;

@@ -51,7 +51,7 @@ std::string unsuitable(const Expression& self, int size) {
     return "needs at least " + std::to_string(core) + " ranks";
   }
   for (std::size_t k = 0; k < self.dimensions.size(); ++k) {
-    if (std::string reason = part_of(self, k).unsuitable(self.dimensions[k]); !reason.empty()) return reason;
+    if (std::string reason = part_of(self, k).unsuitable({self.dimensions[k]}); !reason.empty()) return reason;
   }
   return {};
 }

@@ -2,9 +2,6 @@
 //
 // The rank side of `offbeat bench`: runs under mpirun and the preload, measures
 // every (size, arrival pattern, algorithm) and lets rank 0 write JSON lines.
-#define OMPI_SKIP_MPICXX 1
-#define MPICH_SKIP_MPICXX 1
-#include <mpi.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -16,6 +13,7 @@
 #include <vector>
 
 #include "measure.hpp"
+#include "mpi_header.hpp"
 #include "records.hpp"
 #include "statistics.hpp"
 
@@ -80,7 +78,10 @@ class SizeBench {
  private:
   void begin(const char* what, const std::string& pattern, const std::string& algorithm) {
     Record record("begin");
-    record.add("what", what).add("size_bytes", size_bytes_).add("pattern", pattern).add("algorithm", algorithm);
+    record.add("what", what)
+        .add("size_bytes", size_bytes_)
+        .add("pattern", pattern)
+        .add("algorithm", algorithm);
     records_.write(record);
   }
 
@@ -162,7 +163,8 @@ static std::string run(Job& job, const Options& options, RecordFile& records) {
   const std::vector<Arrival> arrivals = read_arrivals(options.arrivals, static_cast<std::size_t>(job.ranks));
   if (job.rank == 0) records.write(header(job, all_hosts));
   for (const std::size_t size_bytes : options.sizes_bytes) {
-    if (std::string error = SizeBench(job, options, size_bytes, records).run(arrivals); !error.empty()) return error;
+    if (std::string error = SizeBench(job, options, size_bytes, records).run(arrivals); !error.empty())
+      return error;
   }
   return {};
 }

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#define OMPI_SKIP_MPICXX 1
-#define MPICH_SKIP_MPICXX 1
-#include <mpi.h>
-
 #include <array>
 #include <cstdint>
 
 #include "measure.hpp"
+#include "mpi_header.hpp"
 
 namespace offbeat::bench {
 
@@ -52,7 +49,8 @@ Check check(Job& job, const std::string& algorithm, Buffers& buffers) {
     if (report[kIntercepted] < 2) {
       result.error = "MPI_Allreduce does not reach offbeat on rank " + std::to_string(rank);
     } else if (report[kServed] != reports[0][kServed]) {
-      result.error = "ranks 0 and " + std::to_string(rank) + " disagree on whether offbeat serves " + algorithm;
+      result.error =
+          "ranks 0 and " + std::to_string(rank) + " disagree on whether offbeat serves " + algorithm;
     }
     if (report[kWrong] > 0 && result.wrong.rank < 0) {
       result.wrong.rank = static_cast<int>(rank);

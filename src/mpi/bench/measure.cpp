@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#define OMPI_SKIP_MPICXX 1
-#define MPICH_SKIP_MPICXX 1
 #include "measure.hpp"
-
-#include <mpi.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
 
+#include "mpi_header.hpp"
 #include "statistics.hpp"
 
 namespace offbeat::bench {
@@ -48,8 +45,8 @@ static Times call(const Job& job, Nanoseconds lead_ns, Nanoseconds delay_ns, Buf
   MPI_Bcast(&start, 1, MPI_INT64_T, 0, MPI_COMM_WORLD);
   const Nanoseconds noticed = now_ns();
   const Nanoseconds arrival = wait_until(start + delay_ns, job.yield);
-  MPI_Allreduce(buffers.send(set), buffers.receive(set), static_cast<int>(buffers.count()), MPI_FLOAT, MPI_SUM,
-                MPI_COMM_WORLD);
+  MPI_Allreduce(buffers.send(set), buffers.receive(set), static_cast<int>(buffers.count()), MPI_FLOAT,
+                MPI_SUM, MPI_COMM_WORLD);
   const Nanoseconds exit = now_ns();
   return {arrival, exit, arrival - (start + delay_ns), noticed - (start - lead_ns)};
 }
@@ -90,7 +87,8 @@ class Run {
     std::fill(owners_.begin(), owners_.end(), algorithms_.size());
     std::vector<Times> times;
     for (std::int64_t i = 0; i < batch.rounds; ++i, ++round_) {
-      for (std::size_t a = 0; a < algorithms_.size(); ++a) run_block((a + round_) % algorithms_.size(), batch, times);
+      for (std::size_t a = 0; a < algorithms_.size(); ++a)
+        run_block((a + round_) % algorithms_.size(), batch, times);
     }
     gather_times(batch, times);
     gather_mismatches();
@@ -186,7 +184,8 @@ class Run {
     }
     const char* reason = nullptr;
     if (fewest >= static_cast<std::size_t>(cell_.max_iterations)) reason = "iterations";
-    if (elapsed_s > cell_.budget_s && (fewest >= kEnoughSamples || elapsed_s > 5 * cell_.budget_s)) reason = "budget";
+    if (elapsed_s > cell_.budget_s && (fewest >= kEnoughSamples || elapsed_s > 5 * cell_.budget_s))
+      reason = "budget";
     if (precise) reason = "precision";
     if (wrong && reason == nullptr) reason = "wrong result";
     for (Measurement& m : measurements_) m.stopped = reason == nullptr ? "" : reason;

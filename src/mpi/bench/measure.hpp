@@ -55,7 +55,7 @@ struct Measurement {  // complete on rank 0, empty elsewhere
 };
 
 // Correctness of one algorithm on these buffers, out of place and in place.
-struct Check {  // complete on rank 0
+struct Check {        // complete on rank 0
   std::string error;  // not usable at all: the benchmark is meaningless
   bool served = false;
   Wrong wrong;

@@ -41,7 +41,8 @@ Options parse_options(int argc, char** argv) {
       options.algorithms.empty()) {
     throw std::runtime_error("--output, --arrivals, --size and --algorithm are required");
   }
-  if (options.algorithms.front() != "native") throw std::runtime_error("the first --algorithm must be native");
+  if (options.algorithms.front() != "native")
+    throw std::runtime_error("the first --algorithm must be native");
   return options;
 }
 

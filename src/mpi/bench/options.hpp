@@ -24,15 +24,15 @@ struct Arrival {
 };
 
 struct Options {
-  std::string output;       // JSON lines, written by rank 0
-  std::string arrivals;     // file of the patterns, see read_arrivals
+  std::string output;    // JSON lines, written by rank 0
+  std::string arrivals;  // file of the patterns, see read_arrivals
   std::vector<std::size_t> sizes_bytes;
   std::vector<std::string> algorithms;  // the first is "native"
-  double skew_factor = 1.0;  // of native's balanced median; unused when skew_us >= 0
+  double skew_factor = 1.0;             // of native's balanced median; unused when skew_us >= 0
   double skew_us = -1.0;
-  double budget_s = 1.0;     // for each (size, pattern)
+  double budget_s = 1.0;  // for each (size, pattern)
   int max_iterations = 1000;
-  bool yield = false;        // ranks share cores: give the core away while waiting
+  bool yield = false;  // ranks share cores: give the core away while waiting
 };
 
 // Throws std::runtime_error with one line.

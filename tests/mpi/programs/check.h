@@ -39,20 +39,20 @@ __attribute__((format(printf, 2, 3))) static void check_that(int holds, const ch
 }
 
 /* MPI_Allreduce, counted. */
-static int allreduce(const void *input, void *output, int count, MPI_Datatype type, MPI_Op op,
+static inline int allreduce(const void *input, void *output, int count, MPI_Datatype type, MPI_Op op,
                      MPI_Comm communicator) {
   ++check_calls;
   return MPI_Allreduce(input, output, count, type, op, communicator);
 }
 
-static void check_start(int *argc, char ***argv) {
+static inline void check_start(int *argc, char ***argv) {
   MPI_Init(argc, argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
   MPI_Comm_size(MPI_COMM_WORLD, &world_size);
 }
 
 /* Finalize, print the last line; the value for main to return. */
-static int check_finish(void) {
+static inline int check_finish(void) {
   long failures = 0;
   MPI_Reduce(&check_failures, &failures, 1, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
   if (world_rank == 0 && failures == 0)
@@ -64,7 +64,7 @@ static int check_finish(void) {
 }
 
 /* The value after an option such as "--stride", or `otherwise`. */
-static long option(int argc, char **argv, const char *name, long otherwise) {
+static inline long option(int argc, char **argv, const char *name, long otherwise) {
   for (int i = 1; i + 1 < argc; ++i)
     if (strcmp(argv[i], name) == 0) return atol(argv[i + 1]);
   return otherwise;

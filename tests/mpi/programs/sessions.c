@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * MPI 4 sessions: a communicator without MPI_Init and MPI_COMM_WORLD, twice.
+ * MPI 4 sessions: a communicator without MPI_Init and MPI_COMM_WORLD.
+ *
+ *   --sessions 2   one after the other, which of the MPIs here only PyPI's MPICH survives
  */
 #include "check.h"
 
@@ -27,9 +29,8 @@ static void one_session(int number) {
   MPI_Session_finalize(&session);
 }
 
-int main(void) {
-  one_session(1);
-  one_session(2);
+int main(int argc, char **argv) {
+  for (int number = 0; number < option(argc, argv, "--sessions", 1); ++number) one_session(number);
   if (world_rank == 0 && check_failures == 0) printf("ok: %ld cases, %ld calls\n", check_cases, check_calls);
   return check_failures != 0;
 }

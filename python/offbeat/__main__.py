@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The ``offbeat`` command: puts the verbs together and turns every error into one line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from offbeat import __version__
+from offbeat.commands import COMMANDS
+from offbeat.errors import BAD_INPUT, CommandError
+
+app = typer.Typer(
+    name="offbeat",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"offbeat {__version__}")
+        raise typer.Exit()
+
+
+@app.callback(invoke_without_command=True)
+def offbeat(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    """Makes MPI collectives fast when ranks do not arrive together, under unchanged programs."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+for _command in COMMANDS:
+    _command.register(app)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    try:
+        result = app(
+            list(sys.argv[1:] if arguments is None else arguments), prog_name="offbeat", standalone_mode=False
+        )
+    except CommandError as error:
+        return _stop(str(error), error.exit_code)
+    except typer.Abort:
+        return 130
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of a pipe, such as head, has seen enough.
+        sys.stderr.close()
+        return 1
+    except Exception as error:
+        # typer's usage errors have no common public base class; they all know how to say what is wrong.
+        if not hasattr(error, "format_message"):
+            raise
+        return _stop(error.format_message(), BAD_INPUT)
+    return result if isinstance(result, int) else 0
+
+
+def _stop(message: str, exit_code: int) -> int:
+    one_line = " ".join(message.split())
+    print(f"offbeat: {one_line}", file=sys.stderr)
+    return exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

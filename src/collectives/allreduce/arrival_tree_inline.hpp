@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// arrival_tree for messages that fit beside a sequence number: no coroutine, no chunk, one step.
+//
+// Every rank writes its vector into its slot and reads those of the others, in rank order, as they come: when the data
+// fits in a line or a few, combining it is cheaper than telling others the result. The last arrival is followed by one
+// cache line transfer.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "collectives/algorithm.hpp"
+#include "transport/node/board.hpp"
+
+namespace offbeat {
+
+inline constexpr int most_inline_ranks = 16;
+
+[[nodiscard]] inline bool fits_inline(const Board& board, std::size_t bytes) {
+  return bytes <= BoardShape::inline_bytes && board.size <= most_inline_ranks;
+}
+
+// Order: rank order, left to right. args.output.count > 0 and fits_inline.
+inline void arrival_tree_inline(Board& board, const Allreduce& args) {
+  const std::uint64_t sequence = ++board.sequence;
+  Board::InlineSlot& mine = board.inline_slot(sequence, board.rank);
+  std::memcpy(mine.data, args.input.data, args.input.bytes());
+  mine.sequence.store(sequence, std::memory_order_release);
+
+  std::array<const void*, most_inline_ranks> operands;
+  for (int rank = 0; rank < board.size; ++rank) {
+    const Board::InlineSlot& slot = board.inline_slot(sequence, rank);
+    if (slot.sequence.load(std::memory_order_acquire) != sequence) {
+      Patience::Wait wait(board.patience);
+      while (slot.sequence.load(std::memory_order_acquire) != sequence) wait.pause();
+    }
+    operands[static_cast<std::size_t>(rank)] = slot.data;
+  }
+  (*args.op)(args.output.data, operands.data(), static_cast<std::size_t>(board.size), args.output.count);
+}
+
+}  // namespace offbeat

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/node/board.hpp"
+
+namespace offbeat {
+namespace {
+
+constexpr std::size_t page = 4096;
+
+constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+}  // namespace
+
+static_assert(sizeof(Board::InlineSlot) == BoardShape::inline_bytes + BoardShape::line);
+
+// A word for each half and for each of ranks - 1 splits.
+std::size_t BoardShape::step_bytes() const {
+  return round_up((static_cast<std::size_t>(ranks) + 1) * sizeof(Board::Word), line);
+}
+std::size_t BoardShape::steps_offset() const {
+  return round_up(2 * static_cast<std::size_t>(ranks) * inline_slot_bytes(), page);
+}
+std::size_t BoardShape::windows_offset() const {
+  return steps_offset() + round_up(2 * most_chunks() * step_bytes(), page);
+}
+std::size_t BoardShape::total_bytes() const {
+  return windows_offset() + static_cast<std::size_t>(ranks) * 2 * window_bytes;
+}
+
+}  // namespace offbeat

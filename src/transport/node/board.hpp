@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The board: shared memory of the ranks of one communicator on one node, on which collectives meet.
+//
+// Layout, each part on cache lines or pages of its own:
+//
+//   inline slots   2 x ranks     a sequence number and up to inline_bytes of data beside it
+//   steps          2 x chunks    for each chunk, how far its combination has come (words, below)
+//   windows        ranks x 2     where a rank puts chunks for others to read
+//
+// Everything exists twice and is used in turn: in round R the half R mod 2. A rank that ends round R + 1 has seen
+// every rank begin it, so every rank has ended round R, and half R mod 2 is free for round R + 2, without a barrier.
+//
+// Memory orders. A word is written with release after the data that it announces, and read with acquire before them:
+// nothing else is relied on. Words carry the number of their round, so none is ever reset.
+#pragma once
+
+#include <atomic>
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+
+#include "transport/node/patience.hpp"
+
+namespace offbeat {
+
+struct BoardShape {
+  int ranks = 1;
+  std::size_t window_bytes = 0;  // of each half of each rank; a multiple of the page size
+
+  static constexpr std::size_t inline_bytes = 4096;
+  static constexpr std::size_t smallest_chunk = 4096;
+  static constexpr std::size_t line = 64;
+
+  [[nodiscard]] std::size_t most_chunks() const { return window_bytes / smallest_chunk; }
+  [[nodiscard]] std::size_t inline_slot_bytes() const { return inline_bytes + line; }
+  [[nodiscard]] std::size_t step_bytes() const;  // of one chunk
+  [[nodiscard]] std::size_t steps_offset() const;
+  [[nodiscard]] std::size_t windows_offset() const;
+  [[nodiscard]] std::size_t total_bytes() const;
+};
+
+// What the simulator puts in the place of real time; null in production.
+class BoardInSimulation {
+ public:
+  // Resume `waiter` when the transfer of a cache line is over.
+  virtual void touch(int rank, std::coroutine_handle<> waiter) = 0;
+  // Resume `waiter` after the next touch by any rank.
+  virtual void pause(int rank, std::coroutine_handle<> waiter) = 0;
+
+ protected:
+  ~BoardInSimulation() = default;
+};
+
+class Board {
+ public:
+  using Word = std::atomic<std::uint64_t>;
+  static_assert(Word::is_always_lock_free);
+
+  // One rank's view of `memory`: shape.total_bytes() bytes, zero at the beginning, shared by all. Owns nothing.
+  Board(void* memory, const BoardShape& shape, int rank, Patience patience)
+      : rank(rank), size(shape.ranks), patience(patience), shape_(shape), memory_(static_cast<std::byte*>(memory)) {}
+
+  // A vector of at most inline_bytes with its sequence number.
+  struct alignas(BoardShape::line) InlineSlot {
+    Word sequence;
+    std::byte data[BoardShape::inline_bytes];
+  };
+  [[nodiscard]] InlineSlot& inline_slot(std::uint64_t sequence, int owner) const {
+    return reinterpret_cast<InlineSlot*>(memory_)[(sequence & 1) * static_cast<std::size_t>(size) +
+                                                  static_cast<std::size_t>(owner)];
+  }
+
+  // The state of one chunk in one round. A combination of two neighbouring groups of ranks is named by the first
+  // rank of the right group, 1 <= split < ranks.
+  class Step {
+   public:
+    // A half of all ranks is complete.
+    [[nodiscard]] Word& complete(int side) const { return words_[side]; }
+    // The first of two groups to be ready leaves its mark here, the second finds it.
+    [[nodiscard]] Word& meeting(int split) const { return words_[1 + split]; }
+
+   private:
+    friend class Board;
+    explicit Step(Word* words) : words_(words) {}
+    Word* words_;
+  };
+  [[nodiscard]] Step step(std::uint64_t round, std::size_t chunk) const {
+    return Step(reinterpret_cast<Word*>(memory_ + shape_.steps_offset() +
+                                        ((round & 1) * shape_.most_chunks() + chunk) * shape_.step_bytes()));
+  }
+
+  // What a step's words hold: a partial result of this round stands in the window of `holder`.
+  struct Mark {
+    std::uint64_t round;
+    int holder;
+    explicit Mark(std::uint64_t word) : round(word >> 16), holder(static_cast<int>(word & 0xffff)) {}
+    Mark(std::uint64_t round, int holder) : round(round), holder(holder) {}
+    [[nodiscard]] std::uint64_t word() const { return round << 16 | static_cast<std::uint64_t>(holder); }
+  };
+  static constexpr int most_ranks = 1 << 16;
+
+  [[nodiscard]] std::byte* window(std::uint64_t round, int owner) const {
+    return memory_ + shape_.windows_offset() +
+           (static_cast<std::size_t>(owner) * 2 + (round & 1)) * shape_.window_bytes;
+  }
+  [[nodiscard]] const BoardShape& shape() const { return shape_; }
+
+  // Awaitables. In production they never suspend.
+  class Meeting;
+  class Announcement;
+  class Pause;
+
+  // Leave a mark and get the one that stood there.
+  [[nodiscard]] Meeting exchange(Word& word, Mark mark);
+  // Everything this rank wrote before is visible to who reads the mark.
+  [[nodiscard]] Announcement announce(Word& word, Mark mark);
+  // Nothing to do until another rank gets further.
+  [[nodiscard]] Pause pause(Patience::Wait& wait);
+
+  // Numbers of the current inline collective and of the current round; equal on all ranks.
+  std::uint64_t sequence = 0;
+  std::uint64_t round = 0;
+
+  int rank;
+  int size;
+  Patience patience;
+  BoardInSimulation* simulation = nullptr;
+
+ private:
+  BoardShape shape_;
+  std::byte* memory_;
+};
+
+class Board::Announcement {
+ public:
+  Announcement(Board& board, Word& word, std::uint64_t value) : board_(board), word_(word), value_(value) {}
+  [[nodiscard]] bool await_ready() const { return board_.simulation == nullptr; }
+  void await_suspend(std::coroutine_handle<> waiter) const { board_.simulation->touch(board_.rank, waiter); }
+  void await_resume() const { word_.store(value_, std::memory_order_release); }
+
+ private:
+  Board& board_;
+  Word& word_;
+  std::uint64_t value_;
+};
+
+class Board::Meeting {
+ public:
+  Meeting(Board& board, Word& word, std::uint64_t value) : board_(board), word_(word), value_(value) {}
+  [[nodiscard]] bool await_ready() const { return board_.simulation == nullptr; }
+  void await_suspend(std::coroutine_handle<> waiter) const { board_.simulation->touch(board_.rank, waiter); }
+  [[nodiscard]] Mark await_resume() const { return Mark(word_.exchange(value_, std::memory_order_acq_rel)); }
+
+ private:
+  Board& board_;
+  Word& word_;
+  std::uint64_t value_;
+};
+
+class Board::Pause {
+ public:
+  Pause(Board& board, Patience::Wait& wait) : board_(board), wait_(wait) {}
+  [[nodiscard]] bool await_ready() const {
+    if (board_.simulation != nullptr) return false;
+    wait_.pause();
+    return true;
+  }
+  void await_suspend(std::coroutine_handle<> waiter) const { board_.simulation->pause(board_.rank, waiter); }
+  void await_resume() const {}
+
+ private:
+  Board& board_;
+  Patience::Wait& wait_;
+};
+
+inline Board::Announcement Board::announce(Word& word, Mark mark) { return {*this, word, mark.word()}; }
+inline Board::Meeting Board::exchange(Word& word, Mark mark) { return {*this, word, mark.word()}; }
+inline Board::Pause Board::pause(Patience::Wait& wait) { return {*this, wait}; }
+
+}  // namespace offbeat

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Every MPI x ranks x expression: unmodified programs that check MPI_Allreduce against values computed locally."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from harness import CORES, PROGRAMS, Mpi, Result, compile_program, run
+
+RANKS = (1, 2, 3, 4, 5, 8)
+
+EXPRESSIONS = (
+    None,  # offbeat's own choice
+    "native",
+    "recursive_doubling",
+    "ring",
+    "ring_segmented(8KiB)",
+    "rabenseifner",
+    "linear",
+    "binomial",
+    "pipeline(4, ring)",
+    "pipeline(32KiB, ring)",
+)
+# Grids fit one number of ranks each.
+GRIDS = {4: ("grid(2x2, ring)",), 8: ("grid(2x4, recursive_doubling, ring)", "grid(2x2x2, rabenseifner)")}
+
+
+def combinations(ranks: tuple[int, ...] = RANKS, expressions: tuple[str | None, ...] = EXPRESSIONS) -> list:
+    """The (ranks, expression) pairs as pytest parameters; with one rank every algorithm is the same."""
+    pairs = []
+    for n in ranks:
+        grids = GRIDS.get(n, ()) if len(expressions) > 2 else ()
+        wanted = [None, "ring"] if n == 1 else [*expressions, *grids]
+        pairs += [pytest.param(n, expression, id=f"{n}-{expression or 'default'}") for expression in wanted]
+    return pairs
+
+
+def check(
+    mpi: Mpi, ranks: int, expression: str | None, program: str, *arguments: str, timeout: float = 120
+) -> Result:
+    """Run a test program under the preload; check what offbeat says it did."""
+    binary = compile_program(mpi, PROGRAMS / program)
+    result = run(mpi, ranks, [binary, *arguments], allreduce=expression, timeout=timeout).succeeded()
+    report = result.report
+    assert report.intercepted == result.calls, f"the program made {result.calls} calls\n{result}"
+    if expression == "native":
+        assert report.served == 0, str(result)
+    elif expression is not None and ranks > 1:
+        assert report.served > 0, f"nothing ran {expression}\n{result}"
+    return result
+
+
+def crowded(mpi: Mpi, ranks: int) -> bool:
+    """Ranks share cores and wait for them without yielding: a call costs milliseconds."""
+    return mpi.slow_when_oversubscribed and ranks > CORES
+
+
+@pytest.mark.parametrize(("ranks", "expression"), combinations())
+def test_types(mpi: Mpi, ranks: int, expression: str | None) -> None:
+    # About 4,900 cases in all. Each expression takes another share of them; the host's own waiting takes longest.
+    stride = (211 if expression == "native" else 61) if crowded(mpi, ranks) else 31 if ranks > CORES else 7
+    longest = 1000 if crowded(mpi, ranks) else 100000
+    offset = (EXPRESSIONS.index(expression) if expression in EXPRESSIONS else 3) * stride // len(EXPRESSIONS)
+    share = ("--stride", str(stride), "--offset", str(offset), "--max-count", str(longest))
+    check(mpi, ranks, expression, "allreduce_types.cpp", *share)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "expression"), combinations((2, 3, 5, 8), tuple(e for e in EXPRESSIONS if e != "native"))
+)
+def test_same_bits_on_every_rank(mpi: Mpi, ranks: int, expression: str | None) -> None:
+    longest = "1000" if crowded(mpi, ranks) else "100000"
+    check(mpi, ranks, expression, "allreduce_bits.c", "--max-count", longest)
+
+
+@pytest.mark.parametrize(("ranks", "expression"), combinations(RANKS, ("recursive_doubling", "ring")))
+def test_pairs(mpi: Mpi, ranks: int, expression: str | None) -> None:
+    check(mpi, ranks, expression, "allreduce_pairs.c")
+
+
+@pytest.mark.parametrize(("ranks", "expression"), combinations(RANKS, (None, "rabenseifner")))
+def test_user_defined(mpi: Mpi, ranks: int, expression: str | None) -> None:
+    result = check(mpi, ranks, expression, "allreduce_user.c")
+    if ranks > 1:
+        assert result.report.native > 0, f"a non-commutative operation did not go to the host\n{result}"
+
+
+@pytest.mark.parametrize(("ranks", "expression"), combinations(RANKS, ("recursive_doubling", "ring")))
+def test_communicators(mpi: Mpi, ranks: int, expression: str | None) -> None:
+    result = check(mpi, ranks, expression, "allreduce_communicators.c")
+    if ranks > 1:
+        assert result.report.native > 0, f"the inter-communicator did not go to the host\n{result}"
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("expression", [None, "ring"])
+@pytest.mark.mpis(lambda mpi: mpi.kind != "openmpi")  # Open MPI 4 and 5.0 have no MPI_Allreduce_c
+def test_large_count_interface(mpi: Mpi, ranks: int, expression: str | None) -> None:
+    check(mpi, ranks, expression, "large_count.c")
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("expression", [None, "recursive_doubling", "pipeline(4, ring)"])
+def test_four_threads(mpi: Mpi, ranks: int, expression: str | None) -> None:
+    rounds = "2" if crowded(mpi, ranks) else "20"
+    check(mpi, ranks, expression, "threads.c", "--rounds", rounds)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_errors_become_mpi_errors(mpi: Mpi, ranks: int) -> None:
+    # MPICH itself crashes on a negative count and on a null type.
+    arguments = [] if mpi.kind == "mpich" else ["--more", "1"]
+    program = compile_program(mpi, PROGRAMS / "errors.c")
+    result = run(mpi, ranks, [program, *arguments], allreduce="ring").succeeded()
+    assert result.calls <= result.report.intercepted <= result.calls + 1, str(result)
+    assert result.report.served > 0, str(result)
+
+
+def test_one_line_per_size_class_says_which_algorithm(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "sum_once.c")
+    result = run(mpi, 2, [program], allreduce="ring", environment={"OFFBEAT_VERBOSE": "1"}).succeeded()
+    lines = [line for line in result.stderr.splitlines() if line.startswith("offbeat: allreduce")]
+    named = [line for line in lines if "ring" in line and "intercepted" not in line]
+    assert 1 <= len(named) <= 2, str(result)  # two lengths: at most two size classes, on one rank
+
+
+def test_programs_are_in_the_list() -> None:
+    """A program that no test runs would check nothing."""
+    text = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    for program in PROGRAMS.iterdir():
+        if program.suffix != ".h":
+            assert f'"{program.name}"' in text, f"no test runs {program.name}"

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Start, end, and what is left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from harness import CORES, PROGRAMS, Mpi, compile_program, library, run, running
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("mode", ["init", "thread", "unused", "leftover"])
+def test_communicators_come_and_go(mpi: Mpi, ranks: int, mode: str) -> None:
+    rounds = "20" if mpi.slow_when_oversubscribed and ranks > CORES else "200"
+    program = compile_program(mpi, PROGRAMS / "lifecycle.c")
+    result = run(
+        mpi, ranks, [program, mode, "--rounds", rounds], allreduce="recursive_doubling", environment={}
+    ).succeeded()
+    assert result.report.intercepted == result.calls, str(result)
+    assert result.report.served > 0 or ranks == 1, str(result)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.mpis(lambda mpi: mpi.name != "debian-openmpi")  # Open MPI 4 has no sessions
+def test_session(mpi: Mpi, ranks: int) -> None:
+    # Without MPI_Init there is no MPI_Finalize to report at: what counts is that the answers are right.
+    program = compile_program(mpi, PROGRAMS / "sessions.c")
+    assert run(mpi, ranks, [program], allreduce="ring").succeeded().calls > 0
+
+
+@pytest.mark.parametrize("expression", ["ring", "native"])
+def test_killed_rank_leaves_nothing_behind(mpi: Mpi, expression: str) -> None:
+    program = compile_program(mpi, PROGRAMS / "killed.c")
+    before = set(os.listdir("/dev/shm"))
+    result = run(mpi, 3, [program], allreduce=expression, timeout=60)
+    assert "ten calls done" in result.stdout, str(result)
+    assert result.returncode != 0, str(result)
+    assert not running(str(program)), f"processes are left\n{result}"
+    left = {name for name in set(os.listdir("/dev/shm")) - before if "offbeat" in name}
+    assert not left, f"/dev/shm has {left}"
+
+
+@pytest.mark.parametrize("family", ["openmpi", "mpich", "mpiabi"])
+@pytest.mark.parametrize("command", [["/bin/sh", "-c", "ls / | cat"], ["python3", "-c", "import threading, ctypes"]])
+def test_a_program_without_mpi_does_not_notice(family: str, command: list[str]) -> None:
+    """LD_PRELOAD reaches every child process."""
+    environment = os.environ | {"LD_PRELOAD": str(library(family)), "OFFBEAT_ALLREDUCE": "ring", "OFFBEAT_REPORT": "1"}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize("family", ["openmpi", "mpich", "mpiabi"])
+def test_library_needs_no_mpi(family: str) -> None:
+    text = subprocess.run(
+        ["readelf", "--dynamic", "--wide", str(library(family))], capture_output=True, text=True, timeout=30, check=True
+    ).stdout
+    needed = [line.split("[")[1].rstrip("]") for line in text.splitlines() if "(NEEDED)" in line]
+    assert needed, text
+    assert not [name for name in needed if Path(name).name.startswith("libmpi")], needed

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Bad settings and a library of the wrong family: one clear line, and the job ends."""
+
+from __future__ import annotations
+
+import pytest
+from harness import PROGRAMS, Mpi, Result, compile_program, library, run
+
+OTHER_FAMILY = {"openmpi": "mpich", "mpich": "openmpi", "mpiabi": "openmpi"}
+
+
+def stops(result: Result, *words: str) -> None:
+    lines = [line for line in result.stderr.splitlines() if "offbeat: " in line]
+    assert result.returncode != 0, str(result)
+    assert "ok:" not in result.stdout, str(result)
+    assert lines, f"no line says why\n{result}"
+    assert "exit" not in lines[0] or "code 2" in lines[0], str(result)
+    for word in words:
+        assert word in lines[0], f"{word!r} is not in the line\n{result}"
+    assert len(set(lines)) == 1, f"more than one message\n{result}"
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize(
+    ("variable", "value", "word"),
+    [
+        ("OFFBEAT_ALLREDUCE", "rign", "rign"),
+        ("OFFBEAT_ALLREDUCE", "pipeline(4, ring", "column"),
+        ("OFFBEAT_ALLREDUCE", "ring(3)", "ring"),
+        ("OFFBEAT_ALLREDUCE", "grid(0x4, ring)", "0"),
+        ("OFFBEAT_VERBOSE", "loud", "loud"),
+        ("OFFBEAT_REPORT", "maybe", "maybe"),
+        ("OFFBEAT_ALREDUCE", "ring", "OFFBEAT_ALREDUCE"),
+    ],
+)
+def test_bad_value(mpi: Mpi, ranks: int, variable: str, value: str, word: str) -> None:
+    program = compile_program(mpi, PROGRAMS / "sum_once.c")
+    result = run(mpi, ranks, [program], environment={variable: value}, timeout=60)
+    stops(result, variable, word)
+    assert result.returncode == 2, str(result)
+
+
+def test_library_of_another_family(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "sum_once.c")
+    wrong = OTHER_FAMILY[mpi.family]
+    result = run(mpi, 2, [program], preload=library(wrong), timeout=60)
+    stops(result, f"liboffbeat-{wrong}.so", f"({mpi.family})")
+    assert result.returncode == 2, str(result)

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Whatever a user gets wrong: one line that says what, and exit code 2."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from fakes import MakeMpi, Offbeat, write_program
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--nonsense"], "No such option"),
+        (["fly"], "No such command 'fly'"),
+        (["run"], "Missing argument 'PROGRAM'"),
+        (["run", "-n", "two", "true"], "Invalid value for '-n'"),
+        (["run", "-n", "0", "true"], "the number of ranks must be at least 1"),
+        (["run", "-n", "-3", "true"], "the number of ranks must be at least 1"),
+        (["run", "--allreduce", "rng", "true"], "column 1: unknown algorithm 'rng' (did you mean 'ring'?)"),
+        (["run", "--allreduce", "pipeline(4, rng)", "true"], "column 13: unknown algorithm 'rng'"),
+        (["run", "--allreduce", "pipeline(4, ring", "true"], "column 17"),
+        (["run", "--allreduce", "", "true"], "column 1"),
+        (["run", "--", "missing"], "program 'missing' not found"),
+        (["run", "--", "./data"], "./data is not executable"),
+        (["run", "--", "./folder"], "./folder is a folder"),
+        (["run", "--mpi", "lam", "true"], "--mpi lam: no such MPI here"),
+        (["run", "--mpi", "/nonexistent", "true"], "no such file or folder"),
+        (["run", "--mpi", "./folder", "true"], "no MPI library is there"),
+        (["run", "--mpirun-args", "'", "true"], "no closing quotation"),
+        (["env", "--shell", "cmd"], "Invalid value for '--shell'"),
+        (["env", "--allreduce", "rng"], "unknown algorithm"),
+        (["env", "missing"], "program 'missing' not found"),
+        (["bench", "-n", "0"], "the number of ranks must be at least 1"),
+        (["bench", "--algorithms", "native,rng"], "unknown algorithm 'rng'"),
+        (["bench", "--algorithms", "native,"], "column 1"),
+        (["bench", "--sizes", "4,x"], "'x' is not a size"),
+        (["bench", "--sizes", "6"], "not a whole number of floats"),
+        (["bench", "--sizes", "0"], "not a whole number of floats"),
+        (["bench", "--patterns", "late"], "unknown arrival pattern 'late'"),
+        (["bench", "--skew", "soon"], "is not a skew"),
+        (["bench", "--budget", "0"], "seconds must be above 0"),
+        (["bench", "--budget", "nan"], "seconds must be above 0"),
+        (["bench", "--json", "data"], "data exists; add --force"),
+        (["bench", "--json", "nowhere/out.json"], "there is no folder"),
+        (["bench", "--mpi", "lam"], "no such MPI here"),
+        (["info", "--nonsense"], "No such option"),
+    ],
+)
+def test_one_line_and_exit_code_2(
+    offbeat: Offbeat, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    (tmp_path / "data").write_text("")
+    (tmp_path / "folder").mkdir()
+    assert_refused(offbeat(*arguments), message)
+    assert (tmp_path / "data").read_text() == ""
+
+
+def assert_refused(done: "subprocess.CompletedProcess[str]", message: str) -> None:
+    lines = done.stderr.splitlines()
+    assert done.returncode == 2, done.stderr
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("offbeat: ")
+    assert message in lines[0]
+    assert done.stdout == ""
+
+
+def test_a_program_of_another_mpi(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path) -> None:
+    openmpi, mpich = fake_mpi("openmpi"), fake_mpi("mpich")
+    program = openmpi.program(tmp_path / "solver")
+    assert_refused(offbeat("run", "--mpi", mpich.prefix, program), "so it cannot run with MPICH 4.3.1")
+
+
+def test_an_mpi_without_mpirun(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path) -> None:
+    program = fake_mpi("cray", launchers=[]).program(tmp_path / "solver")
+    assert_refused(offbeat("run", program), "has no mpirun")
+
+
+def test_a_preload_of_another_family(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path) -> None:
+    mpich = fake_mpi("mpich")
+    # An empty library of that name: ld.so only warns about one that is missing, on the same stream.
+    other = tmp_path / "liboffbeat-openmpi.so"
+    other.write_bytes(mpich.libmpi.read_bytes())
+    done = offbeat("run", mpich.program(tmp_path / "solver"), LD_PRELOAD=str(other))
+    assert_refused(done, "LD_PRELOAD already has liboffbeat-openmpi.so")
+
+
+def test_an_mpirun_that_cannot_be_executed(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path) -> None:
+    fake = fake_mpi("mpich")
+    write_program(fake.prefix / "bin" / "mpirun", "#!/nonexistent/shell\n")
+    assert_refused(offbeat("run", fake.program(tmp_path / "solver")), "cannot execute")

