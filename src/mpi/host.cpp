@@ -65,6 +65,11 @@ Host::Host() : library_(the_library = find_library()) {}
 
 void* Host::find(const char* name) const { return dlsym(library_, name); }
 
-void* abi::host_data(const char* name) { return dlsym(the_library, name); }
+// A program that is not position independent holds a copy of the host's data, and the host uses the copy: first look
+// where the linker looked.
+void* abi::host_data(const char* name) {
+  void* seen_by_all = dlsym(RTLD_DEFAULT, name);
+  return seen_by_all != nullptr ? seen_by_all : dlsym(the_library, name);
+}
 
 }  // namespace offbeat
