@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * A program that uses offbeat's C interface where it is preloaded: the one kind that knows about offbeat.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <offbeat/offbeat.h>
+#include <stdint.h>
+
+#include "check.h"
+
+#ifdef OFFBEAT_TEST_STANDARD_ABI
+#define FORTRAN_HANDLE MPI_Comm_toint
+#else
+#define FORTRAN_HANDLE MPI_Comm_c2f
+#endif
+
+static void *function(const char *name) {
+  void *found = dlsym(RTLD_DEFAULT, name);
+  if (found == NULL) {
+    fprintf(stderr, "FAIL: %s is not there: not preloaded?\n", name);
+    MPI_Abort(MPI_COMM_WORLD, 3);
+  }
+  return found;
+}
+
+/* bfloat16 is the upper half of a float; exact for the small integers used here. */
+static uint16_t to_bfloat16(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return (uint16_t)(bits >> 16);
+}
+
+/* Small positive integers as binary16: exponent bias 15, 10 bits of fraction. */
+static uint16_t to_float16(int value) {
+  int exponent = 0;
+  while ((value >> (exponent + 1)) != 0) ++exponent;
+  return (uint16_t)(((exponent + 15) << 10) | (((value << 10) >> exponent) & 0x3ff));
+}
+
+static void check_selection(void) {
+  __typeof__(&offbeat_select) select_algorithm = function("offbeat_select");
+  __typeof__(&offbeat_count) count = function("offbeat_count");
+  char error[200] = "";
+  CHECK(select_algorithm("allreduce", "rng", error, sizeof error) == OFFBEAT_ERROR_EXPRESSION, "rng was accepted");
+  CHECK(strstr(error, "column 1") != NULL && strstr(error, "'ring'") != NULL, "the error says '%s'", error);
+  CHECK(select_algorithm("allreduce", "rng", error, 4) == OFFBEAT_ERROR_EXPRESSION && strlen(error) == 3, "cut error");
+  CHECK(select_algorithm("alreduce", "ring", NULL, 0) == OFFBEAT_ERROR_ARGUMENT, "alreduce was accepted");
+  CHECK(select_algorithm(NULL, "ring", NULL, 0) == OFFBEAT_ERROR_ARGUMENT, "NULL was accepted");
+
+  const char *choices[] = {"ring", "native", "pipeline(4, ring)", ""};
+  for (int k = 0; k < 4; ++k) {
+    offbeat_counters before, after;
+    CHECK(select_algorithm("allreduce", choices[k], error, sizeof error) == OFFBEAT_OK, "'%s': %s", choices[k], error);
+    CHECK(count("allreduce", &before, sizeof before) == OFFBEAT_OK, "offbeat_count");
+    int one = 1, sum = 0;
+    allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    CHECK(sum == world_size, "%s gave %d", choices[k], sum);
+    CHECK(count("allreduce", &after, sizeof after) == OFFBEAT_OK, "offbeat_count");
+    const char *start = getenv("OFFBEAT_ALLREDUCE");
+    const char *choice = choices[k][0] == '\0' && start != NULL ? start : choices[k];
+    const uint64_t served = world_size > 1 && strcmp(choice, "native") != 0 ? 1 : 0;
+    CHECK(after.intercepted - before.intercepted == 1, "%s: not intercepted", choices[k]);
+    CHECK(after.served - before.served == served, "%s: served %lld", choices[k],
+          (long long)(after.served - before.served));
+  }
+  offbeat_counters counters;
+  CHECK(count("allreduce", &counters, 1) == OFFBEAT_ERROR_ARGUMENT, "a small struct was accepted");
+  CHECK(count("gossip", &counters, sizeof counters) == OFFBEAT_ERROR_ARGUMENT, "gossip was accepted");
+}
+
+static void check_reduce(void) {
+  __typeof__(&offbeat_reduce) reduce = function("offbeat_reduce");
+  uint16_t a[3], b[3], c[3], result[3];
+  for (int k = 0; k < 3; ++k) {
+    a[k] = to_float16(k + 1);
+    b[k] = to_float16(10);
+    c[k] = to_float16(2 * k + 1);
+  }
+  const void *operands[] = {a, b, c};
+  CHECK(reduce(result, operands, 3, 3, OFFBEAT_FLOAT16, OFFBEAT_SUM) == OFFBEAT_OK, "reduce of float16");
+  for (int k = 0; k < 3; ++k) CHECK(result[k] == to_float16(12 + 3 * k), "float16 %d: %x", k, result[k]);
+  CHECK(reduce(result, operands, 3, 3, OFFBEAT_FLOAT16, OFFBEAT_BITWISE_AND) == OFFBEAT_ERROR_UNSUPPORTED, "float & float");
+  CHECK(reduce(result, operands, 0, 3, OFFBEAT_FLOAT16, OFFBEAT_SUM) == OFFBEAT_ERROR_ARGUMENT, "no operands");
+  CHECK(reduce(result, operands, 2, 3, (offbeat_type)99, OFFBEAT_SUM) == OFFBEAT_ERROR_ARGUMENT, "type 99");
+}
+
+static void check_allreduce(void) {
+  __typeof__(&offbeat_allreduce) all = function("offbeat_allreduce");
+  enum { most = 10000 };
+  static uint16_t input[most], output[most];
+  const int communicator = (int)FORTRAN_HANDLE(MPI_COMM_WORLD);
+  const int expected = world_size * (world_size + 1) / 2;
+  for (int count = 0; count <= most; count = count == 0 ? 1 : count * 10) {
+    for (int in_place = 0; in_place < 2; ++in_place) {
+      uint16_t *const source = in_place ? output : input;
+      for (int k = 0; k < count; ++k) source[k] = to_float16(world_rank + 1);
+      CHECK(all(in_place ? NULL : input, output, (size_t)count, OFFBEAT_FLOAT16, OFFBEAT_SUM, communicator) == OFFBEAT_OK,
+            "float16 allreduce of %d", count);
+      for (int k = 0; k < count; ++k) CHECK(output[k] == to_float16(expected), "float16 of %d: %x", count, output[k]);
+      for (int k = 0; k < count; ++k) source[k] = to_bfloat16((float)(world_rank + 1));
+      CHECK(all(in_place ? output : input, output, (size_t)count, OFFBEAT_BFLOAT16, OFFBEAT_MAX, communicator) == OFFBEAT_OK,
+            "bfloat16 allreduce of %d", count);
+      for (int k = 0; k < count; ++k) CHECK(output[k] == to_bfloat16((float)world_size), "bfloat16 of %d: %x", count, output[k]);
+    }
+  }
+  const int self = (int)FORTRAN_HANDLE(MPI_COMM_SELF);
+  CHECK(all(input, output, 5, OFFBEAT_FLOAT16, OFFBEAT_SUM, self) == OFFBEAT_OK && memcmp(input, output, 10) == 0, "alone");
+  CHECK(all(NULL, NULL, 5, OFFBEAT_FLOAT16, OFFBEAT_SUM, communicator) == OFFBEAT_ERROR_ARGUMENT, "no output");
+}
+
+int main(int argc, char **argv) {
+  check_start(&argc, &argv);
+  __typeof__(&offbeat_version) version = function("offbeat_version");
+  __typeof__(&offbeat_family) family = function("offbeat_family");
+  CHECK(strchr(version(), '.') != NULL, "version '%s'", version());
+  CHECK(strlen(family()) > 4, "family '%s'", family());
+  check_selection();
+  check_reduce();
+  check_allreduce();
+  return check_finish();
+}

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The C interface, from a C program under the preload."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from harness import PROGRAMS, ROOT, Mpi, compile_program, run
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("start", [None, "native"])
+def test_c_interface(mpi: Mpi, ranks: int, start: str | None) -> None:
+    flags = ["-std=gnu99", "-Wall", "-Wextra", f"-I{ROOT / 'include'}", "-ldl"]
+    if mpi.family == "mpiabi":
+        flags.append("-DOFFBEAT_TEST_STANDARD_ABI")
+    program = compile_program(mpi, PROGRAMS / "capi.c", *flags)
+    run(mpi, ranks, [program], allreduce=start).succeeded()
+
+
+@pytest.mark.parametrize("language", [["cc", "-std=c99"], ["cc", "-std=c17"], ["c++", "-std=c++11"]])
+def test_header_compiles_as_strict(language: list[str]) -> None:
+    header = ROOT / "include" / "offbeat" / "offbeat.h"
+    flags = ["-pedantic-errors", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
+    kind = "c++" if "++" in language[0] else "c"
+    subprocess.run([*language, *flags, "-x", kind, str(header)], check=True, timeout=60)
