@@ -48,6 +48,7 @@ struct Algorithm {
   std::string_view needs;  // "" if nothing
   std::string_view source;
   std::span<const Parameter> parameters = {};
+  bool every_run = true;  // the same bits on every run, whoever comes first; on every rank always
   bool on_board = false;  // needs Placement::board, and all ranks: never a part of another algorithm
 
   // Null for `native`, which only the MPI layer can run.

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "collectives/allreduce/allreduce.hpp"
 #include "collectives/allreduce/arrival_tree_inline.hpp"
 #include "mpi/runtime.hpp"
 
@@ -126,7 +127,7 @@ void Context::announce(std::size_t index) {
 
 void Context::run(const Expression& expression, Allreduce args) {
   if (args.output.count == 0) return served.increment();
-  if (expression.algorithm->on_board && fits_inline(board_->board(), args.output.bytes())) {
+  if (expression.algorithm == &allreduce_algorithms::arrival_tree && fits_inline(board_->board(), args.output.bytes())) {
     arrival_tree_inline(board_->board(), args);
     return served.increment();
   }

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/pool.hpp"
+#include "transport/simulated_board.hpp"
 
 namespace offbeat {
 namespace {
@@ -68,7 +69,7 @@ Simulator::Simulator(int ranks, Network network, SimulationOptions options)
   require(nodes.empty() || *std::min_element(nodes.begin(), nodes.end()) >= 0, "node numbers begin at 0");
   require(network_.injection_rate > 0, "the injection rate must be positive");
   require(std::min({network_.intra_alpha, network_.intra_beta, network_.inter_alpha, network_.inter_beta,
-                    network_.gamma, network_.copy}) >= 0,
+                    network_.gamma, network_.copy, network_.line}) >= 0,
           "costs must not be negative");
   int most = 0;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -79,7 +80,16 @@ Simulator::Simulator(int ranks, Network network, SimulationOptions options)
     most = std::max(most, self.node_);
   }
   if (std::isfinite(network_.injection_rate)) nodes_.resize(static_cast<std::size_t>(most) + 1);
+  if (const std::size_t window = options.board_window_bytes; window > 0) {
+    require(window % BoardShape::smallest_chunk == 0, "a window of the board is a multiple of 4096 bytes");
+    require(ranks <= Board::most_ranks, "a board has at most 65536 ranks");
+    require(std::all_of(ranks_.begin(), ranks_.end(), [&](const auto& self) { return self.node_ == ranks_[0].node_; }),
+            "a board needs all ranks on one node");
+    board_ = std::make_unique<SimulatedBoard>(*this, BoardShape{ranks, window}, phantom_);
+  }
 }
+
+Simulator::~Simulator() = default;
 
 // Coroutines go before the messages that point into them.
 struct Simulator::Run {
@@ -113,9 +123,11 @@ SimulationResult Simulator::run(const MakeRootTask& make, std::span<const double
   sequence_ = 0;
   if (adversary_) random_state_ = adversary_->seed;
   std::fill(nodes_.begin(), nodes_.end(), SimulatedPort{});
+  if (board_) board_->clear();
   for (SimulatedTransport& rank : ranks_) {
     rank.out_ = rank.in_ = rank.core_ = SimulatedPort{};
     rank.branches = 1;
+    if (board_) rank.board = &board_->of(rank.rank_);
     schedule(arrivals.empty() ? 0 : arrivals[static_cast<std::size_t>(rank.rank_)], Kind::start, nullptr,
              rank.rank_);
   }
@@ -129,7 +141,8 @@ SimulationResult Simulator::run(const MakeRootTask& make, std::span<const double
   result_.events = sequence_;
   if (running_.running > 0) {
     throw SimulationError("deadlock: " + std::to_string(running_.running) + " of " + std::to_string(ranks()) +
-                          " ranks never end" + messages_.describe_open(result_.exits));
+                          " ranks never end" + messages_.describe_open(result_.exits) +
+                          (board_ ? board_->describe_waiting() : ""));
   }
   if (messages_.open() > 0) {
     throw SimulationError("all ranks have ended, but not all messages were received" +
@@ -158,6 +171,9 @@ void Simulator::dispatch(const SimulatedEvent& event) {
       if (!phantom_) computation.perform();
       return resume(computation.waiter, event.rank);
     }
+    case Kind::touch:
+      board_->wake();  // to go on once this is done
+      return resume(std::coroutine_handle<>::from_address(event.subject), event.rank);
     case Kind::resume:
       return resume(std::coroutine_handle<>::from_address(event.subject), event.rank);
   }

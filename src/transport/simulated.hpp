@@ -24,6 +24,7 @@
 #include <exception>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -53,6 +54,7 @@ struct Network {
   double injection_rate = std::numeric_limits<double>::infinity();  // R_N: what one node can send in all
   double gamma = 0;  // reduction: per byte and operand but the first
   double copy = 0;   // local copy: per byte
+  double line = 1e-7;  // the board: one cache line from core to core
   std::size_t eager_bytes = 8192;
   int ranks_per_node = 1;           // consecutive ranks share a node, unless
   std::vector<int> node_of_rank{};  // this says where each rank is
@@ -67,6 +69,7 @@ struct Adversary {
 struct SimulationOptions {
   bool phantom = false;  // vectors without data: sizes and times only
   std::optional<Adversary> adversary{};
+  std::size_t board_window_bytes = 0;  // of the board that all ranks, then on one node, share; 0: none
 };
 
 struct SimulationResult {
@@ -83,6 +86,7 @@ struct SimulationResult {
   [[nodiscard]] double last_delay() const { return last_exit - last_arrival; }
 };
 
+class SimulatedBoard;
 class Simulator;
 
 // What serves one after the other.
@@ -118,6 +122,7 @@ class Simulator {
   Simulator(int ranks, Network network, SimulationOptions options = {});
   Simulator(const Simulator&) = delete;
   Simulator& operator=(const Simulator&) = delete;
+  ~Simulator();
 
   // Runs make(rank, endpoint), called at time arrivals[rank] (0 if empty), for every rank until all have
   // ended. Every call starts anew: time 0, idle ports, the adversary's seed. Throws SimulationError; what a
@@ -146,6 +151,7 @@ class Simulator {
   [[nodiscard]] Pause pause(int rank, double seconds) { return {this, rank, seconds}; }
 
  private:
+  friend class SimulatedBoard;
   friend class SimulatedTransport;
   using Kind = SimulatedEvent::Kind;
   struct Run;
@@ -176,6 +182,10 @@ class Simulator {
     return ranks_[static_cast<std::size_t>(rank)];
   }
 
+  void touch(int rank, std::coroutine_handle<> waiter) {
+    schedule(now_ + network_.line, Kind::touch, waiter.address(), rank);
+  }
+
   void dispatch(const SimulatedEvent& event);
   void schedule(double time, Kind kind, void* subject, int rank);
   void start_rank(int rank);
@@ -193,6 +203,7 @@ class Simulator {
 
   std::vector<SimulatedTransport> ranks_;
   std::vector<SimulatedPort> nodes_;  // what leaves each node; empty if that is not limited
+  std::unique_ptr<SimulatedBoard> board_;  // null: none
   SimulatedMessages messages_;
   SimulatedEvents events_;
   std::uint64_t sequence_ = 0;

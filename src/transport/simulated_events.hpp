@@ -18,6 +18,7 @@ struct SimulatedEvent {
     half,      // Transfer: one half is over
     complete,  // Transfer: over
     compute,   // Computation: over
+    touch,     // a coroutine about to change the board
     resume,    // the coroutine of any other awaitable
   };
   double time;

@@ -8,6 +8,8 @@ namespace offbeat::allreduce_algorithms {
 
 extern const Algorithm native;
 extern const Algorithm arrival_tree;
+extern const Algorithm arrival_leader;
+extern const Algorithm arrival_chain;
 extern const Algorithm recursive_doubling;
 extern const Algorithm ring;
 extern const Algorithm ring_segmented;

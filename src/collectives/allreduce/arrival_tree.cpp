@@ -14,124 +14,75 @@
 // Cost of the last arrival: about n bytes for each of log2(p) levels, at memory speed; balanced: 3n.
 // Order: the tree, whoever comes first: the bits never depend on arrival. Powers of two: that of recursive_doubling.
 // Source: ours; the idea of arrival order from Alizadeh et al. 2022.
-#include <algorithm>
 #include <bit>
 
 #include "collectives/allreduce/allreduce.hpp"
-#include "transport/node/board.hpp"
+#include "collectives/allreduce/board_round.hpp"
 
 namespace offbeat::allreduce_algorithms {
 namespace {
 
-// Large enough that a chunk costs more than its flags, small enough that several operands stay in a first-level cache.
-constexpr std::size_t best_chunk_bytes = 16 * 1024;
+int left_half(int ranks) { return static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks)) / 2); }
 
-// One round: at most what fits in a window.
-class Round {
- public:
-  Round(Endpoint net, Board& board, Allreduce args, std::size_t chunk)
-      : net_(net),
-        board_(board),
-        args_(args),
-        chunk_(chunk),
-        chunks_((args.input.count + chunk - 1) / chunk),
-        number_(++board.round),
-        left_ranks_(static_cast<int>(std::bit_ceil(static_cast<unsigned>(net.size)) / 2)) {}
-
-  Task run() {
-    // Ranks of one half begin at different chunks, so that each comes second about equally often.
-    const int side = net_.rank < left_ranks_ ? 0 : 1;
-    const int position = net_.rank - side * left_ranks_;
-    const int ranks = side == 0 ? left_ranks_ : net_.size - left_ranks_;
-    const std::size_t first = chunks_ * static_cast<std::size_t>(position) / static_cast<std::size_t>(ranks);
-    for (std::size_t k = 0; k < chunks_; ++k) {
-      co_await contribute((first + k) % chunks_);
-      while (collected_ < chunks_ && is_complete(collected_)) co_await collect(collected_++);
-    }
-    Patience::Wait wait(board_.patience);
-    while (collected_ < chunks_) {
-      if (is_complete(collected_)) {
-        co_await collect(collected_++);
-      } else {
-        co_await board_.pause(wait);
-      }
-    }
-  }
-
- private:
-  template <class AnyVector>
-  [[nodiscard]] AnyVector of(const AnyVector& vector, std::size_t chunk) const {
-    return vector.slice(chunk * chunk_, std::min(chunk_, args_.input.count - chunk * chunk_));
-  }
-  [[nodiscard]] Vector on_board(int owner, std::size_t chunk) const {
-    const Vector all{board_.window(number_, owner), args_.input.count, args_.input.width};
-    return of(all, chunk);
-  }
-
-  Task contribute(std::size_t chunk) {
-    const Board::Step step = board_.step(number_, chunk);
-    const Vector mine = on_board(net_.rank, chunk);
-    ConstVector partial = of(args_.input, chunk);
-    int group = net_.rank;  // of 2^level ranks
-    for (int level = 0; (1 << level) < left_ranks_; ++level, group /= 2) {
-      const int neighbour = (group ^ 1) << level;  // its first rank
-      if (neighbour >= net_.size) continue;
-      const int split = (group | 1) << level;
-      Board::Mark first(step.meeting(split).load(std::memory_order_acquire));
-      if (first.round != number_) {
-        if (partial.data != mine.data) co_await net_.copy(mine, partial);
-        partial = mine;
-        first = co_await board_.exchange(step.meeting(split), {number_, net_.rank});
-        if (first.round != number_) co_return;  // the neighbour comes second and combines
-      }
-      co_await net_.reduce_by_rank(*args_.op, mine, neighbour, partial, on_board(first.holder, chunk));
+// Climb from this rank's leaf towards its half of the tree.
+Task contribute(const BoardRound& round, std::size_t chunk) {
+  const Endpoint& net = round.net;
+  const int left_ranks = left_half(net.size);
+  const Board::Step step = round.step(chunk);
+  const Vector mine = round.on_board(net.rank, chunk);
+  ConstVector partial = round.of(round.args.input, chunk);
+  int group = net.rank;  // of 2^level ranks
+  for (int level = 0; (1 << level) < left_ranks; ++level, group /= 2) {
+    const int neighbour = (group ^ 1) << level;  // its first rank
+    if (neighbour >= net.size) continue;
+    const int split = (group | 1) << level;
+    Board::Mark first(step.meeting(split).load(std::memory_order_acquire));
+    if (first.round != round.number) {
+      if (partial.data != mine.data) co_await net.copy(mine, partial);
       partial = mine;
+      first = co_await round.board.exchange(step.meeting(split), round.mark());
+      if (first.round != round.number) co_return;  // the neighbour comes second and combines
     }
-    if (partial.data != mine.data) co_await net_.copy(mine, partial);
-    co_await board_.announce(step.complete(net_.rank < left_ranks_ ? 0 : 1),
-                             {number_, net_.rank});
+    co_await net.reduce_by_rank(*round.args.op, mine, neighbour, partial, round.on_board(first.holder, chunk));
+    partial = mine;
   }
+  if (partial.data != mine.data) co_await net.copy(mine, partial);
+  co_await round.board.announce(step.complete(net.rank < left_ranks ? 0 : 1), round.mark());
+}
 
-  [[nodiscard]] bool is_complete(std::size_t chunk) const {
-    const Board::Step step = board_.step(number_, chunk);
-    const auto is_now = [&](int side) {
-      return Board::Mark(step.complete(side).load(std::memory_order_acquire)).round == number_;
-    };
-    return is_now(0) && is_now(1);
+bool is_complete(const BoardRound& round, std::size_t chunk) {
+  const Board::Step step = round.step(chunk);
+  return round.is_marked(step.complete(0)) && round.is_marked(step.complete(1));
+}
+
+Computation collect(const BoardRound& round, std::size_t chunk) {
+  const Board::Step step = round.step(chunk);
+  return round.net.reduce(*round.args.op, round.of(round.args.output, chunk),
+                          round.on_board(round.holder(step.complete(0)), chunk),
+                          round.on_board(round.holder(step.complete(1)), chunk));
+}
+
+Task one_round(const BoardRound& round) {
+  const Endpoint& net = round.net;
+  // Ranks of one half begin at different chunks, so that each comes second about equally often.
+  const int left_ranks = left_half(net.size);
+  const int position = net.rank < left_ranks ? net.rank : net.rank - left_ranks;
+  const int ranks = net.rank < left_ranks ? left_ranks : net.size - left_ranks;
+  const std::size_t begin = round.chunks * static_cast<std::size_t>(position) / static_cast<std::size_t>(ranks);
+
+  std::size_t collected = 0;
+  for (std::size_t k = 0; k < round.chunks; ++k) {
+    co_await contribute(round, (begin + k) % round.chunks);
+    while (collected < round.chunks && is_complete(round, collected)) co_await collect(round, collected++);
   }
-
-  [[nodiscard]] Computation collect(std::size_t chunk) const {
-    const Board::Step step = board_.step(number_, chunk);
-    const auto half = [&](int side) {
-      return on_board(Board::Mark(step.complete(side).load(std::memory_order_relaxed)).holder, chunk);
-    };
-    return net_.reduce(*args_.op, of(args_.output, chunk), half(0), half(1));
-  }
-
-  Endpoint net_;
-  Board& board_;
-  Allreduce args_;
-  std::size_t chunk_;   // elements
-  std::size_t chunks_;
-  std::uint64_t number_;
-  int left_ranks_;
-  std::size_t collected_ = 0;
-};
-
-Task run(Endpoint net, Allreduce args, const Expression&) {
-  Board& board = *net.board();
-  const std::size_t width = args.input.width;
-  const std::size_t window = board.shape().window_bytes / width;  // elements
-  // Several chunks for each rank, so that the work spreads; but no more than the board has steps for.
-  const std::size_t spread = args.input.bytes() / (2 * static_cast<std::size_t>(net.size));
-  const std::size_t chunk_bytes = std::clamp(spread, BoardShape::smallest_chunk, best_chunk_bytes);
-  const std::size_t chunk = std::max<std::size_t>(1, (chunk_bytes + width - 1) / width);
-  for (std::size_t first = 0; first < args.input.count; first += window) {
-    const std::size_t length = std::min(window, args.input.count - first);
-    Round round(net, board, {args.input.slice(first, length), args.output.slice(first, length), args.op}, chunk);
-    co_await round.run();
+  while (collected < round.chunks) {
+    Patience::Wait wait(round.board.patience);
+    while (!is_complete(round, collected)) co_await round.board.pause(wait);
+    co_await collect(round, collected++);
   }
 }
+
+Task run(Endpoint net, Allreduce args, const Expression&) { return in_rounds(net, args, one_round); }
 
 }  // namespace
 

@@ -12,13 +12,15 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) { return (by
 
 static_assert(sizeof(Board::InlineSlot) == BoardShape::inline_bytes + BoardShape::line);
 
-// A word for each half and for each of ranks - 1 splits.
+// One word more than ranks: see Board::Step.
 std::size_t BoardShape::step_bytes() const {
   return round_up((static_cast<std::size_t>(ranks) + 1) * sizeof(Board::Word), line);
 }
-std::size_t BoardShape::steps_offset() const {
-  return round_up(2 * static_cast<std::size_t>(ranks) * inline_slot_bytes(), page);
+std::size_t BoardShape::arrivals_bytes() const {
+  return round_up((static_cast<std::size_t>(ranks) + 1) * sizeof(Board::Word), line);
 }
+std::size_t BoardShape::arrivals_offset() const { return 2 * static_cast<std::size_t>(ranks) * inline_slot_bytes(); }
+std::size_t BoardShape::steps_offset() const { return round_up(arrivals_offset() + 2 * arrivals_bytes(), page); }
 std::size_t BoardShape::windows_offset() const {
   return steps_offset() + round_up(2 * most_chunks() * step_bytes(), page);
 }

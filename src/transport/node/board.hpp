@@ -4,6 +4,7 @@
 // Layout, each part on cache lines or pages of its own:
 //
 //   inline slots   2 x ranks     a sequence number and up to inline_bytes of data beside it
+//   arrivals       2             who came to a round, in this order
 //   steps          2 x chunks    for each chunk, how far its combination has come (words, below)
 //   windows        ranks x 2     where a rank puts chunks for others to read
 //
@@ -33,6 +34,8 @@ struct BoardShape {
 
   [[nodiscard]] std::size_t most_chunks() const { return window_bytes / smallest_chunk; }
   [[nodiscard]] std::size_t inline_slot_bytes() const { return inline_bytes + line; }
+  [[nodiscard]] std::size_t arrivals_bytes() const;  // of one half
+  [[nodiscard]] std::size_t arrivals_offset() const;
   [[nodiscard]] std::size_t step_bytes() const;  // of one chunk
   [[nodiscard]] std::size_t steps_offset() const;
   [[nodiscard]] std::size_t windows_offset() const;
@@ -46,6 +49,8 @@ class BoardInSimulation {
   virtual void touch(int rank, std::coroutine_handle<> waiter) = 0;
   // Resume `waiter` after the next touch by any rank.
   virtual void pause(int rank, std::coroutine_handle<> waiter) = 0;
+
+  bool phantom = false;  // vectors without data: there are no windows either
 
  protected:
   ~BoardInSimulation() = default;
@@ -70,14 +75,18 @@ class Board {
                                                   static_cast<std::size_t>(owner)];
   }
 
-  // The state of one chunk in one round. A combination of two neighbouring groups of ranks is named by the first
-  // rank of the right group, 1 <= split < ranks.
+  // The state of one chunk in one round, as each algorithm uses it.
   class Step {
    public:
-    // A half of all ranks is complete.
+    // arrival_tree. A half of all ranks is complete.
     [[nodiscard]] Word& complete(int side) const { return words_[side]; }
-    // The first of two groups to be ready leaves its mark here, the second finds it.
+    // The first of two neighbouring groups to be ready leaves its mark here, the second finds it. A pair of groups is named by
+    // the first rank of the right one, 1 <= split < ranks.
     [[nodiscard]] Word& meeting(int split) const { return words_[1 + split]; }
+
+    // arrival_leader, arrival_chain. What this rank has to give is there; the result is there.
+    [[nodiscard]] Word& given(int rank) const { return words_[1 + rank]; }
+    [[nodiscard]] Word& result() const { return words_[0]; }
 
    private:
     friend class Board;
@@ -99,17 +108,26 @@ class Board {
   };
   static constexpr int most_ranks = 1 << 16;
 
+  // Who came at `position` of the arrival order, once it is marked with the round.
+  [[nodiscard]] Word& arrived(std::uint64_t round, int position) const {
+    return arrivals(round)[1 + position];
+  }
+
   [[nodiscard]] std::byte* window(std::uint64_t round, int owner) const {
+    if (simulation != nullptr && simulation->phantom) return nullptr;
     return memory_ + shape_.windows_offset() +
            (static_cast<std::size_t>(owner) * 2 + (round & 1)) * shape_.window_bytes;
   }
   [[nodiscard]] const BoardShape& shape() const { return shape_; }
 
   // Awaitables. In production they never suspend.
+  class Arrival;
   class Meeting;
   class Announcement;
   class Pause;
 
+  // Take a place in the arrival order of a round: 0 for the first. Every rank does, or none.
+  [[nodiscard]] Arrival arrive(std::uint64_t round);
   // Leave a mark and get the one that stood there.
   [[nodiscard]] Meeting exchange(Word& word, Mark mark);
   // Everything this rank wrote before is visible to who reads the mark.
@@ -127,8 +145,28 @@ class Board {
   BoardInSimulation* simulation = nullptr;
 
  private:
+  [[nodiscard]] Word* arrivals(std::uint64_t round) const {
+    return reinterpret_cast<Word*>(memory_ + shape_.arrivals_offset() + (round & 1) * shape_.arrivals_bytes());
+  }
+
   BoardShape shape_;
   std::byte* memory_;
+};
+
+class Board::Arrival {
+ public:
+  Arrival(Board& board, Word& counter) : board_(board), counter_(counter) {}
+  [[nodiscard]] bool await_ready() const { return board_.simulation == nullptr; }
+  void await_suspend(std::coroutine_handle<> waiter) const { board_.simulation->touch(board_.rank, waiter); }
+  // The counter is never reset: in each round that uses this half it grows by the number of ranks.
+  [[nodiscard]] int await_resume() const {
+    return static_cast<int>(counter_.fetch_add(1, std::memory_order_acq_rel) %
+                            static_cast<std::uint64_t>(board_.size));
+  }
+
+ private:
+  Board& board_;
+  Word& counter_;
 };
 
 class Board::Announcement {
@@ -173,6 +211,7 @@ class Board::Pause {
   Patience::Wait& wait_;
 };
 
+inline Board::Arrival Board::arrive(std::uint64_t round) { return {*this, *arrivals(round)}; }
 inline Board::Announcement Board::announce(Word& word, Mark mark) { return {*this, word, mark.word()}; }
 inline Board::Meeting Board::exchange(Word& word, Mark mark) { return {*this, word, mark.word()}; }
 inline Board::Pause Board::pause(Patience::Wait& wait) { return {*this, wait}; }

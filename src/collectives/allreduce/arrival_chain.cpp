@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Arrival chain: each rank takes the partial result from the one that arrived before it, adds its own and passes it on; the
+// last one has the result.
+//
+// Cost of the last arrival: one pass and a copy, 3n at memory speed. Balanced: the chunks flow through p ranks as
+// through a pipeline.
+// Order: that of arrival: the same bits on every rank, but not on every run.
+// Source: Alizadeh et al. 2022, algorithm 2. Their last arrival sends to the root, which broadcasts: here everybody reads its window.
+#include "collectives/allreduce/allreduce.hpp"
+#include "collectives/allreduce/board_round.hpp"
+
+namespace offbeat::allreduce_algorithms {
+namespace {
+
+Task one_round(const BoardRound& round) {
+  const Endpoint& net = round.net;
+  Board& board = round.board;
+  const int position = co_await board.arrive(round.number);
+  co_await board.announce(board.arrived(round.number, position), round.mark());
+
+  int before = net.rank;
+  if (position > 0) {
+    const Board::Word& word = board.arrived(round.number, position - 1);
+    Patience::Wait wait(board.patience);
+    while (!round.is_marked(word)) co_await board.pause(wait);
+    before = round.holder(word);
+  }
+  const bool last = position == net.size - 1;
+  for (std::size_t chunk = 0; chunk < round.chunks; ++chunk) {
+    const Board::Step step = round.step(chunk);
+    const Vector mine = round.on_board(net.rank, chunk);
+    const ConstVector input = round.of(round.args.input, chunk);
+    if (position == 0) {
+      co_await net.copy(mine, input);
+    } else {
+      Patience::Wait wait(board.patience);
+      while (!round.is_marked(step.given(before))) co_await board.pause(wait);
+      co_await net.reduce(*round.args.op, mine, round.on_board(before, chunk), input);
+    }
+    co_await board.announce(last ? step.result() : step.given(net.rank), round.mark());
+  }
+  co_await round.collect_results();
+}
+
+Task run(Endpoint net, Allreduce args, const Expression&) { return in_rounds(net, args, one_round); }
+
+}  // namespace
+
+const Algorithm arrival_chain{
+    .name = "arrival_chain",
+    .summary = "each arrival takes over the partial result; ranks on one node; bits differ from run to run",
+    .cost = "3n at memory speed after the last arrival",
+    .needs = "all ranks on one node; cannot be a part of another algorithm",
+    .source = "Alizadeh et al. 2022, algorithm 2",
+    .every_run = false,
+    .on_board = true,
+    .run = run,
+};
+
+}  // namespace offbeat::allreduce_algorithms

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Arrival leader: the first rank to arrive leads. The others put their chunks on the board; the leader combines what is ready,
+// several operands in a pass, and puts the result there for everybody.
+//
+// Cost of the last arrival: its own copy, one pass of the leader, a copy of the result: 3n at memory speed. Balanced:
+// the leader combines (p-1)n alone.
+// Order: that of arrival: the same bits on every rank, but not on every run.
+// Source: Alizadeh et al. 2022, algorithm 1. An arrival counter takes the place of their lock; flags carry the round.
+#include "collectives/allreduce/allreduce.hpp"
+#include "collectives/allreduce/board_round.hpp"
+
+namespace offbeat::allreduce_algorithms {
+namespace {
+
+constexpr std::size_t most_operands = Computation::most_operands;
+
+// Chunk by chunk over all ranks at once: a late rank must not keep the leader from the chunks of the others.
+Task lead(const BoardRound& round) {
+  const Endpoint& net = round.net;
+  const auto ranks = static_cast<std::size_t>(net.size);
+  // How far each rank's chunks are combined, and how many ranks are in each chunk.
+  const Scratch progress_memory(true, ranks + round.chunks, sizeof(std::size_t));
+  auto* combined = reinterpret_cast<std::size_t*>(progress_memory.vector().data);
+  std::size_t* ranks_in = combined + ranks;
+  std::fill_n(combined, ranks, std::size_t{0});
+  std::fill_n(ranks_in, round.chunks, std::size_t{1});  // the leader itself
+
+  std::size_t complete = 0;
+  Patience::Wait wait(round.board.patience);
+  while (complete < round.chunks) {
+    bool found = false;
+    for (std::size_t chunk = complete; chunk < round.chunks; ++chunk) {
+      const Board::Step step = round.step(chunk);
+      const Vector sum = round.on_board(net.rank, chunk);
+      const ConstVector start = ranks_in[chunk] == 1 ? round.of(round.args.input, chunk) : ConstVector(sum);
+      std::array<const void*, most_operands> operands{start.data};
+      std::size_t ready = 1;
+      for (int rank = 0; rank < net.size && ready < most_operands; ++rank) {
+        const auto index = static_cast<std::size_t>(rank);
+        if (rank == net.rank || combined[index] != chunk || !round.is_marked(step.given(rank))) continue;
+        operands[ready++] = round.on_board(rank, chunk).data;
+        ++combined[index];
+      }
+      if (ready == 1) continue;
+      found = true;
+      co_await net.reduce(*round.args.op, sum, operands, ready);
+      ranks_in[chunk] += ready - 1;
+    }
+    while (complete < round.chunks && ranks_in[complete] == ranks) {
+      co_await round.board.announce(round.step(complete++).result(), round.mark());
+    }
+    if (!found && complete < round.chunks) co_await round.board.pause(wait);
+  }
+}
+
+Task one_round(const BoardRound& round) {
+  if (co_await round.board.arrive(round.number) == 0) {
+    co_await lead(round);
+  } else {
+    for (std::size_t chunk = 0; chunk < round.chunks; ++chunk) {
+      co_await round.net.copy(round.on_board(round.net.rank, chunk), round.of(round.args.input, chunk));
+      co_await round.board.announce(round.step(chunk).given(round.net.rank), round.mark());
+    }
+  }
+  co_await round.collect_results();
+}
+
+Task run(Endpoint net, Allreduce args, const Expression&) { return in_rounds(net, args, one_round); }
+
+}  // namespace
+
+const Algorithm arrival_leader{
+    .name = "arrival_leader",
+    .summary = "the first to arrive combines what is ready; ranks on one node; bits differ from run to run",
+    .cost = "3n at memory speed after the last arrival; (p-1)n by one rank when balanced",
+    .needs = "all ranks on one node; cannot be a part of another algorithm",
+    .source = "Alizadeh et al. 2022, algorithm 1",
+    .every_run = false,
+    .on_board = true,
+    .run = run,
+};
+
+}  // namespace offbeat::allreduce_algorithms
