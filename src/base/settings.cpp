@@ -24,6 +24,10 @@ constexpr SettingDescription descriptions[] = {
     {"OFFBEAT_VERBOSE", "0", "0, 1",
      "1: say once for each collective and size class which algorithm runs and why (standard error, one rank)"},
     {"OFFBEAT_REPORT", "0", "0, 1", "1: at MPI_Finalize rank 0 says how many calls were intercepted and served"},
+    {"OFFBEAT_STALL_S", "60", "0 to 1000000",
+     "say which ranks have not arrived when a collective on one node waits longer than this, in seconds; 0: never"},
+    {"OFFBEAT_CHECK", "0", "0, 1",
+     "1: compare count, type and operation of all ranks of a node before each collective; a mismatch is an error, not a hang"},
     {"OFFBEAT_WAIT", "auto", "auto, spin, yield",
      "how a rank waits for a message; auto yields when the node has more ranks than cores"},
     {"OFFBEAT_BOARD_KIB", "1024", "0 to 1048576",
@@ -52,6 +56,10 @@ void apply(Settings& settings, const SettingDescription& setting, std::string_vi
     settings.verbose = static_cast<int>(whole_number(setting, value, 1));
   } else if (setting.name == "OFFBEAT_REPORT") {
     settings.report = whole_number(setting, value, 1) == 1;
+  } else if (setting.name == "OFFBEAT_STALL_S") {
+    settings.stall_s = static_cast<double>(whole_number(setting, value, 1000000));
+  } else if (setting.name == "OFFBEAT_CHECK") {
+    settings.check = whole_number(setting, value, 1) == 1;
   } else if (setting.name == "OFFBEAT_WAIT") {
     if (value == "auto") {
       settings.wait = WaitPolicy::automatic;

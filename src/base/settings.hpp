@@ -15,6 +15,8 @@ struct Settings {
   std::string allreduce;                            // OFFBEAT_ALLREDUCE; empty: offbeat chooses
   int verbose = 0;                                  // OFFBEAT_VERBOSE
   bool report = false;                              // OFFBEAT_REPORT
+  double stall_s = 60;                              // OFFBEAT_STALL_S
+  bool check = false;                               // OFFBEAT_CHECK
   WaitPolicy wait = WaitPolicy::automatic;          // OFFBEAT_WAIT
   std::size_t window_bytes = std::size_t{512} << 10;  // OFFBEAT_BOARD_KIB, half of it
   std::size_t cache_bytes = std::size_t{256} << 20;  // OFFBEAT_CACHE_MIB

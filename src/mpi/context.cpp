@@ -99,7 +99,8 @@ void Context::refresh() {
   table_ = choices(board_possible);
   if (board_possible && board_ == nullptr && table_.any_on_board()) {
     board_tried_ = true;
-    board_ = NodeBoard::create(*host_, private_communicator_, settings_->window_bytes, is_patient(*settings_));
+    board_ = NodeBoard::create(*host_, private_communicator_, settings_->window_bytes, is_patient(*settings_),
+                               settings_->stall_s);
     if (board_ == nullptr) table_ = choices(false);
     transport_->board = board_ == nullptr ? nullptr : &board_->board();
   }
@@ -127,6 +128,7 @@ void Context::announce(std::size_t index) {
 
 void Context::run(const Expression& expression, Allreduce args) {
   if (args.output.count == 0) return served.increment();
+  if (expression.algorithm->on_board) board_->board().enter(args.output.bytes());
   if (expression.algorithm == &allreduce_algorithms::arrival_tree && fits_inline(board_->board(), args.output.bytes())) {
     arrival_tree_inline(board_->board(), args);
     return served.increment();

@@ -66,6 +66,7 @@ class Host {
   HostFunction<decltype(PMPI_Finalize)> Finalize{find("PMPI_Finalize")};
   HostFunction<decltype(PMPI_Finalized)> Finalized{find("PMPI_Finalized")};
   HostFunction<decltype(PMPI_Group_free)> Group_free{find("PMPI_Group_free")};
+  HostFunction<decltype(PMPI_Group_translate_ranks)> Group_translate_ranks{find("PMPI_Group_translate_ranks")};
   HostFunction<decltype(PMPI_Init)> Init{find("PMPI_Init")};
   HostFunction<decltype(PMPI_Init_thread)> Init_thread{find("PMPI_Init_thread")};
   HostFunction<decltype(PMPI_Initialized)> Initialized{find("PMPI_Initialized")};

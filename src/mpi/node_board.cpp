@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mpi/node_board.hpp"
 
+#include <unistd.h>
+
+#include <cmath>
+#include <numeric>
 #include <optional>
+#include <string>
 #include <utility>
+
+#include "base/log.hpp"
 
 namespace offbeat {
 namespace {
@@ -39,40 +46,95 @@ SharedMemory share(const Host& host, MPI_Comm communicator, int rank, std::size_
   return memory;
 }
 
+// For messages only.
+std::vector<int> world_ranks(const Host& host, MPI_Comm communicator, int size) {
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::vector<int> in_world = ranks;
+  MPI_Group group;
+  MPI_Group world;
+  if (host.Comm_group(communicator, &group) != MPI_SUCCESS) return ranks;
+  if (host.Comm_group(MPI_COMM_WORLD, &world) == MPI_SUCCESS) {
+    host.Group_translate_ranks(group, size, ranks.data(), world, in_world.data());
+    host.Group_free(&world);
+  }
+  host.Group_free(&group);
+  return in_world;
+}
+
+std::string host_name() {
+  char name[256] = "?";
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
 }  // namespace
 
 std::unique_ptr<NodeBoard> NodeBoard::create(const Host& host, MPI_Comm communicator, std::size_t window_bytes,
-                                             bool shares_cores) {
+                                             bool shares_cores, double stall_s) {
   int rank = 0;
   int size = 1;
   host.Comm_rank(communicator, &rank);
   host.Comm_size(communicator, &size);
   if (!is_one_node(host, communicator, rank, size)) return nullptr;
   const BoardShape shape{.ranks = size, .window_bytes = window_bytes};
+  const Patience patience{.shares_cores = shares_cores, .stall = {.after_s = stall_s}};
   for (const auto way : {OfferedMemory::Way::memfd, OfferedMemory::Way::posix}) {
     if (SharedMemory memory = share(host, communicator, rank, shape.total_bytes(), way)) {
-      return std::unique_ptr<NodeBoard>(
-          new NodeBoard(host, communicator, std::move(memory), shape, rank, shares_cores));
+      return std::unique_ptr<NodeBoard>(new NodeBoard(host, communicator, std::move(memory), shape, rank, patience));
     }
   }
   return nullptr;
 }
 
 NodeBoard::NodeBoard(const Host& host, MPI_Comm communicator, SharedMemory memory, const BoardShape& shape, int rank,
-                     bool shares_cores)
+                     const Patience& patience)
     : host_(&host),
       communicator_(communicator),
       memory_(std::move(memory)),
-      board_(memory_.data(), shape, rank,
-             Patience{.shares_cores = shares_cores,
-                      .progress = {.call =
-                                       [](void* state) {
-                                         // Any call that looks for messages lets the host move all of them.
-                                         auto* self = static_cast<NodeBoard*>(state);
-                                         int found = 0;
-                                         self->host_->Iprobe(MPI_ANY_SOURCE, 0, self->communicator_, &found,
-                                                             MPI_STATUS_IGNORE);
-                                       },
-                                   .state = this}}) {}
+      board_(memory_.data(), shape, rank, patience),
+      world_ranks_(world_ranks(host, communicator, shape.ranks)) {
+  board_.patience.progress = {.call = [](void* state) { static_cast<NodeBoard*>(state)->progress(); }, .state = this};
+  board_.patience.stall.call = [](void* state, double waited_s, bool over) {
+    static_cast<NodeBoard*>(state)->report_stall(waited_s, over);
+  };
+  board_.patience.stall.state = this;
+}
+
+// Any call that looks for messages lets the host move all of them.
+void NodeBoard::progress() {
+  int found = 0;
+  host_->Iprobe(MPI_ANY_SOURCE, 0, communicator_, &found, MPI_STATUS_IGNORE);
+}
+
+void NodeBoard::report_stall(double waited_s, bool over) {
+  // One line, from the first rank that waits.
+  const auto has_entered = [this](int rank) {
+    return board_.presence(rank).load(std::memory_order_relaxed) >= board_.entered;
+  };
+  bool first = true;
+  for (int rank = 0; rank < board_.rank; ++rank) first = first && !has_entered(rank);
+  if (over ? !reported_ : !first) return;
+  reported_ = !over;
+
+  const std::string what = "allreduce number " + std::to_string(board_.entered) + " of a communicator of " +
+                           std::to_string(board_.size) + " ranks, " + std::to_string(board_.current_bytes) + " bytes";
+  const std::string me = "rank " + std::to_string(world_ranks_[static_cast<std::size_t>(board_.rank)]);
+  const std::string time = std::to_string(std::lround(waited_s)) + " s";
+  if (over) {
+    say(what + ": complete after " + time);
+    return;
+  }
+  std::string missing;
+  int named = 0;
+  for (int rank = 0; rank < board_.size; ++rank) {
+    if (has_entered(rank)) continue;
+    if (++named > 8) continue;
+    missing += (missing.empty() ? "" : ", ") + std::to_string(world_ranks_[static_cast<std::size_t>(rank)]);
+  }
+  if (named > 8) missing += " and " + std::to_string(named - 8) + " more";
+  say(what + ": " + me + " on " + host_name() + " has waited " + time + " for " +
+      (missing.empty() ? "ranks that are inside it" : "rank " + missing) + " (ranks of MPI_COMM_WORLD)");
+}
 
 }  // namespace offbeat

@@ -16,11 +16,6 @@ namespace offbeat {
 constinit thread_local bool inside_offbeat [[gnu::tls_model("initial-exec")]] = false;
 std::atomic<Runtime*> the_runtime{nullptr};
 
-void say(const std::string& line) {
-  const std::string text = "offbeat: " + line + "\n";
-  static_cast<void>(!write(STDERR_FILENO, text.data(), text.size()));
-}
-
 Runtime& start_runtime() {
   static std::once_flag once;
   std::call_once(once, [] {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/log.hpp"
 #include "base/settings.hpp"
 #include "mpi/host.hpp"
 #include "mpi/node_board.hpp"
@@ -142,8 +143,5 @@ class InsideOffbeat {
   InsideOffbeat(const InsideOffbeat&) = delete;
   InsideOffbeat& operator=(const InsideOffbeat&) = delete;
 };
-
-// One line on standard error, written at once so that ranks do not mix.
-void say(const std::string& line);
 
 }  // namespace offbeat

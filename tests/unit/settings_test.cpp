@@ -32,12 +32,16 @@ TEST_F(SettingsTest, ReadsEveryVariable) {
   setenv("OFFBEAT_ALLREDUCE", "ring", 1);
   setenv("OFFBEAT_VERBOSE", "1", 1);
   setenv("OFFBEAT_REPORT", "1", 1);
+  setenv("OFFBEAT_STALL_S", "7", 1);
+  setenv("OFFBEAT_CHECK", "1", 1);
   setenv("OFFBEAT_WAIT", "yield", 1);
   setenv("OFFBEAT_CACHE_MIB", "3", 1);
   const Settings settings = Settings::from_environment();
   EXPECT_EQ(settings.allreduce, "ring");
   EXPECT_EQ(settings.verbose, 1);
   EXPECT_TRUE(settings.report);
+  EXPECT_EQ(settings.stall_s, 7);
+  EXPECT_TRUE(settings.check);
   EXPECT_EQ(settings.wait, WaitPolicy::yield);
   EXPECT_EQ(settings.cache_bytes, std::size_t{3} << 20);
 }

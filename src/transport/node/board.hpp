@@ -4,6 +4,7 @@
 // Layout, each part on cache lines or pages of its own:
 //
 //   inline slots   2 x ranks     a sequence number and up to inline_bytes of data beside it
+//   presence       ranks         the number of the collective in which a rank is
 //   arrivals       2             who came to a round, in this order
 //   steps          2 x chunks    for each chunk, how far its combination has come (words, below)
 //   windows        ranks x 2     where a rank puts chunks for others to read
@@ -34,6 +35,7 @@ struct BoardShape {
 
   [[nodiscard]] std::size_t most_chunks() const { return window_bytes / smallest_chunk; }
   [[nodiscard]] std::size_t inline_slot_bytes() const { return inline_bytes + line; }
+  [[nodiscard]] std::size_t presence_offset() const;
   [[nodiscard]] std::size_t arrivals_bytes() const;  // of one half
   [[nodiscard]] std::size_t arrivals_offset() const;
   [[nodiscard]] std::size_t step_bytes() const;  // of one chunk
@@ -73,6 +75,17 @@ class Board {
   [[nodiscard]] InlineSlot& inline_slot(std::uint64_t sequence, int owner) const {
     return reinterpret_cast<InlineSlot*>(memory_)[(sequence & 1) * static_cast<std::size_t>(size) +
                                                   static_cast<std::size_t>(owner)];
+  }
+
+  // Which collective on this board a rank has entered, for the report of a stall. Each on a line of its own, as only its
+  // owner writes it.
+  [[nodiscard]] Word& presence(int owner) const {
+    return *reinterpret_cast<Word*>(memory_ + shape_.presence_offset() +
+                                    static_cast<std::size_t>(owner) * BoardShape::line);
+  }
+  void enter(std::size_t bytes) {
+    current_bytes = bytes;
+    presence(rank).store(++entered, std::memory_order_relaxed);
   }
 
   // The state of one chunk in one round, as each algorithm uses it.
@@ -138,6 +151,9 @@ class Board {
   // Numbers of the current inline collective and of the current round; equal on all ranks.
   std::uint64_t sequence = 0;
   std::uint64_t round = 0;
+  // The collectives entered so far, and the length of the current one.
+  std::uint64_t entered = 0;
+  std::size_t current_bytes = 0;
 
   int rank;
   int size;
