@@ -34,6 +34,7 @@ function(offbeat_family family headers)
 
   add_library(offbeat-${family} SHARED
     src/capi/offbeat.cpp
+    src/mpi/check.cpp
     src/mpi/context.cpp
     src/mpi/host.cpp
     src/mpi/node_board.cpp

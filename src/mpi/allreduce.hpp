@@ -36,6 +36,9 @@ int intercepted_allreduce(const void* input, void* output, Count count, MPI_Data
     Context* context = process.context(communicator);
     if (context == nullptr) return native();
     context->intercepted.increment();
+    if (context->checks()) [[unlikely]] {
+      context->check({process.host, process.types(), static_cast<std::int64_t>(count), type, op});
+    }
     if (count < 0) return native();
 
     const auto serve = [&](const Reduction& reduction) {

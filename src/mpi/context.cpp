@@ -8,6 +8,7 @@
 
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/allreduce/arrival_tree_inline.hpp"
+#include "base/error.hpp"
 #include "mpi/runtime.hpp"
 
 namespace offbeat {
@@ -124,6 +125,14 @@ void Context::announce(std::size_t index) {
                            (why_native_.empty() ? choice.reason : why_native_) + ")";
   const std::lock_guard lock(mutex);
   if (said.emplace(size_, line).second) say(line);
+}
+
+void Context::check(const CallSignature& mine) {
+  board_->board().enter(0);
+  const std::string mismatch = find_mismatch(board_->board(), mine);
+  if (mismatch.empty()) return;
+  if (rank_ == 0) say(mismatch);
+  throw CommunicationError(mismatch, MPI_ERR_ARG);
 }
 
 void Context::run(const Expression& expression, Allreduce args) {

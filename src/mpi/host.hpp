@@ -83,6 +83,7 @@ class Host {
   HostFunction<decltype(PMPI_Type_get_envelope)> Type_get_envelope{find("PMPI_Type_get_envelope")};
   HostFunction<decltype(PMPI_Type_get_extent)> Type_get_extent{find("PMPI_Type_get_extent")};
   HostFunction<decltype(PMPI_Type_get_true_extent)> Type_get_true_extent{find("PMPI_Type_get_true_extent")};
+  HostFunction<decltype(PMPI_Type_get_name)> Type_get_name{find("PMPI_Type_get_name")};
   HostFunction<decltype(PMPI_Type_size)> Type_size{find("PMPI_Type_size")};
   HostFunction<decltype(PMPI_Wait)> Wait{find("PMPI_Wait")};
 };

@@ -13,6 +13,7 @@
 
 #include "base/log.hpp"
 #include "base/settings.hpp"
+#include "mpi/check.hpp"
 #include "mpi/host.hpp"
 #include "mpi/node_board.hpp"
 #include "mpi/transport.hpp"
@@ -52,6 +53,10 @@ class Context {
     return chosen;
   }
   [[nodiscard]] bool serves() const { return transport_ != nullptr; }
+
+  // OFFBEAT_CHECK: throws CommunicationError if the ranks of the node do not make the same call.
+  [[nodiscard]] bool checks() const { return settings_->check && board_ != nullptr; }
+  void check(const CallSignature& mine);
 
   void run(const Expression& expression, Allreduce args);
   // For types that the host lacks: the chosen algorithm, or `fallback` where that is native. False: cannot be served.

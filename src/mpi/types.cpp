@@ -169,7 +169,6 @@ Types::Types(const Host& host) : host_(&host) {
                         MPI_LXOR, MPI_BAND, MPI_BOR, MPI_BXOR, MPI_MINLOC, MPI_MAXLOC};
   static_assert(std::size(ops) == most_ops);
   for (std::size_t op = 0; op < most_ops; ++op) {
-    op_handles_[op] = ops[op];
     ops_.insert(abi::bits(ops[op]), static_cast<int>(op));
   }
 
@@ -209,6 +208,14 @@ const Reduction* Types::predefined(MPI_Datatype type, MPI_Op op) const {
   if (row < 0 || column < 0) return nullptr;
   const Reduction& reduction = rows_[static_cast<std::size_t>(row)][static_cast<std::size_t>(column)];
   return reduction ? &reduction : nullptr;
+}
+
+const char* Types::name_of(MPI_Op op) const {
+  constexpr std::array<const char*, most_ops> names{"MPI_SUM",  "MPI_PROD", "MPI_MIN",  "MPI_MAX",
+                                                    "MPI_LAND", "MPI_LOR",  "MPI_LXOR", "MPI_BAND",
+                                                    "MPI_BOR",  "MPI_BXOR", "MPI_MINLOC", "MPI_MAXLOC"};
+  const int index = ops_.find(abi::bits(op));
+  return index < 0 ? "user operation" : names[static_cast<std::size_t>(index)];
 }
 
 bool Types::user_defined(MPI_Datatype type, MPI_Op op, std::optional<UserReduction>& result) const {

@@ -40,6 +40,9 @@ class Types {
   // The reduction of a predefined type and operation; null if MPI does not define it or we do not know it. Constant time.
   [[nodiscard]] const Reduction* predefined(MPI_Datatype type, MPI_Op op) const;
 
+  // "MPI_SUM", or "user operation".
+  [[nodiscard]] const char* name_of(MPI_Op op) const;
+
   // The reduction of a user's commutative operation on a type without gaps; otherwise false.
   [[nodiscard]] bool user_defined(MPI_Datatype type, MPI_Op op, std::optional<UserReduction>& result) const;
 
@@ -76,7 +79,6 @@ class Types {
   Index<32> ops_;
   std::vector<Row> rows_;
   std::vector<std::unique_ptr<HostReduceLocal>> host_reductions_;
-  MPI_Op op_handles_[most_ops];
 };
 
 }  // namespace offbeat

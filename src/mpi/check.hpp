@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// OFFBEAT_CHECK=1: do all ranks of a node make the same call?
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "mpi/types.hpp"
+#include "transport/node/board.hpp"
+
+namespace offbeat {
+
+// What must be equal on all ranks. Types and operations by name: handles differ from process to process.
+struct CallSignature {
+  std::int64_t count = 0;
+  char type[40] = {};
+  char op[16] = {};
+
+  CallSignature(const Host& host, const Types& types, std::int64_t count, MPI_Datatype type, MPI_Op op);
+  [[nodiscard]] bool operator==(const CallSignature&) const;
+  [[nodiscard]] std::string text() const;
+};
+
+// Collective over the board. Empty if all ranks agree; else one line, the same on all ranks, that names the first rank that
+// differs from rank 0.
+[[nodiscard]] std::string find_mismatch(Board& board, const CallSignature& mine);
+
+}  // namespace offbeat
