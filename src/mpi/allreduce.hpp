@@ -39,7 +39,8 @@ int intercepted_allreduce(const void* input, void* output, Count count, MPI_Data
     if (context->checks()) [[unlikely]] {
       context->check({process.host, process.types(), static_cast<std::int64_t>(count), type, op});
     }
-    if (count < 0) return native();
+    // Errors of the program that only this rank may have made, for the host to report.
+    if (count < 0 || output == MPI_IN_PLACE || (output == nullptr && count > 0)) return native();
 
     const auto serve = [&](const Reduction& reduction) {
       const auto elements = static_cast<std::size_t>(count);

@@ -18,17 +18,20 @@ std::atomic<Runtime*> the_runtime{nullptr};
 
 Runtime& start_runtime() {
   static std::once_flag once;
-  std::call_once(once, [] {
-    try {
-      the_runtime.store(new Runtime, std::memory_order_release);  // lives until the process ends
-    } catch (const UsageError& error) {
-      // One rank speaks; the launcher then ends the others before they repeat it, unless only they failed.
-      if (launcher_rank() != 0) sleep(1);
-      say(error.what());
-      _exit(2);
-    }
-  });
+  // Lives until the process ends.
+  std::call_once(once, [] { the_runtime.store(new Runtime, std::memory_order_release); });
   return *the_runtime.load(std::memory_order_acquire);
+}
+
+Runtime& start_runtime_or_exit() {
+  try {
+    return start_runtime();
+  } catch (const UsageError& error) {
+    // One rank speaks; the launcher then ends the others before they repeat it, unless only they failed.
+    if (launcher_rank() != 0) sleep(1);
+    say(error.what());
+    _exit(2);
+  }
 }
 
 Runtime::Runtime() : settings(Settings::from_environment()) {

@@ -130,13 +130,16 @@ class Runtime {
   Counts of_dead_contexts_;
 };
 
-// The process's runtime; starts it. Ends the process with one line and exit code 2 if that is impossible.
+// Throws UsageError: a bad setting, or no MPI of this family is loaded.
 [[nodiscard]] Runtime& start_runtime();
+// Ends the process with one line and exit code 2 instead.
+[[nodiscard]] Runtime& start_runtime_or_exit();
 
 extern std::atomic<Runtime*> the_runtime;
+// The process's runtime; the first intercepted call starts it.
 [[nodiscard]] inline Runtime& runtime() {
   Runtime* running = the_runtime.load(std::memory_order_acquire);
-  return running != nullptr ? *running : start_runtime();
+  return running != nullptr ? *running : start_runtime_or_exit();
 }
 
 // True while this thread is inside offbeat: calls that arrive then are offbeat's or the host's own.

@@ -17,19 +17,19 @@ std::string_view family() { return abi::family; }
 
 void select(std::string_view collective, std::string_view expression) {
   require_allreduce(collective);
-  runtime().allreduce.choose_always(expression, "offbeat_select");
+  start_runtime().allreduce.choose_always(expression, "offbeat_select");
 }
 
 Counts count(std::string_view collective) {
   require_allreduce(collective);
-  const Runtime::Counts counts = runtime().counts();
+  const Runtime::Counts counts = start_runtime().counts();
   return {counts.intercepted, counts.served};
 }
 
 bool allreduce(const void* input, void* output, std::size_t count, const Reduction& reduction,
                int fortran_communicator) {
   static const Expression fallback = parse_expression("allreduce", "recursive_doubling");
-  Runtime& process = runtime();
+  Runtime& process = start_runtime();
   const InsideOffbeat guard;
   Context* context = process.context(process.host.Comm_f2c(fortran_communicator));
   if (context == nullptr) return false;

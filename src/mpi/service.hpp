@@ -12,7 +12,7 @@ namespace offbeat::service {
 
 [[nodiscard]] std::string_view family();
 
-// Throws ExpressionError; UsageError for an unknown collective.
+// Like all of these: throws UsageError where no MPI is loaded, or for an unknown collective. Throws ExpressionError.
 void select(std::string_view collective, std::string_view expression);
 
 struct Counts {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The board in virtual time: one memory for all simulated ranks, and waiting that costs no events.
 //
-// A touch takes one cache line transfer and has its effect at the end of it; that wakes every rank that pauses. Between
-// a look at the board and the pause that follows nothing else runs, so no wake-up is lost.
+// A touch takes one cache line transfer and has its effect at the end of it; that wakes every rank that
+// pauses. Between a look at the board and the pause that follows nothing else runs, so no wake-up is lost.
 #pragma once
 
 #include <coroutine>

@@ -18,6 +18,7 @@ DEFAULT = "openmpi,mpich,mpich-abi"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--mpi", default=DEFAULT, help=f"MPIs to test on, of: {', '.join(MPIS)} (default: {DEFAULT})")
+    parser.addoption("--quick", action="store_true", help="two and three ranks only")
 
 
 def chosen(config: pytest.Config) -> list[Mpi]:
@@ -46,7 +47,8 @@ def applies(item: pytest.Item) -> bool:
     if only is not None and not only.args[0](mpi):
         return False
     # The standard ABI's library is the same code as the others': two and three ranks show that it works.
-    return mpi.family != "mpiabi" or parameters.get("ranks", 2) in (2, 3)
+    few = mpi.family == "mpiabi" or item.config.getoption("--quick")
+    return not few or parameters.get("ranks", 2) in (2, 3)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -140,7 +141,9 @@ def clean_environment(mpi: Mpi) -> dict[str, str]:
     return environment | mpi.environment
 
 
-def compile_program(mpi: Mpi, source: Path, *flags: str, compiler: str | None = None) -> Path:
+def compile_program(
+    mpi: Mpi, source: Path, *flags: str, compiler: str | None = None, libraries: Sequence[str] = ("-lpthread", "-lm")
+) -> Path:
     """Compile `source` with the MPI's own compiler, unless that was done since it changed."""
     program = BUILD / "tests" / mpi.name / source.stem
     inputs = [source, *source.parent.glob("*.h")]
@@ -153,7 +156,7 @@ def compile_program(mpi: Mpi, source: Path, *flags: str, compiler: str | None = 
     # Compile beside the target and rename: an interrupted compiler leaves nothing that looks finished.
     with tempfile.TemporaryDirectory(dir=program.parent) as folder:
         unfinished = Path(folder) / program.name
-        command = [*shlex.split(compiler), "-O1", "-g", *flags, str(source), "-o", str(unfinished), "-lpthread", "-lm"]
+        command = [*shlex.split(compiler), "-O1", "-g", *flags, str(source), "-o", str(unfinished), *libraries]
         subprocess.run(command, check=True, env=clean_environment(mpi), timeout=120, cwd=folder)
         unfinished.rename(program)
     return program

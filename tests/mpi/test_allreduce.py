@@ -13,6 +13,7 @@ RANKS = (1, 2, 3, 4, 5, 8)
 EXPRESSIONS = (
     None,  # offbeat's own choice
     "native",
+    "arrival_tree",
     "recursive_doubling",
     "ring",
     "ring_segmented(8KiB)",

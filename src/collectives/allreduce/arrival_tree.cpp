@@ -31,6 +31,7 @@ Task contribute(const BoardRound& round, std::size_t chunk) {
   const Board::Step step = round.step(chunk);
   const Vector mine = round.on_board(net.rank, chunk);
   ConstVector partial = round.of(round.args.input, chunk);
+  bool published = false;  // partial is mine
   int group = net.rank;  // of 2^level ranks
   for (int level = 0; (1 << level) < left_ranks; ++level, group /= 2) {
     const int neighbour = (group ^ 1) << level;  // its first rank
@@ -38,15 +39,17 @@ Task contribute(const BoardRound& round, std::size_t chunk) {
     const int split = (group | 1) << level;
     Board::Mark first(step.meeting(split).load(std::memory_order_acquire));
     if (first.round != round.number) {
-      if (partial.data != mine.data) co_await net.copy(mine, partial);
+      if (!published) co_await net.copy(mine, partial);
       partial = mine;
+      published = true;
       first = co_await round.board.exchange(step.meeting(split), round.mark());
       if (first.round != round.number) co_return;  // the neighbour comes second and combines
     }
     co_await net.reduce_by_rank(*round.args.op, mine, neighbour, partial, round.on_board(first.holder, chunk));
     partial = mine;
+    published = true;
   }
-  if (partial.data != mine.data) co_await net.copy(mine, partial);
+  if (!published) co_await net.copy(mine, partial);
   co_await round.board.announce(step.complete(net.rank < left_ranks ? 0 : 1), round.mark());
 }
 
