@@ -30,6 +30,8 @@ constexpr SettingDescription descriptions[] = {
      "1: compare count, type and operation of all ranks of a node before each collective; a mismatch is an error, not a hang"},
     {"OFFBEAT_WAIT", "auto", "auto, spin, yield",
      "how a rank waits for a message; auto yields when the node has more ranks than cores"},
+    {"OFFBEAT_NODE_RANKS", "0", "0 to 1000000",
+     "for tests on one machine: treat every so many consecutive ranks as a node; 0: ask the MPI"},
     {"OFFBEAT_BOARD_KIB", "1024", "0 to 1048576",
      "shared memory of a rank for each communicator on one node, for messages longer than 4 KiB; 0: no shared memory"},
     {"OFFBEAT_CACHE_MIB", "256", "0 to 1048576", "how much freed scratch memory a thread keeps for the next call"},
@@ -70,6 +72,8 @@ void apply(Settings& settings, const SettingDescription& setting, std::string_vi
     } else {
       bad(setting, value);
     }
+  } else if (setting.name == "OFFBEAT_NODE_RANKS") {
+    settings.node_ranks = static_cast<int>(whole_number(setting, value, 1000000));
   } else if (setting.name == "OFFBEAT_BOARD_KIB") {
     // Two halves of whole pages.
     const auto kib = static_cast<std::size_t>(whole_number(setting, value, 1 << 20));

@@ -18,6 +18,7 @@ struct Settings {
   double stall_s = 60;                              // OFFBEAT_STALL_S
   bool check = false;                               // OFFBEAT_CHECK
   WaitPolicy wait = WaitPolicy::automatic;          // OFFBEAT_WAIT
+  int node_ranks = 0;                               // OFFBEAT_NODE_RANKS; 0: as they are
   std::size_t window_bytes = std::size_t{512} << 10;  // OFFBEAT_BOARD_KIB, half of it
   std::size_t cache_bytes = std::size_t{256} << 20;  // OFFBEAT_CACHE_MIB
 

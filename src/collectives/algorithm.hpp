@@ -29,6 +29,7 @@ enum class Parameter : std::uint8_t {
   bytes,              // 8KiB
   dimensions,         // 32x32
   algorithm,          // one expression
+  node_algorithm,     // one algorithm that has a node_phase
   algorithms,         // one expression for all dimensions, or one for each
 };
 
@@ -38,7 +39,26 @@ enum class Parameter : std::uint8_t {
 // Where the ranks are; equal on all of them.
 struct Placement {
   int ranks = 1;
-  bool board = false;  // all on one node, which gives them shared memory
+  int nodes = 1;
+  bool board = false;  // every node gives its ranks shared memory
+};
+
+// What an algorithm needs a board for.
+enum class OnBoard : std::uint8_t {
+  no,
+  one_node,    // all ranks are on one node
+  every_node,  // the ranks of each node
+};
+
+class BoardRound;
+// The part of an allreduce on the board that combines what one node has, for `hierarchy`.
+struct NodePhase {
+  // Everything that this rank has to do for the others.
+  Task (*contribute)(const BoardRound& round);
+  // The chunk can be collected.
+  bool (*is_ready)(const BoardRound& round, std::size_t chunk);
+  // Put the node's result of a chunk into the output. Any rank can.
+  Computation (*collect)(const BoardRound& round, std::size_t chunk);
 };
 
 struct Algorithm {
@@ -49,15 +69,16 @@ struct Algorithm {
   std::string_view source;
   std::span<const Parameter> parameters = {};
   bool every_run = true;  // the same bits on every run, whoever comes first; on every rank always
-  bool on_board = false;  // needs Placement::board, and all ranks: never a part of another algorithm
+  OnBoard on_board = OnBoard::no;  // if not: all ranks take part, so it is never a part of another algorithm, but of `hierarchy`
+  const NodePhase* node_phase = nullptr;
 
   // Null for `native`, which only the MPI layer can run.
   Task (*run)(Endpoint net, Allreduce args, const Expression& self) = nullptr;
 
   // Null: as many as the most of its parts.
   int (*lanes)(const Expression& self) = nullptr;
-  // Why it cannot run on this many ranks; empty if it can. Null: any number.
-  std::string (*unsuitable)(const Expression& self, int size) = nullptr;
+  // Why it cannot run there; empty if it can. Null: where its parts can.
+  std::string (*unsuitable)(const Expression& self, const Placement& placement) = nullptr;
 };
 
 // An algorithm with its arguments: "pipeline(4, grid(8x4, ring, rabenseifner))".

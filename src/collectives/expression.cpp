@@ -48,7 +48,7 @@ class Parser {
   }
 
   Expression whole() {
-    Expression result = expression(0);
+    Expression result = expression(0, Place::whole);
     skip_blanks();
     if (position_ < text_.size()) fail("unexpected '" + std::string(text_.substr(position_)) + "'");
     if (result.lanes() > most_lanes) {
@@ -59,7 +59,9 @@ class Parser {
   }
 
  private:
-  Expression expression(int depth) {
+  enum class Place { whole, part, node_phase };
+
+  Expression expression(int depth, Place place) {
     skip_blanks();
     const std::size_t start = position_;
     if (depth > deepest_nesting) fail("nested too deeply");
@@ -67,8 +69,11 @@ class Parser {
     if (name.empty()) fail(at_end() ? "expected an algorithm" : "expected an algorithm, found '" + here() + "'");
     Expression result;
     result.algorithm = find(name, start);
-    if (depth > 0 && (result.is_native() || result.algorithm->on_board)) {
+    if (place == Place::part && (result.is_native() || result.algorithm->on_board != OnBoard::no)) {
       fail_at(start, std::string(name) + " cannot be a part of another algorithm");
+    }
+    if (place == Place::node_phase && result.algorithm->node_phase == nullptr) {
+      fail_at(start, std::string(name) + " does not work on a board; one of arrival_tree, arrival_leader, arrival_chain does");
     }
     const auto parameters = result.algorithm->parameters;
     if (parameters.empty()) {
@@ -112,13 +117,16 @@ class Parser {
         dimensions(result, start);
         return;
       case Parameter::algorithm:
-        result.parts.push_back(expression(depth + 1));
+        result.parts.push_back(expression(depth + 1, Place::part));
+        return;
+      case Parameter::node_algorithm:
+        result.parts.push_back(expression(depth + 1, Place::node_phase));
         return;
       case Parameter::algorithms:
-        result.parts.push_back(expression(depth + 1));
+        result.parts.push_back(expression(depth + 1, Place::part));
         while (peek() == ',') {
           ++position_;
-          result.parts.push_back(expression(depth + 1));
+          result.parts.push_back(expression(depth + 1, Place::part));
         }
         if (result.parts.size() != 1 && result.parts.size() != result.dimensions.size()) {
           fail_at(start, "expected 1 algorithm or one for each of the " +
@@ -245,6 +253,7 @@ std::string_view name_of(Parameter parameter) {
     case Parameter::bytes: return "BYTES";
     case Parameter::dimensions: return "D1xD2[x...]";
     case Parameter::algorithm: return "ALGORITHM";
+    case Parameter::node_algorithm: return "NODE_ALGORITHM";
     case Parameter::algorithms: return "ALGORITHM[, ...]";
   }
   return "";
@@ -258,8 +267,9 @@ int Expression::lanes() const {
 }
 
 std::string Expression::unsuitable(const Placement& placement) const {
-  if (algorithm->on_board && !placement.board) return "needs shared memory between all ranks, on one node";
-  if (algorithm->unsuitable != nullptr) return algorithm->unsuitable(*this, placement.ranks);
+  if (algorithm->on_board == OnBoard::one_node && placement.nodes > 1) return "needs all ranks on one node";
+  if (algorithm->on_board != OnBoard::no && !placement.board) return "needs shared memory between the ranks of a node";
+  if (algorithm->unsuitable != nullptr) return algorithm->unsuitable(*this, placement);
   for (const Expression& part : parts) {
     if (std::string reason = part.unsuitable(placement); !reason.empty()) return reason;
   }
@@ -269,6 +279,7 @@ std::string Expression::unsuitable(const Placement& placement) const {
 std::string Expression::text() const {
   std::string result(algorithm->name);
   std::string separator = "(";
+  std::size_t next_part = 0;
   const auto add = [&](const std::string& argument) {
     result += separator + argument;
     separator = ", ";
@@ -287,9 +298,12 @@ std::string Expression::text() const {
         add(grid);
         break;
       }
-      case Parameter::algorithm:
       case Parameter::algorithms:
-        for (const Expression& part : parts) add(part.text());
+        for (; next_part < parts.size(); ++next_part) add(parts[next_part].text());
+        break;
+      case Parameter::algorithm:
+      case Parameter::node_algorithm:
+        add(parts[next_part++].text());
         break;
     }
   }

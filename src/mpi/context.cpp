@@ -93,18 +93,24 @@ bool Context::create_private_communicator(MPI_Comm communicator) {
   return true;
 }
 
-ChoiceTable Context::choices(bool board) const { return selection_->table({.ranks = size_, .board = board}); }
+ChoiceTable Context::choices() const {
+  return selection_->table({.ranks = size_, .nodes = nodes_ ? nodes_->count() : 1, .board = board_ != nullptr});
+}
 
+// The first table knows nothing of nodes; if it would use a board, find out where the ranks are.
 void Context::refresh() {
-  const bool board_possible = transport_ != nullptr && settings_->window_bytes > 0 && (board_ != nullptr || !board_tried_);
-  table_ = choices(board_possible);
-  if (board_possible && board_ == nullptr && table_.any_on_board()) {
+  const bool board_possible = transport_ != nullptr && settings_->window_bytes > 0 && !board_tried_;
+  if (board_possible && selection_->table({.ranks = size_, .board = true}).any_on_board()) {
     board_tried_ = true;
-    board_ = NodeBoard::create(*host_, private_communicator_, settings_->window_bytes, is_patient(*settings_),
-                               settings_->stall_s);
-    if (board_ == nullptr) table_ = choices(false);
-    transport_->board = board_ == nullptr ? nullptr : &board_->board();
+    nodes_ = find_nodes(*host_, private_communicator_, *settings_);
+    board_ = NodeBoard::create(*host_, private_communicator_, *nodes_, *settings_, is_patient(*settings_));
+    if (board_ != nullptr) {
+      board_->board().waiters = transport_.get();
+      transport_->board = &board_->board();
+      transport_->nodes = &*nodes_;
+    }
   }
+  table_ = choices();
   for (std::size_t k = 0; k < runnable_.size(); ++k) {
     const Expression* chosen = table_.by_class[k].expression;
     runnable_[k] = transport_ == nullptr || chosen->is_native() ? nullptr : chosen;
@@ -137,7 +143,7 @@ void Context::check(const CallSignature& mine) {
 
 void Context::run(const Expression& expression, Allreduce args) {
   if (args.output.count == 0) return served.increment();
-  if (expression.algorithm->on_board) board_->board().enter(args.output.bytes());
+  if (expression.algorithm->on_board != OnBoard::no) board_->board().enter(args.output.bytes());
   if (expression.algorithm == &allreduce_algorithms::arrival_tree && fits_inline(board_->board(), args.output.bytes())) {
     arrival_tree_inline(board_->board(), args);
     return served.increment();

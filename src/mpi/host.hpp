@@ -36,6 +36,7 @@ class Host {
   void* library_;  // before the functions: their look-up needs it
 
  public:
+  HostFunction<decltype(PMPI_Allgather)> Allgather{find("PMPI_Allgather")};
   HostFunction<decltype(PMPI_Allreduce)> Allreduce{find("PMPI_Allreduce")};
 #if OFFBEAT_LARGE_COUNT
   HostFunction<decltype(PMPI_Allreduce_c)> Allreduce_c{find("PMPI_Allreduce_c")};

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,41 +20,34 @@ bool all_agree(const Host& host, MPI_Comm communicator, bool mine) {
   return code == MPI_SUCCESS && all == 1;
 }
 
-bool is_one_node(const Host& host, MPI_Comm communicator, int rank, int size) {
-  MPI_Comm node = MPI_COMM_NULL;
-  int on_node = 0;
-  const int code = host.Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
-  if (code == MPI_SUCCESS && node != MPI_COMM_NULL) {
-    host.Comm_size(node, &on_node);
-    host.Comm_free(&node);
-  }
-  return all_agree(host, communicator, on_node == size);
-}
-
-// Rank 0 offers, the others accept; it withdraws the offer when all have answered.
-SharedMemory share(const Host& host, MPI_Comm communicator, int rank, std::size_t bytes, OfferedMemory::Way way) {
+// The leader of a node offers, the others of the node accept; it withdraws the offer when all ranks of all nodes have answered.
+SharedMemory share(const Host& host, MPI_Comm communicator, const Nodes& nodes, std::size_t bytes,
+                   OfferedMemory::Way way) {
   std::optional<OfferedMemory> offered;
   MemoryOffer offer;
-  if (rank == 0) {
+  const int leader = nodes.here.front();
+  if (nodes.member == 0) {
     offered.emplace(way, bytes);
     offer = offered->offer();
+    for (std::size_t k = 1; k < nodes.here.size(); ++k) {
+      host.Send(&offer, sizeof offer, MPI_BYTE, nodes.here[k], 0, communicator);
+    }
+  } else {
+    host.Recv(&offer, sizeof offer, MPI_BYTE, leader, 0, communicator, MPI_STATUS_IGNORE);
   }
-  if (host.Bcast(&offer, sizeof offer, MPI_BYTE, 0, communicator) != MPI_SUCCESS) return {};
   SharedMemory memory = accept(offer, bytes);
   if (!all_agree(host, communicator, static_cast<bool>(memory))) return {};
   return memory;
 }
 
 // For messages only.
-std::vector<int> world_ranks(const Host& host, MPI_Comm communicator, int size) {
-  std::vector<int> ranks(static_cast<std::size_t>(size));
-  std::iota(ranks.begin(), ranks.end(), 0);
+std::vector<int> world_ranks(const Host& host, MPI_Comm communicator, const std::vector<int>& ranks) {
   std::vector<int> in_world = ranks;
   MPI_Group group;
   MPI_Group world;
   if (host.Comm_group(communicator, &group) != MPI_SUCCESS) return ranks;
   if (host.Comm_group(MPI_COMM_WORLD, &world) == MPI_SUCCESS) {
-    host.Group_translate_ranks(group, size, ranks.data(), world, in_world.data());
+    host.Group_translate_ranks(group, static_cast<int>(ranks.size()), ranks.data(), world, in_world.data());
     host.Group_free(&world);
   }
   host.Group_free(&group);
@@ -70,30 +62,44 @@ std::string host_name() {
 
 }  // namespace
 
-std::unique_ptr<NodeBoard> NodeBoard::create(const Host& host, MPI_Comm communicator, std::size_t window_bytes,
-                                             bool shares_cores, double stall_s) {
+Nodes find_nodes(const Host& host, MPI_Comm communicator, const Settings& settings) {
   int rank = 0;
   int size = 1;
   host.Comm_rank(communicator, &rank);
   host.Comm_size(communicator, &size);
-  if (!is_one_node(host, communicator, rank, size)) return nullptr;
-  const BoardShape shape{.ranks = size, .window_bytes = window_bytes};
-  const Patience patience{.shares_cores = shares_cores, .stall = {.after_s = stall_s}};
+  int leader = rank;
+  MPI_Comm node = MPI_COMM_NULL;
+  if (settings.node_ranks > 0) {
+    leader = rank / settings.node_ranks * settings.node_ranks;
+  } else if (host.Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node) == MPI_SUCCESS &&
+             node != MPI_COMM_NULL) {
+    host.Bcast(&leader, 1, MPI_INT, 0, node);
+    host.Comm_free(&node);
+  }
+  std::vector<int> leaders(static_cast<std::size_t>(size));
+  host.Allgather(&leader, 1, MPI_INT, leaders.data(), 1, MPI_INT, communicator);
+  return {leaders, rank};
+}
+
+std::unique_ptr<NodeBoard> NodeBoard::create(const Host& host, MPI_Comm communicator, const Nodes& nodes,
+                                             const Settings& settings, bool shares_cores) {
+  const BoardShape shape{.ranks = static_cast<int>(nodes.here.size()), .window_bytes = settings.window_bytes};
+  const Patience patience{.shares_cores = shares_cores, .stall = {.after_s = settings.stall_s}};
   for (const auto way : {OfferedMemory::Way::memfd, OfferedMemory::Way::posix}) {
-    if (SharedMemory memory = share(host, communicator, rank, shape.total_bytes(), way)) {
-      return std::unique_ptr<NodeBoard>(new NodeBoard(host, communicator, std::move(memory), shape, rank, patience));
+    if (SharedMemory memory = share(host, communicator, nodes, shape.total_bytes(), way)) {
+      return std::unique_ptr<NodeBoard>(new NodeBoard(host, communicator, std::move(memory), shape, nodes, patience));
     }
   }
   return nullptr;
 }
 
-NodeBoard::NodeBoard(const Host& host, MPI_Comm communicator, SharedMemory memory, const BoardShape& shape, int rank,
-                     const Patience& patience)
+NodeBoard::NodeBoard(const Host& host, MPI_Comm communicator, SharedMemory memory, const BoardShape& shape,
+                     const Nodes& nodes, const Patience& patience)
     : host_(&host),
       communicator_(communicator),
       memory_(std::move(memory)),
-      board_(memory_.data(), shape, rank, patience),
-      world_ranks_(world_ranks(host, communicator, shape.ranks)) {
+      board_(memory_.data(), shape, nodes.member, patience),
+      world_ranks_(world_ranks(host, communicator, nodes.here)) {
   board_.patience.progress = {.call = [](void* state) { static_cast<NodeBoard*>(state)->progress(); }, .state = this};
   board_.patience.stall.call = [](void* state, double waited_s, bool over) {
     static_cast<NodeBoard*>(state)->report_stall(waited_s, over);
@@ -117,8 +123,7 @@ void NodeBoard::report_stall(double waited_s, bool over) {
   if (over ? !reported_ : !first) return;
   reported_ = !over;
 
-  const std::string what = "allreduce number " + std::to_string(board_.entered) + " of a communicator of " +
-                           std::to_string(board_.size) + " ranks, " + std::to_string(board_.current_bytes) + " bytes";
+  const std::string what = "allreduce number " + std::to_string(board_.entered) + " on " + std::to_string(board_.size) + " ranks of this node, " + std::to_string(board_.current_bytes) + " bytes";
   const std::string me = "rank " + std::to_string(world_ranks_[static_cast<std::size_t>(board_.rank)]);
   const std::string time = std::to_string(std::lround(waited_s)) + " s";
   if (over) {

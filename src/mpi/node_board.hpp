@@ -1,27 +1,32 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A communicator's board: the shared memory and this rank's view of it.
+// Where a communicator's ranks are, and its board: the shared memory and this rank's view of it.
 #pragma once
 
 #include <memory>
 #include <vector>
 
+#include "base/settings.hpp"
 #include "mpi/host.hpp"
 #include "transport/node/board.hpp"
+#include "transport/node/nodes.hpp"
 #include "transport/node/shared_memory.hpp"
 
 namespace offbeat {
 
+// Collective over `communicator`.
+[[nodiscard]] Nodes find_nodes(const Host& host, MPI_Comm communicator, const Settings& settings);
+
 class NodeBoard {
  public:
-  // Collective over `communicator`, with the same outcome on all ranks: null unless all its ranks are on one node and could all
-  // map the memory.
-  static std::unique_ptr<NodeBoard> create(const Host& host, MPI_Comm communicator, std::size_t window_bytes,
-                                           bool shares_cores, double stall_s);
+  // Collective over `communicator`, with the same outcome on all ranks: null unless the ranks of every node could all map their
+  // memory.
+  static std::unique_ptr<NodeBoard> create(const Host& host, MPI_Comm communicator, const Nodes& nodes,
+                                           const Settings& settings, bool shares_cores);
 
   [[nodiscard]] Board& board() { return board_; }
 
  private:
-  NodeBoard(const Host& host, MPI_Comm communicator, SharedMemory memory, const BoardShape& shape, int rank,
+  NodeBoard(const Host& host, MPI_Comm communicator, SharedMemory memory, const BoardShape& shape, const Nodes& nodes,
             const Patience& patience);
 
   // Lets the host move the program's other messages.

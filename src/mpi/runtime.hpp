@@ -49,7 +49,9 @@ class Context {
     const auto index = static_cast<std::size_t>(size_class(count * width));
     if (unannounced_[index]) [[unlikely]] announce(index);
     const Expression* chosen = runnable_[index];
-    if (width > BoardShape::smallest_chunk && chosen != nullptr && chosen->algorithm->on_board) return nullptr;
+    if (width > BoardShape::smallest_chunk && chosen != nullptr && chosen->algorithm->on_board != OnBoard::no) {
+      return nullptr;
+    }
     return chosen;
   }
   [[nodiscard]] bool serves() const { return transport_ != nullptr; }
@@ -68,7 +70,7 @@ class Context {
  private:
   // Collective when a choice needs the board for the first time.
   void refresh();
-  [[nodiscard]] ChoiceTable choices(bool board) const;
+  [[nodiscard]] ChoiceTable choices() const;
   void announce(std::size_t index);
   bool create_private_communicator(MPI_Comm communicator);
 
@@ -79,6 +81,7 @@ class Context {
   int size_ = 1;
   MPI_Comm private_communicator_;
   std::unique_ptr<MpiTransport> transport_;  // null: every call goes to the host
+  std::optional<Nodes> nodes_;
   std::unique_ptr<NodeBoard> board_;
   bool board_tried_ = false;
   std::string why_native_;

@@ -76,7 +76,9 @@ void MpiTransport::drive(Task& task) {
   try {
     task.start();
     while (!task.done()) {
-      if (!progress()) pause();
+      const bool moved = progress();
+      look_at_board();
+      if (!moved) pause();
     }
   } catch (...) {
     abandon();
@@ -87,6 +89,7 @@ void MpiTransport::drive(Task& task) {
 
 bool MpiTransport::progress() {
   const auto count = requests_.size();
+  if (count == 0 && !at_board_.empty()) return false;
   completed_.resize(count);
   statuses_.resize(count);
   int done = 0;
@@ -119,6 +122,12 @@ bool MpiTransport::progress() {
   return true;
 }
 
+void MpiTransport::look_at_board() {
+  looking_.clear();
+  std::swap(looking_, at_board_);
+  for (const std::coroutine_handle<> waiter : looking_) waiter.resume();
+}
+
 void MpiTransport::pause() const {
   if (patient_) sched_yield();
 }
@@ -131,6 +140,7 @@ void MpiTransport::abandon() noexcept {
   }
   requests_.clear();
   owners_.clear();
+  at_board_.clear();
 }
 
 }  // namespace offbeat

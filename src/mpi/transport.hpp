@@ -6,10 +6,11 @@
 
 #include "mpi/host.hpp"
 #include "transport/endpoint.hpp"
+#include "transport/node/board.hpp"
 
 namespace offbeat {
 
-class MpiTransport final : public Transport {
+class MpiTransport final : public Transport, public BoardWaiters {
  public:
   // `patient`: give the core away while waiting, because ranks outnumber cores.
   MpiTransport(const Host& host, MPI_Comm communicator, bool patient)
@@ -21,6 +22,9 @@ class MpiTransport final : public Transport {
     return true;
   }
 
+  [[nodiscard]] bool others_can_run() const override { return branches > 1; }
+  void wait_for_board(std::coroutine_handle<> waiter) override { at_board_.push_back(waiter); }
+
   // Run a task to its end. Throws what it throws; after a CommunicationError no message is left in flight and the
   // communicator must not be used again.
   void drive(Task& task);
@@ -31,6 +35,8 @@ class MpiTransport final : public Transport {
   void post(Transfer& transfer);
   // Test all messages once; resume who became complete. False: nothing moved.
   bool progress();
+  // Let who waits for the board look again.
+  void look_at_board();
   void pause() const;
   void abandon() noexcept;
   void check(int code) const;
@@ -45,6 +51,8 @@ class MpiTransport final : public Transport {
   std::vector<int> completed_;
   std::vector<MPI_Status> statuses_;
   std::vector<std::coroutine_handle<>> ready_;
+  std::vector<std::coroutine_handle<>> at_board_;
+  std::vector<std::coroutine_handle<>> looking_;
 };
 
 }  // namespace offbeat

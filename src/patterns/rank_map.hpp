@@ -6,16 +6,18 @@
 
 namespace offbeat {
 
-// Member i of the part is rank  first + stride * (i * width + min(i, wide)).
+// Member i of the part is rank  first + stride * (i * width + min(i, wide)), or list[i].
 // `width` and `wide` describe the leaders of contiguous groups: the first `wide` groups have width + 1 ranks, the
-// others `width`. A plain row or column has width 1 and wide 0.
+// others `width`. A plain row or column has width 1 and wide 0. A list is for what is not arithmetic: ranks of a node.
 struct RankMap {
   int first = 0;
   int stride = 1;
   int width = 1;
   int wide = 0;
+  const int* list = nullptr;
 
   [[nodiscard]] constexpr int operator()(int member) const {
+    if (list != nullptr) return list[member];
     return first + stride * (member * width + std::min(member, wide));
   }
 };
@@ -34,7 +36,9 @@ struct Groups {
   }
   [[nodiscard]] constexpr int leader(int group) const { return leaders()(group); }
   [[nodiscard]] constexpr int members(int group) const { return width() + (group < wide() ? 1 : 0); }
-  [[nodiscard]] constexpr RankMap leaders() const { return {0, 1, width(), wide()}; }
+  [[nodiscard]] constexpr RankMap leaders() const {
+    return {.width = width(), .wide = wide()};
+  }
 };
 
 }  // namespace offbeat

@@ -13,6 +13,8 @@ struct Default {
 };
 constexpr Default allreduce_defaults[] = {
     {~std::size_t{0}, "arrival_tree"},
+    {std::size_t{16} << 10, "hierarchy(arrival_tree, recursive_doubling)"},
+    {~std::size_t{0}, "hierarchy(arrival_tree, rabenseifner)"},
     {std::size_t{16} << 10, "recursive_doubling"},
     {~std::size_t{0}, "rabenseifner"},
 };
@@ -29,7 +31,7 @@ bool ChoiceTable::all_native() const {
 
 bool ChoiceTable::any_on_board() const {
   return std::any_of(by_class.begin(), by_class.end(),
-                     [](const Choice& choice) { return choice.expression->algorithm->on_board; });
+                     [](const Choice& choice) { return choice.expression->algorithm->on_board != OnBoard::no; });
 }
 
 void Selection::start_with(std::string_view expression, std::string_view reason) {

@@ -16,6 +16,7 @@
 #include "base/pool.hpp"
 #include "base/task.hpp"
 #include "patterns/rank_map.hpp"
+#include "transport/node/nodes.hpp"
 #include "transport/transport.hpp"
 
 namespace offbeat {
@@ -117,8 +118,20 @@ class Endpoint {
   template <class Make>
   [[nodiscard]] Concurrently concurrently(int n, Make&& make) const;
 
-  // Shared memory with all ranks of this endpoint; null if they have none. For the whole communicator only.
-  [[nodiscard]] Board* board() const { return whole_ == nullptr ? transport_->board : nullptr; }
+  // The shared memory of this node's ranks. For the whole communicator, and for on_node().
+  [[nodiscard]] Board* board() const { return transport_->board; }
+  // The ranks of this node, and one leader of each node, as communicators of their own. For the whole communicator; only a
+  // leader may use leaders().
+  [[nodiscard]] Endpoint on_node() const {
+    const Nodes* nodes = transport_->nodes;
+    if (nodes == nullptr) return *this;
+    return part({.list = nodes->here.data()}, nodes->member, static_cast<int>(nodes->here.size()));
+  }
+  [[nodiscard]] Endpoint leaders() const {
+    const Nodes* nodes = transport_->nodes;
+    if (nodes == nullptr) return part({}, 0, 1);
+    return part({.list = nodes->leaders.data()}, nodes->node, nodes->count());
+  }
 
   int rank;
   int size;

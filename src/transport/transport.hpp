@@ -16,6 +16,7 @@
 namespace offbeat {
 
 class Board;
+struct Nodes;
 struct Transfer;
 struct Computation;
 
@@ -37,8 +38,10 @@ class Transport {
   // False where vectors are phantoms: scratch is then not allocated.
   [[nodiscard]] virtual bool moves_data() const { return true; }
 
-  // The shared memory of these ranks, where all of them are on one node; null where they are not, or it could not be had.
+  // The shared memory of the ranks of this node; null if it could not be had on every node.
   Board* board = nullptr;
+  // Where the ranks are; null: all on one node.
+  const Nodes* nodes = nullptr;
 
   // How many coroutines of this rank can run at once. A blocking transport may wait inside start() while it is 1.
   int branches = 1;

@@ -17,6 +17,7 @@ extern const Algorithm rabenseifner;
 extern const Algorithm linear;
 extern const Algorithm binomial;
 extern const Algorithm pipeline;
+extern const Algorithm hierarchy;
 extern const Algorithm grid;
 
 }  // namespace offbeat::allreduce_algorithms

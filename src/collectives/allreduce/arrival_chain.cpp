@@ -12,7 +12,7 @@
 namespace offbeat::allreduce_algorithms {
 namespace {
 
-Task one_round(const BoardRound& round) {
+Task contribute(const BoardRound& round) {
   const Endpoint& net = round.net;
   Board& board = round.board;
   const int position = co_await board.arrive(round.number);
@@ -39,10 +39,17 @@ Task one_round(const BoardRound& round) {
     }
     co_await board.announce(last ? step.result() : step.given(net.rank), round.mark());
   }
+}
+
+Task one_round(const BoardRound& round) {
+  co_await contribute(round);
   co_await round.collect_results();
 }
 
-Task run(Endpoint net, Allreduce args, const Expression&) { return in_rounds(net, args, one_round); }
+constexpr NodePhase node_phase{
+    .contribute = contribute, .is_ready = BoardRound::has_result, .collect = BoardRound::collect_result};
+
+Task run(Endpoint net, Allreduce args, const Expression&) { return in_rounds(net, args, net.size, one_round); }
 
 }  // namespace
 
@@ -53,7 +60,8 @@ const Algorithm arrival_chain{
     .needs = "all ranks on one node; cannot be a part of another algorithm",
     .source = "Alizadeh et al. 2022, algorithm 2",
     .every_run = false,
-    .on_board = true,
+    .on_board = OnBoard::one_node,
+    .node_phase = &node_phase,
     .run = run,
 };
 

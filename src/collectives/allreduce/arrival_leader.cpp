@@ -53,7 +53,7 @@ Task lead(const BoardRound& round) {
   }
 }
 
-Task one_round(const BoardRound& round) {
+Task contribute(const BoardRound& round) {
   if (co_await round.board.arrive(round.number) == 0) {
     co_await lead(round);
   } else {
@@ -62,10 +62,17 @@ Task one_round(const BoardRound& round) {
       co_await round.board.announce(round.step(chunk).given(round.net.rank), round.mark());
     }
   }
+}
+
+Task one_round(const BoardRound& round) {
+  co_await contribute(round);
   co_await round.collect_results();
 }
 
-Task run(Endpoint net, Allreduce args, const Expression&) { return in_rounds(net, args, one_round); }
+constexpr NodePhase node_phase{
+    .contribute = contribute, .is_ready = BoardRound::has_result, .collect = BoardRound::collect_result};
+
+Task run(Endpoint net, Allreduce args, const Expression&) { return in_rounds(net, args, net.size, one_round); }
 
 }  // namespace
 
@@ -76,7 +83,8 @@ const Algorithm arrival_leader{
     .needs = "all ranks on one node; cannot be a part of another algorithm",
     .source = "Alizadeh et al. 2022, algorithm 1",
     .every_run = false,
-    .on_board = true,
+    .on_board = OnBoard::one_node,
+    .node_phase = &node_phase,
     .run = run,
 };
 

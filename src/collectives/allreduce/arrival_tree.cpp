@@ -65,17 +65,25 @@ Computation collect(const BoardRound& round, std::size_t chunk) {
                           round.on_board(round.holder(step.complete(1)), chunk));
 }
 
-Task one_round(const BoardRound& round) {
+// Ranks of one half begin at different chunks, so that each comes second about equally often.
+std::size_t first_chunk(const BoardRound& round) {
   const Endpoint& net = round.net;
-  // Ranks of one half begin at different chunks, so that each comes second about equally often.
   const int left_ranks = left_half(net.size);
   const int position = net.rank < left_ranks ? net.rank : net.rank - left_ranks;
   const int ranks = net.rank < left_ranks ? left_ranks : net.size - left_ranks;
-  const std::size_t begin = round.chunks * static_cast<std::size_t>(position) / static_cast<std::size_t>(ranks);
+  return round.chunks * static_cast<std::size_t>(position) / static_cast<std::size_t>(ranks);
+}
 
+Task contribute_all(const BoardRound& round) {
+  const std::size_t first = first_chunk(round);
+  for (std::size_t k = 0; k < round.chunks; ++k) co_await contribute(round, (first + k) % round.chunks);
+}
+
+Task one_round(const BoardRound& round) {
+  const std::size_t first = first_chunk(round);
   std::size_t collected = 0;
   for (std::size_t k = 0; k < round.chunks; ++k) {
-    co_await contribute(round, (begin + k) % round.chunks);
+    co_await contribute(round, (first + k) % round.chunks);
     while (collected < round.chunks && is_complete(round, collected)) co_await collect(round, collected++);
   }
   while (collected < round.chunks) {
@@ -85,7 +93,9 @@ Task one_round(const BoardRound& round) {
   }
 }
 
-Task run(Endpoint net, Allreduce args, const Expression&) { return in_rounds(net, args, one_round); }
+constexpr NodePhase node_phase{.contribute = contribute_all, .is_ready = is_complete, .collect = collect};
+
+Task run(Endpoint net, Allreduce args, const Expression&) { return in_rounds(net, args, net.size, one_round); }
 
 }  // namespace
 
@@ -95,7 +105,8 @@ const Algorithm arrival_tree{
     .cost = "n bytes at memory speed for each of log2(p) levels after the last arrival",
     .needs = "all ranks on one node; cannot be a part of another algorithm",
     .source = "offbeat",
-    .on_board = true,
+    .on_board = OnBoard::one_node,
+    .node_phase = &node_phase,
     .run = run,
 };
 

@@ -5,10 +5,9 @@ namespace offbeat {
 
 Task BoardRound::collect_results() const {
   for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
-    const Board::Word& result = step(chunk).result();
     Patience::Wait wait(board.patience);
-    while (!is_marked(result)) co_await board.pause(wait);
-    co_await net.copy(of(args.output, chunk), on_board(holder(result), chunk));
+    while (!has_result(*this, chunk)) co_await board.pause(wait);
+    co_await collect_result(*this, chunk);
   }
 }
 

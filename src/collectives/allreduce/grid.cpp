@@ -46,8 +46,8 @@ Task run(Endpoint net, Allreduce args, const Expression& self) {
   return core == net.size ? on_grid(net, args, self) : folded(net, args, self, core, on_grid);
 }
 
-std::string unsuitable(const Expression& self, int size) {
-  if (const int core = grid_size(self); size < core) {
+std::string unsuitable(const Expression& self, const Placement& placement) {
+  if (const int core = grid_size(self); placement.ranks < core) {
     return "needs at least " + std::to_string(core) + " ranks";
   }
   for (std::size_t k = 0; k < self.dimensions.size(); ++k) {

@@ -58,6 +58,17 @@ class BoardInSimulation {
   ~BoardInSimulation() = default;
 };
 
+// Where a rank has other things to do while it waits for the board.
+class BoardWaiters {
+ public:
+  [[nodiscard]] virtual bool others_can_run() const = 0;
+  // Resume `waiter` soon: it looks again.
+  virtual void wait_for_board(std::coroutine_handle<> waiter) = 0;
+
+ protected:
+  ~BoardWaiters() = default;
+};
+
 class Board {
  public:
   using Word = std::atomic<std::uint64_t>;
@@ -101,14 +112,19 @@ class Board {
     [[nodiscard]] Word& given(int rank) const { return words_[1 + rank]; }
     [[nodiscard]] Word& result() const { return words_[0]; }
 
+    // hierarchy. The result of all nodes is there.
+    [[nodiscard]] Word& everywhere() const { return words_[ranks_ + 1]; }
+
    private:
     friend class Board;
-    explicit Step(Word* words) : words_(words) {}
+    Step(Word* words, int ranks) : words_(words), ranks_(ranks) {}
     Word* words_;
+    int ranks_;
   };
   [[nodiscard]] Step step(std::uint64_t round, std::size_t chunk) const {
     return Step(reinterpret_cast<Word*>(memory_ + shape_.steps_offset() +
-                                        ((round & 1) * shape_.most_chunks() + chunk) * shape_.step_bytes()));
+                                        ((round & 1) * shape_.most_chunks() + chunk) * shape_.step_bytes()),
+                size);
   }
 
   // What a step's words hold: a partial result of this round stands in the window of `holder`.
@@ -133,7 +149,7 @@ class Board {
   }
   [[nodiscard]] const BoardShape& shape() const { return shape_; }
 
-  // Awaitables. In production they never suspend.
+  // Awaitables. In production only a pause suspends, and only while other coroutines of this rank can run.
   class Arrival;
   class Meeting;
   class Announcement;
@@ -159,6 +175,7 @@ class Board {
   int size;
   Patience patience;
   BoardInSimulation* simulation = nullptr;
+  BoardWaiters* waiters = nullptr;
 
  private:
   [[nodiscard]] Word* arrivals(std::uint64_t round) const {
@@ -216,10 +233,17 @@ class Board::Pause {
   Pause(Board& board, Patience::Wait& wait) : board_(board), wait_(wait) {}
   [[nodiscard]] bool await_ready() const {
     if (board_.simulation != nullptr) return false;
+    if (board_.waiters != nullptr && board_.waiters->others_can_run()) return false;
     wait_.pause();
     return true;
   }
-  void await_suspend(std::coroutine_handle<> waiter) const { board_.simulation->pause(board_.rank, waiter); }
+  void await_suspend(std::coroutine_handle<> waiter) const {
+    if (board_.simulation != nullptr) {
+      board_.simulation->pause(board_.rank, waiter);
+    } else {
+      board_.waiters->wait_for_board(waiter);
+    }
+  }
   void await_resume() const {}
 
  private:

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Hierarchy: combine on each node, then among one leader of each node, then tell everybody on the node.
+//
+//   hierarchy(NODE, LEADERS)   node phase on the board by NODE, an allreduce among the leaders by LEADERS
+//
+// The phases overlap: while the leaders exchange one segment, the node combines the next and copies the last.
+// Cost: T_LEADERS(nodes, n), and what the nodes do before the first segment and after the last one.
+// Order: that of NODE on each node, then that of LEADERS over the nodes.
+// Source: Alizadeh et al. 2022, section 4; the overlap is ours.
+#include "collectives/allreduce/allreduce.hpp"
+#include "collectives/allreduce/board_round.hpp"
+#include "transport/node/nodes.hpp"
+
+namespace offbeat::allreduce_algorithms {
+namespace {
+
+constexpr int in_flight = 4;
+constexpr Parameter parameters[] = {Parameter::node_algorithm, Parameter::algorithm};
+
+struct Phases {
+  const NodePhase& node;
+  const Expression& leaders;
+};
+
+// A node of one rank takes part in the same segments, and has nothing to combine.
+constexpr NodePhase alone{
+    .contribute = [](const BoardRound&) -> Task { co_return; },
+    .is_ready = [](const BoardRound&, std::size_t) { return true; },
+    .collect = [](const BoardRound& round, std::size_t chunk) {
+      return round.net.copy(round.of(round.args.output, chunk), round.of(round.args.input, chunk));
+    },
+};
+
+// On the leader: a segment of chunks [first, last), from the node's result to everybody's.
+Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, std::size_t first, std::size_t last) {
+  for (std::size_t chunk = first; chunk < last; ++chunk) {
+    Patience::Wait wait(round.board.patience);
+    while (!phases.node.is_ready(round, chunk)) co_await round.board.pause(wait);
+    co_await phases.node.collect(round, chunk);
+  }
+  const Vector segment = round.of(round.args.output, first, last);
+  co_await allreduce(lane.leaders(), {segment, segment, round.args.op}, phases.leaders);
+  for (std::size_t chunk = first; chunk < last; ++chunk) {
+    co_await lane.copy(round.on_board(round.net.rank, chunk), round.of(round.args.output, chunk));
+    co_await round.board.announce(round.step(chunk).everywhere(), round.mark());
+  }
+}
+
+Task one_round(Endpoint net, const BoardRound& round, Phases phases) {
+  if (round.net.rank == 0) {
+    co_await net.concurrently(1 + in_flight, [&](const Endpoint& lane, int k) {
+      if (k == 0) return phases.node.contribute(round);
+      const auto segment = static_cast<std::size_t>(k - 1);
+      return exchange_segment(lane, round, phases, round.chunks * segment / in_flight,
+                              round.chunks * (segment + 1) / in_flight);
+    });
+    co_return;
+  }
+  co_await phases.node.contribute(round);
+  for (std::size_t chunk = 0; chunk < round.chunks; ++chunk) {
+    const Board::Word& everywhere = round.step(chunk).everywhere();
+    Patience::Wait wait(round.board.patience);
+    while (!round.is_marked(everywhere)) co_await round.board.pause(wait);
+    co_await round.net.copy(round.of(round.args.output, chunk), round.on_board(round.holder(everywhere), chunk));
+  }
+}
+
+Task run(Endpoint net, Allreduce args, const Expression& self) {
+  const Endpoint node = net.on_node();
+  const Phases phases{node.size == 1 ? alone : *self.parts[0].algorithm->node_phase, self.parts[1]};
+  // Leaders must cut the message alike, however many ranks their nodes have.
+  const int nodes = net.leaders().size;
+  const int ranks_per_node = (net.size + nodes - 1) / nodes;
+  co_await in_rounds(node, args, ranks_per_node, [&](const BoardRound& round) { return one_round(net, round, phases); });
+}
+
+int lanes(const Expression& self) { return (1 + in_flight) * self.parts[1].lanes(); }
+
+}  // namespace
+
+const Algorithm hierarchy{
+    .name = "hierarchy",
+    .summary = "combine on each node by NODE_ALGORITHM, among one leader of each node by ALGORITHM, tell the node",
+    .cost = "T_ALGORITHM(nodes, n), overlapped with the work on the nodes",
+    .needs = "shared memory on every node; cannot be a part of another algorithm",
+    .source = "Alizadeh et al. 2022",
+    .parameters = parameters,
+    .on_board = OnBoard::every_node,
+    .run = run,
+    .lanes = lanes,
+    .unsuitable = [](const Expression& self,
+                     const Placement& placement) { return self.parts[1].unsuitable({.ranks = placement.nodes}); },
+};
+
+}  // namespace offbeat::allreduce_algorithms
