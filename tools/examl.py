@@ -42,7 +42,19 @@ class Examl:
 
     def command(self, name: str, mode: str) -> list[str]:
         """`mode` d searches the best tree, e only fits the branch lengths and the model on the given one."""
-        return [str(self.program), "-s", str(self.alignment), "-t", str(self.tree), "-m", "GAMMA", "-f", mode, "-n", name]
+        return [
+            str(self.program),
+            "-s",
+            str(self.alignment),
+            "-t",
+            str(self.tree),
+            "-m",
+            "GAMMA",
+            "-f",
+            mode,
+            "-n",
+            name,
+        ]
 
     def result(self, folder: Path, name: str, mode: str) -> tuple[str, str]:
         """The log likelihood, and the tree with branch lengths as it was written."""
@@ -72,7 +84,9 @@ def fetch() -> Path:
     source = ["source", "--download-only", "--tar-only", "examl"]
     step("ExaML: source archive", ["sh", "-c", script, str(FOLDER), *get, *source])
     if not archive.exists() or hashlib.sha256(archive.read_bytes()).hexdigest() != SHA256:
-        raise SetupError(f"apt-get source examl did not give {ARCHIVE} as it is known here (SHA-256 {SHA256})")
+        raise SetupError(
+            f"apt-get source examl did not give {ARCHIVE} as it is known here (SHA-256 {SHA256})"
+        )
     return archive
 
 
@@ -82,13 +96,21 @@ def source_lines() -> list[str]:
     system, codename = release.get("ID", ""), release.get("VERSION_CODENAME", "")
     component = "universe" if system == "ubuntu" else "main"
     targets = subprocess.run(
-        ["apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME) $(COMPONENT)", "Created-By: Packages"],
+        [
+            "apt-get",
+            "indextargets",
+            "--format",
+            "$(REPO_URI) $(CODENAME) $(COMPONENT)",
+            "Created-By: Packages",
+        ],
         capture_output=True,
         text=True,
     ).stdout.split("\n")
     found = [target.split() for target in targets if target.split()[1:] == [codename, component]]
     mirrors = [target[0] for target in found]
-    mirrors += ["http://archive.ubuntu.com/ubuntu/" if system == "ubuntu" else "http://deb.debian.org/debian/"]
+    mirrors += [
+        "http://archive.ubuntu.com/ubuntu/" if system == "ubuntu" else "http://deb.debian.org/debian/"
+    ]
     keyring = Path(f"/usr/share/keyrings/{system}-archive-keyring.gpg")
     signed = f"[signed-by={keyring}] " if keyring.exists() else ""
     return [f"deb-src {signed}{mirrors[0]} {codename} {component}"]
@@ -118,7 +140,17 @@ def build(name: str, mpicc: str) -> Examl:
     make = ["make", "--directory", str(parser), "--file", "Makefile.SSE3.gcc", "parse-examl"]
     step("ExaML: make its parser", make, environment=environment)
     data = source / "testData"
-    convert = [str(parser / "parse-examl"), "-s", str(data / "49"), "-q", str(data / "49.model"), "-m", "DNA", "-n", "49"]
+    convert = [
+        str(parser / "parse-examl"),
+        "-s",
+        str(data / "49"),
+        "-q",
+        str(data / "49.model"),
+        "-m",
+        "DNA",
+        "-n",
+        "49",
+    ]
     step("ExaML: its alignment", ["sh", "-c", 'cd "$0" && exec "$@"', str(folder), *convert])
     stamp.write_text(key)
     return examl

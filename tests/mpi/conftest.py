@@ -17,7 +17,9 @@ DEFAULT = "openmpi,mpich,mpich-abi"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--mpi", default=DEFAULT, help=f"MPIs to test on, of: {', '.join(MPIS)} (default: {DEFAULT})")
+    parser.addoption(
+        "--mpi", default=DEFAULT, help=f"MPIs to test on, of: {', '.join(MPIS)} (default: {DEFAULT})"
+    )
     parser.addoption("--quick", action="store_true", help="two and three ranks only")
 
 

@@ -134,7 +134,18 @@ def library(family: str) -> Path:
 
 def clean_environment(mpi: Mpi) -> dict[str, str]:
     """This process's environment without what could disturb an MPI job, and with what it needs."""
-    dropped = ("LD_PRELOAD", "OFFBEAT_", "OMPI_", "PMI", "PMIX_", "PRTE_", "I_MPI_", "HYDRA_", "MPIR_", "MPICH_")
+    dropped = (
+        "LD_PRELOAD",
+        "OFFBEAT_",
+        "OMPI_",
+        "PMI",
+        "PMIX_",
+        "PRTE_",
+        "I_MPI_",
+        "HYDRA_",
+        "MPIR_",
+        "MPICH_",
+    )
     environment = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
     if mpi.prefix:
         environment["PATH"] = f"{mpi.prefix / 'bin'}{os.pathsep}{environment.get('PATH', os.defpath)}"
@@ -142,7 +153,11 @@ def clean_environment(mpi: Mpi) -> dict[str, str]:
 
 
 def compile_program(
-    mpi: Mpi, source: Path, *flags: str, compiler: str | None = None, libraries: Sequence[str] = ("-lpthread", "-lm")
+    mpi: Mpi,
+    source: Path,
+    *flags: str,
+    compiler: str | None = None,
+    libraries: Sequence[str] = ("-lpthread", "-lm"),
 ) -> Path:
     """Compile `source` with the MPI's own compiler, unless that was done since it changed."""
     program = BUILD / "tests" / mpi.name / source.stem
@@ -156,7 +171,16 @@ def compile_program(
     # Compile beside the target and rename: an interrupted compiler leaves nothing that looks finished.
     with tempfile.TemporaryDirectory(dir=program.parent) as folder:
         unfinished = Path(folder) / program.name
-        command = [*shlex.split(compiler), "-O1", "-g", *flags, str(source), "-o", str(unfinished), *libraries]
+        command = [
+            *shlex.split(compiler),
+            "-O1",
+            "-g",
+            *flags,
+            str(source),
+            "-o",
+            str(unfinished),
+            *libraries,
+        ]
         subprocess.run(command, check=True, env=clean_environment(mpi), timeout=120, cwd=folder)
         unfinished.rename(program)
     return program
@@ -237,7 +261,13 @@ def execute(
     """Run a command; at the timeout kill everything that it started, and fail."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         process = subprocess.Popen(
-            command, env=environment, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+            command,
+            env=environment,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
         )
         timed_out = False
         try:

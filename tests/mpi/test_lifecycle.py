@@ -44,10 +44,16 @@ def test_killed_rank_leaves_nothing_behind(mpi: Mpi, expression: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["openmpi", "mpich", "mpiabi"])
-@pytest.mark.parametrize("command", [["/bin/sh", "-c", "ls / | cat"], ["python3", "-c", "import threading, ctypes"]])
+@pytest.mark.parametrize(
+    "command", [["/bin/sh", "-c", "ls / | cat"], ["python3", "-c", "import threading, ctypes"]]
+)
 def test_a_program_without_mpi_does_not_notice(family: str, command: list[str]) -> None:
     """LD_PRELOAD reaches every child process."""
-    environment = os.environ | {"LD_PRELOAD": str(library(family)), "OFFBEAT_ALLREDUCE": "ring", "OFFBEAT_REPORT": "1"}
+    environment = os.environ | {
+        "LD_PRELOAD": str(library(family)),
+        "OFFBEAT_ALLREDUCE": "ring",
+        "OFFBEAT_REPORT": "1",
+    }
     result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30)
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
@@ -56,7 +62,11 @@ def test_a_program_without_mpi_does_not_notice(family: str, command: list[str]) 
 @pytest.mark.parametrize("family", ["openmpi", "mpich", "mpiabi"])
 def test_library_needs_no_mpi(family: str) -> None:
     text = subprocess.run(
-        ["readelf", "--dynamic", "--wide", str(library(family))], capture_output=True, text=True, timeout=30, check=True
+        ["readelf", "--dynamic", "--wide", str(library(family))],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
     ).stdout
     needed = [line.split("[")[1].rstrip("]") for line in text.splitlines() if "(NEEDED)" in line]
     assert needed, text

@@ -9,7 +9,9 @@ from harness import PROGRAMS, VENV, Mpi, Result, clean_environment, compile_prog
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 @pytest.mark.parametrize("expression", [None, "ring", "native"])
-@pytest.mark.mpis(lambda mpi: mpi.python is not None and mpi.name != "mpich-abi")  # mpi4py takes the vendor's ABI first
+@pytest.mark.mpis(
+    lambda mpi: mpi.python is not None and mpi.name != "mpich-abi"
+)  # mpi4py takes the vendor's ABI first
 def test_mpi4py(mpi: Mpi, ranks: int, expression: str | None) -> None:
     result = run(mpi, ranks, [mpi.python, PROGRAMS / "python_sums.py"], allreduce=expression).succeeded()
     assert result.report.intercepted == result.calls, str(result)

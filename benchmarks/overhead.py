@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a call costs more under the preload when offbeat hands it to the host MPI.
+
+    benchmarks/overhead.py --mpicc PREFIX/bin/mpicc --library build/dev/liboffbeat-openmpi.so
+
+Compiles pass_through.c and runs it on one rank with and without the preload in turn, so that whatever else the
+machine does hits both alike. Prints the medians over the runs, and the median and range of the differences of
+neighbouring runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parent / "pass_through.c"
+REPORT = re.compile(r"^offbeat: allreduce: (\d+) calls intercepted, 0 served, \1 native$", re.MULTILINE)
+RUN_LIMIT_S = 120
+
+
+def host_environment() -> dict[str, str]:
+    """This environment without a preload or settings of offbeat; Open MPI may run as root."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OFFBEAT_", "LD_PRELOAD"))}
+    return kept | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def nanoseconds(launcher: list[str], program: Path, library: Path | None) -> float:
+    """One run; a preload that intercepts nothing is an error."""
+    # `env` in front of the program: mpirun itself stays without the preload.
+    preload = ["env", f"LD_PRELOAD={library}", "OFFBEAT_REPORT=1"] if library is not None else []
+    done = subprocess.run(
+        [*launcher, "-n", "1", *preload, str(program)],
+        env=host_environment(), capture_output=True, text=True, timeout=RUN_LIMIT_S, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        sys.exit(f"exit code {done.returncode}: {done.stderr.strip()}")
+    if library is not None and REPORT.search(done.stderr) is None:
+        sys.exit(f"the calls were not intercepted and passed on: {done.stderr.strip() or 'no report'}")
+    return float(done.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--mpicc", default="mpicc", help="compiler of the host MPI (default: the one on PATH)")
+    parser.add_argument("--mpirun", help="launcher of the host MPI (default: mpirun beside mpicc)")
+    parser.add_argument(
+        "--library", type=Path, required=True, help="liboffbeat-<family>.so of the host's family"
+    )
+    parser.add_argument("--pairs", type=int, default=15, help="runs with and without (default: 15)")
+    arguments = parser.parse_args()
+    mpicc = shutil.which(arguments.mpicc)
+    if mpicc is None:
+        sys.exit(f"{arguments.mpicc}: not found")
+    launcher = [arguments.mpirun or str(Path(mpicc).parent / "mpirun")]
+    library = arguments.library.resolve(strict=True)
+
+    native, preloaded = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "pass_through"
+        subprocess.run([mpicc, "-O2", str(SOURCE), "-o", str(program)], check=True)
+        for pair in range(arguments.pairs):
+            # Who comes first changes too, or a machine that slows down would always charge the same side.
+            for with_preload in (False, True) if pair % 2 == 0 else (True, False):
+                value = nanoseconds(launcher, program, library if with_preload else None)
+                (preloaded if with_preload else native).append(value)
+    differences = [more - less for more, less in zip(preloaded, native, strict=True)]
+    print(f"{arguments.pairs} runs each, ns per call; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs")
+    print(f"  native     {statistics.median(native):7.1f}   ({min(native):.1f} .. {max(native):.1f})")
+    print(f"  preloaded  {statistics.median(preloaded):7.1f}   ({min(preloaded):.1f} .. {max(preloaded):.1f})")
+    print(
+        f"  difference {statistics.median(differences):7.1f}   ({min(differences):.1f} .. {max(differences):.1f})"
+    )
+
+
+if __name__ == "__main__":
+    main()

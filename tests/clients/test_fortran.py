@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Fortran, in each of its three bindings: no call may pass by, and MPI_IN_PLACE must be understood."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from harness import MPIS, Mpi, compile_program, run
+
+PROGRAMS = Path(__file__).parent / "fortran"
+BINDINGS = ("sums_mpif", "sums_mpi", "sums_mpi_f08")
+# mpif.h declares no interfaces: gfortran takes calls with different types for a mistake.
+FLAGS = ("-fallow-argument-mismatch", "-w")
+
+
+def intel_flags(prefix: Path) -> list[str]:
+    """What Intel's mpif90 should say: in the wheel it looks for gfortran's modules in a wrong folder."""
+    text = subprocess.run(
+        ["gfortran", "-dumpfullversion"], capture_output=True, text=True, timeout=30, check=True
+    )
+    major = text.stdout.split(".")[0]
+    modules = sorted((prefix / "include" / "mpi" / "gfortran").glob(f"{major}.*"))
+    assert modules, f"Intel MPI has no modules for gfortran {major}"
+    folders = [modules[-1], prefix / "include", prefix / "include" / "mpi"]
+    libraries = prefix / "lib"
+    return [
+        *(f"-I{folder}" for folder in folders),
+        f"-L{libraries}",
+        f"-Wl,-rpath,{libraries}",
+        "-lmpifort",
+        "-lmpi",
+    ]
+
+
+def compiled(mpi: Mpi, binding: str) -> Path:
+    source = PROGRAMS / f"{binding}.f90"
+    if mpi.kind == "impi":
+        # Libraries go behind the source.
+        return compile_program(mpi, source, *FLAGS, compiler="gfortran", libraries=intel_flags(mpi.prefix))
+    return compile_program(mpi, source, *FLAGS, compiler=re.sub("mpicc", "mpifort", mpi.cc))
+
+
+CASES = [(mpi, binding) for mpi in ("debian-openmpi", "debian-mpich") for binding in BINDINGS]
+CASES += [("impi", "sums_mpif"), ("impi", "sums_mpi")]  # its mpi_f08 module is for Intel's compiler only
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("expression", [None, "ring", "native"])
+@pytest.mark.parametrize(("name", "binding"), CASES)
+def test_every_call_is_intercepted(name: str, binding: str, ranks: int, expression: str | None) -> None:
+    mpi = MPIS[name]
+    result = run(mpi, ranks, [compiled(mpi, binding)], allreduce=expression).succeeded()
+    assert result.report.intercepted == result.calls == 12, str(result)
+    if expression == "ring" and ranks > 1:
+        assert result.report.served >= 11, str(result)  # all but MINLOC, which goes where its type is known
+    if expression == "native":
+        assert result.report.served == 0, str(result)

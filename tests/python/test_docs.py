@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The pages in docs/ say what the registry, the settings and the parser of the C++ core say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from offbeat import _core
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")])
+ERROR = re.compile(r"^ +offbeat: allreduce expression '(.*)': (column \d+: .*)$", re.MULTILINE)
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
+
+
+def sections(page: str) -> dict[str, str]:
+    """The text below each second-level heading that names a thing in code, as one line without its marks."""
+    text = (ROOT / "docs" / page).read_text()
+    found = re.findall(r"^## `(.*)`\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    return {heading: " ".join(body.replace("`", "").split()) for heading, body in found}
+
+
+def sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def test_every_algorithm_is_described_as_the_registry_has_it() -> None:
+    described = sections("algorithms.md")
+    registered = {
+        f"{algorithm['name']}({algorithm['parameters']})" if algorithm["parameters"] else algorithm["name"]: algorithm
+        for algorithm in _core.algorithms()
+    }  # fmt: skip
+    assert list(described) == list(registered), "the same algorithms, in the same order"
+    for heading, algorithm in registered.items():
+        text = described[heading]
+        assert f"Summary: {algorithm['summary']}." in text
+        assert f"Cost: {algorithm['cost']}." in text
+        assert f"Needs: {algorithm['needs'] or 'nothing'}." in text
+        if algorithm["source"]:
+            assert f"Source: {algorithm['source']}." in text
+
+
+def test_every_setting_is_described_as_the_library_has_it() -> None:
+    described = sections("settings.md")
+    settings = {setting["name"]: setting for setting in _core.settings()}
+    assert list(described) == list(settings), "the same settings, in the same order"
+    for name, setting in settings.items():
+        text = described[name]
+        assert text.startswith(sentence(setting["meaning"]))
+        assert f"Values: {setting['values']}." in text
+        assert f"Default: {setting['default'] or 'unset'}." in text
+
+
+def test_errors_of_expressions_are_those_of_the_parser() -> None:
+    examples = ERROR.findall((ROOT / "docs" / "expressions.md").read_text())
+    assert len(examples) > 3
+    for expression, error in examples:
+        with pytest.raises(ValueError, match=re.escape(error)):
+            _core.check_expression("allreduce", expression)
+
+
+def test_examples_of_expressions_are_canonical() -> None:
+    text = (ROOT / "docs" / "expressions.md").read_text()
+    block = re.search(r"^## Examples\n\n((?:    .*\n)+)", text, re.MULTILINE)
+    assert block is not None
+    for line in block[1].splitlines():
+        expression = re.split(r" {3,}", line.strip())[0]
+        assert _core.check_expression("allreduce", expression) == expression
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere_and_lines_are_short(page: Path) -> None:
+    text = page.read_text()
+    for target in LINK.findall(text):
+        assert (page.parent / target).exists(), target
+    assert [line for line in text.splitlines() if len(line) > 120] == []

@@ -1,0 +1,567 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Every algorithm on the board, in virtual time: adversarial timing for many ranks, every interleaving for a
+// few.
+//
+// Checked: integers are exact; floats have the same bits on every rank and, where the algorithm promises it,
+// for every arrival order; inputs are untouched; nothing is written beside an output; no deadlock; no data
+// race.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <iostream>
+#include <numeric>
+#include <random>
+#include <span>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "base/error.hpp"
+#include "collectives/algorithm.hpp"
+#include "transport/simulated.hpp"
+#include "transport/simulated_board.hpp"
+
+namespace offbeat {
+namespace {
+
+constexpr std::size_t tiny_window = 8192;  // two chunks: a few thousand elements take several rounds
+
+std::vector<std::string> algorithms_on_board() {
+  std::vector<std::string> names;
+  for (const Algorithm* algorithm : algorithms("allreduce")) {
+    if (algorithm->on_board == OnBoard::one_node) names.emplace_back(algorithm->name);
+  }
+  return names;
+}
+
+using Bits = std::uint32_t;  // of an int or of a float
+
+struct Message {
+  std::size_t count;
+  bool is_float;
+};
+
+// The vectors of all ranks for one message, with guards around the outputs.
+class Vectors {
+ public:
+  Vectors(int ranks, Message message) : message_(message) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      auto& values = values_.emplace_back();
+      for (std::size_t k = 0; k < message.count; ++k) values.push_back(value(rank, k));
+    }
+    clear(false);
+  }
+  // As before the collective.
+  void clear(bool in_place) {
+    in_place_ = in_place;
+    inputs_ = values_;
+    outputs_.resize(values_.size());
+    for (std::size_t rank = 0; rank < values_.size(); ++rank) {
+      outputs_[rank].assign(message_.count + 2 * guard, guard_value);
+      if (in_place) std::ranges::copy(values_[rank], outputs_[rank].begin() + guard);
+    }
+  }
+  Allreduce args(int rank) {
+    static const Reduction int_sum(ElementType::uint32, ReduceOp::sum);
+    static const Reduction float_sum(ElementType::float32, ReduceOp::sum);
+    const auto index = static_cast<std::size_t>(rank);
+    auto* output = reinterpret_cast<std::byte*>(outputs_[index].data() + guard);
+    const auto* input = in_place_ ? output : reinterpret_cast<const std::byte*>(inputs_[index].data());
+    const auto& sum = message_.is_float ? float_sum : int_sum;
+    return {{input, message_.count, sizeof(Bits)}, {output, message_.count, sizeof(Bits)}, &sum};
+  }
+  // What is wrong with what a rank has; empty if nothing is. It is to have the bits of `reference`; if that
+  // is empty, it is set.
+  [[nodiscard]] std::string problem(std::size_t rank, std::vector<Bits>& reference) const {
+    const std::string who = "rank " + std::to_string(rank) + ": ";
+    if (inputs_[rank] != values_[rank]) return who + "its input was changed";
+    for (std::size_t k = 0; k < guard; ++k) {
+      if (outputs_[rank][k] != guard_value || outputs_[rank][guard + message_.count + k] != guard_value) {
+        return who + "something was written beside its output";
+      }
+    }
+    const std::span<const Bits> result = std::span(outputs_[rank]).subspan(guard, message_.count);
+    if (reference.empty()) {
+      if (!is_sum(result)) return who + "wrong result";
+      reference.assign(result.begin(), result.end());
+    }
+    const auto wrong = std::ranges::mismatch(result, reference).in1;
+    if (wrong != result.end()) return who + "other bits at " + std::to_string(wrong - result.begin());
+    return {};
+  }
+  [[nodiscard]] std::string problem(std::vector<Bits>& reference) const {
+    for (std::size_t rank = 0; rank < outputs_.size(); ++rank) {
+      if (std::string problem = this->problem(rank, reference); !problem.empty()) return problem;
+    }
+    return {};
+  }
+
+ private:
+  static constexpr std::size_t guard = 4;
+  static constexpr Bits guard_value = 0xA5A5A5A5;
+
+  // Floats are of very different sizes and both signs, so that every order of additions gives other bits.
+  [[nodiscard]] Bits value(int rank, std::size_t k) const {
+    const auto r = static_cast<Bits>(rank);
+    if (!message_.is_float) return (r + 1) * 1009 + static_cast<Bits>(k) * 13;
+    std::uint64_t random = (r * 65536 + k + 1) * 0x9E3779B97F4A7C15u;
+    random = (random ^ (random >> 29)) * 0xBF58476D1CE4E5B9u;
+    const float mantissa = static_cast<float>(random >> 40) * 0x1p-23F - 1;
+    return std::bit_cast<Bits>(std::ldexp(mantissa, static_cast<int>(random % 25) - 12));
+  }
+  [[nodiscard]] bool is_sum(std::span<const Bits> result) const {
+    for (std::size_t k = 0; k < result.size(); ++k) {
+      Bits sum = 0;
+      double float_sum = 0;
+      double magnitude = 0;
+      for (const auto& values : values_) {
+        sum += values[k];
+        float_sum += std::bit_cast<float>(values[k]);
+        magnitude += std::abs(std::bit_cast<float>(values[k]));
+      }
+      if (message_.is_float ? std::abs(std::bit_cast<float>(result[k]) - float_sum) > 1e-6 * magnitude
+                            : result[k] != sum) {
+        return false;
+      }
+    }
+    return true;
+  }
+  Message message_;
+  bool in_place_ = false;
+  std::vector<std::vector<Bits>> values_;
+  std::vector<std::vector<Bits>> inputs_;
+  std::vector<std::vector<Bits>> outputs_;
+};
+
+// Adversarial timing.
+
+using Sequence = std::vector<Vectors*>;
+using Delay = std::function<Simulator::Pause(int rank, std::size_t k)>;
+
+// One after the other on the same board.
+Task several(Endpoint net, const Sequence& sequence, const Expression& expression, const Delay& delay) {
+  for (std::size_t k = 0; k < sequence.size(); ++k) {
+    co_await delay(net.rank, k);
+    co_await allreduce(net, sequence[k]->args(net.rank), expression);
+  }
+}
+
+class AlgorithmOnBoard : public testing::TestWithParam<std::tuple<std::string, int>> {};
+
+TEST_P(AlgorithmOnBoard, IsExactAndHasTheSameBitsForEveryTiming) {
+  const auto& [name, ranks] = GetParam();
+  const Expression expression = parse_expression("allreduce", name);
+  const auto p = static_cast<std::size_t>(ranks);
+  std::vector<Vectors> messages;
+  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, p - 1, p, p + 1, std::size_t{1000},
+                                  std::size_t{2049}, std::size_t{5000}}) {
+    for (const bool is_float : {false, true}) messages.emplace_back(ranks, Message{count, is_float});
+  }
+  std::vector<std::vector<Bits>> references(messages.size());
+
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed * 7919 + p);
+    std::vector<std::size_t> order(messages.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::shuffle(order, random);
+    Sequence sequence;
+    for (const std::size_t k : order) {
+      messages[k].clear(random() % 2 != 0);
+      sequence.push_back(&messages[k]);
+    }
+    // From far less than what a collective takes to far more.
+    std::uniform_real_distribution<double> exponent(-8, -3);
+    std::vector<double> delays(p * sequence.size());
+    for (double& delay : delays) delay = std::pow(10, exponent(random));
+
+    SimulationOptions options{.board_window_bytes = tiny_window};
+    if (seed > 0) options.adversary = Adversary{seed};
+    Simulator simulator(ranks, {.gamma = 1e-10, .copy = 1e-10, .ranks_per_node = ranks}, options);
+    const Delay delay = [&](int rank, std::size_t k) {
+      return simulator.pause(rank, delays[static_cast<std::size_t>(rank) * sequence.size() + k]);
+    };
+    simulator.run([&](int, Endpoint net) { return several(net, sequence, expression, delay); });
+
+    for (std::size_t k = 0; k < messages.size(); ++k) {
+      if (!expression.algorithm->every_run) references[k].clear();
+      ASSERT_EQ(messages[k].problem(references[k]), "");
+    }
+  }
+}
+
+std::string readable(const testing::TestParamInfo<std::tuple<std::string, int>>& info) {
+  return std::get<0>(info.param) + "_on_" + std::to_string(std::get<1>(info.param));
+}
+
+INSTANTIATE_TEST_SUITE_P(Board, AlgorithmOnBoard,
+                         testing::Combine(testing::ValuesIn(algorithms_on_board()),
+                                          testing::Values(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
+                                                          16, 17, 31, 32, 33, 64)),
+                         readable);
+
+// Virtual time.
+
+constexpr Network node_of_four{.gamma = 0x1p-30, .copy = 0x1p-31, .line = 0x1p-23, .ranks_per_node = 4};
+
+Task tree(Endpoint net, Vectors& vectors) {
+  static const Expression expression = parse_expression("allreduce", "arrival_tree");
+  return allreduce(net, vectors.args(net.rank), expression);
+}
+
+TEST(SimulatedBoard, LastArrivalWaitsForNothing) {
+  constexpr double n = 1000 * sizeof(Bits);
+  Vectors vectors(4, {1000, false});
+  Simulator simulator(4, node_of_four, {.board_window_bytes = tiny_window});
+  const auto last_delay = [&](const std::vector<double>& arrivals) {
+    return simulator.run([&](int, Endpoint net) { return tree(net, vectors); }, arrivals).last_delay();
+  };
+  const double expected =
+      n * node_of_four.gamma + node_of_four.line + n * node_of_four.gamma;  // twice: two levels
+  EXPECT_EQ(last_delay({0, 1, 2, 3}), expected);
+  EXPECT_EQ(last_delay({3, 0, 1, 2}), expected);  // and the board is as new
+}
+
+TEST(SimulatedBoard, PhantomsTakeTheSameTime) {
+  const std::vector<double> arrivals{1e-6, 0, 3e-6, 2e-6};
+  for (const std::string& name : algorithms_on_board()) {
+    const Expression expression = parse_expression("allreduce", name);
+    Vectors vectors(4, {5000, false});
+    const auto run = [&](bool phantom) {
+      Simulator simulator(4, node_of_four, {.phantom = phantom, .board_window_bytes = tiny_window});
+      return simulator.run(
+          [&](int rank, Endpoint net) {
+            Allreduce args = vectors.args(rank);
+            if (phantom) args.input.data = args.output.data = nullptr;
+            return allreduce(net, args, expression);
+          },
+          arrivals);
+    };
+    const SimulationResult real = run(false);
+    const SimulationResult unreal = run(true);
+    EXPECT_EQ(real.exits, unreal.exits) << name;
+    EXPECT_GT(real.last_exit, 3e-6);
+  }
+}
+
+TEST(SimulatedBoard, NamesTheRanksThatWaitForEver) {
+  Vectors vectors(4, {10, false});
+  Simulator simulator(4, node_of_four, {.board_window_bytes = tiny_window});
+  try {
+    simulator.run([&](int rank, Endpoint net) -> Task {
+      if (rank != 2) co_await tree(net, vectors);
+    });
+    FAIL();
+  } catch (const SimulationError& error) {
+    EXPECT_STREQ(error.what(), "deadlock: 3 of 4 ranks never end\n  waiting on the board: rank 0, 1, 3");
+  }
+}
+
+TEST(SimulatedBoard, IsThereIfItIsWanted) {
+  const auto board_is = [](bool there) {
+    return [there](int, Endpoint net) -> Task {
+      EXPECT_EQ(net.board() != nullptr, there);
+      co_return;
+    };
+  };
+  Simulator(4, node_of_four, {.board_window_bytes = tiny_window}).run(board_is(true));
+  Simulator(4, node_of_four).run(board_is(false));
+  EXPECT_THROW(Simulator(5, node_of_four, {.board_window_bytes = tiny_window}), UsageError);
+  EXPECT_THROW(Simulator(4, node_of_four, {.board_window_bytes = 5000}), UsageError);
+}
+
+// Every interleaving.
+
+// A few ranks on a board, each of which goes on when it is told to. A rank stops before each change of a
+// word, where it finds nothing to do and, in fine grain, before each copy or reduction. What it loads between
+// two stops it loads at once.
+enum class Grain : std::uint8_t { fine, coarse };
+
+class World final : public BoardInSimulation {
+ public:
+  World(int ranks, std::vector<Message> messages, const Expression& expression, Grain grain)
+      : grain_(grain),
+        shape_{ranks, tiny_window},
+        expression_(expression),
+        memory_(shape_.total_bytes() / sizeof(Page)),
+        members_(static_cast<std::size_t>(ranks)) {
+    for (const Message message : messages) vectors_.emplace_back(ranks, message);
+    references_.resize(messages.size());
+  }
+
+  void clear() {
+    for (Member& member : members_) member.task = {};
+    std::ranges::fill(words(), 0);
+    before_.assign(words().begin(), words().end());
+    boards_.clear();
+    bool in_place = false;
+    for (Vectors& vectors : vectors_) vectors.clear(std::exchange(in_place, !in_place));
+    for (int rank = 0; rank < shape_.ranks; ++rank) {
+      Member& self = member(rank);
+      boards_.emplace_back(memory_.data(), shape_, rank, Patience{}).simulation = this;
+      self.world = this;
+      self.state = State::absent;
+      self.ended = 0;
+      self.next_deed = 0;
+    }
+    if (!expression_.algorithm->every_run) std::ranges::fill(references_, std::vector<Bits>());
+    for (int rank = 0; rank < shape_.ranks; ++rank)
+      member(rank).board = &boards_[static_cast<std::size_t>(rank)];
+  }
+
+  [[nodiscard]] std::vector<int> ready() const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < shape_.ranks; ++rank) {
+      const State state = members_[static_cast<std::size_t>(rank)].state;
+      if (state != State::paused && state != State::done) ranks.push_back(rank);
+    }
+    return ranks;
+  }
+
+  void go_on(int rank) {
+    Member& self = member(rank);
+    const bool touches = self.state == State::touching;
+    switch (self.state) {
+      case State::absent:
+        self.task = live(self, Endpoint(self, rank, shape_.ranks));
+        self.state = State::woken;
+        self.task.start();
+        break;
+      case State::computing:
+        self.computation->perform();
+        self.history += std::exchange(self.next_deed, 0);
+        self.computation->waiter.resume();
+        break;
+      default:
+        self.waiter.resume();
+    }
+    if (self.task.done()) {
+      self.task.rethrow_if_failed();
+      self.state = State::done;
+    }
+    if (touches) note_change(self);
+  }
+
+  // Two states are one if the words are the same, and what every rank has computed, changed and got in its
+  // collective, in any order. What it has loaded shows in what it does next; the results of earlier
+  // collectives are checked.
+  [[nodiscard]] std::uint64_t state() const {
+    std::uint64_t result = 0;
+    std::size_t ended = vectors_.size();
+    for (const Member& member : members_) {
+      mix(result, member.history);
+      mix(result, member.next_deed);
+      mix(result, member.ended);
+      mix(result, static_cast<std::uint64_t>(member.state));
+      ended = std::min(ended, member.ended);
+    }
+    for (const std::uint64_t word : before_) mix(result, word);
+    // Where the bits are those of the arrival order, what was the first to get them is part of the state.
+    for (; !expression_.algorithm->every_run && ended < references_.size(); ++ended) {
+      for (const Bits bits : references_[ended]) mix(result, bits);
+    }
+    return result;
+  }
+
+  [[nodiscard]] const std::string& problem() const { return problem_; }
+  [[nodiscard]] bool all_done() const {
+    return std::ranges::all_of(members_, [](const Member& member) { return member.state == State::done; });
+  }
+
+  void touch(int rank, std::coroutine_handle<> waiter) override { stop(rank, waiter, State::touching); }
+  void pause(int rank, std::coroutine_handle<> waiter) override { stop(rank, waiter, State::paused); }
+
+ private:
+  enum class State : std::uint8_t { absent, touching, computing, paused, woken, done };
+  struct alignas(4096) Page {
+    std::byte bytes[4096];
+  };
+  struct Member final : Transport {
+    bool start(Transfer&) override { throw std::logic_error("a message on the board"); }
+    bool start(Computation& next) override { return world->compute(*this, next); }
+    World* world = nullptr;
+    Task task;
+    State state = State::absent;
+    std::coroutine_handle<> waiter;
+    const Computation* computation = nullptr;
+    std::size_t ended = 0;      // collectives
+    std::uint64_t history = 0;  // in the one it is in: the sum of its deeds
+    std::uint64_t next_deed = 0;
+  };
+
+  Task live(Member& self, Endpoint net) {
+    for (; self.ended < vectors_.size(); ++self.ended) {
+      Vectors& vectors = vectors_[self.ended];
+      self.history = 0;
+      co_await allreduce(net, vectors.args(net.rank), expression_);
+      std::string problem = vectors.problem(static_cast<std::size_t>(net.rank), references_[self.ended]);
+      if (!problem.empty()) problem_ = std::move(problem);
+    }
+    self.history = 0;
+  }
+
+  [[nodiscard]] Member& member(int rank) { return members_[static_cast<std::size_t>(rank)]; }
+  // Arrivals and steps.
+  [[nodiscard]] std::span<std::uint64_t> words() {
+    auto* memory = reinterpret_cast<std::byte*>(memory_.data());
+    const std::size_t end = shape_.steps_offset() + 2 * shape_.most_chunks() * shape_.step_bytes();
+    return {reinterpret_cast<std::uint64_t*>(memory + shape_.arrivals_offset()),
+            (end - shape_.arrivals_offset()) / sizeof(std::uint64_t)};
+  }
+  static void mix(std::uint64_t& hash, std::uint64_t value) {
+    hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
+    hash ^= hash >> 32;
+  }
+
+  void stop(int rank, std::coroutine_handle<> waiter, State state) {
+    member(rank).waiter = waiter;
+    member(rank).state = state;
+  }
+
+  bool compute(Member& self, const Computation& next) {
+    std::uint64_t deed = reinterpret_cast<std::uintptr_t>(next.destination.data);
+    for (std::size_t k = 0; k < next.operand_count; ++k)
+      mix(deed, reinterpret_cast<std::uintptr_t>(next.operands[k]));
+    if (grain_ == Grain::coarse) {
+      self.history += deed;
+      next.perform();
+      return true;
+    }
+    self.next_deed = deed;
+    self.computation = &next;
+    self.state = State::computing;
+    for (const Member& other : members_) {
+      if (&other == &self || other.state != State::computing) continue;
+      if (writes_what_is_used_in(next, *other.computation) ||
+          writes_what_is_used_in(*other.computation, next)) {
+        problem_ = "data race";  // both can go on now, in either order
+      }
+    }
+    return false;
+  }
+  static bool writes_what_is_used_in(const Computation& one, const Computation& other) {
+    const auto overlap = [&](const void* data) {
+      const auto* begin = static_cast<const std::byte*>(data);
+      return std::less<>()(begin, one.destination.data + one.destination.bytes()) &&
+             std::less<>()(one.destination.data, begin + other.destination.bytes());
+    };
+    return overlap(other.destination.data) ||
+           std::any_of(other.operands.begin(), other.operands.begin() + static_cast<int>(other.operand_count),
+                       overlap);
+  }
+
+  // The one word that a touch changes: what stood there may have been got. Who pauses looks again.
+  void note_change(Member& self) {
+    const auto [now, before] = std::ranges::mismatch(words(), before_);
+    std::uint64_t deed = static_cast<std::uint64_t>(before - before_.begin());
+    mix(deed, *before);
+    self.history += deed;
+    *before = *now;
+    for (Member& member : members_) {
+      if (&member != &self && member.state == State::paused) member.state = State::woken;
+    }
+  }
+
+  Grain grain_;
+  BoardShape shape_;
+  const Expression& expression_;
+  std::vector<Page> memory_;
+  std::vector<std::uint64_t> before_;  // the words after the last step
+  std::vector<Board> boards_;
+  std::vector<Member> members_;
+  std::vector<Vectors> vectors_;
+  std::vector<std::vector<Bits>> references_;
+  std::string problem_;
+};
+
+// Depth first through all states, by running again from the beginning where another choice is to be tried.
+class Explorer {
+ public:
+  Explorer(World& world, std::size_t most_states) : world_(world), most_states_(most_states) {
+    world_.clear();
+  }
+
+  // The number of schedules from here to the end.
+  double visit() {
+    const std::uint64_t state = world_.state();
+    if (const auto known = schedules_.find(state); known != schedules_.end()) return known->second;
+    const std::vector<int> choices = world_.ready();
+    double schedules = choices.empty() ? 1 : 0;
+    problem_ = choices.empty() && !world_.all_done() ? "deadlock" : world_.problem();
+    for (std::size_t k = 0; k < choices.size() && problem_.empty(); ++k) {
+      if (k > 0 && schedules_.size() >= most_states_) {
+        exhaustive_ = false;
+        break;
+      }
+      if (k > 0) replay();
+      world_.go_on(choices[k]);
+      path_.push_back(choices[k]);
+      schedules += visit();
+      if (problem_.empty()) path_.pop_back();
+    }
+    schedules_.emplace(state, schedules);
+    return schedules;
+  }
+  [[nodiscard]] bool exhaustive() const { return exhaustive_; }
+
+  // Empty, or what is wrong and the ranks that went on, one after the other.
+  [[nodiscard]] std::string problem() const {
+    if (problem_.empty()) return {};
+    std::string text = problem_ + " after";
+    for (const int rank : path_) text += " " + std::to_string(rank);
+    return text;
+  }
+  [[nodiscard]] std::size_t states() const { return schedules_.size(); }
+  [[nodiscard]] std::size_t runs() const { return runs_; }
+
+ private:
+  void replay() {
+    ++runs_;
+    world_.clear();
+    for (const int rank : path_) world_.go_on(rank);
+  }
+
+  World& world_;
+  std::size_t most_states_;
+  std::unordered_map<std::uint64_t, double> schedules_;
+  std::vector<int> path_;
+  std::size_t runs_ = 1;
+  bool exhaustive_ = true;
+  std::string problem_;
+};
+
+class EveryInterleaving : public testing::TestWithParam<std::tuple<std::string, int>> {
+ protected:
+  // In fine grain; if these are too many, in coarse grain, too. Says what it did.
+  static void explore(const std::vector<Message>& messages) {
+    for (const Grain grain : {Grain::fine, Grain::coarse}) {
+      const auto& [name, ranks] = GetParam();
+      const Expression expression = parse_expression("allreduce", name);
+      World world(ranks, messages, expression, grain);
+      Explorer explorer(world, grain == Grain::fine ? 50'000 : 400'000);  // some seconds
+      const double schedules = explorer.visit();
+      EXPECT_EQ(explorer.problem(), "");
+      std::cout << (grain == Grain::fine ? "fine" : "coarse") << " grain, "
+                << (explorer.exhaustive() ? "all " : "not all, ") << schedules << " schedules, by "
+                << explorer.states() << " states in " << explorer.runs() << " runs\n";
+      if (explorer.exhaustive() || HasFailure()) return;
+    }
+  }
+};
+
+TEST_P(EveryInterleaving, OfOneMessage) { explore({{3, true}}); }
+TEST_P(EveryInterleaving, OfTwoChunks) { explore({{1025, true}}); }
+// The third message comes to the half of the board that the first one used.
+TEST_P(EveryInterleaving, OfThreeMessages) { explore({{3, true}, {3, false}, {3, true}}); }
+
+INSTANTIATE_TEST_SUITE_P(Board, EveryInterleaving,
+                         testing::Combine(testing::ValuesIn(algorithms_on_board()), testing::Values(2, 3, 4)),
+                         readable);
+
+}  // namespace
+}  // namespace offbeat

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The board as it is in production, with threads for processes. Build it with OFFBEAT_SANITIZE=thread, too.
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include <atomic>
+#include <cstdint>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "collectives/algorithm.hpp"
+#include "collectives/allreduce/arrival_tree_inline.hpp"
+#include "transport/node/board.hpp"
+
+namespace offbeat {
+namespace {
+
+// In real time an algorithm on the board never suspends.
+class AtOnce final : public Transport {
+ public:
+  bool start(Transfer&) override { throw std::logic_error("a message on the board"); }
+  bool start(Computation& computation) override {
+    computation.perform();
+    return true;
+  }
+};
+
+class Mapping {
+ public:
+  explicit Mapping(std::size_t bytes)
+      : bytes_(bytes),
+        data_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
+    if (data_ == MAP_FAILED) throw std::bad_alloc();
+  }
+  ~Mapping() { munmap(data_, bytes_); }
+  [[nodiscard]] void* data() const { return data_; }
+
+ private:
+  std::size_t bytes_;
+  void* data_;
+};
+
+std::uint32_t hash(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t bits = (a * 0x9E3779B97F4A7C15u + b + 1) * 0xBF58476D1CE4E5B9u;
+  bits = (bits ^ (bits >> 29)) * 0x94D049BB133111EBu;
+  return static_cast<std::uint32_t>(bits >> 32);
+}
+
+// Most ranks go on at once, some come late, a few very late.
+void dawdle(std::uint32_t random) {
+  if (random % 128 == 0) {
+    const timespec nap{0, static_cast<long>(random >> 15)};  // to 131 us
+    nanosleep(&nap, nullptr);
+  } else if (random % 16 == 0) {
+    sched_yield();
+  } else if (random % 4 == 0) {
+    for (std::uint32_t k = random >> 24; k > 0; --k) relax();
+  }
+}
+
+class BoardOfThreads : public testing::TestWithParam<int> {};
+
+TEST_P(BoardOfThreads, GivesTheRightResultTenThousandTimes) {
+  constexpr std::uint32_t collectives = 10'000;
+  const BoardShape shape{GetParam(), 8192};
+  const std::size_t most_elements = 3 * shape.window_bytes / sizeof(std::uint32_t);
+  const Mapping memory(shape.total_bytes());
+  const Reduction sum(ElementType::uint32, ReduceOp::sum);
+  std::vector<Expression> expressions;
+  for (const Algorithm* algorithm : algorithms("allreduce")) {
+    if (algorithm->on_board == OnBoard::one_node)
+      expressions.push_back(parse_expression("allreduce", algorithm->name));
+  }
+  std::atomic<std::uint32_t> wrong_elements{0};
+
+  const auto live = [&](int rank) {
+    AtOnce transport;
+    Board board(memory.data(), shape, rank, Patience{.shares_cores = true});
+    transport.board = &board;
+    const Endpoint net(transport, rank, shape.ranks);
+    std::vector<std::uint32_t> input(most_elements);
+    std::vector<std::uint32_t> output(most_elements);
+    const auto start = [](std::uint32_t k, int rank) { return hash(k, static_cast<std::uint64_t>(rank)); };
+
+    for (std::uint32_t k = 0; k < collectives; ++k) {
+      // Equal on all ranks.
+      const std::uint32_t random = hash(k, 1000);
+      const std::size_t count = random % 4 == 0 ? hash(k, 1001) % (most_elements + 1) : hash(k, 1001) % 1025;
+      const bool in_place = random % 8 < 4;
+      const Expression& expression = expressions[random / 8 % expressions.size()];
+      const bool is_inline =
+          random >> 31 != 0 && count > 0 && fits_inline(board, count * sizeof(std::uint32_t));
+
+      auto& from = in_place ? output : input;
+      for (std::size_t i = 0; i < count; ++i) from[i] = start(k, rank) + static_cast<std::uint32_t>(i * k);
+      const Allreduce args{{reinterpret_cast<const std::byte*>(from.data()), count, sizeof(std::uint32_t)},
+                           {reinterpret_cast<std::byte*>(output.data()), count, sizeof(std::uint32_t)},
+                           &sum};
+      dawdle(hash(k, 2000 + static_cast<std::uint64_t>(rank)));
+      if (is_inline) {
+        arrival_tree_inline(board, args);
+      } else {
+        Task task = allreduce(net, args, expression);
+        task.start();
+        ASSERT_TRUE(task.done());
+        task.rethrow_if_failed();
+      }
+
+      std::uint32_t expected = 0;
+      for (int each = 0; each < shape.ranks; ++each) expected += start(k, each);
+      for (std::size_t i = 0; i < count; ++i) {
+        if (output[i] !=
+            expected + static_cast<std::uint32_t>(shape.ranks) * static_cast<std::uint32_t>(i * k)) {
+          ++wrong_elements;
+        }
+      }
+    }
+  };
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < shape.ranks; ++rank) threads.emplace_back(live, rank);
+  threads.clear();
+  EXPECT_EQ(wrong_elements, 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, BoardOfThreads, testing::Values(2, 3, 4, 5, 8),
+                         testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace offbeat
