@@ -14,13 +14,14 @@
 namespace offbeat {
 namespace {
 
-bool is_patient(const Settings& settings) {
+// Whether ranks outnumber cores. `ranks`: as many are known to be on this node.
+bool is_patient(const Settings& settings, int ranks) {
   switch (settings.wait) {
     case WaitPolicy::spin: return false;
     case WaitPolicy::yield: return true;
     case WaitPolicy::automatic: break;
   }
-  return launcher_ranks_on_node() > get_nprocs();
+  return std::max(ranks, launcher_ranks_on_node()) > get_nprocs();
 }
 
 std::string size_text(std::size_t bytes) {
@@ -68,7 +69,7 @@ Context::Context(const Host& host, MPI_Comm communicator, const Settings& settin
   } else if (!create_private_communicator(communicator)) {
     why_native_ = "the MPI has no communicator left for offbeat";
   } else {
-    transport_ = std::make_unique<MpiTransport>(host, private_communicator_, is_patient(settings));
+    transport_ = std::make_unique<MpiTransport>(host, private_communicator_, is_patient(settings, 1));
   }
   refresh();
 }
@@ -103,7 +104,8 @@ void Context::refresh() {
   if (board_possible && selection_->table({.ranks = size_, .board = true}).any_on_board()) {
     board_tried_ = true;
     nodes_ = find_nodes(*host_, private_communicator_, *settings_);
-    board_ = NodeBoard::create(*host_, private_communicator_, *nodes_, *settings_, is_patient(*settings_));
+    board_ = NodeBoard::create(*host_, private_communicator_, *nodes_, *settings_,
+                               is_patient(*settings_, static_cast<int>(nodes_->here.size())));
     if (board_ != nullptr) {
       board_->board().waiters = transport_.get();
       transport_->board = &board_->board();

@@ -65,6 +65,7 @@ struct Patience {
     static constexpr std::uint64_t spins_when_alone = 4000;   // some 100 us
     static constexpr std::uint64_t yields_before_sleep = 4000;  // some ms
     static constexpr std::uint64_t progress_interval = 256;
+    static constexpr std::uint64_t yield_interval = 32;
 
     static double now_s() {
       timespec now{};
@@ -88,6 +89,8 @@ struct Patience {
         patience_.progress.call(patience_.progress.state);
       }
       if (!patience_.shares_cores) {
+        // We may be wrong about the cores: launchers do not tell everything.
+        if (pauses_ % yield_interval == 0) sched_yield();
         relax();
       } else if (pauses_ < yields_before_sleep) {
         sched_yield();
