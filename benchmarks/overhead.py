@@ -4,9 +4,9 @@
 
     benchmarks/overhead.py --mpicc PREFIX/bin/mpicc --library build/dev/liboffbeat-openmpi.so
 
-Compiles pass_through.c and runs it on one rank with and without the preload in turn, so that whatever else the
-machine does hits both alike. Prints the medians over the runs, and the median and range of the differences of
-neighbouring runs.
+Compiles pass_through.c and runs it on one rank with and without the preload in turn, so that whatever else
+the machine does hits both alike. Prints the medians over the runs, and the median and range of the
+differences of neighbouring runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ RUN_LIMIT_S = 120
 
 def host_environment() -> dict[str, str]:
     """This environment without a preload or settings of offbeat; Open MPI may run as root."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OFFBEAT_", "LD_PRELOAD"))}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("OFFBEAT_", "LD_PRELOAD"))
+    }
     return kept | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
@@ -51,7 +53,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--mpicc", default="mpicc", help="compiler of the host MPI (default: the one on PATH)")
+    parser.add_argument(
+        "--mpicc", default="mpicc", help="compiler of the host MPI (default: the one on PATH)"
+    )
     parser.add_argument("--mpirun", help="launcher of the host MPI (default: mpirun beside mpicc)")
     parser.add_argument(
         "--library", type=Path, required=True, help="liboffbeat-<family>.so of the host's family"
@@ -75,11 +79,8 @@ def main() -> None:
                 (preloaded if with_preload else native).append(value)
     differences = [more - less for more, less in zip(preloaded, native, strict=True)]
     print(f"{arguments.pairs} runs each, ns per call; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs")
-    print(f"  native     {statistics.median(native):7.1f}   ({min(native):.1f} .. {max(native):.1f})")
-    print(f"  preloaded  {statistics.median(preloaded):7.1f}   ({min(preloaded):.1f} .. {max(preloaded):.1f})")
-    print(
-        f"  difference {statistics.median(differences):7.1f}   ({min(differences):.1f} .. {max(differences):.1f})"
-    )
+    for name, values in (("native", native), ("preloaded", preloaded), ("difference", differences)):
+        print(f"  {name:10} {statistics.median(values):7.1f}   ({min(values):.1f} .. {max(values):.1f})")
 
 
 if __name__ == "__main__":

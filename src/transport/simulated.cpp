@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <unordered_map>
 #include <utility>
 
 #include "base/error.hpp"
@@ -80,12 +81,27 @@ Simulator::Simulator(int ranks, Network network, SimulationOptions options)
     most = std::max(most, self.node_);
   }
   if (std::isfinite(network_.injection_rate)) nodes_.resize(static_cast<std::size_t>(most) + 1);
-  if (const std::size_t window = options.board_window_bytes; window > 0) {
-    require(window % BoardShape::smallest_chunk == 0, "a window of the board is a multiple of 4096 bytes");
-    require(ranks <= Board::most_ranks, "a board has at most 65536 ranks");
-    require(std::all_of(ranks_.begin(), ranks_.end(), [&](const auto& self) { return self.node_ == ranks_[0].node_; }),
-            "a board needs all ranks on one node");
-    board_ = std::make_unique<SimulatedBoard>(*this, BoardShape{ranks, window}, phantom_);
+  if (options.board_window_bytes > 0) make_boards(options.board_window_bytes);
+}
+
+void Simulator::make_boards(std::size_t window_bytes) {
+  require(window_bytes % BoardShape::smallest_chunk == 0,
+          "a window of the board is a multiple of 4096 bytes");
+  std::unordered_map<int, int> leader_of_node;
+  std::vector<int> leaders;
+  for (const SimulatedTransport& self : ranks_) {
+    leaders.push_back(leader_of_node.try_emplace(self.node_, self.rank_).first->second);
+  }
+  for (SimulatedTransport& self : ranks_) {
+    const Nodes& nodes = self.nodes_.emplace(leaders, self.rank_);
+    if (nodes.member == 0) {
+      require(nodes.here.size() <= Board::most_ranks, "a board has at most 65536 ranks");
+      boards_.push_back(std::make_unique<SimulatedBoard>(*this, nodes.here, window_bytes, phantom_));
+      self.node_board_ = boards_.back().get();
+    } else {
+      self.node_board_ = rank(nodes.here[0]).node_board_;
+    }
+    if (nodes.count() > 1) self.nodes = &nodes;  // as in production: null means one node
   }
 }
 
@@ -123,11 +139,11 @@ SimulationResult Simulator::run(const MakeRootTask& make, std::span<const double
   sequence_ = 0;
   if (adversary_) random_state_ = adversary_->seed;
   std::fill(nodes_.begin(), nodes_.end(), SimulatedPort{});
-  if (board_) board_->clear();
+  for (const auto& board : boards_) board->clear();
   for (SimulatedTransport& rank : ranks_) {
     rank.out_ = rank.in_ = rank.core_ = SimulatedPort{};
     rank.branches = 1;
-    if (board_) rank.board = &board_->of(rank.rank_);
+    if (rank.nodes_) rank.board = &rank.node_board_->of(rank.nodes_->member);
     schedule(arrivals.empty() ? 0 : arrivals[static_cast<std::size_t>(rank.rank_)], Kind::start, nullptr,
              rank.rank_);
   }
@@ -141,8 +157,7 @@ SimulationResult Simulator::run(const MakeRootTask& make, std::span<const double
   result_.events = sequence_;
   if (running_.running > 0) {
     throw SimulationError("deadlock: " + std::to_string(running_.running) + " of " + std::to_string(ranks()) +
-                          " ranks never end" + messages_.describe_open(result_.exits) +
-                          (board_ ? board_->describe_waiting() : ""));
+                          " ranks never end" + messages_.describe_open(result_.exits) + describe_at_boards());
   }
   if (messages_.open() > 0) {
     throw SimulationError("all ranks have ended, but not all messages were received" +
@@ -150,6 +165,23 @@ SimulationResult Simulator::run(const MakeRootTask& make, std::span<const double
   }
   result_.last_exit = *std::max_element(result_.exits.begin(), result_.exits.end());
   return std::move(result_);
+}
+
+// Ten ranks at most.
+std::string Simulator::describe_at_boards() const {
+  std::vector<int> waiting;
+  for (const auto& board : boards_) board->list_waiting(waiting);
+  if (waiting.empty()) return {};
+  std::sort(waiting.begin(), waiting.end());
+  waiting.erase(std::unique(waiting.begin(), waiting.end()),
+                waiting.end());  // of a rank several branches may wait
+  constexpr std::size_t most = 10;
+  std::string text = "\n  waiting on the board: rank ";
+  for (std::size_t k = 0; k < std::min(waiting.size(), most); ++k) {
+    text += (k > 0 ? ", " : "") + std::to_string(waiting[k]);
+  }
+  if (waiting.size() > most) text += " and " + std::to_string(waiting.size() - most) + " more";
+  return text;
 }
 
 void Simulator::dispatch(const SimulatedEvent& event) {
@@ -172,7 +204,7 @@ void Simulator::dispatch(const SimulatedEvent& event) {
       return resume(computation.waiter, event.rank);
     }
     case Kind::touch:
-      board_->wake();  // to go on once this is done
+      rank(event.rank).node_board_->wake();  // to go on once this is done
       return resume(std::coroutine_handle<>::from_address(event.subject), event.rank);
     case Kind::resume:
       return resume(std::coroutine_handle<>::from_address(event.subject), event.rank);

@@ -33,6 +33,7 @@
 
 #include "base/task.hpp"
 #include "transport/endpoint.hpp"
+#include "transport/node/nodes.hpp"
 #include "transport/simulated_events.hpp"
 #include "transport/simulated_messages.hpp"
 #include "transport/transport.hpp"
@@ -52,8 +53,8 @@ struct Network {
   double inter_alpha = 0;
   double inter_beta = 0;                                            // 1 / R_b
   double injection_rate = std::numeric_limits<double>::infinity();  // R_N: what one node can send in all
-  double gamma = 0;  // reduction: per byte and operand but the first
-  double copy = 0;   // local copy: per byte
+  double gamma = 0;    // reduction: per byte and operand but the first
+  double copy = 0;     // local copy: per byte
   double line = 1e-7;  // the board: one cache line from core to core
   std::size_t eager_bytes = 8192;
   int ranks_per_node = 1;           // consecutive ranks share a node, unless
@@ -69,7 +70,7 @@ struct Adversary {
 struct SimulationOptions {
   bool phantom = false;  // vectors without data: sizes and times only
   std::optional<Adversary> adversary{};
-  std::size_t board_window_bytes = 0;  // of the board that all ranks, then on one node, share; 0: none
+  std::size_t board_window_bytes = 0;  // of the board that each node has; 0: none
 };
 
 struct SimulationResult {
@@ -110,6 +111,8 @@ class SimulatedTransport final : public Transport {
   Simulator* simulator_ = nullptr;
   int rank_ = 0;
   int node_ = 0;
+  SimulatedBoard* node_board_ = nullptr;
+  std::optional<Nodes> nodes_;  // where there are boards
   SimulatedPort out_;
   SimulatedPort in_;
   SimulatedPort core_;
@@ -182,6 +185,8 @@ class Simulator {
     return ranks_[static_cast<std::size_t>(rank)];
   }
 
+  void make_boards(std::size_t window_bytes);
+  [[nodiscard]] std::string describe_at_boards() const;
   void touch(int rank, std::coroutine_handle<> waiter) {
     schedule(now_ + network_.line, Kind::touch, waiter.address(), rank);
   }
@@ -203,7 +208,7 @@ class Simulator {
 
   std::vector<SimulatedTransport> ranks_;
   std::vector<SimulatedPort> nodes_;  // what leaves each node; empty if that is not limited
-  std::unique_ptr<SimulatedBoard> board_;  // null: none
+  std::vector<std::unique_ptr<SimulatedBoard>> boards_;
   SimulatedMessages messages_;
   SimulatedEvents events_;
   std::uint64_t sequence_ = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The board in virtual time: one memory for all simulated ranks, and waiting that costs no events.
+// The board of a simulated node, in virtual time: one memory for its ranks, and waiting that costs no events.
 //
 // A touch takes one cache line transfer and has its effect at the end of it; that wakes every rank that
 // pauses. Between a look at the board and the pause that follows nothing else runs, so no wake-up is lost.
@@ -7,7 +7,6 @@
 
 #include <coroutine>
 #include <cstddef>
-#include <string>
 #include <vector>
 
 #include "transport/node/board.hpp"
@@ -18,21 +17,21 @@ class Simulator;
 
 class SimulatedBoard final : public BoardInSimulation {
  public:
-  // A phantom board has no windows. Call clear() before each run.
-  SimulatedBoard(Simulator& simulator, const BoardShape& shape, bool phantom);
+  // For these ranks of the simulator. A phantom board has no windows. Call clear() before each run.
+  SimulatedBoard(Simulator& simulator, std::vector<int> ranks, std::size_t window_bytes, bool phantom);
 
-  [[nodiscard]] Board& of(int rank) { return boards_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] Board& of(int member) { return boards_[static_cast<std::size_t>(member)]; }
 
   // As at the beginning: zero, round 0, nobody waits.
   void clear();
 
-  void touch(int rank, std::coroutine_handle<> waiter) override;
-  void pause(int rank, std::coroutine_handle<> waiter) override;
+  void touch(int member, std::coroutine_handle<> waiter) override;
+  void pause(int member, std::coroutine_handle<> waiter) override;
   // Everybody who pauses goes on, after the event that is being dispatched.
   void wake();
 
-  // A line that names the ranks that pause; empty if none does.
-  [[nodiscard]] std::string describe_waiting() const;
+  // Appends those that pause.
+  void list_waiting(std::vector<int>& ranks) const;
 
  private:
   struct alignas(4096) Page {
@@ -43,10 +42,13 @@ class SimulatedBoard final : public BoardInSimulation {
     std::coroutine_handle<> waiter;
   };
 
+  [[nodiscard]] int rank_of(int member) const { return ranks_[static_cast<std::size_t>(member)]; }
+
   Simulator& simulator_;
+  std::vector<int> ranks_;
   BoardShape shape_;
   std::vector<Page> memory_;
-  std::vector<Board> boards_;  // one for each rank
+  std::vector<Board> boards_;  // as each rank sees it
   std::vector<Paused> paused_;
 };
 

@@ -239,7 +239,7 @@ def run(
     preload: bool | Path = True,
     allreduce: str | None = None,
     environment: dict[str, str] | None = None,
-    timeout: float = 120,
+    timeout: float = 180,
     cwd: Path | None = None,
 ) -> Result:
     """Run an MPI job, under the preload unless `preload` is False."""

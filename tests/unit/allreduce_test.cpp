@@ -47,7 +47,7 @@ const std::vector<int> rank_counts = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13,
 std::vector<std::string> expressions() {
   std::vector<std::string> all;
   for (const Algorithm* algorithm : algorithms("allreduce")) {
-    const bool runs_here = algorithm->run != nullptr && !algorithm->on_board;  // board_test runs those
+    const bool runs_here = algorithm->run != nullptr && algorithm->on_board == OnBoard::no;  // board_test runs those
     if (algorithm->parameters.empty() && runs_here) all.emplace_back(algorithm->name);
   }
   all.insert(all.end(), compositions.begin(), compositions.end());

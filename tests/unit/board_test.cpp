@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every algorithm on the board, in virtual time: adversarial timing for many ranks, every interleaving for a
+// Every algorithm on the board, in virtual time: adversarial timing for many ranks, all interleavings of a
 // few.
 //
 // Checked: integers are exact; floats have the same bits on every rank and, where the algorithm promises it,
-// for every arrival order; inputs are untouched; nothing is written beside an output; no deadlock; no data
+// for every arrival order; inputs are untouched; nothing is written beside an output; no deadlock, no data
 // race.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <bit>
+#include <cctype>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -16,9 +17,11 @@
 #include <numeric>
 #include <random>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -38,6 +41,26 @@ std::vector<std::string> algorithms_on_board() {
   }
   return names;
 }
+
+const std::vector<std::string> hierarchies = {
+    "hierarchy(arrival_tree, recursive_doubling)",
+    "hierarchy(arrival_tree, pipeline(2, ring))",
+    "hierarchy(arrival_leader, ring)",
+    "hierarchy(arrival_chain, rabenseifner)",
+};
+
+// The same bits whoever comes first.
+bool every_run(const Expression& expression) {
+  return expression.algorithm->every_run && std::ranges::all_of(expression.parts, every_run);
+}
+
+// Ways to place ranks on nodes.
+const std::vector<std::function<int(int rank)>> placements = {
+    [](int) { return 0; },
+    [](int rank) { return rank / 3; },
+    [](int rank) { return rank % 3; },
+    [](int rank) { return rank * rank % 7; },
+};
 
 using Bits = std::uint32_t;  // of an int or of a float
 
@@ -131,6 +154,7 @@ class Vectors {
     }
     return true;
   }
+
   Message message_;
   bool in_place_ = false;
   std::vector<std::vector<Bits>> values_;
@@ -151,58 +175,78 @@ Task several(Endpoint net, const Sequence& sequence, const Expression& expressio
   }
 }
 
-class AlgorithmOnBoard : public testing::TestWithParam<std::tuple<std::string, int>> {};
+class OnTheBoard : public testing::TestWithParam<std::tuple<std::string, int>> {
+ protected:
+  // Under several adversaries; seed 0 is none.
+  static void expect_exact(const std::vector<int>& node_of_rank) {
+    const auto& [text, ranks] = GetParam();
+    const Expression expression = parse_expression("allreduce", text);
+    const auto p = static_cast<std::size_t>(ranks);
+    std::vector<Vectors> messages;
+    for (const std::size_t count : {std::size_t{0}, std::size_t{1}, p - 1, p, p + 1, std::size_t{1000},
+                                    std::size_t{2049}, std::size_t{5000}}) {
+      for (const bool is_float : {false, true}) messages.emplace_back(ranks, Message{count, is_float});
+    }
+    std::vector<std::vector<Bits>> references(messages.size());
 
-TEST_P(AlgorithmOnBoard, IsExactAndHasTheSameBitsForEveryTiming) {
-  const auto& [name, ranks] = GetParam();
-  const Expression expression = parse_expression("allreduce", name);
-  const auto p = static_cast<std::size_t>(ranks);
-  std::vector<Vectors> messages;
-  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, p - 1, p, p + 1, std::size_t{1000},
-                                  std::size_t{2049}, std::size_t{5000}}) {
-    for (const bool is_float : {false, true}) messages.emplace_back(ranks, Message{count, is_float});
+    for (std::uint64_t seed = 0; seed < 10; ++seed) {
+      SCOPED_TRACE("seed " + std::to_string(seed));
+      std::mt19937_64 random(seed * 7919 + p);
+      std::vector<std::size_t> order(messages.size());
+      std::iota(order.begin(), order.end(), std::size_t{0});
+      std::ranges::shuffle(order, random);
+      Sequence sequence;
+      for (const std::size_t k : order) {
+        messages[k].clear(random() % 2 != 0);
+        sequence.push_back(&messages[k]);
+      }
+      // From far less than what a collective takes to far more.
+      std::uniform_real_distribution<double> exponent(-8, -3);
+      std::vector<double> delays(p * sequence.size());
+      for (double& delay : delays) delay = std::pow(10, exponent(random));
+
+      SimulationOptions options{.board_window_bytes = tiny_window};
+      if (seed > 0) options.adversary = Adversary{seed};
+      Simulator simulator(ranks, {.gamma = 1e-10, .copy = 1e-10, .node_of_rank = node_of_rank}, options);
+      const Delay delay = [&](int rank, std::size_t k) {
+        return simulator.pause(rank, delays[static_cast<std::size_t>(rank) * sequence.size() + k]);
+      };
+      simulator.run([&](int, Endpoint net) { return several(net, sequence, expression, delay); }, {},
+                    expression.lanes());
+
+      for (std::size_t k = 0; k < messages.size(); ++k) {
+        if (!every_run(expression)) references[k].clear();
+        ASSERT_EQ(messages[k].problem(references[k]), "");
+      }
+    }
   }
-  std::vector<std::vector<Bits>> references(messages.size());
+};
 
-  for (std::uint64_t seed = 0; seed < 12; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    std::mt19937_64 random(seed * 7919 + p);
-    std::vector<std::size_t> order(messages.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::shuffle(order, random);
-    Sequence sequence;
-    for (const std::size_t k : order) {
-      messages[k].clear(random() % 2 != 0);
-      sequence.push_back(&messages[k]);
-    }
-    // From far less than what a collective takes to far more.
-    std::uniform_real_distribution<double> exponent(-8, -3);
-    std::vector<double> delays(p * sequence.size());
-    for (double& delay : delays) delay = std::pow(10, exponent(random));
-
-    SimulationOptions options{.board_window_bytes = tiny_window};
-    if (seed > 0) options.adversary = Adversary{seed};
-    Simulator simulator(ranks, {.gamma = 1e-10, .copy = 1e-10, .ranks_per_node = ranks}, options);
-    const Delay delay = [&](int rank, std::size_t k) {
-      return simulator.pause(rank, delays[static_cast<std::size_t>(rank) * sequence.size() + k]);
-    };
-    simulator.run([&](int, Endpoint net) { return several(net, sequence, expression, delay); });
-
-    for (std::size_t k = 0; k < messages.size(); ++k) {
-      if (!expression.algorithm->every_run) references[k].clear();
-      ASSERT_EQ(messages[k].problem(references[k]), "");
-    }
+TEST_P(OnTheBoard, IsExactAndHasTheSameBitsForEveryTiming) {
+  const auto& [text, ranks] = GetParam();
+  const bool one_node = parse_expression("allreduce", text).algorithm->on_board == OnBoard::one_node;
+  for (std::size_t placement = 0; placement < (one_node ? 1 : placements.size()); ++placement) {
+    SCOPED_TRACE("placement " + std::to_string(placement));
+    std::vector<int> node_of_rank;
+    for (int rank = 0; rank < ranks; ++rank) node_of_rank.push_back(placements[placement](rank));
+    expect_exact(node_of_rank);
   }
 }
 
 std::string readable(const testing::TestParamInfo<std::tuple<std::string, int>>& info) {
-  return std::get<0>(info.param) + "_on_" + std::to_string(std::get<1>(info.param));
+  std::string name;
+  for (const char c : std::get<0>(info.param)) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_') name += c;
+    if (c == '(' || c == ',') name += "__";
+  }
+  return name + "_on_" + std::to_string(std::get<1>(info.param));
 }
 
-INSTANTIATE_TEST_SUITE_P(Board, AlgorithmOnBoard,
-                         testing::Combine(testing::ValuesIn(algorithms_on_board()),
-                                          testing::Values(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
-                                                          16, 17, 31, 32, 33, 64)),
+const auto rank_counts =
+    testing::Values(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 31, 32, 33, 64);
+INSTANTIATE_TEST_SUITE_P(Algorithm, OnTheBoard,
+                         testing::Combine(testing::ValuesIn(algorithms_on_board()), rank_counts), readable);
+INSTANTIATE_TEST_SUITE_P(Hierarchy, OnTheBoard, testing::Combine(testing::ValuesIn(hierarchies), rank_counts),
                          readable);
 
 // Virtual time.
@@ -228,25 +272,24 @@ TEST(SimulatedBoard, LastArrivalWaitsForNothing) {
 }
 
 TEST(SimulatedBoard, PhantomsTakeTheSameTime) {
-  const std::vector<double> arrivals{1e-6, 0, 3e-6, 2e-6};
-  for (const std::string& name : algorithms_on_board()) {
-    const Expression expression = parse_expression("allreduce", name);
-    Vectors vectors(4, {5000, false});
-    const auto run = [&](bool phantom) {
-      Simulator simulator(4, node_of_four, {.phantom = phantom, .board_window_bytes = tiny_window});
-      return simulator.run(
-          [&](int rank, Endpoint net) {
-            Allreduce args = vectors.args(rank);
-            if (phantom) args.input.data = args.output.data = nullptr;
-            return allreduce(net, args, expression);
-          },
-          arrivals);
+  const auto expect_same_time = [](const std::string& text, int ranks) {
+    const Expression expression = parse_expression("allreduce", text);
+    Vectors vectors(ranks, {5000, false});
+    std::vector<double> arrivals;
+    for (int rank = 0; rank < ranks; ++rank) arrivals.push_back(1e-6 * (rank * 5 % 8));
+    const auto exits = [&](bool phantom) {
+      Simulator simulator(ranks, node_of_four, {.phantom = phantom, .board_window_bytes = tiny_window});
+      const auto make = [&](int rank, Endpoint net) {
+        Allreduce args = vectors.args(rank);
+        if (phantom) args.input.data = args.output.data = nullptr;
+        return allreduce(net, args, expression);
+      };
+      return simulator.run(make, arrivals, expression.lanes()).exits;
     };
-    const SimulationResult real = run(false);
-    const SimulationResult unreal = run(true);
-    EXPECT_EQ(real.exits, unreal.exits) << name;
-    EXPECT_GT(real.last_exit, 3e-6);
-  }
+    EXPECT_EQ(exits(false), exits(true)) << text;
+  };
+  for (const std::string& name : algorithms_on_board()) expect_same_time(name, 4);
+  for (const std::string& text : hierarchies) expect_same_time(text, 8);
 }
 
 TEST(SimulatedBoard, NamesTheRanksThatWaitForEver) {
@@ -263,15 +306,18 @@ TEST(SimulatedBoard, NamesTheRanksThatWaitForEver) {
 }
 
 TEST(SimulatedBoard, IsThereIfItIsWanted) {
-  const auto board_is = [](bool there) {
-    return [there](int, Endpoint net) -> Task {
-      EXPECT_EQ(net.board() != nullptr, there);
-      co_return;
-    };
+  const auto expect_board = [](int ranks, std::size_t window_bytes, std::vector<int> size_at_rank) {
+    Simulator(ranks, node_of_four, {.board_window_bytes = window_bytes})
+        .run([&](int rank, Endpoint net) -> Task {
+          const int size = net.board() == nullptr ? 0 : net.board()->size;
+          EXPECT_EQ(size, size_at_rank[static_cast<std::size_t>(rank)]);
+          EXPECT_EQ(net.on_node().size, size == 0 ? ranks : size);
+          co_return;
+        });
   };
-  Simulator(4, node_of_four, {.board_window_bytes = tiny_window}).run(board_is(true));
-  Simulator(4, node_of_four).run(board_is(false));
-  EXPECT_THROW(Simulator(5, node_of_four, {.board_window_bytes = tiny_window}), UsageError);
+  expect_board(4, 0, {0, 0, 0, 0});
+  expect_board(4, tiny_window, {4, 4, 4, 4});
+  expect_board(6, tiny_window, {4, 4, 4, 4, 2, 2});
   EXPECT_THROW(Simulator(4, node_of_four, {.board_window_bytes = 5000}), UsageError);
 }
 
@@ -299,19 +345,19 @@ class World final : public BoardInSimulation {
     std::ranges::fill(words(), 0);
     before_.assign(words().begin(), words().end());
     boards_.clear();
+    boards_.reserve(members_.size());  // they are pointed to
     bool in_place = false;
     for (Vectors& vectors : vectors_) vectors.clear(std::exchange(in_place, !in_place));
     for (int rank = 0; rank < shape_.ranks; ++rank) {
       Member& self = member(rank);
-      boards_.emplace_back(memory_.data(), shape_, rank, Patience{}).simulation = this;
+      self.board = &boards_.emplace_back(memory_.data(), shape_, rank, Patience{});
+      self.board->simulation = this;
       self.world = this;
       self.state = State::absent;
       self.ended = 0;
-      self.next_deed = 0;
+      self.history = self.next_deed = 0;
     }
-    if (!expression_.algorithm->every_run) std::ranges::fill(references_, std::vector<Bits>());
-    for (int rank = 0; rank < shape_.ranks; ++rank)
-      member(rank).board = &boards_[static_cast<std::size_t>(rank)];
+    if (!every_run(expression_)) std::ranges::fill(references_, std::vector<Bits>());
   }
 
   [[nodiscard]] std::vector<int> ready() const {
@@ -326,6 +372,7 @@ class World final : public BoardInSimulation {
   void go_on(int rank) {
     Member& self = member(rank);
     const bool touches = self.state == State::touching;
+    const std::size_t ended = self.ended;
     switch (self.state) {
       case State::absent:
         self.task = live(self, Endpoint(self, rank, shape_.ranks));
@@ -344,7 +391,7 @@ class World final : public BoardInSimulation {
       self.task.rethrow_if_failed();
       self.state = State::done;
     }
-    if (touches) note_change(self);
+    if (touches) note_change(self, self.ended == ended);
   }
 
   // Two states are one if the words are the same, and what every rank has computed, changed and got in its
@@ -362,7 +409,7 @@ class World final : public BoardInSimulation {
     }
     for (const std::uint64_t word : before_) mix(result, word);
     // Where the bits are those of the arrival order, what was the first to get them is part of the state.
-    for (; !expression_.algorithm->every_run && ended < references_.size(); ++ended) {
+    for (; !every_run(expression_) && ended < references_.size(); ++ended) {
       for (const Bits bits : references_[ended]) mix(result, bits);
     }
     return result;
@@ -456,11 +503,11 @@ class World final : public BoardInSimulation {
   }
 
   // The one word that a touch changes: what stood there may have been got. Who pauses looks again.
-  void note_change(Member& self) {
+  void note_change(Member& self, bool same_collective) {
     const auto [now, before] = std::ranges::mismatch(words(), before_);
     std::uint64_t deed = static_cast<std::uint64_t>(before - before_.begin());
     mix(deed, *before);
-    self.history += deed;
+    if (same_collective) self.history += deed;
     *before = *now;
     for (Member& member : members_) {
       if (&member != &self && member.state == State::paused) member.state = State::woken;
@@ -543,7 +590,7 @@ class EveryInterleaving : public testing::TestWithParam<std::tuple<std::string, 
       const auto& [name, ranks] = GetParam();
       const Expression expression = parse_expression("allreduce", name);
       World world(ranks, messages, expression, grain);
-      Explorer explorer(world, grain == Grain::fine ? 50'000 : 400'000);  // some seconds
+      Explorer explorer(world, grain == Grain::fine ? 50'000 : 250'000);  // some seconds
       const double schedules = explorer.visit();
       EXPECT_EQ(explorer.problem(), "");
       std::cout << (grain == Grain::fine ? "fine" : "coarse") << " grain, "
