@@ -27,7 +27,8 @@ constexpr SettingDescription descriptions[] = {
     {"OFFBEAT_STALL_S", "60", "0 to 1000000",
      "say which ranks have not arrived when a collective on one node waits longer than this, in seconds; 0: never"},
     {"OFFBEAT_CHECK", "0", "0, 1",
-     "1: compare count, type and operation of all ranks of a node before each collective; a mismatch is an error, not a hang"},
+     "1: compare count, type and operation of all ranks of a node before each collective that uses its shared memory; a "
+     "mismatch is an error, not a hang"},
     {"OFFBEAT_WAIT", "auto", "auto, spin, yield",
      "how a rank waits for a message; auto yields when the node has more ranks than cores"},
     {"OFFBEAT_NODE_RANKS", "0", "0 to 1000000",
@@ -110,6 +111,14 @@ Settings Settings::from_environment() {
     if (equals + 1 < text.size()) apply(settings, *known, text.substr(equals + 1));
   }
   return settings;
+}
+
+std::uint64_t Settings::agreement() const {
+  const std::string shared = allreduce + '\0' + std::to_string(window_bytes) + ' ' + std::to_string(node_ranks) + ' ' +
+                             std::to_string(check ? 1 : 0);
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const char c : shared) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
 }
 
 std::span<const SettingDescription> setting_descriptions() { return descriptions; }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,9 @@ struct Settings {
   int node_ranks = 0;                               // OFFBEAT_NODE_RANKS; 0: as they are
   std::size_t window_bytes = std::size_t{512} << 10;  // OFFBEAT_BOARD_KIB, half of it
   std::size_t cache_bytes = std::size_t{256} << 20;  // OFFBEAT_CACHE_MIB
+
+  // A number that differs, almost surely, when settings differ that all ranks must share.
+  [[nodiscard]] std::uint64_t agreement() const;
 
   // Throws UsageError for a bad value and for an OFFBEAT_ variable that does not exist.
   static Settings from_environment();

@@ -2,6 +2,7 @@
 // What an algorithm is: a name, what a person wants to know about it, and a coroutine.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -100,6 +101,10 @@ struct Expression {
 
 // More lanes than this do not fit in the tags that every MPI has, several collectives in flight.
 inline constexpr int most_lanes = 1024;
+// The product, or something above most_lanes.
+[[nodiscard]] constexpr int lanes_product(int outer, int inner) {
+  return std::min(outer, most_lanes + 1) * std::min(inner, most_lanes + 1);
+}
 
 // Run an expression (not `native`) on an endpoint that was made with its lanes().
 [[nodiscard]] Task allreduce(Endpoint net, Allreduce args, const Expression& expression);

@@ -48,7 +48,9 @@ int intercepted_allreduce(const void* input, void* output, Count count, MPI_Data
       if (chosen == nullptr) return native();
       const Vector result{static_cast<std::byte*>(output), elements, reduction.width};
       const void* from = input == MPI_IN_PLACE ? output : input;
+      context->require_intact();
       context->run(*chosen, {{static_cast<const std::byte*>(from), elements, reduction.width}, result, &reduction});
+      context->served.increment();
       return static_cast<int>(MPI_SUCCESS);
     };
     if (const Reduction* known = process.types().predefined(type, op)) return serve(*known);

@@ -48,7 +48,7 @@ std::string find_mismatch(Board& board, const CallSignature& mine) {
     if (rank == 0) {
       first = other;
     } else if (difference.empty() && !(other == first)) {
-      difference = "mismatched MPI_Allreduce: rank 0 of the communicator has " + first.text() + "; rank " +
+      difference = "mismatched MPI_Allreduce: rank 0 of this node has " + first.text() + "; rank " +
                    std::to_string(rank) + " has " + other.text();
     }
   }

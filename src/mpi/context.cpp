@@ -68,6 +68,8 @@ Context::Context(const Host& host, MPI_Comm communicator, const Settings& settin
     why_native_ = "one rank";
   } else if (!create_private_communicator(communicator)) {
     why_native_ = "the MPI has no communicator left for offbeat";
+  } else if (!settings_agree()) {
+    why_native_ = "the ranks have different settings";
   } else {
     transport_ = std::make_unique<MpiTransport>(host, private_communicator_, is_patient(settings, 1));
   }
@@ -94,6 +96,19 @@ bool Context::create_private_communicator(MPI_Comm communicator) {
   return true;
 }
 
+// The environment is per rank, and decisions taken from it must be equal: compare it once.
+bool Context::settings_agree() {
+  const std::uint64_t mine = settings_->agreement();
+  std::uint64_t extremes[2] = {mine, ~mine};  // one maximum gives both ends
+  const int code = host_->Allreduce(MPI_IN_PLACE, extremes, 2, MPI_UINT64_T, MPI_MAX, private_communicator_);
+  const bool agree = code == MPI_SUCCESS && extremes[0] == ~extremes[1];
+  if (!agree && rank_ == 0) {
+    say("ranks have different OFFBEAT_ settings: the host MPI serves this communicator of " + std::to_string(size_) +
+        " ranks");
+  }
+  return agree;
+}
+
 ChoiceTable Context::choices() const {
   return selection_->table({.ranks = size_, .nodes = nodes_ ? nodes_->count() : 1, .board = board_ != nullptr});
 }
@@ -117,7 +132,7 @@ void Context::refresh() {
     const Expression* chosen = table_.by_class[k].expression;
     runnable_[k] = transport_ == nullptr || chosen->is_native() ? nullptr : chosen;
   }
-  unannounced_.fill(settings_->verbose > 0 && rank_ == 0);
+  unannounced_.fill(settings_->verbose > 0 && launcher_rank() == 0);
 }
 
 void Context::announce(std::size_t index) {
@@ -143,27 +158,29 @@ void Context::check(const CallSignature& mine) {
   throw CommunicationError(mismatch, MPI_ERR_ARG);
 }
 
+void Context::require_intact() const {
+  if (is_broken_) throw CommunicationError("an earlier collective on this communicator failed", MPI_ERR_OTHER);
+}
+
 void Context::run(const Expression& expression, Allreduce args) {
-  if (args.output.count == 0) return served.increment();
+  if (args.output.count == 0) return;
   if (expression.algorithm->on_board != OnBoard::no) board_->board().enter(args.output.bytes());
   if (expression.algorithm == &allreduce_algorithms::arrival_tree && fits_inline(board_->board(), args.output.bytes())) {
     arrival_tree_inline(board_->board(), args);
-    return served.increment();
+    return;
   }
   Task task = allreduce(Endpoint(*transport_, rank_, size_, expression.lanes()), args, expression);
   try {
     transport_->drive(task);
   } catch (...) {
-    // Ranks no longer agree on what was sent: from here on the host serves this communicator.
-    transport_ = nullptr;
-    why_native_ = "an earlier collective failed";
-    refresh();
+    // Ranks no longer agree on what was sent; nobody can serve this communicator again, not even the host.
+    is_broken_ = true;
     throw;
   }
-  served.increment();
 }
 
 bool Context::run_without_host(const Expression& fallback, Allreduce args) {
+  require_intact();
   const Expression* chosen = choose(args.output.count, args.output.width);
   if (transport_ != nullptr) {
     run(chosen != nullptr ? *chosen : fallback, args);

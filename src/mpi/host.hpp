@@ -50,8 +50,11 @@ class Host {
   HostFunction<decltype(PMPI_Comm_disconnect)> Comm_disconnect{find("PMPI_Comm_disconnect")};
 #if defined(OFFBEAT_FAMILY_MPIABI)
   HostFunction<decltype(PMPI_Comm_fromint)> Comm_f2c{find("PMPI_Comm_fromint")};
-#else
+#elif defined(OFFBEAT_FAMILY_OPENMPI)
   HostFunction<decltype(PMPI_Comm_f2c)> Comm_f2c{find("PMPI_Comm_f2c")};
+#else
+  // A handle is its Fortran number; Intel MPI 2021.18 has no such function any more.
+  static MPI_Comm Comm_f2c(int fortran_communicator) { return fortran_communicator; }
 #endif
   HostFunction<decltype(PMPI_Comm_free)> Comm_free{find("PMPI_Comm_free")};
   HostFunction<decltype(PMPI_Comm_get_attr)> Comm_get_attr{find("PMPI_Comm_get_attr")};

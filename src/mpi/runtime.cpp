@@ -16,11 +16,16 @@ namespace offbeat {
 constinit thread_local bool inside_offbeat [[gnu::tls_model("initial-exec")]] = false;
 std::atomic<Runtime*> the_runtime{nullptr};
 
+// A lock and not std::call_once: an exception may not pass through glibc's pthread_once when libgcc is linked statically.
 Runtime& start_runtime() {
-  static std::once_flag once;
-  // Lives until the process ends.
-  std::call_once(once, [] { the_runtime.store(new Runtime, std::memory_order_release); });
-  return *the_runtime.load(std::memory_order_acquire);
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  Runtime* running = the_runtime.load(std::memory_order_acquire);
+  if (running == nullptr) {
+    running = new Runtime;  // lives until the process ends
+    the_runtime.store(running, std::memory_order_release);
+  }
+  return *running;
 }
 
 Runtime& start_runtime_or_exit() {

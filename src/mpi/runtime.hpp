@@ -60,6 +60,8 @@ class Context {
   [[nodiscard]] bool checks() const { return settings_->check && board_ != nullptr; }
   void check(const CallSignature& mine);
 
+  // Throws CommunicationError after an earlier failure.
+  void require_intact() const;
   void run(const Expression& expression, Allreduce args);
   // For types that the host lacks: the chosen algorithm, or `fallback` where that is native. False: cannot be served.
   [[nodiscard]] bool run_without_host(const Expression& fallback, Allreduce args);
@@ -73,6 +75,7 @@ class Context {
   [[nodiscard]] ChoiceTable choices() const;
   void announce(std::size_t index);
   bool create_private_communicator(MPI_Comm communicator);
+  bool settings_agree();
 
   const Host* host_;
   const Settings* settings_;
@@ -84,6 +87,7 @@ class Context {
   std::optional<Nodes> nodes_;
   std::unique_ptr<NodeBoard> board_;
   bool board_tried_ = false;
+  bool is_broken_ = false;
   std::string why_native_;
   ChoiceTable table_;
   std::array<const Expression*, size_class_count> runnable_{};  // null: native

@@ -12,6 +12,7 @@ namespace {
 
 // An MPI-3 count is an int; longer vectors travel as several messages, cut alike on both sides.
 constexpr std::size_t most_bytes = std::size_t{1} << 30;
+constexpr unsigned looks_before_progress = 64;
 
 }  // namespace
 
@@ -80,16 +81,20 @@ void MpiTransport::drive(Task& task) {
       look_at_board();
       if (!moved) pause();
     }
+    task.rethrow_if_failed();
   } catch (...) {
     abandon();
     throw;
   }
-  task.rethrow_if_failed();
 }
 
 bool MpiTransport::progress() {
   const auto count = requests_.size();
-  if (count == 0 && !at_board_.empty()) return false;
+  if (count == 0 && !at_board_.empty()) {
+    // Only the board to wait for: the host still has the program's messages to move.
+    if (++idle_looks_ % looks_before_progress == 0) board->patience.progress.call(board->patience.progress.state);
+    return false;
+  }
   completed_.resize(count);
   statuses_.resize(count);
   int done = 0;
@@ -129,7 +134,11 @@ void MpiTransport::look_at_board() {
 }
 
 void MpiTransport::pause() const {
-  if (patient_) sched_yield();
+  if (patient_) {
+    sched_yield();
+  } else {
+    relax();
+  }
 }
 
 // After an error: no request may outlive the buffers in the coroutine frames.

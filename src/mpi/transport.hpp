@@ -51,6 +51,7 @@ class MpiTransport final : public Transport, public BoardWaiters {
   std::vector<int> completed_;
   std::vector<MPI_Status> statuses_;
   std::vector<std::coroutine_handle<>> ready_;
+  unsigned idle_looks_ = 0;
   std::vector<std::coroutine_handle<>> at_board_;
   std::vector<std::coroutine_handle<>> looking_;
 };

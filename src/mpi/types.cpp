@@ -220,8 +220,8 @@ const char* Types::name_of(MPI_Op op) const {
 
 bool Types::user_defined(MPI_Datatype type, MPI_Op op, std::optional<UserReduction>& result) const {
   // Errors of the user's (null handles) are for the host to report.
-  if (type == MPI_DATATYPE_NULL || op == MPI_OP_NULL || ops_.find(abi::bits(op)) >= 0) return false;
-  if (op == MPI_REPLACE || op == MPI_NO_OP) return false;
+  if (type == null_type_ || op == null_op_ || ops_.find(abi::bits(op)) >= 0) return false;
+  if (op == replace_ || op == no_op_) return false;
   int commutative = 0;
   if (host_->Op_commutative(op, &commutative) != MPI_SUCCESS || commutative == 0) return false;
 

@@ -79,6 +79,11 @@ class Types {
   Index<32> ops_;
   std::vector<Row> rows_;
   std::vector<std::unique_ptr<HostReduceLocal>> host_reductions_;
+  // Looked up once: see abi.hpp.
+  MPI_Datatype null_type_ = MPI_DATATYPE_NULL;
+  MPI_Op null_op_ = MPI_OP_NULL;
+  MPI_Op replace_ = MPI_REPLACE;
+  MPI_Op no_op_ = MPI_NO_OP;
 };
 
 }  // namespace offbeat

@@ -27,7 +27,7 @@ def test_nobody_is_named_when_that_is_off(mpi: Mpi) -> None:
 @pytest.mark.parametrize(
     ("what", "says"),
     [
-        ("count", "rank 0 of the communicator has 10 x MPI_FLOAT, MPI_SUM; rank 1 has 11 x MPI_FLOAT, MPI_SUM"),
+        ("count", "rank 0 of this node has 10 x MPI_FLOAT, MPI_SUM; rank 1 has 11 x MPI_FLOAT, MPI_SUM"),
         ("type", "rank 1 has 10 x MPI_INT, MPI_SUM"),
         ("op", "rank 1 has 10 x MPI_FLOAT, MPI_MAX"),
     ],

@@ -69,6 +69,9 @@ TEST(Expression, ErrorsPointAtTheColumn) {
       {"grid(100000x100000, ring)", 6, "too large"},
       {"grid(4x4, ring, ring, ring)", 11, "expected 1 algorithm or one for each of the 2 dimensions, found 3"},
       {"pipeline(64, pipeline(64, ring))", 1, "at most 1024"},
+      {"pipeline(64, pipeline(64, pipeline(64, pipeline(64, pipeline(64, pipeline(4, ring))))))", 1, "at most 1024"},
+      {"hierarchy(ring, ring)", 11, "ring does not work on a board"},
+      {"hierarchy(arrival_tree, native)", 25, "native cannot be a part"},
       {"(", 1, "expected an algorithm, found '('"},
       {"\xff", 1, "expected an algorithm"},
   };

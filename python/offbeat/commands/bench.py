@@ -40,7 +40,7 @@ def bench(
     ] = "4..1MiB",
     algorithms: Annotated[
         str, typer.Option(metavar="EXPR,...", help="What to compare; native always takes part.")
-    ] = "native,recursive_doubling,ring,rabenseifner",
+    ] = "native,arrival_tree,recursive_doubling,rabenseifner",
     patterns: Annotated[
         str, typer.Option(metavar="NAME,...", help=f"Arrival patterns: {', '.join(arrival.PATTERNS)}.")
     ] = "balanced,last_delayed,random",

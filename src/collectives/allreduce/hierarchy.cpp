@@ -74,7 +74,7 @@ Task run(Endpoint net, Allreduce args, const Expression& self) {
   co_await in_rounds(node, args, ranks_per_node, [&](const BoardRound& round) { return one_round(net, round, phases); });
 }
 
-int lanes(const Expression& self) { return (1 + in_flight) * self.parts[1].lanes(); }
+int lanes(const Expression& self) { return lanes_product(1 + in_flight, self.parts[1].lanes()); }
 
 }  // namespace
 

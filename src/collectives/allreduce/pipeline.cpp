@@ -60,7 +60,7 @@ const Algorithm pipeline{
     .source = "Castello et al. 2021",
     .parameters = parameters,
     .run = run,
-    .lanes = [](const Expression& self) { return in_flight(self) * self.parts[0].lanes(); },
+    .lanes = [](const Expression& self) { return lanes_product(in_flight(self), self.parts[0].lanes()); },
 };
 
 }  // namespace offbeat::allreduce_algorithms

@@ -64,7 +64,7 @@ struct Patience {
     static constexpr std::uint64_t spins_when_sharing = 16;
     static constexpr std::uint64_t spins_when_alone = 4000;   // some 100 us
     static constexpr std::uint64_t yields_before_sleep = 4000;  // some ms
-    static constexpr std::uint64_t progress_interval = 256;
+    static constexpr std::uint64_t progress_interval = 64;
     static constexpr std::uint64_t yield_interval = 32;
 
     static double now_s() {
@@ -95,6 +95,7 @@ struct Patience {
       } else if (pauses_ < yields_before_sleep) {
         sched_yield();
       } else {
+        if (patience_.progress.call != nullptr) patience_.progress.call(patience_.progress.state);
         const timespec nap{0, 50'000};
         nanosleep(&nap, nullptr);
       }
