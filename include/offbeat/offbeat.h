@@ -113,6 +113,25 @@ offbeat_status offbeat_reduce(void* destination, const void* const* operands, si
 offbeat_status offbeat_allreduce(const void* input, void* output, size_t count, offbeat_type type,
                                  offbeat_op op, int fortran_communicator);
 
+/** An allreduce that goes on while the program computes. */
+typedef struct offbeat_request offbeat_request;
+
+/**
+ * Begin an allreduce like offbeat_allreduce and return at once. The buffers must stay, and the input must not change, until it
+ * is complete. It moves on in offbeat_test and offbeat_wait. One is open on a communicator at a time: another
+ * collective of offbeat's on the communicator first completes it.
+ *
+ * @param request  receives the request; NULL on error
+ */
+offbeat_status offbeat_iallreduce(const void* input, void* output, size_t count, offbeat_type type, offbeat_op op,
+                                  int fortran_communicator, offbeat_request** request);
+
+/** Move on; *complete is 1 at the end, the request is then freed and *request is NULL. A NULL request is complete. */
+offbeat_status offbeat_test(offbeat_request** request, int* complete);
+
+/** Move on until the end, then free the request and set *request to NULL. */
+offbeat_status offbeat_wait(offbeat_request** request);
+
 #ifdef __cplusplus
 }
 #endif

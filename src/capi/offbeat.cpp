@@ -99,4 +99,44 @@ offbeat_status offbeat_allreduce(const void* input, void* output, size_t count, 
   }
 }
 
+offbeat_status offbeat_iallreduce(const void* input, void* output, size_t count, offbeat_type type, offbeat_op op,
+                                  int fortran_communicator, offbeat_request** request) {
+  if (request == nullptr) return OFFBEAT_ERROR_ARGUMENT;
+  *request = nullptr;
+  if (!is_known(type, op) || (output == nullptr && count > 0)) return OFFBEAT_ERROR_ARGUMENT;
+  const Reduction reduction = reduction_of(type, op);
+  if (!reduction) return OFFBEAT_ERROR_UNSUPPORTED;
+  try {
+    auto operation = offbeat::service::begin_allreduce(input, output, count, reduction, fortran_communicator);
+    if (operation == nullptr) return OFFBEAT_ERROR_MPI;
+    *request = reinterpret_cast<offbeat_request*>(operation.release());
+    return OFFBEAT_OK;
+  } catch (const std::exception&) {
+    return OFFBEAT_ERROR_MPI;
+  }
+}
+
+offbeat_status offbeat_test(offbeat_request** request, int* complete) {
+  if (request == nullptr || complete == nullptr) return OFFBEAT_ERROR_ARGUMENT;
+  *complete = 1;
+  if (*request == nullptr) return OFFBEAT_OK;
+  offbeat::service::OperationPointer operation(reinterpret_cast<offbeat::service::Operation*>(*request));
+  *request = nullptr;
+  try {
+    if (offbeat::service::test(*operation)) return OFFBEAT_OK;
+    *complete = 0;
+    *request = reinterpret_cast<offbeat_request*>(operation.release());
+    return OFFBEAT_OK;
+  } catch (const std::exception&) {
+    return OFFBEAT_ERROR_MPI;
+  }
+}
+
+offbeat_status offbeat_wait(offbeat_request** request) {
+  int complete = 0;
+  offbeat_status status = OFFBEAT_OK;
+  while (complete == 0 && status == OFFBEAT_OK) status = offbeat_test(request, &complete);
+  return status;
+}
+
 }  // extern "C"

@@ -162,7 +162,23 @@ void Context::require_intact() const {
   if (is_broken_) throw CommunicationError("an earlier collective on this communicator failed", MPI_ERR_OTHER);
 }
 
+// After an error ranks no longer agree on what was sent: nobody can serve this communicator again, not even the host.
+template <class Body>
+void Context::or_break(Body&& body) {
+  try {
+    body();
+  } catch (...) {
+    is_broken_ = true;
+    throw;
+  }
+}
+
+void Context::complete_open() {
+  while (open_ != nullptr) static_cast<void>(advance(*open_));
+}
+
 void Context::run(const Expression& expression, Allreduce args) {
+  if (open_ != nullptr) [[unlikely]] complete_open();
   if (args.output.count == 0) return;
   if (expression.algorithm->on_board != OnBoard::no) board_->board().enter(args.output.bytes());
   if (expression.algorithm == &allreduce_algorithms::arrival_tree && fits_inline(board_->board(), args.output.bytes())) {
@@ -170,13 +186,33 @@ void Context::run(const Expression& expression, Allreduce args) {
     return;
   }
   Task task = allreduce(Endpoint(*transport_, rank_, size_, expression.lanes()), args, expression);
-  try {
-    transport_->drive(task);
-  } catch (...) {
-    // Ranks no longer agree on what was sent; nobody can serve this communicator again, not even the host.
-    is_broken_ = true;
-    throw;
+  or_break([&] { transport_->drive(task); });
+}
+
+bool Context::begin(const Expression& fallback, Open& open, Allreduce args) {
+  require_intact();
+  complete_open();
+  if (transport_ == nullptr || args.output.count == 0) {
+    open.is_complete = true;
+    return run_without_host(fallback, args);
   }
+  const Expression* chosen = choose(args.output.count, args.output.width);
+  const Expression& expression = chosen != nullptr ? *chosen : fallback;
+  if (expression.algorithm->on_board != OnBoard::no) board_->board().enter(args.output.bytes());
+  open_ = &open;
+  or_break([&] {
+    open.task = allreduce(Endpoint(*transport_, rank_, size_, expression.lanes()), args, expression);
+    transport_->begin(open.task);
+  });
+  return true;
+}
+
+bool Context::advance(Open& open) {
+  if (open.is_complete) return true;
+  require_intact();
+  or_break([&] { open.is_complete = transport_->advance(open.task); });
+  if (open.is_complete) open_ = nullptr;
+  return open.is_complete;
 }
 
 bool Context::run_without_host(const Expression& fallback, Allreduce args) {

@@ -66,6 +66,18 @@ class Context {
   // For types that the host lacks: the chosen algorithm, or `fallback` where that is native. False: cannot be served.
   [[nodiscard]] bool run_without_host(const Expression& fallback, Allreduce args);
 
+  // A collective that goes on while the program computes. At most one is open on a communicator: starting another collective
+  // completes it first, on every rank alike.
+  struct Open {
+    Context* context;
+    Reduction reduction;  // args point to it
+    Task task{};
+    bool is_complete = false;
+  };
+  [[nodiscard]] bool begin(const Expression& fallback, Open& open, Allreduce args);
+  // True: complete.
+  [[nodiscard]] bool advance(Open& open);
+
   Counter intercepted;
   Counter served;
 
@@ -76,6 +88,9 @@ class Context {
   void announce(std::size_t index);
   bool create_private_communicator(MPI_Comm communicator);
   bool settings_agree();
+  template <class Body>
+  void or_break(Body&& body);
+  void complete_open();
 
   const Host* host_;
   const Settings* settings_;
@@ -88,6 +103,7 @@ class Context {
   std::unique_ptr<NodeBoard> board_;
   bool board_tried_ = false;
   bool is_broken_ = false;
+  Open* open_ = nullptr;
   std::string why_native_;
   ChoiceTable table_;
   std::array<const Expression*, size_class_count> runnable_{};  // null: native

@@ -26,17 +26,51 @@ Counts count(std::string_view collective) {
   return {counts.intercepted, counts.served};
 }
 
+namespace {
+
+const Expression& fallback() {
+  static const Expression expression = parse_expression("allreduce", "recursive_doubling");
+  return expression;
+}
+
+Allreduce arguments(const void* input, void* output, std::size_t count, const Reduction& reduction) {
+  const void* from = input == nullptr ? output : input;
+  return {{static_cast<const std::byte*>(from), count, reduction.width},
+          {static_cast<std::byte*>(output), count, reduction.width},
+          &reduction};
+}
+
+Context* context_of(int fortran_communicator) {
+  Runtime& process = start_runtime();
+  return process.context(process.host.Comm_f2c(fortran_communicator));
+}
+
+}  // namespace
+
 bool allreduce(const void* input, void* output, std::size_t count, const Reduction& reduction,
                int fortran_communicator) {
-  static const Expression fallback = parse_expression("allreduce", "recursive_doubling");
-  Runtime& process = start_runtime();
   const InsideOffbeat guard;
-  Context* context = process.context(process.host.Comm_f2c(fortran_communicator));
-  if (context == nullptr) return false;
-  const void* from = input == nullptr ? output : input;
-  return context->run_without_host(fallback, {{static_cast<const std::byte*>(from), count, reduction.width},
-                                              {static_cast<std::byte*>(output), count, reduction.width},
-                                              &reduction});
+  Context* context = context_of(fortran_communicator);
+  return context != nullptr && context->run_without_host(fallback(), arguments(input, output, count, reduction));
+}
+
+class Operation : public Context::Open {};
+
+void OperationDeleter::operator()(Operation* operation) const { delete operation; }
+
+OperationPointer begin_allreduce(const void* input, void* output, std::size_t count, const Reduction& reduction,
+                                 int fortran_communicator) {
+  const InsideOffbeat guard;
+  Context* context = context_of(fortran_communicator);
+  if (context == nullptr) return nullptr;
+  OperationPointer operation(new Operation{{context, reduction}});
+  const bool begun = context->begin(fallback(), *operation, arguments(input, output, count, operation->reduction));
+  return begun ? std::move(operation) : nullptr;
+}
+
+bool test(Operation& operation) {
+  const InsideOffbeat guard;
+  return operation.context->advance(operation);
 }
 
 }  // namespace offbeat::service

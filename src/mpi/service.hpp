@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 
 #include "reduction/reduction.hpp"
@@ -25,5 +26,17 @@ struct Counts {
 // cannot be served. Throws CommunicationError.
 [[nodiscard]] bool allreduce(const void* input, void* output, std::size_t count, const Reduction& reduction,
                              int fortran_communicator);
+
+// The same without waiting. The operation must be completed before the communicator is freed. `test` is true when it is complete,
+// and is then not called again.
+class Operation;
+struct OperationDeleter {
+  void operator()(Operation* operation) const;
+};
+using OperationPointer = std::unique_ptr<Operation, OperationDeleter>;
+// Null: like false above.
+[[nodiscard]] OperationPointer begin_allreduce(const void* input, void* output, std::size_t count,
+                                               const Reduction& reduction, int fortran_communicator);
+[[nodiscard]] bool test(Operation& operation);
 
 }  // namespace offbeat::service

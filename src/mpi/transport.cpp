@@ -72,20 +72,44 @@ void MpiTransport::post(Transfer& transfer) {
   }
 }
 
-void MpiTransport::drive(Task& task) {
-  branches = 1;
+template <class Body>
+void MpiTransport::guarded(Body&& body) {
   try {
-    task.start();
-    while (!task.done()) {
-      const bool moved = progress();
-      look_at_board();
-      if (!moved) pause();
-    }
-    task.rethrow_if_failed();
+    body();
   } catch (...) {
     abandon();
     throw;
   }
+}
+
+void MpiTransport::drive(Task& task) {
+  branches = 1;
+  guarded([&] {
+    task.start();
+    while (!task.done()) {
+      if (!move()) pause();
+    }
+    task.rethrow_if_failed();
+  });
+}
+
+void MpiTransport::begin(Task& task) {
+  branches = 2;  // the program is the other one: never wait inside start()
+  guarded([&] { task.start(); });
+}
+
+bool MpiTransport::advance(Task& task) {
+  guarded([&] {
+    if (!task.done()) move();
+    if (task.done()) task.rethrow_if_failed();
+  });
+  return task.done();
+}
+
+bool MpiTransport::move() {
+  const bool moved = progress();
+  look_at_board();
+  return moved;
 }
 
 bool MpiTransport::progress() {

@@ -25,9 +25,14 @@ class MpiTransport final : public Transport, public BoardWaiters {
   [[nodiscard]] bool others_can_run() const override { return branches > 1; }
   void wait_for_board(std::coroutine_handle<> waiter) override { at_board_.push_back(waiter); }
 
-  // Run a task to its end. Throws what it throws; after a CommunicationError no message is left in flight and the
-  // communicator must not be used again.
+  // Run a task to its end, waiting. Throws what it throws; after a CommunicationError no message is left in flight and
+  // the communicator must not be used again.
   void drive(Task& task);
+
+  // The same without waiting: begin runs until the first thing to wait for, advance does what can be done now, and is true
+  // when the task is at its end. One task at a time. They throw like drive.
+  void begin(Task& task);
+  [[nodiscard]] bool advance(Task& task);
 
  private:
   // Sends and receives that are short enough for an int and need no company: one blocking call.
@@ -37,6 +42,10 @@ class MpiTransport final : public Transport, public BoardWaiters {
   bool progress();
   // Let who waits for the board look again.
   void look_at_board();
+  // One round of both. False: no message moved.
+  bool move();
+  template <class Body>
+  void guarded(Body&& body);
   void pause() const;
   void abandon() noexcept;
   void check(int code) const;

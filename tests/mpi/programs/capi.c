@@ -109,6 +109,43 @@ static void check_allreduce(void) {
   CHECK(all(NULL, NULL, 5, OFFBEAT_FLOAT16, OFFBEAT_SUM, communicator) == OFFBEAT_ERROR_ARGUMENT, "no output");
 }
 
+/* The sum 1 + 2 + ... + ranks in float32, while the program looks at it from time to time. */
+static void check_nonblocking(const char *algorithm) {
+  __typeof__(&offbeat_select) select_algorithm = function("offbeat_select");
+  __typeof__(&offbeat_iallreduce) begin = function("offbeat_iallreduce");
+  __typeof__(&offbeat_test) test = function("offbeat_test");
+  __typeof__(&offbeat_wait) wait = function("offbeat_wait");
+  enum { most = 100000 };
+  static float input[most], output[most], second[most];
+  const int communicator = (int)FORTRAN_HANDLE(MPI_COMM_WORLD);
+  const float expected = (float)(world_size * (world_size + 1) / 2);
+  CHECK(select_algorithm("allreduce", algorithm, NULL, 0) == OFFBEAT_OK, "%s", algorithm);
+  for (int count = 0; count <= most; count = count == 0 ? 1 : count * 10) {
+    for (int k = 0; k < count; ++k) input[k] = (float)(world_rank + 1);
+    offbeat_request *request = NULL;
+    CHECK(begin(input, output, (size_t)count, OFFBEAT_FLOAT32, OFFBEAT_SUM, communicator, &request) == OFFBEAT_OK,
+          "%s: begin %d", algorithm, count);
+    int complete = 0;
+    long looks = 0;
+    for (; complete == 0; ++looks) CHECK(test(&request, &complete) == OFFBEAT_OK, "%s: test of %d", algorithm, count);
+    CHECK(request == NULL && looks > 0, "%s: not freed", algorithm);
+    for (int k = 0; k < count; ++k) CHECK(output[k] == expected, "%s of %d: %f", algorithm, count, (double)output[k]);
+
+    /* A blocking call in between completes the open one first. */
+    CHECK(begin(input, output, (size_t)count, OFFBEAT_FLOAT32, OFFBEAT_SUM, communicator, &request) == OFFBEAT_OK,
+          "%s: begin %d", algorithm, count);
+    allreduce(input, second, count, MPI_FLOAT, MPI_MAX, MPI_COMM_WORLD);
+    CHECK(wait(&request) == OFFBEAT_OK && request == NULL, "%s: wait for %d", algorithm, count);
+    for (int k = 0; k < count; ++k)
+      CHECK(output[k] == expected && second[k] == (float)world_size, "%s of %d, with another", algorithm, count);
+  }
+  offbeat_request *none = NULL;
+  int complete = 0;
+  CHECK(test(&none, &complete) == OFFBEAT_OK && complete == 1, "no request");
+  CHECK(begin(input, output, 1, OFFBEAT_FLOAT32, OFFBEAT_BITWISE_OR, communicator, &none) == OFFBEAT_ERROR_UNSUPPORTED, "or");
+  CHECK(select_algorithm("allreduce", "", NULL, 0) == OFFBEAT_OK, "back");
+}
+
 int main(int argc, char **argv) {
   check_start(&argc, &argv);
   __typeof__(&offbeat_version) version = function("offbeat_version");
@@ -118,5 +155,9 @@ int main(int argc, char **argv) {
   check_selection();
   check_reduce();
   check_allreduce();
+  check_nonblocking("");
+  check_nonblocking("ring");
+  check_nonblocking("pipeline(4, rabenseifner)");
+  check_nonblocking("recursive_doubling");
   return check_finish();
 }
