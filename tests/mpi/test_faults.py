@@ -43,3 +43,12 @@ def test_without_shared_memory_messages_are_used(mpi: Mpi) -> None:
     result = run(mpi, 2, [program, "0", "0"], environment={"OFFBEAT_BOARD_KIB": "0", "OFFBEAT_VERBOSE": "1"})
     assert "recursive_doubling" in result.succeeded().stderr, str(result)
     assert result.report.served == 3, str(result)
+
+
+def test_different_settings_are_noticed(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "late.c")
+    # Rank 1 alone is told to use another algorithm: a deadlock, if each rank went its way.
+    script = 'if [ "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-}}" = 1 ]; then export OFFBEAT_ALLREDUCE=ring; fi; exec "$@"'
+    result = run(mpi, 3, ["sh", "-c", script, "sh", program, "0", "0"]).succeeded()
+    assert result.stderr.count("ranks have different OFFBEAT_ settings") == 1, str(result)
+    assert (result.report.intercepted, result.report.served) == (3, 0), str(result)
