@@ -52,15 +52,11 @@ enum class OnBoard : std::uint8_t {
 };
 
 class BoardRound;
-// The part of an allreduce on the board that combines what one node has, for `hierarchy`.
-struct NodePhase {
-  // Everything that this rank has to do for the others.
-  Task (*contribute)(const BoardRound& round);
-  // The chunk can be collected.
-  bool (*is_ready)(const BoardRound& round, std::size_t chunk);
-  // Put the node's result of a chunk into the output. Any rank can.
-  Computation (*collect)(const BoardRound& round, std::size_t chunk);
-};
+class Uncollected;
+// The part of an allreduce on the board that combines what one node has: all that this rank does for the others until
+// every chunk is marked as Board::Step::result. Between two chunks it collects `results` that are there; null: nobody wants
+// them from this rank.
+using NodePhase = Task (*)(const BoardRound& round, Uncollected* results);
 
 struct Algorithm {
   std::string_view name;
@@ -71,7 +67,7 @@ struct Algorithm {
   std::span<const Parameter> parameters = {};
   bool every_run = true;  // the same bits on every run, whoever comes first; on every rank always
   OnBoard on_board = OnBoard::no;  // if not: all ranks take part, so it is never a part of another algorithm, but of `hierarchy`
-  const NodePhase* node_phase = nullptr;
+  NodePhase node_phase = nullptr;
 
   // Null for `native`, which only the MPI layer can run.
   Task (*run)(Endpoint net, Allreduce args, const Expression& self) = nullptr;

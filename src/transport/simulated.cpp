@@ -269,7 +269,8 @@ bool Simulator::start(SimulatedTransport& self, Computation& computation) {
   const std::size_t operands = computation.operand_count;
   const bool copies = computation.reduction == nullptr || operands < 2;
   const double seconds = static_cast<double>(computation.destination.bytes()) *
-                         (copies ? network_.copy : network_.gamma * static_cast<double>(operands - 1));
+                             (copies ? network_.copy : network_.gamma * static_cast<double>(operands - 1)) +
+                         static_cast<double>(computation.second.bytes()) * network_.copy;
   const double done = self.core_.pass(now_, seconds);
   if (done <= now_ && !hesitates()) {
     if (!phantom_) computation.perform();

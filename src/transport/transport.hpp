@@ -66,7 +66,7 @@ struct Transfer {
   void await_resume() const {}
 };
 
-// destination = operand 0 op operand 1 op ..., or a copy when there is no operation.
+// destination = operand 0 op operand 1 op ..., or a copy when there is no operation; and the same to `second`, if given.
 struct Computation {
   static constexpr std::size_t most_operands = 8;
 
@@ -75,6 +75,8 @@ struct Computation {
   Vector destination;
   std::array<const void*, most_operands> operands;
   std::size_t operand_count;
+  Vector second{};
+  bool past_cache = false;  // the destination of a copy, or the second one, is not kept in the cache
 
   std::coroutine_handle<> waiter{};
 

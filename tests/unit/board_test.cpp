@@ -287,8 +287,9 @@ TEST(SimulatedBoard, LastArrivalWaitsForNothing) {
   const auto last_delay = [&](const std::vector<double>& arrivals) {
     return simulator.run([&](int, Endpoint net) { return tree(net, vectors); }, arrivals).last_delay();
   };
-  const double expected =
-      n * node_of_four.gamma + node_of_four.line + n * node_of_four.gamma;  // twice: two levels
+  // Two levels, the own copy of the result, a mark, the copies of the others.
+  const double expected = n * node_of_four.gamma + (n * node_of_four.gamma + n * node_of_four.copy) +
+                          node_of_four.line + n * node_of_four.copy;
   EXPECT_EQ(last_delay({0, 1, 2, 3}), expected);
   EXPECT_EQ(last_delay({3, 0, 1, 2}), expected);  // and the board is as new
 }

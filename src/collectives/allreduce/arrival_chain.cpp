@@ -12,7 +12,7 @@
 namespace offbeat::allreduce_algorithms {
 namespace {
 
-Task contribute(const BoardRound& round) {
+Task contribute(const BoardRound& round, Uncollected*) {
   const Endpoint& net = round.net;
   Board& board = round.board;
   const int position = co_await board.arrive(round.number);
@@ -41,16 +41,6 @@ Task contribute(const BoardRound& round) {
   }
 }
 
-Task one_round(const BoardRound& round) {
-  co_await contribute(round);
-  co_await round.collect_results();
-}
-
-constexpr NodePhase node_phase{
-    .contribute = contribute, .is_ready = BoardRound::has_result, .collect = BoardRound::collect_result};
-
-Task run(Endpoint net, Allreduce args, const Expression&) { return in_rounds(net, args, net.size, one_round); }
-
 }  // namespace
 
 const Algorithm arrival_chain{
@@ -61,8 +51,8 @@ const Algorithm arrival_chain{
     .source = "Alizadeh et al. 2022, algorithm 2",
     .every_run = false,
     .on_board = OnBoard::one_node,
-    .node_phase = &node_phase,
-    .run = run,
+    .node_phase = contribute,
+    .run = run_on_one_node,
 };
 
 }  // namespace offbeat::allreduce_algorithms

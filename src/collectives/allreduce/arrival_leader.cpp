@@ -53,7 +53,7 @@ Task lead(const BoardRound& round) {
   }
 }
 
-Task contribute(const BoardRound& round) {
+Task contribute(const BoardRound& round, Uncollected*) {
   if (co_await round.board.arrive(round.number) == 0) {
     co_await lead(round);
   } else {
@@ -63,16 +63,6 @@ Task contribute(const BoardRound& round) {
     }
   }
 }
-
-Task one_round(const BoardRound& round) {
-  co_await contribute(round);
-  co_await round.collect_results();
-}
-
-constexpr NodePhase node_phase{
-    .contribute = contribute, .is_ready = BoardRound::has_result, .collect = BoardRound::collect_result};
-
-Task run(Endpoint net, Allreduce args, const Expression&) { return in_rounds(net, args, net.size, one_round); }
 
 }  // namespace
 
@@ -84,8 +74,8 @@ const Algorithm arrival_leader{
     .source = "Alizadeh et al. 2022, algorithm 1",
     .every_run = false,
     .on_board = OnBoard::one_node,
-    .node_phase = &node_phase,
-    .run = run,
+    .node_phase = contribute,
+    .run = run_on_one_node,
 };
 
 }  // namespace offbeat::allreduce_algorithms

@@ -3,99 +3,70 @@
 //
 // The message goes in chunks. For each chunk a rank climbs from its own leaf: where the neighbouring group of ranks is not
 // ready it leaves its partial result on the board and goes on with the next chunk; where it is, it combines the two and
-// climbs on. So whoever comes second does the work, and the last arrival finds every other group combined. The
-// two halves of the tree are combined by every rank for itself, straight into its output: this costs no
-// more than copying the result.
+// climbs on. So whoever comes second does the work, and the last arrival finds every other group combined. At the root the
+// second one has the result, which everybody copies. Ranks begin at different chunks: when all arrive together, each is
+// the last at an equal share of the chunks, and the tree works as a reduce-scatter followed by an allgather.
 //
-//                 (0 1 2 3)           by every rank
+//                 (0 1 2 3)
 //            (0 1)         (2 3)      by the second of each pair to get there, chunk by chunk
 //           0     1       2     3
 //
-// Cost of the last arrival: about n bytes for each of log2(p) levels, at memory speed; balanced: 3n.
+// Two partial results are combined in the place of the one that was there first. It is the place that this core has just
+// read, and which the first one reads next: a cache line goes to and fro between two cores, and nobody has to
+// write to a line that another still holds, which costs several times more (benchmarks/README.md).
+//
+// Cost of the last arrival: n bytes for each of log2(p) levels and a copy, at memory speed; balanced: (3 + 2/p)n.
 // Order: the tree, whoever comes first: the bits never depend on arrival. Powers of two: that of recursive_doubling.
 // Source: ours; the idea of arrival order from Alizadeh et al. 2022.
-#include <bit>
-
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/allreduce/board_round.hpp"
 
 namespace offbeat::allreduce_algorithms {
 namespace {
 
-int left_half(int ranks) { return static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks)) / 2); }
-
-// Climb from this rank's leaf towards its half of the tree.
-Task contribute(const BoardRound& round, std::size_t chunk) {
+// Climb from this rank's leaf towards the root.
+Task contribute(const BoardRound& round, std::size_t chunk, Uncollected* results) {
   const Endpoint& net = round.net;
-  const int left_ranks = left_half(net.size);
   const Board::Step step = round.step(chunk);
-  const Vector mine = round.on_board(net.rank, chunk);
-  ConstVector partial = round.of(round.args.input, chunk);
-  bool published = false;  // partial is mine
+  const ConstVector input = round.of(round.args.input, chunk);
+  int place = -1;  // in whose window the partial result is; -1: it is the input
   int group = net.rank;  // of 2^level ranks
-  for (int level = 0; (1 << level) < left_ranks; ++level, group /= 2) {
+  for (int level = 0; (1 << level) < net.size; ++level, group /= 2) {
     const int neighbour = (group ^ 1) << level;  // its first rank
     if (neighbour >= net.size) continue;
-    const int split = (group | 1) << level;
-    Board::Mark first(step.meeting(split).load(std::memory_order_acquire));
+    Board::Word& meeting = step.meeting((group | 1) << level);
+    Board::Mark first(meeting.load(std::memory_order_acquire));
     if (first.round != round.number) {
-      if (!published) co_await net.copy(mine, partial);
-      partial = mine;
-      published = true;
-      first = co_await round.board.exchange(step.meeting(split), round.mark());
+      if (place < 0) {
+        place = net.rank;
+        co_await net.copy(round.on_board(place, chunk), input);
+      }
+      first = co_await round.board.exchange(meeting, round.mark(place));
       if (first.round != round.number) co_return;  // the neighbour comes second and combines
     }
-    co_await net.reduce_by_rank(*round.args.op, mine, neighbour, partial, round.on_board(first.holder, chunk));
-    partial = mine;
-    published = true;
+    const Vector there = round.on_board(first.holder, chunk);
+    const ConstVector mine = place < 0 ? input : ConstVector(round.on_board(place, chunk));
+    Computation combination = net.reduce_by_rank(*round.args.op, there, neighbour, mine, there);
+    place = first.holder;
+    const bool at_root = (2 << level) >= net.size;
+    if (at_root && results != nullptr) {
+      // The own copy now, while nobody else asks for these lines.
+      combination.second = round.of(round.args.output, chunk);
+      combination.past_cache = round.past_cache;
+      results->mark_collected(chunk);
+    }
+    co_await combination;
   }
-  if (!published) co_await net.copy(mine, partial);
-  co_await round.board.announce(step.complete(net.rank < left_ranks ? 0 : 1), round.mark());
+  co_await round.board.announce(step.result(), round.mark(place));
 }
 
-bool is_complete(const BoardRound& round, std::size_t chunk) {
-  const Board::Step step = round.step(chunk);
-  return round.is_marked(step.complete(0)) && round.is_marked(step.complete(1));
-}
-
-Computation collect(const BoardRound& round, std::size_t chunk) {
-  const Board::Step step = round.step(chunk);
-  return round.net.reduce(*round.args.op, round.of(round.args.output, chunk),
-                          round.on_board(round.holder(step.complete(0)), chunk),
-                          round.on_board(round.holder(step.complete(1)), chunk));
-}
-
-// Ranks of one half begin at different chunks, so that each comes second about equally often.
-std::size_t first_chunk(const BoardRound& round) {
-  const Endpoint& net = round.net;
-  const int left_ranks = left_half(net.size);
-  const int position = net.rank < left_ranks ? net.rank : net.rank - left_ranks;
-  const int ranks = net.rank < left_ranks ? left_ranks : net.size - left_ranks;
-  return round.chunks * static_cast<std::size_t>(position) / static_cast<std::size_t>(ranks);
-}
-
-Task contribute_all(const BoardRound& round) {
-  const std::size_t first = first_chunk(round);
-  for (std::size_t k = 0; k < round.chunks; ++k) co_await contribute(round, (first + k) % round.chunks);
-}
-
-Task one_round(const BoardRound& round) {
-  const std::size_t first = first_chunk(round);
-  std::size_t collected = 0;
+Task contribute_all(const BoardRound& round, Uncollected* results) {
+  const std::size_t first = round.first_chunk();
   for (std::size_t k = 0; k < round.chunks; ++k) {
-    co_await contribute(round, (first + k) % round.chunks);
-    while (collected < round.chunks && is_complete(round, collected)) co_await collect(round, collected++);
-  }
-  while (collected < round.chunks) {
-    Patience::Wait wait(round.board.patience);
-    while (!is_complete(round, collected)) co_await round.board.pause(wait);
-    co_await collect(round, collected++);
+    co_await contribute(round, (first + k) % round.chunks, results);
+    while (results != nullptr && results->next_is_ready()) co_await results->take();
   }
 }
-
-constexpr NodePhase node_phase{.contribute = contribute_all, .is_ready = is_complete, .collect = collect};
-
-Task run(Endpoint net, Allreduce args, const Expression&) { return in_rounds(net, args, net.size, one_round); }
 
 }  // namespace
 
@@ -106,8 +77,8 @@ const Algorithm arrival_tree{
     .needs = "all ranks on one node; cannot be a part of another algorithm",
     .source = "offbeat",
     .on_board = OnBoard::one_node,
-    .node_phase = &node_phase,
-    .run = run,
+    .node_phase = contribute_all,
+    .run = run_on_one_node,
 };
 
 }  // namespace offbeat::allreduce_algorithms

@@ -30,6 +30,10 @@ inline void arrival_tree_inline(Board& board, const Allreduce& args) {
 
   std::array<const void*, most_inline_ranks> operands;
   for (int rank = 0; rank < board.size; ++rank) {
+    if (rank == board.rank) {
+      operands[static_cast<std::size_t>(rank)] = args.input.data;
+      continue;
+    }
     const Board::InlineSlot& slot = board.inline_slot(sequence, rank);
     if (slot.sequence.load(std::memory_order_acquire) != sequence) {
       Patience::Wait wait(board.patience);

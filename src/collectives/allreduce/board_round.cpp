@@ -2,13 +2,23 @@
 #include "collectives/allreduce/board_round.hpp"
 
 namespace offbeat {
+namespace {
 
-Task BoardRound::collect_results() const {
-  for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
-    Patience::Wait wait(board.patience);
-    while (!has_result(*this, chunk)) co_await board.pause(wait);
-    co_await collect_result(*this, chunk);
+Task one_round(const BoardRound& round, NodePhase contribute) {
+  Uncollected results(round);
+  co_await contribute(round, &results);
+  while (!results.empty()) {
+    Patience::Wait wait(round.board.patience);
+    while (!results.find_ready()) co_await round.board.pause(wait);
+    co_await results.take();
   }
+}
+
+}  // namespace
+
+Task run_on_one_node(Endpoint net, Allreduce args, const Expression& self) {
+  const NodePhase contribute = self.algorithm->node_phase;
+  return in_rounds(net, args, net.size, [contribute](const BoardRound& round) { return one_round(round, contribute); });
 }
 
 }  // namespace offbeat

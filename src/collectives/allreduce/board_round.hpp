@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/copy.hpp"
 #include "collectives/algorithm.hpp"
 #include "transport/node/board.hpp"
 
@@ -12,12 +13,13 @@ namespace offbeat {
 class BoardRound {
  public:
   // The next round, for a message of at most a window. `chunk`: elements.
-  BoardRound(const Endpoint& net, const Allreduce& args, std::size_t chunk)
+  BoardRound(const Endpoint& net, const Allreduce& args, std::size_t chunk, bool past_cache)
       : net(net),
         board(*net.board()),
         args(args),
         chunks((args.input.count + chunk - 1) / chunk),
         number(++board.round),
+        past_cache(past_cache),
         chunk_(chunk) {}
 
   template <class AnyVector>
@@ -42,44 +44,93 @@ class BoardRound {
   [[nodiscard]] int holder(const Board::Word& word) const {
     return Board::Mark(word.load(std::memory_order_relaxed)).holder;
   }
-  [[nodiscard]] Board::Mark mark() const { return {number, net.rank}; }
+  // Ranks that begin at different chunks each have an equal share of what is to be done.
+  [[nodiscard]] std::size_t first_chunk() const {
+    return chunks * static_cast<std::size_t>(net.rank) / static_cast<std::size_t>(net.size);
+  }
+  // What stands in the window of `holder` is ready.
+  [[nodiscard]] Board::Mark mark(int holder) const { return {number, holder}; }
+  [[nodiscard]] Board::Mark mark() const { return mark(net.rank); }
 
-  // For algorithms that mark Step::result: the result of a chunk is there; copy it to the output; copy all as they get
-  // there.
-  [[nodiscard]] static bool has_result(const BoardRound& round, std::size_t chunk) {
-    return round.is_marked(round.step(chunk).result());
+  // The node's result of a chunk is on the board; copy it to the output.
+  [[nodiscard]] bool has_result(std::size_t chunk) const { return is_marked(step(chunk).result()); }
+  [[nodiscard]] Computation collect(std::size_t chunk) const {
+    Computation copy = net.copy(of(args.output, chunk), on_board(holder(step(chunk).result()), chunk));
+    copy.past_cache = past_cache;
+    return copy;
   }
-  [[nodiscard]] static Computation collect_result(const BoardRound& round, std::size_t chunk) {
-    const int holder = round.holder(round.step(chunk).result());
-    return round.net.copy(round.of(round.args.output, chunk), round.on_board(holder, chunk));
-  }
-  [[nodiscard]] Task collect_results() const;
 
   Endpoint net;
   Board& board;
   Allreduce args;
   std::size_t chunks;
   std::uint64_t number;
+  bool past_cache;  // the output is too long to stay in the cache anyway
 
  private:
   std::size_t chunk_;
 };
+
+// The chunks of a round whose results this rank has not collected yet.
+class Uncollected {
+ public:
+  explicit Uncollected(const BoardRound& round)
+      : round_(round), memory_(true, round.chunks, sizeof(bool)), next_(round.first_chunk()), left_(round.chunks) {
+    std::fill_n(is_collected(), round.chunks, false);
+  }
+  [[nodiscard]] bool empty() const { return left_ == 0; }
+  [[nodiscard]] bool next_is_ready() const { return left_ > 0 && round_.has_result(next_); }
+  // Go to a chunk that is ready, if there is one.
+  [[nodiscard]] bool find_ready() {
+    for (std::size_t k = 0; k < round_.chunks; ++k, step()) {
+      if (!is_collected()[next_] && round_.has_result(next_)) return true;
+    }
+    return false;
+  }
+  // Collect the next one, which is ready.
+  [[nodiscard]] Computation take() {
+    const std::size_t chunk = next_;
+    mark_collected(chunk);
+    return round_.collect(chunk);
+  }
+  void mark_collected(std::size_t chunk) {
+    is_collected()[chunk] = true;
+    if (--left_ > 0) {
+      while (is_collected()[next_]) step();
+    }
+  }
+
+ private:
+  [[nodiscard]] bool* is_collected() const { return reinterpret_cast<bool*>(memory_.vector().data); }
+  void step() { next_ = next_ + 1 < round_.chunks ? next_ + 1 : 0; }
+
+  const BoardRound& round_;
+  Scratch memory_;
+  std::size_t next_;
+  std::size_t left_;
+};
+
+// Runs an algorithm that has a node_phase, for ranks that are all on one node.
+[[nodiscard]] Task run_on_one_node(Endpoint net, Allreduce args, const Expression& self);
 
 // Runs one(round) -> Task for each round of a message among `net`, the ranks of this node. `ranks`, which share the
 // work, decide how the message is cut.
 template <class One>
 Task in_rounds(Endpoint net, Allreduce args, int ranks, One one) {
   // Large enough that a chunk costs more than its flags, small enough that several operands stay in a first-level cache.
-  constexpr std::size_t best_chunk_bytes = 16 * 1024;
+  constexpr std::size_t best_chunk_bytes = 32 * 1024;
   const std::size_t width = args.input.width;
   const std::size_t window = net.board()->shape().window_bytes / width;
   // Several chunks for each rank, so that the work spreads; but no more than the board has steps for.
   const std::size_t spread = args.input.bytes() / (2 * static_cast<std::size_t>(ranks));
   const std::size_t chunk_bytes = std::clamp(spread, BoardShape::smallest_chunk, best_chunk_bytes);
   const std::size_t chunk = std::max<std::size_t>(1, (chunk_bytes + width - 1) / width);
+  // Inputs and outputs of all ranks; a result in the place of its input is in the cache already.
+  const bool past_cache = args.input.data != args.output.data &&
+                          2 * static_cast<std::size_t>(ranks) * args.input.bytes() > last_level_cache_bytes();
   for (std::size_t first = 0; first < args.input.count; first += window) {
     const std::size_t length = std::min(window, args.input.count - first);
-    BoardRound round(net, {args.input.slice(first, length), args.output.slice(first, length), args.op}, chunk);
+    BoardRound round(net, {args.input.slice(first, length), args.output.slice(first, length), args.op}, chunk, past_cache);
     co_await one(round);
   }
 }

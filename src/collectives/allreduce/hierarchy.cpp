@@ -18,27 +18,22 @@ constexpr int in_flight = 4;
 constexpr Parameter parameters[] = {Parameter::node_algorithm, Parameter::algorithm};
 
 struct Phases {
-  const NodePhase& node;
+  NodePhase node;
   const Expression& leaders;
-};
-
-// A node of one rank takes part in the same segments, and has nothing to combine.
-constexpr NodePhase alone{
-    .contribute = [](const BoardRound&) -> Task { co_return; },
-    .is_ready = [](const BoardRound&, std::size_t) { return true; },
-    .collect = [](const BoardRound& round, std::size_t chunk) {
-      return round.net.copy(round.of(round.args.output, chunk), round.of(round.args.input, chunk));
-    },
 };
 
 // On the leader: a segment of chunks [first, last), from the node's result to everybody's.
 Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, std::size_t first, std::size_t last) {
-  for (std::size_t chunk = first; chunk < last; ++chunk) {
-    Patience::Wait wait(round.board.patience);
-    while (!phases.node.is_ready(round, chunk)) co_await round.board.pause(wait);
-    co_await phases.node.collect(round, chunk);
-  }
   const Vector segment = round.of(round.args.output, first, last);
+  if (round.net.size == 1) {
+    co_await lane.copy(segment, round.of(round.args.input, first, last));
+  } else {
+    for (std::size_t chunk = first; chunk < last; ++chunk) {
+      Patience::Wait wait(round.board.patience);
+      while (!round.has_result(chunk)) co_await round.board.pause(wait);
+      co_await round.collect(chunk);
+    }
+  }
   co_await allreduce(lane.leaders(), {segment, segment, round.args.op}, phases.leaders);
   for (std::size_t chunk = first; chunk < last; ++chunk) {
     co_await lane.copy(round.on_board(round.net.rank, chunk), round.of(round.args.output, chunk));
@@ -46,17 +41,22 @@ Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, std
   }
 }
 
+// A node of one rank has nothing to combine.
+Task contribute(const BoardRound& round, NodePhase node) {
+  if (round.net.size > 1) co_await node(round, nullptr);
+}
+
 Task one_round(Endpoint net, const BoardRound& round, Phases phases) {
   if (round.net.rank == 0) {
     co_await net.concurrently(1 + in_flight, [&](const Endpoint& lane, int k) {
-      if (k == 0) return phases.node.contribute(round);
+      if (k == 0) return contribute(round, phases.node);
       const auto segment = static_cast<std::size_t>(k - 1);
       return exchange_segment(lane, round, phases, round.chunks * segment / in_flight,
                               round.chunks * (segment + 1) / in_flight);
     });
     co_return;
   }
-  co_await phases.node.contribute(round);
+  co_await contribute(round, phases.node);
   for (std::size_t chunk = 0; chunk < round.chunks; ++chunk) {
     const Board::Word& everywhere = round.step(chunk).everywhere();
     Patience::Wait wait(round.board.patience);
@@ -67,7 +67,7 @@ Task one_round(Endpoint net, const BoardRound& round, Phases phases) {
 
 Task run(Endpoint net, Allreduce args, const Expression& self) {
   const Endpoint node = net.on_node();
-  const Phases phases{node.size == 1 ? alone : *self.parts[0].algorithm->node_phase, self.parts[1]};
+  const Phases phases{self.parts[0].algorithm->node_phase, self.parts[1]};
   // Leaders must cut the message alike, however many ranks their nodes have.
   const int nodes = net.leaders().size;
   const int ranks_per_node = (net.size + nodes - 1) / nodes;

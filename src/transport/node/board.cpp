@@ -13,9 +13,7 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) { return (by
 static_assert(sizeof(Board::InlineSlot) == BoardShape::inline_bytes + BoardShape::line);
 
 // Two words more than ranks: see Board::Step.
-std::size_t BoardShape::step_bytes() const {
-  return round_up((static_cast<std::size_t>(ranks) + 2) * sizeof(Board::Word), line);
-}
+std::size_t BoardShape::step_bytes() const { return (static_cast<std::size_t>(ranks) + 2) * line; }
 std::size_t BoardShape::arrivals_bytes() const {
   return round_up((static_cast<std::size_t>(ranks) + 1) * sizeof(Board::Word), line);
 }

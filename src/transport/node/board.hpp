@@ -6,7 +6,7 @@
 //   inline slots   2 x ranks     a sequence number and up to inline_bytes of data beside it
 //   presence       ranks         the number of the collective in which a rank is
 //   arrivals       2             who came to a round, in this order
-//   steps          2 x chunks    for each chunk, how far its combination has come (words, below)
+//   steps          2 x chunks    for each chunk, how far its combination has come: words, each on a line of its own
 //   windows        ranks x 2     where a rank puts chunks for others to read
 //
 // Everything exists twice and is used in turn: in round R the half R mod 2. A rank that ends round R + 1 has seen
@@ -83,9 +83,12 @@ class Board {
     Word sequence;
     std::byte data[BoardShape::inline_bytes];
   };
+  // Two ranks swap their slots each time: a core then writes to lines that it has read last, and not to lines that the
+  // other one has read, which it would have to be asked for first. That halves the time of 4 KiB (benchmarks/README.md).
   [[nodiscard]] InlineSlot& inline_slot(std::uint64_t sequence, int owner) const {
-    return reinterpret_cast<InlineSlot*>(memory_)[(sequence & 1) * static_cast<std::size_t>(size) +
-                                                  static_cast<std::size_t>(owner)];
+    const std::size_t half = sequence & 1;
+    const auto index = static_cast<std::size_t>(owner);
+    return reinterpret_cast<InlineSlot*>(memory_)[size == 2 ? index ^ half : half * static_cast<std::size_t>(size) + index];
   }
 
   // Which collective on this board a rank has entered, for the report of a stall. Each on a line of its own, as only its
@@ -99,32 +102,29 @@ class Board {
     presence(rank).store(++entered, std::memory_order_relaxed);
   }
 
-  // The state of one chunk in one round, as each algorithm uses it.
+  // The state of one chunk in one round.
   class Step {
    public:
-    // arrival_tree. A half of all ranks is complete.
-    [[nodiscard]] Word& complete(int side) const { return words_[side]; }
-    // The first of two neighbouring groups to be ready leaves its mark here, the second finds it. A pair of groups is named by
-    // the first rank of the right one, 1 <= split < ranks.
-    [[nodiscard]] Word& meeting(int split) const { return words_[1 + split]; }
-
-    // arrival_leader, arrival_chain. What this rank has to give is there; the result is there.
-    [[nodiscard]] Word& given(int rank) const { return words_[1 + rank]; }
-    [[nodiscard]] Word& result() const { return words_[0]; }
-
-    // hierarchy. The result of all nodes is there.
-    [[nodiscard]] Word& everywhere() const { return words_[ranks_ + 1]; }
+    // The result of this node is there; that of all nodes is there (hierarchy).
+    [[nodiscard]] Word& result() const { return word(0); }
+    [[nodiscard]] Word& everywhere() const { return word(1); }
+    // arrival_leader, arrival_chain. What this rank has to give is there.
+    [[nodiscard]] Word& given(int rank) const { return word(2 + rank); }
+    // arrival_tree. The first of two neighbouring groups to be ready leaves its mark here, the second finds it. A pair of
+    // groups is named by the first rank of the right one, 1 <= split < ranks.
+    [[nodiscard]] Word& meeting(int split) const { return word(2 + split); }
 
    private:
     friend class Board;
-    Step(Word* words, int ranks) : words_(words), ranks_(ranks) {}
-    Word* words_;
-    int ranks_;
+    explicit Step(std::byte* memory) : memory_(memory) {}
+    [[nodiscard]] Word& word(int index) const {
+      return *reinterpret_cast<Word*>(memory_ + static_cast<std::size_t>(index) * BoardShape::line);
+    }
+    std::byte* memory_;
   };
   [[nodiscard]] Step step(std::uint64_t round, std::size_t chunk) const {
-    return Step(reinterpret_cast<Word*>(memory_ + shape_.steps_offset() +
-                                        ((round & 1) * shape_.most_chunks() + chunk) * shape_.step_bytes()),
-                size);
+    return Step(memory_ + shape_.steps_offset() +
+                ((round & 1) * shape_.most_chunks() + chunk) * shape_.step_bytes());
   }
 
   // What a step's words hold: a partial result of this round stands in the window of `holder`.

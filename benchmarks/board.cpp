@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The algorithms on the board without any MPI: what the board itself costs, beside the memory copies that bound it.
+//
+//     benchmark_board [RANKS [ALGORITHM ...]]
+#include "transport/node/board.hpp"
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "collectives/algorithm.hpp"
+#include "collectives/allreduce/arrival_tree_inline.hpp"
+
+namespace offbeat {
+namespace {
+
+class AtOnce final : public Transport {
+ public:
+  bool start(Transfer&) override { throw std::logic_error("a message on the board"); }
+  bool start(Computation& computation) override {
+    computation.perform();
+    return true;
+  }
+};
+
+double now_us() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
+}
+
+template <class T>
+T* shared(std::size_t count) {
+  void* data = mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) throw std::bad_alloc();
+  return static_cast<T*>(data);
+}
+
+// Ranks meet here between measurements; with exact times of arrival and exit per rank.
+struct Meeting {
+  std::atomic<int> arrived;
+  std::atomic<int> generation;
+
+  void wait(int ranks, bool yields) {
+    const int mine = generation.load();
+    if (arrived.fetch_add(1) == ranks - 1) {
+      arrived.store(0);
+      generation.store(mine + 1);
+    } else {
+      while (generation.load() == mine) yields ? static_cast<void>(sched_yield()) : relax();
+    }
+  }
+};
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+constexpr std::size_t footprint = std::size_t{8} << 20;
+
+struct Job {
+  int ranks;
+  bool shares_cores;
+  BoardShape shape;
+  void* memory;
+  Meeting* meeting;
+  double* arrivals;
+  double* exits;
+};
+
+// Median of last exit - last arrival, on rank 0.
+template <class Body>
+double measure(const Job& job, int rank, std::size_t bytes, Body&& body) {
+  const int repeats = bytes <= (std::size_t{1} << 20) ? 301 : 21;
+  std::vector<double> delays;
+  for (int k = 0; k < repeats; ++k) {
+    job.meeting->wait(job.ranks, job.shares_cores);
+    job.arrivals[rank * 8] = now_us();
+    body(static_cast<std::size_t>(k));
+    job.exits[rank * 8] = now_us();
+    job.meeting->wait(job.ranks, job.shares_cores);
+    double first = 0;
+    double last = 0;
+    for (int each = 0; each < job.ranks; ++each) {
+      first = std::max(first, job.arrivals[each * 8]);
+      last = std::max(last, job.exits[each * 8]);
+    }
+    delays.push_back(last - first);
+  }
+  return median(delays);
+}
+
+void live(const Job& job, int rank, const std::vector<Expression>& expressions) {
+  AtOnce transport;
+  Board board(job.memory, job.shape, rank, Patience{.shares_cores = job.shares_cores});
+  transport.board = &board;
+  const Endpoint net(transport, rank, job.ranks);
+  const Reduction sum(ElementType::float32, ReduceOp::sum);
+  for (std::size_t bytes = 4; bytes <= (std::size_t{64} << 20); bytes *= 4) {
+    const std::size_t sets = std::clamp<std::size_t>(footprint / (2 * bytes), 2, 8);
+    std::vector<std::vector<float>> inputs(sets, std::vector<float>(bytes / 4, 1.0F));
+    std::vector<std::vector<float>> outputs(sets, std::vector<float>(bytes / 4));
+    const double copy = measure(job, rank, bytes, [&](std::size_t k) {
+      std::memcpy(outputs[k % sets].data(), inputs[k % sets].data(), bytes);
+    });
+    if (rank == 0) std::printf("%10zu  %10.2f", bytes, copy);
+    for (const Expression& expression : expressions) {
+      const double time = measure(job, rank, bytes, [&](std::size_t k) {
+        const Allreduce args{{reinterpret_cast<const std::byte*>(inputs[k % sets].data()), bytes / 4, 4},
+                             {reinterpret_cast<std::byte*>(outputs[k % sets].data()), bytes / 4, 4},
+                             &sum};
+        if (expression.text() == "arrival_tree" && fits_inline(board, bytes)) {
+          arrival_tree_inline(board, args);
+          return;
+        }
+        Task task = allreduce(net, args, expression);
+        task.start();
+        task.rethrow_if_failed();
+      });
+      if (rank == 0) std::printf("  %14.2f", time);
+    }
+    if (rank == 0) std::printf("\n");
+    std::fflush(stdout);
+  }
+}
+
+void run(int ranks, const std::vector<Expression>& expressions) {
+  const int cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  const BoardShape shape{ranks, std::size_t{512} << 10};
+  const Job job{.ranks = ranks,
+                .shares_cores = ranks > cores,
+                .shape = shape,
+                .memory = shared<std::byte>(shape.total_bytes()),
+                .meeting = shared<Meeting>(1),
+                .arrivals = shared<double>(static_cast<std::size_t>(ranks) * 8),
+                .exits = shared<double>(static_cast<std::size_t>(ranks) * 8)};
+  std::printf("%d ranks; last delay in us\n%10s  %10s", ranks, "bytes", "memcpy");
+  for (const Expression& expression : expressions) std::printf("  %14s", expression.text().c_str());
+  std::printf("\n");
+  std::fflush(stdout);
+  for (int rank = 1; rank < ranks; ++rank) {
+    if (fork() == 0) {
+      if (!job.shares_cores) {
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(rank, &one);
+        sched_setaffinity(0, sizeof one, &one);
+      }
+      live(job, rank, expressions);
+      _exit(0);
+    }
+  }
+  live(job, 0, expressions);
+  while (wait(nullptr) > 0) {
+  }
+}
+
+}  // namespace
+}  // namespace offbeat
+
+int main(int argc, char** argv) {
+  const int ranks = argc > 1 ? std::atoi(argv[1]) : 2;
+  std::vector<offbeat::Expression> expressions;
+  for (int k = 2; k < argc; ++k) expressions.push_back(offbeat::parse_expression("allreduce", argv[k]));
+  if (expressions.empty()) {
+    for (const auto* algorithm : offbeat::algorithms("allreduce")) {
+      if (algorithm->on_board == offbeat::OnBoard::one_node) {
+        expressions.push_back(offbeat::parse_expression("allreduce", algorithm->name));
+      }
+    }
+  }
+  offbeat::run(ranks, expressions);
+}
