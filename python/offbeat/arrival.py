@@ -60,6 +60,11 @@ def parse_names(text: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def is_skewed(name: str, ranks: int) -> bool:
+    """Whether anybody is late at all."""
+    return any(delay > 0 for row in PATTERNS[name].rounds(ranks, 1) for delay in row)
+
+
 def as_text(names: list[str], ranks: int, seed: int) -> str:
     """The patterns as src/mpi/bench/options.cpp reads them; a seed means the same everywhere."""
     lines = []

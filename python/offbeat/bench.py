@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from offbeat import arrival, launch, libraries, machine
@@ -19,8 +21,18 @@ from offbeat.records import Records
 from offbeat.units import Skew
 
 MAX_ITERATIONS = 1000
+_FILES = ("output", "arrivals", "cells", "gate")  # what the ranks share with this process
 _POLL_S = 0.1
 _LEAST_PATIENCE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Cell:
+    """All algorithms at one size under one arrival pattern."""
+
+    size_bytes: int
+    pattern: str
+    skew: Skew
 
 
 @dataclass(frozen=True)
@@ -31,20 +43,22 @@ class Plan:
     sizes_bytes: Sequence[int]
     algorithms: Sequence[str]  # canonical; the first is native
     patterns: Sequence[str]
-    skew: Skew
+    skews: Sequence[Skew]
     budget_s: float
     seed: int
     mpirun_arguments: Sequence[str] = ()
+    # By size, what a factor of skew multiplies; the host's own balanced median where there is none.
+    native_us: Mapping[int, float] = field(default_factory=dict)
 
-    @property
-    def cells(self) -> int:
-        """Parts into which the budget is divided."""
-        return len(self.sizes_bytes) * len(self.patterns)
-
-    @property
-    def cell_budget_s(self) -> float:
-        """Seconds for all algorithms at one size under one pattern."""
-        return self.budget_s / self.cells
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """In the order of measuring; without a skew there is one balanced cell."""
+        cells = []
+        for size in self.sizes_bytes:
+            for pattern in self.patterns:
+                skews = self.skews if arrival.is_skewed(pattern, self.ranks) else [Skew(microseconds=0.0)]
+                cells += [Cell(size, pattern, skew) for skew in skews]
+        return cells
 
 
 def parse_algorithms(text: str) -> list[str]:
@@ -53,29 +67,37 @@ def parse_algorithms(text: str) -> list[str]:
     return list(dict.fromkeys(["native", *named]))
 
 
-def rank_arguments(plan: Plan, output: Path, arrivals: Path, *, share_cores: bool) -> list[str]:
+def rank_arguments(plan: Plan, folder: Path, *, deadline: float, share_cores: bool) -> list[str]:
     """The command line of src/mpi/bench/options.cpp."""
-    arguments = ["--output", str(output), "--arrivals", str(arrivals)]
-    for size in plan.sizes_bytes:
-        arguments += ["--size", str(size)]
+    arguments = []
+    for name in _FILES:
+        arguments += [f"--{name}", str(folder / name)]
     for algorithm in plan.algorithms:
         arguments += ["--algorithm", algorithm]
-    if plan.skew.factor is not None:
-        arguments += ["--skew-factor", repr(plan.skew.factor)]
-    else:
-        arguments += ["--skew-us", repr(plan.skew.microseconds)]
-    arguments += ["--budget-s", f"{plan.cell_budget_s:.3f}", "--max-iterations", str(MAX_ITERATIONS)]
+    arguments += ["--deadline", f"{deadline:.3f}", "--max-iterations", str(MAX_ITERATIONS)]
     return [*arguments, "--yield"] if share_cores else arguments
+
+
+def _cell_line(cell: Cell, native_us: float) -> str:
+    factor, us = cell.skew.factor or 0.0, cell.skew.microseconds or 0.0
+    return f"{cell.size_bytes} {cell.pattern} {factor!r} {us!r} {native_us!r}\n"
+
+
+def _write_files(plan: Plan, folder: Path) -> None:
+    (folder / "arrivals").write_text(arrival.as_text(list(plan.patterns), plan.ranks, plan.seed))
+    lines = [_cell_line(cell, plan.native_us.get(cell.size_bytes, 0.0)) for cell in plan.cells]
+    (folder / "cells").write_text("".join(lines))
+    (folder / "gate").write_bytes(bytes(mmap.PAGESIZE))
 
 
 def build(plan: Plan, choice: Choice, folder: Path) -> launch.Launch:
     """The mpirun call that measures; its files go to ``folder``."""
     install = choice.install
     starter, bench = libraries.bench_files(install.family)
-    arrivals = folder / "arrivals"
-    arrivals.write_text(arrival.as_text(list(plan.patterns), plan.ranks, plan.seed))
+    _write_files(plan, folder)
     base = dict(os.environ)
-    ranks = rank_arguments(plan, folder / "records", arrivals, share_cores=plan.ranks > machine.cpus())
+    deadline = time.time() + plan.budget_s
+    ranks = rank_arguments(plan, folder, deadline=deadline, share_cores=plan.ranks > machine.cpus())
     request = launch.Request(
         install=install,
         ranks=plan.ranks,
@@ -95,17 +117,17 @@ def run(
     with tempfile.TemporaryDirectory(prefix="offbeat-bench-") as name:
         folder = Path(name)
         built = build(plan, choice, folder)
-        with (folder / "output").open("wb") as output:
+        with (folder / "said").open("wb") as output:
             job = subprocess.Popen(
                 built.command, env=built.environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
             try:
                 records = _follow(
-                    job, folder / "records", on_change, max(_LEAST_PATIENCE_S, 20 * plan.cell_budget_s)
+                    job, folder / "output", on_change, max(_LEAST_PATIENCE_S, 2 * plan.budget_s)
                 )
             finally:
                 _end(job)
-        said = (folder / "output").read_text(errors="replace").strip()
+        said = (folder / "said").read_text(errors="replace").strip()
     if records.error is not None:
         raise CommandError(records.error, FAILED)
     if job.returncode != 0 or not records.ended:

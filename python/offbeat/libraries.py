@@ -17,10 +17,18 @@ FAMILY_MEANING = {
 }
 
 
+# An editable installation has two folders: the sources, and site-packages with what was compiled.
+_folders = [Path(folder) / "lib" for folder in offbeat.__path__]
+
+
+def prefer(folder: Path) -> None:
+    """Take compiled files from a build folder where it has them."""
+    _folders.insert(0, folder.absolute())
+
+
 def _find(name: str) -> Path | None:
-    # An editable installation has two folders: the sources, and site-packages with what was compiled.
-    for folder in offbeat.__path__:
-        path = Path(folder) / "lib" / name
+    for folder in _folders:
+        path = folder / name
         if path.is_file():
             return path
     return None

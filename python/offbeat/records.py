@@ -56,10 +56,12 @@ class Check:
 class Result:
     """What was measured of one algorithm at one size under one arrival pattern."""
 
+    cell: int  # its number in the plan
     pattern: str
     size_bytes: int
     algorithm: str
     skew_us: float
+    native_us: float  # the host's balanced median, which a factor of skew multiplies
     iterations: int
     on_time: bool  # false: ranks share cores so much that they rarely arrived as the pattern says
     stopped: str
@@ -141,10 +143,12 @@ def _wrong(record: Json) -> Wrong | None:
 
 def _result(record: Json) -> Result:
     return Result(
+        cell=record["cell"],
         pattern=record["pattern"],
         size_bytes=record["size_bytes"],
         algorithm=record["algorithm"],
         skew_us=record["skew_us"],
+        native_us=record["native_us"],
         iterations=record["iterations"],
         on_time=record["on_time"],
         stopped=record["stopped"],

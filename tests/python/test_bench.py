@@ -3,12 +3,13 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fakes import Offbeat
 from offbeat import bench
-from offbeat.bench import Plan, rank_arguments
+from offbeat.bench import Cell, Plan, rank_arguments
 from offbeat.choice import Choice
 from offbeat.errors import CommandError
 from offbeat.launch import Launch
@@ -16,23 +17,36 @@ from offbeat.mpi import MpiInstall
 from offbeat.records import Records
 from offbeat.units import Skew
 
-PLAN = Plan(2, [4, 1024], ["native", "pipeline(4, ring)"], ["balanced", "random"], Skew(factor=1.5), 8.0, 1)
+PLAN = Plan(2, [4, 1024], ["native", "pipeline(4, ring)"], ["balanced", "random"], [Skew(factor=1.5)], 8.0, 1)
 CHOICE = Choice(MpiInstall("Open MPI", "5", "openmpi", Path("l"), Path("m"), Path("p")), "why")
 
 
 def test_what_the_ranks_are_told() -> None:
-    assert rank_arguments(PLAN, Path("/o"), Path("/a"), share_cores=True) == [
-        "--output", "/o", "--arrivals", "/a", "--size", "4", "--size", "1024",
+    assert rank_arguments(PLAN, Path("/f"), deadline=12.5, share_cores=True) == [
+        "--output", "/f/output", "--arrivals", "/f/arrivals", "--cells", "/f/cells", "--gate", "/f/gate",
         "--algorithm", "native", "--algorithm", "pipeline(4, ring)",
-        "--skew-factor", "1.5", "--budget-s", "2.000", "--max-iterations", "1000", "--yield",
+        "--deadline", "12.500", "--max-iterations", "1000", "--yield",
     ]  # fmt: skip
+
+
+def test_cells_are_sizes_by_patterns_by_skews() -> None:
+    plan = replace(PLAN, skews=[Skew(factor=1.0), Skew(microseconds=50.0)])
+    assert plan.cells == [
+        Cell(size, pattern, skew)
+        for size in (4, 1024)
+        for pattern, skew in (
+            ("balanced", Skew(microseconds=0.0)),
+            ("random", Skew(factor=1.0)),
+            ("random", Skew(microseconds=50.0)),
+        )
+    ]
 
 
 def job(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     """In place of mpirun: a Python program that gets the file to write as its argument."""
 
     def build(plan: Plan, choice: Choice, folder: Path) -> Launch:
-        return Launch([sys.executable, "-c", f"import sys, time\n{script}", str(folder / "records")], {})
+        return Launch([sys.executable, "-c", f"import sys, time\n{script}", str(folder / "output")], {})
 
     monkeypatch.setattr(bench, "build", build)
 
@@ -79,7 +93,7 @@ def test_a_job_that_fails_says_where(monkeypatch: pytest.MonkeyPatch, script: st
 def test_a_job_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "_LEAST_PATIENCE_S", 0.5)
     job(monkeypatch, f"open(sys.argv[1], 'w').write('{BEGIN}'); time.sleep(60)")
-    plan = Plan(2, [4], ["native"], ["balanced"], Skew(factor=1.0), 0.01, 1)
+    plan = Plan(2, [4], ["native"], ["balanced"], [Skew(factor=1.0)], 0.01, 1)
     with pytest.raises(CommandError, match=r"nothing happened for .* while checking ring at 4 B: a deadlock"):
         bench.run(plan, CHOICE, lambda records: None)
 

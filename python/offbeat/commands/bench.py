@@ -71,7 +71,7 @@ def bench(
         sizes_bytes=_checked_sizes(sizes),
         algorithms=benchmark.parse_algorithms(algorithms),
         patterns=arrival.parse_names(patterns),
-        skew=parse_skew(skew),
+        skews=[parse_skew(skew)],
         budget_s=_checked_budget(budget),
         seed=seed,
         mpirun_arguments=split_arguments(mpirun_args),
@@ -81,7 +81,7 @@ def bench(
     console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
     console.print(f"{plan.ranks} ranks, {choice.install}: {choice.why}", soft_wrap=True)
     records = _measure(plan, choice, verbose=verbose > 0)
-    console.print(table.render(records, plan.algorithms, str(plan.skew), console.width))
+    console.print(table.render(records, plan.algorithms, str(plan.skews[0]), console.width))
     if json_file is not None:
         _write(json_file, plan, choice, records)
     wrong = records.wrong_results()
@@ -92,10 +92,10 @@ def bench(
 def _measure(plan: benchmark.Plan, choice: Choice, *, verbose: bool) -> Records:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("starting", total=plan.cells)
+        task = progress.add_task("starting", total=len(plan.cells))
 
         def on_change(records: Records) -> None:
-            done = len({(result.size_bytes, result.pattern) for result in records.results})
+            done = len({result.cell for result in records.results})
             progress.update(task, completed=done, description=records.doing)
 
         return benchmark.run(plan, choice, on_change, show_output=verbose)
@@ -145,8 +145,8 @@ def _write(path: Path, plan: benchmark.Plan, choice: Choice, records: Records) -
             "sizes_bytes": list(plan.sizes_bytes),
             "algorithms": list(plan.algorithms),
             "patterns": list(plan.patterns),
-            "skew_factor": plan.skew.factor,
-            "skew_us": plan.skew.microseconds,
+            "skew_factor": plan.skews[0].factor,
+            "skew_us": plan.skews[0].microseconds,
             "budget_s": plan.budget_s,
             "seed": plan.seed,
             "mpirun_arguments": list(plan.mpirun_arguments),

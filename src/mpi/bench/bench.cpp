@@ -8,7 +8,9 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -55,24 +57,62 @@ static void add_wrong(Record& record, const Wrong& wrong) {
   record.add("expected", wrong.mismatch.expected).add("got", wrong.mismatch.got);
 }
 
+// What one cell may take of the others' time until it has enough samples.
+constexpr Nanoseconds kMostShares = 5;
+
 // All the work at one message size.
 class SizeBench {
  public:
-  SizeBench(Job& job, const Options& options, std::size_t size_bytes, RecordFile& records)
+  SizeBench(Job& job, const Options& options, std::size_t size_bytes, double native_us, RecordFile& records)
       : job_(job),
         options_(options),
+        end_ns_(from_unix_time(options.deadline_s)),
         size_bytes_(static_cast<std::int64_t>(size_bytes)),
         buffers_(size_bytes / sizeof(float), job.rank, job.ranks),
-        records_(records) {}
+        records_(records),
+        native_us_(native_us) {}
 
-  // Empty, or why the benchmark cannot go on.
-  std::string run(const std::vector<Arrival>& arrivals) {
+  // Checks, and measures native where it is not known. Empty, or why the benchmark cannot go on.
+  std::string prepare(std::size_t cells_left) {
     if (std::string error = check_all(); !error.empty()) return error;
-    if (usable_.empty()) return {};
+    if (usable_.empty() || native_us_ > 0) return {};
     begin("calibrate", "", "native");
-    const double native_us = calibrate();
-    for (const Arrival& arrival : arrivals) measure_all(arrival, native_us);
+    native_us_ = calibrate(cells_left);
     return {};
+  }
+
+  // Measures all algorithms; `cells_left`, this one among them, share the time that is left.
+  void measure_all(std::size_t number, const CellRequest& request, const Arrival& arrival,
+                   std::size_t cells_left) {
+    if (usable_.empty()) return;
+    const double skew_us = request.skew_factor * native_us_ + request.skew_us;
+    Cell cell;
+    cell.arrival = &arrival;
+    cell.skew_ns = static_cast<Nanoseconds>(skew_us * 1e3);
+    cell.expected_ns = static_cast<Nanoseconds>(native_us_ * 1e3);
+    const Nanoseconds now = now_ns(), share = share_ns(cells_left);
+    cell.deadline_ns = now + share;
+    cell.end_ns = std::min(end_ns_, now + kMostShares * share);
+    cell.max_iterations = options_.max_iterations;
+    begin("measure", arrival.name, "");
+    const std::vector<Measurement> measurements = measure(job_, cell, usable_, buffers_);
+    if (job_.rank != 0) return;
+    const bool on_time = mostly_on_time(measurements);
+    for (std::size_t a = 0; a < usable_.size(); ++a) {
+      const Measurement& m = measurements[a];
+      const std::vector<double> last_us = last_delays_us(m, on_time && !job_.yield);
+      if (last_us.empty()) continue;
+      Record record("result");
+      record.add("cell", static_cast<std::int64_t>(number)).add("algorithm", usable_[a]);
+      record.add("pattern", arrival.name).add("size_bytes", size_bytes_);
+      record.add("skew_us", skew_us).add("native_us", native_us_);
+      record.add("iterations", static_cast<std::int64_t>(last_us.size()));
+      record.add("on_time", on_time).add("stopped", m.stopped);
+      record.add_json("last_delay_us", described(summarize(last_us)));
+      record.add_json("total_delay_us", described(summarize(total_delays_us(m, on_time && !job_.yield))));
+      add_wrong(record, m.wrong);
+      records_.write(record);
+    }
   }
 
  private:
@@ -106,49 +146,61 @@ class SizeBench {
     return {};
   }
 
-  double calibrate() {
+  Nanoseconds share_ns(std::size_t cells_left) const {
+    return std::max<Nanoseconds>(end_ns_ - now_ns(), 0) / static_cast<Nanoseconds>(cells_left);
+  }
+
+  double calibrate(std::size_t cells_left) {
     Cell cell;
-    cell.budget_s = std::min(0.25 * options_.budget_s, 1.0);
+    cell.deadline_ns = now_ns() + std::min<Nanoseconds>(share_ns(cells_left) / 4, 1'000'000'000);
+    cell.end_ns = end_ns_;
     cell.max_iterations = 200;
     const std::vector<Measurement> native = measure(job_, cell, {"native"}, buffers_);
-    double median_us = summarize(last_delays_us(native.front(), mostly_on_time(native))).median;
+    const bool only_on_time = mostly_on_time(native) && !job_.yield;
+    double median_us = summarize(last_delays_us(native.front(), only_on_time)).median;
     MPI_Bcast(&median_us, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     return median_us;
   }
 
-  void measure_all(const Arrival& arrival, double native_us) {
-    const double skew_us = options_.skew_us >= 0 ? options_.skew_us : options_.skew_factor * native_us;
-    Cell cell;
-    cell.arrival = &arrival;
-    cell.skew_ns = static_cast<Nanoseconds>(skew_us * 1e3);
-    cell.expected_ns = static_cast<Nanoseconds>(native_us * 1e3);
-    cell.budget_s = options_.budget_s;
-    cell.max_iterations = options_.max_iterations;
-    begin("measure", arrival.name, "");
-    const std::vector<Measurement> measurements = measure(job_, cell, usable_, buffers_);
-    if (job_.rank != 0) return;
-    const bool on_time = mostly_on_time(measurements);
-    for (std::size_t a = 0; a < usable_.size(); ++a) {
-      const Measurement& m = measurements[a];
-      const Summary last = summarize(last_delays_us(m, on_time));
-      Record record("result");
-      record.add("pattern", arrival.name).add("size_bytes", size_bytes_).add("algorithm", usable_[a]);
-      record.add("skew_us", skew_us).add("iterations", static_cast<std::int64_t>(last.count));
-      record.add("on_time", on_time).add("stopped", m.stopped);
-      record.add_json("last_delay_us", described(last));
-      record.add_json("total_delay_us", described(summarize(total_delays_us(m, on_time))));
-      add_wrong(record, m.wrong);
-      records_.write(record);
-    }
-  }
-
   Job& job_;
   const Options& options_;
+  const Nanoseconds end_ns_;
   const std::int64_t size_bytes_;
   Buffers buffers_;
   RecordFile& records_;
+  double native_us_;  // the balanced median
   std::vector<std::string> usable_;
 };
+
+// The same answer on all ranks, whose clocks may differ.
+static bool time_is_over(const Options& options) {
+  int over = now_ns() >= from_unix_time(options.deadline_s) ? 1 : 0;
+  MPI_Bcast(&over, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  return over != 0;
+}
+
+static const Arrival& named(const std::vector<Arrival>& arrivals, const std::string& name) {
+  for (const Arrival& arrival : arrivals) {
+    if (arrival.name == name) return arrival;
+  }
+  throw std::runtime_error("no arrival pattern " + name);
+}
+
+static std::string measure_cells(Job& job, const Options& options, const std::vector<Arrival>& arrivals,
+                                 const std::vector<CellRequest>& cells, RecordFile& records) {
+  std::unique_ptr<SizeBench> bench;
+  for (std::size_t c = 0; c < cells.size(); ++c) {
+    const std::size_t left = cells.size() - c;
+    if (time_is_over(options)) return {};
+    if (c == 0 || cells[c].size_bytes != cells[c - 1].size_bytes) {
+      bench.reset();  // its memory is free before the next is taken
+      bench = std::make_unique<SizeBench>(job, options, cells[c].size_bytes, cells[c].native_us, records);
+      if (std::string error = bench->prepare(left); !error.empty()) return error;
+    }
+    bench->measure_all(c, cells[c], named(arrivals, cells[c].pattern), left);
+  }
+  return {};
+}
 
 // Empty, or why nothing (more) was measured.
 static std::string run(Job& job, const Options& options, RecordFile& records) {
@@ -160,13 +212,10 @@ static std::string run(Job& job, const Options& options, RecordFile& records) {
            " hosts; offbeat bench measures on one host for now, since clocks of several hosts differ";
   }
   if (!job.library.loaded()) return "liboffbeat is not loaded in the ranks";
+  job.gate = std::make_unique<Gate>(options.gate, job.rank, job.ranks, job.yield);
   const std::vector<Arrival> arrivals = read_arrivals(options.arrivals, static_cast<std::size_t>(job.ranks));
   if (job.rank == 0) records.write(header(job, all_hosts));
-  for (const std::size_t size_bytes : options.sizes_bytes) {
-    if (std::string error = SizeBench(job, options, size_bytes, records).run(arrivals); !error.empty())
-      return error;
-  }
-  return {};
+  return measure_cells(job, options, arrivals, read_cells(options.cells), records);
 }
 
 static void run_options(Job& job, int argc, char** argv) {

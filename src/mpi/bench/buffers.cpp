@@ -2,7 +2,7 @@
 #include "buffers.hpp"
 
 #include <algorithm>
-#include <bit>
+#include <cstring>
 #include <limits>
 
 namespace offbeat::bench {
@@ -24,7 +24,9 @@ Buffers::Buffers(std::size_t count, int rank, int ranks) : count_(count) {
     Set& set = sets_[s];
     set.send.resize(count);
     set.receive.resize(count);
-    for (std::size_t i = 0; i < count; ++i) set.send[i] = value(static_cast<std::size_t>(rank), s, i);
+    for (std::size_t i = 0; i < count; ++i) {
+      set.send[i] = i < kPeriod ? value(static_cast<std::size_t>(rank), s, i) : set.send[i - kPeriod];
+    }
     for (std::size_t i = 0; i < kPeriod; ++i) {
       float sum = 0;
       for (int r = 0; r < ranks; ++r) sum += value(static_cast<std::size_t>(r), s, i);
@@ -41,14 +43,16 @@ void Buffers::poison(std::size_t set) {
 Mismatch Buffers::verify(std::size_t set) const {
   const Set& s = sets_[set];
   Mismatch mismatch;
-  for (std::size_t i = 0; i < count_; ++i) {
-    const float expected = s.expected[i % kPeriod];
-    const float got = s.receive[i];
-    if (std::bit_cast<std::uint32_t>(got) == std::bit_cast<std::uint32_t>(expected)) continue;
-    if (mismatch.wrong_elements++ == 0) {
-      mismatch.first_index = static_cast<std::int64_t>(i);
-      mismatch.expected = expected;
-      mismatch.got = got;
+  for (std::size_t begin = 0; begin < count_; begin += kPeriod) {
+    const float* got = s.receive.data() + begin;
+    const std::size_t length = std::min(kPeriod, count_ - begin);
+    if (std::memcmp(got, s.expected.data(), length * sizeof(float)) == 0) continue;
+    for (std::size_t i = 0; i < length; ++i) {
+      if (std::memcmp(&got[i], &s.expected[i], sizeof(float)) == 0) continue;
+      if (mismatch.wrong_elements++ > 0) continue;
+      mismatch.first_index = static_cast<std::int64_t>(begin + i);
+      mismatch.expected = s.expected[i];
+      mismatch.got = got[i];
     }
   }
   return mismatch;

@@ -6,14 +6,21 @@
 // plus its own delay, notes its arrival, calls, and notes its exit. Announcing
 // an instant instead of leaving a barrier makes the arrivals exact: a barrier
 // lets ranks out at different times, and its messages meet those of the call.
+//
+// Where ranks share cores, a rank that waits inside its call may keep the core
+// from one whose time has come. Then delays count from the instants that the
+// pattern asked for: from the arrivals, the time that a call steals would be
+// missing from its own delay.
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "buffers.hpp"
 #include "clock.hpp"
+#include "gate.hpp"
 #include "library.hpp"
 #include "options.hpp"
 
@@ -23,22 +30,24 @@ namespace offbeat::bench {
 struct Job {
   int rank = 0;
   int ranks = 1;
-  bool yield = false;
+  bool yield = false;  // ranks share cores
   Library library;
+  std::unique_ptr<Gate> gate;
   Nanoseconds lead_ns = 50'000;  // from announcing a start to the start; adapts (rank 0)
 };
 
 struct Cell {
   const Arrival* arrival = nullptr;  // null: balanced
   Nanoseconds skew_ns = 0;
-  Nanoseconds expected_ns = 0;  // of one call, to size the blocks; 0: unknown
-  double budget_s = 1.0;
+  Nanoseconds expected_ns = 0;       // of one call, to size the blocks; 0: unknown
+  Nanoseconds deadline_ns = kNever;  // when it should be done
+  Nanoseconds end_ns = kNever;       // when it has to be, however few samples there are
   int max_iterations = 1000;
 };
 
 struct Sample {
-  double last_delay_us;   // last exit - last arrival
-  double total_delay_us;  // last exit - first arrival
+  double last_delay_us;   // last exit - last arrival (or when that was due, where ranks share cores)
+  double total_delay_us;  // last exit - first arrival (the same)
   bool on_time;           // every rank arrived as the pattern says
 };
 
