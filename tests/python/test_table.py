@@ -25,8 +25,8 @@ def delay(median: float, spread: float = 0.01) -> dict[str, float]:
 
 def result(algorithm: str, median: float, size: int = 64, pattern: str = "balanced", **values: Any) -> str:
     record: dict[str, Any] = {
-        "cell": 0, "pattern": pattern, "size_bytes": size, "algorithm": algorithm, "skew_us": 1.0, "native_us": 1.0,
-        "iterations": 99,
+        "cell": 0, "pattern": pattern, "size_bytes": size, "algorithm": algorithm, "skew_us": 1.0,
+        "native_us": 1.0, "iterations": 99,
         "on_time": True, "stopped": "precision", "wrong_elements": 0,
         "last_delay_us": delay(median, values.pop("spread", 0.01)), "total_delay_us": delay(2 * median),
     }  # fmt: skip
