@@ -18,7 +18,7 @@ import statistics
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -27,15 +27,15 @@ from offbeat.choice import Choice
 from offbeat.errors import CommandError
 from offbeat.expressions import split_list
 from offbeat.mpi import MpiInstall
-from offbeat.records import Records
-from offbeat.units import Skew, format_size, format_us, parse_sizes
+from offbeat.plan import Cell, Plan, parse_algorithms
+from offbeat.results import FEW_SAMPLES, MEASURED, Benchmark
+from offbeat.units import Skew, format_size, format_us, parse_sizes, parse_skew
 from rich.console import Console
 from rich.table import Table
 
 BUILD = Path(__file__).resolve().parent.parent / "build"
 PREFIXES = (BUILD / "venv", BUILD / "mpi" / "mpich", BUILD / "mpi" / "impi")
 SIZES = "4..64MiB"
-FEW_SAMPLES = 5
 LEGEND = """\
 Medians of last delays. native: the host's own; offbeat: preloaded under it. best/X: the best native's time
 divided by offbeat's under X; own X: X's native time divided by offbeat's under it. ±: half the range of the
@@ -63,21 +63,21 @@ class Board:
         self.cut: set[Key] = set()
         self.wrong: list[str] = []
 
-    def add(self, plan: bench.Plan, mpi: str, records: Records) -> None:
-        measured = set()
-        for result in records.results:
-            key = self._key(plan, result.cell, result.algorithm, mpi)
-            self.delays_us[key].append(result.last_delay.median)
-            if result.iterations >= FEW_SAMPLES:
-                measured.add(key)
-        wanted = (self._key(plan, n, a, mpi) for n in range(len(plan.cells)) for a in plan.algorithms)
-        self.cut |= set(wanted) - measured
-        self.wrong += [f"{mpi}, {plan.ranks} ranks: {line}" for line in records.wrong_results()]
+    def add(self, found: Benchmark, mpi: str) -> None:
+        ranks = found.plan.ranks
+        for result in found.results:
+            if result.status == MEASURED:
+                key = self._key(ranks, result.cell, result.algorithm, mpi)
+                self.delays_us[key].append(result.last_delay.median)
+                if result.iterations < FEW_SAMPLES:
+                    self.cut.add(key)
+        self.cut |= {self._key(ranks, cell, algorithm, mpi) for cell, algorithm in found.missing()}
+        self.wrong += [f"{mpi}, {ranks} ranks: {line}" for line in found.wrong_results()]
 
     @staticmethod
-    def _key(plan: bench.Plan, number: int, algorithm: str, mpi: str) -> Key:
-        cell = plan.cells[number]
-        return Key(plan.ranks, cell.pattern, cell.skew.factor or 0.0, cell.size_bytes, algorithm, mpi)
+    def _key(ranks: int, cell: Cell, algorithm: str, mpi: str) -> Key:
+        skew = parse_skew(cell.skew).factor or 0.0
+        return Key(ranks, cell.pattern, skew, cell.size_bytes, algorithm, mpi)
 
     def median(self, key: Key) -> float | None:
         delays = self.delays_us.get(key)
@@ -107,7 +107,13 @@ def placed(install: MpiInstall, ranks: int) -> tuple[list[str], dict[str, str]]:
     return (["-bind-to", "core"] if pinned else []), {}
 
 
-def measure(board: Board, plans: Sequence[bench.Plan], installs: Sequence[MpiInstall], repeats: int) -> None:
+def measure(
+    board: Board,
+    plans: Sequence[Plan],
+    natives: Mapping[int, bench.NativeUs],
+    installs: Sequence[MpiInstall],
+    repeats: int,
+) -> None:
     """Whole passes over the MPIs, so that slow changes of the machine hit all alike."""
     jobs = [(plan, install) for _ in range(repeats) for plan in plans for install in installs]
     for number, (plan, install) in enumerate(jobs, 1):
@@ -115,10 +121,10 @@ def measure(board: Board, plans: Sequence[bench.Plan], installs: Sequence[MpiIns
         placed_plan = replace(plan, mpirun_arguments=arguments)
         started = time.monotonic()
         try:
-            records = bench.run(placed_plan, Choice(install, "", variables), lambda _: None)
+            found = bench.measure(placed_plan, Choice(install, "", variables), natives.get(plan.ranks))
         except CommandError as error:
             sys.exit(f"{install}, {plan.ranks} ranks: {error}")
-        board.add(plan, install.name, records)
+        board.add(found, install.name)
         print(
             f"{number}/{len(jobs)} {install.name}, {plan.ranks} ranks, {', '.join(plan.patterns)}: "
             f"{time.monotonic() - started:.0f} s",
@@ -254,19 +260,16 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def plans_for(options: argparse.Namespace, patterns: Sequence[str], natives: dict[int, dict[int, float]]):
+def plans_for(options: argparse.Namespace, patterns: Sequence[str]) -> list[Plan]:
     """One plan for each number of ranks; every cell of every pass has the same share of the budget."""
     factors = [Skew(factor=skew) for skew in options.skews]
     per_rank_count = sum(len(factors) if p != "balanced" else 1 for p in options.patterns)
     share = sum(len(factors) if p != "balanced" else 1 for p in patterns) / per_rank_count
     seconds = options.budget * share / (len(options.ranks) * options.repeats * len(options.installs))
     return [
-        bench.Plan(
-            ranks, options.sizes, options.names, patterns, factors, seconds, 1,
-            native_us=natives.get(ranks, {}),
-        )
+        Plan(ranks, options.sizes, options.names, patterns, factors, budget_s=seconds)
         for ranks in options.ranks
-    ]  # fmt: skip
+    ]
 
 
 def main() -> None:
@@ -274,23 +277,23 @@ def main() -> None:
     if options.libraries is not None:
         libraries.prefer(options.libraries)
     options.installs = [discovery.select(mpi, {}) for mpi in options.mpi.split(",")]
-    options.names = bench.parse_algorithms(options.algorithms)
-    algorithms = [name for name in bench.parse_algorithms(options.algorithms) if name != "native"]
+    options.names = parse_algorithms(options.algorithms)
+    algorithms = [name for name in options.names if name != "native"]
     mpis = [install.name for install in options.installs]
     if not algorithms or len(split_list(options.algorithms)) != len(algorithms):
         raise CommandError(f"--algorithms {options.algorithms}: name offbeat's algorithms, each once")
 
     board = Board()
-    measure(board, plans_for(options, ["balanced"], {}), options.installs, options.repeats)
-    natives: dict[int, dict[int, float]] = defaultdict(dict)
+    measure(board, plans_for(options, ["balanced"]), {}, options.installs, options.repeats)
+    natives: dict[int, dict[tuple[str, int], float]] = defaultdict(dict)
     for ranks in options.ranks:
         for size in options.sizes:
             best = board.best_native(Key(ranks, "balanced", 0.0, size, "native", ""), mpis)
             if best is not None:
-                natives[ranks][size] = best
+                natives[ranks]["allreduce", size] = best
     skewed = [pattern for pattern in options.patterns if pattern != "balanced"]
     if skewed:
-        measure(board, plans_for(options, skewed, natives), options.installs, options.repeats)
+        measure(board, plans_for(options, skewed), natives, options.installs, options.repeats)
 
     report = Report(board, mpis, options.sizes, algorithms)
     console = Console(width=200, highlight=False)

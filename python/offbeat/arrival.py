@@ -60,9 +60,19 @@ def parse_names(text: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def summary(name: str) -> str:
+    """What is said about a pattern."""
+    return PATTERNS[name].summary
+
+
+def rounds(name: str, ranks: int, seed: int) -> Rounds:
+    """The delays of each rank; calls take the rounds in turn."""
+    return PATTERNS[name].rounds(ranks, seed)
+
+
 def is_skewed(name: str, ranks: int) -> bool:
     """Whether anybody is late at all."""
-    return any(delay > 0 for row in PATTERNS[name].rounds(ranks, 1) for delay in row)
+    return any(delay > 0 for row in rounds(name, ranks, 1) for delay in row)
 
 
 def as_text(names: list[str], ranks: int, seed: int) -> str:

@@ -17,17 +17,17 @@ FAMILY_MEANING = {
 }
 
 
-# An editable installation has two folders: the sources, and site-packages with what was compiled.
-_folders = [Path(folder) / "lib" for folder in offbeat.__path__]
+_preferred: list[Path] = []
 
 
 def prefer(folder: Path) -> None:
     """Take compiled files from a build folder where it has them."""
-    _folders.insert(0, folder.absolute())
+    _preferred.insert(0, folder.absolute())
 
 
 def _find(name: str) -> Path | None:
-    for folder in _folders:
+    # An editable installation has two folders: the sources, and site-packages with what was compiled.
+    for folder in [*_preferred, *(Path(part) / "lib" for part in offbeat.__path__)]:
         path = folder / name
         if path.is_file():
             return path

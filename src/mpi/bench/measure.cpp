@@ -12,9 +12,10 @@
 namespace offbeat::bench {
 
 constexpr std::size_t kEnoughSamples = 5;
-constexpr std::size_t kPreciseSamples = 30;
+constexpr std::size_t kPreciseSamples = kEnoughForBatches;
 constexpr double kPrecision = 0.025;  // half the 95% interval, relative to the median
 constexpr Nanoseconds kBatchNs = 50'000'000;
+constexpr Nanoseconds kAliveNs = 5'000'000'000;
 
 // One call as one rank saw it.
 struct Times {
@@ -27,13 +28,20 @@ constexpr int kTimesFields = sizeof(Times) / sizeof(std::int64_t);
 // What rank 0 announces before each batch. No rounds: the cell is finished.
 struct Batch {
   std::int64_t rounds, lead_ns;
-  std::int64_t slow;  // bits of the algorithms whose calls take so long that nothing before them matters
 };
 
-// Calls of one algorithm in a row, unless it is slow. The first finds the code of another
-// algorithm in the caches, which no application does, and is not counted.
-constexpr std::size_t kCallsInBlock = 4;
-constexpr double kSlowUs = 1000;
+// Calls of one algorithm in a row. The first find the code of another algorithm in the caches; they are not
+// counted, or a time would depend on what it is compared with. In long calls that is lost anyway.
+struct Block {
+  int calls, counted;
+};
+constexpr int kMostCalls = 16;
+
+static Block block_for(double expected_us) {
+  if (expected_us > 10'000) return {1, 1};
+  if (expected_us > 100) return {4, 4};
+  return {kMostCalls, kMostCalls - 4};
+}
 
 struct Call {
   std::size_t algorithm;
@@ -45,8 +53,7 @@ static Times call(const Job& job, Nanoseconds lead_ns, Nanoseconds delay_ns, Buf
   const Nanoseconds start = job.gate->next_start(lead_ns);
   const Nanoseconds noticed = now_ns();
   const Nanoseconds arrival = wait_until(start + delay_ns, job.yield);
-  MPI_Allreduce(buffers.send(set), buffers.receive(set), static_cast<int>(buffers.count()), MPI_FLOAT,
-                MPI_SUM, MPI_COMM_WORLD);
+  buffers.call(set);
   const Nanoseconds exit = now_ns();
   return {arrival, exit, arrival - (start + delay_ns), noticed - (start - lead_ns)};
 }
@@ -60,7 +67,8 @@ class Run {
         algorithms_(algorithms),
         buffers_(buffers),
         owners_(buffers.sets()),
-        measurements_(algorithms.size()) {}
+        measurements_(algorithms.size()),
+        blocks_(algorithms.size()) {}
 
   std::vector<Measurement> run() {
     Batch batch = next();
@@ -74,8 +82,10 @@ class Run {
  private:
   Batch next() {
     Batch batch{};
-    if (job_.rank == 0) batch = {stopped() ? 0 : rounds_, job_.lead_ns, slow()};
-    MPI_Bcast(&batch, 3, MPI_INT64_T, 0, MPI_COMM_WORLD);
+    if (job_.rank == 0) batch = {stopped() ? 0 : rounds_, job_.lead_ns};
+    if (job_.rank == 0) choose_blocks();
+    MPI_Bcast(&batch, 2, MPI_INT64_T, 0, MPI_COMM_WORLD);
+    MPI_Bcast(blocks_.data(), 2 * static_cast<int>(blocks_.size()), MPI_INT, 0, MPI_COMM_WORLD);
     return batch;
   }
 
@@ -91,30 +101,38 @@ class Run {
     }
     gather_times(batch, times, calls);
     gather_mismatches();
+    say_alive();
     if (now_ns() - begin < kBatchNs / 2) rounds_ = std::min<std::int64_t>(rounds_ * 2, 32);
+  }
+
+  // A cell may take long; silence means that the ranks hang.
+  void say_alive() {
+    if (now_ns() - job_.alive_ns < kAliveNs) return;
+    job_.records.write(Record("alive"));
+    job_.alive_ns = now_ns();
   }
 
   void run_block(std::size_t algorithm, const Batch& batch, std::vector<Times>& times,
                  std::vector<Call>& calls) {
     job_.library.select(algorithms_[algorithm]);  // accepted before, by check()
-    const bool slow = (batch.slow >> algorithm & 1) != 0;
-    for (std::size_t i = 0; i < (slow ? 1 : kCallsInBlock); ++i) {
+    const Block block = blocks_[algorithm];
+    for (int i = 0; i < block.calls; ++i) {
       const std::size_t set = calls_++ % buffers_.sets();
       // The same delays for every algorithm: the differences are the algorithms' own.
-      times.push_back(call(job_, batch.lead_ns, delay(round_ * kCallsInBlock + i), buffers_, set));
-      calls.push_back({algorithm, slow || i > 0});
+      const Nanoseconds late = delay(round_ * kMostCalls + static_cast<std::size_t>(i));
+      times.push_back(call(job_, batch.lead_ns, late, buffers_, set));
+      calls.push_back({algorithm, i >= block.calls - block.counted});
       owners_[set] = algorithm;
     }
   }
 
-  std::int64_t slow() const {
-    std::int64_t bits = 0;
+  void choose_blocks() {
     for (std::size_t a = 0; a < measurements_.size(); ++a) {
       const std::vector<double> delays_us = last_delays_us(measurements_[a], false);
-      const double us = delays_us.empty() ? expected_us(a) : summarize(delays_us).median;
-      if (us > kSlowUs) bits |= std::int64_t{1} << a;
+      const bool enough = delays_us.size() >= static_cast<std::size_t>(cell_.max_iterations);
+      blocks_[a] =
+          enough ? Block{0, 0} : block_for(delays_us.empty() ? expected_us(a) : summarize(delays_us).median);
     }
-    return bits;
   }
 
   // Before anything is measured: the host's time is known, an algorithm of offbeat gets a chance.
@@ -219,6 +237,7 @@ class Run {
   Buffers& buffers_;
   std::vector<std::size_t> owners_;  // of each buffer set's content; algorithms_.size(): none
   std::vector<Measurement> measurements_;
+  std::vector<Block> blocks_;
   std::int64_t rounds_ = 1;  // of the next batch (rank 0)
   std::size_t round_ = 0;
   std::size_t calls_ = 0;

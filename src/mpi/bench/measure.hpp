@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Timing of MPI_Allreduce under an arrival pattern, all algorithms in turn.
+// Timing of a collective under an arrival pattern, all algorithms in turn.
 //
 // Rank 0 announces a start in the near future; each rank waits for that instant
 // plus its own delay, notes its arrival, calls, and notes its exit. Announcing
@@ -23,6 +23,7 @@
 #include "gate.hpp"
 #include "library.hpp"
 #include "options.hpp"
+#include "records.hpp"
 
 namespace offbeat::bench {
 
@@ -33,6 +34,8 @@ struct Job {
   bool yield = false;  // ranks share cores
   Library library;
   std::unique_ptr<Gate> gate;
+  RecordFile records;            // of rank 0
+  Nanoseconds alive_ns = 0;      // when rank 0 last said so
   Nanoseconds lead_ns = 50'000;  // from announcing a start to the start; adapts (rank 0)
 };
 
@@ -63,7 +66,7 @@ struct Measurement {  // complete on rank 0, empty elsewhere
   std::string stopped;  // "precision", "budget" or "iterations"
 };
 
-// Correctness of one algorithm on these buffers, out of place and in place.
+// Correctness of one algorithm on these buffers; of allreduce also in place.
 struct Check {        // complete on rank 0
   std::string error;  // not usable at all: the benchmark is meaningless
   bool served = false;
@@ -71,7 +74,7 @@ struct Check {        // complete on rank 0
 };
 
 // Both are collective over MPI_COMM_WORLD.
-Check check(Job& job, const std::string& algorithm, Buffers& buffers);
+Check check(Job& job, const Collective& collective, const std::string& algorithm, Buffers& buffers);
 std::vector<Measurement> measure(Job& job, const Cell& cell, const std::vector<std::string>& algorithms,
                                  Buffers& buffers);
 

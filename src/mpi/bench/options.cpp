@@ -40,7 +40,7 @@ Options parse_options(int argc, char** argv) {
     throw std::runtime_error(
         "--output, --arrivals, --cells, --gate, --algorithm and --deadline are required");
   }
-  if (options.algorithms.front() != "native")
+  if (!is_native(options.algorithms.front()))
     throw std::runtime_error("the first --algorithm must be native");
   return options;
 }
@@ -68,7 +68,8 @@ std::vector<CellRequest> read_cells(const std::string& path) {
   std::ifstream file(path);
   std::vector<CellRequest> cells;
   CellRequest cell;
-  while (file >> cell.size_bytes >> cell.pattern >> cell.skew_factor >> cell.skew_us >> cell.native_us)
+  while (file >> cell.collective >> cell.size_bytes >> cell.pattern >> cell.skew >> cell.skew_factor >>
+         cell.skew_us >> cell.native_us)
     cells.push_back(cell);
   if (cells.empty()) throw std::runtime_error(path + ": no cells");
   return cells;
