@@ -60,6 +60,21 @@ def parse_names(text: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def summary(name: str) -> str:
+    """What is said about a pattern."""
+    return PATTERNS[name].summary
+
+
+def rounds(name: str, ranks: int, seed: int) -> Rounds:
+    """The delays of each rank; calls take the rounds in turn."""
+    return PATTERNS[name].rounds(ranks, seed)
+
+
+def is_skewed(name: str, ranks: int) -> bool:
+    """Whether anybody is late at all."""
+    return any(delay > 0 for row in rounds(name, ranks, 1) for delay in row)
+
+
 def as_text(names: list[str], ranks: int, seed: int) -> str:
     """The patterns as src/mpi/bench/options.cpp reads them; a seed means the same everywhere."""
     lines = []

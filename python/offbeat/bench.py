@@ -1,149 +1,309 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Start the measuring ranks (src/mpi/bench) and follow what they write."""
+"""Start the measuring ranks (src/mpi/bench), follow what they write, and keep it."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import hashlib
+import mmap
 import os
+import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
-from offbeat import arrival, launch, libraries, machine
+from offbeat import __version__, arrival, launch, libraries, machine
 from offbeat.choice import Choice
 from offbeat.errors import FAILED, CommandError
-from offbeat.expressions import canonical, split_list
+from offbeat.plan import Cell, Job, Plan
 from offbeat.records import Records
-from offbeat.units import Skew
+from offbeat.results import Benchmark
+from offbeat.units import parse_skew
 
-MAX_ITERATIONS = 1000
+NativeUs = Mapping[tuple[str, int], float]  # the host's balanced medians by collective and size
+
+_FILES = ("output", "arrivals", "cells", "gate")  # what the ranks share with this process
 _POLL_S = 0.1
-_LEAST_PATIENCE_S = 60.0
+_GRACE_S = 10.0  # after the deadline, for a call that is under way and for the job to end
+# Of the environment, what changes what the ranks run.
+_VARIABLES = (
+    "OFFBEAT_", "OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_", "MPIR_CVAR_", "MPICH_", "I_MPI_", "HYDRA_",
+    "FI_", "UCX_",
+)  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What to measure."""
-
-    ranks: int
-    sizes_bytes: Sequence[int]
-    algorithms: Sequence[str]  # canonical; the first is native
-    patterns: Sequence[str]
-    skew: Skew
-    budget_s: float
-    seed: int
-    mpirun_arguments: Sequence[str] = ()
-
-    @property
-    def cells(self) -> int:
-        """Parts into which the budget is divided."""
-        return len(self.sizes_bytes) * len(self.patterns)
-
-    @property
-    def cell_budget_s(self) -> float:
-        """Seconds for all algorithms at one size under one pattern."""
-        return self.budget_s / self.cells
+# -- what a benchmark says about itself
 
 
-def parse_algorithms(text: str) -> list[str]:
-    """Canonical expressions, native first whether it is named or not."""
-    named = [canonical(expression) for expression in split_list(text)]
-    return list(dict.fromkeys(["native", *named]))
+def about(plan: Plan, choice: Choice) -> dict[str, Any]:
+    """The fields of the file that say where and with what."""
+    install = choice.install
+    library = libraries.preload_library(install.family)
+    variables = {**os.environ, **choice.variables}
+    return {
+        "offbeat": {
+            "version": __version__,
+            "library": str(library),
+            "sha256": hashlib.sha256(library.read_bytes()).hexdigest(),
+        },
+        "started": _now(),
+        "updated": _now(),
+        "machine": machine.description(),
+        "mpi": {
+            "vendor": install.vendor,
+            "version": install.version,
+            "family": install.family,
+            "libmpi": str(install.libmpi),
+            "mpirun": str(install.mpirun),
+        },
+        "binding": {
+            "mpirun_arguments": list(plan.mpirun_arguments),
+            "cpus": [],
+            "shares_cores": plan.ranks > machine.cpus(),
+        },
+        "environment": {name: variables[name] for name in sorted(variables) if name.startswith(_VARIABLES)},
+        "patterns": {name: _described(name, plan) for name in plan.patterns},
+    }
 
 
-def rank_arguments(plan: Plan, output: Path, arrivals: Path, *, share_cores: bool) -> list[str]:
+def _described(pattern: str, plan: Plan) -> dict[str, Any]:
+    rounds = arrival.rounds(pattern, plan.ranks, plan.seed)
+    means = [round(statistics.fmean(delays), 6) for delays in zip(*rounds, strict=True)]
+    return {"summary": arrival.summary(pattern), "mean": means}
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def refuse_other(earlier: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
+    """Cells of one file come from one machine, MPI, offbeat and environment."""
+    for field, what in (("machine", "machine"), ("mpi", "MPI"), ("environment", "environment")):
+        _compare(earlier.get(field), now[field], what, path)
+    sums = [dict(side.get("offbeat", {})) for side in (earlier, now)]
+    _compare(*({k: v for k, v in side.items() if k != "library"} for side in sums), "offbeat", path)
+
+
+def _compare(earlier: Any, now: Mapping[str, Any], what: str, path: Path) -> None:
+    earlier = earlier if isinstance(earlier, dict) else {}
+    for name in sorted({*earlier, *now}):
+        if earlier.get(name) != now.get(name):
+            raise CommandError(
+                f"{path} is of another {what}, and cannot be resumed here: {name} was "
+                f"{earlier.get(name, 'unset')}, is {now.get(name, 'unset')}"
+            )
+
+
+# -- the jobs
+
+
+def rank_arguments(
+    job: Job, plan: Plan, files: Mapping[str, Path], *, deadline: float, share_cores: bool
+) -> list[str]:
     """The command line of src/mpi/bench/options.cpp."""
-    arguments = ["--output", str(output), "--arrivals", str(arrivals)]
-    for size in plan.sizes_bytes:
-        arguments += ["--size", str(size)]
-    for algorithm in plan.algorithms:
+    arguments = []
+    for name in _FILES:
+        arguments += [f"--{name}", str(files[name])]
+    for algorithm in job.algorithms:
         arguments += ["--algorithm", algorithm]
-    if plan.skew.factor is not None:
-        arguments += ["--skew-factor", repr(plan.skew.factor)]
-    else:
-        arguments += ["--skew-us", repr(plan.skew.microseconds)]
-    arguments += ["--budget-s", f"{plan.cell_budget_s:.3f}", "--max-iterations", str(MAX_ITERATIONS)]
+    arguments += ["--deadline", f"{deadline:.3f}", "--max-iterations", str(plan.max_iterations)]
     return [*arguments, "--yield"] if share_cores else arguments
 
 
-def build(plan: Plan, choice: Choice, folder: Path) -> launch.Launch:
-    """The mpirun call that measures; its files go to ``folder``."""
+def _cell_line(cell: Cell, native_us: float) -> str:
+    skew = parse_skew(cell.skew)
+    factor, us = skew.factor or 0.0, skew.microseconds or 0.0
+    where = f"{cell.collective} {cell.size_bytes} {cell.pattern} {cell.skew}"
+    return f"{where} {factor!r} {us!r} {native_us!r}\n"
+
+
+def _write_files(job: Job, plan: Plan, native_us: NativeUs, files: Mapping[str, Path]) -> None:
+    files["arrivals"].write_text(arrival.as_text(list(plan.patterns), plan.ranks, plan.seed))
+    lines = [_cell_line(c, native_us.get((c.collective, c.size_bytes), 0.0)) for c in job.cells]
+    files["cells"].write_text("".join(lines))
+    files["gate"].write_bytes(bytes(mmap.PAGESIZE))
+
+
+def build(
+    job: Job, plan: Plan, choice: Choice, files: Mapping[str, Path], *, deadline: float
+) -> launch.Launch:
+    """The mpirun call that measures."""
     install = choice.install
     starter, bench = libraries.bench_files(install.family)
-    arrivals = folder / "arrivals"
-    arrivals.write_text(arrival.as_text(list(plan.patterns), plan.ranks, plan.seed))
     base = dict(os.environ)
-    ranks = rank_arguments(plan, folder / "records", arrivals, share_cores=plan.ranks > machine.cpus())
+    share_cores = plan.ranks > machine.cpus()
+    ranks = rank_arguments(job, plan, files, deadline=deadline, share_cores=share_cores)
     request = launch.Request(
         install=install,
         ranks=plan.ranks,
         program=[str(starter), str(install.libmpi), str(bench), *ranks],
         library=libraries.preload_library(install.family),
         mpirun_arguments=plan.mpirun_arguments,
-        variables=choice.variables,
+        variables={**choice.variables, **job.variables},
     )
     slots = None if machine.in_batch_job(base) else machine.cores()
     return launch.build(request, base, slots=slots, is_root=os.geteuid() == 0)
 
 
+def part_of(path: Path) -> Path:
+    """Where the ranks write while they measure into a file."""
+    return path.with_name(f"{path.name}.part")
+
+
+def join_part(benchmark: Benchmark, path: Path) -> None:
+    """Take over what a run that was killed has left beside its file."""
+    part = part_of(path)
+    if not part.exists():
+        return
+    with part.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise CommandError(f"ranks of an earlier run still write to {part}; end them first") from None
+        records = Records()
+        *lines, _ = file.read().split(b"\n")  # the last one may be cut
+        for line in lines:
+            records.add(line.decode())
+    benchmark.add(records.results)
+    benchmark.write(path)
+    part.unlink()
+
+
 def run(
-    plan: Plan, choice: Choice, on_change: Callable[[Records], None], *, show_output: bool = False
-) -> Records:
-    """Measure; ``on_change`` sees the records whenever there are more of them."""
-    with tempfile.TemporaryDirectory(prefix="offbeat-bench-") as name:
-        folder = Path(name)
-        built = build(plan, choice, folder)
-        with (folder / "output").open("wb") as output:
-            job = subprocess.Popen(
-                built.command, env=built.environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
-            )
+    benchmark: Benchmark,
+    choice: Choice,
+    *,
+    path: Path | None = None,
+    budget_s: float | None = None,
+    native_us: NativeUs | None = None,
+    on_change: Callable[[Records, float], None] = lambda records, deadline: None,
+    show_output: bool = False,
+) -> None:
+    """Measure what is missing, until the budget is spent; what is finished is kept, however this ends.
+
+    ``path`` is the benchmark's file; ``on_change`` sees what the ranks write and the Unix time of the end.
+    """
+    plan = benchmark.plan
+    started = time.time()
+    deadline = started + (plan.budget_s if budget_s is None else budget_s)
+    jobs = _unfinished_jobs(benchmark)
+    seconds_before = benchmark.seconds
+    while jobs and time.time() < deadline:
+        weights = [len(job.cells) * len(job.algorithms) for job in jobs]
+        until = time.time() + (deadline - time.time()) * weights[0] / sum(weights)
+        job = jobs.pop(0)
+        with tempfile.TemporaryDirectory(prefix="offbeat-bench-") as folder:
+            files = {name: Path(folder) / name for name in _FILES}
+            if path is not None:
+                files["output"] = part_of(path)
+            known = {**benchmark.native_us(), **(native_us or {})}
+            _write_files(job, plan, known, files)
+            built = build(job, plan, choice, files, deadline=until)
+            records = Records()
             try:
-                records = _follow(
-                    job, folder / "records", on_change, max(_LEAST_PATIENCE_S, 20 * plan.cell_budget_s)
+                _run_job(
+                    built,
+                    Path(folder),
+                    files["output"],
+                    until,
+                    records,
+                    on_change=lambda seen: on_change(seen, deadline),
+                    show_output=show_output,
                 )
             finally:
-                _end(job)
-        said = (folder / "output").read_text(errors="replace").strip()
+                benchmark.add(records.results)
+                benchmark.seconds = seconds_before + time.time() - started
+                benchmark.about["updated"] = _now()
+                benchmark.about["binding"]["cpus"] = records.header.get("cpus", [])
+                if path is not None:
+                    benchmark.write(path)
+                    part_of(path).unlink(missing_ok=True)
+
+
+def _unfinished_jobs(benchmark: Benchmark) -> list[Job]:
+    missing = benchmark.missing()
+    jobs = []
+    for job in benchmark.jobs():
+        wanted = {cell for cell, algorithm in missing if algorithm in job.algorithms}
+        if wanted:
+            jobs.append(job._replace(cells=[cell for cell in job.cells if cell in wanted]))
+    return jobs
+
+
+def _run_job(
+    built: launch.Launch,
+    folder: Path,
+    output: Path,
+    deadline: float,
+    records: Records,
+    *,
+    on_change: Callable[[Records], None],
+    show_output: bool,
+) -> None:
+    with (folder / "said").open("wb") as said:
+        job = subprocess.Popen(
+            built.command, env=built.environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said
+        )
+        reader = _Reader(output, records)
+        try:
+            _follow(job, reader, deadline, records, on_change)
+        finally:
+            _end(job)
+            reader.take()
+    text = (folder / "said").read_text(errors="replace").strip()
     if records.error is not None:
         raise CommandError(records.error, FAILED)
     if job.returncode != 0 or not records.ended:
-        last_words = f": {said.splitlines()[0]}" if said and not show_output else ""
-        text = f"the benchmark job ended with exit code {job.returncode} while {records.doing}{last_words}"
-        raise CommandError(f"{text}\n{said}" if show_output else text, FAILED)
-    if show_output and said:
-        print(said)
-    return records
+        last_words = f": {text.splitlines()[0]}" if text and not show_output else ""
+        failure = f"the benchmark job ended with exit code {job.returncode} while {records.doing}{last_words}"
+        raise CommandError(f"{failure}\n{text}" if show_output else failure, FAILED)
+    if show_output and text:
+        print(text)
+
+
+class _Reader:
+    """What the ranks have written, line by line."""
+
+    def __init__(self, path: Path, records: Records) -> None:
+        self._path, self._records = path, records
+        self._offset = 0
+        self._rest = b""
+
+    def take(self) -> bool:
+        """Whether there was anything new."""
+        news = b""
+        with contextlib.suppress(FileNotFoundError), self._path.open("rb") as file:
+            file.seek(self._offset)
+            news = file.read()
+        self._offset += len(news)
+        *lines, self._rest = (self._rest + news).split(b"\n")
+        for line in lines:
+            self._records.add(line.decode())
+        return bool(news)
 
 
 def _follow(
-    job: subprocess.Popen[bytes], path: Path, on_change: Callable[[Records], None], patience_s: float
-) -> Records:
-    records = Records()
-    last_news = time.monotonic()
-    rest = b""
-    offset = 0
-    while True:
-        ended = job.poll() is not None  # before reading, so that nothing written until then is missed
-        try:
-            with path.open("rb") as file:
-                file.seek(offset)
-                news = file.read()
-        except FileNotFoundError:
-            news = b""
-        if news:
-            offset += len(news)
-            *lines, rest = (rest + news).split(b"\n")
-            for line in lines:
-                records.add(line.decode())
-            on_change(records)
-            last_news = time.monotonic()
-        if ended:
-            return records
-        if time.monotonic() - last_news > patience_s:
+    job: subprocess.Popen[bytes],
+    reader: _Reader,
+    deadline: float,
+    records: Records,
+    on_change: Callable[[Records], None],
+) -> None:
+    last_news = time.time()
+    while job.poll() is None:
+        if reader.take():
+            last_news = time.time()
+        on_change(records)
+        if time.time() > deadline + _GRACE_S:
             raise CommandError(
-                f"nothing happened for {patience_s:.0f} s while {records.doing}: a deadlock?", FAILED
+                f"nothing happened for {time.time() - last_news:.0f} s while {records.doing}, and the budget "
+                "is spent: a deadlock, or a call that takes longer",
+                FAILED,
             )
         time.sleep(_POLL_S)
 
@@ -157,3 +317,10 @@ def _end(job: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             job.kill()
             job.wait()
+
+
+def measure(plan: Plan, choice: Choice, native_us: NativeUs | None = None) -> Benchmark:
+    """A benchmark of its own, without a file."""
+    benchmark = Benchmark(plan, about(plan, choice))
+    run(benchmark, choice, native_us=native_us)
+    return benchmark

@@ -17,10 +17,18 @@ FAMILY_MEANING = {
 }
 
 
+_preferred: list[Path] = []
+
+
+def prefer(folder: Path) -> None:
+    """Take compiled files from a build folder where it has them."""
+    _preferred.insert(0, folder.absolute())
+
+
 def _find(name: str) -> Path | None:
     # An editable installation has two folders: the sources, and site-packages with what was compiled.
-    for folder in offbeat.__path__:
-        path = Path(folder) / "lib" / name
+    for folder in [*_preferred, *(Path(part) / "lib" for part in offbeat.__path__)]:
+        path = folder / name
         if path.is_file():
             return path
     return None

@@ -69,6 +69,10 @@ def _three_digits(value: float) -> str:
     return f"{value:.{decimals}f}"
 
 
+def _plain(value: float) -> str:
+    return f"{value:.9f}".rstrip("0").rstrip(".")
+
+
 @dataclass(frozen=True)
 class Skew:
     """How late the latest rank is: an absolute time, or a multiple of native's balanced median."""
@@ -76,14 +80,21 @@ class Skew:
     factor: float | None = None
     microseconds: float | None = None
 
+    @property
+    def label(self) -> str:
+        """What ``parse_skew`` reads: ``1.5x`` or ``100us``."""
+        return (
+            f"{_plain(self.factor)}x" if self.factor is not None else f"{_plain(self.microseconds or 0.0)}us"
+        )
+
     def __str__(self) -> str:
         return f"{self.factor:g} x native" if self.factor is not None else format_us(self.microseconds or 0.0)
 
 
 def parse_skew(text: str) -> Skew:
-    """``1.5`` (times native's balanced median) or ``100us``, ``2ms``, ``1s``."""
+    """``1.5`` or ``1.5x`` (times native's balanced median), or ``100us``, ``2ms``, ``1s``."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text)
-    if match is not None and match[2] == "":
+    if match is not None and match[2] in ("", "x"):
         return Skew(factor=float(match[1]))
     if match is not None and match[2] in _TIME_UNITS_US:
         return Skew(microseconds=float(match[1]) * _TIME_UNITS_US[match[2]])

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Made-up MPI installations, so that nothing depends on the MPIs of the machine.
+"""Made-up MPI installations, so that nothing depends on the MPIs of the machine, and made-up results.
 
-One is a prefix with a tiny libmpi that says whose it is, and an mpirun that prints what it is given.
+An installation is a prefix with a tiny libmpi that says whose it is, and an mpirun that prints what it is
+given.
 """
 
 from __future__ import annotations
@@ -10,6 +11,11 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from offbeat.plan import Cell, Plan
+from offbeat.results import MEASURED, Benchmark, Result
+from offbeat.units import parse_skew
 
 VERSION_TEXTS = {
     "openmpi": "Open MPI v5.0.9, package: Open MPI builder@host Distribution, ident: 5.0.9",
@@ -72,3 +78,52 @@ class FakeMpi:
 
 MakeMpi = Callable[..., FakeMpi]
 Offbeat = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def result_of(
+    algorithm: str,
+    median: float = 1.0,
+    *,
+    spread: float = 0.02,
+    count: int = 101,
+    collective: str = "allreduce",
+    size: int = 64,
+    pattern: str = "balanced",
+    skew: str = "0us",
+    status: str = MEASURED,
+    **values: Any,
+) -> Result:
+    """``count`` samples around the median, evenly over ``spread`` of it; none unless it was measured."""
+    steps = [(i * 37 % count) / max(count - 1, 1) - 0.5 for i in range(count)]
+    samples = [median * (1 + spread * step) for step in steps] if status == MEASURED else []
+    return Result(
+        Cell(collective, size, pattern, skew),
+        algorithm,
+        status,
+        native_us=10.0 if status == MEASURED else 0.0,
+        last_delays_us=samples,
+        total_delays_us=[2 * sample for sample in samples],
+        **values,
+    )
+
+
+def benchmark_of(*results: Result, budget_s: float = 60.0) -> Benchmark:
+    """A benchmark that asked for what it has."""
+    cells = [result.cell for result in results]
+    plan = Plan(
+        ranks=2,
+        sizes_bytes=list(dict.fromkeys(cell.size_bytes for cell in cells)),
+        algorithms=list(dict.fromkeys(["native", *(result.algorithm for result in results)])),
+        patterns=list(dict.fromkeys(cell.pattern for cell in cells)),
+        skews=[parse_skew(skew) for skew in dict.fromkeys(cell.skew for cell in cells)],
+        collectives=list(dict.fromkeys(cell.collective for cell in cells)),
+        budget_s=budget_s,
+    )
+    about = {
+        "offbeat": {"version": "1", "library": "/l", "sha256": "0"},
+        "machine": {"host": "h"},
+        "mpi": {"vendor": "Open MPI", "version": "5", "libmpi": "/l"},
+        "binding": {"cpus": [], "shares_cores": False},
+        "environment": {},
+    }
+    return Benchmark(plan, about, list(results), 1.0)

@@ -2,50 +2,115 @@
 """offbeat bench: how the ranks are started and followed, and one real measurement."""
 
 import json
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
-from fakes import Offbeat
-from offbeat import bench
-from offbeat.bench import Plan, rank_arguments
+from fakes import Offbeat, benchmark_of, result_of
+from offbeat import bench, results
+from offbeat.bench import rank_arguments
 from offbeat.choice import Choice
 from offbeat.errors import CommandError
 from offbeat.launch import Launch
 from offbeat.mpi import MpiInstall
-from offbeat.records import Records
+from offbeat.plan import Cell, Job, Plan, parse_algorithms, parse_collectives
+from offbeat.results import Benchmark
 from offbeat.units import Skew
 
-PLAN = Plan(2, [4, 1024], ["native", "pipeline(4, ring)"], ["balanced", "random"], Skew(factor=1.5), 8.0, 1)
+PLAN = Plan(2, [4, 1024], ["native", "pipeline(4, ring)", "native(ring)"], ["balanced"], budget_s=8.0)
 CHOICE = Choice(MpiInstall("Open MPI", "5", "openmpi", Path("l"), Path("m"), Path("p")), "why")
+ABOUT = benchmark_of().about
+
+
+def new_benchmark(plan: Plan = PLAN) -> Benchmark:
+    return Benchmark(plan, {**ABOUT, "binding": {}})
 
 
 def test_what_the_ranks_are_told() -> None:
-    assert rank_arguments(PLAN, Path("/o"), Path("/a"), share_cores=True) == [
-        "--output", "/o", "--arrivals", "/a", "--size", "4", "--size", "1024",
+    files = {name: Path("/f") / name for name in ("output", "arrivals", "cells", "gate")}
+    told = rank_arguments(PLAN.jobs("Open MPI")[0], PLAN, files, deadline=12.5, share_cores=True)
+    assert told == [
+        "--output", "/f/output", "--arrivals", "/f/arrivals", "--cells", "/f/cells", "--gate", "/f/gate",
         "--algorithm", "native", "--algorithm", "pipeline(4, ring)",
-        "--skew-factor", "1.5", "--budget-s", "2.000", "--max-iterations", "1000", "--yield",
+        "--deadline", "12.500", "--max-iterations", "1000", "--yield",
     ]  # fmt: skip
 
 
-def job(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """In place of mpirun: a Python program that gets the file to write as its argument."""
+def test_cells_are_collectives_by_sizes_by_patterns_by_skews() -> None:
+    skews = [Skew(factor=1.0), Skew(microseconds=50.0)]
+    plan = Plan(2, [4, 8], ["native"], ["balanced", "random"], skews, ["allreduce", "barrier"])
+    arrivals = [("balanced", "0us"), ("random", "1x"), ("random", "50us")]
+    assert plan.cells == [
+        *(Cell("allreduce", size, *arrival) for size in (4, 8) for arrival in arrivals),
+        *(Cell("barrier", 0, *arrival) for arrival in arrivals),
+    ]
 
-    def build(plan: Plan, choice: Choice, folder: Path) -> Launch:
-        return Launch([sys.executable, "-c", f"import sys, time\n{script}", str(folder / "records")], {})
+
+def test_a_named_algorithm_of_the_host_is_a_job_of_its_own() -> None:
+    plan = Plan(2, [4], ["native", "ring", "native(ring)"], collectives=["allreduce", "bcast"])
+    first, second = plan.jobs("Open MPI")
+    assert first == Job(["native", "ring"], plan.cells, {})
+    assert second.algorithms == ["native(ring)"]
+    assert second.cells == plan.cells[:1], "Open MPI has no ring for bcast"
+    assert second.variables["OMPI_MCA_coll_tuned_allreduce_algorithm"] == "4"
+    assert plan.jobs("MPICH")[1].variables == {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "ring"}
+    assert plan.jobs("Intel MPI")[1].variables["I_MPI_ADJUST_ALLREDUCE"] == "8"
+
+
+def test_what_may_be_named() -> None:
+    assert parse_algorithms("pipeline(4,ring), native( ring )") == [
+        "native", "pipeline(4, ring)", "native(ring)",
+    ]  # fmt: skip
+    with pytest.raises(CommandError, match="unknown collective 'scan'"):
+        parse_collectives("allreduce,scan")
+    with pytest.raises(CommandError, match="serve allreduce only, so ring cannot run bcast"):
+        parse_algorithms("ring", ["bcast"])
+
+
+# -- following a job
+
+
+def fake_job(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """In place of mpirun: a Python program that has the arguments of the ranks."""
+
+    def build(job: Job, plan: Plan, choice: Choice, files: dict[str, Path], *, deadline: float) -> Launch:
+        variables = " ".join(job.variables)
+        arguments = [str(files["output"]), str(files["cells"]), " ".join(job.algorithms[:1]), variables]
+        return Launch([sys.executable, "-c", f"import sys, time, json\n{script}", *arguments], {})
 
     monkeypatch.setattr(bench, "build", build)
 
 
-BEGIN = '{"record": "begin", "what": "check", "size_bytes": 4, "pattern": "", "algorithm": "ring"}\\n'
+BEGIN = json.dumps(
+    {"record": "begin", "what": "check", "collective": "allreduce", "size_bytes": 4, "pattern": ""}
+    | {"algorithm": "ring"}
+)
+# Measures all cells that it is asked for, at 10 µs.
+MEASURE = """
+first, *rest = ("native", "pipeline(4, ring)") if sys.argv[3] == "native" else ("native(ring)",)
+with open(sys.argv[1], "a", buffering=1) as out:
+    def write(**record): out.write(json.dumps(record) + "\\n")
+    for line in open(sys.argv[2]):
+        collective, size, pattern, skew, factor, us, native = line.split()
+        stop_at(int(size))
+        for algorithm in (first, *rest):
+            write(record="result", collective=collective, size_bytes=int(size), pattern=pattern, skew=skew,
+                  algorithm=algorithm, status="measured", skew_us=0.0, native_us=float(native) or 10.0,
+                  on_time=True, stopped="precision", last_delays_us=[10.0], total_delays_us=[10.0])
+    write(record="end")
+"""
+ALL_IS_WELL = "def stop_at(size): pass\n"
 
 
 def test_records_are_followed_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    job(
+    fake_job(
         monkeypatch,
         f"""
 file = open(sys.argv[1], "w", buffering=1)
-file.write('{BEGIN}')
+file.write({BEGIN!r} + "\\n")
 time.sleep(0.5)
 file.write('{{"record": ')
 file.flush()
@@ -54,34 +119,133 @@ file.write('"end"}}\\n')
 """,
     )
     seen: list[str] = []
-    records = bench.run(PLAN, CHOICE, lambda records: seen.append(records.doing))
-    assert records.ended
-    assert seen[0] == "checking ring at 4 B"
-    assert len(seen) >= 2
+    bench.run(new_benchmark(), CHOICE, on_change=lambda records, deadline: seen.append(records.doing))
+    assert "checking ring at 4 B" in seen
 
 
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        (f"open(sys.argv[1], 'w').write('{BEGIN}'); sys.exit('segmentation fault')",
+        (f"open(sys.argv[1], 'w').write({BEGIN!r} + '\\n'); sys.exit('segmentation fault')",
          "ended with exit code 1 while checking ring at 4 B: segmentation fault"),
         ("pass", "ended with exit code 0 while starting"),
         ("""open(sys.argv[1], 'w').write('{"record": "error", "message": "two hosts"}\\n')""", "^two hosts$"),
     ],
 )  # fmt: skip
 def test_a_job_that_fails_says_where(monkeypatch: pytest.MonkeyPatch, script: str, message: str) -> None:
-    job(monkeypatch, script)
+    fake_job(monkeypatch, script)
     with pytest.raises(CommandError, match=message) as caught:
-        bench.run(PLAN, CHOICE, lambda records: None)
+        bench.run(new_benchmark(), CHOICE)
     assert caught.value.exit_code == 1
 
 
 def test_a_job_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "_LEAST_PATIENCE_S", 0.5)
-    job(monkeypatch, f"open(sys.argv[1], 'w').write('{BEGIN}'); time.sleep(60)")
-    plan = Plan(2, [4], ["native"], ["balanced"], Skew(factor=1.0), 0.01, 1)
-    with pytest.raises(CommandError, match=r"nothing happened for .* while checking ring at 4 B: a deadlock"):
-        bench.run(plan, CHOICE, lambda records: None)
+    monkeypatch.setattr(bench, "_GRACE_S", 0.5)
+    fake_job(monkeypatch, f"open(sys.argv[1], 'w').write({BEGIN!r} + '\\n'); time.sleep(60)")
+    began = time.monotonic()
+    with pytest.raises(CommandError, match=r"nothing happened for .* while checking ring at 4 B"):
+        bench.run(new_benchmark(), CHOICE, budget_s=2)
+    assert time.monotonic() - began < 30
+
+
+# -- going on after an interruption
+
+
+def test_what_is_finished_is_kept_and_only_the_rest_is_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "b.json"
+    crash = "def stop_at(size):\n    if size == 1024: sys.exit('crash')\n"
+    fake_job(monkeypatch, crash + MEASURE)
+    with pytest.raises(CommandError, match="crash"):
+        bench.run(new_benchmark(), CHOICE, path=path)
+    found = results.read(path)
+    assert [(r.cell.size_bytes, r.algorithm) for r in found.results] == [
+        (4, "native"), (4, "pipeline(4, ring)"),
+    ]  # fmt: skip
+    assert not found.to_json()["complete"]
+    assert not bench.part_of(path).exists()
+
+    once = "def stop_at(size):\n    assert size == 1024 or sys.argv[3] == 'native(ring)'\n"
+    fake_job(monkeypatch, once + MEASURE)
+    bench.run(found, CHOICE, path=path)
+    again = results.read(path)
+    assert again.missing() == []
+    assert len(again.results) == 6
+    assert again.to_json()["complete"]
+
+
+def test_after_a_kill_the_part_is_joined(tmp_path: Path) -> None:
+    path = tmp_path / "b.json"
+    new_benchmark().write(path)
+    lines = tmp_path / "cells"
+    lines.write_text("allreduce 4 balanced 0us 0 0 0\n")
+    arguments = [str(bench.part_of(path)), str(lines), "native"]
+    script = f"import sys, json\n{ALL_IS_WELL}{MEASURE}"
+    subprocess.run([sys.executable, "-c", script, *arguments], check=True)
+    with bench.part_of(path).open("a") as file:
+        file.write('{"record": "result", "coll')  # cut by the kill
+    found = results.read(path)
+    bench.join_part(found, path)
+    assert len(found.results) == 2
+    assert not bench.part_of(path).exists()
+    assert len(results.read(path).results) == 2
+
+
+def test_a_file_of_elsewhere_is_not_resumed() -> None:
+    path = Path("b.json")
+    bench.refuse_other(ABOUT, ABOUT, path)
+    for field, name, value, message in (
+        ("machine", "host", "other", "another machine.* host was h, is other"),
+        ("mpi", "version", "4", "another MPI.* version was 5, is 4"),
+        ("offbeat", "sha256", "1", "another offbeat.* sha256 was 0, is 1"),
+        ("environment", "OMPI_MCA_btl", "tcp", "another environment.* OMPI_MCA_btl was unset, is tcp"),
+    ):
+        with pytest.raises(CommandError, match=message):
+            bench.refuse_other(ABOUT, {**ABOUT, field: {**ABOUT[field], name: value}}, path)
+
+
+# -- the file
+
+
+def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+    wrong = results.Wrong(3, 1, 7, 5.0, None)
+    found = benchmark_of(
+        result_of("native", 3.0),
+        result_of("ring", status="wrong", wrong=wrong),
+        result_of("grid(2x2, ring)", status="not served"),
+    )
+    path = tmp_path / "b.json"
+    found.write(path)
+    again = results.read(path)
+    assert again.results == found.results
+    assert again.to_json() == json.loads(path.read_text())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.update(format="trace"), "is not a file of offbeat bench$"),
+        (lambda d: d.update(version=2), "has version 2 of the format, this is 1"),
+        (lambda d: d.pop("plan"), "is damaged: no 'plan'"),
+        (lambda d: d["cells"][0].pop("algorithm"), "is damaged: no 'algorithm'"),
+        (lambda d: d["cells"][0].update(last_delays_us=[]), "is damaged: a measured cell has no samples"),
+        (lambda d: d["plan"].update(skews=["soon"]), "'soon' is not a skew"),
+        (lambda d: d.update(mpi=None), "is damaged"),
+    ],
+)
+def test_other_files_are_refused_in_one_line(tmp_path: Path, change, message: str) -> None:
+    path = tmp_path / "b.json"
+    document = benchmark_of(result_of("native")).to_json()
+    change(document)
+    path.write_text(json.dumps(document))
+    with pytest.raises(CommandError, match=message) as caught:
+        results.read(path)
+    assert caught.value.exit_code == 2
+    assert "\n" not in str(caught.value)
+
+
+# -- real ones
 
 
 def test_measuring_for_real(offbeat: Offbeat, tmp_path: Path) -> None:
@@ -90,7 +254,7 @@ def test_measuring_for_real(offbeat: Offbeat, tmp_path: Path) -> None:
     arguments = [
         "bench", "-n", "2", "--mpi", "embedded", "--sizes", "4,64KiB", "--algorithms",
         "ring,pipeline(4, ring)",
-        "--patterns", "last_delayed,random", "--skew", "50us", "--budget", "2", "--json", output,
+        "--patterns", "last_delayed,random", "--skew", "50us", "--budget", "20", "--json", output,
     ]  # fmt: skip
     done = offbeat(*arguments)
     assert done.returncode == 0, done.stderr
@@ -98,23 +262,73 @@ def test_measuring_for_real(offbeat: Offbeat, tmp_path: Path) -> None:
     assert "WRONG" not in done.stdout
 
     document = json.loads(output.read_text())
-    assert document["plan"]["skew_us"] == 50.0
+    assert document["complete"]
     assert document["mpi"]["vendor"] == "Open MPI"
-    records = Records()
-    for line in document["records"]:
-        records.add(json.dumps(line))
+    assert len(document["binding"]["cpus"]) == 2
+    found = results.read(output)
     names = {"native", "ring", "pipeline(4, ring)"}
-    served = {(c.size_bytes, c.algorithm): c.served for c in records.checks}
-    assert served == {(size, name): name != "native" for size in (4, 65536) for name in names}
-    measured = {(r.pattern, r.size_bytes, r.algorithm) for r in records.results}
-    patterns = ("last_delayed", "random")
-    assert measured == {(p, size, name) for p in patterns for size in (4, 65536) for name in names}
-    for result in records.results:
+    assert {(r.cell.pattern, r.cell.size_bytes, r.algorithm) for r in found.results} == {
+        (pattern, size, name)
+        for pattern in ("last_delayed", "random")
+        for size in (4, 65536)
+        for name in names
+    }
+    for result in found.results:
+        assert result.status == "measured"
         assert result.skew_us == 50.0
         assert 0 < result.last_delay.p10 <= result.last_delay.median <= result.last_delay.p90
         assert result.last_delay.median < result.total_delay.median
-        if result.pattern == "last_delayed" and result.on_time:
+        if result.cell.pattern == "last_delayed" and result.on_time:
             assert result.total_delay.median - result.last_delay.median > 45
 
+    same = offbeat("compare", output, output)
+    assert (same.returncode, "0 faster, 0 slower, 12 no difference seen" in same.stdout) == (0, True)
     assert offbeat(*arguments).returncode == 2, "the file is not overwritten"
     assert offbeat(*arguments, "--force").returncode == 0
+
+
+def test_interrupted_and_resumed_for_real(offbeat: Offbeat, tmp_path: Path, clean_environment) -> None:
+    """SIGTERM in the middle: the exit code, the file, no ranks left; then the rest."""
+    path = tmp_path / "b.json"
+    command = [
+        sys.executable,
+        "-m",
+        "offbeat",
+        "bench",
+        "-n",
+        "2",
+        "--mpi",
+        "embedded",
+        "--sizes",
+        "4,1KiB,4KiB",
+    ]
+    command += ["--algorithms", "native,native(ring)", "--patterns", "balanced,random", "--budget", "60"]
+    with subprocess.Popen(
+        [*command, "--json", str(path)],
+        env=clean_environment,
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        part = bench.part_of(path)
+        deadline = time.monotonic() + 60
+        while not (part.exists() and part.read_bytes().count(b'"result"') >= 2):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert f"go on with: offbeat bench --resume {path}" in said
+    before = results.read(path)
+    assert before.missing()
+    assert len(before.results) >= 2
+    assert offbeat("bench", "--resume", path, "--sizes", "4").returncode == 2
+    assert "another environment" in offbeat("bench", "--resume", path, OMPI_MCA_btl="self,sm").stderr
+
+    done = offbeat("bench", "--resume", path)
+    assert done.returncode == 0, done.stderr
+    after = results.read(path)
+    assert after.missing() == []
+    assert after.results[: len(before.results)] == before.results

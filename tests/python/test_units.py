@@ -37,9 +37,21 @@ def test_times_have_three_digits() -> None:
 
 
 def test_skew_is_a_factor_or_a_time() -> None:
-    assert parse_skew("1.5") == Skew(factor=1.5)
+    assert parse_skew("1.5") == parse_skew("1.5x") == Skew(factor=1.5)
     assert parse_skew("100us") == Skew(microseconds=100.0)
     assert parse_skew("2 ms") == Skew(microseconds=2000.0)
-    for text in ("", "-1", "1x", "us"):
+    for text in ("", "-1", "1y", "us"):
         with pytest.raises(CommandError, match="is not a skew"):
             parse_skew(text)
+
+
+def test_the_label_of_a_skew_is_read_as_the_same_skew() -> None:
+    for text, label in (
+        ("1", "1x"),
+        ("0.5", "0.5x"),
+        ("2ms", "2000us"),
+        ("0us", "0us"),
+        ("100000000", "100000000x"),
+    ):
+        assert parse_skew(text).label == label
+        assert parse_skew(label) == parse_skew(text)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """One module for each verb of the command line; each has ``register(app)``."""
 
-from offbeat.commands import bench, env, info, run
+from offbeat.commands import bench, compare, env, info, run
 
-COMMANDS = (run, env, bench, info)
+COMMANDS = (run, env, bench, compare, info)

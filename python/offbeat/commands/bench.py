@@ -3,28 +3,35 @@
 
 from __future__ import annotations
 
-import json
 import os
+import signal
 import sys
-from datetime import datetime, timezone
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from offbeat import __version__, arrival, machine
+from offbeat import arrival, host_algorithms
 from offbeat import bench as benchmark
+from offbeat import plan as plans
 from offbeat.choice import Choice, choose
 from offbeat.commands.options import Mpi, MpirunArgs, Ranks, Verbose, checked_ranks, split_arguments
 from offbeat.errors import FAILED, CommandError
 from offbeat.records import Records
 from offbeat.reports import table
+from offbeat.results import Benchmark, read
 from offbeat.units import parse_sizes, parse_skew
 
 _FLOAT_BYTES = 4
 _PLAIN_WIDTH = 120  # of output that goes to a file or pipe
+_ALGORITHMS = "native,arrival_tree,recursive_doubling,rabenseifner"
+_WITH_RESUME = {"resume", "budget", "verbose"}
 
 
 def register(app: typer.Typer) -> None:
@@ -33,72 +40,180 @@ def register(app: typer.Typer) -> None:
 
 
 def bench(
+    context: typer.Context,
     ranks: Ranks = 2,
     mpi: Mpi = None,
+    collectives: Annotated[
+        str, typer.Option(metavar="NAME,...", help=f"Of {', '.join(plans.COLLECTIVES)}.")
+    ] = "allreduce",
     sizes: Annotated[
         str, typer.Option(metavar="4,1KiB|4..1MiB", help="Bytes per rank of MPI_FLOAT.")
     ] = "4..1MiB",
     algorithms: Annotated[
-        str, typer.Option(metavar="EXPR,...", help="What to compare; native always takes part.")
-    ] = "native,arrival_tree,recursive_doubling,rabenseifner",
+        str,
+        typer.Option(
+            metavar="EXPR,...",
+            help="What to compare: expressions, and native(NAME) for the host told to use its own algorithm "
+            f"NAME; native always takes part. Left out: {_ALGORITHMS}.",
+        ),
+    ] = "",
     patterns: Annotated[
         str, typer.Option(metavar="NAME,...", help=f"Arrival patterns: {', '.join(arrival.PATTERNS)}.")
     ] = "balanced,last_delayed,random",
     skew: Annotated[
         str,
         typer.Option(
-            metavar="FACTOR|TIME", help="Lateness of the latest rank: times native's median, or as 100us."
+            metavar="FACTOR|TIME,...",
+            help="Lateness of the latest rank: times native's balanced median, or as 100us.",
         ),
     ] = "1.0",
-    budget: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Time for all measurements together.")
-    ] = 60.0,
-    seed: Annotated[int, typer.Option(help="Of the random arrival pattern.")] = 1,
+    budget: Annotated[float, typer.Option(metavar="SECONDS", help="Time for everything together.")] = 60.0,
+    seed: Annotated[int, typer.Option(help="Of the random arrival patterns.")] = 1,
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write everything to FILE.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Go on with the FILE of a run that was interrupted or cut short."),
+    ] = None,
     mpirun_args: MpirunArgs = "",
     verbose: Verbose = 0,
 ) -> None:
     """Compare native with offbeat under arrival patterns.
 
-    Every result is compared with the host MPI's before anything is timed; a wrong one
-    ends in exit code 1. All algorithms take turns in one job, so that noise hits all alike.
+    Every result is compared with the exact one before anything is timed; a wrong one ends in
+    exit code 1. All algorithms take turns in one job, so that noise hits all alike.
     """
-    plan = benchmark.Plan(
-        ranks=checked_ranks(ranks),
-        sizes_bytes=_checked_sizes(sizes),
-        algorithms=benchmark.parse_algorithms(algorithms),
-        patterns=arrival.parse_names(patterns),
-        skew=parse_skew(skew),
-        budget_s=_checked_budget(budget),
-        seed=seed,
-        mpirun_arguments=split_arguments(mpirun_args),
-    )
-    _refuse_overwrite(json_file, force=force)
-    choice = choose(mpi, None, [], os.environ)
+    if resume is not None:
+        _refuse_others(context)
+        found, choice = _resumed(resume)
+        path: Path | None = resume
+        seconds = budget if _is_given(context, "budget") else found.plan.budget_s
+    else:
+        names = plans.parse_collectives(collectives)
+        plan = plans.Plan(
+            ranks=checked_ranks(ranks),
+            collectives=names,
+            sizes_bytes=_checked_sizes(sizes),
+            algorithms=plans.parse_algorithms(
+                algorithms or (_ALGORITHMS if "allreduce" in names else "native"), names
+            ),
+            patterns=arrival.parse_names(patterns),
+            skews=list(dict.fromkeys(parse_skew(text) for text in skew.split(","))),
+            budget_s=budget,
+            seed=seed,
+            mpirun_arguments=split_arguments(mpirun_args),
+        )
+        _checked_budget(budget)
+        _refuse_overwrite(json_file, force=force)
+        choice = choose(mpi, None, [], os.environ)
+        for algorithm in plan.algorithms:
+            host_algorithms.check(choice.install.vendor, names, algorithm)
+        found = Benchmark(plan, benchmark.about(plan, choice))
+        path, seconds = json_file, budget
+    _measure(found, choice, path, _checked_budget(seconds), verbose=verbose > 0)
+
+
+def _measure(found: Benchmark, choice: Choice, path: Path | None, budget_s: float, *, verbose: bool) -> None:
     console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
-    console.print(f"{plan.ranks} ranks, {choice.install}: {choice.why}", soft_wrap=True)
-    records = _measure(plan, choice, verbose=verbose > 0)
-    console.print(table.render(records, plan.algorithms, str(plan.skew), console.width))
-    if json_file is not None:
-        _write(json_file, plan, choice, records)
-    wrong = records.wrong_results()
+    console.print(f"{found.plan.ranks} ranks, {choice.install}: {choice.why}", soft_wrap=True)
+    if any(name != "allreduce" for name in found.plan.collectives) and len(found.plan.algorithms) > 1:
+        console.print("offbeat's own algorithms serve allreduce only; the other collectives are the host's.")
+    if path is not None:
+        found.write(path)
+    try:
+        with _ended_by_signals(), _progress(found) as on_change:
+            benchmark.run(
+                found, choice, path=path, budget_s=budget_s, on_change=on_change, show_output=verbose
+            )
+    except KeyboardInterrupt:
+        _stop_interrupted(found, path)
+    console.print(table.render(found, console.width))
+    missing = found.missing()
+    if missing:
+        cells = len({cell for cell, _ in missing})
+        hint = f"; go on with: offbeat bench --resume {path}" if path is not None else ""
+        console.print(f"{cells} of {len(found.plan.cells)} cells are missing: the budget was spent{hint}")
+    wrong = found.wrong_results()
     if wrong:
         raise CommandError(f"wrong results in {len(wrong)} cases, the first: {wrong[0]}", FAILED)
+    if not found.results:
+        raise CommandError(f"nothing was measured within {budget_s:g} s; give a longer --budget", FAILED)
 
 
-def _measure(plan: benchmark.Plan, choice: Choice, *, verbose: bool) -> Records:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("starting", total=plan.cells)
+def _stop_interrupted(found: Benchmark, path: Path | None) -> NoReturn:
+    if path is not None:
+        done = len({result.cell for result in found.results})
+        print(
+            f"offbeat: interrupted with {done} of {len(found.plan.cells)} cells in {path}; "
+            f"go on with: offbeat bench --resume {path}",
+            file=sys.stderr,
+        )
+    raise typer.Exit(130)
 
-        def on_change(records: Records) -> None:
-            done = len({(result.size_bytes, result.pattern) for result in records.results})
-            progress.update(task, completed=done, description=records.doing)
 
-        return benchmark.run(plan, choice, on_change, show_output=verbose)
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """SIGTERM ends a benchmark as Ctrl-C does: what is finished is kept, and no ranks stay behind."""
+
+    def interrupt(signum: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _progress(found: Benchmark):
+    """On a terminal: what is being done, how far it is, and how long it can take."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    # Few refreshes: they take time from the ranks.
+    with Progress(
+        *columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal
+    ) as progress:
+        total = sum(len(job.cells) for job in found.jobs())
+        task = progress.add_task("starting", total=total)
+        shown = [""]
+
+        def on_change(records: Records, deadline: float) -> None:
+            left = max(deadline - time.time(), 0)
+            description = f"{records.doing}, at most {left:.0f} s left"
+            if description != shown[0] and not progress.disable:
+                shown[0] = description
+                done = len({r.cell for r in found.results}) + max(records.begun - 1, 0)
+                progress.update(task, completed=done, description=description, refresh=True)
+
+        yield on_change
+
+
+# -- what may be asked for
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _refuse_others(context: typer.Context) -> None:
+    for name in context.params:
+        if name not in _WITH_RESUME and _is_given(context, name):
+            option = {"json_file": "json"}.get(name, name).replace("_", "-")
+            raise CommandError(f"--{option} is part of the plan, which --resume takes from the file")
+
+
+def _resumed(path: Path) -> tuple[Benchmark, Choice]:
+    found = read(path)
+    libmpi = found.about["mpi"].get("libmpi")
+    choice = choose(str(libmpi), None, [], os.environ)
+    choice = replace(choice, why=f"as in {path}")
+    benchmark.refuse_other(found.about, benchmark.about(found.plan, choice), path)
+    benchmark.join_part(found, path)
+    return found, choice
 
 
 def _checked_sizes(text: str) -> list[int]:
@@ -121,39 +236,7 @@ def _refuse_overwrite(path: Path | None, *, force: bool) -> None:
     if path is None:
         return
     if path.exists() and not force:
-        raise CommandError(f"{path} exists; add --force to overwrite it")
+        raise CommandError(f"{path} exists; add --force to overwrite it, or --resume {path} to go on with it")
     if not path.absolute().parent.is_dir():
         raise CommandError(f"--json {path}: there is no folder {path.absolute().parent}")
-
-
-def _write(path: Path, plan: benchmark.Plan, choice: Choice, records: Records) -> None:
-    install = choice.install
-    document = {
-        "schema": 1,
-        "tool": f"offbeat bench {__version__}",
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "machine": machine.description(),
-        "mpi": {
-            "vendor": install.vendor,
-            "version": install.version,
-            "family": install.family,
-            "libmpi": str(install.libmpi),
-            "mpirun": str(install.mpirun),
-        },
-        "plan": {
-            "ranks": plan.ranks,
-            "sizes_bytes": list(plan.sizes_bytes),
-            "algorithms": list(plan.algorithms),
-            "patterns": list(plan.patterns),
-            "skew_factor": plan.skew.factor,
-            "skew_us": plan.skew.microseconds,
-            "budget_s": plan.budget_s,
-            "seed": plan.seed,
-            "mpirun_arguments": list(plan.mpirun_arguments),
-        },
-        "records": records.lines,
-    }
-    try:
-        path.write_text(json.dumps(document, indent=1) + "\n")
-    except OSError as error:
-        raise CommandError(f"cannot write {path}: {error.strerror}", FAILED) from None
+    benchmark.part_of(path).unlink(missing_ok=True)

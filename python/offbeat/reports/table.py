@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The tables of ``offbeat bench``: one for each arrival pattern, sizes down, algorithms across."""
+"""The tables of ``offbeat bench``: one for each arrival pattern and skew, sizes down, algorithms across."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from rich import box
 from rich.console import Group
@@ -11,8 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from offbeat import arrival
-from offbeat.records import Check, Delay, Records, Result
-from offbeat.units import format_size, format_us
+from offbeat.plan import NO_SKEW, Cell
+from offbeat.results import FEW_SAMPLES, NOT_SERVED, WRONG, Benchmark, Result
+from offbeat.samples import Delay
+from offbeat.units import format_size, format_us, parse_skew
 
 LEGEND = (
     "Last delay, from the last arrival to the last exit: median, then p10 .. p90. "
@@ -20,69 +23,87 @@ LEGEND = (
 )
 LATE = "~ the ranks rarely arrived as the pattern says (shared or busy cores); all iterations are counted."
 UNSURE = "? the factor is uncertain by more than 2: the machine is too busy, or the --budget too short."
+CUT = f"! fewer than {FEW_SAMPLES} samples: the budget was spent."
 _UNSURE_SPREAD = 2.0
 _SIZE_WIDTH = 10
 _CELL_WIDTH = 22
 
 
-def render(records: Records, algorithms: Sequence[str], skew: str, width: int) -> Group:
+class _Group(NamedTuple):
+    """What one table is about."""
+
+    collective: str
+    pattern: str
+    skew: str
+
+
+def render(benchmark: Benchmark, width: int) -> Group:
     """All tables; algorithms that do not fit side by side continue in further tables, native in each."""
-    others = [name for name in algorithms if name != "native"]
+    results = {(result.cell, result.algorithm): result for result in benchmark.results}
+    cells = list(dict.fromkeys(result.cell for result in benchmark.results))
     per_table = max(1, (width - _SIZE_WIDTH) // _CELL_WIDTH - 1)
     parts: list[Table | Text] = []
-    for pattern in dict.fromkeys(result.pattern for result in records.results):
+    for group in dict.fromkeys(_Group(cell.collective, cell.pattern, cell.skew) for cell in cells):
+        rows = [cell for cell in cells if (cell.collective, cell.pattern, cell.skew) == group]
+        names = [name for name in benchmark.plan.algorithms if any((row, name) in results for row in rows)]
+        others = [name for name in names if name != "native"]
         for first in range(0, max(len(others), 1), per_table):
-            parts.append(_title(pattern, skew))
-            parts.append(_pattern_table(records, pattern, ["native", *others[first : first + per_table]]))
-    parts.append(Text(LEGEND, style="dim"))
-    if any(not result.on_time for result in records.results):
-        parts.append(Text(LATE, style="dim"))
-    if _any_unsure(records):
-        parts.append(Text(UNSURE, style="dim"))
-    for line in records.wrong_results():
-        parts.append(Text(f"WRONG: {line}", style="bold red"))
-    return Group(*parts)
+            parts.append(_title(group))
+            parts.append(_table(results, rows, ["native", *others[first : first + per_table]]))
+    return Group(*parts, *(Text(line, style="dim") for line in _legend(results)), *_wrong(benchmark))
 
 
-def _any_unsure(records: Records) -> bool:
-    natives = {(r.size_bytes, r.pattern): r.last_delay for r in records.results if r.algorithm == "native"}
-    return any(
-        _is_unsure(natives[r.size_bytes, r.pattern], r.last_delay)
-        for r in records.results
-        if r.algorithm != "native" and (r.size_bytes, r.pattern) in natives
-    )
+def _legend(results: dict[tuple[Cell, str], Result]) -> list[str]:
+    timed = [result for result in results.values() if result.last_delays_us]
+    lines = [LEGEND] if timed else []
+    if any(not result.on_time for result in timed):
+        lines.append(LATE)
+    if any(result.iterations < FEW_SAMPLES for result in timed):
+        lines.append(CUT)
+    for result in timed:
+        native = results.get((result.cell, "native"), result)
+        if native.last_delays_us and _is_unsure(native.last_delay, result.last_delay):
+            return [*lines, UNSURE]
+    return lines
 
 
-def _title(pattern: str, skew: str) -> Text:
+def _wrong(benchmark: Benchmark) -> list[Text]:
+    return [Text(f"WRONG: {line}", style="bold red") for line in benchmark.wrong_results()]
+
+
+def _title(group: _Group) -> Text:
     # Not the table's own title: that is folded to the table's width.
-    lateness = "" if pattern == "balanced" else f" (skew {skew})"
-    return Text(f"{pattern} arrival: {arrival.PATTERNS[pattern].summary}{lateness}", style="bold")
+    lateness = "" if group.skew == NO_SKEW.label else f" (skew {parse_skew(group.skew)})"
+    collective = "" if group.collective == "allreduce" else f"{group.collective}, "
+    summary = arrival.summary(group.pattern)
+    return Text(f"{collective}{group.pattern} arrival: {summary}{lateness}", style="bold")
 
 
-def _pattern_table(records: Records, pattern: str, algorithms: Sequence[str]) -> Table:
+def _table(
+    results: dict[tuple[Cell, str], Result], cells: Sequence[Cell], algorithms: Sequence[str]
+) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("size", justify="right", no_wrap=True)
     for algorithm in algorithms:
         table.add_column(Text(algorithm), justify="right")
-    results = {(r.size_bytes, r.algorithm): r for r in records.results if r.pattern == pattern}
-    checks = {(c.size_bytes, c.algorithm): c for c in records.checks}
-    for size in dict.fromkeys(check.size_bytes for check in records.checks):
-        native = results.get((size, "native"))
-        cells = [_cell(results.get((size, name)), checks.get((size, name)), native) for name in algorithms]
-        table.add_row(format_size(size), *cells)
+    for cell in cells:
+        native = results.get((cell, "native"))
+        texts = [_text(results.get((cell, name)), native) for name in algorithms]
+        table.add_row(format_size(cell.size_bytes), *texts)
     return table
 
 
-def _cell(result: Result | None, check: Check | None, native: Result | None) -> Text:
-    if (check is not None and check.wrong is not None) or (result is not None and result.wrong is not None):
-        return Text("WRONG", style="bold red")
+def _text(result: Result | None, native: Result | None) -> Text:
     if result is None:
-        if check is not None and not check.served and check.algorithm != "native":
-            return Text("served by native", style="dim")
         return Text("-", style="dim")
+    if result.status == WRONG:
+        return Text("WRONG", style="bold red")
+    if result.status == NOT_SERVED:
+        return Text("served by native", style="dim")
     delay = result.last_delay
-    text = Text(format_us(delay.median) + ("" if result.on_time else " ~"))
-    if native is not None and native is not result and delay.median > 0:
+    marks = ("" if result.on_time else " ~") + (" !" if result.iterations < FEW_SAMPLES else "")
+    text = Text(format_us(delay.median) + marks)
+    if native is not None and native is not result and native.last_delays_us and delay.median > 0:
         text.append(" ").append(_factor(native.last_delay, delay))
     text.append(f"\n{format_us(delay.p10)} .. {format_us(delay.p90)}", style="dim")
     return text
@@ -90,7 +111,8 @@ def _cell(result: Result | None, check: Check | None, native: Result | None) -> 
 
 def _interval(native: Delay, delay: Delay) -> tuple[float, float]:
     """What the 95% intervals of the two medians leave open about the factor."""
-    return native.ci95_low / max(delay.ci95_high, 1e-9), native.ci95_high / max(delay.ci95_low, 1e-9)
+    low = max(native.ci95_low, 0.0) / max(delay.ci95_high, 1e-9)
+    return low, native.ci95_high / max(delay.ci95_low, 1e-9)
 
 
 def _is_unsure(native: Delay, delay: Delay) -> bool:

@@ -2,13 +2,14 @@
 #include "buffers.hpp"
 
 #include <algorithm>
-#include <bit>
+#include <cstring>
 #include <limits>
+
+#include "mpi_header.hpp"
 
 namespace offbeat::bench {
 
-// Values repeat along the buffer with this period; a prime, so that blocks of any
-// power-of-two size that end up in the wrong place are seen.
+// A prime, so that blocks of any power-of-two size that end up in the wrong place are seen.
 constexpr std::size_t kPeriod = 251;
 constexpr std::size_t kFootprintBytes = std::size_t{8} << 20;
 
@@ -17,21 +18,34 @@ static float value(std::size_t rank, std::size_t set, std::size_t index) {
   return static_cast<float>(static_cast<int>(mixed % 127) - 63);
 }
 
-Buffers::Buffers(std::size_t count, int rank, int ranks) : count_(count) {
-  const std::size_t set_bytes = 2 * sizeof(float) * std::max<std::size_t>(count, 1);
+Buffers::Buffers(const Collective& collective, std::size_t count, int rank, int ranks)
+    : collective_(collective), count_(count), shape_(collective.shape(count, rank, ranks)) {
+  const std::size_t set_bytes = 2 * sizeof(float) * std::max<std::size_t>(shape_.longest, 1);
   sets_.resize(std::clamp<std::size_t>(kFootprintBytes / set_bytes, 2, 8));
   for (std::size_t s = 0; s < sets_.size(); ++s) {
     Set& set = sets_[s];
-    set.send.resize(count);
-    set.receive.resize(count);
-    for (std::size_t i = 0; i < count; ++i) set.send[i] = value(static_cast<std::size_t>(rank), s, i);
-    for (std::size_t i = 0; i < kPeriod; ++i) {
-      float sum = 0;
-      for (int r = 0; r < ranks; ++r) sum += value(static_cast<std::size_t>(r), s, i);
-      set.expected.push_back(sum);
+    set.sum.resize(kPeriod);
+    for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r) {
+      Period& given = set.given.emplace_back(kPeriod);
+      for (std::size_t i = 0; i < kPeriod; ++i) {
+        given[i] = value(r, s, i);
+        set.sum[i] += given[i];
+      }
     }
+    const Period& mine = set.given[static_cast<std::size_t>(rank)];
+    set.send.resize(shape_.send_count);
+    for (std::size_t i = 0; i < set.send.size(); i += kPeriod)
+      std::copy_n(mine.begin(), std::min(kPeriod, set.send.size() - i),
+                  set.send.begin() + static_cast<std::ptrdiff_t>(i));
+    set.receive.resize(shape_.receive_count);
     poison(s);
   }
+}
+
+void Buffers::call_in_place(std::size_t set) {
+  Set& s = sets_[set];
+  s.receive = s.send;
+  MPI_Allreduce(MPI_IN_PLACE, s.receive.data(), static_cast<int>(count_), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 }
 
 void Buffers::poison(std::size_t set) {
@@ -41,17 +55,31 @@ void Buffers::poison(std::size_t set) {
 Mismatch Buffers::verify(std::size_t set) const {
   const Set& s = sets_[set];
   Mismatch mismatch;
-  for (std::size_t i = 0; i < count_; ++i) {
-    const float expected = s.expected[i % kPeriod];
-    const float got = s.receive[i];
-    if (std::bit_cast<std::uint32_t>(got) == std::bit_cast<std::uint32_t>(expected)) continue;
-    if (mismatch.wrong_elements++ == 0) {
-      mismatch.first_index = static_cast<std::int64_t>(i);
-      mismatch.expected = expected;
-      mismatch.got = got;
-    }
+  std::size_t index = 0;
+  for (const Piece& piece : shape_.result) {
+    const Period& period = piece.rank == Piece::sum ? s.sum : s.given[static_cast<std::size_t>(piece.rank)];
+    compare(s.receive.data() + index, piece, period, index, mismatch);
+    index += piece.count;
   }
   return mismatch;
+}
+
+void Buffers::compare(const float* got, const Piece& piece, const Period& period, std::size_t index,
+                      Mismatch& mismatch) {
+  for (std::size_t done = 0; done < piece.count;) {
+    const std::size_t phase = (piece.begin + done) % kPeriod;
+    const std::size_t length = std::min(kPeriod - phase, piece.count - done);
+    const float* expected = &period[phase];
+    const bool equal = std::memcmp(got + done, expected, length * sizeof(float)) == 0;
+    for (std::size_t i = 0; i < length && !equal; ++i) {
+      if (std::memcmp(&got[done + i], &expected[i], sizeof(float)) == 0) continue;
+      if (mismatch.wrong_elements++ > 0) continue;
+      mismatch.first_index = static_cast<std::int64_t>(index + done + i);
+      mismatch.expected = expected[i];
+      mismatch.got = got[done + i];
+    }
+    done += length;
+  }
 }
 
 }  // namespace offbeat::bench

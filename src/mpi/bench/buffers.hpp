@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "collectives.hpp"
+
 namespace offbeat::bench {
 
 struct Mismatch {
@@ -20,26 +22,33 @@ struct Mismatch {
 
 class Buffers {
  public:
-  Buffers(std::size_t count, int rank, int ranks);
+  Buffers(const Collective& collective, std::size_t count, int rank, int ranks);
 
-  std::size_t count() const { return count_; }
   std::size_t sets() const { return sets_.size(); }
-  const float* send(std::size_t set) const { return sets_[set].send.data(); }
-  float* receive(std::size_t set) { return sets_[set].receive.data(); }
+  void call(std::size_t set) {
+    collective_.call(shape_, count_, sets_[set].send.data(), sets_[set].receive.data());
+  }
+  // Allreduce with MPI_IN_PLACE.
+  void call_in_place(std::size_t set);
 
-  // Write what no correct sum can leave behind.
+  // Write what no correct result can leave behind.
   void poison(std::size_t set);
-  // Put this rank's contribution into the receive buffer, for MPI_IN_PLACE.
-  void load_in_place(std::size_t set) { sets_[set].receive = sets_[set].send; }
-  // Compare the receive buffer with the sum over all ranks, every element bit by bit.
+  // Compare the receive buffer with what it has to be, every element bit by bit.
   Mismatch verify(std::size_t set) const;
 
  private:
+  using Period = std::vector<float>;  // values repeat along a vector
   struct Set {
     std::vector<float> send, receive;
-    std::vector<float> expected;  // one period
+    std::vector<Period> given;  // by each rank
+    Period sum;
   };
-  std::size_t count_;
+  static void compare(const float* got, const Piece& piece, const Period& period, std::size_t index,
+                      Mismatch& mismatch);
+
+  const Collective& collective_;
+  const std::size_t count_;
+  const Shape shape_;
   std::vector<Set> sets_;
 };
 

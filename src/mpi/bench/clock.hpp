@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include <cstdint>
+#include <limits>
 
 namespace offbeat::bench {
 
@@ -17,6 +18,17 @@ inline Nanoseconds now_ns() {
   timespec time{};
   clock_gettime(CLOCK_MONOTONIC, &time);
   return static_cast<Nanoseconds>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+}
+
+constexpr Nanoseconds kNever = std::numeric_limits<Nanoseconds>::max();
+
+// An instant of the wall clock on this host's monotonic clock.
+inline Nanoseconds from_unix_time(double seconds) {
+  timespec time{};
+  clock_gettime(CLOCK_REALTIME, &time);
+  const double from_now_s =
+      seconds - static_cast<double>(time.tv_sec) - 1e-9 * static_cast<double>(time.tv_nsec);
+  return now_ns() + static_cast<Nanoseconds>(from_now_s * 1e9);
 }
 
 // Returns the time at which the wait ended.

@@ -3,6 +3,8 @@
 
 #include <dlfcn.h>
 
+#include "options.hpp"
+
 namespace offbeat::bench {
 
 template <typename Function>
@@ -18,7 +20,9 @@ Library::Library()
 
 std::string Library::select(const std::string& expression) const {
   char error[512] = "";
-  if (select_("allreduce", expression.c_str(), error, sizeof error) == OFFBEAT_OK) return {};
+  if (select_("allreduce", is_native(expression) ? "native" : expression.c_str(), error, sizeof error) ==
+      OFFBEAT_OK)
+    return {};
   return error[0] != '\0' ? error : "offbeat_select failed";
 }
 

@@ -18,7 +18,7 @@ class Library {
   const char* version() const { return version_ == nullptr ? "" : version_(); }
   const char* family() const { return family_ == nullptr ? "" : family_(); }
 
-  // Empty when the expression was accepted, else the reason in one line.
+  // For allreduce. Empty when the expression was accepted, else the reason in one line.
   std::string select(const std::string& expression) const;
   offbeat_counters counters() const;
 

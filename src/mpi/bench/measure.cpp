@@ -12,9 +12,10 @@
 namespace offbeat::bench {
 
 constexpr std::size_t kEnoughSamples = 5;
-constexpr std::size_t kPreciseSamples = 30;
+constexpr std::size_t kPreciseSamples = kEnoughForBatches;
 constexpr double kPrecision = 0.025;  // half the 95% interval, relative to the median
 constexpr Nanoseconds kBatchNs = 50'000'000;
+constexpr Nanoseconds kAliveNs = 5'000'000'000;
 
 // One call as one rank saw it.
 struct Times {
@@ -29,24 +30,30 @@ struct Batch {
   std::int64_t rounds, lead_ns;
 };
 
-// Calls of one algorithm in a row. The first of a block finds the code of another
-// algorithm in the caches, which no application does, and is not counted.
+// Calls of one algorithm in a row. The first find the code of another algorithm in the caches; they are not
+// counted, or a time would depend on what it is compared with. In long calls that is lost anyway.
 struct Block {
-  std::size_t calls, counted;
+  int calls, counted;
 };
+constexpr int kMostCalls = 16;
 
-static Block block_for(Nanoseconds expected_ns) {
-  return expected_ns < 1'000'000 ? Block{4, 3} : Block{1, 1};
+static Block block_for(double expected_us) {
+  if (expected_us > 10'000) return {1, 1};
+  if (expected_us > 100) return {4, 4};
+  return {kMostCalls, kMostCalls - 4};
 }
+
+struct Call {
+  std::size_t algorithm;
+  bool counted;
+};
 
 static Times call(const Job& job, Nanoseconds lead_ns, Nanoseconds delay_ns, Buffers& buffers,
                   std::size_t set) {
-  std::int64_t start = job.rank == 0 ? now_ns() + lead_ns : 0;
-  MPI_Bcast(&start, 1, MPI_INT64_T, 0, MPI_COMM_WORLD);
+  const Nanoseconds start = job.gate->next_start(lead_ns);
   const Nanoseconds noticed = now_ns();
   const Nanoseconds arrival = wait_until(start + delay_ns, job.yield);
-  MPI_Allreduce(buffers.send(set), buffers.receive(set), static_cast<int>(buffers.count()), MPI_FLOAT,
-                MPI_SUM, MPI_COMM_WORLD);
+  buffers.call(set);
   const Nanoseconds exit = now_ns();
   return {arrival, exit, arrival - (start + delay_ns), noticed - (start - lead_ns)};
 }
@@ -59,10 +66,9 @@ class Run {
         cell_(cell),
         algorithms_(algorithms),
         buffers_(buffers),
-        block_(block_for(cell.expected_ns)),
         owners_(buffers.sets()),
         measurements_(algorithms.size()),
-        begin_(now_ns()) {}
+        blocks_(algorithms.size()) {}
 
   std::vector<Measurement> run() {
     Batch batch = next();
@@ -77,7 +83,9 @@ class Run {
   Batch next() {
     Batch batch{};
     if (job_.rank == 0) batch = {stopped() ? 0 : rounds_, job_.lead_ns};
+    if (job_.rank == 0) choose_blocks();
     MPI_Bcast(&batch, 2, MPI_INT64_T, 0, MPI_COMM_WORLD);
+    MPI_Bcast(blocks_.data(), 2 * static_cast<int>(blocks_.size()), MPI_INT, 0, MPI_COMM_WORLD);
     return batch;
   }
 
@@ -86,23 +94,50 @@ class Run {
     for (std::size_t set = 0; set < buffers_.sets(); ++set) buffers_.poison(set);
     std::fill(owners_.begin(), owners_.end(), algorithms_.size());
     std::vector<Times> times;
+    std::vector<Call> calls;
     for (std::int64_t i = 0; i < batch.rounds; ++i, ++round_) {
       for (std::size_t a = 0; a < algorithms_.size(); ++a)
-        run_block((a + round_) % algorithms_.size(), batch, times);
+        run_block((a + round_) % algorithms_.size(), batch, times, calls);
     }
-    gather_times(batch, times);
+    gather_times(batch, times, calls);
     gather_mismatches();
+    say_alive();
     if (now_ns() - begin < kBatchNs / 2) rounds_ = std::min<std::int64_t>(rounds_ * 2, 32);
   }
 
-  void run_block(std::size_t algorithm, const Batch& batch, std::vector<Times>& times) {
+  // A cell may take long; silence means that the ranks hang.
+  void say_alive() {
+    if (now_ns() - job_.alive_ns < kAliveNs) return;
+    job_.records.write(Record("alive"));
+    job_.alive_ns = now_ns();
+  }
+
+  void run_block(std::size_t algorithm, const Batch& batch, std::vector<Times>& times,
+                 std::vector<Call>& calls) {
     job_.library.select(algorithms_[algorithm]);  // accepted before, by check()
-    for (std::size_t i = 0; i < block_.calls; ++i) {
+    const Block block = blocks_[algorithm];
+    for (int i = 0; i < block.calls; ++i) {
       const std::size_t set = calls_++ % buffers_.sets();
       // The same delays for every algorithm: the differences are the algorithms' own.
-      times.push_back(call(job_, batch.lead_ns, delay(round_ * block_.calls + i), buffers_, set));
+      const Nanoseconds late = delay(round_ * kMostCalls + static_cast<std::size_t>(i));
+      times.push_back(call(job_, batch.lead_ns, late, buffers_, set));
+      calls.push_back({algorithm, i >= block.calls - block.counted});
       owners_[set] = algorithm;
     }
+  }
+
+  void choose_blocks() {
+    for (std::size_t a = 0; a < measurements_.size(); ++a) {
+      const std::vector<double> delays_us = last_delays_us(measurements_[a], false);
+      const bool enough = delays_us.size() >= static_cast<std::size_t>(cell_.max_iterations);
+      blocks_[a] =
+          enough ? Block{0, 0} : block_for(delays_us.empty() ? expected_us(a) : summarize(delays_us).median);
+    }
+  }
+
+  // Before anything is measured: the host's time is known, an algorithm of offbeat gets a chance.
+  double expected_us(std::size_t algorithm) const {
+    return algorithm == 0 ? static_cast<double>(cell_.expected_ns) * 1e-3 : 0;
   }
 
   Nanoseconds delay(std::size_t round) const {
@@ -111,7 +146,7 @@ class Run {
     return std::llround(fraction * static_cast<double>(cell_.skew_ns));
   }
 
-  void gather_times(const Batch& batch, const std::vector<Times>& times) {
+  void gather_times(const Batch& batch, const std::vector<Times>& times, const std::vector<Call>& calls) {
     const auto ranks = static_cast<std::size_t>(job_.ranks);
     std::vector<Times> all(job_.rank == 0 ? times.size() * ranks : 0);
     const int fields = kTimesFields * static_cast<int>(times.size());
@@ -121,17 +156,17 @@ class Run {
     const Nanoseconds tolerance_ns = std::max<Nanoseconds>(1000, cell_.skew_ns / 20);
     std::vector<double> notices;
     for (std::size_t i = 0; i < times.size(); ++i) {
-      Times last = all[i];
+      Times last = begun(all[i]);
       std::int64_t first_arrival = last.arrival;
       for (std::size_t rank = 1; rank < ranks; ++rank) {
-        const Times& other = all[rank * times.size() + i];
+        const Times other = begun(all[rank * times.size() + i]);
         first_arrival = std::min(first_arrival, other.arrival);
         last = {std::max(last.arrival, other.arrival), std::max(last.exit, other.exit),
                 std::max(last.late, other.late), std::max(last.notice, other.notice)};
       }
       notices.push_back(static_cast<double>(last.notice));
-      if (i % block_.calls < block_.calls - block_.counted) continue;
-      measurements_[owner_of(i, times.size())].samples.push_back(
+      if (!calls[i].counted) continue;
+      measurements_[calls[i].algorithm].samples.push_back(
           {static_cast<double>(last.exit - last.arrival) * 1e-3,
            static_cast<double>(last.exit - first_arrival) * 1e-3, last.late <= tolerance_ns});
     }
@@ -141,12 +176,10 @@ class Run {
     job_.lead_ns = std::max(static_cast<Nanoseconds>(wanted_ns), batch.lead_ns / 2);
   }
 
-  // Which algorithm made call i of the batch of `calls` calls that has just ended.
-  std::size_t owner_of(std::size_t i, std::size_t calls) const {
-    const std::size_t blocks = calls / block_.calls;
-    const std::size_t first_round = round_ - blocks / algorithms_.size();
-    const std::size_t block = i / block_.calls;
-    return (block % algorithms_.size() + first_round + block / algorithms_.size()) % algorithms_.size();
+  // The arrival that delays count from: see measure.hpp.
+  Times begun(Times times) const {
+    if (job_.yield) times.arrival -= times.late;
+    return times;
   }
 
   // Each set still holds the result of the last call that used it.
@@ -174,9 +207,9 @@ class Run {
   }
 
   bool stopped() {
-    const double elapsed_s = static_cast<double>(now_ns() - begin_) * 1e-9;
+    const Nanoseconds now = now_ns();
     std::size_t fewest = measurements_.front().samples.size();
-    bool precise = mostly_on_time(measurements_), wrong = false;
+    bool precise = job_.yield || mostly_on_time(measurements_), wrong = false;
     for (const Measurement& m : measurements_) {
       fewest = std::min(fewest, m.samples.size());
       wrong = wrong || m.wrong.rank >= 0;
@@ -184,16 +217,16 @@ class Run {
     }
     const char* reason = nullptr;
     if (fewest >= static_cast<std::size_t>(cell_.max_iterations)) reason = "iterations";
-    if (elapsed_s > cell_.budget_s && (fewest >= kEnoughSamples || elapsed_s > 5 * cell_.budget_s))
-      reason = "budget";
+    if (now > cell_.deadline_ns && fewest >= kEnoughSamples) reason = "budget";
+    if (now > cell_.end_ns) reason = "budget";
     if (precise) reason = "precision";
     if (wrong && reason == nullptr) reason = "wrong result";
     for (Measurement& m : measurements_) m.stopped = reason == nullptr ? "" : reason;
-    return reason != nullptr && (wrong || fewest > 0);
+    return reason != nullptr;
   }
 
-  static bool is_precise(const Measurement& m) {
-    const Summary summary = summarize(last_delays_us(m, true));
+  bool is_precise(const Measurement& m) const {
+    const Summary summary = summarize(last_delays_us(m, !job_.yield));
     return summary.count >= kPreciseSamples &&
            summary.ci_high - summary.ci_low <= 2 * kPrecision * summary.median;
   }
@@ -202,10 +235,9 @@ class Run {
   const Cell& cell_;
   const std::vector<std::string>& algorithms_;
   Buffers& buffers_;
-  const Block block_;
   std::vector<std::size_t> owners_;  // of each buffer set's content; algorithms_.size(): none
   std::vector<Measurement> measurements_;
-  const Nanoseconds begin_;
+  std::vector<Block> blocks_;
   std::int64_t rounds_ = 1;  // of the next batch (rank 0)
   std::size_t round_ = 0;
   std::size_t calls_ = 0;

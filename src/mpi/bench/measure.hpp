@@ -1,21 +1,29 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Timing of MPI_Allreduce under an arrival pattern, all algorithms in turn.
+// Timing of a collective under an arrival pattern, all algorithms in turn.
 //
 // Rank 0 announces a start in the near future; each rank waits for that instant
 // plus its own delay, notes its arrival, calls, and notes its exit. Announcing
 // an instant instead of leaving a barrier makes the arrivals exact: a barrier
 // lets ranks out at different times, and its messages meet those of the call.
+//
+// Where ranks share cores, a rank that waits inside its call may keep the core
+// from one whose time has come. Then delays count from the instants that the
+// pattern asked for: from the arrivals, the time that a call steals would be
+// missing from its own delay.
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "buffers.hpp"
 #include "clock.hpp"
+#include "gate.hpp"
 #include "library.hpp"
 #include "options.hpp"
+#include "records.hpp"
 
 namespace offbeat::bench {
 
@@ -23,22 +31,26 @@ namespace offbeat::bench {
 struct Job {
   int rank = 0;
   int ranks = 1;
-  bool yield = false;
+  bool yield = false;  // ranks share cores
   Library library;
+  std::unique_ptr<Gate> gate;
+  RecordFile records;            // of rank 0
+  Nanoseconds alive_ns = 0;      // when rank 0 last said so
   Nanoseconds lead_ns = 50'000;  // from announcing a start to the start; adapts (rank 0)
 };
 
 struct Cell {
   const Arrival* arrival = nullptr;  // null: balanced
   Nanoseconds skew_ns = 0;
-  Nanoseconds expected_ns = 0;  // of one call, to size the blocks; 0: unknown
-  double budget_s = 1.0;
+  Nanoseconds expected_ns = 0;       // of one call, to size the blocks; 0: unknown
+  Nanoseconds deadline_ns = kNever;  // when it should be done
+  Nanoseconds end_ns = kNever;       // when it has to be, however few samples there are
   int max_iterations = 1000;
 };
 
 struct Sample {
-  double last_delay_us;   // last exit - last arrival
-  double total_delay_us;  // last exit - first arrival
+  double last_delay_us;   // last exit - last arrival (or when that was due, where ranks share cores)
+  double total_delay_us;  // last exit - first arrival (the same)
   bool on_time;           // every rank arrived as the pattern says
 };
 
@@ -54,7 +66,7 @@ struct Measurement {  // complete on rank 0, empty elsewhere
   std::string stopped;  // "precision", "budget" or "iterations"
 };
 
-// Correctness of one algorithm on these buffers, out of place and in place.
+// Correctness of one algorithm on these buffers; of allreduce also in place.
 struct Check {        // complete on rank 0
   std::string error;  // not usable at all: the benchmark is meaningless
   bool served = false;
@@ -62,7 +74,7 @@ struct Check {        // complete on rank 0
 };
 
 // Both are collective over MPI_COMM_WORLD.
-Check check(Job& job, const std::string& algorithm, Buffers& buffers);
+Check check(Job& job, const Collective& collective, const std::string& algorithm, Buffers& buffers);
 std::vector<Measurement> measure(Job& job, const Cell& cell, const std::vector<std::string>& algorithms,
                                  Buffers& buffers);
 

@@ -21,27 +21,26 @@ Options parse_options(int argc, char** argv) {
       options.output = value;
     } else if (name == "--arrivals") {
       options.arrivals = value;
-    } else if (name == "--size") {
-      options.sizes_bytes.push_back(std::stoull(value));
+    } else if (name == "--cells") {
+      options.cells = value;
+    } else if (name == "--gate") {
+      options.gate = value;
     } else if (name == "--algorithm") {
       options.algorithms.push_back(value);
-    } else if (name == "--skew-factor") {
-      options.skew_factor = std::stod(value);
-    } else if (name == "--skew-us") {
-      options.skew_us = std::stod(value);
-    } else if (name == "--budget-s") {
-      options.budget_s = std::stod(value);
+    } else if (name == "--deadline") {
+      options.deadline_s = std::stod(value);
     } else if (name == "--max-iterations") {
       options.max_iterations = std::stoi(value);
     } else {
       throw std::runtime_error("unknown option " + std::string(name));
     }
   }
-  if (options.output.empty() || options.arrivals.empty() || options.sizes_bytes.empty() ||
-      options.algorithms.empty()) {
-    throw std::runtime_error("--output, --arrivals, --size and --algorithm are required");
+  if (options.output.empty() || options.arrivals.empty() || options.cells.empty() || options.gate.empty() ||
+      options.algorithms.empty() || options.deadline_s <= 0) {
+    throw std::runtime_error(
+        "--output, --arrivals, --cells, --gate, --algorithm and --deadline are required");
   }
-  if (options.algorithms.front() != "native")
+  if (!is_native(options.algorithms.front()))
     throw std::runtime_error("the first --algorithm must be native");
   return options;
 }
@@ -63,6 +62,17 @@ std::vector<Arrival> read_arrivals(const std::string& path, std::size_t ranks) {
   }
   if (arrivals.empty()) throw std::runtime_error(path + ": no arrival pattern");
   return arrivals;
+}
+
+std::vector<CellRequest> read_cells(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<CellRequest> cells;
+  CellRequest cell;
+  while (file >> cell.collective >> cell.size_bytes >> cell.pattern >> cell.skew >> cell.skew_factor >>
+         cell.skew_us >> cell.native_us)
+    cells.push_back(cell);
+  if (cells.empty()) throw std::runtime_error(path + ": no cells");
+  return cells;
 }
 
 }  // namespace offbeat::bench

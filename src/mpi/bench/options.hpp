@@ -23,22 +23,39 @@ struct Arrival {
   }
 };
 
+// One cell of the result: all algorithms at one size under one arrival pattern.
+struct CellRequest {
+  std::string collective;
+  std::size_t size_bytes = 0;
+  std::string pattern;
+  std::string skew;        // as the user says it, for the record
+  double skew_factor = 0;  // the skew is this many times native's balanced median ...
+  double skew_us = 0;      // ... and this
+  double native_us = 0;    // native's balanced median where it is known; else it is measured first
+};
+
 struct Options {
-  std::string output;    // JSON lines, written by rank 0
-  std::string arrivals;  // file of the patterns, see read_arrivals
-  std::vector<std::size_t> sizes_bytes;
-  std::vector<std::string> algorithms;  // the first is "native"
-  double skew_factor = 1.0;             // of native's balanced median; unused when skew_us >= 0
-  double skew_us = -1.0;
-  double budget_s = 1.0;  // for each (size, pattern)
+  std::string output;                   // JSON lines, written by rank 0
+  std::string arrivals;                 // file of the patterns, see read_arrivals
+  std::string cells;                    // file of the cells, see read_cells
+  std::string gate;                     // file of one page, see gate.hpp
+  std::vector<std::string> algorithms;  // the first is "native", or "native(NAME)" where the host was told to
+  double deadline_s = 0;                // Unix time; what is not measured by then is left out
   int max_iterations = 1000;
   bool yield = false;  // ranks share cores: give the core away while waiting
 };
+
+// What the host runs by itself, or was told to run by its own variables.
+inline bool is_native(const std::string& algorithm) { return algorithm.starts_with("native"); }
 
 // Throws std::runtime_error with one line.
 Options parse_options(int argc, char** argv);
 
 // The file holds, for each pattern, "NAME ROUNDS" and then ROUNDS x ranks numbers.
 std::vector<Arrival> read_arrivals(const std::string& path, std::size_t ranks);
+
+// The file holds, for each cell, "COLLECTIVE BYTES PATTERN SKEW SKEW_FACTOR SKEW_US NATIVE_US"; those of a
+// collective and size are together.
+std::vector<CellRequest> read_cells(const std::string& path);
 
 }  // namespace offbeat::bench

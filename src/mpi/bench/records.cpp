@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "records.hpp"
 
+#include <sys/file.h>
+
 #include <cmath>
 #include <stdexcept>
 
@@ -58,14 +60,33 @@ Record& Record::add(std::string_view name, bool value) {
   return *this;
 }
 
-Record& Record::add_json(std::string_view name, const Record& object) {
+Record& Record::add(std::string_view name, const std::vector<double>& numbers) {
   key(name);
-  text_ += object.line();
+  text_ += '[';
+  for (const double number : numbers) {
+    char digits[40];
+    std::snprintf(digits, sizeof digits, "%.4g,", number);
+    text_ += digits;
+  }
+  if (text_.back() == ',') text_.pop_back();
+  text_ += ']';
   return *this;
 }
 
-RecordFile::RecordFile(const std::string& path) : file_(std::fopen(path.c_str(), "w")) {
+Record& Record::add(std::string_view name, const std::vector<std::string>& texts) {
+  key(name);
+  text_ += '[';
+  for (const std::string& text : texts) text_ += quoted(text) + ',';
+  if (text_.back() == ',') text_.pop_back();
+  text_ += ']';
+  return *this;
+}
+
+void RecordFile::open(const std::string& path) {
+  file_ = std::fopen(path.c_str(), "a");
   if (file_ == nullptr) throw std::runtime_error("cannot write " + path);
+  // `offbeat bench --resume` asks whether ranks of a run that was killed still write.
+  flock(fileno(file_), LOCK_EX | LOCK_NB);
 }
 
 RecordFile::~RecordFile() {

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace offbeat::bench {
 
@@ -19,7 +20,8 @@ class Record {
   Record& add(std::string_view name, double number);
   Record& add(std::string_view name, std::int64_t number);
   Record& add(std::string_view name, bool value);
-  Record& add_json(std::string_view name, const Record& object);
+  Record& add(std::string_view name, const std::vector<double>& numbers);  // four digits
+  Record& add(std::string_view name, const std::vector<std::string>& texts);
   std::string line() const { return text_ + "}"; }
 
  private:
@@ -30,10 +32,11 @@ class Record {
 class RecordFile {
  public:
   RecordFile() = default;
-  explicit RecordFile(const std::string& path);  // throws std::runtime_error
   ~RecordFile();
-  RecordFile(RecordFile&& other) noexcept : file_(other.file_) { other.file_ = nullptr; }
-  RecordFile& operator=(RecordFile&&) = delete;
+  RecordFile(const RecordFile&) = delete;
+  RecordFile& operator=(const RecordFile&) = delete;
+  // For appending, and locked until this process ends. Throws std::runtime_error.
+  void open(const std::string& path);
   // Does nothing on a file that was never opened: the ranks other than 0.
   void write(const Record& record);
 

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""offbeat compare: two files of offbeat bench against each other."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from offbeat import compare as comparing
+from offbeat.errors import FAILED, CommandError
+from offbeat.reports import comparison
+from offbeat.results import read
+
+_PLAIN_WIDTH = 120  # of output that goes to a file or pipe
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command()(compare)
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="A", help="A file of offbeat bench --json.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Another one.")],
+    threshold: Annotated[
+        str, typer.Option(metavar="PERCENT", help="Differences up to this do not count.")
+    ] = "5%",
+    relative: Annotated[
+        bool,
+        typer.Option("--relative", help="Compare times divided by native's of the same cell and file."),
+    ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show also the cells without a difference.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say which cells of B are faster or slower than in A, as far as that is certain.
+
+    The exit code is 1 when a cell is slower, or wrong.
+    """
+    before, after = read(first), read(second)
+    comparisons = comparing.compare(before, after, threshold=_checked_threshold(threshold), relative=relative)
+    differences = comparing.conditions(before, after)
+    if as_json:
+        cells = [
+            {**c.cell._asdict(), **{k: v for k, v in asdict(c).items() if k != "cell"}} for c in comparisons
+        ]
+        print(json.dumps({"differences": differences, "cells": cells}, indent=1))
+    else:
+        console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
+        console.print(comparison.render(comparisons, differences, everything=everything))
+    wrong = after.wrong_results()
+    if wrong:
+        raise CommandError(f"{second} has wrong results, the first: {wrong[0]}", FAILED)
+    if any(c.verdict == comparing.SLOWER for c in comparisons):
+        raise typer.Exit(FAILED)
+
+
+def _checked_threshold(text: str) -> float:
+    try:
+        percent = float(text.strip().removesuffix("%"))
+    except ValueError:
+        percent = -1.0
+    if not 0 <= percent < float("inf"):
+        raise CommandError(f"--threshold {text}: write a percentage from 0 on, such as 5%")
+    return percent / 100

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``native(NAME)``: how each MPI is told to use one of its own algorithms.
+
+By its environment variables, so each choice takes a job of its own. The names are offbeat's where it has
+the same algorithm, else the host's. Sources: ``ompi_info --param coll tuned --level 9``, MPICH's ``mpivars``,
+and I_MPI_ADJUST in the reference of Intel MPI.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from offbeat.errors import CommandError
+
+# In the order of the host's own numbers, from 1 on.
+_OPEN_MPI = {
+    "allreduce": "linear nonoverlapping recursive_doubling ring ring_segmented rabenseifner",
+    "barrier": "linear double_ring recursive_doubling bruck two_proc tree",
+    "bcast": "linear chain pipeline split_binary binary binomial knomial scatter_allgather "
+    "scatter_allgather_ring",
+    "reduce": "linear chain pipeline binary binomial in_order_binary rabenseifner",
+    "allgather": "linear bruck recursive_doubling ring neighbor two_proc sparbit",
+    "alltoall": "linear pairwise bruck linear_sync two_proc",
+    "reduce_scatter": "nonoverlapping recursive_halving ring butterfly",
+}
+_INTEL = {
+    "allreduce": "recursive_doubling rabenseifner reduce_bcast topology_reduce_bcast binomial_gather_scatter "
+    "topology_binomial_gather_scatter shumilin_ring ring knomial shm_flat shm_knomial shm_knary",
+    "barrier": "dissemination recursive_doubling topology_dissemination topology_recursive_doubling "
+    "binomial_gather_scatter topology_binomial_gather_scatter shm_flat shm_knomial shm_knary",
+    "bcast": "binomial recursive_doubling ring topology_binomial topology_recursive_doubling topology_ring "
+    "shumilin knomial shm_flat shm_knomial shm_knary",
+    "reduce": "shumilin binomial topology_shumilin topology_binomial rabenseifner topology_rabenseifner "
+    "knomial shm_flat shm_knomial shm_knary",
+    "allgather": "recursive_doubling bruck ring topology_gatherv_bcast knomial",
+    "alltoall": "bruck isend_irecv pairwise plum",
+    "reduce_scatter": "recursive_halving pairwise recursive_doubling reduce_scatterv "
+    "topology_reduce_scatterv",
+}
+# By the host's own names; those that differ from ours are behind a colon.
+_MPICH = {
+    "allreduce": "recursive_doubling recursive_multiplying rabenseifner:reduce_scatter_allgather tree "
+    "recexch ring k_reduce_scatter_allgather smp nb",
+    "barrier": "k_dissemination recexch smp nb",
+    "bcast": "binomial scatter_recursive_doubling_allgather scatter_ring_allgather pipelined_tree tree smp "
+    "nb",
+    "reduce": "binomial rabenseifner:reduce_scatter_gather smp nb",
+    "allgather": "bruck:brucks k_bruck:k_brucks recursive_doubling ring recexch_doubling recexch_halving nb",
+    "alltoall": "bruck:brucks k_bruck:k_brucks pairwise pairwise_sendrecv_replace scattered nb",
+    "reduce_scatter": "pairwise recursive_doubling recursive_halving noncommutative nb",
+}
+_NAMED = re.compile(r"native\(\s*(\w+)\s*\)")
+
+
+def is_native(algorithm: str) -> bool:
+    """Whether the host runs it by itself."""
+    return algorithm == "native" or _NAMED.fullmatch(algorithm) is not None
+
+
+def name_in(algorithm: str) -> str | None:
+    """``ring`` of ``native(ring)``."""
+    match = _NAMED.fullmatch(algorithm)
+    return match[1] if match else None
+
+
+def known(vendor: str, collective: str) -> list[str]:
+    """The names for a collective that an MPI can be told; none for an MPI that is not known here."""
+    table = {"Open MPI": _OPEN_MPI, "Intel MPI": _INTEL, "MPICH": _MPICH}.get(vendor, {})
+    return [word.partition(":")[0] for word in table.get(collective, "").split()]
+
+
+def variables(vendor: str, collective: str, name: str) -> dict[str, str]:
+    """What makes the MPI use the algorithm for the collective; nothing where it has none of that name."""
+    names = known(vendor, collective)
+    if name not in names:
+        return {}
+    upper = collective.upper()
+    number = str(names.index(name) + 1)
+    if vendor == "Open MPI":
+        # han and others have a higher priority than tuned on some machines.
+        return {
+            "OMPI_MCA_coll_tuned_priority": "100",
+            "OMPI_MCA_coll_tuned_use_dynamic_rules": "1",
+            f"OMPI_MCA_coll_tuned_{collective}_algorithm": number,
+        }
+    if vendor == "Intel MPI":
+        return {f"I_MPI_ADJUST_{upper}": number}
+    word = _MPICH[collective].split()[names.index(name)]
+    return {f"MPIR_CVAR_{upper}_INTRA_ALGORITHM": word.rpartition(":")[2]}
+
+
+def check(vendor: str, collectives: Sequence[str], algorithm: str) -> None:
+    """Refuse a name that the MPI has for none of the collectives."""
+    name = name_in(algorithm)
+    if name is None or any(name in known(vendor, collective) for collective in collectives):
+        return
+    names = [n for collective in collectives for n in known(vendor, collective)]
+    listed = ", ".join(dict.fromkeys(names)) or "none"
+    raise CommandError(f"{algorithm}: {vendor} has no such {' or '.join(collectives)}; it has: {listed}")

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What ``offbeat bench`` is to measure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from offbeat import arrival, host_algorithms
+from offbeat.errors import CommandError
+from offbeat.expressions import canonical, split_list
+from offbeat.units import Skew, parse_skew
+
+COLLECTIVES = ("allreduce", "barrier", "bcast", "reduce", "allgather", "alltoall", "reduce_scatter")
+MAX_ITERATIONS = 1000
+NO_SKEW = Skew(microseconds=0.0)
+
+
+class Cell(NamedTuple):
+    """What all algorithms are measured at, in turn."""
+
+    collective: str
+    size_bytes: int
+    pattern: str
+    skew: str  # the label: 1.5x or 100us
+
+
+class Job(NamedTuple):
+    """What one call of mpirun measures; the first algorithm is the host's."""
+
+    algorithms: list[str]
+    cells: list[Cell]
+    variables: dict[str, str]  # that tell the host which algorithm to use
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure."""
+
+    ranks: int
+    sizes_bytes: Sequence[int]
+    algorithms: Sequence[str]  # canonical; the first is native
+    patterns: Sequence[str] = ("balanced",)
+    skews: Sequence[Skew] = (Skew(factor=1.0),)
+    collectives: Sequence[str] = ("allreduce",)
+    budget_s: float = 60.0
+    seed: int = 1
+    max_iterations: int = MAX_ITERATIONS
+    mpirun_arguments: Sequence[str] = ()
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """In the order of measuring; without lateness there is one cell, whatever the skews."""
+        return [
+            Cell(collective, size, pattern, skew.label)
+            for collective in self.collectives
+            for size in (self.sizes_bytes if collective != "barrier" else [0])
+            for pattern in self.patterns
+            for skew in (self.skews if arrival.is_skewed(pattern, self.ranks) else [NO_SKEW])
+        ]
+
+    def jobs(self, vendor: str) -> list[Job]:
+        """Native and all expressions together, so that noise hits all alike; then each native(NAME)."""
+        named = [name for name in self.algorithms if host_algorithms.name_in(name) is not None]
+        jobs = [Job([name for name in self.algorithms if name not in named], self.cells, {})]
+        for algorithm in named:
+            name = host_algorithms.name_in(algorithm) or ""
+            variables = {c: host_algorithms.variables(vendor, c, name) for c in self.collectives}
+            cells = [cell for cell in self.cells if variables[cell.collective]]
+            merged = {key: value for found in variables.values() for key, value in found.items()}
+            jobs.append(Job([algorithm], cells, merged))
+        return jobs
+
+    def serves(self, algorithm: str, collective: str) -> bool:
+        """Whether an algorithm takes part in the cells of a collective: offbeat's own are for allreduce."""
+        return collective == "allreduce" or host_algorithms.is_native(algorithm)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "skews": [skew.label for skew in self.skews]}
+
+    @staticmethod
+    def from_json(document: Mapping[str, Any]) -> Plan:
+        names = Plan.__dataclass_fields__
+        values = {name: value for name, value in document.items() if name in names}
+        return Plan(**{**values, "skews": [parse_skew(skew) for skew in document["skews"]]})
+
+
+def parse_collectives(text: str) -> list[str]:
+    """``allreduce,bcast``."""
+    names = list(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in names:
+        if name not in COLLECTIVES:
+            raise CommandError(f"unknown collective '{name}'; offbeat bench has {', '.join(COLLECTIVES)}")
+    return names
+
+
+def parse_algorithms(text: str, collectives: Sequence[str] = ("allreduce",)) -> list[str]:
+    """Canonical expressions and native(NAME), native first whether it is named or not."""
+    named = [_canonical(expression) for expression in split_list(text)]
+    own = [name for name in named if not host_algorithms.is_native(name)]
+    if own and "allreduce" not in collectives:
+        raise CommandError(
+            f"offbeat's algorithms serve allreduce only, so {own[0]} cannot run {' or '.join(collectives)}; "
+            "compare native and native(NAME) there"
+        )
+    return list(dict.fromkeys(["native", *named]))
+
+
+def _canonical(expression: str) -> str:
+    name = host_algorithms.name_in(expression)
+    return f"native({name})" if name is not None else canonical(expression)

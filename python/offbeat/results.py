@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A benchmark as a file: what was planned, where, and what came out (docs/bench-format.md)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from offbeat.errors import FAILED, CommandError
+from offbeat.plan import Cell, Job, Plan
+from offbeat.samples import Delay, summarize
+from offbeat.units import format_size
+
+FORMAT = "offbeat bench"
+VERSION = 1
+MEASURED, NOT_SERVED, WRONG = "measured", "not served", "wrong"
+FEW_SAMPLES = 5
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """How a result differs from the exact one."""
+
+    elements: int
+    rank: int
+    index: int
+    expected: float
+    got: float | None  # None: never written
+
+    def __str__(self) -> str:
+        got = "nothing was written" if self.got is None else f"got {self.got:g}"
+        return (
+            f"{self.elements} element{'s' if self.elements > 1 else ''} wrong on rank {self.rank}, "
+            f"the first at index {self.index}: {got}, expected {self.expected:g}"
+        )
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came out for one algorithm in one cell."""
+
+    cell: Cell
+    algorithm: str
+    status: str
+    skew_us: float = 0.0
+    native_us: float = 0.0  # the host's balanced median, which a factor of skew multiplies
+    stopped: str = ""
+    on_time: bool = True
+    last_delays_us: list[float] = field(default_factory=list)
+    total_delays_us: list[float] = field(default_factory=list)
+    wrong: Wrong | None = None
+
+    @cached_property
+    def last_delay(self) -> Delay:
+        return summarize(self.last_delays_us)
+
+    @cached_property
+    def total_delay(self) -> Delay:
+        return summarize(self.total_delays_us)
+
+    @property
+    def iterations(self) -> int:
+        return len(self.last_delays_us)
+
+    def to_json(self) -> dict[str, Any]:
+        values: dict[str, Any] = {
+            **self.cell._asdict(),
+            "algorithm": self.algorithm,
+            "status": self.status,
+            "wrong": asdict(self.wrong) if self.wrong is not None else None,
+        }
+        if self.status == MEASURED:
+            values |= {
+                "skew_us": self.skew_us,
+                "native_us": self.native_us,
+                "stopped": self.stopped,
+                "on_time": self.on_time,
+                "iterations": self.iterations,
+                "last_delay_us": _rounded(self.last_delay),
+                "total_delay_us": _rounded(self.total_delay),
+                "last_delays_us": self.last_delays_us,
+                "total_delays_us": self.total_delays_us,
+            }
+        return values
+
+    @staticmethod
+    def from_json(values: Mapping[str, Any]) -> Result:
+        names = ("skew_us", "native_us", "stopped", "on_time", "last_delays_us", "total_delays_us")
+        cell = Cell(values["collective"], values["size_bytes"], values["pattern"], values["skew"])
+        result = Result(
+            cell,
+            values["algorithm"],
+            values["status"],
+            **{name: values[name] for name in names if name in values},
+            wrong=Wrong(**values["wrong"]) if values["wrong"] is not None else None,
+        )
+        if result.status == MEASURED and (not result.last_delays_us or not result.total_delays_us):
+            raise ValueError("a measured cell has no samples")
+        return result
+
+
+def _rounded(delay: Delay) -> dict[str, float]:
+    return {name: float(f"{value:.6g}") for name, value in asdict(delay).items()}
+
+
+@dataclass
+class Benchmark:
+    """A plan, where it is carried out, and the results so far."""
+
+    plan: Plan
+    about: dict[str, Any]  # the machine, the MPI, offbeat, ...: fields of the file, as they are
+    results: list[Result] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def add(self, results: Sequence[Result]) -> None:
+        """Later results replace earlier ones of the same cell and algorithm."""
+        by_key = {(result.cell, result.algorithm): result for result in [*self.results, *results]}
+        self.results = list(by_key.values())
+
+    def jobs(self) -> list[Job]:
+        """All that the plan asks for, as calls of mpirun."""
+        return self.plan.jobs(self.about["mpi"]["vendor"])
+
+    def missing(self) -> list[tuple[Cell, str]]:
+        """What the plan asks for and is not there."""
+        there = {(result.cell, result.algorithm) for result in self.results}
+        wanted = (
+            (cell, algorithm)
+            for job in self.jobs()
+            for cell in job.cells
+            for algorithm in job.algorithms
+            if self.plan.serves(algorithm, cell.collective)
+        )
+        return [key for key in wanted if key not in there]
+
+    def native_us(self) -> dict[tuple[str, int], float]:
+        """The host's balanced medians by collective and size, as far as they are known."""
+        return {(r.cell.collective, r.cell.size_bytes): r.native_us for r in self.results if r.native_us > 0}
+
+    def wrong_results(self) -> list[str]:
+        """One line for each algorithm, collective and size that was wrong."""
+        found: dict[str, str] = {}
+        for result in self.results:
+            if result.wrong is not None:
+                cell = result.cell
+                where = "" if cell.collective == "allreduce" else f"{cell.collective} by "
+                key = f"{where}{result.algorithm} at {format_size(cell.size_bytes)}"
+                pattern = f" ({cell.pattern} arrival)" if result.last_delays_us else ""
+                found.setdefault(key, f"{key}: {result.wrong}{pattern}")
+        return list(found.values())
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            **self.about,
+            "seconds": round(self.seconds, 1),
+            "complete": not self.missing(),
+            "plan": self.plan.to_json(),
+            "cells": [result.to_json() for result in self.results],
+        }
+
+    def write(self, path: Path) -> None:
+        """Replace the file, so that nobody sees half of it."""
+        new = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            new.write_text(_one_cell_a_line(self.to_json()))
+            new.replace(path)
+        except OSError as error:
+            new.unlink(missing_ok=True)
+            raise CommandError(f"cannot write {path}: {error.strerror}", FAILED) from None
+
+
+def _one_cell_a_line(document: dict[str, Any]) -> str:
+    *first, cells = document.items()
+    lines = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in first]
+    rows = ",\n  ".join(json.dumps(cell) for cell in cells[1])
+    return "{\n" + ",\n".join([*lines, f' "{cells[0]}": [\n  {rows}\n ]']) + "\n}\n"
+
+
+def read(path: Path) -> Benchmark:
+    """Refuses in one line what is not the file of a benchmark."""
+    try:
+        document = json.loads(path.read_text())
+    except OSError as error:
+        raise CommandError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError:
+        raise CommandError(f"{path} is not a file of offbeat bench: it is not JSON") from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise CommandError(f"{path} is not a file of offbeat bench")
+    if document.get("version") != VERSION:
+        raise CommandError(f"{path} has version {document.get('version')} of the format, this is {VERSION}")
+    ours = {"format", "version", "seconds", "complete", "plan", "cells"}
+    try:
+        about = {name: value for name, value in document.items() if name not in ours}
+        results = [Result.from_json(cell) for cell in document["cells"]]
+        if not isinstance(about["mpi"]["vendor"], str):
+            raise ValueError("mpi.vendor is not text")
+        return Benchmark(Plan.from_json(document["plan"]), about, results, float(document["seconds"]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        what = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise CommandError(f"{path} is damaged: {what}") from None

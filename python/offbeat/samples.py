@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a series of delays comes to; src/mpi/bench/statistics.hpp decides with the same when to stop."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_BATCHES = 10
+_ENOUGH_FOR_BATCHES = 50
+_STUDENT_T = 2.262  # two-sided 95%, 9 degrees of freedom
+
+
+@dataclass(frozen=True)
+class Delay:
+    """A delay over all counted samples, in microseconds."""
+
+    median: float
+    mean: float
+    p10: float
+    p25: float
+    p75: float
+    p90: float
+    ci95_low: float
+    ci95_high: float
+
+
+def summarize(samples: Sequence[float]) -> Delay:
+    """``samples`` in the order of measuring, at least one."""
+    ordered = sorted(samples)
+    last = len(ordered) - 1
+
+    def at(position: float) -> float:
+        position = min(max(position, 0.0), last)
+        below = int(position)
+        above = min(below + 1, last)
+        return ordered[below] + (position - below) * (ordered[above] - ordered[below])
+
+    median = at(0.5 * last)
+    # The count of values below the median is binomial(n, 1/2); 0.98 = 1.96 / 2.
+    half = 0.98 * math.sqrt(len(ordered))
+    batches = _half_width_of_batches(samples)
+    return Delay(
+        median=median,
+        mean=statistics.fmean(samples),
+        p10=at(0.1 * last),
+        p25=at(0.25 * last),
+        p75=at(0.75 * last),
+        p90=at(0.9 * last),
+        ci95_low=min(at(math.floor(0.5 * last - half)), median - batches),
+        ci95_high=max(at(math.ceil(0.5 * last + half)), median + batches),
+    )
+
+
+def _half_width_of_batches(samples: Sequence[float]) -> float:
+    """Unlike order statistics, the medians of consecutive batches see noise that lasts."""
+    if len(samples) < _ENOUGH_FOR_BATCHES:
+        return 0.0
+    length = len(samples) // _BATCHES
+    batches = [samples[b * length : (b + 1) * length] for b in range(_BATCHES)]
+    medians = [sorted(batch)[length // 2] for batch in batches]
+    return _STUDENT_T * statistics.stdev(medians) / math.sqrt(_BATCHES)

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The collectives that can be measured: MPI_FLOAT, MPI_SUM, root 0, MPI_COMM_WORLD.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace offbeat::bench {
+
+// A piece of a result: of what one rank gave, or of the sum over all ranks.
+struct Piece {
+  static constexpr int sum = -1;
+  int rank;
+  std::size_t begin, count;
+};
+
+// Vectors of one call on one rank.
+struct Shape {
+  std::size_t send_count = 0;
+  std::size_t receive_count = 0;
+  std::size_t longest = 0;      // of all ranks' vectors: the same on all ranks
+  std::vector<Piece> result{};  // what the received vector has to be, front to end
+  std::vector<int> counts{};    // of reduce_scatter
+};
+
+struct Collective {
+  std::string_view name;
+  Shape (*shape)(std::size_t count, int rank, int ranks);
+  void (*call)(const Shape& shape, std::size_t count, const float* send, float* receive);
+
+  bool is_allreduce() const { return name == "allreduce"; }
+};
+
+// Throws std::runtime_error.
+const Collective& find_collective(const std::string& name);
+
+}  // namespace offbeat::bench

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "size_bench.hpp"
+
+#include <algorithm>
+
+#include "mpi_header.hpp"
+#include "statistics.hpp"
+
+namespace offbeat::bench {
+
+// What one cell may take of the others' time until it has enough samples.
+constexpr Nanoseconds kMostShares = 5;
+constexpr Nanoseconds kMostCalibrationNs = 1'000'000'000;
+
+bool time_is_over(const Options& options) {
+  int over = now_ns() >= from_unix_time(options.deadline_s) ? 1 : 0;
+  MPI_Bcast(&over, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  return over != 0;
+}
+
+static void add_wrong(Record& record, const Wrong& wrong) {
+  if (wrong.rank < 0) return;
+  record.add("wrong_elements", wrong.mismatch.wrong_elements);
+  record.add("wrong_rank", std::int64_t{wrong.rank}).add("wrong_index", wrong.mismatch.first_index);
+  record.add("expected", wrong.mismatch.expected).add("got", wrong.mismatch.got);
+}
+
+SizeBench::SizeBench(Job& job, const Options& options, const CellRequest& first)
+    : job_(job),
+      options_(options),
+      end_ns_(from_unix_time(options.deadline_s)),
+      size_bytes_(static_cast<std::int64_t>(first.size_bytes)),
+      collective_(find_collective(first.collective)),
+      buffers_(collective_, first.size_bytes / sizeof(float), job.rank, job.ranks),
+      native_us_(first.native_us) {}
+
+std::string SizeBench::prepare(std::size_t cells_left) {
+  if (std::string error = check_all(); !error.empty()) return error;
+  if (usable_.empty() || native_us_ > 0) return {};
+  begin("calibrate", "", usable_.front());
+  native_us_ = calibrate(cells_left);
+  return {};
+}
+
+static Record result(const CellRequest& request, const std::string& algorithm) {
+  Record record("result");
+  record.add("collective", request.collective);
+  record.add("size_bytes", static_cast<std::int64_t>(request.size_bytes));
+  record.add("pattern", request.pattern).add("skew", request.skew).add("algorithm", algorithm);
+  return record;
+}
+
+void SizeBench::measure_all(const CellRequest& request, const Arrival& arrival, std::size_t cells_left) {
+  const double skew_us = request.skew_factor * native_us_ + request.skew_us;
+  const Nanoseconds now = now_ns(), share = share_ns(cells_left);
+  Cell cell;
+  cell.arrival = &arrival;
+  cell.skew_ns = static_cast<Nanoseconds>(skew_us * 1e3);
+  cell.expected_ns = static_cast<Nanoseconds>(native_us_ * 1e3);
+  cell.deadline_ns = now + share;
+  cell.end_ns = std::min(end_ns_, now + kMostShares * share);
+  cell.max_iterations = options_.max_iterations;
+  begin("measure", arrival.name, "");
+  std::vector<Measurement> measurements;
+  if (!usable_.empty()) measurements = measure(job_, cell, usable_, buffers_);
+  if (job_.rank != 0) return;
+
+  const bool on_time = mostly_on_time(measurements), only = only_on_time(measurements);
+  for (std::size_t a = 0; a < usable_.size(); ++a) {
+    const Measurement& m = measurements[a];
+    const std::vector<double> last_us = last_delays_us(m, only);
+    if (last_us.empty()) return;  // out of time: the whole cell is left out
+    Record record = result(request, usable_[a]);
+    record.add("status", m.wrong.rank < 0 ? "measured" : "wrong");
+    record.add("skew_us", skew_us).add("native_us", native_us_);
+    record.add("on_time", on_time).add("stopped", m.stopped);
+    record.add("last_delays_us", last_us).add("total_delays_us", total_delays_us(m, only));
+    add_wrong(record, m.wrong);
+    job_.records.write(record);
+  }
+  write_unusable(request);
+}
+
+void SizeBench::begin(const char* what, const std::string& pattern, const std::string& algorithm) {
+  Record record("begin");
+  record.add("what", what).add("collective", collective_.name).add("size_bytes", size_bytes_);
+  record.add("pattern", pattern).add("algorithm", algorithm);
+  job_.records.write(record);
+}
+
+std::string SizeBench::check_all() {
+  for (const std::string& algorithm : options_.algorithms) {
+    const bool native = is_native(algorithm);
+    if (!native && !collective_.is_allreduce()) continue;
+    if (time_is_over(options_)) return {};
+    begin("check", "", algorithm);
+    Check found = check(job_, collective_, algorithm, buffers_);
+    enum : int { kSkip, kTime, kFatal };
+    int verdict = found.wrong.rank < 0 && (native || found.served) ? kTime : kSkip;
+    if (!found.error.empty()) verdict = kFatal;
+    MPI_Bcast(&verdict, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (verdict == kFatal) return found.error.empty() ? "rank 0 found an error" : found.error;
+    checked_.push_back({algorithm, verdict == kTime, found.wrong});
+    if (verdict == kSkip && native) break;  // nothing to compare with at this size
+  }
+  for (const Checked& checked : checked_) {
+    if (checked.usable) usable_.push_back(checked.algorithm);
+  }
+  return {};
+}
+
+double SizeBench::calibrate(std::size_t cells_left) {
+  Cell cell;
+  cell.deadline_ns = now_ns() + std::min<Nanoseconds>(share_ns(cells_left) / 4, kMostCalibrationNs);
+  cell.end_ns = end_ns_;
+  cell.max_iterations = 200;
+  const std::vector<Measurement> native = measure(job_, cell, {usable_.front()}, buffers_);
+  double median_us = summarize(last_delays_us(native.front(), only_on_time(native))).median;
+  MPI_Bcast(&median_us, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+  return median_us;
+}
+
+Nanoseconds SizeBench::share_ns(std::size_t cells_left) const {
+  return std::max<Nanoseconds>(end_ns_ - now_ns(), 0) / static_cast<Nanoseconds>(cells_left);
+}
+
+bool SizeBench::only_on_time(const std::vector<Measurement>& measurements) const {
+  return !job_.yield && mostly_on_time(measurements);
+}
+
+void SizeBench::write_unusable(const CellRequest& request) {
+  for (const Checked& checked : checked_) {
+    if (checked.usable) continue;
+    Record record = result(request, checked.algorithm);
+    record.add("status", checked.wrong.rank < 0 ? "not served" : "wrong");
+    add_wrong(record, checked.wrong);
+    job_.records.write(record);
+  }
+}
+
+}  // namespace offbeat::bench

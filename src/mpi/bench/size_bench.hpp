@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// All the work on one collective at one message size. Rank 0 writes the records.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "buffers.hpp"
+#include "collectives.hpp"
+#include "measure.hpp"
+#include "options.hpp"
+
+namespace offbeat::bench {
+
+class SizeBench {
+ public:
+  SizeBench(Job& job, const Options& options, const CellRequest& first);
+
+  // Checks every algorithm, and measures native where that is not known. Empty, or why the benchmark cannot
+  // go on.
+  std::string prepare(std::size_t cells_left);
+
+  // Measures all algorithms in turn; `cells_left`, this one among them, share the time that is left.
+  void measure_all(const CellRequest& request, const Arrival& arrival, std::size_t cells_left);
+
+ private:
+  struct Checked {
+    std::string algorithm;
+    bool usable = false;  // right, and by offbeat or meant to be native: the same on all ranks
+    Wrong wrong;          // rank 0
+  };
+
+  void begin(const char* what, const std::string& pattern, const std::string& algorithm);
+  std::string check_all();
+  double calibrate(std::size_t cells_left);
+  Nanoseconds share_ns(std::size_t cells_left) const;
+  bool only_on_time(const std::vector<Measurement>& measurements) const;
+  void write_unusable(const CellRequest& request);
+
+  Job& job_;
+  const Options& options_;
+  const Nanoseconds end_ns_;
+  const std::int64_t size_bytes_;
+  const Collective& collective_;
+  Buffers buffers_;
+  double native_us_;  // the balanced median
+  std::vector<Checked> checked_;
+  std::vector<std::string> usable_;
+};
+
+// The same answer on all ranks, whose clocks may differ.
+bool time_is_over(const Options& options);
+
+}  // namespace offbeat::bench
