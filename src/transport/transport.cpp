@@ -27,7 +27,7 @@ void Computation::perform() const {
     return;
   }
   // Block by block, so that the second destination is written from a first-level cache.
-  constexpr std::size_t block_bytes = 8192;
+  constexpr std::size_t block_bytes = 4096;
   const std::size_t block = second.data == nullptr ? destination.count : block_bytes / destination.width + 1;
   std::array<const void*, most_operands> rest = operands;
   for (std::size_t first = 0; first < destination.count; first += block) {

@@ -17,8 +17,11 @@ namespace offbeat {
 
 inline constexpr int most_inline_ranks = 16;
 
+// Every rank reads the vectors of all: beyond this the tree is faster (benchmark_board).
+inline constexpr std::size_t most_inline_bytes_of_all = 2 * BoardShape::inline_bytes;
+
 [[nodiscard]] inline bool fits_inline(const Board& board, std::size_t bytes) {
-  return bytes <= BoardShape::inline_bytes && board.size <= most_inline_ranks;
+  return board.size <= most_inline_ranks && bytes * static_cast<std::size_t>(board.size) <= most_inline_bytes_of_all;
 }
 
 // Order: rank order, left to right. args.output.count > 0 and fits_inline.
