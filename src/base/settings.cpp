@@ -27,10 +27,9 @@ constexpr SettingDescription descriptions[] = {
     {"OFFBEAT_STALL_S", "60", "0 to 1000000",
      "say which ranks have not arrived when a collective on one node waits longer than this, in seconds; 0: never"},
     {"OFFBEAT_CHECK", "0", "0, 1",
-     "1: compare count, type and operation of all ranks of a node before each collective that uses its shared memory; a "
-     "mismatch is an error, not a hang"},
-    {"OFFBEAT_WAIT", "auto", "auto, spin, yield",
-     "how a rank waits for a message; auto yields when the node has more ranks than cores"},
+     "1: compare count, type and operation of all ranks before each collective; a mismatch is an error, not a hang"},
+    {"OFFBEAT_WAIT", "auto", "auto, spin, yield, sleep",
+     "how a rank waits for another; auto spins where each rank has a core, and otherwise yields"},
     {"OFFBEAT_NODE_RANKS", "0", "0 to 1000000",
      "for tests on one machine: treat every so many consecutive ranks as a node; 0: ask the MPI"},
     {"OFFBEAT_BOARD_KIB", "1024", "0 to 1048576",
@@ -70,6 +69,8 @@ void apply(Settings& settings, const SettingDescription& setting, std::string_vi
       settings.wait = WaitPolicy::spin;
     } else if (value == "yield") {
       settings.wait = WaitPolicy::yield;
+    } else if (value == "sleep") {
+      settings.wait = WaitPolicy::sleep;
     } else {
       bad(setting, value);
     }

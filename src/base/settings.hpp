@@ -10,7 +10,7 @@
 
 namespace offbeat {
 
-enum class WaitPolicy { automatic, spin, yield };
+enum class WaitPolicy { automatic, spin, yield, sleep };
 
 struct Settings {
   std::string allreduce;                            // OFFBEAT_ALLREDUCE; empty: offbeat chooses

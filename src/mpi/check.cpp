@@ -6,9 +6,12 @@
 #include <cstring>
 #include <new>
 
+#include "base/error.hpp"
+
 namespace offbeat {
 
-CallSignature::CallSignature(const Host& host, const Types& types, std::int64_t count, MPI_Datatype type, MPI_Op op)
+CallSignature::CallSignature(const Host& host, const Types& types, std::int64_t count, MPI_Datatype type,
+                             MPI_Op op)
     : count(count) {
   char name[MPI_MAX_OBJECT_NAME] = "";
   int length = 0;
@@ -29,6 +32,19 @@ bool CallSignature::operator==(const CallSignature& other) const {
 
 std::string CallSignature::text() const { return std::to_string(count) + " x " + type + ", " + op; }
 
+namespace {
+
+std::string mismatch(const CallSignature& first, int rank, const CallSignature& other) {
+  return "mismatched MPI_Allreduce: rank 0 has " + first.text() + "; rank " + std::to_string(rank) + " has " +
+         other.text();
+}
+
+void require(int code) {
+  if (code != MPI_SUCCESS) throw CommunicationError("the check of a call failed", code);
+}
+
+}  // namespace
+
 // The inline slots carry the signatures, as they would carry a message.
 std::string find_mismatch(Board& board, const CallSignature& mine) {
   static_assert(sizeof(CallSignature) <= BoardShape::inline_bytes);
@@ -36,6 +52,7 @@ std::string find_mismatch(Board& board, const CallSignature& mine) {
   Board::InlineSlot& slot = board.inline_slot(sequence, board.rank);
   std::memcpy(slot.data, &mine, sizeof mine);
   slot.sequence.store(sequence, std::memory_order_release);
+  board.bell().ring();
 
   std::string difference;
   CallSignature first = mine;
@@ -48,11 +65,26 @@ std::string find_mismatch(Board& board, const CallSignature& mine) {
     if (rank == 0) {
       first = other;
     } else if (difference.empty() && !(other == first)) {
-      difference = "mismatched MPI_Allreduce: rank 0 of this node has " + first.text() + "; rank " +
-                   std::to_string(rank) + " has " + other.text();
+      difference = mismatch(first, rank, other);
     }
   }
   return difference;
+}
+
+std::string find_mismatch(const Host& host, MPI_Comm communicator, const CallSignature& mine) {
+  int rank = 0;
+  int size = 1;
+  require(host.Comm_rank(communicator, &rank));
+  require(host.Comm_size(communicator, &size));
+  CallSignature first = mine;
+  require(host.Bcast(&first, sizeof first, MPI_BYTE, 0, communicator));
+  const int vote = first == mine ? size : rank;
+  int differs = size;
+  require(host.Allreduce(&vote, &differs, 1, MPI_INT, MPI_MIN, communicator));
+  if (differs == size) return {};
+  CallSignature other = mine;
+  require(host.Bcast(&other, sizeof other, MPI_BYTE, differs, communicator));
+  return mismatch(first, differs, other);
 }
 
 }  // namespace offbeat

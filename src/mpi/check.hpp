@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// OFFBEAT_CHECK=1: do all ranks of a node make the same call?
+// OFFBEAT_CHECK=1: do all ranks make the same call?
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,10 @@ struct CallSignature {
   [[nodiscard]] std::string text() const;
 };
 
-// Collective over the board. Empty if all ranks agree; else one line, the same on all ranks, that names the first rank that
-// differs from rank 0.
+// Collective. Empty if all ranks agree; else one line, the same on all ranks, that names the first rank that
+// differs from rank 0. Over the board where all ranks are on it: who is late is then named. By messages of
+// the host otherwise.
 [[nodiscard]] std::string find_mismatch(Board& board, const CallSignature& mine);
+[[nodiscard]] std::string find_mismatch(const Host& host, MPI_Comm communicator, const CallSignature& mine);
 
 }  // namespace offbeat

@@ -1,28 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <sys/sysinfo.h>
-
 #include <algorithm>
 #include <array>
+#include <new>
 #include <set>
 #include <utility>
 
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/allreduce/arrival_tree_inline.hpp"
 #include "base/error.hpp"
+#include "mpi/return_errors.hpp"
 #include "mpi/runtime.hpp"
 
 namespace offbeat {
 namespace {
-
-// Whether ranks outnumber cores. `ranks`: as many are known to be on this node.
-bool is_patient(const Settings& settings, int ranks) {
-  switch (settings.wait) {
-    case WaitPolicy::spin: return false;
-    case WaitPolicy::yield: return true;
-    case WaitPolicy::automatic: break;
-  }
-  return std::max(ranks, launcher_ranks_on_node()) > get_nprocs();
-}
 
 std::string size_text(std::size_t bytes) {
   constexpr std::array units{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
@@ -33,26 +23,6 @@ std::string size_text(std::size_t bytes) {
   }
   return std::to_string(bytes) + " " + units[unit];
 }
-
-// Errors of calls on the program's communicator come back as codes while this lives, instead of ending the job.
-class ReturnErrors {
- public:
-  ReturnErrors(const Host& host, MPI_Comm communicator) : host_(host), communicator_(communicator) {
-    host_.Comm_get_errhandler(communicator_, &handler_);
-    host_.Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
-  }
-  ReturnErrors(const ReturnErrors&) = delete;
-  ReturnErrors& operator=(const ReturnErrors&) = delete;
-  ~ReturnErrors() {
-    host_.Comm_set_errhandler(communicator_, handler_);
-    host_.Errhandler_free(&handler_);
-  }
-
- private:
-  const Host& host_;
-  MPI_Comm communicator_;
-  MPI_Errhandler handler_;
-};
 
 }  // namespace
 
@@ -68,10 +38,8 @@ Context::Context(const Host& host, MPI_Comm communicator, const Settings& settin
     why_native_ = "one rank";
   } else if (!create_private_communicator(communicator)) {
     why_native_ = "the MPI has no communicator left for offbeat";
-  } else if (!settings_agree()) {
-    why_native_ = "the ranks have different settings";
   } else {
-    transport_ = std::make_unique<MpiTransport>(host, private_communicator_, is_patient(settings, 1));
+    why_native_ = start_transport();
   }
   refresh();
 }
@@ -96,17 +64,28 @@ bool Context::create_private_communicator(MPI_Comm communicator) {
   return true;
 }
 
-// The environment is per rank, and decisions taken from it must be equal: compare it once.
-bool Context::settings_agree() {
-  const std::uint64_t mine = settings_->agreement();
-  std::uint64_t extremes[2] = {mine, ~mine};  // one maximum gives both ends
-  const int code = host_->Allreduce(MPI_IN_PLACE, extremes, 2, MPI_UINT64_T, MPI_MAX, private_communicator_);
-  const bool agree = code == MPI_SUCCESS && extremes[0] == ~extremes[1];
-  if (!agree && rank_ == 0) {
+// The environment is per rank, and decisions taken from it must be equal: compare it once. What may fail on one rank alone
+// is done before, so that all ranks know.
+std::string Context::start_transport() {
+  enum { largest, smallest, failures, values };  // one maximum gives them all
+  std::uint64_t vote[values] = {0, 0, 1};
+  try {
+    transport_ = std::make_unique<MpiTransport>(*host_, private_communicator_, patience_without_board(*settings_));
+    const std::uint64_t mine = settings_->agreement();
+    vote[largest] = mine;
+    vote[smallest] = ~mine;
+    vote[failures] = 0;
+  } catch (const std::bad_alloc&) {  // this rank's vote stays "failed"
+  }
+  const int code = host_->Allreduce(MPI_IN_PLACE, vote, values, MPI_UINT64_T, MPI_MAX, private_communicator_);
+  if (code == MPI_SUCCESS && vote[failures] == 0 && vote[largest] == ~vote[smallest]) return {};
+  transport_.reset();
+  if (code != MPI_SUCCESS || vote[failures] != 0) return "offbeat could not start on all ranks";
+  if (rank_ == 0) {
     say("ranks have different OFFBEAT_ settings: the host MPI serves this communicator of " + std::to_string(size_) +
         " ranks");
   }
-  return agree;
+  return "the ranks have different settings";
 }
 
 ChoiceTable Context::choices() const {
@@ -119,11 +98,10 @@ void Context::refresh() {
   if (board_possible && selection_->table({.ranks = size_, .board = true}).any_on_board()) {
     board_tried_ = true;
     nodes_ = find_nodes(*host_, private_communicator_, *settings_);
-    board_ = NodeBoard::create(*host_, private_communicator_, *nodes_, *settings_,
-                               is_patient(*settings_, static_cast<int>(nodes_->here.size())));
+    board_ = NodeBoard::create(*host_, private_communicator_, *nodes_, *settings_);
     if (board_ != nullptr) {
       board_->board().waiters = transport_.get();
-      transport_->board = &board_->board();
+      transport_->use(board_->board());
       transport_->nodes = &*nodes_;
     }
   }
@@ -151,8 +129,12 @@ void Context::announce(std::size_t index) {
 }
 
 void Context::check(const CallSignature& mine) {
-  board_->board().enter(0);
-  const std::string mismatch = find_mismatch(board_->board(), mine);
+  complete_open();
+  enter_board(0);
+  // On several nodes the board only names who is late; its ranks must not leave the others alone with a mismatch.
+  std::string mismatch;
+  if (board_ != nullptr) mismatch = find_mismatch(board_->board(), mine);
+  if (board_ == nullptr || nodes_->count() > 1) mismatch = find_mismatch(*host_, private_communicator_, mine);
   if (mismatch.empty()) return;
   if (rank_ == 0) say(mismatch);
   throw CommunicationError(mismatch, MPI_ERR_ARG);
@@ -177,10 +159,14 @@ void Context::complete_open() {
   while (open_ != nullptr) static_cast<void>(advance(*open_));
 }
 
+void Context::enter_board(std::size_t bytes) {
+  if (board_ != nullptr) board_->board().enter(intercepted.value() + other_calls_, bytes);
+}
+
 void Context::run(const Expression& expression, Allreduce args) {
   if (open_ != nullptr) [[unlikely]] complete_open();
   if (args.output.count == 0) return;
-  if (expression.algorithm->on_board != OnBoard::no) board_->board().enter(args.output.bytes());
+  enter_board(args.output.bytes());
   if (expression.algorithm == &allreduce_algorithms::arrival_tree && fits_inline(board_->board(), args.output.bytes())) {
     arrival_tree_inline(board_->board(), args);
     return;
@@ -190,6 +176,7 @@ void Context::run(const Expression& expression, Allreduce args) {
 }
 
 bool Context::begin(const Expression& fallback, Open& open, Allreduce args) {
+  ++other_calls_;
   require_intact();
   complete_open();
   if (transport_ == nullptr || args.output.count == 0) {
@@ -198,7 +185,7 @@ bool Context::begin(const Expression& fallback, Open& open, Allreduce args) {
   }
   const Expression* chosen = choose(args.output.count, args.output.width);
   const Expression& expression = chosen != nullptr ? *chosen : fallback;
-  if (expression.algorithm->on_board != OnBoard::no) board_->board().enter(args.output.bytes());
+  enter_board(args.output.bytes());
   open_ = &open;
   or_break([&] {
     open.task = allreduce(Endpoint(*transport_, rank_, size_, expression.lanes()), args, expression);
@@ -216,6 +203,7 @@ bool Context::advance(Open& open) {
 }
 
 bool Context::run_without_host(const Expression& fallback, Allreduce args) {
+  ++other_calls_;
   require_intact();
   const Expression* chosen = choose(args.output.count, args.output.width);
   if (transport_ != nullptr) {

@@ -1,43 +1,72 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mpi/node_board.hpp"
 
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "base/log.hpp"
+#include "transport/node/cores.hpp"
 
 namespace offbeat {
 namespace {
 
-bool all_agree(const Host& host, MPI_Comm communicator, bool mine) {
-  const int vote = mine ? 1 : 0;
-  int all = 0;
-  const int code = host.Allreduce(&vote, &all, 1, MPI_INT, MPI_MIN, communicator);
-  return code == MPI_SUCCESS && all == 1;
+// The lowest rank that says no; the number of ranks if all say yes.
+int first_without(const Host& host, MPI_Comm communicator, bool mine) {
+  int rank = 0;
+  int size = 1;
+  host.Comm_rank(communicator, &rank);
+  host.Comm_size(communicator, &size);
+  const int vote = mine ? size : rank;
+  int first = 0;
+  return host.Allreduce(&vote, &first, 1, MPI_INT, MPI_MIN, communicator) == MPI_SUCCESS ? first : rank;
 }
 
-// The leader of a node offers, the others of the node accept; it withdraws the offer when all ranks of all nodes have answered.
-SharedMemory share(const Host& host, MPI_Comm communicator, const Nodes& nodes, std::size_t bytes,
-                   OfferedMemory::Way way) {
-  std::optional<OfferedMemory> offered;
+enum class Way { by_proc, by_socket };
+
+// The leader's memory file, on all ranks of a node; false where it cannot be had. Messages that fail count as
+// no offer.
+Descriptor hand_out(const Host& host, MPI_Comm communicator, const Nodes& nodes, std::size_t bytes, Way way,
+                    Refusals& refusals) {
   MemoryOffer offer;
-  const int leader = nodes.here.front();
-  if (nodes.member == 0) {
-    offered.emplace(way, bytes);
-    offer = offered->offer();
-    for (std::size_t k = 1; k < nodes.here.size(); ++k) {
-      host.Send(&offer, sizeof offer, MPI_BYTE, nodes.here[k], 0, communicator);
+  Mailbox::Address address;
+  if (nodes.member > 0) {
+    const int leader = nodes.here.front();
+    std::optional<Mailbox> mailbox;
+    if (way == Way::by_socket) {
+      address = mailbox.emplace(refusals).address();
+      host.Send(&address, sizeof address, MPI_BYTE, leader, 0, communicator);
     }
-  } else {
-    host.Recv(&offer, sizeof offer, MPI_BYTE, leader, 0, communicator, MPI_STATUS_IGNORE);
+    if (host.Recv(&offer, sizeof offer, MPI_BYTE, leader, 0, communicator, MPI_STATUS_IGNORE) !=
+        MPI_SUCCESS) {
+      return Descriptor();
+    }
+    return mailbox ? accept(offer, *mailbox, refusals) : accept(offer, refusals);
   }
-  SharedMemory memory = accept(offer, bytes);
-  if (!all_agree(host, communicator, static_cast<bool>(memory))) return {};
-  return memory;
+  Descriptor file;
+  if (nodes.here.size() <= static_cast<std::size_t>(Board::most_ranks)) {
+    file = make_memory(bytes, refusals);
+  } else {
+    refusals.add("a board", E2BIG);
+  }
+  offer = offer_of(file);
+  for (std::size_t k = 1; k < nodes.here.size(); ++k) {
+    if (way == Way::by_socket && host.Recv(&address, sizeof address, MPI_BYTE, nodes.here[k], 0, communicator,
+                                           MPI_STATUS_IGNORE) == MPI_SUCCESS) {
+      Mailbox::send(file, address, refusals);
+    }
+    host.Send(&offer, sizeof offer, MPI_BYTE, nodes.here[k], 0, communicator);
+  }
+  return file;
 }
 
 // For messages only.
@@ -60,6 +89,56 @@ std::string host_name() {
   return name;
 }
 
+// "rank 3", "ranks 3, 5 and 7", "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 40 more".
+std::string rank_list(const std::vector<int>& ranks) {
+  constexpr std::size_t most_named = 8;
+  const std::size_t named = std::min(ranks.size(), most_named);
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t k = 0; k < named; ++k) {
+    const bool last = k > 0 && k + 1 == ranks.size();
+    text += (k == 0 ? "" : last ? " and " : ", ") + std::to_string(ranks[k]);
+  }
+  if (ranks.size() > named) text += " and " + std::to_string(ranks.size() - named) + " more";
+  return text;
+}
+
+// Said once in a process, by the first rank that was refused the first time. The others keep silent for ever.
+void say_why_not(const Refusals& refusals, std::size_t ranks, bool is_first) {
+  static std::atomic<bool> said{false};
+  if (said.exchange(true) || !is_first) return;
+  std::string why;
+  for (const Refusal& refusal : refusals) {
+    why += (why.empty() ? "" : "; ") + std::string(refusal.call) + ": " + std::strerror(refusal.code);
+  }
+  say("no shared memory for " + std::to_string(ranks) + " ranks on " + host_name() + " (" + why +
+      "): messages are used instead");
+}
+
+Patience patience_for(const Settings& settings, bool shares_cores) {
+  Patience patience{.shares_cores = shares_cores, .stall = {.after_s = settings.stall_s}};
+  switch (settings.wait) {
+    case WaitPolicy::automatic:
+      break;
+    case WaitPolicy::spin:
+      patience.shares_cores = false;
+      break;
+    case WaitPolicy::sleep:
+      patience.sleep_after_s = 0;
+      [[fallthrough]];
+    case WaitPolicy::yield:
+      patience.shares_cores = true;
+  }
+  return patience;
+}
+
+int quota() {
+  static const int cores = core_quota();
+  return cores;
+}
+
+// By the little that can be known without asking the other ranks.
+bool seems_to_share_cores() { return launcher_ranks_on_node() > std::min(get_nprocs(), quota()); }
+
 }  // namespace
 
 Nodes find_nodes(const Host& host, MPI_Comm communicator, const Settings& settings) {
@@ -71,7 +150,8 @@ Nodes find_nodes(const Host& host, MPI_Comm communicator, const Settings& settin
   MPI_Comm node = MPI_COMM_NULL;
   if (settings.node_ranks > 0) {
     leader = rank / settings.node_ranks * settings.node_ranks;
-  } else if (host.Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node) == MPI_SUCCESS &&
+  } else if (host.Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node) ==
+                 MPI_SUCCESS &&
              node != MPI_COMM_NULL) {
     host.Bcast(&leader, 1, MPI_INT, 0, node);
     host.Comm_free(&node);
@@ -82,29 +162,73 @@ Nodes find_nodes(const Host& host, MPI_Comm communicator, const Settings& settin
 }
 
 std::unique_ptr<NodeBoard> NodeBoard::create(const Host& host, MPI_Comm communicator, const Nodes& nodes,
-                                             const Settings& settings, bool shares_cores) {
+                                             const Settings& settings) {
   const BoardShape shape{.ranks = static_cast<int>(nodes.here.size()), .window_bytes = settings.window_bytes};
-  const Patience patience{.shares_cores = shares_cores, .stall = {.after_s = settings.stall_s}};
-  for (const auto way : {OfferedMemory::Way::memfd, OfferedMemory::Way::posix}) {
-    if (SharedMemory memory = share(host, communicator, nodes, shape.total_bytes(), way)) {
-      return std::unique_ptr<NodeBoard>(new NodeBoard(host, communicator, std::move(memory), shape, nodes, patience));
+  Refusals refusals;
+  int first = 0;
+  for (const Way way : {Way::by_proc, Way::by_socket}) {
+    const Descriptor file = hand_out(host, communicator, nodes, shape.total_bytes(), way, refusals);
+    // Whatever can fail on one rank comes before the vote, and nothing after it.
+    std::unique_ptr<NodeBoard> mine;
+    std::vector<CoreSet> cores;
+    try {
+      SharedMemory memory = SharedMemory::map(file, shape.total_bytes(), refusals);
+      cores.resize(nodes.here.size());
+      if (memory) mine.reset(new NodeBoard(host, communicator, std::move(memory), shape, nodes));
+    } catch (const std::bad_alloc&) {
+      refusals.add("malloc", ENOMEM);
+    }
+    first = first_without(host, communicator, mine != nullptr);
+    if (first == nodes.ranks) {
+      mine->choose_patience(settings, cores);
+      return mine;
     }
   }
+  say_why_not(refusals, nodes.here.size(), first == nodes.here[static_cast<std::size_t>(nodes.member)]);
   return nullptr;
 }
 
+Patience patience_without_board(const Settings& settings) {
+  return patience_for(settings, seems_to_share_cores());
+}
+
 NodeBoard::NodeBoard(const Host& host, MPI_Comm communicator, SharedMemory memory, const BoardShape& shape,
-                     const Nodes& nodes, const Patience& patience)
+                     const Nodes& nodes)
     : host_(&host),
       communicator_(communicator),
       memory_(std::move(memory)),
-      board_(memory_.data(), shape, nodes.member, patience),
-      world_ranks_(world_ranks(host, communicator, nodes.here)) {
-  board_.patience.progress = {.call = [](void* state) { static_cast<NodeBoard*>(state)->progress(); }, .state = this};
-  board_.patience.stall.call = [](void* state, double waited_s, bool over) {
-    static_cast<NodeBoard*>(state)->report_stall(waited_s, over);
-  };
-  board_.patience.stall.state = this;
+      board_(memory_.data(), shape, nodes.member, {}),
+      world_ranks_(world_ranks(host, communicator, nodes.here)),
+      host_name_(host_name()),
+      has_other_nodes_(nodes.count() > 1) {
+  board_.patience.progress = {.call = [](void* state) { static_cast<NodeBoard*>(state)->progress(); },
+                              .state = this};
+  board_.patience.stall = {
+      .call = [](void* state, double waited_s,
+                 bool over) { static_cast<NodeBoard*>(state)->report_stall(waited_s, over); },
+      .state = this};
+  // Smaller windows would share a page with those of others, and lie where the first of them runs.
+  constexpr std::size_t huge_page = std::size_t{2} << 20;
+  if (shape.window_bytes >= huge_page) memory_.prefer_huge_pages();
+  // For choose_patience of the others, in the half of the slots that the first collective does not use.
+  const CoreSet cores = CoreSet::of_this_process();
+  std::memcpy(board_.inline_slot(0, board_.rank).data, &cores, sizeof cores);
+}
+
+void NodeBoard::choose_patience(const Settings& settings, std::span<CoreSet> work_space) {
+  for (int rank = 0; rank < board_.size; ++rank) {
+    std::memcpy(&work_space[static_cast<std::size_t>(rank)], board_.inline_slot(0, rank).data,
+                sizeof(CoreSet));
+  }
+  // What one communicator of this node has found out holds for its parts, too: the other ranks are still
+  // there.
+  static std::atomic<bool> cores_are_shared{false};
+  if (seems_to_share_cores() || board_.size > quota() || must_share_cores(work_space))
+    cores_are_shared = true;
+  const Patience chosen = patience_for(settings, cores_are_shared);
+  board_.patience.shares_cores = chosen.shares_cores;
+  board_.patience.sleep_after_s = chosen.sleep_after_s;
+  board_.patience.stall.after_s = chosen.stall.after_s;
 }
 
 // Any call that looks for messages lets the host move all of them.
@@ -114,32 +238,32 @@ void NodeBoard::progress() {
 }
 
 void NodeBoard::report_stall(double waited_s, bool over) {
-  // One line, from the first rank that waits.
-  const auto has_entered = [this](int rank) {
-    return board_.presence(rank).load(std::memory_order_relaxed) >= board_.entered;
-  };
-  bool first = true;
-  for (int rank = 0; rank < board_.rank; ++rank) first = first && !has_entered(rank);
-  if (over ? !reported_ : !first) return;
+  std::vector<int> missing;
+  bool lower_rank_waits = false;
+  for (int rank = 0; rank < board_.size; ++rank) {
+    if (board_.presence(rank).load(std::memory_order_relaxed) < board_.entered) {
+      missing.push_back(world_ranks_[static_cast<std::size_t>(rank)]);
+    } else if (rank < board_.rank) {
+      lower_rank_waits = true;
+    }
+  }
+  // One line for the node, from the first rank that waits; and who said it says that it is over.
+  if (over ? !reported_ : lower_rank_waits) return;
   reported_ = !over;
 
-  const std::string what = "allreduce number " + std::to_string(board_.entered) + " on " + std::to_string(board_.size) + " ranks of this node, " + std::to_string(board_.current_bytes) + " bytes";
-  const std::string me = "rank " + std::to_string(world_ranks_[static_cast<std::size_t>(board_.rank)]);
+  const std::string what = "allreduce number " + std::to_string(board_.entered) + " on this communicator, " +
+                           std::to_string(board_.current_bytes) + " bytes, " + std::to_string(board_.size) +
+                           " ranks on " + host_name_;
   const std::string time = std::to_string(std::lround(waited_s)) + " s";
   if (over) {
     say(what + ": complete after " + time);
     return;
   }
-  std::string missing;
-  int named = 0;
-  for (int rank = 0; rank < board_.size; ++rank) {
-    if (has_entered(rank)) continue;
-    if (++named > 8) continue;
-    missing += (missing.empty() ? "" : ", ") + std::to_string(world_ranks_[static_cast<std::size_t>(rank)]);
-  }
-  if (named > 8) missing += " and " + std::to_string(named - 8) + " more";
-  say(what + ": " + me + " on " + host_name() + " has waited " + time + " for " +
-      (missing.empty() ? "ranks that are inside it" : "rank " + missing) + " (ranks of MPI_COMM_WORLD)");
+  const std::string whom = !missing.empty()   ? rank_list(missing) + " on " + host_name_
+                           : has_other_nodes_ ? "ranks on other nodes"
+                                              : "ranks that have entered it";
+  say(what + ": rank " + std::to_string(world_ranks_[static_cast<std::size_t>(board_.rank)]) +
+      " has waited " + time + " for " + whom + " (ranks of MPI_COMM_WORLD)");
 }
 
 }  // namespace offbeat

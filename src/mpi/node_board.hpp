@@ -3,11 +3,14 @@
 #pragma once
 
 #include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "base/settings.hpp"
 #include "mpi/host.hpp"
 #include "transport/node/board.hpp"
+#include "transport/node/cores.hpp"
 #include "transport/node/nodes.hpp"
 #include "transport/node/shared_memory.hpp"
 
@@ -16,19 +19,24 @@ namespace offbeat {
 // Collective over `communicator`.
 [[nodiscard]] Nodes find_nodes(const Host& host, MPI_Comm communicator, const Settings& settings);
 
+// For who waits for messages only, and knows what the launcher says.
+[[nodiscard]] Patience patience_without_board(const Settings& settings);
+
 class NodeBoard {
  public:
-  // Collective over `communicator`, with the same outcome on all ranks: null unless the ranks of every node could all map their
-  // memory.
+  // Collective over `communicator`, with the same outcome on all ranks: null unless the ranks of every node
+  // could all map their memory. If not, one line says why.
   static std::unique_ptr<NodeBoard> create(const Host& host, MPI_Comm communicator, const Nodes& nodes,
-                                           const Settings& settings, bool shares_cores);
+                                           const Settings& settings);
 
   [[nodiscard]] Board& board() { return board_; }
 
  private:
-  NodeBoard(const Host& host, MPI_Comm communicator, SharedMemory memory, const BoardShape& shape, const Nodes& nodes,
-            const Patience& patience);
+  NodeBoard(const Host& host, MPI_Comm communicator, SharedMemory memory, const BoardShape& shape,
+            const Nodes& nodes);
 
+  // When all ranks of the node have their board. `work_space`: of as many elements as there are of them.
+  void choose_patience(const Settings& settings, std::span<CoreSet> work_space);
   // Lets the host move the program's other messages.
   void progress();
   // Names the ranks that have not entered the collective in which this rank waits.
@@ -39,6 +47,8 @@ class NodeBoard {
   SharedMemory memory_;
   Board board_;
   std::vector<int> world_ranks_;  // of the ranks of the board
+  std::string host_name_;
+  bool has_other_nodes_;
   bool reported_ = false;
 };
 

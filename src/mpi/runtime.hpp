@@ -56,8 +56,8 @@ class Context {
   }
   [[nodiscard]] bool serves() const { return transport_ != nullptr; }
 
-  // OFFBEAT_CHECK: throws CommunicationError if the ranks of the node do not make the same call.
-  [[nodiscard]] bool checks() const { return settings_->check && board_ != nullptr; }
+  // OFFBEAT_CHECK: throws CommunicationError, on all ranks, if they do not make the same call.
+  [[nodiscard]] bool checks() const { return settings_->check && transport_ != nullptr; }
   void check(const CallSignature& mine);
 
   // Throws CommunicationError after an earlier failure.
@@ -87,10 +87,13 @@ class Context {
   [[nodiscard]] ChoiceTable choices() const;
   void announce(std::size_t index);
   bool create_private_communicator(MPI_Comm communicator);
-  bool settings_agree();
+  // Why not; empty: every rank has its transport.
+  [[nodiscard]] std::string start_transport();
   template <class Body>
   void or_break(Body&& body);
   void complete_open();
+  // For the report of a stall.
+  void enter_board(std::size_t bytes);
 
   const Host* host_;
   const Settings* settings_;
@@ -104,6 +107,7 @@ class Context {
   bool board_tried_ = false;
   bool is_broken_ = false;
   Open* open_ = nullptr;
+  std::uint64_t other_calls_ = 0;  // those that were not intercepted but come through the C interface
   std::string why_native_;
   ChoiceTable table_;
   std::array<const Expression*, size_class_count> runnable_{};  // null: native

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mpi/transport.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -12,12 +10,17 @@ namespace {
 
 // An MPI-3 count is an int; longer vectors travel as several messages, cut alike on both sides.
 constexpr std::size_t most_bytes = std::size_t{1} << 30;
-constexpr unsigned looks_before_progress = 64;
 
 }  // namespace
 
 void MpiTransport::check(int code) const {
   if (code != MPI_SUCCESS) throw CommunicationError("a message of offbeat's failed", code);
+}
+
+void MpiTransport::use(Board& node_board) {
+  board = &node_board;
+  patience_ = node_board.patience;
+  patience_.bell = nullptr;
 }
 
 bool MpiTransport::start(Transfer& transfer) {
@@ -27,7 +30,7 @@ bool MpiTransport::start(Transfer& transfer) {
 }
 
 bool MpiTransport::transfer_at_once(const Transfer& transfer) const {
-  if (patient_ || transfer.outgoing.bytes() > most_bytes || transfer.incoming.bytes() > most_bytes) return false;
+  if (patience_.shares_cores || transfer.outgoing.bytes() > most_bytes || transfer.incoming.bytes() > most_bytes) return false;
   const int sent = static_cast<int>(transfer.outgoing.bytes());
   const int received = static_cast<int>(transfer.incoming.bytes());
   if (transfer.from == Transfer::nobody) {
@@ -87,7 +90,9 @@ void MpiTransport::drive(Task& task) {
   guarded([&] {
     task.start();
     while (!task.done()) {
-      if (!move()) pause();
+      const bool only_board = requests_.empty();
+      Patience::Wait wait(only_board && board != nullptr ? board->patience : patience_);
+      while (!move() && !task.done() && requests_.empty() == only_board) wait.pause();
     }
     task.rethrow_if_failed();
   });
@@ -100,7 +105,10 @@ void MpiTransport::begin(Task& task) {
 
 bool MpiTransport::advance(Task& task) {
   guarded([&] {
-    if (!task.done()) move();
+    if (!task.done() && !move() && requests_.empty() && board != nullptr) {
+      // Only the board to wait for: the host still has the program's messages to move.
+      board->patience.progress.call(board->patience.progress.state);
+    }
     if (task.done()) task.rethrow_if_failed();
   });
   return task.done();
@@ -114,11 +122,7 @@ bool MpiTransport::move() {
 
 bool MpiTransport::progress() {
   const auto count = requests_.size();
-  if (count == 0 && !at_board_.empty()) {
-    // Only the board to wait for: the host still has the program's messages to move.
-    if (++idle_looks_ % looks_before_progress == 0) board->patience.progress.call(board->patience.progress.state);
-    return false;
-  }
+  if (count == 0 && !at_board_.empty()) return false;
   completed_.resize(count);
   statuses_.resize(count);
   int done = 0;
@@ -155,14 +159,6 @@ void MpiTransport::look_at_board() {
   looking_.clear();
   std::swap(looking_, at_board_);
   for (const std::coroutine_handle<> waiter : looking_) waiter.resume();
-}
-
-void MpiTransport::pause() const {
-  if (patient_) {
-    sched_yield();
-  } else {
-    relax();
-  }
 }
 
 // After an error: no request may outlive the buffers in the coroutine frames.

@@ -12,9 +12,11 @@ namespace offbeat {
 
 class MpiTransport final : public Transport, public BoardWaiters {
  public:
-  // `patient`: give the core away while waiting, because ranks outnumber cores.
-  MpiTransport(const Host& host, MPI_Comm communicator, bool patient)
-      : host_(&host), communicator_(communicator), patient_(patient) {}
+  MpiTransport(const Host& host, MPI_Comm communicator, const Patience& patience)
+      : host_(&host), communicator_(communicator), patience_(patience) {}
+
+  // The ranks of the node have a board, which must outlive this; it also knows better how to wait.
+  void use(Board& board);
 
   [[nodiscard]] bool start(Transfer& transfer) override;
   [[nodiscard]] bool start(Computation& computation) override {
@@ -46,21 +48,19 @@ class MpiTransport final : public Transport, public BoardWaiters {
   bool move();
   template <class Body>
   void guarded(Body&& body);
-  void pause() const;
   void abandon() noexcept;
   void check(int code) const;
 
   const Host* host_;
   MPI_Comm communicator_;
   MPI_Datatype byte_ = MPI_BYTE;
-  bool patient_;
+  Patience patience_;  // while messages are under way: nobody rings when one comes
   // Message k is requests_[k] for owners_[k]; the others are work space of progress(). They keep their capacity.
   std::vector<MPI_Request> requests_;
   std::vector<Transfer*> owners_;
   std::vector<int> completed_;
   std::vector<MPI_Status> statuses_;
   std::vector<std::coroutine_handle<>> ready_;
-  unsigned idle_looks_ = 0;
   std::vector<std::coroutine_handle<>> at_board_;
   std::vector<std::coroutine_handle<>> looking_;
 };

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "mpi/return_errors.hpp"
 
 namespace offbeat {
 namespace {
@@ -97,6 +98,10 @@ void Types::Index<Slots>::insert(std::uintptr_t key, int value) {
 }
 
 Types::Types(const Host& host) : host_(&host) {
+  // A handle that this host does not know, because it is older than our headers, must not end the job. Such errors belong to
+  // MPI_COMM_SELF since MPI 4.0, and to MPI_COMM_WORLD before.
+  const ReturnErrors by_self(host, MPI_COMM_SELF);
+  const ReturnErrors by_world(host, MPI_COMM_WORLD);
   const struct {
     Group group;
     MPI_Datatype handle;
@@ -178,8 +183,10 @@ Types::Types(const Host& host) : host_(&host) {
     int size = 0;
     MPI_Aint lower = 0;
     MPI_Aint extent = 0;
-    host.Type_size(handle, &size);
-    host.Type_get_extent(handle, &lower, &extent);
+    if (host.Type_size(handle, &size) != MPI_SUCCESS ||
+        host.Type_get_extent(handle, &lower, &extent) != MPI_SUCCESS) {
+      return;
+    }
     if (size <= 0 || extent < size) return;
     // A pair's trailing padding belongs to its C struct: moving it moves nothing of the user's.
     const auto width = static_cast<std::size_t>(group == Group::pair ? extent : size);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The board as it is in production, with threads for processes. Build it with OFFBEAT_SANITIZE=thread, too.
+// The board as it is in production, with threads for processes. ./test --sanitize builds it with ThreadSanitizer, too.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -78,7 +78,8 @@ TEST_P(BoardOfThreads, GivesTheRightResultTenThousandTimes) {
 
   const auto live = [&](int rank) {
     AtOnce transport;
-    Board board(memory.data(), shape, rank, Patience{.shares_cores = true});
+    // Every second rank sleeps whenever it can, and must be woken.
+    Board board(memory.data(), shape, rank, {.shares_cores = true, .sleep_after_s = rank % 2 == 0 ? 1e-3 : 0});
     transport.board = &board;
     const Endpoint net(transport, rank, shape.ranks);
     std::vector<std::uint32_t> input(most_elements);

@@ -30,6 +30,7 @@ inline void arrival_tree_inline(Board& board, const Allreduce& args) {
   Board::InlineSlot& mine = board.inline_slot(sequence, board.rank);
   std::memcpy(mine.data, args.input.data, args.input.bytes());
   mine.sequence.store(sequence, std::memory_order_release);
+  board.bell().ring();
 
   std::array<const void*, most_inline_ranks> operands;
   for (int rank = 0; rank < board.size; ++rank) {

@@ -5,6 +5,7 @@
 //
 //   inline slots   2 x ranks     a sequence number and up to inline_bytes of data beside it
 //   presence       ranks         the number of the collective in which a rank is
+//   bell           1             wakes who sleeps (patience.hpp)
 //   arrivals       2             who came to a round, in this order
 //   steps          2 x chunks    for each chunk, how far its combination has come: words, each on a line of its own
 //   windows        ranks x 2     where a rank puts chunks for others to read
@@ -12,8 +13,14 @@
 // Everything exists twice and is used in turn: in round R the half R mod 2. A rank that ends round R + 1 has seen
 // every rank begin it, so every rank has ended round R, and half R mod 2 is free for round R + 2, without a barrier.
 //
-// Memory orders. A word is written with release after the data that it announces, and read with acquire before them:
-// nothing else is relied on. Words carry the number of their round, so none is ever reset.
+// Memory orders, all that is relied on. Words carry the number of their round, so none is ever reset.
+// - A word is written with release after the data that it announces, and read with acquire before them. Once it is
+//   seen, its holder may be read again in any order: it stands until this half comes round again.
+// - What takes a place or leaves a mark (arrive, exchange) does both: who comes second sees all that the first did.
+// - So every rank's reads of round R come before its words of round R + 1, and these before the writes of round R + 2.
+// - That memory is zero, and whatever is written while a board is made, is seen by all through the host's messages.
+// - Presence orders nothing, it is for messages to people; the bell has its reasons in patience.hpp.
+// The unit tests run the board under ThreadSanitizer, which knows of no other order either (./test --sanitize).
 #pragma once
 
 #include <atomic>
@@ -36,6 +43,7 @@ struct BoardShape {
   [[nodiscard]] std::size_t most_chunks() const { return window_bytes / smallest_chunk; }
   [[nodiscard]] std::size_t inline_slot_bytes() const { return inline_bytes + line; }
   [[nodiscard]] std::size_t presence_offset() const;
+  [[nodiscard]] std::size_t bell_offset() const;
   [[nodiscard]] std::size_t arrivals_bytes() const;  // of one half
   [[nodiscard]] std::size_t arrivals_offset() const;
   [[nodiscard]] std::size_t step_bytes() const;  // of one chunk
@@ -76,7 +84,9 @@ class Board {
 
   // One rank's view of `memory`: shape.total_bytes() bytes, zero at the beginning, shared by all. Owns nothing.
   Board(void* memory, const BoardShape& shape, int rank, Patience patience)
-      : rank(rank), size(shape.ranks), patience(patience), shape_(shape), memory_(static_cast<std::byte*>(memory)) {}
+      : rank(rank), size(shape.ranks), patience(patience), shape_(shape), memory_(static_cast<std::byte*>(memory)) {
+    this->patience.bell = &bell();
+  }
 
   // A vector of at most inline_bytes with its sequence number.
   struct alignas(BoardShape::line) InlineSlot {
@@ -91,15 +101,19 @@ class Board {
     return reinterpret_cast<InlineSlot*>(memory_)[size == 2 ? index ^ half : half * static_cast<std::size_t>(size) + index];
   }
 
-  // Which collective on this board a rank has entered, for the report of a stall. Each on a line of its own, as only its
-  // owner writes it.
+  // To be rung by who wrote a word that others may wait for.
+  [[nodiscard]] Bell& bell() const { return *reinterpret_cast<Bell*>(memory_ + shape_.bell_offset()); }
+
+  // Which collective on this communicator a rank has entered, for the report of a stall. Each on a line of its own, as
+  // only its owner writes it.
   [[nodiscard]] Word& presence(int owner) const {
     return *reinterpret_cast<Word*>(memory_ + shape_.presence_offset() +
                                     static_cast<std::size_t>(owner) * BoardShape::line);
   }
-  void enter(std::size_t bytes) {
+  void enter(std::uint64_t number, std::size_t bytes) {
+    entered = number;
     current_bytes = bytes;
-    presence(rank).store(++entered, std::memory_order_relaxed);
+    presence(rank).store(number, std::memory_order_relaxed);
   }
 
   // The state of one chunk in one round.
@@ -167,7 +181,7 @@ class Board {
   // Numbers of the current inline collective and of the current round; equal on all ranks.
   std::uint64_t sequence = 0;
   std::uint64_t round = 0;
-  // The collectives entered so far, and the length of the current one.
+  // The number of the current collective on this communicator, and its length.
   std::uint64_t entered = 0;
   std::size_t current_bytes = 0;
 
@@ -207,7 +221,10 @@ class Board::Announcement {
   Announcement(Board& board, Word& word, std::uint64_t value) : board_(board), word_(word), value_(value) {}
   [[nodiscard]] bool await_ready() const { return board_.simulation == nullptr; }
   void await_suspend(std::coroutine_handle<> waiter) const { board_.simulation->touch(board_.rank, waiter); }
-  void await_resume() const { word_.store(value_, std::memory_order_release); }
+  void await_resume() const {
+    word_.store(value_, std::memory_order_release);
+    board_.bell().ring();
+  }
 
  private:
   Board& board_;

@@ -13,9 +13,10 @@ struct Nodes {
   std::vector<int> here;     // the ranks of this node, ascending
   int node = 0;              // this node's place among the leaders
   int member = 0;            // this rank's place on its node
+  int ranks = 0;             // of the communicator
 
   // From the leader of every rank's node. Ranks may be mapped in any way, nodes may differ in size.
-  Nodes(std::span<const int> leader_of_rank, int rank) {
+  Nodes(std::span<const int> leader_of_rank, int rank) : ranks(static_cast<int>(leader_of_rank.size())) {
     for (int other = 0; other < static_cast<int>(leader_of_rank.size()); ++other) {
       const int leader = leader_of_rank[static_cast<std::size_t>(other)];
       if (leader == other) leaders.push_back(other);

@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How a rank waits for a word of another: spin, then give the core away, then sleep.
 //
-// A core of its own: spin; the other rank is a cache line transfer away. Ranks that share cores: the one we wait for may need
-// ours, so yield almost at once, and sleep when the wait gets long.
+// A core of its own: spin; the other rank is a cache line transfer away. Ranks that share cores: the one we
+// wait for may need ours, so yield almost at once, and sleep when the wait gets long, until the bell rings.
 #pragma once
 
+#include <linux/futex.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <climits>
 #include <cstdint>
 
 #if defined(__x86_64__)
@@ -24,6 +31,37 @@ inline void relax() {
 #endif
 }
 
+// Wakes the ranks of a board that sleep. In shared memory, on a line of its own; zero at the beginning.
+//
+// Who waits hangs it up, looks once more for its word, and sleeps. Who announces writes the word, and rings.
+// Between these two the announcer has no fence, which would cost each announcement more than all the rest of
+// it: it may look at the bell before its word is visible and miss one that is being hung up in these
+// nanoseconds. So no sleep is without end: what is missed costs a nap (Patience), not a hang. While nobody
+// sleeps, ringing is a load of a line that everybody has and nobody writes.
+class alignas(64) Bell {
+ public:
+  void ring() {
+    if (is_up_.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      wake();
+  }
+  // An exchange, because as a locked instruction it also keeps the caller's next look from being done too
+  // early.
+  void hang_up() { is_up_.exchange(1, std::memory_order_seq_cst); }
+  // For less than a second. True: it rang since hang_up.
+  bool sleep(double at_most_s) {
+    const timespec limit{0, static_cast<long>(at_most_s * 1e9)};
+    return syscall(SYS_futex, &is_up_, FUTEX_WAIT, 1, &limit, nullptr, 0) == 0 || errno == EAGAIN;
+  }
+
+ private:
+  // Taken down first: of many announcements one makes the system call, until somebody sleeps again.
+  void wake() {
+    is_up_.store(0, std::memory_order_relaxed);
+    syscall(SYS_futex, &is_up_, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  }
+  std::atomic<std::uint32_t> is_up_{0};
+};
+
 // Called from time to time while waiting, so that the host MPI goes on with the program's other messages.
 struct Progress {
   void (*call)(void* state) = nullptr;
@@ -39,6 +77,10 @@ struct Stall {
 
 struct Patience {
   bool shares_cores = false;
+  // Ranks that share cores yield for so long before they sleep: a wake-up costs the late rank a system call,
+  // and the sleeper some 10 us.
+  double sleep_after_s = 1e-3;
+  Bell* bell = nullptr;  // null: nobody rings, so sleep briefly
   Progress progress{};
   Stall stall{};
 
@@ -49,11 +91,10 @@ struct Patience {
     Wait(const Wait&) = delete;
     Wait& operator=(const Wait&) = delete;
     ~Wait() {
-      if (stalled_) patience_.stall.call(patience_.stall.state, waited_s(), true);
+      if (stalled_) patience_.stall.call(patience_.stall.state, now_s() - since_s_, true);
     }
     void pause() {
-      ++pauses_;
-      if (pauses_ <= (patience_.shares_cores ? spins_when_sharing : spins_when_alone)) {
+      if (++pauses_ <= (patience_.shares_cores ? spins_when_sharing : spins_when_alone)) {
         relax();
       } else {
         pause_long();
@@ -62,47 +103,79 @@ struct Patience {
 
    private:
     static constexpr std::uint64_t spins_when_sharing = 16;
-    static constexpr std::uint64_t spins_when_alone = 4000;   // some 100 us
-    static constexpr std::uint64_t yields_before_sleep = 4000;  // some ms
-    static constexpr std::uint64_t progress_interval = 64;
+    static constexpr std::uint64_t spins_when_alone = 4000;  // some 100 us
+    static constexpr std::uint64_t look_interval = 64;
     static constexpr std::uint64_t yield_interval = 32;
+    // A nap takes this part of the time waited already, within bounds. It delays the program's other
+    // messages; without a bell also what we wait for. The longest nap is also what a missed bell costs.
+    static constexpr double nap_with_bell = 1.0 / 16;
+    static constexpr double nap_without_bell = 1.0 / 100;
+    static constexpr double shortest_nap_s = 50e-6;
+    static constexpr double longest_nap_s = 1e-3;
 
     static double now_s() {
       timespec now{};
       clock_gettime(CLOCK_MONOTONIC, &now);
       return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
     }
-    [[nodiscard]] double waited_s() const { return now_s() - since_s_; }
 
-    void watch() {
-      if (since_s_ == 0) {
-        since_s_ = now_s();
-      } else if (!stalled_ && waited_s() > patience_.stall.after_s) {
+    void look_around(double now) {
+      if (since_s_ == 0) since_s_ = awake_since_s_ = now;
+      if (patience_.stall.after_s > 0 && !stalled_ && now - since_s_ > patience_.stall.after_s) {
         stalled_ = true;
-        patience_.stall.call(patience_.stall.state, waited_s(), false);
+        patience_.stall.call(patience_.stall.state, now - since_s_, false);
       }
+      if (patience_.progress.call != nullptr) patience_.progress.call(patience_.progress.state);
     }
 
     void pause_long() {
-      if (patience_.stall.after_s > 0 && pauses_ % progress_interval == 0) watch();
-      if (patience_.progress.call != nullptr && pauses_ % progress_interval == 0) {
-        patience_.progress.call(patience_.progress.state);
+      if (is_sleepy_) {
+        sleep();
+        return;
       }
-      if (!patience_.shares_cores) {
-        // We may be wrong about the cores: launchers do not tell everything.
-        if (pauses_ % yield_interval == 0) sched_yield();
-        relax();
-      } else if (pauses_ < yields_before_sleep) {
+      if (pauses_ % look_interval == 0) {
+        const double now = now_s();
+        look_around(now);
+        is_sleepy_ = patience_.shares_cores && now - awake_since_s_ >= patience_.sleep_after_s;
+      }
+      // We may be wrong about the cores, so even who spins yields now and then.
+      if (patience_.shares_cores || pauses_ % yield_interval == 0) {
         sched_yield();
       } else {
-        if (patience_.progress.call != nullptr) patience_.progress.call(patience_.progress.state);
-        const timespec nap{0, 50'000};
-        nanosleep(&nap, nullptr);
+        relax();
       }
     }
+
+    void sleep() {
+      if (patience_.bell != nullptr && !bell_is_up_) {
+        patience_.bell->hang_up();
+        bell_is_up_ = true;
+        return;  // the caller looks once more
+      }
+      const double now = now_s();
+      look_around(now);
+      const double part = patience_.bell != nullptr ? nap_with_bell : nap_without_bell;
+      const double nap_s = std::clamp((now - since_s_) * part, shortest_nap_s, longest_nap_s);
+      if (patience_.bell == nullptr) {
+        const timespec nap{0, static_cast<long>(nap_s * 1e9)};
+        nanosleep(&nap, nullptr);
+        return;
+      }
+      bell_is_up_ = false;
+      if (patience_.bell->sleep(nap_s)) {
+        // Somebody gets further: be quick for a while.
+        is_sleepy_ = false;
+        awake_since_s_ = now_s();
+        pauses_ = 0;
+      }
+    }
+
     const Patience& patience_;
     std::uint64_t pauses_ = 0;
     double since_s_ = 0;  // 0: not yet long
+    double awake_since_s_ = 0;
+    bool is_sleepy_ = false;
+    bool bell_is_up_ = false;
     bool stalled_ = false;
   };
 };

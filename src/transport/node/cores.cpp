@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/node/cores.hpp"
+
+#include <algorithm>
+#include <climits>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+
+namespace offbeat {
+
+CoreSet CoreSet::of_this_process() {
+  CoreSet cores;
+  if (sched_getaffinity(0, sizeof cores.set, &cores.set) != 0)
+    std::memset(&cores.set, 0xff, sizeof cores.set);
+  return cores;
+}
+
+bool CoreSet::within(const CoreSet& other) const {
+  cpu_set_t common;
+  CPU_AND(&common, &set, &other.set);
+  return CPU_EQUAL(&common, &set);
+}
+
+bool must_share_cores(std::span<const CoreSet> processes) {
+  const auto is_crowded = [&](const CoreSet& cores) {
+    return std::ranges::count_if(processes, [&](const CoreSet& each) { return each.within(cores); }) >
+           cores.count();
+  };
+  CoreSet together{};
+  for (const CoreSet& each : processes) CPU_OR(&together.set, &together.set, &each.set);
+  return is_crowded(together) || std::ranges::any_of(processes, is_crowded);
+}
+
+int core_quota(const char* file) {
+  std::ifstream text(file);
+  double quota_us = 0;
+  double period_us = 0;
+  // "max" where there is no limit.
+  if (!(text >> quota_us >> period_us) || period_us <= 0) return INT_MAX;
+  return std::max(1, static_cast<int>(std::ceil(quota_us / period_us)));
+}
+
+}  // namespace offbeat
