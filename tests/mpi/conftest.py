@@ -21,6 +21,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--mpi", default=DEFAULT, help=f"MPIs to test on, of: {', '.join(MPIS)} (default: {DEFAULT})"
     )
     parser.addoption("--quick", action="store_true", help="two and three ranks only")
+    parser.addoption("--kills", type=int, default=4, help="how often each MPI loses a rank at a random moment")
+    parser.addoption("--seed", type=int, help="of the random moments; a failing test prints it")
 
 
 def chosen(config: pytest.Config) -> list[Mpi]:

@@ -327,6 +327,18 @@ def running(marker: str, patience: float = 10) -> list[int]:
         time.sleep(0.1)
 
 
+def remove_abandoned(names: set[str]) -> None:
+    """Of some files in /dev/shm remove those that no process has mapped: what an MPI leaves when its ranks are killed."""
+    mapped = ""
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):
+            mapped += maps.read_text()
+    for name in names:
+        if f"/dev/shm/{name}" not in mapped:
+            with contextlib.suppress(OSError):
+                (Path("/dev/shm") / name).unlink()
+
+
 def main() -> int:
     """By hand: harness.py MPI RANKS EXPRESSION|native-run PROGRAM.{c,cpp} [ARGUMENTS...]."""
     mpi, ranks, expression, source, *arguments = sys.argv[1:]
