@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The algorithms on the board without any MPI: what the board itself costs, beside the memory copies that bound it.
+// The algorithms on the board without any MPI: what the board itself costs, beside a copy by memcpy and one by the kernel
+// from the memory of another process, which would save the copy to the board.
 //
 //     benchmark_board [RANKS [ALGORITHM ...]]
 #include "transport/node/board.hpp"
 
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -77,6 +79,8 @@ struct Job {
   BoardShape shape;
   void* memory;
   Meeting* meeting;
+  pid_t* processes;
+  float** inputs;  // the first of each rank
   double* arrivals;
   double* exits;
 };
@@ -116,7 +120,15 @@ void live(const Job& job, int rank, const std::vector<Expression>& expressions) 
     const double copy = measure(job, rank, bytes, [&](std::size_t k) {
       std::memcpy(outputs[k % sets].data(), inputs[k % sets].data(), bytes);
     });
-    if (rank == 0) std::printf("%10zu  %10.2f", bytes, copy);
+    job.processes[rank] = getpid();
+    job.inputs[rank] = inputs[0].data();
+    const double kernel_copy = measure(job, rank, bytes, [&](std::size_t k) {
+      const int other = (rank + 1) % job.ranks;
+      const iovec here{outputs[k % sets].data(), bytes};
+      const iovec there{job.inputs[other], bytes};
+      if (process_vm_readv(job.processes[other], &here, 1, &there, 1, 0) < 0) std::perror("process_vm_readv");
+    });
+    if (rank == 0) std::printf("%10zu  %10.2f  %10.2f", bytes, copy, kernel_copy);
     for (const Expression& expression : expressions) {
       const double time = measure(job, rank, bytes, [&](std::size_t k) {
         const Allreduce args{{reinterpret_cast<const std::byte*>(inputs[k % sets].data()), bytes / 4, 4},
@@ -145,9 +157,11 @@ void run(int ranks, const std::vector<Expression>& expressions) {
                 .shape = shape,
                 .memory = shared<std::byte>(shape.total_bytes()),
                 .meeting = shared<Meeting>(1),
+                .processes = shared<pid_t>(static_cast<std::size_t>(ranks)),
+                .inputs = shared<float*>(static_cast<std::size_t>(ranks)),
                 .arrivals = shared<double>(static_cast<std::size_t>(ranks) * 8),
                 .exits = shared<double>(static_cast<std::size_t>(ranks) * 8)};
-  std::printf("%d ranks; last delay in us\n%10s  %10s", ranks, "bytes", "memcpy");
+  std::printf("%d ranks; last delay in us\n%10s  %10s  %10s", ranks, "bytes", "memcpy", "vm_readv");
   for (const Expression& expression : expressions) std::printf("  %14s", expression.text().c_str());
   std::printf("\n");
   std::fflush(stdout);

@@ -79,7 +79,7 @@ struct Patience {
   bool shares_cores = false;
   // Ranks that share cores yield for so long before they sleep: a wake-up costs the late rank a system call,
   // and the sleeper some 10 us.
-  double sleep_after_s = 1e-3;
+  double sleep_after_s = 10e-3;
   Bell* bell = nullptr;  // null: nobody rings, so sleep briefly
   Progress progress{};
   Stall stall{};
