@@ -112,6 +112,7 @@ def rank_arguments(
     for algorithm in job.algorithms:
         arguments += ["--algorithm", algorithm]
     arguments += ["--deadline", f"{deadline:.3f}", "--max-iterations", str(plan.max_iterations)]
+    arguments += ["--same-buffers"] if plan.same_buffers else []
     return [*arguments, "--yield"] if share_cores else arguments
 
 

@@ -48,6 +48,7 @@ class Plan:
     budget_s: float = 60.0
     seed: int = 1
     max_iterations: int = MAX_ITERATIONS
+    same_buffers: bool = False
     mpirun_arguments: Sequence[str] = ()
 
     @cached_property

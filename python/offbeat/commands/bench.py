@@ -67,6 +67,10 @@ def bench(
             help="Lateness of the latest rank: times native's balanced median, or as 100us.",
         ),
     ] = "1.0",
+    same_buffers: Annotated[
+        bool,
+        typer.Option("--same-buffers", help="The same buffers in each call, in place of several in turn."),
+    ] = False,
     budget: Annotated[float, typer.Option(metavar="SECONDS", help="Time for everything together.")] = 60.0,
     seed: Annotated[int, typer.Option(help="Of the random arrival patterns.")] = 1,
     json_file: Annotated[
@@ -101,6 +105,7 @@ def bench(
             ),
             patterns=arrival.parse_names(patterns),
             skews=list(dict.fromkeys(parse_skew(text) for text in skew.split(","))),
+            same_buffers=same_buffers,
             budget_s=budget,
             seed=seed,
             mpirun_arguments=split_arguments(mpirun_args),

@@ -18,10 +18,10 @@ static float value(std::size_t rank, std::size_t set, std::size_t index) {
   return static_cast<float>(static_cast<int>(mixed % 127) - 63);
 }
 
-Buffers::Buffers(const Collective& collective, std::size_t count, int rank, int ranks)
+Buffers::Buffers(const Collective& collective, std::size_t count, int rank, int ranks, bool only_one_set)
     : collective_(collective), count_(count), shape_(collective.shape(count, rank, ranks)) {
   const std::size_t set_bytes = 2 * sizeof(float) * std::max<std::size_t>(shape_.longest, 1);
-  sets_.resize(std::clamp<std::size_t>(kFootprintBytes / set_bytes, 2, 8));
+  sets_.resize(only_one_set ? 1 : std::clamp<std::size_t>(kFootprintBytes / set_bytes, 2, 8));
   for (std::size_t s = 0; s < sets_.size(); ++s) {
     Set& set = sets_[s];
     set.sum.resize(kPeriod);

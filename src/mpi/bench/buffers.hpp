@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Send and receive buffers in several sets, used in turn so that no operation
-// finds its own data of the last time in the first cache. Values are small
+// finds its own data of the last time in the first cache, unless that is wanted. Values are small
 // integers: every order of summation gives the same, exact, float.
 #pragma once
 
@@ -22,7 +22,7 @@ struct Mismatch {
 
 class Buffers {
  public:
-  Buffers(const Collective& collective, std::size_t count, int rank, int ranks);
+  Buffers(const Collective& collective, std::size_t count, int rank, int ranks, bool only_one_set);
 
   std::size_t sets() const { return sets_.size(); }
   void call(std::size_t set) {

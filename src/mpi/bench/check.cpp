@@ -30,8 +30,9 @@ Check check(Job& job, const Collective& collective, const std::string& algorithm
   buffers.call(0);
   Mismatch mismatch = buffers.verify(0);
   if (collective.is_allreduce()) {
-    buffers.call_in_place(1);
-    merge(mismatch, buffers.verify(1));
+    const std::size_t other = buffers.sets() - 1;
+    buffers.call_in_place(other);
+    merge(mismatch, buffers.verify(other));
   }
   const offbeat_counters after = job.library.counters();
 

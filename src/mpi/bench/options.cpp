@@ -15,6 +15,10 @@ Options parse_options(int argc, char** argv) {
       options.yield = true;
       continue;
     }
+    if (name == "--same-buffers") {
+      options.same_buffers = true;
+      continue;
+    }
     if (i + 1 == argc) throw std::runtime_error("missing value for " + std::string(name));
     const std::string value = argv[++i];
     if (name == "--output") {

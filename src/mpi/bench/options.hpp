@@ -42,7 +42,8 @@ struct Options {
   std::vector<std::string> algorithms;  // the first is "native", or "native(NAME)" where the host was told to
   double deadline_s = 0;                // Unix time; what is not measured by then is left out
   int max_iterations = 1000;
-  bool yield = false;  // ranks share cores: give the core away while waiting
+  bool same_buffers = false;  // in every call, in place of several in turn
+  bool yield = false;         // ranks share cores: give the core away while waiting
 };
 
 // What the host runs by itself, or was told to run by its own variables.

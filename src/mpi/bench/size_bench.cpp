@@ -31,7 +31,7 @@ SizeBench::SizeBench(Job& job, const Options& options, const CellRequest& first)
       end_ns_(from_unix_time(options.deadline_s)),
       size_bytes_(static_cast<std::int64_t>(first.size_bytes)),
       collective_(find_collective(first.collective)),
-      buffers_(collective_, first.size_bytes / sizeof(float), job.rank, job.ranks),
+      buffers_(collective_, first.size_bytes / sizeof(float), job.rank, job.ranks, options.same_buffers),
       native_us_(first.native_us) {}
 
 std::string SizeBench::prepare(std::size_t cells_left) {

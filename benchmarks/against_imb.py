@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""offbeat bench against IMB-MPI1: MPI_Allreduce of Intel MPI by both, in turn.
+
+    build/venv/bin/python benchmarks/against_imb.py
+
+Two ranks, a core for each, all arriving together; the same buffers in every call, as IMB has them. Prints
+for each size the medians over the repeats, and the median of the ratios of neighbouring runs: what offbeat
+bench finds, divided by what IMB finds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+from offbeat import bench, discovery, libraries
+from offbeat.choice import Choice
+from offbeat.errors import CommandError
+from offbeat.mpi import MpiInstall
+from offbeat.plan import Plan
+from offbeat.units import format_size
+
+PREFIX = Path(__file__).resolve().parent.parent / "build" / "mpi" / "impi"
+SIZES = [4, 64, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20]
+ROW = re.compile(r"^ +(\d+) +\d+ +[\d.]+ +[\d.]+ +([\d.]+)", re.MULTILINE)  # bytes, ..., t_avg
+PLACED = {"I_MPI_FABRICS": "shm", "I_MPI_PIN_DOMAIN": "core"}
+LIMIT_S = 120
+
+
+def by_imb(install: MpiInstall, sizes: list[int], seconds: float) -> dict[int, float]:
+    """IMB's t_avg: the mean over all calls and ranks, in microseconds."""
+    environment = {**os.environ, **PLACED}
+    environment.update(install.environment(environment))
+    with tempfile.NamedTemporaryFile("w", suffix=".sizes") as lengths:
+        lengths.write("".join(f"{size}\n" for size in sizes))
+        lengths.flush()
+        command = [str(install.mpirun), "-n", "2", str(install.prefix / "bin" / "IMB-MPI1"), "Allreduce"]
+        command += ["-npmin", "2", "-msglen", lengths.name, "-time", f"{seconds / len(sizes):.2f}"]
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
+    found = {int(size): float(average) for size, average in ROW.findall(done.stdout)}
+    if done.returncode != 0 or any(size not in found for size in sizes):
+        sys.exit(f"IMB-MPI1 ended with exit code {done.returncode}:\n{done.stdout}{done.stderr}")
+    return found
+
+
+def by_offbeat(install: MpiInstall, sizes: list[int], seconds: float) -> dict[int, float]:
+    """The median of the last delay of ``native``, in microseconds."""
+    plan = Plan(2, sizes, ["native"], budget_s=seconds, same_buffers=True)
+    found = bench.measure(plan, Choice(install, "", PLACED))
+    if found.missing():
+        sys.exit(f"not measured within {seconds} s: {found.missing()}")
+    return {result.cell.size_bytes: result.last_delay.median for result in found.results}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--impi", default=str(PREFIX), help="prefix with Intel MPI and IMB-MPI1")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=6, help="of measuring in each run")
+    parser.add_argument("--libraries", type=Path, help="take offbeat's compiled files from this build folder")
+    options = parser.parse_args()
+    if options.libraries is not None:
+        libraries.prefer(options.libraries)
+    install = discovery.select(options.impi, {})
+    times: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for _ in range(options.repeats):
+        for name, measure in (("imb", by_imb), ("offbeat", by_offbeat)):
+            for size, microseconds in measure(install, SIZES, options.seconds).items():
+                times[name, size].append(microseconds)
+    print(f"{install}\n{'size':>10} {'IMB, µs':>10} {'offbeat, µs':>12} {'ratio':>6}  range")
+    for size in SIZES:
+        imb, ours = times["imb", size], times["offbeat", size]
+        ratios = sorted(mine / theirs for mine, theirs in zip(ours, imb, strict=True))
+        print(
+            f"{format_size(size):>10} {statistics.median(imb):>10.2f} {statistics.median(ours):>12.2f} "
+            f"{statistics.median(ratios):>6.2f}  {ratios[0]:.2f} .. {ratios[-1]:.2f}"
+        )
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except CommandError as error:
+        sys.exit(f"against_imb.py: {error}")
