@@ -40,19 +40,25 @@ void serve(Network& network, int client, const Model& model) {
   }
 }
 
-// Pings until there are `least` and `least_ns` have passed.
+Sample ping_once(Network& network, int server, Ping ping) {
+  const Nanoseconds sent = network.now();
+  send_value(network, server, ping);
+  const auto answer = receive_value<Nanoseconds>(network, server);
+  const Nanoseconds received = network.now();
+  const Nanoseconds middle = sent + (received - sent) / 2;
+  return {middle, answer - middle, received - sent};
+}
+
+// Pings until there are `least` and `least_ns` have passed. The first is for connecting, and for a server that is still
+// busy with others: it does not count.
 std::vector<Sample> ping(Network& network, int server, int least, Nanoseconds least_ns) {
+  static_cast<void>(ping_once(network, server, Ping::more));
   std::vector<Sample> samples;
   const Nanoseconds begin = network.now();
   bool is_last = false;
   while (!is_last) {
-    const Nanoseconds sent = network.now();
-    is_last = std::ssize(samples) + 1 >= least && sent - begin >= least_ns;
-    send_value(network, server, is_last ? Ping::last : Ping::more);
-    const auto answer = receive_value<Nanoseconds>(network, server);
-    const Nanoseconds received = network.now();
-    const Nanoseconds middle = sent + (received - sent) / 2;
-    samples.push_back({middle, answer - middle, received - sent});
+    is_last = std::ssize(samples) + 1 >= least && network.now() - begin >= least_ns;
+    samples.push_back(ping_once(network, server, is_last ? Ping::last : Ping::more));
   }
   return samples;
 }
@@ -69,7 +75,10 @@ std::vector<Sample> fastest(std::vector<Sample> samples) {
   return samples;
 }
 
-// Least squares. A slope from some milliseconds, used for minutes, does harm unless it is certain: one that is not four
+// No clock of a computer is that wrong.
+constexpr double most_slope = 1e-3;
+
+// Least squares. A slope from some milliseconds, used for minutes, does harm unless it is certain: one that is not six
 // times its standard error counts as 0.
 Model fit(const std::vector<Sample>& samples, Method method) {
   const auto count = static_cast<double>(samples.size());
@@ -83,7 +92,7 @@ Model fit(const std::vector<Sample>& samples, Method method) {
   Model model{.kind = method == Method::hca3 ? Kind::hca3 : Kind::offset,
               .at = origin.own + std::llround(own),
               .offset = origin.offset + std::llround(offset)};
-  if (method == Method::offset || samples.size() < 4) return model;
+  if (method == Method::offset || samples.size() < 8) return model;
 
   double square = 0;
   double product = 0;
@@ -101,7 +110,8 @@ Model fit(const std::vector<Sample>& samples, Method method) {
     const double y = static_cast<double>(sample.offset - origin.offset) - offset;
     error += (y - slope * x) * (y - slope * x);
   }
-  if (std::abs(slope) > 4 * std::sqrt(error / (count - 2) / square)) model.slope = slope;
+  const double standard_error = std::sqrt(error / (count - 2) / square);
+  if (std::abs(slope) > 6 * standard_error && std::abs(slope) < most_slope) model.slope = slope;
   return model;
 }
 
