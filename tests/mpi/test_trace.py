@@ -77,15 +77,18 @@ def assert_same_communicators(traces: list[TraceFile]) -> None:
             found.setdefault(communicator.identity, []).append((trace.rank, communicator.rank, calls))
             if communicator.members is not None:
                 members[communicator.identity] = communicator.members
+    silent = {trace.rank for trace in traces if trace.flags & SILENT}
     for identity, uses in found.items():
-        assert sorted(members[identity]) == [world for world, _, _ in uses]
-        assert all(members[identity][own] == world for world, own, _ in uses)
-        silent = {trace.rank for trace in traces if trace.flags & SILENT}
-        assert len({str(calls) for world, _, calls in uses if world not in silent}) <= 1
+        recording = [(world, own, calls) for world, own, calls in uses if world not in silent]
+        assert sorted(set(members[identity]) - silent) == [world for world, _, _ in recording]
+        assert all(members[identity][own] == world for world, own, _ in recording)
+        assert len({str(calls) for _, _, calls in recording}) <= 1
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_every_collective_in_every_form(mpi: Mpi, ranks: int, tmp_path: Path) -> None:
+    if mpi.kind == "impi" and ranks > 2:
+        pytest.skip("Intel MPI 2021.18.1 fails in MPI_Testany of a persistent collective, also without a preload")
     program = compile_program(mpi, EVERY_COLLECTIVE)
     traced(mpi, ranks, [program], tmp_path / "run.trace").succeeded()
     traces = trace_file.read_all(tmp_path / "run.trace")
@@ -99,18 +102,17 @@ def test_every_collective_in_every_form(mpi: Mpi, ranks: int, tmp_path: Path) ->
         assert trace.counts == {(name, form): n for name in COLLECTIVES for form, n in FORMS.items()}
         assert trace.program == str(program)
         for call in trace.calls:
-            if call.collective in contributed:
-                assert call.bytes == contributed[call.collective], call
+            assert call.bytes == contributed[call.collective], call
             assert call.root == (ranks - 1 if call.collective in rooted else -1)
             assert call.type == ("" if call.collective in ("barrier", "alltoallw", "neighbor_alltoallw") else "MPI_INT")
             assert (call.operation != "") == (("reduce" in call.collective) or ("scan" in call.collective)), call
             assert call.algorithm == "native"
 
 
+@pytest.mark.mpis(lambda mpi: mpi.name != "mpich-abi")  # mpi4py takes the vendor's ABI first
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_python_and_many_communicators(mpi: Mpi, ranks: int, tmp_path: Path) -> None:
-    environment = {"MPI4PY_MPIABI": "mpiabi"} if mpi.family == "mpiabi" else {}
-    traced(mpi, ranks, [mpi.python, PROGRAMS / "communicators.py"], tmp_path / "run.trace", **environment).succeeded()
+    traced(mpi, ranks, [mpi.python, PROGRAMS / "communicators.py"], tmp_path / "run.trace").succeeded()
     traces = trace_file.read_all(tmp_path / "run.trace")
     assert_sound(traces, ranks)
     for trace in traces:
@@ -138,6 +140,7 @@ def test_offbeats_algorithms(mpi: Mpi, tmp_path: Path) -> None:
         assert {call.algorithm for call in trace.calls} == {"recursive_doubling", "native"}
 
 
+@pytest.mark.mpis(lambda mpi: mpi.kind != "impi")  # see test_every_collective_in_every_form
 def test_samples(mpi: Mpi, tmp_path: Path) -> None:
     program = compile_program(mpi, EVERY_COLLECTIVE)
     settings = {"OFFBEAT_TRACE_EVERY": "7", "OFFBEAT_TRACE_RANKS_EVERY": "2"}
