@@ -33,12 +33,12 @@ void* Below::find(const char* name) const {
   return function != nullptr ? function : host.find(name);
 }
 
-const Below& below() {
-  static constinit std::atomic<const Below*> known{nullptr};
-  if (const Below* found = known.load(std::memory_order_acquire)) return *found;
+std::atomic<const Below*> what_is_below{nullptr};
+
+const Below& find_what_is_below() {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  const Below* found = known.load(std::memory_order_acquire);
+  const Below* found = what_is_below.load(std::memory_order_acquire);
   if (found != nullptr) return *found;
   try {
     found = new Below;  // lives until the process ends
@@ -47,7 +47,7 @@ const Below& below() {
     say(error.what());
     _exit(2);
   }
-  known.store(found, std::memory_order_release);
+  what_is_below.store(found, std::memory_order_release);
   return *found;
 }
 

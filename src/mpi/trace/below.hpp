@@ -24,9 +24,14 @@ class Below {
   void* offbeat_ = nullptr;
 };
 
+extern std::atomic<const Below*> what_is_below;
+const Below& find_what_is_below();
 // Found at the first call, because a preload also reaches programs without MPI. Without an MPI of this family the process
 // ends with one line and exit code 2.
-[[nodiscard]] const Below& below();
+[[nodiscard]] inline const Below& below() {
+  const Below* known = what_is_below.load(std::memory_order_acquire);
+  return known != nullptr ? *known : find_what_is_below();
+}
 
 template <std::size_t Length>
 struct Name {

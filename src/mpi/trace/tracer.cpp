@@ -187,54 +187,6 @@ void Tracer::finish() {
   std::atomic_ref(header.flags).store(header.flags | ended_in_order, std::memory_order_release);
 }
 
-// -- calls
-
-Open Tracer::begin(Collective collective, std::uint8_t flags, const Communicator& communicator, const Facts& facts,
-                   Nanoseconds arrival) {
-  CallRecord* record = communicator.is_defined ? writer_.next() : nullptr;
-  if (record == nullptr) [[unlikely]] {
-    writer_.header().lost += 1;
-    return {};
-  }
-  const auto all_flags = static_cast<std::uint8_t>(flags | incomplete | (facts.is_in_place ? in_place : 0));
-  *record = {.kind = RecordKind::call,
-             .flags = all_flags,
-             .collective = collective,
-             .zero = 0,
-             .communicator = communicator.number,
-             .arrival = arrival,
-             .exit = 0,
-             .completion = 0,
-             .number = communicator.calls - 1,
-             .bytes = facts.bytes,
-             .count = facts.count,
-             .root = facts.root,
-             .operation = facts.operation,
-             .algorithm = 0,
-             .type = facts.type};
-  return {writer_.publish()};
-}
-
-void Tracer::leave(Open open, Nanoseconds exit, bool is_complete, const char* algorithm) {
-  if (!open.is_recorded()) return;
-  const std::uint8_t number = algorithm != nullptr ? learn_algorithm(algorithm) : 0;
-  writer_.change(open.slot, [&](CallRecord& record) {
-    record.exit = exit;
-    record.algorithm = number;
-    if (!is_complete) return;
-    record.completion = exit;
-    std::atomic_ref(record.flags).store(static_cast<std::uint8_t>(record.flags & ~incomplete), std::memory_order_release);
-  });
-}
-
-void Tracer::complete(Open open, Nanoseconds completion) {
-  if (!open.is_recorded()) return;
-  writer_.change(open.slot, [&](CallRecord& record) {
-    record.completion = completion;
-    std::atomic_ref(record.flags).store(static_cast<std::uint8_t>(record.flags & ~incomplete), std::memory_order_release);
-  });
-}
-
 // -- names
 
 // 0 if there is no room for another.
@@ -279,10 +231,8 @@ std::uint8_t Tracer::learn_operation(MPI_Op handle) {
 
 // The texts live as long as the process.
 std::uint8_t Tracer::learn_algorithm(const char* text) {
-  const auto handle = reinterpret_cast<Handle>(text);
-  if (const std::uint8_t* known = algorithms_.find(handle)) return *known;
   const auto number = static_cast<std::uint8_t>(name(Named::algorithm, text, 0, most_small));
-  algorithms_.insert(handle, number);
+  algorithms_.insert(reinterpret_cast<Handle>(text), number);
   return number;
 }
 

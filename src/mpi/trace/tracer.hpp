@@ -21,7 +21,8 @@ namespace offbeat::trace {
 
 using clock::Nanoseconds;
 
-inline constexpr std::size_t window_bytes = std::size_t{1} << 20;
+// Larger ones cost no less for each record, and stop the program for longer when the next one is taken.
+inline constexpr std::size_t window_bytes = std::size_t{256} << 10;
 
 struct Communicator {
   std::uint64_t group = 0;     // a hash of its ranks in MPI_COMM_WORLD; of both groups of an inter-communicator
@@ -103,10 +104,44 @@ class Tracer {
     return records_ && (every_ == 1 || (communicator.calls - 1) % every_ == 0);
   }
   [[nodiscard]] Open begin(Collective collective, std::uint8_t flags, const Communicator& communicator,
-                           const Facts& facts, Nanoseconds arrival);
+                           const Facts& facts, Nanoseconds arrival) {
+    CallRecord* record = communicator.is_defined ? writer_.next() : nullptr;
+    if (record == nullptr) [[unlikely]] {
+      writer_.header().lost += 1;
+      return {};
+    }
+    const int all_flags = flags | incomplete | (facts.is_in_place ? in_place : 0);
+    *record = {.kind = RecordKind::call,
+               .flags = static_cast<std::uint8_t>(all_flags),
+               .collective = collective,
+               .zero = 0,
+               .communicator = communicator.number,
+               .arrival = arrival,
+               .exit = 0,
+               .completion = 0,
+               .number = communicator.calls - 1,
+               .bytes = facts.bytes,
+               .count = facts.count,
+               .root = facts.root,
+               .operation = facts.operation,
+               .algorithm = 0,
+               .type = facts.type};
+    return {writer_.publish()};
+  }
   // The call has returned; `is_complete` if nothing is to follow.
-  void leave(Open open, Nanoseconds exit, bool is_complete, const char* algorithm = nullptr);
-  void complete(Open open, Nanoseconds completion);
+  void leave(Open open, Nanoseconds exit, bool is_complete, const char* algorithm = nullptr) {
+    if (!open.is_recorded()) return;
+    const std::uint8_t number = algorithm != nullptr ? number_of(algorithm) : 0;
+    writer_.change(open.slot, [&](CallRecord& record) {
+      record.exit = exit;
+      record.algorithm = number;
+      if (is_complete) end(record, exit);
+    });
+  }
+  void complete(Open open, Nanoseconds completion) {
+    if (!open.is_recorded()) return;
+    writer_.change(open.slot, [&](CallRecord& record) { end(record, completion); });
+  }
 
   [[nodiscard]] KnownType type(MPI_Datatype handle) {
     const KnownType* known = types_.find(abi::bits(handle));
@@ -137,7 +172,16 @@ class Tracer {
   void define(Communicator& communicator, MPI_Comm handle);
   [[nodiscard]] KnownType learn_type(MPI_Datatype handle);
   [[nodiscard]] std::uint8_t learn_operation(MPI_Op handle);
+  [[nodiscard]] std::uint8_t number_of(const char* algorithm) {
+    const std::uint8_t* known = algorithms_.find(reinterpret_cast<Handle>(algorithm));
+    return known != nullptr ? *known : learn_algorithm(algorithm);
+  }
   [[nodiscard]] std::uint8_t learn_algorithm(const char* text);
+  static void end(CallRecord& record, Nanoseconds completion) {
+    record.completion = completion;
+    const auto flags = static_cast<std::uint8_t>(record.flags & ~incomplete);
+    std::atomic_ref(record.flags).store(flags, std::memory_order_release);
+  }
   [[nodiscard]] std::uint32_t name(Named what, const std::string& text, std::uint32_t size, std::uint32_t most);
 
   const Host& host_;
