@@ -4,9 +4,9 @@
 
     benchmarks/tracing.py --mpicc PREFIX/bin/mpicc --library build/dev/liboffbeat-trace-openmpi.so
 
-Compiles tracing.c and runs it with and without the tracer in turn, so that whatever else the machine does hits both
-alike: on one rank, where all but the record is the host's shortest way, and on 2 ranks for each size. `--offbeat
-LIBRARY` measures under offbeat's algorithms instead of the host's. `--folder` is where traces go (default: /dev/shm).
+Compiles tracing.c and runs it with and without the tracer in turn, so that whatever else the machine does
+hits both alike: on one rank, where all but the record is the host's shortest way, and on 2 ranks for each size.
+`--offbeat LIBRARY` measures under offbeat's algorithms instead of the host's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ SOURCE = Path(__file__).resolve().parent / "tracing.c"
 BATCHES = 21
 
 
-def nanoseconds(command: list[str], program: list[str], preload: list[Path], trace: Path | None, calls: int) -> float:
+def nanoseconds(
+    command: list[str], program: list[str], preload: list[Path], trace: Path | None, calls: int
+) -> float:
     """One run; a trace without the calls is an error."""
     variables = [f"LD_PRELOAD={':'.join(map(str, preload))}"] if preload else []
     variables += [f"OFFBEAT_TRACE={trace}"] if trace is not None else []
@@ -50,12 +52,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--mpicc", default="mpicc", help="compiler of the host MPI (default: the one on PATH)")
-    parser.add_argument("--library", type=Path, required=True, help="liboffbeat-trace-<family>.so of the host's family")
+    parser.add_argument("--mpicc", default="mpicc", help="compiler of the host MPI (default: on PATH)")
+    parser.add_argument("--library", type=Path, required=True, help="liboffbeat-trace-<family>.so")
     parser.add_argument("--offbeat", type=Path, help="also preload this liboffbeat-<family>.so, in both runs")
-    parser.add_argument("--sizes", default="8,64,1024,16384,65536", help="bytes, on 2 ranks (default: %(default)s)")
+    sizes = "8,64,1024,16384,65536"
+    parser.add_argument("--sizes", default=sizes, help="bytes, on 2 ranks (default: %(default)s)")
     parser.add_argument("--pairs", type=int, default=9, help="runs with and without (default: 9)")
-    parser.add_argument("--folder", type=Path, default=Path("/dev/shm"), help="where traces go")
+    parser.add_argument("--folder", type=Path, help="where traces go (default: that of temporary files)")
     parser.add_argument("--mpirun-args", default="", help="further arguments of mpirun")
     arguments = parser.parse_args()
     mpicc = shutil.which(arguments.mpicc)
@@ -70,7 +73,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         binary = Path(folder) / "tracing"
         subprocess.run([mpicc, "-O2", str(SOURCE), "-o", str(binary)], check=True)
-        for where, ranks, size in [("self", 1, 4), *(("world", 2, int(size)) for size in arguments.sizes.split(","))]:
+        on_two = [("world", 2, int(size)) for size in arguments.sizes.split(",")]
+        for where, ranks, size in [("self", 1, 4), *on_two]:
             calls = max(200, min(20_000, 20_000 * 1024 // max(size, 1024)))
             program = [str(binary), where, str(size), str(BATCHES), str(calls)]
             command = [*mpirun, "-n", str(ranks)]
@@ -83,8 +87,8 @@ def main() -> None:
                     (traced if is_traced else without).append(value)
             more = [b - a for a, b in zip(without, traced, strict=True)]
             print(
-                f"  {where:6} {size:10} {statistics.median(without):10.1f} {statistics.median(traced):10.1f}   "
-                f"{statistics.median(more):.1f} ({min(more):.1f} .. {max(more):.1f})",
+                f"  {where:6} {size:10} {statistics.median(without):10.1f} {statistics.median(traced):10.1f}"
+                f"   {statistics.median(more):.1f} ({min(more):.1f} .. {max(more):.1f})",
                 flush=True,
             )
 

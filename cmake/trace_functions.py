@@ -3,8 +3,8 @@
 
     trace_functions.py mpi.h functions.cpp [--no-large-counts]
 
-All that they do is to call a template of src/mpi/trace/wrapped.hpp. They are written by a program because C++ cannot
-give a template's functions the names MPI_Bcast, MPI_Ibcast_c, MPI_Bcast_init, ...
+All that they do is to call a template of src/mpi/trace/wrapped.hpp. They are written by a program because C++
+cannot give a template's functions the names MPI_Bcast, MPI_Ibcast_c, MPI_Bcast_init, ...
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ CREATORS = {
 
 # Functions that have a wrapper of their own.
 OTHERS = {
-    "Start": "start", "Startall": "startall", "Wait": "wait", "Waitall": "waitall", "Waitany": "waitany",
-    "Waitsome": "waitsome", "Test": "test", "Testall": "testall", "Testany": "testany", "Testsome": "testsome",
+    "Start": "start", "Startall": "startall",
+    "Wait": "wait", "Waitall": "waitall", "Waitany": "waitany", "Waitsome": "waitsome",
+    "Test": "test", "Testall": "testall", "Testany": "testany", "Testsome": "testsome",
     "Request_free": "request_free", "Request_get_status": "request_get_status", "Type_free": "type_free",
     "Op_free": "op_free", "Comm_free": "frees_communicator", "Comm_disconnect": "frees_communicator",
     "Init": "init", "Init_thread": "init_thread", "Finalize": "finalize",

@@ -73,7 +73,8 @@ def joined_preload(libraries: Sequence[Path], environment: Mapping[str, str]) ->
     wanted = [library.name for library in libraries]
     for name in (Path(entry).name for entry in present):
         if name.startswith("liboffbeat-") and name not in wanted:
-            raise CommandError(f"LD_PRELOAD already has {name}, but this program needs {' and '.join(wanted)}")
+            needed = " and ".join(wanted)
+            raise CommandError(f"LD_PRELOAD already has {name}, but this program needs {needed}")
     others = [entry for entry in present if Path(entry).name not in wanted]
     own = {Path(entry).name: entry for entry in present}
     return ":".join([*others, *(own.get(library.name, str(library)) for library in libraries)])

@@ -10,9 +10,9 @@ from pathlib import Path
 
 HEADER, SLOT = 4096, 64
 COLLECTIVES = (
-    "allreduce barrier bcast reduce allgather allgatherv alltoall alltoallv alltoallw gather gatherv scatter scatterv "
-    "reduce_scatter reduce_scatter_block scan exscan neighbor_allgather neighbor_allgatherv neighbor_alltoall "
-    "neighbor_alltoallv neighbor_alltoallw"
+    "allreduce barrier bcast reduce allgather allgatherv alltoall alltoallv alltoallw gather gatherv scatter "
+    "scatterv reduce_scatter reduce_scatter_block scan exscan neighbor_allgather neighbor_allgatherv "
+    "neighbor_alltoall neighbor_alltoallv neighbor_alltoallw"
 ).split()
 IN_PLACE, NONBLOCKING, PERSISTENT, INCOMPLETE = 1, 2, 4, 8
 ENDED, SILENT = 1, 2

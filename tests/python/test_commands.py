@@ -74,7 +74,8 @@ def test_run_under_intel_mpi(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path
 
 def test_trace_leaves_the_algorithms_to_the_host(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path) -> None:
     fake_mpi("mpich").program(tmp_path / "solver")
-    done = offbeat("trace", "-n", "2", "-o", "new.trace", "--every", "10", "--ranks-every", "4", "./solver", "-n", "7")
+    sampling = ["--every", "10", "--ranks-every", "4"]
+    done = offbeat("trace", "-n", "2", "-o", "new.trace", *sampling, "./solver", "-n", "7")
     assert done.returncode == 7, "the exit code is that of mpirun"
     assert done.stderr == "offbeat: there is no trace: the program has not started MPI\n"
     arguments = values(done.stdout, "argument")

@@ -30,7 +30,7 @@ Allreduce = Annotated[
 Trace = Annotated[
     Path | None,
     typer.Option(
-        "--trace", metavar="FOLDER", envvar="OFFBEAT_TRACE", help="Also record who arrives when, in this folder."
+        "--trace", metavar="FOLDER", envvar="OFFBEAT_TRACE", help="Also record who arrives when, there."
     ),
 ]
 MpirunArgs = Annotated[

@@ -5,7 +5,8 @@
 //     clock_check [shared|planted] [hca3|offset] [MILLISECONDS of pings between two hosts]
 //
 // shared: the ranks are found to share a host. planted: each counts as a host. Rank 0 prints the largest error, the
-// largest residual that was measured, both in ns, the time that it took in ms, and how exactly all ranks start together.
+// largest residual that was measured, both in ns, the time that it took in ms, how exactly all ranks start together, and
+// the shortest ways to the last rank and back.
 #include <mpi.h>
 
 #include <sched.h>
@@ -81,6 +82,27 @@ int main(int argc, char** argv) {
   const double residual = largest(model.residual_ns);
   const double took_ms = largest(static_cast<double>(end - start) * 1e-6);
 
+  // The shortest ways to the last rank and back, by the true clock: half of their difference cannot be known.
+  double there = 1e12;
+  double back = 1e12;
+  for (int i = 0; i < 50 && ranks > 1; ++i) {
+    Nanoseconds sent = offbeat::clock::now();
+    Nanoseconds answered = 0;
+    const int last = ranks - 1;
+    if (rank == 0) {
+      MPI_Send(&sent, 1, MPI_INT64_T, last, 1, MPI_COMM_WORLD);
+      MPI_Recv(&answered, 1, MPI_INT64_T, last, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      back = std::min(back, static_cast<double>(offbeat::clock::now() - answered));
+    } else if (rank == last) {
+      MPI_Recv(&sent, 1, MPI_INT64_T, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      answered = offbeat::clock::now();
+      there = std::min(there, static_cast<double>(answered - sent));
+      MPI_Send(&answered, 1, MPI_INT64_T, 0, 1, MPI_COMM_WORLD);
+    }
+  }
+  there = -largest(-there);
+  back = -largest(-back);
+
   // A start in time: rank 0 announces an instant of global time.
   double skew = 1e12;
   for (int i = 0; i < 20; ++i) {
@@ -92,7 +114,8 @@ int main(int argc, char** argv) {
     skew = std::min(skew, largest(arrival) + largest(-arrival));
   }
   if (rank == 0) {
-    std::printf("error %.0f residual %.0f took %.1f skew %.0f\n", error, residual, took_ms, skew);
+    std::printf("error %.0f residual %.0f took %.1f skew %.0f there %.0f back %.0f\n", error, residual, took_ms,
+                skew, there, back);
   }
   MPI_Finalize();
   return 0;
