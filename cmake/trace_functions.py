@@ -40,7 +40,7 @@ OTHERS = {
     "Test": "test", "Testall": "testall", "Testany": "testany", "Testsome": "testsome",
     "Request_free": "request_free", "Request_get_status": "request_get_status", "Type_free": "type_free",
     "Op_free": "op_free", "Comm_free": "frees_communicator", "Comm_disconnect": "frees_communicator",
-    "Init": "init", "Init_thread": "init_thread", "Finalize": "finalize",
+    "Init": "init", "Init_thread": "init", "Finalize": "finalize",
 }  # fmt: skip
 
 HEAD = """\

@@ -341,21 +341,14 @@ inline int op_free(decltype(PMPI_Op_free)* next, MPI_Op* op) {
 
 // -- life
 
-inline int init(decltype(PMPI_Init)* next, int* argc, char*** argv) {
-  int code = 0;
+// A host may begin by calling the other one of the two functions.
+template <class Next, class... Arguments>
+int init(Next* next, Arguments... arguments) {
+  if (inside_trace) return next(arguments...);
+  int code = MPI_SUCCESS;
   {
     const InsideTrace guard;
-    code = next(argc, argv);
-  }
-  if (code == MPI_SUCCESS) start_tracer_or_exit();
-  return code;
-}
-
-inline int init_thread(decltype(PMPI_Init_thread)* next, int* argc, char*** argv, int required, int* provided) {
-  int code = 0;
-  {
-    const InsideTrace guard;
-    code = next(argc, argv, required, provided);
+    code = next(arguments...);
   }
   if (code == MPI_SUCCESS) start_tracer_or_exit();
   return code;
