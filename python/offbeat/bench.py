@@ -143,7 +143,7 @@ def build(
         install=install,
         ranks=plan.ranks,
         program=[str(starter), str(install.libmpi), str(bench), *ranks],
-        library=libraries.preload_library(install.family),
+        libraries=[libraries.preload_library(install.family)],
         mpirun_arguments=plan.mpirun_arguments,
         variables={**choice.variables, **job.variables},
     )

@@ -28,6 +28,9 @@ class Settings:
 
     allreduce: str | None = None
     verbose: int = 0
+    trace: Path | None = None
+    trace_every: int = 1
+    trace_ranks_every: int = 1
 
     def variables(self) -> dict[str, str]:
         """The settings as liboffbeat reads them."""
@@ -38,6 +41,12 @@ class Settings:
             chosen[f"{_PREFIX}VERBOSE"] = "1"
         if self.verbose > 1:
             chosen[f"{_PREFIX}REPORT"] = "1"
+        if self.trace is not None:
+            chosen[f"{_PREFIX}TRACE"] = str(self.trace)
+        if self.trace_every != 1:
+            chosen[f"{_PREFIX}TRACE_EVERY"] = str(self.trace_every)
+        if self.trace_ranks_every != 1:
+            chosen[f"{_PREFIX}TRACE_RANKS_EVERY"] = str(self.trace_ranks_every)
         return chosen
 
 
@@ -48,7 +57,7 @@ class Request:
     install: MpiInstall
     ranks: int
     program: Sequence[str]
-    library: Path
+    libraries: Sequence[Path]
     settings: Settings = field(default_factory=Settings)
     mpirun_arguments: Sequence[str] = ()
     variables: Mapping[str, str] = field(
@@ -64,10 +73,10 @@ class Launch:
     environment: dict[str, str]
 
 
-def rank_variables(library: Path, settings: Settings, base: Mapping[str, str]) -> dict[str, str]:
+def rank_variables(libraries: Sequence[Path], settings: Settings, base: Mapping[str, str]) -> dict[str, str]:
     """What the ranks, and only the ranks, get in their environment."""
     inherited = {name: value for name, value in base.items() if name.startswith(_PREFIX)}
-    return {"LD_PRELOAD": joined_preload(library, base), **inherited, **settings.variables()}
+    return {"LD_PRELOAD": joined_preload(libraries, base), **inherited, **settings.variables()}
 
 
 def build(request: Request, base: Mapping[str, str], *, slots: int | None, is_root: bool) -> Launch:
@@ -79,7 +88,7 @@ def build(request: Request, base: Mapping[str, str], *, slots: int | None, is_ro
         )
     environment = {**base, **request.variables}
     environment.update(install.environment(environment))
-    ranks = rank_variables(request.library, request.settings, base)
+    ranks = rank_variables(request.libraries, request.settings, base)
     command = [str(install.mpirun), "-n", str(request.ranks)]
     if install.vendor == "Open MPI":
         if is_root:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import offbeat
@@ -42,11 +42,18 @@ def installed() -> dict[str, Path]:
 
 def preload_library(family: str) -> Path:
     """The library to preload under programs of an ABI family."""
-    path = _find(f"liboffbeat-{family}.so")
+    return _library(f"liboffbeat-{family}.so", family)
+
+
+def trace_library(family: str) -> Path:
+    """The tracer of an ABI family."""
+    return _library(f"liboffbeat-trace-{family}.so", family)
+
+
+def _library(name: str, family: str) -> Path:
+    path = _find(name)
     if path is None:
-        raise CommandError(
-            f"this installation of offbeat has no liboffbeat-{family}.so, for {FAMILY_MEANING[family]}"
-        )
+        raise CommandError(f"this installation of offbeat has no {name}, for {FAMILY_MEANING[family]}")
     return path
 
 
@@ -59,14 +66,15 @@ def bench_files(family: str) -> tuple[Path, Path]:
     return launcher, bench
 
 
-def joined_preload(library: Path, environment: Mapping[str, str]) -> str:
-    """LD_PRELOAD with the library after what the user already preloads."""
+def joined_preload(libraries: Sequence[Path], environment: Mapping[str, str]) -> str:
+    """LD_PRELOAD with the libraries, in their order, after what the user already preloads."""
     # ld.so takes both blanks and colons as separators.
     present = environment.get("LD_PRELOAD", "").replace(":", " ").split()
-    for entry in present:
-        name = Path(entry).name
-        if name == library.name:
-            return ":".join(present)
-        if name.startswith("liboffbeat-"):
-            raise CommandError(f"LD_PRELOAD already has {name}, but this program needs {library.name}")
-    return ":".join([*present, str(library)])
+    wanted = [library.name for library in libraries]
+    for name in (Path(entry).name for entry in present):
+        if name.startswith("liboffbeat-") and name not in wanted:
+            needed = " and ".join(wanted)
+            raise CommandError(f"LD_PRELOAD already has {name}, but this program needs {needed}")
+    others = [entry for entry in present if Path(entry).name not in wanted]
+    own = {Path(entry).name: entry for entry in present}
+    return ":".join([*others, *(own.get(library.name, str(library)) for library in libraries)])

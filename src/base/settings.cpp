@@ -35,6 +35,11 @@ constexpr SettingDescription descriptions[] = {
     {"OFFBEAT_BOARD_KIB", "1024", "0 to 1048576",
      "shared memory of a rank for each communicator on one node, for messages longer than 4 KiB; 0: no shared memory"},
     {"OFFBEAT_CACHE_MIB", "256", "0 to 1048576", "how much freed scratch memory a thread keeps for the next call"},
+    {"OFFBEAT_TRACE", "", "a folder",
+     "where liboffbeat-trace writes who arrives when, one file for each rank; unset: nowhere"},
+    {"OFFBEAT_TRACE_EVERY", "1", "1 to 1000000000", "trace every so many calls of each communicator"},
+    {"OFFBEAT_TRACE_RANKS_EVERY", "1", "1 to 1000000000", "trace every so many ranks of MPI_COMM_WORLD"},
+    {"OFFBEAT_TRACE_MIB", "1024", "2 to 1048576", "the longest that the trace of one rank becomes, in MiB"},
 };
 
 [[noreturn]] void bad(const SettingDescription& setting, std::string_view value) {
@@ -42,10 +47,10 @@ constexpr SettingDescription descriptions[] = {
                    "' is not understood; values: " + std::string(setting.values));
 }
 
-long whole_number(const SettingDescription& setting, std::string_view value, long most) {
+long whole_number(const SettingDescription& setting, std::string_view value, long most, long least = 0) {
   long result = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), result);
-  if (error != std::errc() || end != value.data() + value.size() || result < 0 || result > most) {
+  if (error != std::errc() || end != value.data() + value.size() || result < least || result > most) {
     bad(setting, value);
   }
   return result;
@@ -82,6 +87,14 @@ void apply(Settings& settings, const SettingDescription& setting, std::string_vi
     settings.window_bytes = kib == 0 ? 0 : std::max<std::size_t>(1, kib / 8) * 4096;
   } else if (setting.name == "OFFBEAT_CACHE_MIB") {
     settings.cache_bytes = static_cast<std::size_t>(whole_number(setting, value, 1 << 20)) << 20;
+  } else if (setting.name == "OFFBEAT_TRACE") {
+    settings.trace = value;
+  } else if (setting.name == "OFFBEAT_TRACE_EVERY") {
+    settings.trace_every = static_cast<int>(whole_number(setting, value, 1'000'000'000, 1));
+  } else if (setting.name == "OFFBEAT_TRACE_RANKS_EVERY") {
+    settings.trace_ranks_every = static_cast<int>(whole_number(setting, value, 1'000'000'000, 1));
+  } else if (setting.name == "OFFBEAT_TRACE_MIB") {
+    settings.trace_bytes = static_cast<std::uint64_t>(whole_number(setting, value, 1 << 20, 2)) << 20;
   }
 }
 

@@ -22,6 +22,10 @@ struct Settings {
   int node_ranks = 0;                               // OFFBEAT_NODE_RANKS; 0: as they are
   std::size_t window_bytes = std::size_t{512} << 10;  // OFFBEAT_BOARD_KIB, half of it
   std::size_t cache_bytes = std::size_t{256} << 20;  // OFFBEAT_CACHE_MIB
+  std::string trace;                                // OFFBEAT_TRACE; empty: no trace
+  int trace_every = 1;                              // OFFBEAT_TRACE_EVERY
+  int trace_ranks_every = 1;                        // OFFBEAT_TRACE_RANKS_EVERY
+  std::uint64_t trace_bytes = std::uint64_t{1} << 30;  // OFFBEAT_TRACE_MIB
 
   // A number that differs, almost surely, when settings differ that all ranks must share.
   [[nodiscard]] std::uint64_t agreement() const;

@@ -49,6 +49,8 @@ const char* offbeat_status_string(offbeat_status status) {
   return "unknown status";
 }
 
+const char* offbeat_last_algorithm(void) { return offbeat::service::last_algorithm(); }
+
 const char* offbeat_family(void) { return offbeat::service::family().data(); }
 
 offbeat_status offbeat_select(const char* collective, const char* expression, char* error, size_t error_size) {

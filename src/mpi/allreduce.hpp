@@ -26,11 +26,15 @@ int as_mpi_call(const Host& host, MPI_Comm communicator, Body&& body) noexcept {
 }
 
 // What reads only values that MPI guarantees equal on all ranks, and so decides alike: type, operation, count, communicator.
-// `native` hands the untouched call to the host.
-template <class Count, class Native>
+// `host_call` hands the untouched call to the host.
+template <class Count, class HostCall>
 int intercepted_allreduce(const void* input, void* output, Count count, MPI_Datatype type, MPI_Op op,
-                          MPI_Comm communicator, Native&& native) {
+                          MPI_Comm communicator, HostCall&& host_call) {
   Runtime& process = runtime();
+  const auto native = [&] {
+    last_algorithm = nullptr;
+    return host_call();
+  };
   const InsideOffbeat guard;
   return as_mpi_call(process.host, communicator, [&] {
     Context* context = process.context(communicator);
@@ -51,6 +55,7 @@ int intercepted_allreduce(const void* input, void* output, Count count, MPI_Data
       context->require_intact();
       context->run(*chosen, {{static_cast<const std::byte*>(from), elements, reduction.width}, result, &reduction});
       context->served.increment();
+      last_algorithm = chosen;
       return static_cast<int>(MPI_SUCCESS);
     };
     if (const Reduction* known = process.types().predefined(type, op)) return serve(*known);

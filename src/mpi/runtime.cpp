@@ -13,6 +13,7 @@
 
 namespace offbeat {
 
+constinit thread_local const Expression* last_algorithm [[gnu::tls_model("initial-exec")]] = nullptr;
 constinit thread_local bool inside_offbeat [[gnu::tls_model("initial-exec")]] = false;
 std::atomic<Runtime*> the_runtime{nullptr};
 

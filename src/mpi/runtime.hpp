@@ -169,6 +169,9 @@ extern std::atomic<Runtime*> the_runtime;
   return running != nullptr ? *running : start_runtime_or_exit();
 }
 
+// What this thread's last intercepted collective ran; null: native.
+extern constinit thread_local const Expression* last_algorithm;
+
 // True while this thread is inside offbeat: calls that arrive then are offbeat's or the host's own.
 extern constinit thread_local bool inside_offbeat;
 class InsideOffbeat {

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mpi/service.hpp"
 
+#include <array>
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <string>
+
 #include "base/error.hpp"
 #include "mpi/runtime.hpp"
 
@@ -11,7 +17,30 @@ void require_allreduce(std::string_view collective) {
   if (collective != "allreduce") throw UsageError("unknown collective '" + std::string(collective) + "'");
 }
 
+// Expressions live as long as the process, and so do their texts.
+const char* text_of(const Expression* expression) {
+  static std::mutex mutex;
+  static auto* texts = new std::map<const Expression*, std::string>;  // never freed: also used while the process ends
+  const std::lock_guard lock(mutex);
+  std::string& text = (*texts)[expression];
+  if (text.empty()) text = expression->text();
+  return text.c_str();
+}
+
 }  // namespace
+
+const char* last_algorithm() {
+  struct Known {
+    const Expression* expression;
+    const char* text;
+  };
+  static constinit thread_local std::array<Known, 8> known{};
+  const Expression* ran = offbeat::last_algorithm;
+  if (ran == nullptr) return nullptr;
+  Known& entry = known[(reinterpret_cast<std::uintptr_t>(ran) / alignof(std::max_align_t)) % known.size()];
+  if (entry.expression != ran) entry = {ran, text_of(ran)};
+  return entry.text;
+}
 
 std::string_view family() { return abi::family; }
 

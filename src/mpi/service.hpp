@@ -16,6 +16,9 @@ namespace offbeat::service {
 // Like all of these: throws UsageError where no MPI is loaded, or for an unknown collective. Throws ExpressionError.
 void select(std::string_view collective, std::string_view expression);
 
+// The text of what this thread's last intercepted collective ran, which lives as long as the process; null: native.
+[[nodiscard]] const char* last_algorithm();
+
 struct Counts {
   std::uint64_t intercepted;
   std::uint64_t served;

@@ -8,7 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from harness import MPIS, Mpi, compile_program, run
+import trace_file
+from harness import MPIS, Mpi, compile_program, library, run
 
 PROGRAMS = Path(__file__).parent / "fortran"
 BINDINGS = ("sums_mpif", "sums_mpi", "sums_mpi_f08")
@@ -58,3 +59,17 @@ def test_every_call_is_intercepted(name: str, binding: str, ranks: int, expressi
         assert result.report.served >= 11, str(result)  # all but MINLOC, which goes where its type is known
     if expression == "native":
         assert result.report.served == 0, str(result)
+
+
+@pytest.mark.parametrize(("name", "binding"), CASES)
+def test_every_call_is_traced(name: str, binding: str, tmp_path: Path) -> None:
+    mpi = MPIS[name]
+    tracer = library(mpi.family).with_name(f"liboffbeat-trace-{mpi.family}.so")
+    folder = tmp_path / "run.trace"
+    environment = {"OFFBEAT_TRACE": str(folder)}
+    result = run(mpi, 2, [compiled(mpi, binding)], preload=tracer, environment=environment)
+    calls = result.succeeded().calls
+    for trace in trace_file.read_all(folder):
+        assert trace.counts == {("allreduce", "blocking"): calls}
+        assert sum(call.flags & trace_file.IN_PLACE for call in trace.calls) == 6, "Fortran's MPI_IN_PLACE"
+        assert all(call.is_complete for call in trace.calls)

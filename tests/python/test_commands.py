@@ -18,8 +18,8 @@ def test_version_and_help(offbeat: Offbeat) -> None:
     for arguments in ([], ["--help"], ["-h"]):
         done = offbeat(*arguments)
         assert done.returncode == 0
-        assert all(verb in done.stdout for verb in ("run", "env", "bench", "info"))
-    for verb in ("run", "env", "bench", "info"):
+        assert all(verb in done.stdout for verb in ("run", "trace", "env", "bench", "info"))
+    for verb in ("run", "trace", "env", "bench", "info"):
         assert offbeat(verb, "--help").returncode == 0
 
 
@@ -70,6 +70,48 @@ def test_run_under_intel_mpi(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path
     variables = values(offbeat("run", "./solver").stdout, "variable")
     assert f"I_MPI_ROOT={fake.prefix}" in variables
     assert f"LD_LIBRARY_PATH={fake.prefix}/lib" in variables
+
+
+def test_trace_leaves_the_algorithms_to_the_host(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path) -> None:
+    fake_mpi("mpich").program(tmp_path / "solver")
+    sampling = ["--every", "10", "--ranks-every", "4"]
+    done = offbeat("trace", "-n", "2", "-o", "new.trace", *sampling, "./solver", "-n", "7")
+    assert done.returncode == 7, "the exit code is that of mpirun"
+    assert done.stderr == "offbeat: there is no trace: the program has not started MPI\n"
+    arguments = values(done.stdout, "argument")
+    assert arguments[2:] == [
+        "-genv", "LD_PRELOAD", str(libraries.trace_library("mpich")),
+        "-genv", "OFFBEAT_TRACE", str(tmp_path / "new.trace"),
+        "-genv", "OFFBEAT_TRACE_EVERY", "10", "-genv", "OFFBEAT_TRACE_RANKS_EVERY", "4",
+        "./solver", "-n", "7",
+    ]  # fmt: skip
+
+
+def test_run_and_env_trace_offbeats_algorithms(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path) -> None:
+    fake_mpi("mpich").program(tmp_path / "solver")
+    both = f"{libraries.trace_library('mpich')}:{libraries.preload_library('mpich')}"
+    for arguments in (["run", "--trace"], ["trace", "--allreduce", "ring", "-o"]):
+        said = values(offbeat(*arguments, "new.trace", "./solver").stdout, "argument")
+        assert said[3:5] == ["LD_PRELOAD", both]
+        assert f"{tmp_path / 'new.trace'}" in said
+    as_json = json.loads(offbeat("env", "--trace", "new.trace", "--shell", "json", "./solver").stdout)
+    assert as_json == {"LD_PRELOAD": both, "OFFBEAT_TRACE": str(tmp_path / "new.trace")}
+
+
+def test_a_trace_is_replaced_only_on_demand(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path) -> None:
+    fake_mpi("mpich").program(tmp_path / "solver")
+    folder = tmp_path / "old.trace"
+    (folder / "spawned-1f").mkdir(parents=True)
+    for name in ("rank-000000.trace", "spawned-1f/rank-000000.trace", "notes.txt"):
+        (folder / name).write_text("mine")
+    for arguments in (["trace", "-o"], ["run", "--trace"], ["env", "--trace"]):
+        done = offbeat(*arguments, "old.trace", "./solver")
+        assert done.returncode == 2
+        assert done.stderr.startswith("offbeat: old.trace has a trace already; ")
+        assert done.stderr.count("\n") == 1
+    assert offbeat("trace", "-o", "old.trace", "--force", "./solver").returncode == 7
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"], "nothing but traces is removed"
+    assert offbeat("trace", "-o", "old.trace/notes.txt", "./solver").returncode == 2
 
 
 def test_env_can_be_evaluated(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path) -> None:

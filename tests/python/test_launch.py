@@ -34,7 +34,7 @@ def launch(
         install(vendor),
         ranks,
         ["./solver", "-n", "9"],
-        LIBRARY,
+        [LIBRARY],
         settings or Settings(),
         arguments,
         variables or {},
@@ -106,7 +106,7 @@ def test_intel_variables_keep_the_programs_library_path() -> None:
 
 def test_offbeat_variables_of_the_caller_are_passed_on_and_options_win() -> None:
     base = {"OFFBEAT_WAIT": "yield", "OFFBEAT_ALLREDUCE": "linear", "HOME": "/"}
-    variables = rank_variables(LIBRARY, Settings("ring"), base)
+    variables = rank_variables([LIBRARY], Settings("ring"), base)
     assert variables == {"LD_PRELOAD": str(LIBRARY), "OFFBEAT_WAIT": "yield", "OFFBEAT_ALLREDUCE": "ring"}
 
 
@@ -116,18 +116,32 @@ def test_verbosity() -> None:
     assert Settings(verbose=3).variables() == {"OFFBEAT_VERBOSE": "1", "OFFBEAT_REPORT": "1"}
 
 
+def test_a_trace() -> None:
+    assert Settings(trace=Path("/run.trace")).variables() == {"OFFBEAT_TRACE": "/run.trace"}
+    sampled = Settings(trace=Path("/run.trace"), trace_every=10, trace_ranks_every=4).variables()
+    assert sampled["OFFBEAT_TRACE_EVERY"] == "10"
+    assert sampled["OFFBEAT_TRACE_RANKS_EVERY"] == "4"
+
+
+def test_the_tracer_comes_first() -> None:
+    tracer = Path("/pkg/lib/liboffbeat-trace-x.so")
+    assert joined_preload([tracer, LIBRARY], {}) == f"{tracer}:{LIBRARY}"
+    present = {"LD_PRELOAD": f"{LIBRARY}:/a.so"}
+    assert joined_preload([tracer, LIBRARY], present) == f"/a.so:{tracer}:{LIBRARY}"
+
+
 def test_an_mpi_without_mpirun_is_refused() -> None:
-    request = Request(install("Cray MPICH", None), 2, ["./solver"], LIBRARY)
+    request = Request(install("Cray MPICH", None), 2, ["./solver"], [LIBRARY])
     with pytest.raises(CommandError, match=r"has no mpirun.*offbeat env"):
         build(request, {}, slots=2, is_root=False)
 
 
 def test_the_preload_is_added_to_what_is_there() -> None:
-    assert joined_preload(LIBRARY, {}) == str(LIBRARY)
-    assert joined_preload(LIBRARY, {"LD_PRELOAD": "/a.so /b.so"}) == f"/a.so:/b.so:{LIBRARY}"
-    assert joined_preload(LIBRARY, {"LD_PRELOAD": "/mine/liboffbeat-x.so"}) == "/mine/liboffbeat-x.so"
+    assert joined_preload([LIBRARY], {}) == str(LIBRARY)
+    assert joined_preload([LIBRARY], {"LD_PRELOAD": "/a.so /b.so"}) == f"/a.so:/b.so:{LIBRARY}"
+    assert joined_preload([LIBRARY], {"LD_PRELOAD": "/mine/liboffbeat-x.so"}) == "/mine/liboffbeat-x.so"
 
 
 def test_the_library_of_another_family_is_refused() -> None:
     with pytest.raises(CommandError, match=r"already has liboffbeat-mpich\.so.* needs liboffbeat-x\.so"):
-        joined_preload(LIBRARY, {"LD_PRELOAD": "/a.so:/pkg/liboffbeat-mpich.so"})
+        joined_preload([LIBRARY], {"LD_PRELOAD": "/a.so:/pkg/liboffbeat-mpich.so"})

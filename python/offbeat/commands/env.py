@@ -14,9 +14,9 @@ import typer
 
 from offbeat import launch
 from offbeat.choice import choose
-from offbeat.commands.options import Allreduce, Mpi, Verbose
+from offbeat.commands.options import Allreduce, Mpi, Trace, Verbose, checked_trace
+from offbeat.commands.start import libraries
 from offbeat.expressions import canonical
-from offbeat.libraries import preload_library
 from offbeat.program import find_program
 
 
@@ -40,6 +40,7 @@ def env(
     ] = None,
     mpi: Mpi = None,
     allreduce: Allreduce = None,
+    trace: Trace = None,
     shell: Annotated[Shell, typer.Option("--shell", help="Syntax of the lines.")] = Shell.sh,
     verbose: Verbose = 0,
 ) -> None:
@@ -50,12 +51,15 @@ def env(
     The preload does nothing in programs that make no MPI call, so it is safe to export.
     """
     base = dict(os.environ)
-    settings = launch.Settings(canonical(allreduce) if allreduce is not None else None, verbose)
+    settings = launch.Settings(
+        canonical(allreduce) if allreduce is not None else None, verbose, trace=checked_trace(trace)
+    )
     path = find_program(program[0], base) if program else None
     choice = choose(mpi, path, (program or [])[1:], base)
     variables = dict(choice.variables)
     variables |= choice.install.environment({**base, **variables})
-    variables |= launch.rank_variables(preload_library(choice.install.family), settings, base)
+    preloaded = libraries(choice.install.family, traced=trace is not None)
+    variables |= launch.rank_variables(preloaded, settings, base)
     print(render(variables, shell))
 
 

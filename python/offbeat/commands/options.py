@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,6 +25,12 @@ Allreduce = Annotated[
     str | None,
     typer.Option(
         "--allreduce", metavar="EXPR", help="Algorithm of MPI_Allreduce, such as 'pipeline(4, ring)'."
+    ),
+]
+Trace = Annotated[
+    Path | None,
+    typer.Option(
+        "--trace", metavar="FOLDER", envvar="OFFBEAT_TRACE", help="Also record who arrives when, there."
     ),
 ]
 MpirunArgs = Annotated[
@@ -47,6 +54,13 @@ def checked_ranks(ranks: int) -> int:
     if ranks < 1:
         raise CommandError(f"-n {ranks}: the number of ranks must be at least 1")
     return ranks
+
+
+def checked_trace(folder: Path | None) -> Path | None:
+    """The folder of a trace, for ranks that may run elsewhere; refuse one that has a trace."""
+    if folder is not None and any(folder.glob("rank-*.trace")):
+        raise CommandError(f"{folder} has a trace already; remove it or name another folder")
+    return folder.resolve() if folder is not None else None
 
 
 def split_arguments(text: str) -> list[str]:

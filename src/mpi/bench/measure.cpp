@@ -51,10 +51,10 @@ struct Call {
 static Times call(const Job& job, Nanoseconds lead_ns, Nanoseconds delay_ns, Buffers& buffers,
                   std::size_t set) {
   const Nanoseconds start = job.gate->next_start(lead_ns);
-  const Nanoseconds noticed = now_ns();
-  const Nanoseconds arrival = wait_until(start + delay_ns, job.yield);
+  const Nanoseconds noticed = job.clock.global(now_ns());
+  const Nanoseconds arrival = job.clock.global(wait_until(job.clock.own(start + delay_ns), job.yield));
   buffers.call(set);
-  const Nanoseconds exit = now_ns();
+  const Nanoseconds exit = job.clock.global(now_ns());
   return {arrival, exit, arrival - (start + delay_ns), noticed - (start - lead_ns)};
 }
 

@@ -20,6 +20,7 @@
 
 #include "buffers.hpp"
 #include "clock.hpp"
+#include "clock/clock.hpp"
 #include "gate.hpp"
 #include "library.hpp"
 #include "options.hpp"
@@ -34,6 +35,7 @@ struct Job {
   bool yield = false;  // ranks share cores
   Library library;
   std::unique_ptr<Gate> gate;
+  clock::Model clock;  // from this host's clock to that of rank 0
   RecordFile records;            // of rank 0
   Nanoseconds alive_ns = 0;      // when rank 0 last said so
   Nanoseconds lead_ns = 50'000;  // from announcing a start to the start; adapts (rank 0)

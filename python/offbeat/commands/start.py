@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""From a command line to what has to be executed, for the verbs that start a program."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from offbeat import launch, machine
+from offbeat.choice import choose
+from offbeat.commands.options import checked_ranks, split_arguments
+from offbeat.libraries import preload_library, trace_library
+from offbeat.program import find_program
+
+
+def built(
+    program: Sequence[str],
+    ranks: int,
+    mpi: str | None,
+    mpirun_args: str,
+    settings: launch.Settings,
+    *,
+    algorithms: bool = True,
+) -> launch.Launch:
+    """The mpirun call; without ``algorithms`` the collectives are the host MPI's, and only traced."""
+    base = dict(os.environ)
+    checked_ranks(ranks)
+    path = find_program(program[0], base)
+    choice = choose(mpi, path, program[1:], base)
+    family = choice.install.family
+    request = launch.Request(
+        install=choice.install,
+        ranks=ranks,
+        program=[program[0] if os.sep in program[0] else str(path), *program[1:]],
+        libraries=libraries(family, traced=settings.trace is not None, algorithms=algorithms),
+        settings=settings,
+        mpirun_arguments=split_arguments(mpirun_args),
+        variables=choice.variables,
+    )
+    slots = None if machine.in_batch_job(base) else machine.cores()
+    result = launch.build(request, base, slots=slots, is_root=os.geteuid() == 0)
+    if settings.verbose:
+        print(f"offbeat: {choice.install}: {choice.why}", file=sys.stderr)
+        print(f"offbeat: {shlex.join(result.command)}", file=sys.stderr)
+    return result
+
+
+def libraries(family: str, *, traced: bool, algorithms: bool = True) -> list[Path]:
+    """What to preload. The tracer comes first: it hands its calls to the other one."""
+    tracer = [trace_library(family)] if traced else []
+    return [*tracer, *([preload_library(family)] if algorithms else [])]

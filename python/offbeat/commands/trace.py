@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""offbeat trace: record who arrives when in every collective of a program."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from offbeat import launch
+from offbeat.commands.options import Allreduce, Mpi, MpirunArgs, Ranks, Verbose
+from offbeat.commands.start import built
+from offbeat.errors import CommandError
+from offbeat.expressions import canonical
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(context_settings={"allow_interspersed_args": False})(trace)
+
+
+def trace(
+    program: Annotated[list[str], typer.Argument(metavar="PROGRAM", help="The program and its arguments.")],
+    ranks: Ranks = 1,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FOLDER", help="Where the trace goes.")
+    ] = Path("run.trace"),
+    every: Annotated[
+        int, typer.Option("--every", metavar="K", min=1, help="Record every K-th call of each communicator.")
+    ] = 1,
+    ranks_every: Annotated[
+        int, typer.Option("--ranks-every", metavar="R", min=1, help="Record on every R-th rank.")
+    ] = 1,
+    allreduce: Allreduce = None,
+    mpi: Mpi = None,
+    mpirun_args: MpirunArgs = "",
+    force: Annotated[bool, typer.Option("--force", help="Replace a trace that is there already.")] = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Record who arrives when in every collective of an unchanged MPI program.
+
+    offbeat trace -n 4 -o run.trace -- ./program arguments
+
+    The collectives stay the host MPI's, unless --allreduce names an algorithm.
+    """
+    settings = launch.Settings(
+        canonical(allreduce) if allreduce is not None else None,
+        verbose,
+        trace=output.resolve(),
+        trace_every=every,
+        trace_ranks_every=ranks_every,
+    )
+    job = built(program, ranks, mpi, mpirun_args, settings, algorithms=allreduce is not None)
+    make_room(output, force=force)
+    status = run(job)
+    print(f"offbeat: {summary(output)}", file=sys.stderr)
+    raise typer.Exit(status)
+
+
+def make_room(folder: Path, *, force: bool) -> None:
+    """Refuse to mix two traces; with ``force`` remove the old one, and nothing but traces."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise CommandError(f"{folder} is not a folder")
+    found = [*folder.glob("rank-*.trace"), *folder.glob("spawned-*")]
+    if found and not force:
+        raise CommandError(f"{folder} has a trace already; name another folder or add --force")
+    for path in found:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def run(job: launch.Launch) -> int:
+    """Run to the end; the exit status as a shell has it."""
+    sys.stdout.flush()
+    try:
+        process = subprocess.Popen(job.command, env=job.environment)
+    except OSError as error:
+        raise CommandError(f"cannot execute {job.command[0]}: {error.strerror}") from None
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        process.send_signal(number)
+
+    # A terminal sends its interrupt to mpirun as well.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, forward)
+    status = process.wait()
+    return status if status >= 0 else 128 - status
+
+
+def summary(folder: Path) -> str:
+    """One line: what the trace has, and what to do with it."""
+    calls, lost, ranks = 0, 0, 0
+    for path in folder.glob("rank-*.trace"):
+        with path.open("rb") as file:
+            header = file.read(64)
+        if len(header) == 64 and header.startswith(b"OFFBEAT\n"):
+            made, missing = struct.unpack_from("<QQ", header, 40)
+            calls, lost, ranks = calls + made, lost + missing, ranks + 1
+    if ranks == 0:
+        return "there is no trace: the program has not started MPI"
+    not_recorded = f", {lost} of them not recorded for want of room" if lost else ""
+    return (
+        f"{calls} collective calls on {ranks} ranks{not_recorded}, traced in {folder}; "
+        f"next: offbeat report {shlex.quote(str(folder))}"
+    )

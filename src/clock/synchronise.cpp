@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "clock/synchronise.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+namespace offbeat::clock {
+namespace {
+
+enum class Ping : std::uint8_t { more, last };
+
+// One ping that a client sent: when, by its own clock, and how far ahead the server's answer was.
+struct Sample {
+  Nanoseconds own;
+  Nanoseconds offset;
+  Nanoseconds round_trip;
+};
+
+template <class Value>
+void send_value(Network& network, int peer, const Value& value) {
+  network.send(peer, std::as_bytes(std::span(&value, 1)));
+}
+
+template <class Value>
+Value receive_value(Network& network, int peer) {
+  Value value{};
+  network.receive(peer, std::as_writable_bytes(std::span(&value, 1)));
+  return value;
+}
+
+void serve(Network& network, int client, const Model& model) {
+  while (true) {
+    const auto ping = receive_value<Ping>(network, client);
+    send_value(network, client, model.global(network.now()));
+    if (ping == Ping::last) return;
+  }
+}
+
+Sample ping_once(Network& network, int server, Ping ping) {
+  const Nanoseconds sent = network.now();
+  send_value(network, server, ping);
+  const auto answer = receive_value<Nanoseconds>(network, server);
+  const Nanoseconds received = network.now();
+  const Nanoseconds middle = sent + (received - sent) / 2;
+  return {middle, answer - middle, received - sent};
+}
+
+// Pings until there are `least` and `least_ns` have passed. The first is for connecting, and for a server that is still
+// busy with others: it does not count.
+std::vector<Sample> ping(Network& network, int server, int least, Nanoseconds least_ns) {
+  static_cast<void>(ping_once(network, server, Ping::more));
+  std::vector<Sample> samples;
+  const Nanoseconds begin = network.now();
+  bool is_last = false;
+  while (!is_last) {
+    is_last = std::ssize(samples) + 1 >= least && network.now() - begin >= least_ns;
+    samples.push_back(ping_once(network, server, is_last ? Ping::last : Ping::more));
+  }
+  return samples;
+}
+
+// Delays only ever add, so the fastest round trips have the smallest error. Sorted by round trip, no fewer than 4.
+std::vector<Sample> fastest(std::vector<Sample> samples) {
+  std::ranges::sort(samples, {}, &Sample::round_trip);
+  const Nanoseconds least = samples.front().round_trip;
+  const Nanoseconds median = samples[samples.size() / 2].round_trip;
+  const auto slow = std::ranges::find_if(
+      samples, [&](const Sample& sample) { return sample.round_trip > least + (median - least) / 4; });
+  const auto kept = std::max<std::ptrdiff_t>(slow - samples.begin(), std::min<std::ptrdiff_t>(4, std::ssize(samples)));
+  samples.resize(static_cast<std::size_t>(kept));
+  return samples;
+}
+
+// No clock of a computer is that wrong.
+constexpr double most_slope = 1e-3;
+
+// Least squares. A slope from some milliseconds, used for minutes, does harm unless it is certain: one that is not six
+// times its standard error counts as 0.
+Model fit(const std::vector<Sample>& samples, Method method) {
+  const auto count = static_cast<double>(samples.size());
+  const Sample& origin = samples.front();
+  double own = 0;
+  double offset = 0;
+  for (const Sample& sample : samples) {
+    own += static_cast<double>(sample.own - origin.own) / count;
+    offset += static_cast<double>(sample.offset - origin.offset) / count;
+  }
+  Model model{.kind = method == Method::hca3 ? Kind::hca3 : Kind::offset,
+              .at = origin.own + std::llround(own),
+              .offset = origin.offset + std::llround(offset)};
+  if (method == Method::offset || samples.size() < 8) return model;
+
+  double square = 0;
+  double product = 0;
+  for (const Sample& sample : samples) {
+    const double x = static_cast<double>(sample.own - origin.own) - own;
+    const double y = static_cast<double>(sample.offset - origin.offset) - offset;
+    square += x * x;
+    product += x * y;
+  }
+  if (square == 0) return model;
+  const double slope = product / square;
+  double error = 0;
+  for (const Sample& sample : samples) {
+    const double x = static_cast<double>(sample.own - origin.own) - own;
+    const double y = static_cast<double>(sample.offset - origin.offset) - offset;
+    error += (y - slope * x) * (y - slope * x);
+  }
+  const double standard_error = std::sqrt(error / (count - 2) / square);
+  if (std::abs(slope) > 6 * standard_error && std::abs(slope) < most_slope) model.slope = slope;
+  return model;
+}
+
+// The ranks that speak for their hosts: the lowest of each, in order of rank.
+std::vector<int> speakers(std::span<const std::uint64_t> hosts) {
+  std::vector<int> by_host(hosts.size());
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) by_host[rank] = static_cast<int>(rank);
+  const auto host = [&](int rank) { return hosts[static_cast<std::size_t>(rank)]; };
+  std::ranges::stable_sort(by_host, {}, host);
+  const auto rest = std::ranges::unique(by_host, {}, host);
+  by_host.erase(rest.begin(), rest.end());
+  std::ranges::sort(by_host);
+  return by_host;
+}
+
+Model learn(Network& network, std::span<const int> speakers, std::size_t me, Method method, const Effort& effort) {
+  const auto learn_from = [&](std::size_t server) {
+    return fit(fastest(ping(network, speakers[server], effort.least_pings, effort.least_ns)), method);
+  };
+  Model model{.kind = Kind::shared, .at = network.now()};
+  const std::size_t hosts = speakers.size();
+  if (method == Method::offset) {
+    if (me != 0) return learn_from(0);
+    for (std::size_t client = 1; client < hosts; ++client) serve(network, speakers[client], model);
+    return model;
+  }
+  for (std::size_t step = std::bit_ceil(hosts) / 2; step > 0; step /= 2) {
+    if (me % (2 * step) == step) model = learn_from(me - step);
+    if (me % (2 * step) == 0 && me + step < hosts) serve(network, speakers[me + step], model);
+  }
+  return model;
+}
+
+// Each host asks rank 0, whatever the way by which it learned.
+double residual(Network& network, std::span<const int> speakers, std::size_t me, const Model& model, int pings) {
+  if (me == 0) {
+    for (const int client : speakers.subspan(1)) serve(network, client, model);
+    return 0;
+  }
+  const Sample best = fastest(ping(network, speakers[0], pings, 0)).front();
+  return std::abs(static_cast<double>(best.own + best.offset - model.global(best.own)));
+}
+
+}  // namespace
+
+std::uint64_t host_of_this_process() {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const char* path : {"/proc/sys/kernel/random/boot_id", "/proc/self/timens_offsets"}) {
+    std::ifstream file(path);
+    for (std::istreambuf_iterator<char> byte(file), end; byte != end; ++byte) {
+      hash = (hash ^ static_cast<unsigned char>(*byte)) * 0x100000001b3;
+    }
+  }
+  return hash;
+}
+
+Model synchronise(Network& network, std::span<const std::uint64_t> hosts, Method method, Effort effort) {
+  const auto host = [&](int rank) { return hosts[static_cast<std::size_t>(rank)]; };
+  const int rank = network.rank();
+  const std::vector<int> all = speakers(hosts);
+  if (all.size() == 1) return {.kind = Kind::shared, .at = network.now()};
+  const auto mine = std::ranges::find(all, host(rank), host);
+  if (*mine != rank) return receive_value<Model>(network, *mine);
+
+  const auto me = static_cast<std::size_t>(mine - all.begin());
+  Model model = learn(network, all, me, method, effort);
+  model.residual_ns = residual(network, all, me, model, effort.check_pings);
+  for (int other = rank + 1; other < network.ranks(); ++other) {
+    if (host(other) == host(rank)) send_value(network, other, model);
+  }
+  return model;
+}
+
+}  // namespace offbeat::clock

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/trace/tracer.hpp"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <system_error>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "mpi/clock_network.hpp"
+
+namespace offbeat::trace {
+
+std::atomic<Tracer*> the_tracer{nullptr};
+constinit thread_local bool inside_trace [[gnu::tls_model("initial-exec")]] = false;
+
+namespace {
+
+int rank_of(const Host& host, MPI_Comm communicator) {
+  int rank = 0;
+  host.Comm_rank(communicator, &rank);
+  return rank;
+}
+
+int size_of(const Host& host, MPI_Comm communicator) {
+  int size = 1;
+  host.Comm_size(communicator, &size);
+  return size;
+}
+
+// From the group, not by MPI_Comm_dup, which would copy the program's attributes.
+MPI_Comm private_communicator(const Host& host) {
+  MPI_Group group;
+  MPI_Comm made = MPI_COMM_NULL;
+  host.Comm_group(MPI_COMM_WORLD, &group);
+  const int code = host.Comm_create(MPI_COMM_WORLD, group, &made);
+  host.Group_free(&group);
+  if (code != MPI_SUCCESS) throw CommunicationError("no communicator for the tracer", code);
+  host.Comm_set_errhandler(made, MPI_ERRORS_RETURN);
+  return made;
+}
+
+// The same random number on all ranks.
+std::uint64_t random_number(const Host& host, MPI_Comm communicator) {
+  std::uint64_t number = 0;
+  static_cast<void>(!getrandom(&number, sizeof number, 0));
+  host.Bcast(&number, sizeof number, MPI_BYTE, 0, communicator);
+  return number;
+}
+
+std::string hexadecimal(std::uint64_t number) {
+  std::array<char, 16> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number, 16).ptr;
+  return {digits.data(), end};
+}
+
+// A spawned job has ranks 0, 1, ... of its own and so a folder of its own within that of its parents.
+std::string file_of(const std::string& folder, int rank, std::uint64_t run) {
+  MPI_Comm parent = MPI_COMM_NULL;
+  next<"PMPI_Comm_get_parent", decltype(PMPI_Comm_get_parent)>()(&parent);
+  const std::string own = parent == MPI_COMM_NULL ? folder : folder + "/spawned-" + hexadecimal(run);
+  std::error_code error;  // opening the file will say it
+  std::filesystem::create_directories(own, error);
+  const std::string number = std::to_string(rank);
+  return own + "/rank-" + std::string(6 - std::min<std::size_t>(6, number.size()), '0') + number + ".trace";
+}
+
+bool is_threaded() {
+  int provided = MPI_THREAD_SINGLE;
+  next<"PMPI_Query_thread", decltype(PMPI_Query_thread)>()(&provided);
+  return provided == MPI_THREAD_MULTIPLE;
+}
+
+template <std::size_t Size>
+void store_text(char (&field)[Size], std::string_view text) {
+  std::memcpy(field, text.data(), std::min(text.size(), Size - 1));
+}
+
+std::string mpi_version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  next<"PMPI_Get_library_version", decltype(PMPI_Get_library_version)>()(text, &length);
+  return {text, std::strcspn(text, "\n,")};
+}
+
+std::string program_line() {
+  std::ifstream file("/proc/self/cmdline");
+  std::string line{std::istreambuf_iterator<char>(file), {}};
+  while (!line.empty() && line.back() == '\0') line.pop_back();
+  std::ranges::replace(line, '\0', ' ');
+  return line;
+}
+
+std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {  // the finaliser of SplitMix64
+  std::uint64_t x = hash + 0x9E3779B97F4A7C15ULL + value;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
+  return x ^ (x >> 31);
+}
+
+std::uint64_t hash_of(const std::vector<int>& ranks) {
+  std::uint64_t hash = ranks.size();
+  for (const int rank : ranks) hash = mixed(hash, static_cast<std::uint64_t>(rank));
+  return hash;
+}
+
+constexpr std::uint32_t most_small = std::numeric_limits<std::uint8_t>::max();
+constexpr std::uint32_t most_types = std::numeric_limits<std::uint16_t>::max();
+
+}  // namespace
+
+Tracer::Tracer(const Below& below, const Settings& settings)
+    : host_(below.host),
+      every_(settings.trace_every),
+      rank_(rank_of(host_, MPI_COMM_WORLD)),
+      ranks_(size_of(host_, MPI_COMM_WORLD)),
+      records_(rank_ % settings.trace_ranks_every == 0),
+      is_threaded_(is_threaded()),
+      private_(private_communicator(host_)),
+      run_(random_number(host_, private_)),
+      writer_(file_of(settings.trace, rank_, run_), window_bytes, settings.trace_bytes) {
+  predefined_operations_ = {
+      {MPI_MAX, "MPI_MAX"},         {MPI_MIN, "MPI_MIN"},       {MPI_SUM, "MPI_SUM"},   {MPI_PROD, "MPI_PROD"},
+      {MPI_LAND, "MPI_LAND"},       {MPI_BAND, "MPI_BAND"},     {MPI_LOR, "MPI_LOR"},   {MPI_BOR, "MPI_BOR"},
+      {MPI_LXOR, "MPI_LXOR"},       {MPI_BXOR, "MPI_BXOR"},     {MPI_MINLOC, "MPI_MINLOC"},
+      {MPI_MAXLOC, "MPI_MAXLOC"},   {MPI_REPLACE, "MPI_REPLACE"}, {MPI_NO_OP, "MPI_NO_OP"},
+  };
+  fill_header(settings);
+  add(MPI_COMM_WORLD, null_communicator_, false);
+  add(MPI_COMM_SELF, null_communicator_, false);
+}
+
+void Tracer::fill_header(const Settings& settings) {
+  Header& header = writer_.header();
+  header.version = 1;
+  header.header_size = header_bytes;
+  header.slot_size = slot_bytes;
+  header.flags = records_ ? 0U : static_cast<std::uint32_t>(does_not_record);
+  header.rank = static_cast<std::uint32_t>(rank_);
+  header.ranks = static_cast<std::uint32_t>(ranks_);
+  header.every_call = static_cast<std::uint32_t>(settings.trace_every);
+  header.every_rank = static_cast<std::uint32_t>(settings.trace_ranks_every);
+  header.run = run_;
+  timespec time{};
+  clock_gettime(CLOCK_REALTIME, &time);
+  header.realtime = static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+  header.monotonic = clock::now();
+  char host[sizeof header.host] = "";
+  gethostname(host, sizeof host - 1);
+  store_text(header.host, host);
+  store_text(header.mpi, mpi_version());
+  store_text(header.offbeat, OFFBEAT_VERSION);
+  store_text(header.program, program_line());
+  header.begin = stored(synchronised());
+  std::memcpy(header.magic, "OFFBEAT\n", sizeof header.magic);  // last: what has it is a trace
+}
+
+clock::Model Tracer::synchronised() const {
+  try {
+    ClockNetwork network(host_, private_, rank_, ranks_);
+    return clock::synchronise(network, network.hosts());
+  } catch (const CommunicationError& error) {
+    say(error.what());
+    return {};
+  }
+}
+
+void Tracer::finish() {
+  Header& header = writer_.header();
+  clock::Model begin{static_cast<clock::Kind>(header.begin.kind), header.begin.at, header.begin.offset,
+                     header.begin.slope, header.begin.residual};
+  clock::Model end = synchronised();
+  clock::join(begin, end);
+  header.begin = stored(begin);
+  header.end = stored(end);
+  host_.Comm_free(&private_);
+  writer_.finish();
+  std::atomic_ref(header.flags).store(header.flags | ended_in_order, std::memory_order_release);
+}
+
+// -- names
+
+// 0 if there is no room for another.
+std::uint32_t Tracer::name(Named what, const std::string& text, std::uint32_t size, std::uint32_t most) {
+  const auto key = std::pair(what, std::pair(text, size));
+  if (const auto known = names_.find(key); known != names_.end()) return known->second;
+  const std::uint32_t number = named_[what] + 1;
+  if (number > most) return 0;
+  const NameRecord head{.kind = RecordKind::name,
+                        .what = what,
+                        .length = static_cast<std::uint16_t>(text.size()),
+                        .slots = static_cast<std::uint32_t>((sizeof(NameRecord) + text.size() + slot_bytes - 1) / slot_bytes),
+                        .number = number,
+                        .size = size};
+  if (!writer_.write(std::as_bytes(std::span(&head, 1)), std::as_bytes(std::span(text)))) return 0;
+  named_[what] = names_[key] = number;
+  return number;
+}
+
+KnownType Tracer::learn_type(MPI_Datatype handle) {
+  if (handle == null_type_) return {};
+  int size = 0;
+  char text[MPI_MAX_OBJECT_NAME + 1] = "";
+  int length = 0;
+  host_.Type_size(handle, &size);
+  host_.Type_get_name(handle, text, &length);
+  KnownType known;
+  known.size = static_cast<std::uint32_t>(std::max(size, 0));  // MPI_UNDEFINED if it is larger than an int
+  const std::string name_or_none = length > 0 ? std::string(text) : "user-defined";
+  known.number = static_cast<std::uint16_t>(name(Named::type, name_or_none, known.size, most_types));
+  types_.insert(abi::bits(handle), known);
+  return known;
+}
+
+std::uint8_t Tracer::learn_operation(MPI_Op handle) {
+  const auto known = std::ranges::find(predefined_operations_, handle, &std::pair<MPI_Op, const char*>::first);
+  const char* text = known != predefined_operations_.end() ? known->second : "user-defined";
+  const auto number = static_cast<std::uint8_t>(name(Named::operation, text, 0, most_small));
+  operations_.insert(abi::bits(handle), number);
+  return number;
+}
+
+// The texts live as long as the process.
+std::uint8_t Tracer::learn_algorithm(const char* text) {
+  const auto number = static_cast<std::uint8_t>(name(Named::algorithm, text, 0, most_small));
+  algorithms_.insert(reinterpret_cast<Handle>(text), number);
+  return number;
+}
+
+// -- communicators
+
+// Ranks that are not in this MPI_COMM_WORLD are MPI_UNDEFINED.
+std::vector<int> Tracer::world_ranks(MPI_Group group) const {
+  int size = 0;
+  next<"PMPI_Group_size", decltype(PMPI_Group_size)>()(group, &size);
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  std::vector<int> world(ranks.size());
+  for (std::size_t i = 0; i < ranks.size(); ++i) ranks[i] = static_cast<int>(i);
+  MPI_Group all;
+  host_.Comm_group(MPI_COMM_WORLD, &all);
+  host_.Group_translate_ranks(group, size, ranks.data(), all, world.data());
+  host_.Group_free(&all);
+  return world;
+}
+
+// The identity is the same on all ranks without a message: the creations of communicators with the same ranks from the
+// same parent are collective over these ranks, so that all count them alike.
+void Tracer::add(MPI_Comm handle, MPI_Comm parent, bool has_group_of_parent) {
+  auto made = std::make_shared<Communicator>();
+  Communicator* from = is_null_communicator(parent) ? nullptr : look_up(parent);
+  if (has_group_of_parent && from != nullptr) {
+    *made = *from;
+    made->is_defined = false;
+    made->neighbours = -1;
+    made->calls = 0;
+  } else {
+    made->rank = rank_of(host_, handle);
+    made->ranks = made->peers = size_of(host_, handle);
+    int is_inter = 0;
+    host_.Comm_test_inter(handle, &is_inter);
+    made->is_inter = is_inter != 0;
+    MPI_Group group;
+    host_.Comm_group(handle, &group);
+    made->group = hash_of(world_ranks(group));
+    host_.Group_free(&group);
+    if (made->is_inter) {
+      next<"PMPI_Comm_remote_group", decltype(PMPI_Comm_remote_group)>()(handle, &group);
+      const std::vector<int> others = world_ranks(group);
+      made->peers = static_cast<int>(others.size());
+      made->group += hash_of(others);  // a sum, for both sides see them the other way round
+      host_.Group_free(&group);
+    }
+  }
+  const std::uint64_t family = mixed(from != nullptr ? from->identity : 0, made->group);
+  made->identity = mixed(family, ordinals_[family]++);
+  recent_.erase(abi::bits(handle));
+  communicators_[abi::bits(handle)] = std::move(made);
+}
+
+void Tracer::remove(MPI_Comm handle) {
+  recent_.erase(abi::bits(handle));
+  communicators_.erase(abi::bits(handle));
+}
+
+// One that was made in a way that is not intercepted is known from its first call on.
+Communicator* Tracer::look_up(MPI_Comm handle) {
+  if (is_null_communicator(handle)) return nullptr;
+  auto known = communicators_.find(abi::bits(handle));
+  if (known == communicators_.end()) {
+    add(handle, null_communicator_, false);
+    known = communicators_.find(abi::bits(handle));
+  }
+  recent_.insert(abi::bits(handle), known->second.get());
+  return known->second.get();
+}
+
+std::shared_ptr<Communicator> Tracer::prepared(MPI_Comm handle) {
+  Communicator* known = look_up(handle);
+  if (known == nullptr) return nullptr;
+  if (!known->is_defined) define(*known, handle);
+  return communicators_.find(abi::bits(handle))->second;
+}
+
+// On a rank that records nothing only the list of ranks is of use.
+void Tracer::define(Communicator& communicator, MPI_Comm handle) {
+  if (writer_.is_full()) return;
+  if (!records_ && communicator.rank != 0) {
+    communicator.is_defined = true;
+    return;
+  }
+  MPI_Group group;
+  host_.Comm_group(handle, &group);
+  std::vector<int> ranks = world_ranks(group);
+  host_.Group_free(&group);
+  bool first = true;
+  for (std::size_t i = 0; i < ranks.size(); ++i) first = first && ranks[i] == static_cast<int>(i);
+  if (first || communicator.rank != 0) ranks.clear();
+  const std::size_t bytes = communicator_ranks_offset + ranks.size() * sizeof(int);
+  const CommunicatorRecord record{
+      .kind = RecordKind::communicator,
+      .flags = static_cast<std::uint8_t>((communicator.is_inter ? inter : 0) | (first ? first_of_world : 0) |
+                                         (ranks.empty() ? 0 : ranks_follow)),
+      .zero = 0,
+      .slots = static_cast<std::uint32_t>((bytes + slot_bytes - 1) / slot_bytes),
+      .number = defined_,
+      .ranks = static_cast<std::uint32_t>(communicator.ranks),
+      .identity = communicator.identity,
+      .rank = static_cast<std::uint32_t>(communicator.rank)};
+  const auto head = std::as_bytes(std::span(&record, 1)).first(communicator_ranks_offset);
+  if (!writer_.write(head, std::as_bytes(std::span(ranks)))) return;
+  communicator.number = defined_++;
+  communicator.is_defined = true;
+}
+
+int Tracer::neighbours(MPI_Comm handle, Communicator& communicator) const {
+  if (communicator.neighbours >= 0) return communicator.neighbours;
+  int topology = MPI_UNDEFINED;
+  next<"PMPI_Topo_test", decltype(PMPI_Topo_test)>()(handle, &topology);
+  int count = 0;
+  if (topology == MPI_CART) {
+    next<"PMPI_Cartdim_get", decltype(PMPI_Cartdim_get)>()(handle, &count);
+    count *= 2;
+  } else if (topology == MPI_GRAPH) {
+    next<"PMPI_Graph_neighbors_count", decltype(PMPI_Graph_neighbors_count)>()(handle, communicator.rank, &count);
+  } else if (topology == MPI_DIST_GRAPH) {
+    int sources = 0;
+    int weighted = 0;
+    next<"PMPI_Dist_graph_neighbors_count", decltype(PMPI_Dist_graph_neighbors_count)>()(handle, &sources, &count, &weighted);
+  }
+  communicator.neighbours = count;
+  return count;
+}
+
+// -- life
+
+void start_tracer_or_exit() {
+  const InsideTrace guard;
+  try {
+    const Settings settings = Settings::from_environment();
+    if (settings.trace.empty()) return;
+    the_tracer.store(new Tracer(below(), settings), std::memory_order_release);  // lives until the process ends
+  } catch (const CommunicationError& error) {
+    say(std::string("this run is not traced: ") + error.what());
+  } catch (const UsageError& error) {
+    if (launcher_rank() != 0) sleep(1);  // one rank speaks; the launcher then ends the others
+    say(error.what());
+    _exit(2);
+  }
+}
+
+void stop_tracer() {
+  Tracer* tracer = the_tracer.exchange(nullptr, std::memory_order_acq_rel);
+  if (tracer == nullptr) return;
+  const InsideTrace guard;
+  tracer->finish();
+}
+
+}  // namespace offbeat::trace

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What one traced process has: its file, and what it knows of communicators, types, operations and requests.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/settings.hpp"
+#include "mpi/trace/below.hpp"
+#include "trace/tables.hpp"
+#include "trace/writer.hpp"
+
+namespace offbeat::trace {
+
+using clock::Nanoseconds;
+
+// Larger ones cost no less for each record, and stop the program for longer when the next one is taken.
+inline constexpr std::size_t window_bytes = std::size_t{256} << 10;
+
+struct Communicator {
+  std::uint64_t group = 0;     // a hash of its ranks in MPI_COMM_WORLD; of both groups of an inter-communicator
+  std::uint64_t identity = 0;  // equal on all its ranks
+  int rank = 0;
+  int ranks = 1;
+  int peers = 1;  // to whom this rank sends in an alltoall: the other group's ranks, in an inter-communicator
+  bool is_inter = false;
+  bool is_defined = false;  // in the file
+  std::uint32_t number = 0;
+  int neighbours = -1;  // to whom this rank sends in a neighbourhood collective; -1: not yet asked
+  std::uint64_t calls = 0;
+};
+
+// What a record has from the arguments of a call.
+struct Facts {
+  std::int64_t count = 0;
+  std::int64_t bytes = 0;
+  std::int32_t root = -1;
+  std::uint16_t type = 0;
+  std::uint8_t operation = 0;
+  bool is_in_place = false;
+};
+
+struct KnownType {
+  std::uint16_t number = 0;
+  std::uint32_t size = 0;
+};
+
+// A persistent collective.
+struct Prepared {
+  Collective collective;
+  std::shared_ptr<Communicator> communicator;  // the program may free the handle before the request
+  Facts facts;
+};
+
+// A call whose record waits for more.
+struct Open {
+  static constexpr std::uint64_t none = ~std::uint64_t{0};
+  std::uint64_t slot = none;
+  [[nodiscard]] bool is_recorded() const { return slot != none; }
+};
+
+struct KnownRequest {
+  Open open;                           // of a persistent one: since MPI_Start
+  std::shared_ptr<Prepared> prepared;  // null: not persistent
+  bool is_claimed = false;             // by the completion call that is going on
+};
+
+class Tracer {
+ public:
+  // Collective over MPI_COMM_WORLD, at the end of MPI_Init. Throws UsageError.
+  Tracer(const Below& below, const Settings& settings);
+  // Before MPI_Finalize; collective.
+  void finish();
+
+  // With MPI_THREAD_MULTIPLE everything below is called with this lock.
+  [[nodiscard]] std::unique_lock<std::mutex> lock() {
+    return is_threaded_ ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
+  }
+
+  // The communicator of a call, counted; null for none.
+  [[nodiscard]] Communicator* counted(MPI_Comm handle) {
+    Communicator* const* recent = recent_.find(abi::bits(handle));
+    Communicator* known = recent != nullptr ? *recent : look_up(handle);
+    if (known == nullptr) [[unlikely]] return nullptr;
+    if (!known->is_defined) [[unlikely]] define(*known, handle);
+    count(*known);
+    return known;
+  }
+  void count(Communicator& communicator) {
+    ++communicator.calls;
+    writer_.header().calls += 1;
+  }
+  // For a persistent collective: counted when it is started.
+  [[nodiscard]] std::shared_ptr<Communicator> prepared(MPI_Comm handle);
+  // Whether the call that was counted last on `communicator` is to be recorded.
+  [[nodiscard]] bool wants(const Communicator& communicator) const {
+    return records_ && (every_ == 1 || (communicator.calls - 1) % every_ == 0);
+  }
+  [[nodiscard]] Open begin(Collective collective, std::uint8_t flags, const Communicator& communicator,
+                           const Facts& facts, Nanoseconds arrival) {
+    CallRecord* record = communicator.is_defined ? writer_.next() : nullptr;
+    if (record == nullptr) [[unlikely]] {
+      writer_.header().lost += 1;
+      return {};
+    }
+    const int all_flags = flags | incomplete | (facts.is_in_place ? in_place : 0);
+    *record = {.kind = RecordKind::call,
+               .flags = static_cast<std::uint8_t>(all_flags),
+               .collective = collective,
+               .zero = 0,
+               .communicator = communicator.number,
+               .arrival = arrival,
+               .exit = 0,
+               .completion = 0,
+               .number = communicator.calls - 1,
+               .bytes = facts.bytes,
+               .count = facts.count,
+               .root = facts.root,
+               .operation = facts.operation,
+               .algorithm = 0,
+               .type = facts.type};
+    return {writer_.publish()};
+  }
+  // The call has returned; `is_complete` if nothing is to follow.
+  void leave(Open open, Nanoseconds exit, bool is_complete, const char* algorithm = nullptr) {
+    if (!open.is_recorded()) return;
+    const std::uint8_t number = algorithm != nullptr ? number_of(algorithm) : 0;
+    writer_.change(open.slot, [&](CallRecord& record) {
+      record.exit = exit;
+      record.algorithm = number;
+      if (is_complete) end(record, exit);
+    });
+  }
+  void complete(Open open, Nanoseconds completion) {
+    if (!open.is_recorded()) return;
+    writer_.change(open.slot, [&](CallRecord& record) { end(record, completion); });
+  }
+
+  [[nodiscard]] KnownType type(MPI_Datatype handle) {
+    const KnownType* known = types_.find(abi::bits(handle));
+    return known != nullptr ? *known : learn_type(handle);
+  }
+  [[nodiscard]] std::uint8_t operation(MPI_Op handle) {
+    const std::uint8_t* known = operations_.find(abi::bits(handle));
+    return known != nullptr ? *known : learn_operation(handle);
+  }
+  void forget_type(MPI_Datatype handle) { types_.erase(abi::bits(handle)); }
+  void forget_operation(MPI_Op handle) { operations_.erase(abi::bits(handle)); }
+  [[nodiscard]] int neighbours(MPI_Comm handle, Communicator& communicator) const;
+
+  // A new communicator. `parent`: what it was made from, in an order that is equal on all ranks; MPI_COMM_NULL where all
+  // ranks do not have the same. A duplicate that is not yet usable has the group of its parent.
+  void add(MPI_Comm handle, MPI_Comm parent, bool has_group_of_parent);
+  void remove(MPI_Comm handle);
+
+  HandleTable<KnownRequest> requests;
+  [[nodiscard]] bool is_null_request(MPI_Request request) const { return request == null_request_; }
+  [[nodiscard]] bool is_null_communicator(MPI_Comm communicator) const { return communicator == null_communicator_; }
+
+ private:
+  void fill_header(const Settings& settings);
+  [[nodiscard]] clock::Model synchronised() const;
+  [[nodiscard]] Communicator* look_up(MPI_Comm handle);
+  [[nodiscard]] std::vector<int> world_ranks(MPI_Group group) const;
+  void define(Communicator& communicator, MPI_Comm handle);
+  [[nodiscard]] KnownType learn_type(MPI_Datatype handle);
+  [[nodiscard]] std::uint8_t learn_operation(MPI_Op handle);
+  [[nodiscard]] std::uint8_t number_of(const char* algorithm) {
+    const std::uint8_t* known = algorithms_.find(reinterpret_cast<Handle>(algorithm));
+    return known != nullptr ? *known : learn_algorithm(algorithm);
+  }
+  [[nodiscard]] std::uint8_t learn_algorithm(const char* text);
+  static void end(CallRecord& record, Nanoseconds completion) {
+    record.completion = completion;
+    const auto flags = static_cast<std::uint8_t>(record.flags & ~incomplete);
+    std::atomic_ref(record.flags).store(flags, std::memory_order_release);
+  }
+  [[nodiscard]] std::uint32_t name(Named what, const std::string& text, std::uint32_t size, std::uint32_t most);
+
+  const Host& host_;
+  const std::uint64_t every_;
+  const int rank_;
+  const int ranks_;
+  const bool records_;
+  const bool is_threaded_;
+  MPI_Comm private_;  // for the tracer's own messages
+  const std::uint64_t run_;
+  Writer writer_;
+  std::mutex mutex_;
+  // Open MPI's constants are slow to look up; see abi.hpp.
+  const MPI_Comm null_communicator_ = MPI_COMM_NULL;
+  const MPI_Request null_request_ = MPI_REQUEST_NULL;
+  const MPI_Datatype null_type_ = MPI_DATATYPE_NULL;
+
+  DirectCache<Communicator*, 16> recent_;
+  DirectCache<KnownType, 64> types_;
+  DirectCache<std::uint8_t, 32> operations_;
+  DirectCache<std::uint8_t, 32> algorithms_;
+
+  std::unordered_map<Handle, std::shared_ptr<Communicator>> communicators_;
+  std::unordered_map<std::uint64_t, std::uint64_t> ordinals_;  // of parent and group: how many were made
+  std::uint32_t defined_ = 0;
+  std::map<std::pair<Named, std::pair<std::string, std::uint32_t>>, std::uint32_t> names_;
+  std::map<Named, std::uint32_t> named_;
+  std::vector<std::pair<MPI_Op, const char*>> predefined_operations_;
+};
+
+// Null before MPI_Init, after MPI_Finalize, and without OFFBEAT_TRACE.
+extern std::atomic<Tracer*> the_tracer;
+void start_tracer_or_exit();
+void stop_tracer();
+
+// True while this thread is inside a traced call: calls that arrive then are offbeat's or the host's own.
+extern constinit thread_local bool inside_trace;
+class InsideTrace {
+ public:
+  InsideTrace() { inside_trace = true; }
+  ~InsideTrace() { inside_trace = false; }
+  InsideTrace(const InsideTrace&) = delete;
+  InsideTrace& operator=(const InsideTrace&) = delete;
+};
+
+// For a call of the program's; null for others.
+[[nodiscard]] inline Tracer* tracer_of_program() {
+  return inside_trace ? nullptr : the_tracer.load(std::memory_order_acquire);
+}
+
+}  // namespace offbeat::trace

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The layout of docs/trace-format.md.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#include "clock/clock.hpp"
+
+namespace offbeat::trace {
+
+static_assert(std::endian::native == std::endian::little, "trace files are little-endian");
+
+inline constexpr std::size_t header_bytes = 4096;
+inline constexpr std::size_t slot_bytes = 64;
+
+struct Clock {
+  std::uint32_t kind;
+  std::uint32_t zero;
+  std::int64_t at;
+  std::int64_t offset;
+  double slope;
+  double residual;
+};
+
+[[nodiscard]] inline Clock stored(const clock::Model& model) {
+  return {static_cast<std::uint32_t>(model.kind), 0, model.at, model.offset, model.slope, model.residual_ns};
+}
+
+enum HeaderFlag : std::uint32_t { ended_in_order = 1, does_not_record = 2 };
+
+struct Header {
+  char magic[8];
+  std::uint32_t version;
+  std::uint32_t header_size;
+  std::uint32_t slot_size;
+  std::uint32_t flags;
+  std::uint32_t rank;
+  std::uint32_t ranks;
+  std::uint64_t slots;
+  std::uint64_t calls;
+  std::uint64_t lost;
+  std::uint32_t every_call;
+  std::uint32_t every_rank;
+  std::uint64_t run;
+  std::int64_t realtime;
+  std::int64_t monotonic;
+  Clock begin;
+  Clock end;
+  char host[64];
+  char mpi[64];
+  char offbeat[32];
+  char program[512];
+};
+static_assert(std::is_trivial_v<Header> && sizeof(Header) <= header_bytes);
+static_assert(offsetof(Header, slots) == 32 && offsetof(Header, begin) == 88 && offsetof(Header, end) == 128);
+static_assert(offsetof(Header, host) == 168 && offsetof(Header, program) == 328);
+
+enum class RecordKind : std::uint8_t { call = 1, communicator = 2, name = 3 };
+
+enum class Collective : std::uint8_t {
+  allreduce = 1, barrier, bcast, reduce, allgather, allgatherv, alltoall, alltoallv,
+  alltoallw, gather, gatherv, scatter, scatterv, reduce_scatter, reduce_scatter_block, scan,
+  exscan, neighbor_allgather, neighbor_allgatherv, neighbor_alltoall, neighbor_alltoallv,
+  neighbor_alltoallw,
+};
+static_assert(static_cast<int>(Collective::neighbor_alltoallw) == 22);
+
+enum CallFlag : std::uint8_t { in_place = 1, nonblocking = 2, persistent = 4, incomplete = 8 };
+
+struct CallRecord {
+  RecordKind kind;
+  std::uint8_t flags;
+  Collective collective;
+  std::uint8_t zero;
+  std::uint32_t communicator;
+  std::int64_t arrival;
+  std::int64_t exit;
+  std::int64_t completion;
+  std::uint64_t number;
+  std::int64_t bytes;
+  std::int64_t count;
+  std::int32_t root;
+  std::uint8_t operation;
+  std::uint8_t algorithm;
+  std::uint16_t type;
+};
+static_assert(std::is_trivial_v<CallRecord> && sizeof(CallRecord) == slot_bytes);
+static_assert(offsetof(CallRecord, number) == 32 && offsetof(CallRecord, root) == 56);
+
+enum CommunicatorFlag : std::uint8_t { inter = 1, first_of_world = 2, ranks_follow = 4 };
+
+struct CommunicatorRecord {  // then the ranks
+  RecordKind kind;
+  std::uint8_t flags;
+  std::uint16_t zero;
+  std::uint32_t slots;
+  std::uint32_t number;
+  std::uint32_t ranks;
+  std::uint64_t identity;
+  std::uint32_t rank;
+};
+inline constexpr std::size_t communicator_ranks_offset = 28;
+static_assert(offsetof(CommunicatorRecord, rank) == 24);
+
+enum class Named : std::uint8_t { type = 1, operation = 2, algorithm = 3 };
+
+struct NameRecord {  // then the text
+  RecordKind kind;
+  Named what;
+  std::uint16_t length;
+  std::uint32_t slots;
+  std::uint32_t number;
+  std::uint32_t size;
+};
+static_assert(sizeof(NameRecord) == 16);
+
+}  // namespace offbeat::trace

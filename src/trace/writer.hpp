@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The trace file of one rank: a header and slots, in memory that the file backs, so that nothing is lost when the
+// process is killed. Only the header and a window of the slots are mapped. The disk space of a window is taken before it
+// is mapped: without that a full disk would be a SIGBUS.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "trace/format.hpp"
+
+namespace offbeat::trace {
+
+class Writer {
+ public:
+  // A new file. Throws UsageError if it exists or cannot be made.
+  Writer(const std::string& path, std::size_t window_bytes, std::uint64_t most_bytes);
+  ~Writer();
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+
+  [[nodiscard]] Header& header() { return *header_; }
+
+  // The next record, to be filled and then published; null if there is no room. Steady state: a compare.
+  [[nodiscard]] CallRecord* next() {
+    if (position_ == window_end_) [[unlikely]] {
+      if (!reserve(1)) return nullptr;
+    }
+    return reinterpret_cast<CallRecord*>(position_);
+  }
+  // Returns the record's number among the slots.
+  std::uint64_t publish() {
+    position_ += slot_bytes;
+    std::atomic_ref(header_->slots).store(slots_ + 1, std::memory_order_release);
+    return slots_++;
+  }
+
+  // A record of several slots, padded with zeros. False if there is no room.
+  bool write(std::span<const std::byte> head, std::span<const std::byte> rest);
+
+  // Changes a record that was published. It may have left the window.
+  template <class Change>
+  void change(std::uint64_t slot, Change&& apply) {
+    if (slot >= window_begin_) [[likely]] {
+      apply(*reinterpret_cast<CallRecord*>(window_ + (slot - window_begin_) * slot_bytes));
+      return;
+    }
+    CallRecord record;
+    if (!load(slot, record)) return;
+    apply(record);
+    store(slot, record);
+  }
+
+  // No further record will be taken.
+  [[nodiscard]] bool is_full() const { return is_full_; }
+
+  // Cuts the file to what was written.
+  void finish();
+
+ private:
+  bool reserve(std::uint64_t slots);
+  bool grow(std::uint64_t bytes);
+  bool slide();
+  [[nodiscard]] std::uint64_t offset_of(std::uint64_t slot) const { return header_bytes + slot * slot_bytes; }
+  bool load(std::uint64_t slot, CallRecord& record) const;
+  void store(std::uint64_t slot, const CallRecord& record) const;
+
+  std::byte* position_ = nullptr;  // in the window
+  std::byte* window_end_ = nullptr;
+  Header* header_ = nullptr;
+  std::uint64_t slots_ = 0;
+  std::byte* window_ = nullptr;
+  std::uint64_t window_begin_ = 0;  // its first slot
+  const std::size_t window_bytes_;
+  const std::uint64_t most_bytes_;
+  std::uint64_t file_bytes_ = 0;
+  const std::string path_;
+  int file_ = -1;
+  bool is_full_ = false;
+};
+
+}  // namespace offbeat::trace

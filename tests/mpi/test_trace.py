@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The tracer under real MPIs: what it records is what the program did."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import trace_file
+from harness import (
+    PROGRAMS,
+    ROOT,
+    VENV,
+    Mpi,
+    Result,
+    clean_environment,
+    compile_program,
+    descendants,
+    end,
+    execute,
+    library,
+    run,
+)
+from trace_file import COLLECTIVES, ENDED, IN_PLACE, SILENT, TraceFile
+
+BLOCKING, NONBLOCKING, STARTS = 3, 2, 4  # of programs/every_collective.c
+FORMS = {"blocking": BLOCKING, "nonblocking": NONBLOCKING, "persistent": STARTS}
+EVERY_COLLECTIVE = PROGRAMS / "every_collective.c"
+
+
+def tracer(mpi: Mpi) -> Path:
+    plain = library(mpi.family)
+    return plain.with_name(plain.name.replace("liboffbeat-", "liboffbeat-trace-"))
+
+
+def traced(
+    mpi: Mpi,
+    ranks: int,
+    command: list[str | Path],
+    folder: Path,
+    *,
+    algorithms: str | None = None,
+    **settings: str,
+) -> Result:
+    """Run a program under the tracer, and under offbeat where `algorithms` names one."""
+    preload = [tracer(mpi), *([library(mpi.family)] if algorithms else [])]
+    environment = {"LD_PRELOAD": ":".join(map(str, preload)), "OFFBEAT_TRACE": str(folder), **settings}
+    return run(mpi, ranks, command, preload=False, allreduce=algorithms, environment=environment)
+
+
+def assert_sound(traces: list[TraceFile], ranks: int) -> None:
+    """What holds for each trace of a program that ended in order."""
+    assert len(traces) == ranks
+    for trace in traces:
+        assert (trace.ranks, trace.lost) == (ranks, 0)
+        assert trace.flags & ENDED
+        assert trace.begin.kind == trace.end.kind == 1, "one host, one clock"
+        for call in trace.calls:
+            assert call.is_complete
+            assert trace.begin.at < call.arrival <= call.exit <= call.completion < trace.end.at
+        by_communicator: dict[int, list[int]] = {}
+        for call in trace.calls:
+            by_communicator.setdefault(call.communicator, []).append(call.number)
+        if trace.every == 1 and not trace.flags & SILENT:
+            assert len(trace.calls) == trace.made
+            for numbers in by_communicator.values():
+                assert numbers == list(range(len(numbers)))
+    assert_same_communicators(traces)
+
+
+def assert_same_communicators(traces: list[TraceFile]) -> None:
+    """An identity stands for the same ranks and the same calls in every file."""
+    found: dict[int, list[tuple[int, int, list[tuple[str, str, int]]]]] = {}
+    members: dict[int, tuple[int, ...]] = {}
+    for trace in traces:
+        assert len({c.identity for c in trace.communicators}) == len(trace.communicators)
+        for number, communicator in enumerate(trace.communicators):
+            calls = [(c.collective, c.form, c.number) for c in trace.calls if c.communicator == number]
+            found.setdefault(communicator.identity, []).append((trace.rank, communicator.rank, calls))
+            if communicator.members is not None:
+                members[communicator.identity] = communicator.members
+    silent = {trace.rank for trace in traces if trace.flags & SILENT}
+    for identity, uses in found.items():
+        recording = [(world, own, calls) for world, own, calls in uses if world not in silent]
+        assert sorted(set(members[identity]) - silent) == [world for world, _, _ in recording]
+        assert all(members[identity][own] == world for world, own, _ in recording)
+        assert len({str(calls) for _, _, calls in recording}) <= 1
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_every_collective_in_every_form(mpi: Mpi, ranks: int, tmp_path: Path) -> None:
+    if mpi.kind == "impi" and ranks > 2:
+        pytest.skip("Intel MPI 2021.18.1 fails in MPI_Testany of a persistent collective, traced or not")
+    program = compile_program(mpi, EVERY_COLLECTIVE)
+    traced(mpi, ranks, [program], tmp_path / "run.trace").succeeded()
+    traces = trace_file.read_all(tmp_path / "run.trace")
+    assert_sound(traces, ranks)
+    contributed = dict.fromkeys(COLLECTIVES, 12)  # 3 ints
+    to_each = ("alltoall", "alltoallv", "alltoallw", "reduce_scatter", "reduce_scatter_block")
+    contributed |= dict.fromkeys(to_each, 12 * ranks)
+    contributed |= {name: 24 for name in COLLECTIVES if name.startswith("neighbor_alltoall")}
+    contributed["barrier"] = 0
+    rooted = {"bcast", "reduce", "gather", "gatherv", "scatter", "scatterv"}
+    for trace in traces:
+        assert trace.counts == {(name, form): n for name in COLLECTIVES for form, n in FORMS.items()}
+        assert trace.program == str(program)
+        for call in trace.calls:
+            assert call.bytes == contributed[call.collective], call
+            assert call.root == (ranks - 1 if call.collective in rooted else -1)
+            is_typed = call.collective not in ("barrier", "alltoallw", "neighbor_alltoallw")
+            assert call.type == ("MPI_INT" if is_typed else "")
+            assert (call.operation != "") == ("reduce" in call.collective or "scan" in call.collective), call
+            assert call.algorithm == "native"
+
+
+@pytest.mark.mpis(lambda mpi: mpi.name != "mpich-abi")  # mpi4py takes the vendor's ABI first
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_python_and_many_communicators(mpi: Mpi, ranks: int, tmp_path: Path) -> None:
+    traced(mpi, ranks, [mpi.python, PROGRAMS / "communicators.py"], tmp_path / "run.trace").succeeded()
+    traces = trace_file.read_all(tmp_path / "run.trace")
+    assert_sound(traces, ranks)
+    for trace in traces:
+        assert trace.counts == {
+            ("allreduce", "blocking"): 6, ("allreduce", "nonblocking"): 1, ("barrier", "nonblocking"): 2,
+            ("bcast", "blocking"): 4, ("barrier", "blocking"): 2,
+        }  # fmt: skip
+        assert [call.operation for call in trace.calls[:6]] == ["MPI_SUM"] * 5 + ["MPI_MAX"]
+        assert [call.flags & IN_PLACE for call in trace.calls[:6]] == [0] * 5 + [IN_PLACE]
+        derived = [call for call in trace.calls if call.type not in ("MPI_DOUBLE", "")]
+        assert [(call.type, call.count, call.bytes) for call in derived] == [("user-defined", 2, 32)]
+        # WORLD, three duplicates of the half, the half, SELF
+        assert len(trace.communicators) == 6
+
+
+def test_offbeats_algorithms(mpi: Mpi, tmp_path: Path) -> None:
+    program = compile_program(mpi, EVERY_COLLECTIVE)
+    traced(mpi, 2, [program], tmp_path / "run.trace", algorithms="recursive_doubling").succeeded()
+    traces = trace_file.read_all(tmp_path / "run.trace")
+    assert_sound(traces, 2)
+    for trace in traces:
+        assert trace.counts == {(name, form): n for name in COLLECTIVES for form, n in FORMS.items()}
+        ran = Counter((call.collective, call.form) for call in trace.calls if call.algorithm != "native")
+        assert ran == {("allreduce", "blocking"): BLOCKING}
+        assert {call.algorithm for call in trace.calls} == {"recursive_doubling", "native"}
+
+
+@pytest.mark.mpis(lambda mpi: mpi.kind != "impi")  # see test_every_collective_in_every_form
+def test_samples(mpi: Mpi, tmp_path: Path) -> None:
+    program = compile_program(mpi, EVERY_COLLECTIVE)
+    settings = {"OFFBEAT_TRACE_EVERY": "7", "OFFBEAT_TRACE_RANKS_EVERY": "2"}
+    traced(mpi, 3, [program], tmp_path / "run.trace", **settings).succeeded()
+    traces = trace_file.read_all(tmp_path / "run.trace")
+    assert_sound(traces, 3)
+    made = len(COLLECTIVES) * sum(FORMS.values())
+    for trace in traces:
+        assert (trace.made, trace.every, trace.every_rank) == (made, 7, 2)
+        recorded = [] if trace.rank == 1 else list(range(0, made, 7))
+        assert [call.number for call in trace.calls] == recorded
+        assert bool(trace.flags & SILENT) == (trace.rank == 1)
+
+
+def started(mpi: Mpi, ranks: int, folder: Path, calls: int) -> subprocess.Popen[bytes]:
+    program = compile_program(mpi, PROGRAMS / "endless.c")
+    variables = [f"LD_PRELOAD={tracer(mpi)}", f"OFFBEAT_TRACE={folder}"]
+    return subprocess.Popen(
+        [*mpi.launch(ranks), "env", *variables, str(program), str(calls)],
+        env=clean_environment(mpi), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+
+
+def reached(folder: Path, ranks: int, calls: int, patience_s: float = 60) -> list[TraceFile]:
+    """The traces, read while the program runs, as soon as each rank has begun so many calls."""
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline:
+        files = sorted(folder.glob("rank-*.trace"))
+        # A header without its first bytes is still being written.
+        if len(files) == ranks and all(path.read_bytes()[:8] == b"OFFBEAT\n" for path in files):
+            traces = [trace_file.read(path) for path in files]
+            if all(len(trace.calls) >= calls for trace in traces):
+                return traces
+        time.sleep(0.05)
+    raise AssertionError(f"{ranks} ranks have not made {calls} calls in {patience_s} s")
+
+
+@pytest.mark.parametrize("victims", ["one", "all"])
+def test_a_killed_program_leaves_its_calls(mpi: Mpi, victims: str, tmp_path: Path) -> None:
+    folder, calls = tmp_path / "run.trace", 2000
+    job = started(mpi, 2, folder, calls)
+    try:
+        reached(folder, 2, calls)
+        deadline = time.monotonic() + 30
+        first = folder / "rank-000000.trace"
+        while len(trace_file.read(first).calls) <= calls and time.monotonic() < deadline:
+            time.sleep(0.05)
+        ranks = [pid for pid in descendants(job.pid) if "endless" in os.readlink(f"/proc/{pid}/exe")]
+        assert len(ranks) == 2
+        for pid in ranks[:1] if victims == "one" else ranks:
+            os.kill(pid, signal.SIGKILL)
+        job.wait(60)
+    finally:
+        if job.poll() is None:
+            end(job)
+    waiting, missing = trace_file.read_all(folder)
+    assert not (waiting.flags | missing.flags) & ENDED
+    assert [call.is_complete for call in missing.calls] == [True] * calls
+    assert [call.is_complete for call in waiting.calls] == [True] * calls + [False], "where it was is known"
+    assert (waiting.calls[-1].exit, waiting.calls[-1].completion) == (0, 0)
+
+
+def test_a_trace_that_exists_is_not_overwritten(mpi: Mpi, tmp_path: Path) -> None:
+    program = compile_program(mpi, EVERY_COLLECTIVE)
+    folder = tmp_path / "run.trace"
+    traced(mpi, 2, [program], folder).succeeded()
+    before = [path.read_bytes() for path in sorted(folder.iterdir())]
+    again = traced(mpi, 2, [program], folder)
+    assert again.returncode != 0
+    assert "exists already" in again.stderr
+    assert [path.read_bytes() for path in sorted(folder.iterdir())] == before
+
+
+def test_without_a_folder_and_without_mpi_nothing_happens(mpi: Mpi, tmp_path: Path) -> None:
+    program = compile_program(mpi, EVERY_COLLECTIVE)
+    run(mpi, 2, [program], preload=tracer(mpi), cwd=tmp_path).succeeded()
+    shell = ["sh", "-c", "true; exit 0"]
+    traced(mpi, 2, shell, tmp_path / "run.trace").succeeded()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.mpis(lambda mpi: mpi.name == "openmpi")
+def test_the_commands(mpi: Mpi, tmp_path: Path) -> None:
+    program = compile_program(mpi, EVERY_COLLECTIVE)
+    offbeat = [str(VENV / "bin" / "offbeat")]
+    calls = 2 * len(COLLECTIVES) * sum(FORMS.values())
+    for arguments, algorithms in (
+        (["trace", "-n", "2", "-o", "a.trace"], {"native"}),
+        (["trace", "-n", "2", "-o", "b.trace", "--allreduce", "ring"], {"native", "ring"}),
+        (["run", "-n", "2", "--trace", "c.trace", "--allreduce", "ring"], {"native", "ring"}),
+    ):
+        command = [*offbeat, *arguments, "--", str(program)]
+        done = execute(command, clean_environment(mpi), 120, tmp_path).succeeded()
+        folder = next(Path(word) for word in arguments if word.endswith(".trace"))
+        if arguments[0] == "trace":
+            assert done.stderr == (
+                f"offbeat: {calls} collective calls on 2 ranks, traced in {folder}; "
+                f"next: offbeat report {folder}\n"
+            )
+        traces = trace_file.read_all(tmp_path / folder)
+        assert_sound(traces, 2)
+        assert {call.algorithm for trace in traces for call in trace.calls} == algorithms
+
+
+@pytest.mark.mpis(lambda mpi: mpi.name in ("openmpi", "mpich"))
+@pytest.mark.parametrize("method", ["hca3", "offset"])
+def test_global_clock(mpi: Mpi, method: str) -> None:
+    """Planted offsets of seconds and drifts are found through shared memory; load costs accuracy."""
+    source = PROGRAMS / "clock_check.cpp"
+    flags = ["-std=c++20", f"-I{ROOT / 'src'}", str(ROOT / "src" / "clock" / "synchronise.cpp")]
+    program = compile_program(mpi, source, *flags)
+    best = min(
+        float(run(mpi, 2, [program, "planted", method], preload=False).succeeded().stdout.split()[1])
+        for _ in range(3)
+    )
+    assert best < 1000
+    shared = run(mpi, 2, [program, "shared"], preload=False).succeeded()
+    assert shared.stdout.startswith("error 0 residual 0 ")

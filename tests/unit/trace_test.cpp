@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The trace file of a rank: windows, limits, what another process sees; and the tracer's tables.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <set>
+
+#include "base/error.hpp"
+#include "trace/tables.hpp"
+#include "trace/writer.hpp"
+
+namespace offbeat::trace {
+namespace {
+
+constexpr std::size_t window = 8192;
+constexpr std::size_t per_window = window / slot_bytes;
+constexpr std::uint64_t plenty = std::uint64_t{1} << 30;
+
+class TraceFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = std::filesystem::temp_directory_path() / "offbeat-trace-XXXXXX";
+    folder_ = mkdtemp(name.data());
+    path_ = folder_ + "/rank-000000.trace";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  static bool append(Writer& writer, std::uint64_t number) {
+    CallRecord* record = writer.next();
+    if (record == nullptr) return false;
+    *record = {};
+    record->kind = RecordKind::call;
+    record->number = number;
+    writer.publish();
+    return true;
+  }
+
+  // What another process sees of the file, now.
+  [[nodiscard]] std::string content() const {
+    std::ifstream file(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  template <class Record>
+  static Record at(const std::string& content, std::uint64_t slot) {
+    Record record;
+    std::memcpy(&record, content.data() + header_bytes + slot * slot_bytes, sizeof record);
+    return record;
+  }
+  static std::uint64_t slots(const std::string& content) {
+    Header header;
+    std::memcpy(&header, content.data(), sizeof header);
+    return header.slots;
+  }
+
+  std::string folder_;
+  std::string path_;
+};
+
+TEST_F(TraceFile, KeepsAllRecordsOverManyWindows) {
+  const std::uint64_t records = 5 * per_window + 3;
+  Writer writer(path_, window, plenty);
+  for (std::uint64_t i = 0; i < records; ++i) {
+    ASSERT_TRUE(append(writer, i));
+    if (i % 50 == 0) {
+      ASSERT_EQ(slots(content()), i + 1) << "a reader sees each record at once";
+    }
+  }
+  writer.finish();
+  const std::string all = content();
+  EXPECT_EQ(all.size(), header_bytes + records * slot_bytes) << "the file is cut to its content";
+  for (std::uint64_t i = 0; i < records; ++i) ASSERT_EQ(at<CallRecord>(all, i).number, i);
+}
+
+TEST_F(TraceFile, ChangesARecordThatHasLeftTheWindow) {
+  Writer writer(path_, window, plenty);
+  for (std::uint64_t i = 0; i < 3 * per_window; ++i) append(writer, i);
+  for (const std::uint64_t slot : {std::uint64_t{5}, 3 * per_window - 1}) {
+    writer.change(slot, [](CallRecord& record) { record.completion = 42; });
+    const auto changed = at<CallRecord>(content(), slot);
+    EXPECT_EQ(changed.completion, 42);
+    EXPECT_EQ(changed.number, slot);
+  }
+}
+
+TEST_F(TraceFile, ARecordOfManySlotsMayCrossWindows) {
+  Writer writer(path_, window, plenty);
+  for (std::uint64_t i = 0; i < per_window - 2; ++i) append(writer, i);
+  const std::vector<int> ranks(5 * per_window, 77);
+  CommunicatorRecord head{};
+  head.kind = RecordKind::communicator;
+  head.number = 3;
+  ASSERT_TRUE(writer.write(std::as_bytes(std::span(&head, 1)).first(communicator_ranks_offset),
+                           std::as_bytes(std::span(ranks))));
+  ASSERT_TRUE(append(writer, 99));
+  const std::string all = content();
+  EXPECT_EQ(at<CommunicatorRecord>(all, per_window - 2).number, 3U);
+  const std::size_t begin = header_bytes + (per_window - 2) * slot_bytes + communicator_ranks_offset;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    int rank = 0;
+    std::memcpy(&rank, all.data() + begin + i * sizeof rank, sizeof rank);
+    ASSERT_EQ(rank, 77) << i;
+  }
+  EXPECT_EQ(at<CallRecord>(all, slots(all) - 1).number, 99U);
+}
+
+TEST_F(TraceFile, StopsAtItsBound) {
+  Writer writer(path_, window, header_bytes + 2 * window);
+  for (std::uint64_t i = 0; i < 2 * per_window; ++i) ASSERT_TRUE(append(writer, i));
+  EXPECT_FALSE(append(writer, 0));
+  EXPECT_TRUE(writer.is_full());
+  EXPECT_EQ(slots(content()), 2 * per_window);
+}
+
+// In a child: the limit holds for the whole process. Without care the kernel would end it by SIGXFSZ.
+TEST_F(TraceFile, SurvivesALimitOfTheSystem) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit limit{header_bytes + window, header_bytes + window};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    Writer writer(path_, window, plenty);
+    std::uint64_t written = 0;
+    for (std::uint64_t i = 0; i < 3 * per_window; ++i) written += append(writer, i) ? 1 : 0;
+    _exit(written == per_window ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "status " << status;
+}
+
+TEST_F(TraceFile, OutlivesAKilledProcess) {
+  const pid_t child = fork();
+  if (child == 0) {
+    Writer writer(path_, window, plenty);
+    for (std::uint64_t i = 0; i < per_window + 10; ++i) append(writer, i);
+    raise(SIGKILL);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  const std::string all = content();
+  EXPECT_EQ(slots(all), per_window + 10);
+  EXPECT_EQ(at<CallRecord>(all, per_window + 9).number, per_window + 9);
+}
+
+TEST_F(TraceFile, TakesNoFileThatExists) {
+  std::ofstream(path_) << "precious";
+  EXPECT_THROW(Writer(path_, window, plenty), UsageError);
+  EXPECT_EQ(content(), "precious");
+  EXPECT_THROW(Writer(folder_ + "/nowhere/rank.trace", window, plenty), UsageError);
+}
+
+// -- tables
+
+TEST(HandleTable, FindsAndForgetsLikeAMultiset) {
+  HandleTable<int> table;
+  std::multiset<std::pair<Handle, int>> model;
+  std::minstd_rand random(3);
+  for (int step = 0; step < 20'000; ++step) {
+    const Handle handle = (random() % 200) * 64;  // addresses: low bits are equal
+    const auto accept = [](int) { return true; };
+    if (random() % 2 == 0 && model.size() < 150) {
+      table.insert(handle, step);
+      model.emplace(handle, step);
+    } else {
+      const int* found = table.find(handle, accept);
+      const auto known = model.lower_bound({handle, 0});
+      ASSERT_EQ(found != nullptr, known != model.end() && known->first == handle);
+      if (found == nullptr) continue;
+      ASSERT_EQ(model.erase({handle, *found}), 1U);
+      table.erase(handle, accept);
+    }
+    ASSERT_EQ(table.size(), model.size());
+  }
+}
+
+TEST(HandleTable, TellsEntriesOfOneHandleApart) {
+  HandleTable<int> table;
+  for (const int value : {1, 2, 3}) table.insert(64, value);
+  const auto is_two = [](int value) { return value == 2; };
+  ASSERT_NE(table.find(64, is_two), nullptr);
+  table.erase(64, is_two);
+  EXPECT_EQ(table.find(64, is_two), nullptr);
+  EXPECT_EQ(table.size(), 2U);
+}
+
+TEST(DirectCache, ForgetsOnlyWhatItIsTold) {
+  DirectCache<int, 16> cache;
+  EXPECT_EQ(cache.find(0), nullptr);
+  cache.insert(0, 5);
+  ASSERT_NE(cache.find(0), nullptr);
+  EXPECT_EQ(*cache.find(0), 5);
+  cache.erase(640);
+  EXPECT_NE(cache.find(0), nullptr);
+  cache.erase(0);
+  EXPECT_EQ(cache.find(0), nullptr);
+}
+
+}  // namespace
+}  // namespace offbeat::trace
