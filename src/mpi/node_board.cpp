@@ -210,15 +210,19 @@ NodeBoard::NodeBoard(const Host& host, MPI_Comm communicator, SharedMemory memor
   // Smaller windows would share a page with those of others, and lie where the first of them runs.
   constexpr std::size_t huge_page = std::size_t{2} << 20;
   if (shape.window_bytes >= huge_page) memory_.prefer_huge_pages();
-  // For choose_patience of the others, in the half of the slots that the first collective does not use.
+  // For choose_patience of the others, where they write nothing before they have read it.
   const CoreSet cores = CoreSet::of_this_process();
   std::memcpy(board_.inline_slot(0, board_.rank).data, &cores, sizeof cores);
 }
 
 void NodeBoard::choose_patience(const Settings& settings, std::span<CoreSet> work_space) {
   for (int rank = 0; rank < board_.size; ++rank) {
-    std::memcpy(&work_space[static_cast<std::size_t>(rank)], board_.inline_slot(0, rank).data,
-                sizeof(CoreSet));
+    CoreSet& cores = work_space[static_cast<std::size_t>(rank)];
+    if (rank == board_.rank) {  // of two ranks, the other may be in its first collective and use this rank's slot
+      cores = CoreSet::of_this_process();
+    } else {
+      std::memcpy(&cores, board_.inline_slot(0, rank).data, sizeof cores);
+    }
   }
   // What one communicator of this node has found out holds for its parts, too: the other ranks are still
   // there.
