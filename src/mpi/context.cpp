@@ -97,7 +97,8 @@ void Context::refresh() {
   const bool board_possible = transport_ != nullptr && settings_->window_bytes > 0 && !board_tried_;
   if (board_possible && selection_->table({.ranks = size_, .board = true}).any_on_board()) {
     board_tried_ = true;
-    nodes_ = find_nodes(*host_, private_communicator_, *settings_);
+    node_lists_ = find_nodes(*host_, private_communicator_, *settings_);
+    nodes_.emplace(node_lists_->leaders, node_lists_->here, rank_, size_);
     board_ = NodeBoard::create(*host_, private_communicator_, *nodes_, *settings_);
     if (board_ != nullptr) {
       board_->board().waiters = transport_.get();

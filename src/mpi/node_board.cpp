@@ -70,11 +70,11 @@ Descriptor hand_out(const Host& host, MPI_Comm communicator, const Nodes& nodes,
 }
 
 // For messages only.
-std::vector<int> world_ranks(const Host& host, MPI_Comm communicator, const std::vector<int>& ranks) {
-  std::vector<int> in_world = ranks;
+std::vector<int> world_ranks(const Host& host, MPI_Comm communicator, std::span<const int> ranks) {
+  std::vector<int> in_world(ranks.begin(), ranks.end());
   MPI_Group group;
   MPI_Group world;
-  if (host.Comm_group(communicator, &group) != MPI_SUCCESS) return ranks;
+  if (host.Comm_group(communicator, &group) != MPI_SUCCESS) return in_world;
   if (host.Comm_group(MPI_COMM_WORLD, &world) == MPI_SUCCESS) {
     host.Group_translate_ranks(group, static_cast<int>(ranks.size()), ranks.data(), world, in_world.data());
     host.Group_free(&world);
@@ -141,7 +141,7 @@ bool seems_to_share_cores() { return launcher_ranks_on_node() > std::min(get_npr
 
 }  // namespace
 
-Nodes find_nodes(const Host& host, MPI_Comm communicator, const Settings& settings) {
+NodeLists find_nodes(const Host& host, MPI_Comm communicator, const Settings& settings) {
   int rank = 0;
   int size = 1;
   host.Comm_rank(communicator, &rank);
