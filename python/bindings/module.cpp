@@ -29,6 +29,7 @@ nb::list algorithm_list() {
       entry["cost"] = algorithm->cost;
       entry["needs"] = algorithm->needs;
       entry["source"] = algorithm->source;
+      entry["every_run"] = algorithm->every_run;
       result.append(entry);
     }
   }
@@ -58,7 +59,7 @@ NB_MODULE(_core, module) {
 
   module.def("version", [] { return OFFBEAT_VERSION; }, "Version as text.");
   module.def("algorithms", algorithm_list,
-             "Every algorithm: a dict of name, collective, parameters, summary, cost, needs, source.");
+             "Every algorithm: a dict of name, collective, parameters, summary, cost, needs, source, every_run.");
   module.def("settings", setting_list, "Every environment variable: a dict of name, default, values, meaning.");
   module.def(
       "check_expression",

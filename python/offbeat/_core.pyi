@@ -13,6 +13,7 @@ class Algorithm(TypedDict):
     cost: str
     needs: str
     source: str
+    every_run: bool
 
 class Setting(TypedDict):
     name: str

@@ -85,7 +85,9 @@ void release(void* block, std::size_t bytes) noexcept {
   mine.bytes += class_bytes(size_class);
 }
 
-void set_cache_limit(std::size_t bytes) { cache_limit.store(bytes, std::memory_order_relaxed); }
+std::size_t set_cache_limit(std::size_t bytes) {
+  return cache_limit.exchange(bytes, std::memory_order_relaxed);
+}
 
 std::uint64_t malloc_calls() { return cache.malloc_calls; }
 

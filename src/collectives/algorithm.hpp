@@ -65,7 +65,7 @@ struct Algorithm {
   std::string_view needs;  // "" if nothing
   std::string_view source;
   std::span<const Parameter> parameters = {};
-  bool every_run = true;  // the same bits on every run, whoever comes first; on every rank always
+  bool every_run = true;  // the same bits on every run, whoever comes first, if its parts have; on every rank always
   OnBoard on_board = OnBoard::no;  // if not: all ranks take part, so it is never a part of another algorithm, but of `hierarchy`
   NodePhase node_phase = nullptr;
 
@@ -90,6 +90,8 @@ struct Expression {
   [[nodiscard]] int lanes() const;
   // Why it cannot run there; empty if it can.
   [[nodiscard]] std::string unsuitable(const Placement& placement) const;
+  // The same bits on every run: nothing in it combines in the order of arrival.
+  [[nodiscard]] bool every_run() const;
   // The canonical spelling; parsing it gives the same expression.
   [[nodiscard]] std::string text() const;
   [[nodiscard]] bool is_native() const { return algorithm->run == nullptr; }

@@ -276,6 +276,10 @@ std::string Expression::unsuitable(const Placement& placement) const {
   return {};
 }
 
+bool Expression::every_run() const {
+  return algorithm->every_run && std::ranges::all_of(parts, &Expression::every_run);
+}
+
 std::string Expression::text() const {
   std::string result(algorithm->name);
   std::string separator = "(";

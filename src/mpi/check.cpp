@@ -57,11 +57,13 @@ std::string find_mismatch(Board& board, const CallSignature& mine) {
   std::string difference;
   CallSignature first = mine;
   for (int rank = 0; rank < board.size; ++rank) {
-    const Board::InlineSlot& theirs = board.inline_slot(sequence, rank);
-    Patience::Wait wait(board.patience);
-    while (theirs.sequence.load(std::memory_order_acquire) != sequence) wait.pause();
     CallSignature other = mine;
-    std::memcpy(&other, theirs.data, sizeof other);
+    if (rank != board.rank) {  // the own slot may be another's already
+      const Board::InlineSlot& theirs = board.inline_slot(sequence, rank);
+      Patience::Wait wait(board.patience);
+      while (theirs.sequence.load(std::memory_order_acquire) != sequence) wait.pause();
+      std::memcpy(&other, theirs.data, sizeof other);
+    }
     if (rank == 0) {
       first = other;
     } else if (difference.empty() && !(other == first)) {

@@ -97,7 +97,8 @@ void Context::refresh() {
   const bool board_possible = transport_ != nullptr && settings_->window_bytes > 0 && !board_tried_;
   if (board_possible && selection_->table({.ranks = size_, .board = true}).any_on_board()) {
     board_tried_ = true;
-    nodes_ = find_nodes(*host_, private_communicator_, *settings_);
+    node_lists_ = find_nodes(*host_, private_communicator_, *settings_);
+    nodes_.emplace(node_lists_->leaders, node_lists_->here, rank_, size_);
     board_ = NodeBoard::create(*host_, private_communicator_, *nodes_, *settings_);
     if (board_ != nullptr) {
       board_->board().waiters = transport_.get();
@@ -121,9 +122,12 @@ void Context::announce(std::size_t index) {
   const std::size_t smallest = index == 0 ? 0 : std::size_t{1} << (index - 1);
   const std::string range =
       index == 0 ? "0 B" : "from " + size_text(smallest) + " to below " + size_text(smallest * 2);
-  const std::string algorithm = runnable_[index] != nullptr ? runnable_[index]->text() : "native";
+  const Expression* expression = runnable_[index];
+  const std::string algorithm = expression != nullptr ? expression->text() : "native";
+  const bool varies = expression != nullptr && !expression->every_run();
   const std::string line = "allreduce " + range + ", ranks: " + std::to_string(size_) + ": " + algorithm + " (" +
-                           (why_native_.empty() ? choice.reason : why_native_) + ")";
+                           (why_native_.empty() ? choice.reason : why_native_) +
+                           (varies ? "; bits differ from run to run)" : ")");
   const std::lock_guard lock(mutex);
   if (said.emplace(size_, line).second) say(line);
 }

@@ -70,11 +70,11 @@ Descriptor hand_out(const Host& host, MPI_Comm communicator, const Nodes& nodes,
 }
 
 // For messages only.
-std::vector<int> world_ranks(const Host& host, MPI_Comm communicator, const std::vector<int>& ranks) {
-  std::vector<int> in_world = ranks;
+std::vector<int> world_ranks(const Host& host, MPI_Comm communicator, std::span<const int> ranks) {
+  std::vector<int> in_world(ranks.begin(), ranks.end());
   MPI_Group group;
   MPI_Group world;
-  if (host.Comm_group(communicator, &group) != MPI_SUCCESS) return ranks;
+  if (host.Comm_group(communicator, &group) != MPI_SUCCESS) return in_world;
   if (host.Comm_group(MPI_COMM_WORLD, &world) == MPI_SUCCESS) {
     host.Group_translate_ranks(group, static_cast<int>(ranks.size()), ranks.data(), world, in_world.data());
     host.Group_free(&world);
@@ -141,7 +141,7 @@ bool seems_to_share_cores() { return launcher_ranks_on_node() > std::min(get_npr
 
 }  // namespace
 
-Nodes find_nodes(const Host& host, MPI_Comm communicator, const Settings& settings) {
+NodeLists find_nodes(const Host& host, MPI_Comm communicator, const Settings& settings) {
   int rank = 0;
   int size = 1;
   host.Comm_rank(communicator, &rank);
@@ -210,15 +210,19 @@ NodeBoard::NodeBoard(const Host& host, MPI_Comm communicator, SharedMemory memor
   // Smaller windows would share a page with those of others, and lie where the first of them runs.
   constexpr std::size_t huge_page = std::size_t{2} << 20;
   if (shape.window_bytes >= huge_page) memory_.prefer_huge_pages();
-  // For choose_patience of the others, in the half of the slots that the first collective does not use.
+  // For choose_patience of the others, where they write nothing before they have read it.
   const CoreSet cores = CoreSet::of_this_process();
   std::memcpy(board_.inline_slot(0, board_.rank).data, &cores, sizeof cores);
 }
 
 void NodeBoard::choose_patience(const Settings& settings, std::span<CoreSet> work_space) {
   for (int rank = 0; rank < board_.size; ++rank) {
-    std::memcpy(&work_space[static_cast<std::size_t>(rank)], board_.inline_slot(0, rank).data,
-                sizeof(CoreSet));
+    CoreSet& cores = work_space[static_cast<std::size_t>(rank)];
+    if (rank == board_.rank) {  // of two ranks, the other may be in its first collective and use this rank's slot
+      cores = CoreSet::of_this_process();
+    } else {
+      std::memcpy(&cores, board_.inline_slot(0, rank).data, sizeof cores);
+    }
   }
   // What one communicator of this node has found out holds for its parts, too: the other ranks are still
   // there.

@@ -17,7 +17,7 @@
 namespace offbeat {
 
 // Collective over `communicator`.
-[[nodiscard]] Nodes find_nodes(const Host& host, MPI_Comm communicator, const Settings& settings);
+[[nodiscard]] NodeLists find_nodes(const Host& host, MPI_Comm communicator, const Settings& settings);
 
 // For who waits for messages only, and knows what the launcher says.
 [[nodiscard]] Patience patience_without_board(const Settings& settings);

@@ -102,6 +102,7 @@ class Context {
   int size_ = 1;
   MPI_Comm private_communicator_;
   std::unique_ptr<MpiTransport> transport_;  // null: every call goes to the host
+  std::optional<NodeLists> node_lists_;
   std::optional<Nodes> nodes_;
   std::unique_ptr<NodeBoard> board_;
   bool board_tried_ = false;

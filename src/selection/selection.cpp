@@ -19,8 +19,10 @@ constexpr Default allreduce_defaults[] = {
     {~std::size_t{0}, "rabenseifner"},
 };
 
-// Expressions and choices are kept for the life of the process: communicators point at them.
-const Expression* keep(Expression expression) { return new Expression(std::move(expression)); }
+// What no Selection owns. Never destroyed: a program may call MPI while it exits.
+const Expression* immortal(std::string_view text) {
+  return new Expression(parse_expression("allreduce", text));
+}
 
 }  // namespace
 
@@ -34,6 +36,12 @@ bool ChoiceTable::any_on_board() const {
                      [](const Choice& choice) { return choice.expression->algorithm->on_board != OnBoard::no; });
 }
 
+const Choice* Selection::keep(Expression expression, std::string_view reason) {
+  const std::lock_guard lock(mutex_);
+  const Expression& kept = expressions_.emplace_front(std::move(expression));
+  return &choices_.emplace_front(Choice{&kept, std::string(reason)});
+}
+
 void Selection::start_with(std::string_view expression, std::string_view reason) {
   choose_always(expression, reason);
   at_start_ = always_.load(std::memory_order_relaxed);
@@ -41,19 +49,17 @@ void Selection::start_with(std::string_view expression, std::string_view reason)
 
 void Selection::choose_always(std::string_view expression, std::string_view reason) {
   const Choice* choice = at_start_;
-  if (!expression.empty()) {
-    choice = new Choice{keep(parse_expression(collective_, expression)), std::string(reason)};
-  }
+  if (!expression.empty()) choice = keep(parse_expression(collective_, expression), reason);
   always_.store(choice, std::memory_order_release);
   generation_.fetch_add(1, std::memory_order_acq_rel);
 }
 
 ChoiceTable Selection::table(const Placement& placement) const {
-  static const Expression* const native = keep(parse_expression("allreduce", "native"));
+  static const Expression* const native = immortal("native");
   static const auto defaults = [] {
     std::array<const Expression*, std::size(allreduce_defaults)> parsed{};
     std::transform(std::begin(allreduce_defaults), std::end(allreduce_defaults), parsed.begin(),
-                   [](const Default& entry) { return keep(parse_expression("allreduce", entry.expression)); });
+                   [](const Default& entry) { return immortal(entry.expression); });
     return parsed;
   }();
 

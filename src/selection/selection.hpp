@@ -7,6 +7,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <forward_list>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -19,7 +21,7 @@ inline constexpr int size_class_count = 65;
 [[nodiscard]] constexpr int size_class(std::size_t bytes) { return std::bit_width(bytes); }
 
 struct Choice {
-  const Expression* expression = nullptr;  // lives as long as the process
+  const Expression* expression = nullptr;  // lives as long as the Selection
   std::string reason;                      // why, for people
 };
 
@@ -50,7 +52,13 @@ class Selection {
   [[nodiscard]] std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
  private:
+  [[nodiscard]] const Choice* keep(Expression expression, std::string_view reason);
+
   std::string_view collective_;
+  // All that was ever chosen: communicators, and collectives under way, point at it.
+  std::mutex mutex_;
+  std::forward_list<Expression> expressions_;
+  std::forward_list<Choice> choices_;
   std::atomic<const Choice*> always_{nullptr};
   const Choice* at_start_ = nullptr;  // null: the defaults
   std::atomic<std::uint64_t> generation_{1};

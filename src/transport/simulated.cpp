@@ -87,21 +87,26 @@ Simulator::Simulator(int ranks, Network network, SimulationOptions options)
 void Simulator::make_boards(std::size_t window_bytes) {
   require(window_bytes % BoardShape::smallest_chunk == 0,
           "a window of the board is a multiple of 4096 bytes");
-  std::unordered_map<int, int> leader_of_node;
-  std::vector<int> leaders;
+  std::unordered_map<int, std::size_t> board_of_node;
+  std::vector<std::vector<int>> ranks_of_board;
   for (const SimulatedTransport& self : ranks_) {
-    leaders.push_back(leader_of_node.try_emplace(self.node_, self.rank_).first->second);
-  }
-  for (SimulatedTransport& self : ranks_) {
-    const Nodes& nodes = self.nodes_.emplace(leaders, self.rank_);
-    if (nodes.member == 0) {
-      require(nodes.here.size() <= Board::most_ranks, "a board has at most 65536 ranks");
-      boards_.push_back(std::make_unique<SimulatedBoard>(*this, nodes.here, window_bytes, phantom_));
-      self.node_board_ = boards_.back().get();
-    } else {
-      self.node_board_ = rank(nodes.here[0]).node_board_;
+    const std::size_t board = board_of_node.try_emplace(self.node_, ranks_of_board.size()).first->second;
+    if (board == ranks_of_board.size()) {
+      ranks_of_board.emplace_back();
+      leaders_.push_back(self.rank_);
     }
-    if (nodes.count() > 1) self.nodes = &nodes;  // as in production: null means one node
+    ranks_of_board[board].push_back(self.rank_);
+  }
+  for (std::vector<int>& ranks : ranks_of_board) {
+    require(ranks.size() <= Board::most_ranks, "a board has at most 65536 ranks");
+    SimulatedBoard* board =
+        boards_.emplace_back(std::make_unique<SimulatedBoard>(*this, std::move(ranks), window_bytes, phantom_)).get();
+    for (const int member : board->ranks()) {
+      SimulatedTransport& self = rank(member);
+      self.node_board_ = board;
+      self.nodes_.emplace(leaders_, board->ranks(), member, this->ranks());
+      if (leaders_.size() > 1) self.nodes = &*self.nodes_;  // as in production: null means one node
+    }
   }
 }
 

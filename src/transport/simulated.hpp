@@ -209,6 +209,7 @@ class Simulator {
   std::vector<SimulatedTransport> ranks_;
   std::vector<SimulatedPort> nodes_;  // what leaves each node; empty if that is not limited
   std::vector<std::unique_ptr<SimulatedBoard>> boards_;
+  std::vector<int> leaders_;  // the lowest rank of each board
   SimulatedMessages messages_;
   SimulatedEvents events_;
   std::uint64_t sequence_ = 0;

@@ -1,23 +1,36 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/simulated_board.hpp"
 
-#include <algorithm>
+#include <sys/mman.h>
+
+#include <new>
 #include <utility>
 
 #include "transport/simulated.hpp"
 
 namespace offbeat {
 
+SimulatedBoard::Memory::Memory(std::size_t bytes)
+    : bytes_(bytes), data_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+  if (data_ == MAP_FAILED) throw std::bad_alloc();
+}
+
+SimulatedBoard::Memory::~Memory() { munmap(data_, bytes_); }
+
+// The kernel takes the pages back, and gives new ones of zeros.
+void SimulatedBoard::Memory::clear() { madvise(data_, bytes_, MADV_DONTNEED); }
+
 SimulatedBoard::SimulatedBoard(Simulator& simulator, std::vector<int> ranks, std::size_t window_bytes,
                                bool phantom)
-    : simulator_(simulator), ranks_(std::move(ranks)), shape_{static_cast<int>(ranks_.size()), window_bytes} {
+    : simulator_(simulator),
+      ranks_(std::move(ranks)),
+      shape_{static_cast<int>(ranks_.size()), window_bytes},
+      memory_(phantom ? shape_.windows_offset() : shape_.total_bytes()) {
   this->phantom = phantom;
-  const std::size_t bytes = phantom ? shape_.windows_offset() : shape_.total_bytes();
-  memory_.resize((bytes + sizeof(Page) - 1) / sizeof(Page));
 }
 
 void SimulatedBoard::clear() {
-  std::fill(memory_.begin(), memory_.end(), Page{});
+  memory_.clear();
   boards_.clear();
   for (int member = 0; member < shape_.ranks; ++member) {
     boards_.emplace_back(memory_.data(), shape_, member, Patience{}).simulation = this;

@@ -7,6 +7,7 @@
 
 #include <coroutine>
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "transport/node/board.hpp"
@@ -20,6 +21,7 @@ class SimulatedBoard final : public BoardInSimulation {
   // For these ranks of the simulator. A phantom board has no windows. Call clear() before each run.
   SimulatedBoard(Simulator& simulator, std::vector<int> ranks, std::size_t window_bytes, bool phantom);
 
+  [[nodiscard]] std::span<const int> ranks() const { return ranks_; }
   [[nodiscard]] Board& of(int member) { return boards_[static_cast<std::size_t>(member)]; }
 
   // As at the beginning: zero, round 0, nobody waits.
@@ -34,8 +36,19 @@ class SimulatedBoard final : public BoardInSimulation {
   void list_waiting(std::vector<int>& ranks) const;
 
  private:
-  struct alignas(4096) Page {
-    std::byte bytes[4096];
+  // Zeros, which take memory only where they are touched: no simulated rank uses the inline slots.
+  class Memory {
+   public:
+    explicit Memory(std::size_t bytes);
+    Memory(const Memory&) = delete;
+    Memory& operator=(const Memory&) = delete;
+    ~Memory();
+    void clear();
+    [[nodiscard]] void* data() const { return data_; }
+
+   private:
+    std::size_t bytes_;
+    void* data_;
   };
   struct Paused {
     int rank;
@@ -47,7 +60,7 @@ class SimulatedBoard final : public BoardInSimulation {
   Simulator& simulator_;
   std::vector<int> ranks_;
   BoardShape shape_;
-  std::vector<Page> memory_;
+  Memory memory_;
   std::vector<Board> boards_;  // as each rank sees it
   std::vector<Paused> paused_;
 };

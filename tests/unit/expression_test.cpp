@@ -111,5 +111,17 @@ TEST(Expression, AGridThatIsTooLargeIsUnsuitableWhereverItStands) {
   EXPECT_EQ(parse_expression("allreduce", "grid(8x2, ring, grid(2x2, ring))").unsuitable({64}), "needs at least 4 ranks");
 }
 
+TEST(Expression, RepeatsItsBitsOnEveryRunIfAllItsPartsDo) {
+  const auto every_run = [](std::string_view text) { return parse_expression("allreduce", text).every_run(); };
+  for (const char* text : {"ring", "arrival_tree", "pipeline(4, grid(2x2, ring, linear))",
+                           "hierarchy(arrival_tree, pipeline(2, ring))"}) {
+    EXPECT_TRUE(every_run(text)) << text;
+  }
+  for (const char* text : {"native", "arrival_leader", "arrival_chain", "hierarchy(arrival_leader, ring)",
+                           "hierarchy(arrival_chain, pipeline(2, ring))"}) {
+    EXPECT_FALSE(every_run(text)) << text;
+  }
+}
+
 }  // namespace
 }  // namespace offbeat

@@ -41,6 +41,16 @@ TEST(Selection, WithoutAStartAnEmptyExpressionRestoresTheDefaults) {
   EXPECT_EQ(chosen(selection, 4, 8), before);
 }
 
+TEST(Selection, TheDefaultsRepeatTheirBitsOnEveryRun) {
+  const Selection selection("allreduce");
+  for (const Placement& placement : {Placement{.ranks = 4, .board = true}, Placement{.ranks = 8, .nodes = 2, .board = true},
+                                     Placement{.ranks = 8, .nodes = 2}, Placement{.ranks = 4}}) {
+    for (const Choice& choice : selection.table(placement).by_class) {
+      EXPECT_TRUE(choice.expression->every_run()) << choice.expression->text();
+    }
+  }
+}
+
 TEST(Selection, WhatCannotRunBecomesNativeAndSaysWhy) {
   Selection selection("allreduce");
   selection.choose_always("grid(4x4, ring)", "a test");

@@ -464,6 +464,7 @@ TEST(SimulatedData, PhantomsTakeTheSameTime) {
 }
 
 TEST(SimulatedData, NothingIsAllocatedTheSecondTime) {
+  const std::size_t limit = pool::set_cache_limit(std::size_t{1} << 20);
   std::vector<std::vector<std::int64_t>> data(64, std::vector<std::int64_t>(64));
   Simulator simulator(64, flat());
   const auto run = [&] {
@@ -474,6 +475,8 @@ TEST(SimulatedData, NothingIsAllocatedTheSecondTime) {
   const std::uint64_t before = pool::malloc_calls();
   run();
   EXPECT_EQ(pool::malloc_calls(), before);
+  pool::set_cache_limit(limit);
+  pool::trim();
 }
 
 TEST(SimulatedData, ManyOpenMessagesMatch) {

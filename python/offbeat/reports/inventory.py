@@ -37,11 +37,12 @@ def library_table(rows: Rows) -> Table:
 
 def algorithm_table(algorithms: Rows) -> Table:
     """One row for each algorithm of the registry."""
-    table = _table("Algorithms", "name", "what it does", "cost", "needs")
+    table = _table("Algorithms", "name", "what it does", "cost", "needs", "bits repeat")
     for algorithm in algorithms:
         parameters = algorithm["parameters"]
         name = f"{algorithm['name']}({parameters.strip('()')})" if parameters else algorithm["name"]
-        table.add_row(Text(name), algorithm["summary"], Text(algorithm["cost"]), algorithm["needs"])
+        repeat = "no" if not algorithm["every_run"] else "as its parts'" if "ALGORITHM" in parameters else "yes"
+        table.add_row(Text(name), algorithm["summary"], Text(algorithm["cost"]), algorithm["needs"], repeat)
     return table
 
 

@@ -11,6 +11,7 @@ const Algorithm native{
     .cost = "the host's",
     .needs = "",
     .source = "",
+    .every_run = false,  // the host does not say
 };
 
 }  // namespace offbeat::allreduce_algorithms

@@ -95,6 +95,7 @@ class Board {
   };
   // Two ranks swap their slots each time: a core then writes to lines that it has read last, and not to lines that the
   // other one has read, which it would have to be asked for first. That halves the time of 4 KiB (benchmarks/README.md).
+  // So nobody may read its own slot: the other rank, one collective ahead, may have written to it.
   [[nodiscard]] InlineSlot& inline_slot(std::uint64_t sequence, int owner) const {
     const std::size_t half = sequence & 1;
     const auto index = static_cast<std::size_t>(owner);

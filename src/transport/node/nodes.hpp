@@ -8,27 +8,37 @@
 
 namespace offbeat {
 
+// A view of two lists; simulated ranks share them.
 struct Nodes {
-  std::vector<int> leaders;  // the lowest rank of each node, ascending
-  std::vector<int> here;     // the ranks of this node, ascending
-  int node = 0;              // this node's place among the leaders
-  int member = 0;            // this rank's place on its node
-  int ranks = 0;             // of the communicator
+  std::span<const int> leaders;  // the lowest rank of each node, ascending
+  std::span<const int> here;     // the ranks of this node, ascending
+  int node;                      // this node's place among the leaders
+  int member;                    // this rank's place on its node
+  int ranks;                     // of the communicator
+
+  Nodes(std::span<const int> leaders, std::span<const int> here, int rank, int ranks)
+      : leaders(leaders), here(here), node(place(leaders, here.front())), member(place(here, rank)), ranks(ranks) {}
+  [[nodiscard]] int count() const { return static_cast<int>(leaders.size()); }
+
+ private:
+  static int place(std::span<const int> list, int wanted) {
+    return static_cast<int>(std::ranges::lower_bound(list, wanted) - list.begin());
+  }
+};
+
+// The lists of one rank.
+struct NodeLists {
+  std::vector<int> leaders;
+  std::vector<int> here;
 
   // From the leader of every rank's node. Ranks may be mapped in any way, nodes may differ in size.
-  Nodes(std::span<const int> leader_of_rank, int rank) : ranks(static_cast<int>(leader_of_rank.size())) {
+  NodeLists(std::span<const int> leader_of_rank, int rank) {
     for (int other = 0; other < static_cast<int>(leader_of_rank.size()); ++other) {
       const int leader = leader_of_rank[static_cast<std::size_t>(other)];
       if (leader == other) leaders.push_back(other);
       if (leader == leader_of_rank[static_cast<std::size_t>(rank)]) here.push_back(other);
     }
-    const auto place = [](const std::vector<int>& ranks, int wanted) {
-      return static_cast<int>(std::lower_bound(ranks.begin(), ranks.end(), wanted) - ranks.begin());
-    };
-    node = place(leaders, here.front());
-    member = place(here, rank);
   }
-  [[nodiscard]] int count() const { return static_cast<int>(leaders.size()); }
 };
 
 }  // namespace offbeat
