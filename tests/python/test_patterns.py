@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 import pytest
-from offbeat.arrival import PATTERNS, as_text, parse_names
+from offbeat.patterns import PATTERNS, as_text, file_text, find, parse_names, read
 from offbeat.errors import CommandError
 
 
