@@ -136,7 +136,9 @@ class Finding:
             )
         if self.kind is Kind.SPREAD:
             if not self.ranks:
-                return "The work between the calls differs each time: even it out, or make fewer, larger calls."
+                return (
+                    "The work between the calls differs each time: even it out, or make fewer, larger calls."
+                )
             return (
                 "The work between the calls differs from rank to rank: balance it, or, where it is a chain "
                 "in which each rank waits for its neighbour, start the chain earlier."
@@ -158,6 +160,7 @@ class Finding:
         comes = "comes last: give it" if one else "come last: give them"
         slower = f"{core} {'is' if one else 'are'} slower or shared"
         return f"{who.capitalize()} always {comes} less work, or see whether {slower}."
+
 
 _MEANWHILE = "Meanwhile use an algorithm that does not mind who is late: see which one that is."
 

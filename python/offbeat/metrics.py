@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from offbeat.errors import CommandError
 from offbeat.trace import Block, Communicator, Flag, Trace
 
 Floats = NDArray[np.float64]
@@ -133,6 +135,30 @@ class MessageTime:
         return np.asarray(1e3 * times * np.maximum(above, 1.0))
 
     @classmethod
+    def read(cls, path: Path) -> MessageTime:
+        """From a file with lines of bytes and microseconds, as benchmarks/message_time.py prints them."""
+        pairs = {}
+        try:
+            lines = path.read_text().splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise CommandError(f"cannot read the message times {path}: {why}") from None
+        for number, line in enumerate(lines, start=1):
+            words = line.partition("#")[0].split()
+            if not words:
+                continue
+            try:
+                size, time = int(words[0]), float(words[1])
+            except (ValueError, IndexError):
+                size, time = -1, 0.0
+            if size < 0 or not 0 < time < float("inf"):
+                raise CommandError(f"{path}, line {number}: write bytes and microseconds, such as 1024 1.7")
+            pairs[size] = time
+        if not pairs:
+            raise CommandError(f"{path}: no line with bytes and microseconds")
+        return cls.from_pairs(pairs, f"measured ({path.name})")
+
+    @classmethod
     def from_pairs(cls, pairs: Mapping[int, float], source: str) -> MessageTime:
         """From measured microseconds by size."""
         sizes = sorted(pairs)
@@ -185,6 +211,17 @@ class Calls:
         found: NDArray[Any] = self.table[self.table["complete"]]
         return found
 
+    def mean_skew_us(self) -> list[float]:
+        """The average of a_i - min a over all calls, one for each rank of MPI_COMM_WORLD, in microseconds.
+
+        This is what paper 4 (section V.A) calls the scenario of a program. Ranks that were not recorded
+        get 0.
+        """
+        skews = [0.0] * self.trace.ranks
+        for rank, mean in zip(self.skew_ranks, self.mean_skew, strict=True):
+            skews[int(rank)] = float(mean) / 1e3
+        return skews
+
 
 def collect(trace: Trace) -> Calls:
     """Bring the ranks' records together and measure each call."""
@@ -212,16 +249,8 @@ def collect(trace: Trace) -> Calls:
 
 
 def mean_skew_us(trace: Trace) -> list[float]:
-    """The average of a_i - min a over all calls, one for each rank of MPI_COMM_WORLD, in microseconds.
-
-    This is what paper 4 (section V.A) calls the scenario of a program: a pattern to replay. Ranks that
-    were not recorded get 0.
-    """
-    calls = collect(trace)
-    skews = [0.0] * trace.ranks
-    for rank, mean in zip(calls.skew_ranks, calls.mean_skew, strict=True):
-        skews[int(rank)] = float(mean) / 1e3
-    return skews
+    """A trace as a pattern to replay: see ``Calls.mean_skew_us``."""
+    return collect(trace).mean_skew_us()
 
 
 class _Numbered:
@@ -376,6 +405,44 @@ def shares(calls: Calls) -> list[Share]:
                 )
             )
     return sorted(found, key=lambda share: -share.time_ns)
+
+
+@dataclass(frozen=True)
+class RankLateness:
+    """How often a rank is the last to arrive, and by how much."""
+
+    rank: int
+    calls_last: int
+    share_last: float  # of the complete calls
+    lateness_us: float  # median over the calls in which it is the last, against the usual arrival
+    lateness_p90_us: float
+    waited_s: float  # by all others in these calls
+    mean_skew_us: float  # over all calls (paper 4, section V.A)
+
+
+def lateness(calls: Calls) -> list[RankLateness]:
+    """Of each recording rank, in the order of the ranks."""
+    table = calls.whole
+    order = np.argsort(table["last_rank"], kind="stable")
+    by_rank = table[order]
+    bounds = np.searchsorted(by_rank["last_rank"], calls.skew_ranks, side="left")
+    ends = np.searchsorted(by_rank["last_rank"], calls.skew_ranks, side="right")
+    found = []
+    for rank, begin, end, skew_ns in zip(calls.skew_ranks, bounds, ends, calls.mean_skew, strict=True):
+        rows = by_rank[begin:end]
+        late = np.percentile(rows["lateness"], (50, 90)) / 1e3 if len(rows) else (0.0, 0.0)
+        found.append(
+            RankLateness(
+                int(rank),
+                len(rows),
+                len(rows) / max(len(table), 1),
+                float(late[0]),
+                float(late[1]),
+                float(rows["waiting"].sum()) / 1e9,
+                float(skew_ns) / 1e3,
+            )
+        )
+    return found
 
 
 @dataclass(frozen=True)

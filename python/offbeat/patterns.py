@@ -102,9 +102,7 @@ PATTERNS: dict[str, Pattern] = {
     "half_step": Pattern(
         "the upper half of the ranks is late by the skew", "1 for i >= p / 2, otherwise 0", _half_step
     ),
-    "bell": Pattern(
-        "the ranks in the middle are late", "4 x (1 - x)", _each(lambda x: 4.0 * x * (1.0 - x))
-    ),
+    "bell": Pattern("the ranks in the middle are late", "4 x (1 - x)", _each(lambda x: 4.0 * x * (1.0 - x))),
     "valley": Pattern(
         "the ranks at both ends are late", "(2 x - 1)^2", _each(lambda x: (2.0 * x - 1.0) ** 2)
     ),

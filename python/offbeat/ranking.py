@@ -9,11 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from offbeat.records import Delay
-
 BALANCED = "balanced"
 GOOD = 0.05  # section IV.B: at most so much slower than the fastest is as good as it
 BAND = 0.25  # section IV.C: so much change under a pattern is none
+
+
+@dataclass(frozen=True)
+class Delay:
+    """The median of a last delay and its 95% confidence interval."""
+
+    median: float
+    ci95_low: float
+    ci95_high: float
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,9 @@ def winner(row: Row, rows: Sequence[Row]) -> Winner | None:
 
 def balanced_of(row: Row, rows: Sequence[Row]) -> Row | None:
     """The same collective and size without delay."""
-    same = (r for r in rows if r.balanced and (r.collective, r.size_bytes) == (row.collective, row.size_bytes))
+    same = (
+        r for r in rows if r.balanced and (r.collective, r.size_bytes) == (row.collective, row.size_bytes)
+    )
     return next(same, None)
 
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Traces of collective calls (docs/trace-format.md) as NumPy arrays.
 
-    trace = offbeat.trace.read("run.trace")
-    trace.calls(3)                       the calls of rank 3, one structured array, times of one clock
-    trace.dataframe()                    the same of all ranks, with pandas
-    for block in trace.blocks(trace.communicators[0]):
-        block.arrival                    calls x ranks, nanoseconds
+trace = offbeat.trace.read("run.trace")
+trace.calls(3)                       the calls of rank 3, one structured array, times of one clock
+trace.dataframe()                    the same of all ranks, with pandas
+for block in trace.blocks(trace.communicators[0]):
+    block.arrival                    calls x ranks, nanoseconds
 """
 
 try:

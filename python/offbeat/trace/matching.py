@@ -54,12 +54,7 @@ class _Column:
 
 def blocks(trace: Trace, communicator: Communicator) -> Iterator[Block]:
     """All calls on a communicator; memory stays bounded however long the trace is."""
-    columns = [
-        _column(trace, communicator, rank)
-        for rank in communicator.members
-        if trace.files[rank].records_calls and len(trace.files[rank].calls)
-    ]
-    columns = [column for column in columns if len(column.number)]
+    columns = _columns(trace, communicator)
     if not columns:
         return
     calls_per_block = max(1, BLOCK_BYTES // (len(columns) * 32))
@@ -81,6 +76,25 @@ def blocks(trace: Trace, communicator: Communicator) -> Iterator[Block]:
         ends = [int(np.searchsorted(column.number, np.uint64(limit))) for column in columns]
         yield _block(trace, communicator, columns, begins, ends)
         begins = ends
+
+
+def window(trace: Trace, communicator: Communicator, first: int, last: int) -> Block | None:
+    """The calls with the numbers first .. last."""
+    columns = _columns(trace, communicator)
+    if not columns:
+        return None
+    ends = [np.searchsorted(column.number, (first, last + 1)) for column in columns]
+    block = _block(trace, communicator, columns, [int(b) for b, _ in ends], [int(e) for _, e in ends])
+    return block if len(block.number) else None
+
+
+def _columns(trace: Trace, communicator: Communicator) -> list[_Column]:
+    columns = [
+        _column(trace, communicator, rank)
+        for rank in communicator.members
+        if trace.files[rank].records_calls and len(trace.files[rank].calls)
+    ]
+    return [column for column in columns if len(column.number)]
 
 
 def _column(trace: Trace, communicator: Communicator, rank: int) -> _Column:
