@@ -144,7 +144,7 @@ class Finding:
                 "in which each rank waits for its neighbour, start the chain earlier."
             )
         if self.host is not None:
-            return f"Look at the node {self.host}: its clock rate, memory, other jobs, and its share of the work."
+            return f"Look at node {self.host}: its clock rate, memory, other jobs, and its share of the work."
         period = self.of_kind or self.of_communicator
         one = len(self.ranks) == 1
         who = f"rank {self.ranks[0]}" if one else "these ranks"

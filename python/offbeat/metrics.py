@@ -208,8 +208,8 @@ class Calls:
     @cached_property
     def whole(self) -> NDArray[Any]:
         """Those that all recording ranks made and left: what averages are over."""
-        found: NDArray[Any] = self.table[self.table["complete"]]
-        return found
+        complete = self.table["complete"]
+        return self.table if complete.all() else self.table[complete]
 
     def mean_skew_us(self) -> list[float]:
         """The average of a_i - min a over all calls, one for each rank of MPI_COMM_WORLD, in microseconds.

@@ -35,9 +35,9 @@ def export(
 
     offbeat export run.trace -o run.json
 
-    A .json file opens in https://ui.perfetto.dev and in chrome://tracing: one line for each rank, the time in a
-    call divided into waiting and communicating. A .csv file has one line for each call of each rank.
-    Seconds count from the first call.
+    A .json file opens in https://ui.perfetto.dev and in chrome://tracing: one line for each rank, the
+    time in a call divided into waiting and communicating. A .csv file has one line for each call of each
+    rank. Seconds count from the first call.
     """
     checked_output(output, force=force)
     if output.suffix not in (".json", ".csv"):

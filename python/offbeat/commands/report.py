@@ -150,7 +150,7 @@ def _write_figures(
     folder: Path | None,
     console: Console,
 ) -> None:
-    from offbeat.reports import figures, images, page
+    from offbeat.reports import figures, page
 
     sections = []
     for number, measured in enumerate(traces, start=1):
@@ -179,6 +179,8 @@ def _write_figures(
         write_text(output, page.render(f"offbeat report: {names}", __version__, sections))
         console.print(f"wrote {output}", soft_wrap=True)
     if folder is not None:
+        from offbeat.reports import images
+
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -125,7 +125,7 @@ def normalised(rows: Sequence[Row], collective: str, size: int) -> Sheet:
         f"{collective} of {format_size(size)}: normalised to the fastest of each line",
         ("arrival", *algorithms),
         [*lines, average],
-        "In brackets the last delay. The average is the score: ▼ is the choice for all these patterns together.",
+        "In brackets the last delay. The average is the score: ▼ is the choice for all patterns together.",
     )
 
 
@@ -156,7 +156,7 @@ def choice(rows: Sequence[Row], collective: str, sizes: Sequence[int]) -> Sheet:
         f"{collective}: what to use",
         ("size", "best over all patterns", "score", "best when balanced", "its score"),
         lines,
-        "Score: the average over the patterns of the delay divided by the least; 1 is best under all of them.",
+        "Score: the average over the patterns of the delay divided by the least; 1: best under all of them.",
         left=frozenset({0, 1, 3}),
     )
 

@@ -8,20 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import plotly.graph_objects as go
 
 from offbeat import metrics, ranking
 from offbeat.diagnosis import Diagnosis, Finding
-from offbeat.errors import CommandError
 from offbeat.metrics import Calls
 from offbeat.ranking import Row
 from offbeat.trace import COLLECTIVES, Block, matching
 from offbeat.trace.reader import ranges
 from offbeat.units import format_size, format_us
-
-try:
-    import plotly.graph_objects as go
-except ImportError as error:
-    raise CommandError("pages and figures need plotly: pip install 'offbeat[report]'") from error
 
 BLUE, ORANGE, GREEN, RED, SKY, PINK, YELLOW, BLACK = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442", "#000000",
@@ -110,8 +105,8 @@ def _timeline(calls: Calls, row: int, name: str, title: str, late: Sequence[int]
     )
     some = f" {len(ranks)} of {len(block.ranks)} ranks are drawn." * (len(ranks) < len(block.ranks))
     text = (
-        f"{what[0].upper()}{what[1:]}, with the calls around it. Hatched: the rank is in the call and waits for "
-        f"the last one, rank {int(worst['last_rank'])}. Solid: all ranks are there.{some}"
+        f"{what[0].upper()}{what[1:]}, with the calls around it. Hatched: the rank is in the call and waits "
+        f"for the last one, rank {int(worst['last_rank'])}. Solid: all ranks are there.{some}"
     )
     return Figure(name, title, text, plot)
 

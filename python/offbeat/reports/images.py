@@ -7,6 +7,9 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+import kaleido
+from kaleido.errors import ChromeNotFoundError
+
 from offbeat.errors import FAILED, CommandError
 from offbeat.reports.figures import Figure
 
@@ -16,11 +19,6 @@ _TIMEOUT_S = 90
 
 def write(figures: Sequence[Figure], folder: Path) -> list[Path]:
     """NAME.svg and NAME.png of each figure."""
-    try:
-        import kaleido
-        from kaleido.errors import ChromeNotFoundError
-    except ImportError:
-        raise CommandError("--figures needs kaleido: pip install 'offbeat[report]'") from None
     # It says on standard error what it is doing.
     logging.getLogger("kaleido").setLevel(logging.ERROR)
     logging.getLogger("choreographer").setLevel(logging.ERROR)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from importlib import resources
 
 from plotly.offline import get_plotlyjs
 
@@ -88,7 +89,7 @@ def render(title: str, version: str, sections: Sequence[Section]) -> str:
     contents = "".join(f'<li><a href="#{s.name}">{_text(s.title)}</a></li>' for s in sections)
     body = "\n".join(_section(section) for section in sections)
     figures = any(section.figures for section in sections)
-    script = f"<script>{get_plotlyjs()}</script>\n<script>{_SCRIPT}</script>" if figures else ""
+    script = f"<script>{get_plotlyjs()}</script>\n<script>{_beside('page.js')}</script>" if figures else ""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -97,7 +98,7 @@ def render(title: str, version: str, sections: Sequence[Section]) -> str:
 <meta http-equiv="Content-Security-Policy" content="{_POLICY}">
 <link rel="icon" href="data:,">
 <title>{_text(title)}</title>
-<style>{_STYLE}</style>
+<style>{_beside("page.css")}</style>
 </head>
 <body>
 <a class="skip" href="#content">Skip to the content</a>
@@ -106,8 +107,8 @@ def render(title: str, version: str, sections: Sequence[Section]) -> str:
 <main id="content" tabindex="-1">
 {body}
 </main>
-<footer><p>Made by offbeat {_text(version)}. The figures can be zoomed with the mouse; the buttons below each save
-it as a file.</p></footer>
+<footer><p>Made by offbeat {_text(version)}. Figures can be zoomed with the mouse; the buttons below each
+one save it as a file.</p></footer>
 {script}
 </body>
 </html>
@@ -163,9 +164,13 @@ def _table(sheet: Sheet) -> str:
     note = f'<p class="note">{_text(sheet.note)}</p>' if sheet.note else ""
     caption = _text(sheet.caption)
     return (
-        f'<div class="table" role="region" aria-label="{caption}" tabindex="0"><table><caption>{caption}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>{note}"
+        f'<div class="table" role="region" aria-label="{caption}" tabindex="0"><table>'
+        f"<caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>{note}"
     )
+
+
+def _beside(name: str) -> str:
+    return resources.files("offbeat.reports").joinpath(name).read_text()
 
 
 def _text(text: str) -> str:
@@ -177,51 +182,3 @@ _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
     "font-src data:; base-uri 'none'; form-action 'none'"
 )
-
-_STYLE = """
-:root { color-scheme: light; }
-body { font: 1rem/1.5 system-ui, sans-serif; color: #111; background: #fff; margin: 0 auto; max-width: 72rem;
-  padding: 0 1rem 3rem; }
-h1 { font-size: 1.6rem; } h2 { border-top: 2px solid #0072b2; padding-top: .8rem; margin-top: 2.5rem; }
-h3 { font-size: 1.05rem; margin: 1.6rem 0 .2rem; }
-a { color: #005a8c; } a:focus-visible, button:focus-visible, [tabindex]:focus-visible { outline: 3px solid #d55e00;
-  outline-offset: 2px; }
-.skip { position: absolute; left: -999rem; } .skip:focus { left: 1rem; top: 1rem; background: #fff; padding: .5rem; }
-nav ul { display: flex; flex-wrap: wrap; gap: .3rem 1.5rem; padding: 0; list-style: none; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1.2rem; } dt { font-weight: 600; }
-dd { margin: 0; overflow-wrap: anywhere; }
-.missing { border-left: 6px solid #d55e00; padding: .1rem 1rem; background: #fdf3ec; }
-.missing h3 { margin-top: .4rem; }
-ol > li { margin-bottom: 1.2rem; } ol p { margin: .2rem 0; }
-pre { background: #f3f5f7; padding: .6rem .8rem; overflow-x: auto; }
-figure { margin: 1.5rem 0; } figcaption { color: #333; } .plot { width: 100%; min-height: 200px; }
-.save { margin: .2rem 0; } button { font: inherit; padding: .2rem .7rem; border: 1px solid #555; border-radius: 4px;
-  background: #f3f5f7; cursor: pointer; }
-.table { overflow-x: auto; margin-top: 1.8rem; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-caption { text-align: left; font-weight: 600; padding: .3rem 0; }
-th, td { padding: .25rem .8rem .25rem 0; border-bottom: 1px solid #ccc; text-align: right; white-space: nowrap; }
-th[scope=row], th:first-child, td.words { text-align: left; font-weight: 400; }
-thead th { border-bottom: 2px solid #555; font-weight: 600 !important; }
-td.good { background: #dcecf7; } td.bad { background: #fbe3d3; } td.dim { color: #666; }
-.note, footer { color: #444; font-size: .92rem; }
-"""
-
-_SCRIPT = """
-for (const source of document.querySelectorAll('script[data-figure]')) {
-  const name = source.dataset.figure;
-  const figure = JSON.parse(source.textContent);
-  Plotly.newPlot(name, figure.data, figure.layout, {
-    responsive: true, displaylogo: false,
-    toImageButtonOptions: {format: 'svg', filename: name},
-    modeBarButtonsToRemove: ['lasso2d', 'select2d'],
-  });
-}
-for (const button of document.querySelectorAll('button[data-save]')) {
-  button.addEventListener('click', () => {
-    const plot = document.getElementById(button.dataset.of);
-    const {width, height} = plot.getBoundingClientRect();
-    Plotly.downloadImage(plot, {format: button.dataset.save, filename: button.dataset.of, width, height, scale:
-      button.dataset.save === 'png' ? 2 : 1});
-  });
-}
-"""

@@ -43,10 +43,19 @@ def ranks(calls: Calls) -> Sheet:
     )
     return Sheet(
         "Who arrives last",
-        ("rank", "host", "times last", "of all calls", "then late by", "10% later than", "mean skew", "others waited"),
+        (
+            "rank",
+            "host",
+            "times last",
+            "of all calls",
+            "then late by",
+            "10% later than",
+            "mean skew",
+            "others waited",
+        ),
         rows,
-        "Late by: median, and what a tenth exceeds, against when half of the ranks were there. Mean skew: after the first rank, over all "
-        f"calls. Others waited: all ranks together.{many}",
+        "Late by: median, and what a tenth exceeds, against when half of the ranks were there. Mean skew: "
+        f"after the first rank, over all calls. Others waited: all ranks together.{many}",
         left=frozenset({0, 1}),
     )
 

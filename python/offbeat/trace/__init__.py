@@ -8,13 +8,6 @@ for block in trace.blocks(trace.communicators[0]):
     block.arrival                    calls x ranks, nanoseconds
 """
 
-try:
-    import numpy as _  # noqa: F401  # everything below needs it: one clear line instead of a traceback
-except ImportError as error:  # pragma: no cover
-    from offbeat.errors import CommandError
-
-    raise CommandError("reading traces needs NumPy: pip install 'offbeat[report]'") from error
-
 from offbeat.trace.layout import COLLECTIVES, Flag
 from offbeat.trace.matching import Block
 from offbeat.trace.rank_file import RankFile

@@ -18,8 +18,8 @@ from offbeat.trace.matching import Block
 from offbeat.trace.reader import Trace
 
 _CSV_COLUMNS = (
-    "rank", "communicator", "number", "collective", "arrival_us", "exit_us", "completion_us", "bytes", "count",
-    "root", "type", "operation", "algorithm",
+    "rank", "communicator", "number", "collective", "arrival_us", "exit_us", "completion_us", "bytes",
+    "count", "root", "type", "operation", "algorithm",
 )  # fmt: skip
 
 

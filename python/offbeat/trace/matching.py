@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from offbeat.trace.clock import Times
 from offbeat.trace.layout import Flag
+from offbeat.trace.rank_file import chosen
 
 if TYPE_CHECKING:
     from offbeat.trace.reader import Communicator, Trace
@@ -90,23 +91,20 @@ def window(trace: Trace, communicator: Communicator, first: int, last: int) -> B
 
 def _columns(trace: Trace, communicator: Communicator) -> list[_Column]:
     columns = [
-        _column(trace, communicator, rank)
-        for rank in communicator.members
-        if trace.files[rank].records_calls and len(trace.files[rank].calls)
+        _column(trace, communicator, rank) for rank in communicator.members if trace.files[rank].records_calls
     ]
     return [column for column in columns if len(column.number)]
 
 
 def _column(trace: Trace, communicator: Communicator, rank: int) -> _Column:
     file = trace.files[rank]
-    records = file.calls
-    mine = records["communicator"] == communicator.local[rank]
-    where: NDArray[np.intp] | slice = slice(None) if mine.all() else np.flatnonzero(mine)
+    records = file.slots
+    where = chosen(file.is_call & (records["communicator"] == communicator.local[rank]))
     number = np.ascontiguousarray(records["number"][where])
     if len(number) > 1 and not (number[1:] > number[:-1]).all():
         # Threads, or damage: in order, and each number once.
         number, order = np.unique(number, return_index=True)
-        where = order if isinstance(where, slice) else where[order]
+        where = order + where.start if isinstance(where, slice) else where[order]
     return _Column(rank, records, where, number)
 
 
@@ -125,7 +123,9 @@ def _block(
     for index, (column, piece, b, e) in enumerate(zip(columns, pieces, begins, ends, strict=True)):
         if not len(piece):
             continue
-        where = slice(b, e) if isinstance(column.where, slice) else column.where[b:e]
+        all_of_it = column.where
+        begin = all_of_it.start if isinstance(all_of_it, slice) else 0
+        where = slice(begin + b, begin + e) if isinstance(all_of_it, slice) else all_of_it[b:e]
         records = column.records[where]
         rows: Any = slice(None) if len(piece) == len(number) else np.searchsorted(number, piece)
         present[rows, index] = True

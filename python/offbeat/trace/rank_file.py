@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from offbeat.trace.clock import SANE_NS, Clock, is_sane
 from offbeat.trace.layout import CommunicatorFlag, FileFlag, Flag, Kind, Naming
 
 _MOST_RANKS = 1 << 24
+_PIECE = 1 << 20  # slots looked at together
 
 
 class DamagedFileError(Exception):
@@ -35,15 +37,25 @@ class Definition:
 
 @dataclass
 class RankFile:
-    """What one file holds. ``calls`` has the rank's own times; ``Trace.calls`` those of one clock."""
+    """What one file holds, with the rank's own times; ``Trace.calls`` has those of one clock."""
 
     path: Path
     header: Any
-    calls: NDArray[Any]
+    slots: NDArray[Any]  # all of them as if they were calls, in the mapped file
+    is_call: NDArray[np.bool_]  # which are
     communicators: list[Definition]
     names: dict[Naming, dict[int, str]]
     clock: Clock
     notes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def call_count(self) -> int:
+        return int(np.count_nonzero(self.is_call))
+
+    @property
+    def calls(self) -> NDArray[Any]:
+        """The raw records of the calls: a copy, when other records are between them."""
+        return self.slots[chosen(self.is_call)]
 
     @property
     def rank(self) -> int:
@@ -62,6 +74,15 @@ class RankFile:
         return not self.header["flags"] & FileFlag.NOT_RECORDING
 
 
+def chosen(mask: NDArray[np.bool_]) -> slice | NDArray[np.intp]:
+    """What a mask chooses, as a slice where that is possible: slices do not copy."""
+    where = np.flatnonzero(mask)
+    if not len(where):
+        return slice(0, 0)
+    first, last = int(where[0]), int(where[-1])
+    return slice(first, last + 1) if last - first + 1 == len(where) else where
+
+
 def text(raw: bytes) -> str:
     """Of a header or a name: what a terminal and a page can show."""
     decoded = bytes(raw).split(b"\0")[0].decode("utf-8", "replace")
@@ -75,7 +96,8 @@ def read_rank_file(path: Path) -> RankFile:
         if not path.is_file():
             raise DamagedFileError("it is not a file")
         if size < layout.HEADER_BYTES:
-            _refuse_foreign(path.open("rb").read(len(layout.MAGIC)))
+            with path.open("rb") as file:
+                _refuse_foreign(file.read(len(layout.MAGIC)))
             raise DamagedFileError(f"it is cut off: {size} of the {layout.HEADER_BYTES} bytes of its header")
         raw = np.memmap(path, dtype=np.uint8, mode="r")
     except OSError as error:
@@ -91,13 +113,11 @@ def read_rank_file(path: Path) -> RankFile:
     end = layout.HEADER_BYTES + slots * layout.SLOT_BYTES
     body = np.asarray(raw[layout.HEADER_BYTES : end]).reshape(slots, layout.SLOT_BYTES)
     is_call, communicators, names = _definitions(body, int(header["ranks"]))
-    calls = body.view(layout.CALL).reshape(slots)
-    if not is_call.all():
-        calls = calls[is_call]
-    calls, damaged = _sane_calls(calls, header, len(communicators))
+    records = body.view(layout.CALL).reshape(slots)
+    damaged = _leave_out_damaged(records, is_call, header, len(communicators))
     if damaged:
-        notes.append(f"has {damaged} damaged records, which are left out")
-    return RankFile(path, header, calls, communicators, names, Clock(header), notes)
+        notes.append(f"has {damaged} damaged record{'s' * (damaged != 1)}, left out")
+    return RankFile(path, header, records, is_call, communicators, names, Clock(header), notes)
 
 
 def _refuse_foreign(begin: bytes) -> None:
@@ -181,16 +201,29 @@ def _add_name(record: NDArray[np.uint8], names: dict[Naming, dict[int, str]], sl
     names[Naming(int(fields["of"]))][int(fields["number"])] = text(record[begin : begin + length].tobytes())
 
 
-def _sane_calls(calls: NDArray[Any], header: Any, communicators: int) -> tuple[NDArray[Any], int]:
-    """The calls that can be what a tracer wrote, and how many cannot."""
+def _leave_out_damaged(
+    slots: NDArray[Any], is_call: NDArray[np.bool_], header: Any, communicators: int
+) -> int:
+    """Unmark calls that no tracer writes, and say how many they are; piece by piece, for long traces."""
+    damaged = 0
+    for begin in range(0, len(slots), _PIECE):
+        piece = slice(begin, begin + _PIECE)
+        sane = is_call[piece] & _sane(slots[piece], header, communicators)
+        damaged += int(np.count_nonzero(is_call[piece]) - np.count_nonzero(sane))
+        is_call[piece] = sane
+    return damaged
+
+
+def _sane(calls: NDArray[Any], header: Any, communicators: int) -> NDArray[np.bool_]:
     arrival, end, completion = calls["arrival"], calls["exit"], calls["completion"]
+    own_time = int(header["own_time"])
     pending = (calls["flags"] & Flag.PENDING) != 0
     sane = (calls["collective"] > 0) & (calls["collective"] < len(layout.COLLECTIVES))
     sane &= calls["communicator"] < communicators
-    sane &= (arrival > int(header["own_time"]) - SANE_NS) & (arrival < int(header["own_time"]) + SANE_NS)
+    sane &= (arrival > own_time - SANE_NS) & (arrival < own_time + SANE_NS)
     sane &= (calls["bytes"] >= 0) & (calls["number"] < 1 << 62)
     # Of a pending call neither is there yet.
     for time in (end, completion):
-        sane &= (pending & (time == 0)) | ((time >= arrival) & (time < arrival + SANE_NS))
-    damaged = int(len(calls) - np.count_nonzero(sane))
-    return (calls[sane], damaged) if damaged else (calls, 0)
+        after = time - np.where(sane, arrival, 0)
+        sane &= (pending & (time == 0)) | ((after >= 0) & (after < SANE_NS))
+    return np.asarray(sane)

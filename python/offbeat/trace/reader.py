@@ -90,7 +90,7 @@ class Trace:
     @property
     def records(self) -> int:
         """Calls recorded, each rank's counted."""
-        return sum(len(file.calls) for file in self.files.values())
+        return sum(file.call_count for file in self.files.values())
 
     @property
     def clock_error_ns(self) -> float:
@@ -101,9 +101,9 @@ class Trace:
     def origin_ns(self) -> int:
         """The first arrival, on rank 0's clock: times count from here."""
         firsts = [
-            int(file.clock.to_global(file.calls["arrival"][:1])[0])
+            int(file.clock.to_global(file.slots["arrival"][[np.argmax(file.is_call)]])[0])
             for file in self.files.values()
-            if len(file.calls)
+            if file.call_count
         ]
         return min(firsts, default=0)
 
@@ -113,24 +113,21 @@ class Trace:
 
     def calls(self, rank: int) -> NDArray[Any]:
         """The calls of a rank in the order of their arrival, with times of one clock (CALLS)."""
-        file = self.files[rank]
-        found = np.empty(len(file.calls), dtype=CALLS)
+        raw = self.files[rank].calls
+        found = np.empty(len(raw), dtype=CALLS)
         for name in ("number", "collective", "flags", "bytes", "count", "root", "type", "operation"):
-            found[name] = file.calls[name]
-        found["algorithm"] = file.calls["algorithm"]
-        found["communicator"] = self._indices(rank)[file.calls["communicator"]]
-        found["arrival_ns"] = self.times(rank, file.calls["arrival"])
+            found[name] = raw[name]
+        found["algorithm"] = raw["algorithm"]
+        found["communicator"] = self._indices(rank)[raw["communicator"]]
+        found["arrival_ns"] = self.times(rank, raw["arrival"])
         for own, name in (("exit", "exit_ns"), ("completion", "completion_ns")):
-            times = self.times(rank, file.calls[own])
-            found[name] = np.where(file.calls[own] == 0, -1, times)
+            found[name] = np.where(raw[own] == 0, -1, self.times(rank, raw[own]))
         return found
 
     def dataframe(self) -> pandas.DataFrame:
         """All calls of all ranks as one table; needs pandas."""
-        try:
-            import pandas
-        except ImportError:
-            raise CommandError("a DataFrame needs pandas: pip install pandas") from None
+        import pandas
+
         frames = []
         for rank in self.recording:
             calls = self.calls(rank)
