@@ -26,6 +26,8 @@ _LEAST_NS = 1000.0
 
 _REGULAR = 0.8  # of the calls that a regularity says must be among the late ones
 _TOGETHER = 0.8  # of their late calls that ranks must share to be one finding
+_MOST_OF_ONE = 3.0  # times the average of the waiting, that one of varying ranks may cause
+_MUCH = 0.25  # of what is usual for a late call: less than this is noise
 _WORTH_TELLING = 0.01  # of the time in collectives
 _SPREAD_OUT = 0.25  # of the time in a group of calls, waited without a rank that stands out
 _SAME_ORDER = 0.5  # of the imbalance that ranks' averages must differ by to arrive in one order
@@ -281,17 +283,18 @@ def _late(calls: Calls, group: Group, events: NDArray[Any], in_calls: float) -> 
     rows = np.unique(events["row"])
     last = calls.table["last_rank"][rows]
     parts = [(tuple(sorted(members)), rows[np.isin(last, members)]) for members, _ in sets]
-    if _varies([len(mine) for _, mine in parts], len(group.communicator.members)):
+    waited = [float(calls.table["waiting"][mine].sum()) for _, mine in parts]
+    if _varies(waited, len(group.communicator.members)):
         return [_finding(calls, group, Kind.VARYING, (), rows, in_calls)]
     return [
         _finding(calls, group, Kind.LATE, members, mine, in_calls) for members, mine in parts if len(mine)
     ]
 
 
-def _varies(calls_of_each: Sequence[int], members: int) -> bool:
-    """Whether it is another rank each time: at least half of the ranks, and none of them often."""
-    sets = len(calls_of_each)
-    return sets >= max(4, members // 2) and max(calls_of_each) <= 3 * sum(calls_of_each) / sets
+def _varies(waited: Sequence[float], members: int) -> bool:
+    """Whether it is another rank each time: at least half of the ranks, and none of them for much of it."""
+    sets = len(waited)
+    return sets >= max(4, members // 2) and max(waited) <= _MOST_OF_ONE * sum(waited) / sets
 
 
 def _spread(
@@ -315,9 +318,12 @@ def _finding(
 ) -> Finding:
     table = calls.table
     rows = np.sort(rows)
+    if kind is Kind.LATE and _period(np.searchsorted(group.calls, rows))[0] is None:
+        rows = _without_noise(table, rows)
     of_kind, regular = _period(np.searchsorted(group.calls, rows))
+    rows = rows[regular]
     of_communicator, _ = _period(table["number"][rows].astype(np.int64))
-    late = table["omega" if kind is Kind.SPREAD else "lateness"][rows[regular]] / 1e3
+    late = table["omega" if kind is Kind.SPREAD else "lateness"][rows] / 1e3
     p10, median, p90 = (float(value) for value in np.percentile(late, (10, 50, 90)))
     waited = float(table["waiting"][rows].sum())
     worst_first = rows[np.argsort(-table["waiting"][rows], kind="stable")]
@@ -327,13 +333,21 @@ def _finding(
         ranks,
         _host(calls, group, ranks) if kind is Kind.LATE else None,
         worst_first,
-        table["number"][rows[regular]],
+        table["number"][rows],
         (p10, median, p90),
         waited / 1e9,
         waited / max(in_calls, 1e-9),
         of_kind,
         of_communicator,
     )
+
+
+def _without_noise(table: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The calls that matter, where they are much worse than others: a rank may be late for two reasons."""
+    late = table["lateness"][rows]
+    much = rows[late >= _MUCH * np.percentile(late, 90)]
+    waited = float(table["waiting"][rows].sum())
+    return much if float(table["waiting"][much].sum()) >= _REGULAR * waited else rows
 
 
 def _host(calls: Calls, group: Group, ranks: tuple[int, ...]) -> str | None:

@@ -61,6 +61,18 @@ def test_the_report_names_rank_call_and_size(offbeat: Offbeat, tmp_path: Path) -
     assert "offbeat bench -n 8 --sizes 8 --patterns balanced,./skew.txt" in said
 
 
+def test_noise_of_all_ranks_hides_nothing(tmp_path: Path) -> None:
+    noise = random.Random(6)
+
+    def late(rank: int, call: int) -> int:
+        interrupted = 15_000 * (noise.random() < 0.1)
+        return noise.randrange(1000) + interrupted + SKEW_NS * (rank == 3 and call % 10 == 9)
+
+    finding = diagnosed(iterations(tmp_path, 4, 600, late, duration_ns=2000)).findings[0]
+    assert (finding.ranks, str(finding.of_kind), len(finding.rows)) == ((3,), "every 10th", 60)
+    assert finding.lateness_us[1] == pytest.approx(2000, rel=0.02)
+
+
 def test_a_rank_that_is_always_late(tmp_path: Path) -> None:
     noise = jitter(1)
     path = iterations(tmp_path, 4, 200, lambda rank, call: noise() + 50_000 * (rank == 1))

@@ -4,7 +4,6 @@
 import html.parser
 import itertools
 import re
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import browser
 import made_benches
 import pytest
 from browser import Seen
+from choreographer.browsers import Chromium
 from fakes import Offbeat
 from made_traces import iterations
 from offbeat.commands.report import report
@@ -146,11 +146,9 @@ def test_many_ranks_and_calls_do_not_make_the_page_large(tmp_path: Path) -> None
 
 
 def test_figures_as_files(offbeat: Offbeat, tmp_path: Path) -> None:
-    if not shutil.which("chromium"):
-        pytest.fail("chromium is not installed")
     iterations(tmp_path / "run.trace", 3, 20, lambda rank, call: 1000 * rank)
-    tools = {"PATH": "/usr/bin:/bin"}
-    done = offbeat("report", "run.trace", "--figures", "figures", **tools)
+    chromium = str(Chromium.find_browser(skip_local=True))
+    done = offbeat("report", "run.trace", "--figures", "figures", BROWSER_PATH=chromium)
     assert (done.returncode, done.stderr) == (0, "")
     assert "wrote 10 files to figures" in done.stdout
     assert sorted(path.stem for path in (tmp_path / "figures").glob("*.svg")) == sorted(FIGURES)

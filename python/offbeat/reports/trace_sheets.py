@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from offbeat import metrics
@@ -140,7 +141,7 @@ def facts(calls: Calls) -> Sequence[tuple[str, str]]:
             f", {recording} of them recorded" if recording != trace.ranks else "")),
         ("calls", f"{len(calls.table)} of {trace.records} records" + (
             f", every {trace.every_call}. call recorded" if trace.every_call > 1 else "")),
-        ("clocks", "error not measured" if error != error else f"agree within {format_us(error / 1e3)}"),
+        ("clocks", _agreement(error)),
     ]  # fmt: skip
     incomplete = len(calls.table) - len(calls.whole)
     if incomplete:
@@ -148,6 +149,12 @@ def facts(calls: Calls) -> Sequence[tuple[str, str]]:
     if calls.mismatched:
         found.append(("mismatched", f"{calls.mismatched} calls that are another collective on other ranks"))
     return found
+
+
+def _agreement(error_ns: float) -> str:
+    if math.isnan(error_ns):
+        return "error not measured"
+    return f"agree within {format_us(error_ns / 1e3)}" if error_ns >= 5 else "one clock for all ranks"
 
 
 def _with_factor(microseconds: float, factor: float | None) -> str:

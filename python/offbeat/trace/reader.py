@@ -214,8 +214,10 @@ class Trace:
 def read(path: str | Path) -> Trace:
     """The trace in a folder, or one rank's file of it; the program may still be running."""
     path = Path(path)
+    spawned: list[Path] = []
     if path.is_dir():
         names = sorted(path.glob("rank-*.trace"))
+        spawned = sorted(path.glob("spawned-*"))
         if not names:
             raise CommandError(f"{path} is not a trace: there is no rank-*.trace in it")
     elif path.exists():
@@ -223,7 +225,7 @@ def read(path: str | Path) -> Trace:
     else:
         raise CommandError(f"{path}: no such trace")
     readable: list[RankFile] = []
-    notes: list[str] = []
+    notes = [f"{name.name} has what spawned processes did: a trace of its own" for name in spawned]
     for name in names:
         try:
             readable.append(read_rank_file(name))
