@@ -4,7 +4,7 @@
     offbeat trace -n 4 -o training.trace -- python examples/training.py
 
 Rank 1 has twice as much data as the others, as happens when files are dealt out by number rather
-than by size: it computes longer, and all others wait for it. ``--even`` deals out evenly.
+than by size: it computes longer, and all others wait for it. ``--even`` deals the same data out evenly.
 """
 
 import argparse
@@ -36,11 +36,12 @@ def gradients(weights: list[np.ndarray], inputs: np.ndarray, wanted: np.ndarray)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--samples", type=int, default=256, help="of a rank, in each step")
+    parser.add_argument("--samples", type=int, default=384, help="in each step, of a rank on average")
     parser.add_argument("--even", action="store_true", help="the same number of samples on every rank")
     arguments = parser.parse_args()
     world = MPI.COMM_WORLD
-    many = arguments.samples * (1 if arguments.even or world.rank != SLOW_RANK else 2)
+    shares = [1 if arguments.even or rank != SLOW_RANK else 2 for rank in range(world.size)]
+    many = arguments.samples * world.size * shares[world.rank] // sum(shares)
     inputs, wanted = samples(many, seed=world.rank + 2)
     total = world.allreduce(many)
     generator = np.random.default_rng(0)

@@ -164,17 +164,23 @@ class Finding:
         return f"{who.capitalize()} always {comes} less work, or see whether {slower}."
 
 
-_MEANWHILE = "Meanwhile use an algorithm that does not mind who is late: see which one that is."
+_MEANWHILE = "Meanwhile use an algorithm that does not mind who is late; to see which one that is:"
+
+
+_BENCHED = ("allreduce", "barrier", "bcast", "reduce", "allgather", "alltoall", "reduce_scatter")
 
 
 def commands(calls: Calls, finding: Finding) -> list[str]:
     """What to type next: the pattern of this trace, and a benchmark under it at the size of the finding."""
-    trace = calls.trace
-    size = max(4, finding.group.most_bytes // 4 * 4)
-    return [
-        f"offbeat report {shlex.quote(str(trace.path))} --pattern skew.txt",
-        f"offbeat bench -n {trace.ranks} --sizes {size} --patterns balanced,./skew.txt",
-    ]
+    trace, name = calls.trace, COLLECTIVES[finding.group.collective]
+    pattern = f"offbeat report {shlex.quote(str(trace.path))} --pattern skew.txt"
+    if name not in _BENCHED:
+        return [pattern]
+    which = "" if name == "allreduce" else f" --collectives {name}"
+    # Of bytes that are whole floats; a barrier has none.
+    size = f" --sizes {max(4, finding.group.most_bytes // 4 * 4)}" if name != "barrier" else ""
+    skew = f"--patterns balanced,./skew.txt --skew {finding.lateness_us[1]:.0f}us"
+    return [pattern, f"offbeat bench -n {trace.ranks}{which}{size} {skew}"]
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def test_the_report_names_rank_call_and_size(offbeat: Offbeat, tmp_path: Path) -
     assert "at allreduce of 8 B on communicator 0 (all 8 ranks), before every 5th such call" in said
     assert "every 10th call on the communicator (call numbers 9, 19, 29, ...; 100 of 500 such calls)" in said
     assert "Look at what rank 3 alone does before every 5th such call" in said
-    assert "offbeat bench -n 8 --sizes 8 --patterns balanced,./skew.txt" in said
+    assert "offbeat bench -n 8 --sizes 8 --patterns balanced,./skew.txt --skew 200" in said
 
 
 def test_noise_of_all_ranks_hides_nothing(tmp_path: Path) -> None:
