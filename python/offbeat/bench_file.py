@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Read the JSON file of ``offbeat bench`` (docs/bench-format.md)."""
+"""The result of ``offbeat bench`` as rows to rank, and what is to be said about it."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from offbeat import results
 from offbeat.errors import CommandError
-from offbeat.ranking import Delay, Row
-
-FORMAT = "offbeat bench"
-VERSION = 1
-_MOST_BYTES = 1 << 30
+from offbeat.ranking import Row
+from offbeat.results import Benchmark
+from offbeat.samples import Delay
 
 
 @dataclass(frozen=True)
@@ -40,64 +36,55 @@ def looks_like_one(path: Path) -> bool:
 def read(path: Path) -> BenchFile:
     """A result file; anything else gives one line that says what is wrong with it."""
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise CommandError(f"{path} is too large to be a result of offbeat bench")
-        document = json.loads(path.read_bytes())
-    except OSError as error:
-        raise CommandError(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, RecursionError):
-        raise CommandError(f"{path} is not a result of offbeat bench: no JSON, or cut off") from None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise CommandError(f"{path} is not a result of offbeat bench")
-    if document.get("version") != VERSION:
-        raise CommandError(
-            f"{path}: its format has version {document.get('version')!r:.20}, this offbeat reads {VERSION}"
-        )
-    try:
-        return _from_document(path, document)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-        raise CommandError(f"{path} is a damaged result of offbeat bench") from None
+        benchmark = results.read(path)
+        return BenchFile(path, _rows(benchmark), _facts(benchmark), _warnings(benchmark))
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
+        raise CommandError(f"{path} is damaged: it is not what offbeat bench writes") from None
 
 
-def _from_document(path: Path, document: Mapping[str, Any]) -> BenchFile:
-    plan, machine, mpi = document["plan"], document["machine"], document["mpi"]
-    facts = [
-        ("benchmark", f"offbeat {document['offbeat']['version']}, {document['started']}"),
+def _facts(benchmark: Benchmark) -> list[tuple[str, str]]:
+    about, plan = benchmark.about, benchmark.plan
+    machine, mpi = about["machine"], about["mpi"]
+    return [
+        ("benchmark", f"offbeat {about['offbeat']['version']}, {about['started']}"),
         ("machine", f"{machine['processor']}, {machine['cores']} cores, {machine['host']}"),
         ("MPI", f"{mpi['vendor']} {mpi['version']}"),
-        ("ranks", f"{plan['ranks']}"),
-        ("skew", ", ".join(map(str, plan["skews"]))),
-        ("seed", f"{plan['seed']}"),
+        ("ranks", f"{plan.ranks}"),
+        ("skew", ", ".join(map(str, plan.skews))),
+        ("seed", f"{plan.seed}"),
     ]
-    cells = document["cells"]
-    warnings = [] if document["complete"] else ["not all cells of the plan were measured"]
-    late = sum(1 for cell in cells if cell["status"] == "measured" and not cell["on_time"])
+
+
+def _warnings(benchmark: Benchmark) -> list[str]:
+    found = []
+    if _cells_missing(benchmark):
+        found.append(f"{_cells_missing(benchmark)} results of the plan: offbeat bench --resume measures them")
+    late = sum(not result.on_time for result in benchmark.results)
     if late:
-        warnings.append(f"in {late} of {len(cells)} cells the ranks rarely arrived as the pattern says")
-    warnings += [
-        f"WRONG result of {cell['algorithm']}: {cell['collective']} of {cell['size_bytes']} B, left out"
-        for cell in cells
-        if cell["status"] == "wrong"
-    ]
-    return BenchFile(path, _rows(cells), facts, list(dict.fromkeys(warnings)))
+        found.append(
+            f"in {late} of {len(benchmark.results)} results ranks rarely arrived as the pattern says"
+        )
+    return found + [f"WRONG result, left out: {line}" for line in benchmark.wrong_results()]
 
 
-def _rows(cells: list[Mapping[str, Any]]) -> list[Row]:
-    measured = [cell for cell in cells if cell["status"] == "measured"]
+def _cells_missing(benchmark: Benchmark) -> int:
+    try:
+        return len(benchmark.missing())
+    except CommandError:
+        return 0  # the file of a pattern is no longer there, so nobody knows
+
+
+def _rows(benchmark: Benchmark) -> list[Row]:
+    measured = [result for result in benchmark.results if result.status == results.MEASURED]
     skews: dict[str, set[str]] = {}
-    for cell in measured:
-        skews.setdefault(str(cell["pattern"]), set()).add(str(cell["skew"]))
+    for result in measured:
+        skews.setdefault(result.cell.pattern, set()).add(result.cell.skew)
     found: dict[tuple[str, int, str], dict[str, Delay]] = {}
-    for cell in measured:
-        pattern = str(cell["pattern"])
-        label = f"{pattern}, {cell['skew']}" if len(skews[pattern]) > 1 else pattern
-        key = (str(cell["collective"]), int(cell["size_bytes"]), label)
-        found.setdefault(key, {})[str(cell["algorithm"])] = _delay(cell["last_delay_us"])
+    for result in measured:
+        collective, size, pattern, skew = result.cell
+        label = f"{pattern}, {skew}" if len(skews[pattern]) > 1 else pattern
+        delay = result.last_delay
+        if not all(map(math.isfinite, (delay.median, delay.ci95_low, delay.ci95_high))):
+            raise ValueError("not a number")
+        found.setdefault((str(collective), int(size), label), {})[str(result.algorithm)] = delay
     return [Row(collective, size, pattern, delays) for (collective, size, pattern), delays in found.items()]
-
-
-def _delay(raw: Mapping[str, Any]) -> Delay:
-    delay = Delay(float(raw["median"]), float(raw["ci95_low"]), float(raw["ci95_high"]))
-    if not all(math.isfinite(value) for value in (delay.median, delay.ci95_low, delay.ci95_high)):
-        raise ValueError("not a number")
-    return delay

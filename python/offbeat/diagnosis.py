@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from offbeat import metrics
 from offbeat.metrics import Calls, Group
+from offbeat.plan import COLLECTIVES as BENCHED
 from offbeat.trace import COLLECTIVES
 from offbeat.trace.reader import ranges
 from offbeat.units import format_size, format_us
@@ -167,14 +168,11 @@ class Finding:
 _MEANWHILE = "Meanwhile use an algorithm that does not mind who is late; to see which one that is:"
 
 
-_BENCHED = ("allreduce", "barrier", "bcast", "reduce", "allgather", "alltoall", "reduce_scatter")
-
-
 def commands(calls: Calls, finding: Finding) -> list[str]:
     """What to type next: the pattern of this trace, and a benchmark under it at the size of the finding."""
     trace, name = calls.trace, COLLECTIVES[finding.group.collective]
     pattern = f"offbeat report {shlex.quote(str(trace.path))} --pattern skew.txt"
-    if name not in _BENCHED:
+    if name not in BENCHED:
         return [pattern]
     which = "" if name == "allreduce" else f" --collectives {name}"
     # Of bytes that are whole floats; a barrier has none.

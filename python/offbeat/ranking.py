@@ -9,18 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from offbeat.samples import Delay
+
 BALANCED = "balanced"
 GOOD = 0.05  # section IV.B: at most so much slower than the fastest is as good as it
 BAND = 0.25  # section IV.C: so much change under a pattern is none
-
-
-@dataclass(frozen=True)
-class Delay:
-    """The median of a last delay and its 95% confidence interval."""
-
-    median: float
-    ci95_low: float
-    ci95_high: float
 
 
 @dataclass(frozen=True)

@@ -18,18 +18,16 @@ DELAYS: Mapping[tuple[int, str], Mapping[str, float]] = {
 }
 
 
-def delay(median: float) -> dict[str, float]:
-    return {"median": median, "mean": median, "p10": 0.9 * median, "p25": median, "p75": median,
-            "p90": 1.2 * median, "ci95_low": 0.98 * median, "ci95_high": 1.03 * median}  # fmt: skip
+def samples(median: float) -> list[float]:
+    return [0.9 * median, median, median, median, 1.2 * median]
 
 
 def cell(size: int, pattern: str, algorithm: str, median: float, **values: Any) -> dict[str, Any]:
     return {
         "collective": "allreduce", "size_bytes": size, "pattern": pattern, "skew": "1x",
         "algorithm": algorithm, "status": "measured", "skew_us": 10.0, "native_us": 10.0,
-        "stopped": "precision", "on_time": True,
-        "iterations": 99, "last_delay_us": delay(median), "total_delay_us": delay(2 * median), "wrong": None,
-        **values,
+        "stopped": "precision", "on_time": True, "iterations": 5, "wrong": None,
+        "last_delays_us": samples(median), "total_delays_us": samples(2 * median), **values,
     }  # fmt: skip
 
 
@@ -44,7 +42,12 @@ def document(**values: Any) -> dict[str, Any]:
         "started": "2026-11-21T23:50:00+00:00",
         "machine": {"host": "n1", "processor": "AMD EPYC", "cpus": 2, "cores": 2, "system": "6.1.0"},
         "mpi": {"vendor": "Open MPI", "version": "5.0.11"},
-        "plan": {"ranks": 8, "skews": ["1x"], "seed": 1}, "cells": cells, **values,
+        "seconds": 1.0,
+        "plan": {
+            "ranks": 8, "skews": ["1x"], "seed": 1, "sizes_bytes": [8, 1024], "algorithms": ["native", "ring"],
+            "patterns": ["balanced", "random"],
+        },
+        "cells": cells, **values,
     }  # fmt: skip
 
 
