@@ -24,7 +24,8 @@ def samples(median: float) -> list[float]:
 
 def cell(size: int, pattern: str, algorithm: str, median: float, **values: Any) -> dict[str, Any]:
     return {
-        "collective": "allreduce", "size_bytes": size, "pattern": pattern, "skew": "1x",
+        "collective": "allreduce", "size_bytes": size, "pattern": pattern,
+        "skew": "0us" if pattern == "balanced" else "1x",
         "algorithm": algorithm, "status": "measured", "skew_us": 10.0, "native_us": 10.0,
         "stopped": "precision", "on_time": True, "iterations": 5, "wrong": None,
         "last_delays_us": samples(median), "total_delays_us": samples(2 * median), **values,
