@@ -31,6 +31,7 @@ SCRIPTS = (
     "Plotly.toImage('waiting', {format: 'svg', width: 600, height: 300})",
     "Plotly.toImage('waiting', {format: 'png', width: 600, height: 300}).then(url => url.slice(0, 22))",
     "[...document.querySelectorAll('a, button, [tabindex]')].filter(e => e.tabIndex >= 0).length",
+    "[...document.querySelectorAll('#waiting .modebar-btn')].map(button => button.dataset.title)",
     "document.documentElement.scrollWidth <= document.documentElement.clientWidth",
 )
 
@@ -77,6 +78,12 @@ def test_nothing_is_asked_of_the_network(opened: Opened) -> None:
     assert page in opened.seen.requests, "requests are seen at all"
 
 
+def test_figures_can_be_zoomed_and_saved_but_not_uploaded(opened: Opened) -> None:
+    assert opened.seen.returned[8] == [
+        "Download plot", "Zoom", "Pan", "Zoom in", "Zoom out", "Autoscale", "Reset axes",
+    ]  # fmt: skip
+
+
 def test_the_first_key_reaches_the_skip_link_and_shows_it(opened: Opened) -> None:
     assert opened.seen.returned[4] == "skip 16px"
 
@@ -91,7 +98,7 @@ def test_buttons_links_and_tables_are_reachable_by_keyboard(opened: Opened) -> N
     text = opened.page.read_text()
     reachable = text.count("<button ") + len(re.findall(r"<a ", text)) + text.count('tabindex="0"')
     assert opened.seen.returned[7] >= reachable - 5  # the library's source has a few of these words
-    assert opened.seen.returned[8], "no part of the page is wider than the window"
+    assert opened.seen.returned[9], "no part of the page is wider than the window"
 
 
 class Outline(html.parser.HTMLParser):

@@ -6,6 +6,9 @@ for (const source of document.querySelectorAll('script[data-figure]')) {
   Plotly.newPlot(name, figure.data, figure.layout, {
     responsive: true,
     displaylogo: false,
+    // plotly 7 offers by default to upload a figure to its maker.
+    showSendToCloud: false,
+    plotlyServerURL: '',
     toImageButtonOptions: {format: 'svg', filename: name},
     modeBarButtonsToRemove: ['lasso2d', 'select2d'],
   });
