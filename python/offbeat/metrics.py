@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ _MOST_SIZES = 32  # of one collective on one communicator, before sizes are put 
 
 def worst_imbalance(arrival: Any, present: Any = True) -> Floats:
     """Omega = max a_i - min a_i, in the unit of the arrivals (paper 0, section 2.2, equation 2.1)."""
-    return _last(arrival, present) - _first(arrival, present)
+    return np.asarray(_last(arrival, present) - _first(arrival, present))
 
 
 def average_imbalance(arrival: Any, present: Any = True) -> Floats:
@@ -69,12 +69,12 @@ def node_wide(metric: Any, arrival: Any, nodes: NDArray[np.intp], present: Any =
 
 def total_delay(arrival: Any, end: Any, present: Any = True) -> Floats:
     """d* = max e_i - min a_i (paper 4, section II.A, equation 1)."""
-    return _last(end, present) - _first(arrival, present)
+    return np.asarray(_last(end, present) - _first(arrival, present))
 
 
 def last_delay(arrival: Any, end: Any, present: Any = True) -> Floats:
     """d-hat = max e_i - max a_i (paper 4, section II.A, equation 2)."""
-    return _last(end, present) - _last(arrival, present)
+    return np.asarray(_last(end, present) - _last(arrival, present))
 
 
 def waiting(arrival: Any, end: Any, present: Any = True) -> Floats:
@@ -445,20 +445,23 @@ def lateness(calls: Calls) -> list[RankLateness]:
     return found
 
 
+class Measure(NamedTuple):
+    """A time, and as a factor of alpha where that is known."""
+
+    us: float
+    factor: float | None
+
+
 @dataclass(frozen=True)
 class Imbalance:
     """Averages over calls (paper 0, tables 1 and 2): microseconds, and factors of alpha where it is known."""
 
     size_class: str
     calls: int
-    worst_us: float
-    average_us: float
-    worst_factor: float | None
-    average_factor: float | None
-    node_worst_us: float
-    node_average_us: float
-    node_worst_factor: float | None
-    node_average_factor: float | None
+    worst: Measure
+    average: Measure
+    node_worst: Measure
+    node_average: Measure
 
 
 def imbalance(calls: Calls, alpha: MessageTime | None) -> list[Imbalance]:
@@ -473,14 +476,13 @@ def imbalance(calls: Calls, alpha: MessageTime | None) -> list[Imbalance]:
         if not len(rows):
             continue
         fields = ("omega", "delta", "node_omega", "node_delta")
-        worst, average, node_worst, node_average = (float(rows[field].mean()) / 1e3 for field in fields)
+        times = [float(rows[field].mean()) / 1e3 for field in fields]
         factors: list[float | None] = [None] * 4
         if alpha is not None:
-            times = np.maximum(alpha(rows["bytes"]), 1e-3)
-            factors = [float((rows[field] / times).mean()) for field in fields]
-        found.append(
-            Imbalance(name, len(rows), worst, average, *factors[:2], node_worst, node_average, *factors[2:])
-        )
+            message = np.maximum(alpha(rows["bytes"]), 1e-3)
+            factors = [float((rows[field] / message).mean()) for field in fields]
+        values = [Measure(time, factor) for time, factor in zip(times, factors, strict=True)]
+        found.append(Imbalance(name, len(rows), *values))
     return found
 
 

@@ -45,8 +45,8 @@ def document(**values: Any) -> dict[str, Any]:
         "mpi": {"vendor": "Open MPI", "version": "5.0.11"},
         "seconds": 1.0,
         "plan": {
-            "ranks": 8, "skews": ["1x"], "seed": 1, "sizes_bytes": [8, 1024], "algorithms": ["native", "ring"],
-            "patterns": ["balanced", "random"],
+            "ranks": 8, "skews": ["1x"], "seed": 1, "sizes_bytes": [8, 1024],
+            "algorithms": ["native", "ring"], "patterns": ["balanced", "random"],
         },
         "cells": cells, **values,
     }  # fmt: skip

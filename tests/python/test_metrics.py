@@ -94,11 +94,11 @@ def test_imbalance_factors_are_averages_of_the_calls_factors(tmp_path: Path) -> 
     calls = metrics.collect(made(tmp_path))
     every, small = metrics.imbalance(calls, MessageTime.from_pairs({0: 1.0, 8: 2.0}, "test"))
     assert (every.size_class, small.size_class, every.calls, small.calls) == ("all", "small", 3, 3)
-    assert every.worst_us == pytest.approx((12 + 24 + 0) / 3)
-    assert every.worst_factor == pytest.approx((6 + 12 + 0) / 3)
-    assert every.average_factor == pytest.approx((3.5 + 7) / 2 / 3)
-    assert every.node_worst_factor == pytest.approx((5 + 10) / 2 / 3)
-    assert metrics.imbalance(calls, None)[0].worst_factor is None
+    assert every.worst.us == pytest.approx((12 + 24 + 0) / 3)
+    assert every.worst.factor == pytest.approx((6 + 12 + 0) / 3)
+    assert every.average.factor == pytest.approx((3.5 + 7) / 2 / 3)
+    assert every.node_worst.factor == pytest.approx((5 + 10) / 2 / 3)
+    assert metrics.imbalance(calls, None)[0].worst.factor is None
 
 
 def test_shares_of_calls_and_time(tmp_path: Path) -> None:

@@ -167,6 +167,20 @@ def test_what_is_missing_is_said_and_the_rest_is_shown(tmp_path: Path) -> None:
     assert block.arrival.tolist() == [[0, 1, 2, 5]]
 
 
+def test_the_call_in_which_a_rank_was_killed_is_said(tmp_path: Path) -> None:
+    for rank in range(2):
+        made = begun(rank, 2, flags=0)
+        made.call(0, START_NS, START_NS + 9)
+        if rank == 1:
+            made.call(1, START_NS + 20, 0, flags=8, collective="bcast", root=0)
+        made.write(tmp_path)
+    assert trace.read(tmp_path).missing == [
+        "not ended in order (killed, or still running): ranks 0..1",
+        "rank 0 stopped after 1 calls; the rank that went furthest made 2",
+        "rank 1 had not left bcast number 1 on communicator 0 (all 2 ranks)",
+    ]
+
+
 def test_clocks_that_were_not_synchronised_are_said(tmp_path: Path) -> None:
     for rank, host in enumerate(("n0", "n1", "n0")):
         made = begun(rank, 3, host=host, start=NO_CLOCK)

@@ -175,7 +175,7 @@ def _write_figures(
             prefix=f"bench-{number}-" if len(benches) > 1 else "",
         )
     if output is not None:
-        names = ", ".join(str(item.path) for item in [*traces, *benches])
+        names = ", ".join(str(path) for path in [*(t.path for t in traces), *(b.path for b in benches)])
         write_text(output, page.render(f"offbeat report: {names}", __version__, sections))
         console.print(f"wrote {output}", soft_wrap=True)
     if folder is not None:

@@ -62,5 +62,5 @@ def to_terminal(sheet: Sheet) -> Group:
         )
     for row in sheet.rows:
         table.add_row(*(Text(cell.marked, style=_STYLES[cell.tone]) for cell in row))
-    parts = [Text(sheet.caption, style="bold"), table]
+    parts: list[Text | Table] = [Text(sheet.caption, style="bold"), table]
     return Group(*parts, *([Text(sheet.note, style="dim")] if sheet.note else []))

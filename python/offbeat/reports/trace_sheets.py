@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 from offbeat import metrics
-from offbeat.metrics import Calls, MessageTime
+from offbeat.metrics import Calls, Measure, MessageTime
 from offbeat.reports.sheet import Cell, Sheet, Tone, cells
 from offbeat.trace import COLLECTIVES
 from offbeat.units import format_us
@@ -65,13 +65,8 @@ def imbalance(calls: Calls, alpha: MessageTime | None) -> Sheet:
     """Tables 1 and 2 of paper 0."""
     rows = []
     for row in metrics.imbalance(calls, alpha):
-        pairs = (
-            (row.worst_us, row.worst_factor),
-            (row.average_us, row.average_factor),
-            (row.node_worst_us, row.node_worst_factor),
-            (row.node_average_us, row.node_average_factor),
-        )
-        rows.append(cells(row.size_class, str(row.calls), *(_with_factor(*pair) for pair in pairs)))
+        values = (row.worst, row.average, row.node_worst, row.node_average)
+        rows.append(cells(row.size_class, str(row.calls), *map(_with_factor, values)))
     source = f"alpha: {alpha.source}." if alpha is not None else "No alpha, so no factors."
     return Sheet(
         "Imbalance of arrival, averaged over calls",
@@ -157,9 +152,9 @@ def _agreement(error_ns: float) -> str:
     return f"agree within {format_us(error_ns / 1e3)}" if error_ns >= 5 else "one clock for all ranks"
 
 
-def _with_factor(microseconds: float, factor: float | None) -> str:
-    text = format_us(microseconds)
-    return text if factor is None else f"{text} ({factor:.3g})"
+def _with_factor(value: Measure) -> str:
+    text = format_us(value.us)
+    return text if value.factor is None else f"{text} ({value.factor:.3g})"
 
 
 def _percent(share: float) -> str:

@@ -37,14 +37,14 @@ class Clock:
     def to_global(self, local: Times) -> Times:
         """Own times as those of rank 0; two synchronisations are weighed by the time between them."""
         if not self._syncs:
-            return local + np.int64(self._wall_offset_ns)
+            return np.asarray(local + np.int64(self._wall_offset_ns))
         first = _correction(self._syncs[0], local)
         if len(self._syncs) == 1:
-            return local + first
+            return np.asarray(local + first)
         begin, end = (int(sync["at"]) for sync in self._syncs)
         weight = np.clip((local - begin) / max(end - begin, 1), 0.0, 1.0)
         difference = _correction(self._syncs[1], local) - first
-        return local + first + np.rint(weight * difference).astype(np.int64)
+        return np.asarray(local + first + np.rint(weight * difference).astype(np.int64))
 
 
 def _correction(sync: Any, local: Times) -> Times:

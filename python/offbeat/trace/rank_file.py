@@ -159,7 +159,7 @@ def _definitions(
         length = int(body[slot, 4:8].view("<u4")[0])
         if not 1 <= length <= len(body) - slot:
             raise DamagedFileError(f"slot {slot} is damaged: a record of {length} slots")
-        begin_of_next = slot + length
+        begin_of_next = int(slot) + length
         is_call[slot:begin_of_next] = False
         record = body[slot:begin_of_next].reshape(-1)
         if kind == Kind.COMMUNICATOR:

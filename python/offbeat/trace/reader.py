@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from offbeat.errors import CommandError
 from offbeat.trace import layout, matching
 from offbeat.trace.clock import Clock, Times
-from offbeat.trace.layout import Naming
+from offbeat.trace.layout import Flag, Naming
 from offbeat.trace.rank_file import DamagedFileError, RankFile, read_rank_file, text
 
 if TYPE_CHECKING:
@@ -190,6 +190,19 @@ class Trace:
         for rank in recording[:_MOST_LISTED]:
             if made[rank] < most:
                 yield f"rank {rank} stopped after {made[rank]} calls; the rank that went furthest made {most}"
+        for rank in recording[:_MOST_LISTED]:
+            yield from self._still_in(rank)
+
+    def _still_in(self, rank: int) -> Iterator[str]:
+        """The call that a rank had begun and not left: where it was killed, or hangs."""
+        file = self.files[rank]
+        if not file.call_count:
+            return
+        last = file.slots[len(file.slots) - 1 - int(np.argmax(file.is_call[::-1]))]
+        if last["flags"] & Flag.PENDING and not last["flags"] & (Flag.NONBLOCKING | Flag.PERSISTENT):
+            communicator = self.communicators[int(self._indices(rank)[last["communicator"]])]
+            name = layout.COLLECTIVES[int(last["collective"])]
+            yield f"rank {rank} had not left {name} number {last['number']} on {communicator}"
 
     def _lost(self) -> Iterator[str]:
         lost = {rank: int(file.header["lost"]) for rank, file in self.files.items() if file.header["lost"]}
