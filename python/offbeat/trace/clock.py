@@ -50,7 +50,7 @@ class Clock:
 def _correction(sync: Any, local: Times) -> Times:
     # The offset between two hosts has more digits than a double: only the small part goes through one.
     drift = np.rint(float(sync["slope"]) * (local - np.int64(sync["at"])))
-    return np.int64(sync["offset"]) + drift.astype(np.int64)
+    return np.asarray(np.int64(sync["offset"]) + drift.astype(np.int64))
 
 
 def is_sane(sync: Any, own_time: int) -> bool:
