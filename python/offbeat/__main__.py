@@ -13,6 +13,9 @@ from offbeat import __version__
 from offbeat.commands import COMMANDS
 from offbeat.errors import BAD_INPUT, CommandError
 
+# Not installed by default, as `offbeat run` does not need them.
+_REPORT_PACKAGES = ("numpy", "plotly", "kaleido")
+
 app = typer.Typer(
     name="offbeat",
     add_completion=False,
@@ -53,6 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     except CommandError as error:
         return _stop(str(error), error.exit_code)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _REPORT_PACKAGES:
+            raise
+        return _stop(f"this needs {package}: pip install 'offbeat[report]'", BAD_INPUT)
     except typer.Abort:
         return 130
     except KeyboardInterrupt:

@@ -17,7 +17,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from offbeat import __version__, arrival, launch, libraries, machine
+from offbeat import __version__, launch, libraries, machine, patterns
 from offbeat.choice import Choice
 from offbeat.errors import FAILED, CommandError
 from offbeat.plan import Cell, Job, Plan
@@ -72,9 +72,9 @@ def about(plan: Plan, choice: Choice) -> dict[str, Any]:
 
 
 def _described(pattern: str, plan: Plan) -> dict[str, Any]:
-    rounds = arrival.rounds(pattern, plan.ranks, plan.seed)
+    rounds = patterns.rounds(pattern, plan.ranks, plan.seed)
     means = [round(statistics.fmean(delays), 6) for delays in zip(*rounds, strict=True)]
-    return {"summary": arrival.summary(pattern), "mean": means}
+    return {"summary": patterns.summary(pattern), "mean": means}
 
 
 def _now() -> str:
@@ -124,7 +124,7 @@ def _cell_line(cell: Cell, native_us: float) -> str:
 
 
 def _write_files(job: Job, plan: Plan, native_us: NativeUs, files: Mapping[str, Path]) -> None:
-    files["arrivals"].write_text(arrival.as_text(list(plan.patterns), plan.ranks, plan.seed))
+    files["arrivals"].write_text(patterns.as_text(list(plan.patterns), plan.ranks, plan.seed))
     lines = [_cell_line(c, native_us.get((c.collective, c.size_bytes), 0.0)) for c in job.cells]
     files["cells"].write_text("".join(lines))
     files["gate"].write_bytes(bytes(mmap.PAGESIZE))

@@ -101,3 +101,11 @@ def parse_skew(text: str) -> Skew:
     raise CommandError(
         f"'{text}' is not a skew: write a factor such as 1.5, or a time such as 100us, 2ms or 1s"
     )
+
+
+def parse_time_us(text: str) -> float:
+    """``1.5us``, ``2ms``, ``1s`` in microseconds."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", text)
+    if match is None or match[2] not in _TIME_UNITS_US:
+        raise CommandError(f"'{text}' is not a time: write a number with us, ms or s, such as 100us")
+    return float(match[1]) * _TIME_UNITS_US[match[2]]

@@ -12,14 +12,16 @@ from offbeat import libraries
 from offbeat.commands.env import Shell, render
 from offbeat.errors import CommandError
 
+VERBS = ("run", "trace", "env", "report", "bench", "compare", "pattern", "export", "info")
+
 
 def test_version_and_help(offbeat: Offbeat) -> None:
     assert offbeat("--version").stdout == f"offbeat {package.__version__}\n"
     for arguments in ([], ["--help"], ["-h"]):
         done = offbeat(*arguments)
         assert done.returncode == 0
-        assert all(verb in done.stdout for verb in ("run", "trace", "env", "bench", "info"))
-    for verb in ("run", "trace", "env", "bench", "info"):
+        assert all(verb in done.stdout for verb in VERBS)
+    for verb in VERBS:
         assert offbeat(verb, "--help").returncode == 0
 
 

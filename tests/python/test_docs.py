@@ -7,10 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
-from offbeat import _core
+from offbeat import _core, patterns
+from offbeat.commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")])
+PAGES = sorted(
+    page for folder in (".", "docs", "benchmarks", "examples") for page in ROOT.glob(f"{folder}/*.md")
+)
 ERROR = re.compile(r"^ +offbeat: allreduce expression '(.*)': (column \d+: .*)$", re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
 
@@ -79,3 +82,15 @@ def test_links_lead_somewhere_and_lines_are_short(page: Path) -> None:
     for target in LINK.findall(text):
         assert (page.parent / target).exists(), target
     assert [line for line in text.splitlines() if len(line) > 120] == []
+
+
+def test_every_pattern_is_described_with_its_formula() -> None:
+    text = (ROOT / "docs" / "commands.md").read_text().partition("## offbeat pattern")[2]
+    table = dict(re.findall(r"^\| `(\w+)(?:\(\w\))?` \| .* \| (.*) \|$", text, re.MULTILINE))
+    assert list(table) == list(patterns.PATTERNS), "the same patterns, in the same order"
+    assert table["ascending"] == patterns.PATTERNS["ascending"].formula
+
+
+def test_every_command_is_in_the_list() -> None:
+    listed = re.findall(r"^    offbeat (\w+)  ", (ROOT / "docs" / "commands.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(command.__name__.rpartition(".")[2] for command in COMMANDS)

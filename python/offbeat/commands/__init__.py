@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """One module for each verb of the command line; each has ``register(app)``."""
 
-from offbeat.commands import bench, compare, env, info, run, trace
+from offbeat.commands import bench, compare, env, export, info, pattern, report, run, trace
 
-COMMANDS = (run, trace, env, bench, compare, info)
+COMMANDS = (run, trace, env, report, bench, compare, pattern, export, info)

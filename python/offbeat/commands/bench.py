@@ -17,12 +17,13 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from offbeat import arrival, host_algorithms
 from offbeat import bench as benchmark
+from offbeat import host_algorithms
 from offbeat import plan as plans
 from offbeat.choice import Choice, choose
 from offbeat.commands.options import Mpi, MpirunArgs, Ranks, Verbose, checked_ranks, split_arguments
 from offbeat.errors import FAILED, CommandError
+from offbeat.patterns import PATTERNS, parse_names
 from offbeat.records import Records
 from offbeat.reports import table
 from offbeat.results import Benchmark, read
@@ -58,7 +59,7 @@ def bench(
         ),
     ] = "",
     patterns: Annotated[
-        str, typer.Option(metavar="NAME,...", help=f"Arrival patterns: {', '.join(arrival.PATTERNS)}.")
+        str, typer.Option(metavar="NAME,...", help=f"Arrival patterns: {', '.join(PATTERNS)}.")
     ] = "balanced,last_delayed,random",
     skew: Annotated[
         str,
@@ -103,7 +104,7 @@ def bench(
             algorithms=plans.parse_algorithms(
                 algorithms or (_ALGORITHMS if "allreduce" in names else "native"), names
             ),
-            patterns=arrival.parse_names(patterns),
+            patterns=parse_names(patterns),
             skews=list(dict.fromkeys(parse_skew(text) for text in skew.split(","))),
             same_buffers=same_buffers,
             budget_s=budget,

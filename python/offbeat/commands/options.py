@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from offbeat.errors import CommandError
+from offbeat.errors import FAILED, CommandError
 
 Ranks = Annotated[int, typer.Option("-n", "--ranks", metavar="N", help="Number of ranks.")]
 Mpi = Annotated[
@@ -69,3 +69,23 @@ def split_arguments(text: str) -> list[str]:
         return shlex.split(text)
     except ValueError as error:
         raise CommandError(f"--mpirun-args {text!r}: {str(error).lower()}") from None
+
+
+def checked_output(path: Path | None, *, force: bool) -> None:
+    """Refuse to overwrite, before any work is done; ``--force`` allows it."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise CommandError(f"{path} is a folder")
+    if path.exists() and not force:
+        raise CommandError(f"{path} exists; add --force to overwrite it")
+    if not path.absolute().parent.is_dir():
+        raise CommandError(f"{path}: there is no folder {path.absolute().parent}")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that the user named."""
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise CommandError(f"cannot write {path}: {error.strerror}", FAILED) from None

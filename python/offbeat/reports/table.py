@@ -11,7 +11,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from offbeat import arrival
+from offbeat import patterns
 from offbeat.plan import NO_SKEW, Cell
 from offbeat.results import FEW_SAMPLES, NOT_SERVED, WRONG, Benchmark, Result
 from offbeat.samples import Delay
@@ -75,7 +75,7 @@ def _title(group: _Group) -> Text:
     # Not the table's own title: that is folded to the table's width.
     lateness = "" if group.skew == NO_SKEW.label else f" (skew {parse_skew(group.skew)})"
     collective = "" if group.collective == "allreduce" else f"{group.collective}, "
-    summary = arrival.summary(group.pattern)
+    summary = patterns.summary(group.pattern)
     return Text(f"{collective}{group.pattern} arrival: {summary}{lateness}", style="bold")
 
 

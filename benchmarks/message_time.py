@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""alpha(size), the time to communicate one message: half of a round trip between the first and the last rank.
+
+    offbeat run -n 2 -- python benchmarks/message_time.py > alpha.txt
+    offbeat report run.trace --alpha alpha.txt
+
+The imbalance factors of a report are times divided by alpha. Use the hosts and the binding of the program.
+"""
+
+import argparse
+import statistics
+
+import numpy as np
+from mpi4py import MPI
+
+REPEAT = 200
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--largest", type=int, default=16 << 20, metavar="BYTES")
+    largest = parser.parse_args().largest
+    world = MPI.COMM_WORLD
+    if world.size < 2:
+        parser.error("needs two ranks")
+    if world.rank == 0:
+        print(f"# bytes, microseconds: median of {REPEAT} round trips, halved; ranks 0 and {world.size - 1}")
+    size = 0
+    while size <= largest:
+        time_us = half_round_trip_us(world, np.zeros(size, np.uint8))
+        if world.rank == 0:
+            print(f"{size} {time_us:.3f}", flush=True)
+        size = max(4, 2 * size)
+    world.Barrier()
+
+
+def half_round_trip_us(world: MPI.Comm, data: np.ndarray) -> float:
+    last = world.size - 1
+    times = []
+    for _ in range(REPEAT + 10):  # the first few make connections
+        begin = MPI.Wtime()
+        if world.rank == 0:
+            world.Send(data, last)
+            world.Recv(data, last)
+        elif world.rank == last:
+            world.Recv(data, 0)
+            world.Send(data, 0)
+        times.append(MPI.Wtime() - begin)
+    return 1e6 * statistics.median(times[10:]) / 2
+
+
+if __name__ == "__main__":
+    main()

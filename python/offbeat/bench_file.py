@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The result of ``offbeat bench`` as rows to rank, and what is to be said about it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from offbeat import results
+from offbeat.errors import CommandError
+from offbeat.ranking import Row
+from offbeat.results import Benchmark
+from offbeat.samples import Delay
+
+
+@dataclass(frozen=True)
+class BenchFile:
+    """What was measured, where."""
+
+    path: Path
+    rows: list[Row]
+    facts: list[tuple[str, str]]
+    warnings: list[str]  # what is missing, or not as it should be
+
+
+def looks_like_one(path: Path) -> bool:
+    """Whether a file is JSON rather than a trace."""
+    try:
+        with path.open("rb") as file:
+            return file.read(64).lstrip()[:1] == b"{"
+    except OSError:
+        return False
+
+
+def read(path: Path) -> BenchFile:
+    """A result file; anything else gives one line that says what is wrong with it."""
+    try:
+        benchmark = results.read(path)
+        return BenchFile(path, _rows(benchmark), _facts(benchmark), _warnings(benchmark))
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
+        raise CommandError(f"{path} is damaged: it is not what offbeat bench writes") from None
+
+
+def _facts(benchmark: Benchmark) -> list[tuple[str, str]]:
+    about, plan = benchmark.about, benchmark.plan
+    machine, mpi = about["machine"], about["mpi"]
+    return [
+        ("benchmark", f"offbeat {about['offbeat']['version']}, {about['started']}"),
+        ("machine", f"{machine['processor']}, {machine['cores']} cores, {machine['host']}"),
+        ("MPI", f"{mpi['vendor']} {mpi['version']}"),
+        ("ranks", f"{plan.ranks}"),
+        ("skew", ", ".join(map(str, plan.skews))),
+        ("seed", f"{plan.seed}"),
+    ]
+
+
+def _warnings(benchmark: Benchmark) -> list[str]:
+    found = []
+    if _cells_missing(benchmark):
+        found.append(f"{_cells_missing(benchmark)} results of the plan: offbeat bench --resume measures them")
+    late = sum(not result.on_time for result in benchmark.results)
+    if late:
+        found.append(
+            f"in {late} of {len(benchmark.results)} results ranks rarely arrived as the pattern says"
+        )
+    return found + [f"WRONG result, left out: {line}" for line in benchmark.wrong_results()]
+
+
+def _cells_missing(benchmark: Benchmark) -> int:
+    try:
+        return len(benchmark.missing())
+    except CommandError:
+        return 0  # the file of a pattern is no longer there, so nobody knows
+
+
+def _rows(benchmark: Benchmark) -> list[Row]:
+    measured = [result for result in benchmark.results if result.status == results.MEASURED]
+    skews: dict[str, set[str]] = {}
+    for result in measured:
+        skews.setdefault(result.cell.pattern, set()).add(result.cell.skew)
+    found: dict[tuple[str, int, str], dict[str, Delay]] = {}
+    for result in measured:
+        collective, size, pattern, skew = result.cell
+        label = f"{pattern}, {skew}" if len(skews[pattern]) > 1 else pattern
+        delay = result.last_delay
+        if not all(map(math.isfinite, (delay.median, delay.ci95_low, delay.ci95_high))):
+            raise ValueError("not a number")
+        found.setdefault((str(collective), int(size), label), {})[str(result.algorithm)] = delay
+    return [Row(collective, size, pattern, delays) for (collective, size, pattern), delays in found.items()]

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""offbeat pattern: who arrives when, drawn, or written as a file that bench reads."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from offbeat import patterns
+from offbeat.commands.options import checked_output, checked_ranks, write_text
+from offbeat.errors import CommandError
+from offbeat.reports import pattern_chart
+from offbeat.units import parse_skew, parse_time_us
+
+_PLAIN_WIDTH = 100
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command()(pattern)
+
+
+def pattern(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME|FILE|TRACE", help="Left out: all patterns are listed.")
+    ] = None,
+    ranks: Annotated[int, typer.Option("-n", "--ranks", metavar="N", help="Number of ranks.")] = 8,
+    skew: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Lateness of the latest rank, such as 100us.")
+    ] = None,
+    mif: Annotated[
+        float | None, typer.Option(metavar="FACTOR", help="Instead: the skew is FACTOR times --alpha.")
+    ] = None,
+    alpha: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Time to communicate one message, for --mif.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of what is drawn at random.")] = 1,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a pattern file; - prints it.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
+) -> None:
+    """Draw an arrival pattern, or write it: one line a rank, in microseconds.
+
+    offbeat pattern ascending -n 8 --skew 100us -o ascending.txt
+
+    NAME is one of the list, a pattern file, or a trace, whose mean skew of each rank is the pattern.
+    Of a pattern that is drawn anew for each call, this is the first draw.
+    """
+    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
+    checked_ranks(ranks)
+    if name is None:
+        console.print(pattern_chart.overview(seed))
+        return
+    skew_us = _skew_us(skew, mif, alpha)
+    delays = _delays(name, ranks, skew_us, seed)
+    if output is None:
+        console.print(pattern_chart.chart(name, patterns.find(name).summary, delays, console.width))
+        return
+    text = patterns.file_text(delays, f"{name} arrival of {len(delays)} ranks")
+    if str(output) == "-":
+        print(text, end="")
+        return
+    checked_output(output, force=force)
+    write_text(output, text)
+
+
+def _delays(name: str, ranks: int, skew_us: float | None, seed: int) -> list[float]:
+    found = patterns.find(name)
+    if skew_us is None and name not in patterns.PATTERNS and Path(name).exists():
+        return patterns.read(Path(name))  # as recorded: it has its own ranks and times
+    if skew_us is None:
+        raise CommandError("say how late the latest rank is: --skew 100us, or --mif 20 --alpha 1.5us")
+    return [skew_us * fraction for fraction in found.rounds(ranks, seed)[0]]
+
+
+def _skew_us(skew: str | None, mif: float | None, alpha: str | None) -> float | None:
+    if skew is not None and mif is not None:
+        raise CommandError("--skew and --mif both say how late the latest rank is; give one")
+    if (mif is None) != (alpha is None):
+        raise CommandError("--mif and --alpha belong together: the skew is their product")
+    if mif is not None and alpha is not None:
+        if not 0 <= mif < float("inf"):
+            raise CommandError(f"--mif {mif:g}: the factor must not be negative")
+        return mif * parse_time_us(alpha)
+    if skew is None:
+        return None
+    parsed = parse_skew(skew)
+    if parsed.microseconds is None:
+        raise CommandError(f"--skew {skew}: a pattern file has times, so write one, such as 100us")
+    return parsed.microseconds

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""offbeat report: what a trace or a benchmark says, in the terminal and as one page."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from offbeat import __version__, bench_file, patterns
+from offbeat.commands.options import checked_output, write_text
+from offbeat.errors import FAILED, CommandError
+from offbeat.reports import bench_sheets
+from offbeat.reports.sheet import Sheet, to_terminal
+
+if TYPE_CHECKING:
+    from offbeat.diagnosis import Diagnosis
+    from offbeat.metrics import Calls, MessageTime
+
+_PLAIN_WIDTH = 140
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command()(report)
+
+
+def report(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Traces, and results of offbeat bench --json.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="PAGE.html", help="Write one self-contained page."),
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write each figure as SVG and PNG; needs Chromium.")
+    ] = None,
+    pattern: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the mean skew of each rank as an arrival pattern."),
+    ] = None,
+    alpha: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Measured message times, lines of bytes and microseconds."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files.")] = False,
+) -> None:
+    """Say who is late, in which calls and by how much, and which algorithm bears it best.
+
+    offbeat report run.trace -o run.html
+
+    A trace may be of a program that still runs, or was killed: what is missing is said, the rest is shown.
+    """
+    checked_output(output, force=force)
+    checked_output(pattern, force=force)
+    if figures is not None and figures.exists() and not figures.is_dir():
+        raise CommandError(f"--figures {figures}: it is not a folder")
+    benches = [bench_file.read(path) for path in files if bench_file.looks_like_one(path)]
+    paths = [path for path in files if not bench_file.looks_like_one(path)]
+    if paths:
+        traces = _measure(paths, alpha)
+    else:
+        traces = []
+        for option, value in (("--pattern", pattern), ("--alpha", alpha)):
+            if value is not None:
+                raise CommandError(f"{option} is for traces, and there is none")
+    if pattern is not None and len(traces) > 1:
+        raise CommandError("--pattern takes one trace")
+    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
+    for measured in traces:
+        _print_trace(console, measured)
+    for bench in benches:
+        _print_heading(console, f"Benchmark {bench.path}", bench.facts, bench.warnings)
+        _print_sheets(console, bench_sheets.sheets(bench.rows))
+    if output is not None or figures is not None:
+        _write_figures(traces, benches, output, figures, console)
+    if pattern is not None:
+        title = f"mean skew of each rank in {traces[0].path}"
+        write_text(pattern, patterns.file_text(traces[0].calls.mean_skew_us(), title))
+        console.print(f"wrote {pattern}", soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class _Measured:
+    path: Path
+    calls: Calls
+    diagnosis: Diagnosis
+    alpha: MessageTime | None
+    facts: list[tuple[str, str]]
+    sheets: list[Sheet]
+    commands: list[list[str]] = field(default_factory=list)
+
+
+def _measure(paths: list[Path], alpha_file: Path | None) -> list[_Measured]:
+    # NumPy takes a while to load, and bench results do not need it.
+    from offbeat import diagnosis, metrics, trace
+    from offbeat.reports import trace_sheets
+
+    known = metrics.MessageTime.read(alpha_file) if alpha_file is not None else None
+    found = []
+    for path in paths:
+        calls = metrics.collect(trace.read(path))
+        alpha = known or metrics.estimated_message_time(calls)
+        diagnosed = diagnosis.diagnose(calls)
+        commands = [diagnosis.commands(calls, finding) for finding in diagnosed.findings]
+        sheets = trace_sheets.sheets(calls, alpha)
+        facts = list(trace_sheets.facts(calls))
+        found.append(_Measured(path, calls, diagnosed, alpha, facts, sheets, commands))
+    return found
+
+
+def _print_trace(console: Console, measured: _Measured) -> None:
+    _print_heading(console, f"Trace {measured.path}", measured.facts, measured.calls.trace.missing)
+    console.print(Text("Diagnosis", style="bold"))
+    console.print(Text(measured.diagnosis.summary), "")
+    for number, finding in enumerate(measured.diagnosis.findings, start=1):
+        console.print(Text(f"{number}. {finding.sentence}", style="bold"))
+        console.print(Text(f"   {finding.advice}"))
+        for command in measured.commands[number - 1]:
+            console.print(Text(f"     {command}", style="dim"), soft_wrap=True)
+        console.print()
+    _print_sheets(console, measured.sheets)
+
+
+def _print_heading(console: Console, title: str, facts: list[tuple[str, str]], warnings: list[str]) -> None:
+    console.print(Text(title, style="bold"), soft_wrap=True)
+    width = max(len(name) for name, _ in facts)
+    for name, value in facts:
+        console.print(Text(f"  {name:<{width}}  {value}"))
+    for line in warnings:
+        console.print(Text(f"  missing: {line}", style="dark_orange"), soft_wrap=True)
+    console.print()
+
+
+def _print_sheets(console: Console, sheets: list[Sheet]) -> None:
+    for sheet in sheets:
+        console.print(to_terminal(sheet), "")
+
+
+def _write_figures(
+    traces: list[_Measured],
+    benches: list[bench_file.BenchFile],
+    output: Path | None,
+    folder: Path | None,
+    console: Console,
+) -> None:
+    from offbeat.reports import figures, page
+
+    sections = []
+    for number, measured in enumerate(traces, start=1):
+        drawn = figures.of_trace(measured.calls, measured.diagnosis)
+        sections += page.trace_sections(
+            str(measured.path),
+            measured.facts,
+            measured.calls.trace.missing,
+            measured.diagnosis,
+            measured.commands,
+            drawn,
+            measured.sheets,
+            prefix=f"trace-{number}-" if len(traces) > 1 else "",
+        )
+    for number, bench in enumerate(benches, start=1):
+        sections += page.bench_sections(
+            str(bench.path),
+            bench.facts,
+            bench.warnings,
+            figures.of_bench(bench.rows),
+            bench_sheets.sheets(bench.rows),
+            prefix=f"bench-{number}-" if len(benches) > 1 else "",
+        )
+    if output is not None:
+        names = ", ".join(str(path) for path in [*(t.path for t in traces), *(b.path for b in benches)])
+        write_text(output, page.render(f"offbeat report: {names}", __version__, sections))
+        console.print(f"wrote {output}", soft_wrap=True)
+    if folder is not None:
+        from offbeat.reports import images
+
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CommandError(f"cannot make {folder}: {error.strerror}", FAILED) from None
+        every = [figure for section in sections for figure in section.figures]
+        written = images.write(every, folder)
+        console.print(f"wrote {len(written)} files to {folder}", soft_wrap=True)

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Arrival patterns: how late each rank is, as a fraction of the skew.
+
+A pattern is a list of rounds, one delay per rank in each; iterations take the
+rounds in turn. What is drawn anew for each call has many rounds, all else one.
+
+A pattern is named (``ascending``), named with a number (``bimodal(2)``), or the path
+of a pattern file (one line a rank, microseconds) or of a trace to replay.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from offbeat.errors import CommandError
+
+Rounds = list[list[float]]
+
+_DRAWN_ROUNDS = 1024
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What is said about a pattern, and its delays for a number of ranks and a seed."""
+
+    summary: str
+    formula: str  # of the delay of rank i of p, as a fraction of the skew
+    rounds: Callable[[int, int], Rounds]
+
+
+def _each(fraction: Callable[[float], float]) -> Callable[[int, int], Rounds]:
+    """One round, from a function of the position x = i / (p - 1)."""
+    return lambda ranks, _: [_scaled([fraction(rank / max(ranks - 1, 1)) for rank in range(ranks)])]
+
+
+def _scaled(delays: list[float]) -> list[float]:
+    """The latest is late by the whole skew."""
+    latest = max(delays)
+    return [delay / latest if latest > 0 else 0.0 for delay in delays]
+
+
+def _only(chosen: Callable[[int], int]) -> Callable[[int, int], Rounds]:
+    return lambda ranks, _: [[float(rank == chosen(ranks)) for rank in range(ranks)]]
+
+
+def _half_step(ranks: int, _: int) -> Rounds:
+    return [[float(2 * rank >= ranks) for rank in range(ranks)]]
+
+
+def _drawn(rounds: int) -> Callable[[int, int], Rounds]:
+    def draw(ranks: int, seed: int) -> Rounds:
+        generator = random.Random(seed)
+        return [[generator.random() for _ in range(ranks)] for _ in range(rounds)]
+
+    return draw
+
+
+def _drawn_once(ranks: int, seed: int) -> Rounds:
+    (delays,) = _drawn(1)(ranks, seed)
+    return [_scaled(delays)]
+
+
+def _bimodal(stragglers: int | None) -> Callable[[int, int], Rounds]:
+    def draw(ranks: int, seed: int) -> Rounds:
+        late = max(1, ranks // 16) if stragglers is None else stragglers
+        if late > ranks:
+            raise CommandError(f"bimodal({late}): there are only {ranks} ranks")
+        generator = random.Random(seed)
+        chosen = (set(generator.sample(range(ranks), late)) for _ in range(_DRAWN_ROUNDS))
+        return [[float(rank in stragglers) for rank in range(ranks)] for stragglers in chosen]
+
+    return draw
+
+
+def _node_late(ranks_per_node: int | None) -> Callable[[int, int], Rounds]:
+    def delays(ranks: int, _: int) -> Rounds:
+        width = math.ceil(ranks / 2) if ranks_per_node is None else ranks_per_node
+        last = (ranks - 1) // width
+        return [[float(rank // width == last) for rank in range(ranks)]]
+
+    return delays
+
+
+# Balanced; the eight shapes of paper 4, figure 3; paper 0's bounded random arrival; and what clusters show.
+PATTERNS: dict[str, Pattern] = {
+    "balanced": Pattern("all ranks arrive together", "0", _each(lambda x: 0.0)),
+    "ascending": Pattern("rank 0 arrives first, the others follow at equal steps", "x", _each(lambda x: x)),
+    "descending": Pattern(
+        "the last rank arrives first, the others at equal steps", "1 - x", _each(lambda x: 1.0 - x)
+    ),
+    "first_delayed": Pattern(
+        "rank 0 is late by the skew", "1 for rank 0, otherwise 0", _only(lambda ranks: 0)
+    ),
+    "last_delayed": Pattern(
+        "the last rank is late by the skew", "1 for rank p - 1, otherwise 0", _only(lambda ranks: ranks - 1)
+    ),
+    "half_step": Pattern(
+        "the upper half of the ranks is late by the skew", "1 for i >= p / 2, otherwise 0", _half_step
+    ),
+    "bell": Pattern("the ranks in the middle are late", "4 x (1 - x)", _each(lambda x: 4.0 * x * (1.0 - x))),
+    "valley": Pattern(
+        "the ranks at both ends are late", "(2 x - 1)^2", _each(lambda x: (2.0 * x - 1.0) ** 2)
+    ),
+    "random_once": Pattern(
+        "each rank is late by a random part of the skew, drawn once",
+        "u_i / max u, u uniform in 0 .. 1",
+        _drawn_once,
+    ),
+    "random": Pattern(
+        "each rank is late by a random part of the skew, drawn anew each time",
+        "u_i for each call, uniform in 0 .. 1",
+        _drawn(_DRAWN_ROUNDS),
+    ),
+    "bimodal": Pattern(
+        "a few ranks, drawn anew each time, are late by the skew: bimodal(K), otherwise one in 16",
+        "1 for K random ranks, otherwise 0",
+        _bimodal(None),
+    ),
+    "node_late": Pattern(
+        "all ranks of the last node are late by the skew: node_late(RANKS_PER_NODE), otherwise half of them",
+        "1 for i / RANKS_PER_NODE = the last, rounded down",
+        _node_late(None),
+    ),
+}
+
+_WITH_NUMBER = {"bimodal": _bimodal, "node_late": _node_late}
+
+
+def find(name: str) -> Pattern:
+    """The pattern of a name, a name with a number, or a path."""
+    if name in PATTERNS:
+        return PATTERNS[name]
+    match = re.fullmatch(r"(\w+)\((\d{1,9})\)", name)
+    if match is not None and match[1] in _WITH_NUMBER:
+        if int(match[2]) == 0:
+            raise CommandError(f"{name}: the number must be at least 1")
+        base = PATTERNS[match[1]]
+        return Pattern(base.summary.partition(":")[0], base.formula, _WITH_NUMBER[match[1]](int(match[2])))
+    if "/" in name or "." in name or Path(name).exists():
+        return Pattern(f"as recorded in {name}", "its line i / the largest", _recorded(Path(name)))
+    known = ", ".join(PATTERNS)
+    raise CommandError(f"unknown arrival pattern '{name}'; the patterns are {known}, or the path of a file")
+
+
+def _recorded(path: Path) -> Callable[[int, int], Rounds]:
+    def delays(ranks: int, _: int) -> Rounds:
+        found = read(path)
+        if len(found) != ranks:
+            raise CommandError(f"{path} is a pattern of {len(found)} ranks, not of {ranks}")
+        return [_scaled(found)]
+
+    return delays
+
+
+def parse_names(text: str) -> list[str]:
+    """Split ``balanced,random`` and refuse what is not a pattern."""
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        find(name)
+        if re.search(r"\s", name):
+            raise CommandError(f"the path of a pattern must have no spaces: '{name}'")
+    return list(dict.fromkeys(names))
+
+
+def summary(name: str) -> str:
+    """What is said about a pattern."""
+    return find(name).summary
+
+
+def rounds(name: str, ranks: int, seed: int) -> Rounds:
+    """The delays of each rank; calls take the rounds in turn."""
+    return find(name).rounds(ranks, seed)
+
+
+def is_skewed(name: str, ranks: int) -> bool:
+    """Whether anybody is late at all."""
+    return any(delay > 0 for row in rounds(name, ranks, 1) for delay in row)
+
+
+def as_text(names: Sequence[str], ranks: int, seed: int) -> str:
+    """The patterns as src/mpi/bench/options.cpp reads them; a seed means the same everywhere."""
+    lines = []
+    for name in names:
+        delays = rounds(name, ranks, seed)
+        lines.append(f"{name} {len(delays)}")
+        lines += [" ".join(f"{delay:.9f}" for delay in row) for row in delays]
+    return "\n".join(lines) + "\n"
+
+
+# -- files
+
+
+def read(path: Path) -> list[float]:
+    """The microseconds of a pattern file, one line a rank; of a trace the mean skew of each rank."""
+    if path.is_dir():
+        from offbeat import metrics, trace  # what replays a trace needs NumPy, all else here does not
+
+        return [float(skew) for skew in metrics.mean_skew_us(trace.read(path))]
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise CommandError(f"cannot read the arrival pattern {path}: {why}") from None
+    delays = []
+    for number, line in enumerate(lines, start=1):
+        text = line.partition("#")[0].strip()
+        if text:
+            delays.append(_microseconds(text, f"{path}, line {number}"))
+    if not delays:
+        raise CommandError(f"{path}: no line with a delay; a pattern is one line a rank, in microseconds")
+    return delays
+
+
+def _microseconds(text: str, where: str) -> float:
+    try:
+        delay = float(text)
+    except ValueError:
+        delay = math.nan
+    if not 0 <= delay < math.inf:
+        raise CommandError(f"{where}: '{text[:40]}' is not a delay in microseconds")
+    return delay
+
+
+def file_text(delays_us: Sequence[float], title: str) -> str:
+    """A pattern file, which ``read`` reads."""
+    return f"# {title}: microseconds, one line a rank\n" + "".join(f"{delay:.3f}\n" for delay in delays_us)

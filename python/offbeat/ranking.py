@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Which algorithm to choose under arrival patterns: the tables of paper 4, from the results of a benchmark.
+
+Paper 4 is Salimi Beni, Cosenza, Hunold, Cluster 2024. All delays are the last delay d-hat, in microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from offbeat.samples import Delay
+
+BALANCED = "balanced"
+GOOD = 0.05  # section IV.B: at most so much slower than the fastest is as good as it
+BAND = 0.25  # section IV.C: so much change under a pattern is none
+
+
+@dataclass(frozen=True)
+class Row:
+    """One pattern at one size of one collective: the delay of each algorithm."""
+
+    collective: str
+    size_bytes: int
+    pattern: str  # with its skew, where a benchmark has several
+    delays: Mapping[str, Delay]
+
+    @property
+    def times(self) -> dict[str, float]:
+        return {algorithm: delay.median for algorithm, delay in self.delays.items() if delay.median > 0}
+
+    @property
+    def best(self) -> str | None:
+        """The algorithm with the least delay."""
+        return min(self.times, key=self.times.__getitem__, default=None)
+
+    @property
+    def balanced(self) -> bool:
+        return self.pattern == BALANCED
+
+
+@dataclass(frozen=True)
+class Winner:
+    """A cell of figure 4: the best algorithm, and its delay as a part of the balanced winner's here."""
+
+    algorithm: str
+    ratio: float | None  # below 1: choosing by the balanced benchmark would cost that much
+
+
+def winner(row: Row, rows: Sequence[Row]) -> Winner | None:
+    """d-hat(best under the pattern) / d-hat(balanced winner under the pattern) (section III.C, figure 4)."""
+    best = row.best
+    if best is None:
+        return None
+    balanced = balanced_of(row, rows)
+    chosen = balanced.best if balanced is not None else None
+    ratio = row.times[best] / row.times[chosen] if chosen in row.times else None
+    return Winner(best, ratio)
+
+
+def balanced_of(row: Row, rows: Sequence[Row]) -> Row | None:
+    """The same collective and size without delay."""
+    same = (
+        r for r in rows if r.balanced and (r.collective, r.size_bytes) == (row.collective, row.size_bytes)
+    )
+    return next(same, None)
+
+
+def good(row: Row) -> set[str]:
+    """The algorithms at most 5% slower than the fastest (section IV.B, figure 5)."""
+    times = row.times
+    limit = (1 + GOOD) * min(times.values(), default=0.0)
+    return {algorithm for algorithm, time in times.items() if time <= limit}
+
+
+def robustness(row: Row, rows: Sequence[Row]) -> dict[str, float]:
+    """d-hat(pattern) / d-hat(balanced) - 1 of each algorithm (section IV.C, figure 6).
+
+    Below -0.25 it absorbs skew, above 0.25 it suffers from it.
+    """
+    balanced = balanced_of(row, rows)
+    before = balanced.times if balanced is not None else {}
+    return {name: time / before[name] - 1 for name, time in row.times.items() if name in before}
+
+
+def normalised(row: Row) -> dict[str, float]:
+    """Each delay divided by the least of its row, which becomes 1 (section V.B, figure 8)."""
+    least = min(row.times.values(), default=1.0)
+    return {algorithm: time / least for algorithm, time in row.times.items()}
+
+
+def scores(rows: Iterable[Row]) -> dict[str, float]:
+    """The average of each algorithm's normalised delays: the least is the choice (section V.C).
+
+    Only algorithms that were measured under all of the patterns have a score.
+    """
+    tables = [normalised(row) for row in rows]
+    common = set(tables[0]).intersection(*tables[1:]) if tables else set()
+    return {
+        algorithm: sum(table[algorithm] for table in tables) / len(tables)
+        for algorithm in (tables[0] if tables else ())
+        if algorithm in common
+    }
+
+
+def sizes_of(rows: Sequence[Row], collective: str) -> list[int]:
+    return sorted({row.size_bytes for row in rows if row.collective == collective})
+
+
+def collectives_of(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(row.collective for row in rows))
+
+
+def patterns_of(rows: Sequence[Row], collective: str) -> list[str]:
+    return list(dict.fromkeys(row.pattern for row in rows if row.collective == collective))
+
+
+def algorithms_of(rows: Sequence[Row], collective: str) -> list[str]:
+    named = (name for row in rows if row.collective == collective for name in row.delays)
+    return list(dict.fromkeys(named))
+
+
+def at(rows: Sequence[Row], collective: str, size_bytes: int) -> list[Row]:
+    return [row for row in rows if (row.collective, row.size_bytes) == (collective, size_bytes)]

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The tables of a benchmark under arrival patterns, as in paper 4."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from offbeat import ranking
+from offbeat.ranking import Row
+from offbeat.reports.sheet import Cell, Sheet, Tone
+from offbeat.units import format_size, format_us
+
+
+def sheets(rows: Sequence[Row]) -> list[Sheet]:
+    """All of them, collective by collective."""
+    found = []
+    for collective in ranking.collectives_of(rows):
+        sizes = ranking.sizes_of(rows, collective)
+        found.append(best(rows, collective, sizes))
+        found += [delays(rows, collective, size) for size in sizes]
+        if any(row.balanced for row in rows) and len(ranking.patterns_of(rows, collective)) > 1:
+            found += [robustness(rows, collective, size) for size in sizes]
+        found += [normalised(rows, collective, size) for size in sizes]
+        found.append(choice(rows, collective, sizes))
+    return found
+
+
+def best(rows: Sequence[Row], collective: str, sizes: Sequence[int]) -> Sheet:
+    """Figure 4."""
+    by_cell = {(row.pattern, row.size_bytes): row for row in rows if row.collective == collective}
+    lines = []
+    for pattern in ranking.patterns_of(rows, collective):
+        line = [Cell(pattern)]
+        for size in sizes:
+            row = by_cell.get((pattern, size))
+            line.append(_best_cell(row, rows) if row is not None else _NONE)
+        lines.append(line)
+    return Sheet(
+        f"{collective}: the best algorithm for each arrival pattern and size",
+        ("arrival", *map(format_size, sizes)),
+        lines,
+        "The number is its last delay divided by that of the algorithm that is best when balanced: "
+        "▼ marks where choosing by a balanced benchmark costs 5% or more.",
+        left=frozenset(range(len(sizes) + 1)),
+    )
+
+
+def _best_cell(row: Row, rows: Sequence[Row]) -> Cell:
+    found = ranking.winner(row, rows)
+    if found is None:
+        return _NONE
+    if found.ratio is None:
+        return Cell(found.algorithm)
+    gains = found.ratio <= 1 - ranking.GOOD
+    return Cell(f"{found.algorithm} {found.ratio:.2f}", Tone.GOOD if gains else Tone.PLAIN)
+
+
+def delays(rows: Sequence[Row], collective: str, size: int) -> Sheet:
+    """Figure 5."""
+    algorithms = ranking.algorithms_of(rows, collective)
+    lines = []
+    for row in ranking.at(rows, collective, size):
+        good = ranking.good(row)
+        line = [Cell(row.pattern)]
+        for name in algorithms:
+            delay = row.delays.get(name)
+            tone = Tone.GOOD if name in good else Tone.PLAIN
+            line.append(Cell(format_us(delay.median), tone) if delay is not None else _NONE)
+        lines.append(line)
+    return Sheet(
+        f"{collective} of {format_size(size)}: last delay, and which algorithms are as good as the best",
+        ("arrival", *algorithms),
+        lines,
+        "Median of the time from the last arrival to the last exit. ▼: at most 5% slower than the fastest of "
+        "the line.",
+    )
+
+
+def robustness(rows: Sequence[Row], collective: str, size: int) -> Sheet:
+    """Figure 6."""
+    algorithms = ranking.algorithms_of(rows, collective)
+    lines = []
+    for row in ranking.at(rows, collective, size):
+        if row.balanced:
+            continue
+        changes = ranking.robustness(row, rows)
+        line = [Cell(row.pattern)]
+        for name in algorithms:
+            line.append(_change(changes[name]) if name in changes else _NONE)
+        lines.append(line)
+    return Sheet(
+        f"{collective} of {format_size(size)}: robustness against arrival",
+        ("arrival", *algorithms),
+        lines,
+        "Last delay under the pattern divided by the balanced one, minus 1. ▼ below -0.25: absorbs lateness; "
+        "▲ above 0.25: suffers from it.",
+    )
+
+
+def _change(change: float) -> Cell:
+    tone = Tone.GOOD if change < -ranking.BAND else Tone.BAD if change > ranking.BAND else Tone.PLAIN
+    return Cell(f"{change:+.2f}", tone)
+
+
+def normalised(rows: Sequence[Row], collective: str, size: int) -> Sheet:
+    """Figure 8, one size."""
+    mine = ranking.at(rows, collective, size)
+    algorithms = ranking.algorithms_of(rows, collective)
+    scores = ranking.scores(mine)
+    lines = []
+    for row in mine:
+        values = ranking.normalised(row)
+        line = [Cell(row.pattern)]
+        for name in algorithms:
+            line.append(_normal(values[name], row.times[name]) if name in values else _NONE)
+        lines.append(line)
+    least = min(scores.values(), default=0.0)
+    average = [Cell("average")]
+    for name in algorithms:
+        if name in scores:
+            average.append(Cell(f"{scores[name]:.2f}", Tone.GOOD if scores[name] == least else Tone.PLAIN))
+        else:
+            average.append(_NONE)
+    return Sheet(
+        f"{collective} of {format_size(size)}: normalised to the fastest of each line",
+        ("arrival", *algorithms),
+        [*lines, average],
+        "In brackets the last delay. The average is the score: ▼ is the choice for all patterns together.",
+    )
+
+
+def _normal(value: float, microseconds: float) -> Cell:
+    return Cell(f"{value:.2f} ({format_us(microseconds)})", Tone.GOOD if value == 1 else Tone.PLAIN)
+
+
+def choice(rows: Sequence[Row], collective: str, sizes: Sequence[int]) -> Sheet:
+    """What to use, size by size."""
+    lines = []
+    for size in sizes:
+        mine = ranking.at(rows, collective, size)
+        scores = ranking.scores(mine)
+        if not scores:
+            continue
+        chosen = min(scores, key=scores.__getitem__)
+        balanced = next((row.best for row in mine if row.balanced), None)
+        lines.append(
+            [
+                Cell(format_size(size)),
+                Cell(chosen),
+                Cell(f"{scores[chosen]:.2f}"),
+                Cell(balanced or "not measured"),
+                Cell(f"{scores[balanced]:.2f}" if balanced in scores else "-"),
+            ]
+        )
+    return Sheet(
+        f"{collective}: what to use",
+        ("size", "best over all patterns", "score", "best when balanced", "its score"),
+        lines,
+        "Score: the average over the patterns of the delay divided by the least; 1: best under all of them.",
+        left=frozenset({0, 1, 3}),
+    )
+
+
+_NONE = Cell("-", Tone.DIM)

@@ -1,0 +1,340 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The figures of a page, as plotly figures. Colours are Okabe and Ito's; marks and hatching differ, too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from offbeat import metrics, ranking
+from offbeat.diagnosis import Diagnosis, Finding
+from offbeat.metrics import Calls
+from offbeat.ranking import Row
+from offbeat.trace import COLLECTIVES, Block, matching
+from offbeat.trace.reader import ranges
+from offbeat.units import format_size, format_us
+
+BLUE, ORANGE, GREEN, RED, SKY, PINK, YELLOW, BLACK = (
+    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442", "#000000",
+)  # fmt: skip
+_COLOURS = (BLACK, BLUE, RED, GREEN, ORANGE, PINK, SKY)
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star", "triangle-down")
+_DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+
+_MOST_TIMELINES = 3
+_MOST_RANKS_DRAWN = 48
+_MOST_BARS = 256
+_MOST_POINTS = 600
+_CALLS_AROUND = 8
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure with what it shows in words."""
+
+    name: str  # of its file, and of its place in the page
+    title: str
+    text: str
+    plot: Any
+
+
+def of_trace(calls: Calls, diagnosis: Diagnosis) -> list[Figure]:
+    """Timelines of the worst calls, then averages."""
+    if not len(calls.whole):
+        return []
+    found = [
+        timeline(calls, finding, number)
+        for number, finding in enumerate(diagnosis.findings[:_MOST_TIMELINES], start=1)
+    ]
+    if not found:
+        worst = int(np.argmax(np.where(calls.table["complete"], calls.table["omega"], -1.0)))
+        found = [_timeline(calls, worst, "timeline-1", "The call with the largest imbalance", ())]
+    return [*found, mean_skew(calls), imbalance(calls), shares(calls), waiting(calls)]
+
+
+def of_bench(rows: Sequence[Row]) -> list[Figure]:
+    """One figure of curves for each collective and pattern."""
+    return [
+        curves(rows, collective, pattern)
+        for collective in ranking.collectives_of(rows)
+        for pattern in ranking.patterns_of(rows, collective)
+    ]
+
+
+# -- traces
+
+
+def timeline(calls: Calls, finding: Finding, number: int) -> Figure:
+    title = f"The worst call of finding {number}: {finding.who[0].lower()}{finding.who[1:]}"
+    return _timeline(calls, finding.worst, f"timeline-{number}", title, finding.ranks)
+
+
+def _timeline(calls: Calls, row: int, name: str, title: str, late: Sequence[int]) -> Figure:
+    worst = calls.table[row]
+    communicator = calls.trace.communicators[int(worst["communicator"])]
+    number = int(worst["number"])
+    block = matching.window(calls.trace, communicator, max(number - _CALLS_AROUND, 0), number + _CALLS_AROUND)
+    assert block is not None  # the row was made from it
+    ranks = _drawn_ranks(block, number, late)
+    unit, per_unit = _unit(float(worst["end"] - worst["first"]))
+    pieces = _pieces(block, worst, ranks, per_unit)
+    plot = go.Figure()
+    for label, colour, hatch in (("waiting", ORANGE, "/"), ("communicating", BLUE, "")):
+        mine = [piece for piece in pieces if piece.kind == label]
+        plot.add_bar(
+            name=label,
+            orientation="h",
+            y=[f"rank {piece.rank}" for piece in mine],
+            base=[piece.begin for piece in mine],
+            x=[piece.length for piece in mine],
+            customdata=[piece.call for piece in mine],
+            hovertemplate="%{y}, %{customdata}<br>" + label + " %{x:.4g} " + unit + "<extra></extra>",
+            marker={"color": colour, "pattern": {"shape": hatch, "fgcolor": BLACK, "size": 6}},
+        )
+    order = [f"rank {rank}" for rank in ranks]
+    plot.update_yaxes(categoryorder="array", categoryarray=order, autorange="reversed", title=None)
+    plot.update_xaxes(title=f"time since the first rank arrived ({unit})")
+    _style(plot, barmode="overlay", height=170 + 22 * max(len(ranks), 4))
+    what = (
+        f"{COLLECTIVES[int(worst['collective'])]} of {format_size(int(worst['bytes']))}, "
+        f"call number {number} on {communicator}"
+    )
+    some = f" {len(ranks)} of {len(block.ranks)} ranks are drawn." * (len(ranks) < len(block.ranks))
+    text = (
+        f"{what[0].upper()}{what[1:]}, with the calls around it. Hatched: the rank is in the call and waits "
+        f"for the last one, rank {int(worst['last_rank'])}. Solid: all ranks are there.{some}"
+    )
+    return Figure(name, title, text, plot)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    rank: int
+    kind: str
+    begin: float
+    length: float
+    call: str
+
+
+def _pieces(block: Block, worst: Any, ranks: Sequence[int], per_unit: float) -> list[_Piece]:
+    """The calls around the worst that are near it in time."""
+    begin = int(worst["first"])
+    span = max(int(worst["end"]) - begin, 1)
+    column = {int(rank): index for index, rank in enumerate(block.ranks)}
+    found = []
+    for row in range(len(block.number)):
+        present = block.present[row]
+        arrival, end = block.arrival[row], block.end[row]
+        if not present.any():
+            continue
+        last = int(arrival[present].max())
+        if int(end[present].max()) < begin - span or int(arrival[present].min()) > begin + 2 * span:
+            continue
+        call = f"{COLLECTIVES[int(block.call['collective'][row])]} number {int(block.number[row])}"
+        for rank in ranks:
+            index = column[rank]
+            if not present[index]:
+                continue
+            here, leave = int(arrival[index]), int(end[index])
+            middle = min(max(last, here), leave)
+            for kind, first, then in (("waiting", here, middle), ("communicating", middle, leave)):
+                if then > first:
+                    length = (then - first) / per_unit
+                    found.append(_Piece(rank, kind, (first - begin) / per_unit, length, call))
+    return found
+
+
+def _drawn_ranks(block: Block, number: int, late: Sequence[int]) -> list[int]:
+    """All ranks, or of many the late ones, the first and last to arrive, and some between."""
+    ranks = [int(rank) for rank in block.ranks]
+    if len(ranks) <= _MOST_RANKS_DRAWN:
+        return ranks
+    row = int(np.searchsorted(block.number, np.uint64(number)))
+    by_arrival = [ranks[index] for index in np.argsort(block.arrival[row], kind="stable")]
+    part = _MOST_RANKS_DRAWN // 4
+    between = by_arrival[part : -2 * part : max(1, len(ranks) // part)]
+    return sorted({*by_arrival[-part:], *by_arrival[:part], *between[:part], *list(late)[:part]} & set(ranks))
+
+
+def mean_skew(calls: Calls) -> Figure:
+    ranks, skews = calls.skew_ranks, calls.mean_skew / 1e3
+    per_bar = -(-len(ranks) // _MOST_BARS)
+    groups = [slice(first, first + per_bar) for first in range(0, len(ranks), per_bar)]
+    plot = go.Figure()
+    plot.add_bar(
+        x=[ranges([int(rank) for rank in ranks[part]]) for part in groups],
+        y=[float(skews[part].max()) for part in groups],
+        marker={"color": BLUE},
+        hovertemplate="rank %{x}: %{y:.4g} µs<extra></extra>",
+    )
+    plot.update_xaxes(title="rank", type="category")
+    plot.update_yaxes(title="mean skew (µs)", rangemode="tozero")
+    _style(plot, showlegend=False)
+    latest = int(ranks[int(np.argmax(skews))])
+    several = f" Each bar is the latest of {per_bar} ranks." * (per_bar > 1)
+    text = (
+        "How long after the first rank each rank arrives, averaged over all calls. The latest is rank "
+        f"{latest} with {format_us(float(skews.max()))}.{several}"
+    )
+    return Figure("mean-skew", "Mean skew of each rank", text, plot)
+
+
+def imbalance(calls: Calls) -> Figure:
+    table = np.sort(calls.whole, order="first")
+    bounds = np.unique(np.linspace(0, len(table), min(len(table), _MOST_POINTS) + 1).astype(int))
+    begins = bounds[:-1]
+    plot = go.Figure()
+    series = (
+        ("worst in a cluster (Ω)", "omega", RED, "triangle-up", np.maximum),
+        ("average in a cluster (Δ̄)", "delta", BLUE, "circle", np.add),
+    )
+    for label, field, colour, symbol, combine in series:
+        values = combine.reduceat(table[field], begins) / 1e3
+        if combine is np.add:
+            values = values / np.diff(bounds)
+        plot.add_scatter(
+            name=label,
+            x=begins,
+            y=np.maximum(values, 1e-3),
+            mode="lines+markers",
+            line={"color": colour, "width": 1},
+            marker={"symbol": symbol, "size": 6, "color": colour},
+            hovertemplate="invocation %{x}: %{y:.4g} µs<extra>" + label + "</extra>",
+        )
+    plot.update_xaxes(title="invocation, in the order of time", rangemode="tozero")
+    plot.update_yaxes(title="imbalance (µs)", type="log")
+    _style(plot)
+    per_point = len(table) / max(len(begins), 1)
+    several = (
+        f" Each point is {per_point:.0f} calls: the largest Ω and the average Δ̄." if per_point > 1 else ""
+    )
+    text = (
+        "Worst imbalance: the last arrival after the first. Average imbalance: the mean distance of the "
+        f"arrivals from their average.{several}"
+    )
+    return Figure("imbalance", "Imbalance over the invocations", text, plot)
+
+
+def shares(calls: Calls) -> Figure:
+    found = metrics.shares(calls)
+    labels = [f"{COLLECTIVES[share.collective]}, {share.size_class}" for share in found]
+    plot = go.Figure()
+    series = (
+        ("of all calls", [100 * share.call_share for share in found], SKY, "."),
+        ("of all time in collectives", [100 * share.time_share for share in found], BLUE, ""),
+    )
+    for label, values, colour, hatch in series:
+        plot.add_bar(
+            name=label,
+            orientation="h",
+            y=labels,
+            x=values,
+            marker={"color": colour, "pattern": {"shape": hatch, "fgcolor": BLACK}},
+            hovertemplate="%{y}: %{x:.1f}% " + label + "<extra></extra>",
+        )
+    plot.update_yaxes(autorange="reversed")
+    plot.update_xaxes(title="share (%)", range=[0, 100])
+    _style(plot, barmode="group", height=200 + 46 * len(found))
+    text = f"By collective and size ({metrics.SIZE_CLASS_MEANING})."
+    return Figure("shares", "Share of calls and of time", text, plot)
+
+
+def waiting(calls: Calls) -> Figure:
+    found = metrics.shares(calls)
+    labels = [f"{COLLECTIVES[share.collective]}, {share.size_class}" for share in found]
+    most = max((share.time_ns for share in found), default=1.0)
+    unit, per_unit = _unit(most)
+    plot = go.Figure()
+    series = (
+        ("waiting", [share.waiting_ns / per_unit for share in found], ORANGE, "/"),
+        ("communicating", [share.communicating_ns / per_unit for share in found], BLUE, ""),
+    )
+    for label, values, colour, hatch in series:
+        plot.add_bar(
+            name=label,
+            orientation="h",
+            y=labels,
+            x=values,
+            marker={"color": colour, "pattern": {"shape": hatch, "fgcolor": BLACK, "size": 6}},
+            hovertemplate="%{y}: %{x:.4g} " + unit + " " + label + "<extra></extra>",
+        )
+    plot.update_yaxes(autorange="reversed")
+    plot.update_xaxes(title=f"time in the calls, of all ranks together ({unit})")
+    _style(plot, barmode="stack", height=200 + 32 * len(found))
+    text = (
+        "Waiting is the time in a call before the last rank arrived; a faster network does not shorten it. "
+        "Non-blocking calls count as communicating: the program goes on meanwhile."
+    )
+    return Figure("waiting", "Waiting against communicating", text, plot)
+
+
+# -- benchmarks
+
+
+def curves(rows: Sequence[Row], collective: str, pattern: str) -> Figure:
+    mine = sorted(
+        (row for row in rows if (row.collective, row.pattern) == (collective, pattern)),
+        key=lambda row: row.size_bytes,
+    )
+    plot = go.Figure()
+    for number, name in enumerate(ranking.algorithms_of(rows, collective)):
+        measured = [(row.size_bytes, row.delays[name]) for row in mine if name in row.delays]
+        if not measured:
+            continue
+        colour = _COLOURS[number % len(_COLOURS)]
+        plot.add_scatter(
+            name=name,
+            x=[size for size, _ in measured],
+            y=[delay.median for _, delay in measured],
+            error_y={
+                "type": "data",
+                "symmetric": False,
+                "array": [delay.ci95_high - delay.median for _, delay in measured],
+                "arrayminus": [delay.median - delay.ci95_low for _, delay in measured],
+            },
+            mode="lines+markers",
+            line={"color": colour, "dash": _DASHES[number % len(_DASHES)]},
+            marker={"color": colour, "symbol": _SYMBOLS[number % len(_SYMBOLS)], "size": 9},
+            text=[format_size(size) for size, _ in measured],
+            hovertemplate="%{text}: %{y:.4g} µs<extra>" + _plain(name) + "</extra>",
+        )
+    sizes = sorted({row.size_bytes for row in mine})
+    plot.update_xaxes(title="size", type="log", tickvals=sizes, ticktext=[format_size(s) for s in sizes])
+    plot.update_yaxes(title="last delay (µs)", type="log")
+    _style(plot)
+    text = (
+        f"{collective} when the ranks arrive {pattern}: median of the time from the last arrival to the last "
+        "exit, with its 95% confidence interval."
+    )
+    name = "".join(c if c.isalnum() else "-" for c in f"{collective}-{pattern}")
+    return Figure(f"curves-{name}", f"{collective}, {pattern} arrival", text, plot)
+
+
+def _plain(text: str) -> str:
+    return text.replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _unit(nanoseconds: float) -> tuple[str, float]:
+    for unit, factor in (("s", 1e9), ("ms", 1e6)):
+        if nanoseconds >= factor:
+            return unit, factor
+    return "µs", 1e3
+
+
+def _style(plot: Any, **layout: Any) -> None:
+    plot.update_layout(
+        **{
+            "template": "simple_white",
+            "font": {"size": 14, "family": "system-ui, sans-serif", "color": "#111"},
+            "margin": {"l": 70, "r": 20, "t": 20, "b": 60},
+            "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+            "height": 420,
+            **layout,
+        }
+    )
+    plot.update_yaxes(automargin=True, gridcolor="#ddd", showgrid=True)
+    plot.update_xaxes(automargin=True)

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One self-contained HTML page: text, tables and figures; it asks nothing of the network."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from importlib import resources
+
+from plotly.offline import get_plotlyjs
+
+from offbeat.diagnosis import Diagnosis
+from offbeat.reports.figures import Figure
+from offbeat.reports.sheet import Sheet
+
+
+@dataclass(frozen=True)
+class Item:
+    """A numbered finding: what is the case, what to do, what to type."""
+
+    text: str
+    advice: str
+    commands: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page with its heading."""
+
+    name: str
+    title: str
+    paragraphs: Sequence[str] = ()
+    facts: Sequence[tuple[str, str]] = ()
+    warnings: Sequence[str] = ()
+    items: Sequence[Item] = ()
+    figures: Sequence[Figure] = ()
+    sheets: Sequence[Sheet] = field(default_factory=tuple)
+
+
+def trace_sections(
+    path: str,
+    facts: Sequence[tuple[str, str]],
+    missing: Sequence[str],
+    diagnosis: Diagnosis,
+    commands: Sequence[Sequence[str]],
+    figures: Sequence[Figure],
+    sheets: Sequence[Sheet],
+    *,
+    prefix: str = "",
+) -> list[Section]:
+    """The diagnosis in words first, then what it is made from."""
+    items = [
+        Item(finding.sentence, finding.advice, typed)
+        for finding, typed in zip(diagnosis.findings, commands, strict=True)
+    ]
+    figures = [replace(figure, name=prefix + figure.name) for figure in figures]
+    timelines = [figure for figure in figures if figure.name.startswith(f"{prefix}timeline")]
+    others = [figure for figure in figures if figure not in timelines]
+    return [
+        Section(f"{prefix}diagnosis", "Diagnosis", [diagnosis.summary], facts, missing, items),
+        Section(f"{prefix}worst", "The worst calls", figures=timelines),
+        Section(f"{prefix}arrival", f"Arrival and time in {path}", figures=others, sheets=sheets),
+    ]
+
+
+def bench_sections(
+    path: str,
+    facts: Sequence[tuple[str, str]],
+    warnings: Sequence[str],
+    figures: Sequence[Figure],
+    sheets: Sequence[Sheet],
+    *,
+    prefix: str = "",
+) -> list[Section]:
+    """What to use first, then the tables it follows from, then curves."""
+    choices = [sheet for sheet in sheets if sheet.caption.endswith("what to use")]
+    others = [sheet for sheet in sheets if sheet not in choices]
+    figures = [replace(figure, name=prefix + figure.name) for figure in figures]
+    return [
+        Section(f"{prefix}choice", "Which algorithm", facts=facts, warnings=warnings, sheets=choices),
+        Section(f"{prefix}curves", "Delay over size", figures=figures),
+        Section(f"{prefix}patterns", f"Under arrival patterns: {path}", sheets=others),
+    ]
+
+
+def render(title: str, version: str, sections: Sequence[Section]) -> str:
+    """The whole page."""
+    contents = "".join(f'<li><a href="#{s.name}">{_text(s.title)}</a></li>' for s in sections)
+    body = "\n".join(_section(section) for section in sections)
+    figures = any(section.figures for section in sections)
+    script = f"<script>{get_plotlyjs()}</script>\n<script>{_beside('page.js')}</script>" if figures else ""
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<link rel="icon" href="data:,">
+<title>{_text(title)}</title>
+<style>{_beside("page.css")}</style>
+</head>
+<body>
+<a class="skip" href="#content">Skip to the content</a>
+<header><h1>{_text(title)}</h1></header>
+<nav aria-label="Contents"><ul>{contents}</ul></nav>
+<main id="content" tabindex="-1">
+{body}
+</main>
+<footer><p>Made by offbeat {_text(version)}. Figures can be zoomed with the mouse; the buttons below each
+one save it as a file.</p></footer>
+{script}
+</body>
+</html>
+"""
+
+
+def _section(section: Section) -> str:
+    parts = [f'<section id="{section.name}" aria-labelledby="{section.name}-title">']
+    parts.append(f'<h2 id="{section.name}-title">{_text(section.title)}</h2>')
+    parts += [f"<p>{_text(paragraph)}</p>" for paragraph in section.paragraphs]
+    if section.facts:
+        rows = "".join(f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in section.facts)
+        parts.append(f"<dl>{rows}</dl>")
+    if section.warnings:
+        lines = "".join(f"<li>{_text(line)}</li>" for line in section.warnings)
+        parts.append(f'<div class="missing"><h3>Missing</h3><ul>{lines}</ul></div>')
+    if section.items:
+        parts.append(f"<ol>{''.join(map(_item, section.items))}</ol>")
+    parts += [_figure(figure) for figure in section.figures]
+    parts += [_table(sheet) for sheet in section.sheets]
+    return "\n".join([*parts, "</section>"])
+
+
+def _item(item: Item) -> str:
+    commands = "\n".join(item.commands)
+    code = f'<pre tabindex="0"><code>{_text(commands)}</code></pre>' if commands else ""
+    return f"<li><p><strong>{_text(item.text)}</strong></p><p>{_text(item.advice)}</p>{code}</li>"
+
+
+def _figure(figure: Figure) -> str:
+    # "</" would end the script element early.
+    data = figure.plot.to_json().replace("</", "<\\/")
+    name = figure.name
+    return f"""<figure id="figure-{name}" aria-labelledby="{name}-title">
+<h3 id="{name}-title">{_text(figure.title)}</h3>
+<figcaption id="{name}-text">{_text(figure.text)}</figcaption>
+<div class="plot" id="{name}" role="img" aria-labelledby="{name}-title" aria-describedby="{name}-text"></div>
+<script type="application/json" data-figure="{name}">{data}</script>
+<p class="save"><button type="button" data-save="svg" data-of="{name}">Save as SVG</button>
+<button type="button" data-save="png" data-of="{name}">Save as PNG</button></p>
+</figure>"""
+
+
+def _table(sheet: Sheet) -> str:
+    head = "".join(f'<th scope="col">{_text(column)}</th>' for column in sheet.columns)
+    lines = []
+    for row in sheet.rows:
+        cells = [f'<th scope="row">{_text(row[0].marked)}</th>'] if row else []
+        for number, cell in enumerate(row[1:], start=1):
+            kind = " ".join(filter(None, (cell.tone.value, "words" if number in sheet.left else "")))
+            cells.append(f'<td class="{kind}">{_text(cell.marked)}</td>')
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    note = f'<p class="note">{_text(sheet.note)}</p>' if sheet.note else ""
+    caption = _text(sheet.caption)
+    return (
+        f'<div class="table" role="region" aria-label="{caption}" tabindex="0"><table>'
+        f"<caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>{note}"
+    )
+
+
+def _beside(name: str) -> str:
+    return resources.files("offbeat.reports").joinpath(name).read_text()
+
+
+def _text(text: str) -> str:
+    return html.escape(text)
+
+
+# Nothing may be fetched, whatever a library tries.
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
+    "font-src data:; base-uri 'none'; form-action 'none'"
+)

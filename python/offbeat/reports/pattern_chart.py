@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Arrival patterns in the terminal: one as bars, all as small pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from offbeat.patterns import PATTERNS
+from offbeat.units import format_us
+
+_LEVELS = "▁▂▃▄▅▆▇█"
+_PICTURE_RANKS = 16
+_MOST_BARS = 64
+_TIME_WIDTH = 12
+
+
+def chart(name: str, summary: str, delays_us: Sequence[float], width: int) -> Group:
+    """One bar a rank; of many ranks one bar for several, as long as the latest of them."""
+    per_bar = -(-len(delays_us) // _MOST_BARS)
+    labels, latest = [], []
+    for first in range(0, len(delays_us), per_bar):
+        last = min(first + per_bar, len(delays_us)) - 1
+        labels.append(f"{first}" if first == last else f"{first}..{last}")
+        latest.append(max(delays_us[first : last + 1]))
+    label_width = max(map(len, labels))
+    room = max(width - label_width - _TIME_WIDTH - 2, 8)
+    longest = max(latest)
+    lines = [Text(f"{name}: {summary}", style="bold")]
+    if per_bar > 1:
+        lines.append(Text(f"each bar is the latest of {per_bar} ranks", style="dim"))
+    for label, delay in zip(labels, latest, strict=True):
+        bar = "█" * round(room * delay / longest) if longest > 0 else ""
+        lines.append(Text(f"{label:>{label_width}} {format_us(delay):>{_TIME_WIDTH - 1}} {bar or '▏'}"))
+    return Group(*lines)
+
+
+def overview(seed: int) -> Table:
+    """One row for each pattern."""
+    table = Table(title="Arrival patterns", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
+                  pad_edge=False)  # fmt: skip
+    table.add_column("name", no_wrap=True)
+    table.add_column(f"of {_PICTURE_RANKS} ranks", no_wrap=True)
+    table.add_column("who is late", overflow="fold")
+    table.add_column("delay of rank i, x = i / (p - 1)", overflow="fold")
+    for name, pattern in PATTERNS.items():
+        delays = pattern.rounds(_PICTURE_RANKS, seed)[0]
+        picture = "".join(_LEVELS[round(delay * (len(_LEVELS) - 1))] for delay in delays)
+        table.add_row(name, picture, pattern.summary, Text(pattern.formula))
+    return table

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A table as data: the terminal and the page show the same one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from rich import box
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+
+class Tone(Enum):
+    """What a cell means; each also has a mark, so that nothing depends on colour."""
+
+    PLAIN = ""
+    GOOD = "good"
+    BAD = "bad"
+    DIM = "dim"
+
+
+MARKS = {Tone.PLAIN: "", Tone.GOOD: "▼ ", Tone.BAD: "▲ ", Tone.DIM: ""}
+_STYLES = {Tone.PLAIN: "", Tone.GOOD: "blue", Tone.BAD: "dark_orange", Tone.DIM: "dim"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is written, and what it means."""
+
+    text: str
+    tone: Tone = Tone.PLAIN
+
+    @property
+    def marked(self) -> str:
+        return MARKS[self.tone] + self.text
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table; the first column names the rows."""
+
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    note: str = ""
+    left: frozenset[int] = frozenset({0})  # columns of words; the others are numbers
+
+
+def cells(*texts: str) -> list[Cell]:
+    return [Cell(text) for text in texts]
+
+
+def to_terminal(sheet: Sheet) -> Group:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for number, column in enumerate(sheet.columns):
+        words = number in sheet.left
+        table.add_column(
+            Text(column), justify="left" if words else "right", no_wrap=number == 0, overflow="fold"
+        )
+    for row in sheet.rows:
+        table.add_row(*(Text(cell.marked, style=_STYLES[cell.tone]) for cell in row))
+    parts: list[Text | Table] = [Text(sheet.caption, style="bold"), table]
+    return Group(*parts, *([Text(sheet.note, style="dim")] if sheet.note else []))

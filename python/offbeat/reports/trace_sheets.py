@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The tables of a trace."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from offbeat import metrics
+from offbeat.metrics import Calls, Measure, MessageTime
+from offbeat.reports.sheet import Cell, Sheet, Tone, cells
+from offbeat.trace import COLLECTIVES
+from offbeat.units import format_us
+
+_MOST_RANKS = 16
+
+
+def sheets(calls: Calls, alpha: MessageTime | None) -> list[Sheet]:
+    """All of them."""
+    if not len(calls.whole):
+        return []
+    return [ranks(calls), imbalance(calls, alpha), shares(calls), algorithms(calls)]
+
+
+def ranks(calls: Calls) -> Sheet:
+    """Who is last, how often, by how much."""
+    found = metrics.lateness(calls)
+    shown = sorted(found, key=lambda rank: (-rank.waited_s, rank.rank))[:_MOST_RANKS]
+    rows = [
+        cells(
+            f"rank {rank.rank}",
+            calls.trace.hosts[rank.rank],
+            f"{rank.calls_last}",
+            _percent(rank.share_last),
+            format_us(rank.lateness_us),
+            format_us(rank.lateness_p90_us),
+            format_us(rank.mean_skew_us),
+            format_us(1e6 * rank.waited_s),
+        )
+        for rank in shown
+    ]
+    many = f" The {_MOST_RANKS} of {len(found)} ranks for which the others waited longest." * (
+        len(found) > _MOST_RANKS
+    )
+    return Sheet(
+        "Who arrives last",
+        (
+            "rank",
+            "host",
+            "times last",
+            "of all calls",
+            "then late by",
+            "10% later than",
+            "mean skew",
+            "others waited",
+        ),
+        rows,
+        "Late by: median, and what a tenth exceeds, against when half of the ranks were there. Mean skew: "
+        f"after the first rank, over all calls. Others waited: all ranks together.{many}",
+        left=frozenset({0, 1}),
+    )
+
+
+def imbalance(calls: Calls, alpha: MessageTime | None) -> Sheet:
+    """Tables 1 and 2 of paper 0."""
+    rows = []
+    for row in metrics.imbalance(calls, alpha):
+        values = (row.worst, row.average, row.node_worst, row.node_average)
+        rows.append(cells(row.size_class, str(row.calls), *map(_with_factor, values)))
+    source = f"alpha: {alpha.source}." if alpha is not None else "No alpha, so no factors."
+    return Sheet(
+        "Imbalance of arrival, averaged over calls",
+        ("size", "calls", "worst (Ω)", "average (Δ̄)", "worst in a node", "average in a node"),
+        rows,
+        "In brackets as a factor: divided by alpha, the time of one message of that size. "
+        f"{source} Sizes: {metrics.SIZE_CLASS_MEANING}.",
+    )
+
+
+def shares(calls: Calls) -> Sheet:
+    """Which collectives and sizes the calls and the time are, and what the time is."""
+    rows = []
+    for share in metrics.shares(calls):
+        part = share.waiting_ns / share.time_ns if share.time_ns > 0 else 0.0
+        rows.append(
+            [
+                *cells(
+                    f"{COLLECTIVES[share.collective]}, {share.size_class}",
+                    str(share.calls),
+                    _percent(share.call_share),
+                    format_us(share.time_ns / 1e3),
+                    _percent(share.time_share),
+                    format_us(share.waiting_ns / 1e3),
+                    format_us(share.communicating_ns / 1e3),
+                ),
+                Cell(_percent(part), Tone.BAD if part > 0.5 else Tone.PLAIN),
+            ]
+        )
+    return Sheet(
+        "Collectives, by size",
+        ("collective", "calls", "of all calls", "time", "of all time", "waiting", "communicating", "waits"),
+        rows,
+        "Time is of all ranks together, inside the call. Waiting: until the last rank arrived; the rest is "
+        f"communicating. ▲: more than half is waiting. Sizes: {metrics.SIZE_CLASS_MEANING}.",
+    )
+
+
+def algorithms(calls: Calls) -> Sheet:
+    """What ran."""
+    table = calls.whole
+    rows = []
+    for collective in sorted(set(table["collective"].tolist())):
+        mine = table[table["collective"] == collective]
+        for number in sorted(set(mine["algorithm"].tolist())):
+            part = mine[mine["algorithm"] == number]
+            name = calls.algorithms[number]
+            rows.append(cells(COLLECTIVES[collective], name, str(len(part)), _percent(len(part) / len(mine))))
+    return Sheet(
+        "Algorithms that ran",
+        ("collective", "algorithm", "calls", "of this collective"),
+        rows,
+        left=frozenset({0, 1}),
+    )
+
+
+def facts(calls: Calls) -> Sequence[tuple[str, str]]:
+    """What the trace is of."""
+    trace = calls.trace
+    hosts = len(set(trace.hosts.values()))
+    recording = len(trace.recording)
+    error = trace.clock_error_ns
+    found = [
+        ("program", trace.program or "unknown"),
+        ("MPI", trace.mpi or "unknown"),
+        ("ranks", f"{trace.ranks} on {hosts} host{'s' * (hosts != 1)}" + (
+            f", {recording} of them recorded" if recording != trace.ranks else "")),
+        ("calls", f"{len(calls.table)} of {trace.records} records" + (
+            f", every {trace.every_call}. call recorded" if trace.every_call > 1 else "")),
+        ("clocks", _agreement(error)),
+    ]  # fmt: skip
+    incomplete = len(calls.table) - len(calls.whole)
+    if incomplete:
+        found.append(("incomplete", f"{incomplete} calls that not all ranks made or left; not in averages"))
+    if calls.mismatched:
+        found.append(("mismatched", f"{calls.mismatched} calls that are another collective on other ranks"))
+    return found
+
+
+def _agreement(error_ns: float) -> str:
+    if math.isnan(error_ns):
+        return "error not measured"
+    return f"agree within {format_us(error_ns / 1e3)}" if error_ns >= 5 else "one clock for all ranks"
+
+
+def _with_factor(value: Measure) -> str:
+    text = format_us(value.us)
+    return text if value.factor is None else f"{text} ({value.factor:.3g})"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}%"

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""From a rank's own clock to that of rank 0."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offbeat.trace.layout import Sync
+
+Times = NDArray[np.int64]
+
+# A rank's clock that differs by more than this from where its file says it started is not a time.
+SANE_NS = 1 << 55  # a bit more than a year
+
+
+class Clock:
+    """What one file says about its rank's clock."""
+
+    def __init__(self, header: Any, wall_offset_ns: int = 0) -> None:
+        """``wall_offset_ns`` is what CLOCK_REALTIME says, for a rank that never synchronised."""
+        self._syncs = [sync for sync in (header["start"], header["end"]) if sync["kind"] != Sync.NONE]
+        self._wall_offset_ns = wall_offset_ns
+
+    @property
+    def synchronised(self) -> bool:
+        return bool(self._syncs)
+
+    @property
+    def error_ns(self) -> float:
+        """The largest residual error that was measured; nan if none was."""
+        errors = [float(sync["error"]) for sync in self._syncs]
+        return max(errors) if errors and all(np.isfinite(errors)) else float("nan")
+
+    def to_global(self, local: Times) -> Times:
+        """Own times as those of rank 0; two synchronisations are weighed by the time between them."""
+        if not self._syncs:
+            return np.asarray(local + np.int64(self._wall_offset_ns))
+        first = _correction(self._syncs[0], local)
+        if len(self._syncs) == 1:
+            return np.asarray(local + first)
+        begin, end = (int(sync["at"]) for sync in self._syncs)
+        weight = np.clip((local - begin) / max(end - begin, 1), 0.0, 1.0)
+        difference = _correction(self._syncs[1], local) - first
+        return np.asarray(local + first + np.rint(weight * difference).astype(np.int64))
+
+
+def _correction(sync: Any, local: Times) -> Times:
+    # The offset between two hosts has more digits than a double: only the small part goes through one.
+    drift = np.rint(float(sync["slope"]) * (local - np.int64(sync["at"])))
+    return np.asarray(np.int64(sync["offset"]) + drift.astype(np.int64))
+
+
+def is_sane(sync: Any, own_time: int) -> bool:
+    """Whether a clock can be what a tracer wrote."""
+    if sync["kind"] not in list(Sync):
+        return False
+    if sync["kind"] == Sync.NONE:
+        return True
+    return (
+        abs(int(sync["at"]) - own_time) < SANE_NS
+        and abs(int(sync["offset"])) < 1 << 62
+        and abs(float(sync["slope"])) < 0.01  # false for nan
+    )

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The layout of docs/trace-format.md as NumPy types."""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+
+import numpy as np
+
+MAGIC = b"OFFBEAT\n"
+VERSION = 1
+HEADER_BYTES = 4096
+SLOT_BYTES = 64
+
+COLLECTIVES = (
+    "", "allreduce", "barrier", "bcast", "reduce", "allgather", "allgatherv", "alltoall", "alltoallv",
+    "alltoallw", "gather", "gatherv", "scatter", "scatterv", "reduce_scatter", "reduce_scatter_block",
+    "scan", "exscan", "neighbor_allgather", "neighbor_allgatherv", "neighbor_alltoall",
+    "neighbor_alltoallv", "neighbor_alltoallw",
+)  # fmt: skip
+
+
+class Kind(IntEnum):
+    """Of a record."""
+
+    CALL = 1
+    COMMUNICATOR = 2
+    NAME = 3
+
+
+class Flag(IntFlag):
+    """Of a call."""
+
+    IN_PLACE = 1
+    NONBLOCKING = 2
+    PERSISTENT = 4
+    PENDING = 8
+
+
+class FileFlag(IntFlag):
+    """Of a file."""
+
+    ENDED = 1
+    NOT_RECORDING = 2
+
+
+class CommunicatorFlag(IntFlag):
+    """Of the definition of a communicator."""
+
+    INTER = 1
+    WORLD_ORDER = 2
+    RANKS_FOLLOW = 4
+
+
+class Naming(IntEnum):
+    """What a name is of."""
+
+    TYPE = 1
+    OPERATION = 2
+    ALGORITHM = 3
+
+
+class Sync(IntEnum):
+    """How a clock was synchronised."""
+
+    NONE = 0
+    SHARED = 1
+    OFFSET = 2
+    HCA3 = 3
+
+
+CLOCK = np.dtype(
+    [("kind", "<u4"), ("zero", "<u4"), ("at", "<i8"), ("offset", "<i8"), ("slope", "<f8"), ("error", "<f8")]
+)
+
+HEADER = np.dtype(
+    [
+        ("magic", "S8"),
+        ("version", "<u4"),
+        ("header_bytes", "<u4"),
+        ("slot_bytes", "<u4"),
+        ("flags", "<u4"),
+        ("rank", "<u4"),
+        ("ranks", "<u4"),
+        ("slots", "<u8"),
+        ("calls", "<u8"),
+        ("lost", "<u8"),
+        ("every_call", "<u4"),
+        ("every_rank", "<u4"),
+        ("run", "<u8"),
+        ("real_time", "<i8"),
+        ("own_time", "<i8"),
+        ("start", CLOCK),
+        ("end", CLOCK),
+        ("host", "S64"),
+        ("mpi", "S64"),
+        ("offbeat", "S32"),
+        ("program", "S512"),
+        ("zeros", f"V{HEADER_BYTES - 840}"),
+    ]
+)
+
+CALL = np.dtype(
+    [
+        ("kind", "u1"),
+        ("flags", "u1"),
+        ("collective", "u1"),
+        ("zero", "u1"),
+        ("communicator", "<u4"),
+        ("arrival", "<i8"),
+        ("exit", "<i8"),
+        ("completion", "<i8"),
+        ("number", "<u8"),
+        ("bytes", "<i8"),
+        ("count", "<i8"),
+        ("root", "<i4"),
+        ("operation", "u1"),
+        ("algorithm", "u1"),
+        ("type", "<u2"),
+    ]
+)
+
+COMMUNICATOR = np.dtype(
+    [
+        ("kind", "u1"),
+        ("flags", "u1"),
+        ("zero", "<u2"),
+        ("slots", "<u4"),
+        ("number", "<u4"),
+        ("ranks", "<u4"),
+        ("identity", "<u8"),
+        ("rank", "<u4"),
+    ]
+)
+
+NAME = np.dtype(
+    [("kind", "u1"), ("of", "u1"), ("bytes", "<u2"), ("slots", "<u4"), ("number", "<u4"), ("size", "<u4")]
+)
+
+assert (HEADER.itemsize, CALL.itemsize, COMMUNICATOR.itemsize, NAME.itemsize) == (4096, 64, 28, 16)

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The ranks' records of one call brought together, by communicator and number of the call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offbeat.trace.clock import Times
+from offbeat.trace.layout import Flag
+from offbeat.trace.rank_file import chosen
+
+if TYPE_CHECKING:
+    from offbeat.trace.reader import Communicator, Trace
+
+# Memory for the times of one block; a trace may have more calls than fit.
+BLOCK_BYTES = 192 << 20
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some consecutive calls on one communicator. Matrices are calls x ranks; times are nanoseconds.
+
+    Where ``present`` is false the times mean nothing. ``end`` is the completion, of a call
+    that is not complete its arrival; ``pending`` says so.
+    """
+
+    communicator: Communicator
+    ranks: NDArray[np.int64]  # of MPI_COMM_WORLD, one for each column
+    number: NDArray[np.uint64]
+    present: NDArray[np.bool_]
+    pending: NDArray[np.bool_]
+    arrival: Times
+    exit: Times
+    end: Times
+    bytes: NDArray[np.int64]  # the largest that a rank contributes
+    call: NDArray[Any]  # the raw record of the first rank that has it, for what is equal on all
+    source: NDArray[np.int64]  # whose record that is
+    same: NDArray[np.bool_]  # all ranks called the same collective
+
+
+@dataclass(frozen=True)
+class _Column:
+    """One rank's calls on the communicator, in the order of their numbers."""
+
+    rank: int
+    records: NDArray[Any]
+    where: NDArray[np.intp] | slice
+    number: NDArray[np.uint64]
+
+
+def blocks(trace: Trace, communicator: Communicator) -> Iterator[Block]:
+    """All calls on a communicator; memory stays bounded however long the trace is."""
+    columns = _columns(trace, communicator)
+    if not columns:
+        return
+    calls_per_block = max(1, BLOCK_BYTES // (len(columns) * 32))
+    last = max(int(column.number[-1]) for column in columns)
+    begins = [0] * len(columns)
+    while True:
+        # Cut by number: the next so many of the rank that is furthest back.
+        heads = [
+            int(column.number[begin])
+            for column, begin in zip(columns, begins, strict=True)
+            if begin < len(column.number)
+        ]
+        if not heads:
+            return
+        limit = last + 1
+        for column, begin in zip(columns, begins, strict=True):
+            if begin + calls_per_block < len(column.number):
+                limit = min(limit, int(column.number[begin + calls_per_block]))
+        ends = [int(np.searchsorted(column.number, np.uint64(limit))) for column in columns]
+        yield _block(trace, communicator, columns, begins, ends)
+        begins = ends
+
+
+def window(trace: Trace, communicator: Communicator, first: int, last: int) -> Block | None:
+    """The calls with the numbers first .. last."""
+    columns = _columns(trace, communicator)
+    if not columns:
+        return None
+    ends = [np.searchsorted(column.number, (first, last + 1)) for column in columns]
+    block = _block(trace, communicator, columns, [int(b) for b, _ in ends], [int(e) for _, e in ends])
+    return block if len(block.number) else None
+
+
+def _columns(trace: Trace, communicator: Communicator) -> list[_Column]:
+    columns = [
+        _column(trace, communicator, rank) for rank in communicator.members if trace.files[rank].records_calls
+    ]
+    return [column for column in columns if len(column.number)]
+
+
+def _column(trace: Trace, communicator: Communicator, rank: int) -> _Column:
+    file = trace.files[rank]
+    records = file.slots
+    where = chosen(file.is_call & (records["communicator"] == communicator.local[rank]))
+    number = np.ascontiguousarray(records["number"][where])
+    if len(number) > 1 and not (number[1:] > number[:-1]).all():
+        # Threads, or damage: in order, and each number once.
+        number, order = np.unique(number, return_index=True)
+        where = order + where.start if isinstance(where, slice) else where[order]
+    return _Column(rank, records, where, number)
+
+
+def _block(
+    trace: Trace, communicator: Communicator, columns: list[_Column], begins: list[int], ends: list[int]
+) -> Block:
+    pieces = [column.number[b:e] for column, b, e in zip(columns, begins, ends, strict=True)]
+    number = _union(pieces)
+    shape = (len(number), len(columns))
+    present, pending = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
+    arrival, leave, end = (np.zeros(shape, dtype=np.int64) for _ in range(3))
+    size = np.zeros(len(number), dtype=np.int64)
+    call = np.zeros(len(number), dtype=columns[0].records.dtype)
+    source = np.full(len(number), -1, dtype=np.int64)
+    same = np.ones(len(number), dtype=bool)
+    for index, (column, piece, b, e) in enumerate(zip(columns, pieces, begins, ends, strict=True)):
+        if not len(piece):
+            continue
+        all_of_it = column.where
+        begin = all_of_it.start if isinstance(all_of_it, slice) else 0
+        where = slice(begin + b, begin + e) if isinstance(all_of_it, slice) else all_of_it[b:e]
+        records = column.records[where]
+        rows: Any = slice(None) if len(piece) == len(number) else np.searchsorted(number, piece)
+        present[rows, index] = True
+        open_call = (records["flags"] & Flag.PENDING) != 0
+        pending[rows, index] = open_call
+        arrival[rows, index] = trace.times(column.rank, records["arrival"])
+        unknown = open_call | (records["completion"] == 0)
+        raw_end = np.where(unknown, records["arrival"], records["completion"])
+        raw_exit = np.where(records["exit"] == 0, records["arrival"], records["exit"])
+        leave[rows, index] = trace.times(column.rank, raw_exit)
+        end[rows, index] = trace.times(column.rank, raw_end)
+        size[rows] = np.maximum(size[rows], records["bytes"])
+        new = source[rows] < 0
+        if new.any():
+            places = np.arange(len(number))[rows][new]
+            call[places] = records[new]
+            source[places] = column.rank
+        same[rows] &= call["collective"][rows] == records["collective"]
+    ranks = np.array([column.rank for column in columns], dtype=np.int64)
+    return Block(communicator, ranks, number, present, pending, arrival, leave, end, size, call, source, same)
+
+
+def _union(pieces: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:
+    """All numbers once, ascending; usually every rank has the same."""
+    longest = max(pieces, key=len)
+    if all(len(piece) == len(longest) and np.array_equal(piece, longest) for piece in pieces):
+        return longest
+    union: NDArray[np.uint64] = np.unique(np.concatenate(pieces))
+    return union

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One rank's file of a trace: mapped, checked, its definitions read; its calls stay where they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offbeat.trace import layout
+from offbeat.trace.clock import SANE_NS, Clock, is_sane
+from offbeat.trace.layout import CommunicatorFlag, FileFlag, Flag, Kind, Naming
+
+_MOST_RANKS = 1 << 24
+_PIECE = 1 << 20  # slots looked at together
+
+
+class DamagedFileError(Exception):
+    """A file that cannot be read; the message says why, without its path."""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A communicator as this rank's file defines it."""
+
+    identity: int
+    ranks: int
+    rank: int  # this process's
+    inter: bool
+    world_order: bool
+    world_ranks: NDArray[np.uint32] | None
+
+
+@dataclass
+class RankFile:
+    """What one file holds, with the rank's own times; ``Trace.calls`` has those of one clock."""
+
+    path: Path
+    header: Any
+    slots: NDArray[Any]  # all of them as if they were calls, in the mapped file
+    is_call: NDArray[np.bool_]  # which are
+    communicators: list[Definition]
+    names: dict[Naming, dict[int, str]]
+    clock: Clock
+    notes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def call_count(self) -> int:
+        return int(np.count_nonzero(self.is_call))
+
+    @property
+    def calls(self) -> NDArray[Any]:
+        """The raw records of the calls: a copy, when other records are between them."""
+        return self.slots[chosen(self.is_call)]
+
+    @property
+    def rank(self) -> int:
+        return int(self.header["rank"])
+
+    @property
+    def host(self) -> str:
+        return text(self.header["host"])
+
+    @property
+    def ended(self) -> bool:
+        return bool(self.header["flags"] & FileFlag.ENDED)
+
+    @property
+    def records_calls(self) -> bool:
+        return not self.header["flags"] & FileFlag.NOT_RECORDING
+
+
+def chosen(mask: NDArray[np.bool_]) -> slice | NDArray[np.intp]:
+    """What a mask chooses, as a slice where that is possible: slices do not copy."""
+    where = np.flatnonzero(mask)
+    if not len(where):
+        return slice(0, 0)
+    first, last = int(where[0]), int(where[-1])
+    return slice(first, last + 1) if last - first + 1 == len(where) else where
+
+
+def text(raw: bytes) -> str:
+    """Of a header or a name: what a terminal and a page can show."""
+    decoded = bytes(raw).split(b"\0")[0].decode("utf-8", "replace")
+    return "".join(c if c.isprintable() else "?" for c in decoded)
+
+
+def read_rank_file(path: Path) -> RankFile:
+    """Map a file and read all but its calls; raises DamagedFileError."""
+    try:
+        size = path.stat().st_size
+        if not path.is_file():
+            raise DamagedFileError("it is not a file")
+        if size < layout.HEADER_BYTES:
+            with path.open("rb") as file:
+                _refuse_foreign(file.read(len(layout.MAGIC)))
+            raise DamagedFileError(f"it is cut off: {size} of the {layout.HEADER_BYTES} bytes of its header")
+        raw = np.memmap(path, dtype=np.uint8, mode="r")
+    except OSError as error:
+        raise DamagedFileError(error.strerror or str(error)) from None
+    header = raw[: layout.HEADER_BYTES].view(layout.HEADER)[0].copy()
+    _check_header(header, raw[:8].tobytes())
+    notes = []
+    slots, present = int(header["slots"]), (size - layout.HEADER_BYTES) // layout.SLOT_BYTES
+    if slots > present:
+        notes.append(f"is cut off: {slots - present} of its {slots} slots are missing")
+        slots = present
+    # A plain array on the map: np.memmap slices are slower, and every slice would keep a wrapper.
+    end = layout.HEADER_BYTES + slots * layout.SLOT_BYTES
+    body = np.asarray(raw[layout.HEADER_BYTES : end]).reshape(slots, layout.SLOT_BYTES)
+    is_call, communicators, names = _definitions(body, int(header["ranks"]))
+    records = body.view(layout.CALL).reshape(slots)
+    damaged = _leave_out_damaged(records, is_call, header, len(communicators))
+    if damaged:
+        notes.append(f"has {damaged} damaged record{'s' * (damaged != 1)}, left out")
+    return RankFile(path, header, records, is_call, communicators, names, Clock(header), notes)
+
+
+def _refuse_foreign(begin: bytes) -> None:
+    if begin != layout.MAGIC:
+        raise DamagedFileError("it is not a trace of offbeat")
+
+
+def _check_header(header: Any, begin: bytes) -> None:
+    _refuse_foreign(begin)
+    if header["version"] != layout.VERSION:
+        raise DamagedFileError(
+            f"its format has version {header['version']}, this offbeat reads version {layout.VERSION}"
+        )
+    lengths = (int(header["header_bytes"]), int(header["slot_bytes"]))
+    if lengths != (layout.HEADER_BYTES, layout.SLOT_BYTES):
+        raise DamagedFileError("its header is damaged: wrong lengths")
+    if not header["rank"] < header["ranks"] <= _MOST_RANKS:
+        raise DamagedFileError(f"its header is damaged: rank {header['rank']} of {header['ranks']}")
+    own_time = int(header["own_time"])
+    clocks_sane = all(is_sane(header[name], own_time) for name in ("start", "end"))
+    if not clocks_sane or not abs(own_time) < 1 << 62 or not abs(int(header["real_time"])) < 1 << 62:
+        raise DamagedFileError("its header is damaged: impossible clocks")
+
+
+def _definitions(
+    body: NDArray[np.uint8], ranks: int
+) -> tuple[NDArray[np.bool_], list[Definition], dict[Naming, dict[int, str]]]:
+    """Which slots are calls, and what the others say. Only slots that are not calls are looked at."""
+    is_call = body[:, 0] == Kind.CALL
+    communicators: list[Definition] = []
+    names: dict[Naming, dict[int, str]] = {kind: {} for kind in Naming}
+    begin_of_next = 0
+    for slot in np.flatnonzero(~is_call):
+        if slot < begin_of_next:
+            continue
+        kind = int(body[slot, 0])
+        if kind not in (Kind.COMMUNICATOR, Kind.NAME):
+            raise DamagedFileError(f"slot {slot} is damaged: a record of kind {kind}")
+        length = int(body[slot, 4:8].view("<u4")[0])
+        if not 1 <= length <= len(body) - slot:
+            raise DamagedFileError(f"slot {slot} is damaged: a record of {length} slots")
+        begin_of_next = int(slot) + length
+        is_call[slot:begin_of_next] = False
+        record = body[slot:begin_of_next].reshape(-1)
+        if kind == Kind.COMMUNICATOR:
+            communicators.append(_communicator(record, len(communicators), ranks, int(slot)))
+        else:
+            _add_name(record, names, int(slot))
+    return is_call, communicators, names
+
+
+def _communicator(record: NDArray[np.uint8], number: int, world: int, slot: int) -> Definition:
+    fields = record[: layout.COMMUNICATOR.itemsize].view(layout.COMMUNICATOR)[0]
+    flags, ranks = int(fields["flags"]), int(fields["ranks"])
+    if fields["number"] != number or not fields["rank"] < ranks <= world:
+        raise DamagedFileError(f"slot {slot} is damaged: an impossible communicator")
+    world_ranks = None
+    if flags & CommunicatorFlag.RANKS_FOLLOW:
+        begin = layout.COMMUNICATOR.itemsize
+        listed = record[begin : begin + 4 * ranks]
+        if len(listed) < 4 * ranks:
+            raise DamagedFileError(f"slot {slot} is damaged: a communicator without all its ranks")
+        world_ranks = listed.copy().view("<u4")
+        if world_ranks.max() >= world:
+            raise DamagedFileError(f"slot {slot} is damaged: a communicator with impossible ranks")
+    return Definition(
+        int(fields["identity"]),
+        ranks,
+        int(fields["rank"]),
+        inter=bool(flags & CommunicatorFlag.INTER),
+        world_order=bool(flags & CommunicatorFlag.WORLD_ORDER),
+        world_ranks=world_ranks,
+    )
+
+
+def _add_name(record: NDArray[np.uint8], names: dict[Naming, dict[int, str]], slot: int) -> None:
+    fields = record[: layout.NAME.itemsize].view(layout.NAME)[0]
+    begin, length = layout.NAME.itemsize, int(fields["bytes"])
+    if fields["of"] not in list(Naming) or len(record) < begin + length:
+        raise DamagedFileError(f"slot {slot} is damaged: an impossible name")
+    names[Naming(int(fields["of"]))][int(fields["number"])] = text(record[begin : begin + length].tobytes())
+
+
+def _leave_out_damaged(
+    slots: NDArray[Any], is_call: NDArray[np.bool_], header: Any, communicators: int
+) -> int:
+    """Unmark calls that no tracer writes, and say how many they are; piece by piece, for long traces."""
+    damaged = 0
+    for begin in range(0, len(slots), _PIECE):
+        piece = slice(begin, begin + _PIECE)
+        sane = is_call[piece] & _sane(slots[piece], header, communicators)
+        damaged += int(np.count_nonzero(is_call[piece]) - np.count_nonzero(sane))
+        is_call[piece] = sane
+    return damaged
+
+
+def _sane(calls: NDArray[Any], header: Any, communicators: int) -> NDArray[np.bool_]:
+    arrival, end, completion = calls["arrival"], calls["exit"], calls["completion"]
+    own_time = int(header["own_time"])
+    pending = (calls["flags"] & Flag.PENDING) != 0
+    sane = (calls["collective"] > 0) & (calls["collective"] < len(layout.COLLECTIVES))
+    sane &= calls["communicator"] < communicators
+    sane &= (arrival > own_time - SANE_NS) & (arrival < own_time + SANE_NS)
+    sane &= (calls["bytes"] >= 0) & (calls["number"] < 1 << 62)
+    # Of a pending call neither is there yet.
+    for time in (end, completion):
+        after = time - np.where(sane, arrival, 0)
+        sane &= (pending & (time == 0)) | ((after >= 0) & (after < SANE_NS))
+    return np.asarray(sane)

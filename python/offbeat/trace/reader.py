@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""All files of a trace together: which ranks there are, what is missing, times of one clock."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offbeat.errors import CommandError
+from offbeat.trace import layout, matching
+from offbeat.trace.clock import Clock, Times
+from offbeat.trace.layout import Flag, Naming
+from offbeat.trace.rank_file import DamagedFileError, RankFile, read_rank_file, text
+
+if TYPE_CHECKING:
+    import pandas
+
+_MOST_LISTED = 8
+
+# What a user of the arrays sees of a call: times of rank 0's clock, since the first call of the trace.
+CALLS = np.dtype(
+    [
+        ("communicator", "<u4"),  # index into Trace.communicators
+        ("number", "<u8"),
+        ("collective", "u1"),
+        ("flags", "u1"),
+        ("arrival_ns", "<i8"),
+        ("exit_ns", "<i8"),
+        ("completion_ns", "<i8"),  # -1: not complete
+        ("bytes", "<i8"),
+        ("count", "<i8"),
+        ("root", "<i4"),
+        ("type", "<u2"),
+        ("operation", "u1"),
+        ("algorithm", "u1"),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Communicator:
+    """One communicator, as all files together know it."""
+
+    index: int
+    identity: int
+    ranks: int
+    inter: bool
+    members: Sequence[int]  # ranks of MPI_COMM_WORLD whose files have it, ascending
+    local: Mapping[int, int]  # its number in the file of each member
+    places: Mapping[int, int]  # the rank in it of each member
+    world: int
+
+    def __str__(self) -> str:
+        number = f"communicator {self.index}"
+        if self.ranks == self.world:
+            return f"{number} (all {self.world} ranks)"
+        if len(self.members) == self.ranks:
+            return f"{number} (ranks {ranges(self.members)})"
+        return f"{number} ({self.ranks} ranks)"
+
+
+class Trace:
+    """What was recorded of one run; made by ``read``."""
+
+    def __init__(self, path: Path, files: Sequence[RankFile], notes: Sequence[str]) -> None:
+        self.path = path
+        self.files = {file.rank: file for file in sorted(files, key=lambda file: file.rank)}
+        first = next(iter(self.files.values()))
+        self.ranks = int(first.header["ranks"])
+        self.program = text(first.header["program"])
+        self.mpi = text(first.header["mpi"])
+        self.every_call = int(first.header["every_call"])
+        self.hosts = {rank: file.host for rank, file in self.files.items()}
+        self._set_wall_clocks()
+        self.communicators = _communicators(self.files, self.ranks)
+        self._file_notes = list(notes)
+
+    @property
+    def recording(self) -> list[int]:
+        """Ranks whose calls are here."""
+        return [rank for rank, file in self.files.items() if file.records_calls]
+
+    @property
+    def records(self) -> int:
+        """Calls recorded, each rank's counted."""
+        return sum(file.call_count for file in self.files.values())
+
+    @property
+    def clock_error_ns(self) -> float:
+        """The largest residual error of the clocks; nan where one was not measured."""
+        return max((file.clock.error_ns for file in self.files.values()), default=float("nan"))
+
+    @cached_property
+    def origin_ns(self) -> int:
+        """The first arrival, on rank 0's clock: times count from here."""
+        firsts = [
+            int(file.clock.to_global(file.slots["arrival"][[np.argmax(file.is_call)]])[0])
+            for file in self.files.values()
+            if file.call_count
+        ]
+        return min(firsts, default=0)
+
+    def times(self, rank: int, local: Times) -> Times:
+        """A rank's own times as nanoseconds since ``origin_ns``."""
+        return self.files[rank].clock.to_global(local) - np.int64(self.origin_ns)
+
+    def calls(self, rank: int) -> NDArray[Any]:
+        """The calls of a rank in the order of their arrival, with times of one clock (CALLS)."""
+        raw = self.files[rank].calls
+        found = np.empty(len(raw), dtype=CALLS)
+        for name in ("number", "collective", "flags", "bytes", "count", "root", "type", "operation"):
+            found[name] = raw[name]
+        found["algorithm"] = raw["algorithm"]
+        found["communicator"] = self._indices(rank)[raw["communicator"]]
+        found["arrival_ns"] = self.times(rank, raw["arrival"])
+        for own, name in (("exit", "exit_ns"), ("completion", "completion_ns")):
+            found[name] = np.where(raw[own] == 0, -1, self.times(rank, raw[own]))
+        return found
+
+    def dataframe(self) -> pandas.DataFrame:
+        """All calls of all ranks as one table; needs pandas."""
+        import pandas
+
+        frames = []
+        for rank in self.recording:
+            calls = self.calls(rank)
+            frame = pandas.DataFrame({name: calls[name] for name in CALLS.names or ()})
+            frame.insert(0, "rank", rank)
+            frame["collective"] = pandas.Categorical.from_codes(calls["collective"], layout.COLLECTIVES)
+            for column, kind in (
+                ("type", Naming.TYPE),
+                ("operation", Naming.OPERATION),
+                ("algorithm", Naming.ALGORITHM),
+            ):
+                frame[column] = frame[column].map(self.names(rank, kind))
+            frames.append(frame)
+        return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
+
+    def names(self, rank: int, kind: Naming) -> dict[int, str]:
+        """What the numbers in a rank's calls mean."""
+        zero = "native" if kind is Naming.ALGORITHM else ""
+        return {0: zero, **self.files[rank].names[kind]}
+
+    def blocks(self, communicator: Communicator) -> Iterator[matching.Block]:
+        """The calls on a communicator, the ranks' records of each brought together."""
+        return matching.blocks(self, communicator)
+
+    @cached_property
+    def missing(self) -> list[str]:
+        """One line for each thing that the trace does not have; empty when it is whole."""
+        absent, unfinished, lost, times = map(
+            list, (self._absent(), self._unfinished(), self._lost(), self._unclear_times())
+        )
+        return [*self._file_notes, *absent, *unfinished, *lost, *times]
+
+    def _set_wall_clocks(self) -> None:
+        reference = self.files.get(0) or next(iter(self.files.values()))
+        for file in self.files.values():
+            same_host = file.host == reference.host
+            wall = _wall_offset(file.header) - _wall_offset(reference.header)
+            file.clock = Clock(file.header, 0 if same_host else wall)
+
+    def _indices(self, rank: int) -> NDArray[np.uint32]:
+        numbers = np.zeros(len(self.files[rank].communicators) + 1, dtype=np.uint32)
+        for communicator in self.communicators:
+            if rank in communicator.local:
+                numbers[communicator.local[rank]] = communicator.index
+        return numbers
+
+    def _absent(self) -> Iterator[str]:
+        absent = self.ranks - len(self.files)
+        if absent:
+            yield f"no readable file of {_ranks(_gaps(list(self.files), self.ranks), absent)}"
+
+    def _unfinished(self) -> Iterator[str]:
+        unfinished = [rank for rank, file in self.files.items() if not file.ended]
+        if not unfinished:
+            return
+        yield f"not ended in order (killed, or still running): {_ranks(ranges(unfinished), len(unfinished))}"
+        recording = [rank for rank in unfinished if self.files[rank].records_calls]
+        made = {rank: int(self.files[rank].header["calls"]) for rank in self.recording}
+        most = max(made.values(), default=0)
+        for rank in recording[:_MOST_LISTED]:
+            if made[rank] < most:
+                yield f"rank {rank} stopped after {made[rank]} calls; the rank that went furthest made {most}"
+        for rank in recording[:_MOST_LISTED]:
+            yield from self._still_in(rank)
+
+    def _still_in(self, rank: int) -> Iterator[str]:
+        """The call that a rank had begun and not left: where it was killed, or hangs."""
+        file = self.files[rank]
+        if not file.call_count:
+            return
+        last = file.slots[len(file.slots) - 1 - int(np.argmax(file.is_call[::-1]))]
+        if last["flags"] & Flag.PENDING and not last["flags"] & (Flag.NONBLOCKING | Flag.PERSISTENT):
+            communicator = self.communicators[int(self._indices(rank)[last["communicator"]])]
+            name = layout.COLLECTIVES[int(last["collective"])]
+            yield f"rank {rank} had not left {name} number {last['number']} on {communicator}"
+
+    def _lost(self) -> Iterator[str]:
+        lost = {rank: int(file.header["lost"]) for rank, file in self.files.items() if file.header["lost"]}
+        if lost:
+            who = _ranks(ranges(list(lost)), len(lost))
+            total = sum(lost.values())
+            calls = f"{total} call{'s' * (total != 1)} not recorded"
+            yield f"{calls} (disk full, or the bound of the size): {who}"
+
+    def _unclear_times(self) -> Iterator[str]:
+        reference = self.hosts.get(0)
+        unclear = [
+            rank
+            for rank, file in self.files.items()
+            if not file.clock.synchronised and file.host != reference and file.records_calls
+        ]
+        if unclear:
+            who = _ranks(ranges(unclear), len(unclear))
+            yield f"clocks not synchronised, times are only those of the wall clocks: {who}"
+
+
+def read(path: str | Path) -> Trace:
+    """The trace in a folder, or one rank's file of it; the program may still be running."""
+    path = Path(path)
+    spawned: list[Path] = []
+    if path.is_dir():
+        names = sorted(path.glob("rank-*.trace"))
+        spawned = sorted(path.glob("spawned-*"))
+        if not names:
+            raise CommandError(f"{path} is not a trace: there is no rank-*.trace in it")
+    elif path.exists():
+        names = [path]
+    else:
+        raise CommandError(f"{path}: no such trace")
+    readable: list[RankFile] = []
+    notes = [f"{name.name} has what spawned processes did: a trace of its own" for name in spawned]
+    for name in names:
+        try:
+            readable.append(read_rank_file(name))
+        except DamagedFileError as error:
+            notes.append(f"{name.name} cannot be read: {error}")
+    if not readable:
+        more = f" (and {len(notes) - 1} more such files)" if len(notes) > 1 else ""
+        raise CommandError(f"{path}: {notes[0]}{more}")
+    files = _of_one_run(readable, notes)
+    for file in files:
+        notes += [f"{file.path.name} {note}" for note in file.notes]
+    return Trace(path, files, notes)
+
+
+def _of_one_run(files: Sequence[RankFile], notes: list[str]) -> list[RankFile]:
+    """Those of the run that most files are of, one for each rank."""
+    runs = Counter((int(file.header["run"]), int(file.header["ranks"])) for file in files)
+    ((run, _),) = runs.most_common(1)
+    kept: dict[int, RankFile] = {}
+    for file in files:
+        if (int(file.header["run"]), int(file.header["ranks"])) != run:
+            notes.append(f"{file.path.name} is left out: it is of another run")
+        elif file.rank in kept:
+            twin = kept[file.rank].path.name
+            notes.append(f"{file.path.name} is left out: it is of the same rank as {twin}")
+        else:
+            kept[file.rank] = file
+    return list(kept.values())
+
+
+def _communicators(files: Mapping[int, RankFile], world: int) -> list[Communicator]:
+    """In the order in which the lowest rank that has them saw them."""
+    found: dict[int, dict[int, int]] = {}
+    for rank, file in files.items():
+        for number, definition in enumerate(file.communicators):
+            found.setdefault(definition.identity, {}).setdefault(rank, number)
+    communicators = []
+    for index, (identity, local) in enumerate(found.items()):
+        definitions = {rank: files[rank].communicators[number] for rank, number in local.items()}
+        communicators.append(
+            Communicator(
+                index,
+                identity,
+                max(definition.ranks for definition in definitions.values()),
+                any(definition.inter for definition in definitions.values()),
+                sorted(local),
+                local,
+                {rank: definition.rank for rank, definition in definitions.items()},
+                world,
+            )
+        )
+    return communicators
+
+
+def _wall_offset(header: Any) -> int:
+    return int(header["real_time"]) - int(header["own_time"])
+
+
+def ranges(ranks: Sequence[int]) -> str:
+    """Ascending ranks as ``0..3, 8``, at most a few of them."""
+    parts: list[list[int]] = []
+    for rank in ranks:
+        if parts and rank == parts[-1][1] + 1:
+            parts[-1][1] = rank
+        else:
+            parts.append([rank, rank])
+    return _few([f"{first}" if first == last else f"{first}..{last}" for first, last in parts])
+
+
+def _gaps(present: Sequence[int], ranks: int) -> str:
+    parts, expected = [], 0
+    for rank in [*present, ranks]:
+        if rank > expected:
+            parts.append(f"{expected}" if rank == expected + 1 else f"{expected}..{rank - 1}")
+        expected = rank + 1
+    return _few(parts)
+
+
+def _few(parts: Sequence[str]) -> str:
+    more = len(parts) - _MOST_LISTED
+    return ", ".join(parts[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _ranks(listed: str, count: int) -> str:
+    return f"rank {listed}" if count == 1 else f"ranks {listed}"

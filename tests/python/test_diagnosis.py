@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Planted lateness is found: who, where, when, by how much."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fakes import Offbeat
+from made_traces import START_NS, begun, iterations
+from offbeat import diagnosis, metrics, trace
+from offbeat.diagnosis import Diagnosis, Kind
+
+SKEW_NS = 2_000_000
+
+
+def jitter(seed: int, most_ns: int = 3000) -> Callable[[], int]:
+    generator = random.Random(seed)
+    return lambda: generator.randrange(most_ns)
+
+
+def diagnosed(path: Path) -> Diagnosis:
+    return diagnosis.diagnose(metrics.collect(trace.read(path)))
+
+
+def late_every_tenth(path: Path, ranks: int = 8, seed: int = 1) -> Path:
+    """Rank 3 sleeps 2 ms before every 10th call; sizes take turns."""
+    noise = jitter(seed)
+    return iterations(
+        path,
+        ranks,
+        1000,
+        lambda rank, call: noise() + (SKEW_NS if rank == 3 and call % 10 == 9 else 0),
+        size=lambda call: 8 if call % 2 else 1 << 20,
+    )
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_one_rank_late_before_every_tenth_call(tmp_path: Path, seed: int) -> None:
+    (finding,) = diagnosed(late_every_tenth(tmp_path, seed=seed)).findings
+    assert (finding.kind, finding.ranks) == (Kind.LATE, (3,))
+    assert trace.COLLECTIVES[finding.group.collective] == "allreduce"
+    assert (finding.group.least_bytes, finding.group.most_bytes) == (8, 8)
+    assert str(finding.of_communicator) == "every 10th"
+    assert str(finding.of_kind) == "every 5th"
+    assert finding.numbers[:3].tolist() == [9, 19, 29]
+    assert len(finding.rows) == 100
+    assert finding.lateness_us[1] == pytest.approx(SKEW_NS / 1e3, rel=0.05)
+    assert finding.waited_s == pytest.approx(100 * 7 * SKEW_NS / 1e9, rel=0.05)
+
+
+def test_the_report_names_rank_call_and_size(offbeat: Offbeat, tmp_path: Path) -> None:
+    late_every_tenth(tmp_path / "run.trace")
+    done = offbeat("report", "run.trace")
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 0, done.stderr
+    assert "1. Rank 3 is late by 2000 µs (median;" in said
+    assert "at allreduce of 8 B on communicator 0 (all 8 ranks), before every 5th such call" in said
+    assert "every 10th call on the communicator (call numbers 9, 19, 29, ...; 100 of 500 such calls)" in said
+    assert "Look at what rank 3 alone does before every 5th such call" in said
+    assert "offbeat bench -n 8 --sizes 8 --patterns balanced,./skew.txt --skew 200" in said
+
+
+def test_noise_of_all_ranks_hides_nothing(tmp_path: Path) -> None:
+    noise = random.Random(6)
+
+    def late(rank: int, call: int) -> int:
+        interrupted = 15_000 * (noise.random() < 0.1)
+        return noise.randrange(1000) + interrupted + SKEW_NS * (rank == 3 and call % 10 == 9)
+
+    finding = diagnosed(iterations(tmp_path, 4, 600, late, duration_ns=2000)).findings[0]
+    assert (finding.ranks, str(finding.of_kind), len(finding.rows)) == ((3,), "every 10th", 60)
+    assert finding.lateness_us[1] == pytest.approx(2000, rel=0.02)
+
+
+def test_a_rank_that_is_always_late(tmp_path: Path) -> None:
+    noise = jitter(1)
+    path = iterations(tmp_path, 4, 200, lambda rank, call: noise() + 50_000 * (rank == 1))
+    (finding,) = diagnosed(path).findings
+    assert (finding.ranks, finding.when) == ((1,), "in 200 of 200 such calls")
+    assert "give it less work" in finding.advice
+
+
+def test_of_two_ranks_one_late(tmp_path: Path) -> None:
+    noise = jitter(1)
+    path = iterations(tmp_path, 2, 200, lambda rank, call: noise() + 50_000 * (rank == 1 and call % 4 == 0))
+    finding = diagnosed(path).findings[0]
+    assert (finding.ranks, str(finding.of_kind)) == ((1,), "every 4th")
+
+
+def test_two_ranks_at_different_calls_are_two_findings(tmp_path: Path) -> None:
+    noise = jitter(1)
+
+    def late(rank: int, call: int) -> int:
+        return noise() + 900_000 * (rank == 2 and call % 5 == 0) + 500_000 * (rank == 6 and call % 7 == 3)
+
+    first, second = diagnosed(iterations(tmp_path, 8, 700, late)).findings
+    assert (first.ranks, str(first.of_kind), second.ranks, str(second.of_kind)) == (
+        (2,), "every 5th", (6,), "every 7th",
+    )  # fmt: skip
+    assert second.lateness_us[1] == pytest.approx(500, rel=0.05)
+
+
+def test_all_ranks_of_a_node_late(tmp_path: Path) -> None:
+    noise = jitter(1)
+
+    def late(rank: int, call: int) -> int:
+        return noise() + 80_000 * (rank // 3 == 1)
+
+    path = iterations(tmp_path, 9, 100, late, hosts=lambda rank: f"n{rank // 3}")
+    (finding,) = diagnosed(path).findings
+    assert (finding.ranks, finding.host) == ((3, 4, 5), "n1")
+    assert finding.sentence.startswith("All ranks on n1 (3..5) are late by 8")
+
+
+def test_another_rank_each_time(tmp_path: Path) -> None:
+    generator = random.Random(4)
+    stragglers = [generator.randrange(8) for _ in range(400)]
+    path = iterations(tmp_path, 8, 400, lambda rank, call: 100_000 * (rank == stragglers[call]))
+    (finding,) = diagnosed(path).findings
+    assert (finding.kind, finding.ranks) == (Kind.VARYING, ())
+    assert finding.sentence.startswith("A different rank each time is late by 100 µs")
+
+
+def test_ranks_one_after_the_other(tmp_path: Path) -> None:
+    noise = jitter(1)
+    path = iterations(tmp_path, 8, 100, lambda rank, call: noise() + 20_000 * rank)
+    (finding,) = diagnosed(path).findings
+    assert (finding.kind, finding.ranks) == (Kind.SPREAD, (6, 7))
+    assert "mostly in the same order, last 6..7, spread over 140 µs" in finding.sentence
+
+
+def test_ranks_in_any_order(tmp_path: Path) -> None:
+    noise = jitter(1, 100_000)
+    (finding,) = diagnosed(iterations(tmp_path, 8, 300, lambda rank, call: noise())).findings
+    assert (finding.kind, finding.ranks) == (Kind.SPREAD, ())
+
+
+def test_a_balanced_program_has_no_finding(tmp_path: Path) -> None:
+    noise = jitter(1, 300)
+    found = diagnosed(iterations(tmp_path, 8, 300, lambda rank, call: noise()))
+    assert found.findings == []
+    assert "No rank is late so often" in found.summary
+
+
+def test_what_the_clocks_cannot_tell_is_not_told(tmp_path: Path) -> None:
+    clock = (2, START_NS, 0, 0.0, 100_000.0)
+    path = iterations(tmp_path, 4, 100, lambda rank, call: 50_000 * (rank == 1), start=clock)
+    assert diagnosed(path).findings == []
+
+
+def test_calls_of_a_killed_rank_do_not_count(tmp_path: Path) -> None:
+    path = late_every_tenth(tmp_path)
+    cut = path / "rank-000006.trace"
+    cut.write_bytes(cut.read_bytes()[: 4096 + 64 * 404])
+    found = diagnosed(path)
+    assert [finding.ranks for finding in found.findings] == [(3,)]
+    assert len(found.findings[0].rows) == 40
+
+
+def test_a_trace_with_nothing_to_compare(tmp_path: Path) -> None:
+    made = begun(0, 1)
+    made.call(0, START_NS, START_NS + 1)
+    assert "nothing to compare" in diagnosed(made.write(tmp_path).parent).summary
+    assert diagnosed(tmp_path).findings == []
+
+
+def test_ordinals() -> None:
+    assert [diagnosis.ordinal(number) for number in (1, 2, 3, 4, 11, 12, 13, 21, 102, 111)] == [
+        "1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "102nd", "111th",
+    ]  # fmt: skip
