@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What simulating costs: one line per run. Target (one core): recursive doubling of 8 bytes over 32,768 ranks
-// in less than 1 s and 200 MB. The first algorithms are bare loops, so that this measures the simulator; `hierarchy`
-// also has a board for each node.
+// in less than 1 s and 200 MB. The first algorithms are bare loops, so that this measures the simulator;
+// `hierarchy` also has a board for each node.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -102,8 +102,8 @@ bool run_hierarchy(const char* name, int ranks, int ranks_per_node) {
   const Vector data{nullptr, 2048, sizeof(std::int64_t)};
   report(
       name, ranks, {.phantom = true, .board_window_bytes = std::size_t{64} << 10},
-      [&](int, Endpoint net) { return allreduce(net, {data, data, &sum}, hierarchy); }, cluster(ranks_per_node),
-      hierarchy.lanes());
+      [&](int, Endpoint net) { return allreduce(net, {data, data, &sum}, hierarchy); },
+      cluster(ranks_per_node), hierarchy.lanes());
   return true;
 }
 

@@ -19,8 +19,8 @@ inline constexpr std::size_t alignment = 64;
 // `bytes` is what was asked for.
 void release(void* block, std::size_t bytes) noexcept;
 
-// How many bytes of freed blocks one thread keeps; 256 MiB unless set, nothing under AddressSanitizer. For all threads.
-// Returns what it was.
+// How many bytes of freed blocks one thread keeps, for all threads; 256 MiB unless set, nothing under
+// AddressSanitizer. Returns what it was.
 std::size_t set_cache_limit(std::size_t bytes);
 
 // Blocks this thread has taken from malloc so far: a test asserts that it stands still.

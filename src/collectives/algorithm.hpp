@@ -16,8 +16,8 @@ namespace offbeat {
 
 struct Expression;
 
-// Arguments of an allreduce on one rank. `input` and `output` have the same length and are either the same memory
-// (in place) or do not overlap. `output` may be used for partial results before it is final.
+// Arguments of an allreduce on one rank. `input` and `output` have the same length and are either the same
+// memory (in place) or do not overlap. `output` may be used for partial results before it is final.
 struct Allreduce {
   ConstVector input;
   Vector output;
@@ -53,9 +53,9 @@ enum class OnBoard : std::uint8_t {
 
 class BoardRound;
 class Uncollected;
-// The part of an allreduce on the board that combines what one node has: all that this rank does for the others until
-// every chunk is marked as Board::Step::result. Between two chunks it collects `results` that are there; null: nobody wants
-// them from this rank.
+// The part of an allreduce on the board that combines what one node has: all that this rank does for the
+// others until every chunk is marked as Board::Step::result. Between two chunks it collects `results` that
+// are there; null: nobody wants them from this rank.
 using NodePhase = Task (*)(const BoardRound& round, Uncollected* results);
 
 struct Algorithm {
@@ -65,8 +65,10 @@ struct Algorithm {
   std::string_view needs;  // "" if nothing
   std::string_view source;
   std::span<const Parameter> parameters = {};
-  bool every_run = true;  // the same bits on every run, whoever comes first, if its parts have; on every rank always
-  OnBoard on_board = OnBoard::no;  // if not: all ranks take part, so it is never a part of another algorithm, but of `hierarchy`
+  // The same bits on every run, whoever comes first, if its parts have them; on every rank always.
+  bool every_run = true;
+  // If not `no`: all ranks take part, so it is never a part of another algorithm, but of `hierarchy`.
+  OnBoard on_board = OnBoard::no;
   NodePhase node_phase = nullptr;
 
   // Null for `native`, which only the MPI layer can run.
@@ -110,7 +112,8 @@ inline constexpr int most_lanes = 1024;
 // Throws ExpressionError, whose text names the column.
 [[nodiscard]] Expression parse_expression(std::string_view collective, std::string_view text);
 
-// All algorithms of a collective ("allreduce"), in the order in which people want to read them; empty if unknown.
+// All algorithms of a collective ("allreduce"), in the order in which people want to read them; empty if
+// unknown.
 [[nodiscard]] std::span<const Algorithm* const> algorithms(std::string_view collective);
 
 }  // namespace offbeat

@@ -66,14 +66,17 @@ class Parser {
     const std::size_t start = position_;
     if (depth > deepest_nesting) fail("nested too deeply");
     const std::string_view name = word();
-    if (name.empty()) fail(at_end() ? "expected an algorithm" : "expected an algorithm, found '" + here() + "'");
+    if (name.empty())
+      fail(at_end() ? "expected an algorithm" : "expected an algorithm, found '" + here() + "'");
     Expression result;
     result.algorithm = find(name, start);
     if (place == Place::part && (result.is_native() || result.algorithm->on_board != OnBoard::no)) {
       fail_at(start, std::string(name) + " cannot be a part of another algorithm");
     }
     if (place == Place::node_phase && result.algorithm->node_phase == nullptr) {
-      fail_at(start, std::string(name) + " does not work on a board; one of arrival_tree, arrival_leader, arrival_chain does");
+      fail_at(start,
+              std::string(name) +
+                  " does not work on a board; one of arrival_tree, arrival_leader, arrival_chain does");
     }
     const auto parameters = result.algorithm->parameters;
     if (parameters.empty()) {
@@ -102,7 +105,8 @@ class Parser {
         }
         if (value > most_segments) {
           fail_at(start, "at most " + std::to_string(most_segments) +
-                             " segments; for a segment size add a unit, for example " + std::to_string(value) + "B");
+                             " segments; for a segment size add a unit, for example " +
+                             std::to_string(value) + "B");
         }
         result.segments = static_cast<int>(value);
         return;
@@ -154,7 +158,8 @@ class Parser {
     std::size_t value = 0;
     while (!at_end() && std::isdigit(static_cast<unsigned char>(text_[position_])) != 0) {
       const auto digit = static_cast<std::size_t>(text_[position_] - '0');
-      if (value > (std::numeric_limits<std::size_t>::max() - digit) / 10) fail_at(start, "the number is too large");
+      if (value > (std::numeric_limits<std::size_t>::max() - digit) / 10)
+        fail_at(start, "the number is too large");
       value = value * 10 + digit;
       ++position_;
     }
@@ -201,8 +206,8 @@ class Parser {
 
   void expect(char character, const Algorithm& algorithm) {
     if (peek() != character) {
-      fail(std::string("expected '") + character + "'" + (at_end() ? "" : ", found '" + here() + "'") + " in " +
-           signature(algorithm));
+      fail(std::string("expected '") + character + "'" + (at_end() ? "" : ", found '" + here() + "'") +
+           " in " + signature(algorithm));
     }
     ++position_;
   }
@@ -268,7 +273,8 @@ int Expression::lanes() const {
 
 std::string Expression::unsuitable(const Placement& placement) const {
   if (algorithm->on_board == OnBoard::one_node && placement.nodes > 1) return "needs all ranks on one node";
-  if (algorithm->on_board != OnBoard::no && !placement.board) return "needs shared memory between the ranks of a node";
+  if (algorithm->on_board != OnBoard::no && !placement.board)
+    return "needs shared memory between the ranks of a node";
   if (algorithm->unsuitable != nullptr) return algorithm->unsuitable(*this, placement);
   for (const Expression& part : parts) {
     if (std::string reason = part.unsuitable(placement); !reason.empty()) return reason;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// All that differs between the MPI ABI families. This folder is compiled once for each; see cmake/families.cmake.
+// All that differs between the MPI ABI families. This folder is compiled once for each; see
+// cmake/families.cmake.
 //
 //   openmpi   Open MPI 4.1 and 5     handles are addresses of data in libmpi
 //   mpich     MPICH, Intel MPI, ...  handles are integers
@@ -33,13 +34,15 @@ inline constexpr std::string_view family = "mpiabi";
 }  // namespace offbeat::abi
 
 #if defined(OFFBEAT_FAMILY_OPENMPI)
-// Open MPI's MPI_FLOAT is the address of ompi_mpi_float. A python under this preload has no libmpi at start, and a
-// reference to the symbol would keep it from starting; so every handle is looked up by name when it is used.
+// Open MPI's MPI_FLOAT is the address of ompi_mpi_float. A python under this preload has no libmpi at start,
+// and a reference to the symbol would keep it from starting; so every handle is looked up by name when it is
+// used.
 #undef OMPI_PREDEFINED_GLOBAL
 #define OMPI_PREDEFINED_GLOBAL(type, global) static_cast<type>(::offbeat::abi::host_data(#global))
 #endif
 
-// Large counts (MPI_Allreduce_c). Open MPI 4 and 5 have none, and exporting one would divert mpi4py, which imports it weakly.
+// Large counts (MPI_Allreduce_c). Open MPI 4 and 5 have none, and exporting one would divert mpi4py, which
+// imports it weakly.
 #if defined(OFFBEAT_FAMILY_OPENMPI)
 #define OFFBEAT_LARGE_COUNT 0
 #else

@@ -25,8 +25,8 @@ int as_mpi_call(const Host& host, MPI_Comm communicator, Body&& body) noexcept {
   return code;
 }
 
-// What reads only values that MPI guarantees equal on all ranks, and so decides alike: type, operation, count, communicator.
-// `host_call` hands the untouched call to the host.
+// What reads only values that MPI guarantees equal on all ranks, and so decides alike: type, operation,
+// count, communicator. `host_call` hands the untouched call to the host.
 template <class Count, class HostCall>
 int intercepted_allreduce(const void* input, void* output, Count count, MPI_Datatype type, MPI_Op op,
                           MPI_Comm communicator, HostCall&& host_call) {
@@ -53,7 +53,8 @@ int intercepted_allreduce(const void* input, void* output, Count count, MPI_Data
       const Vector result{static_cast<std::byte*>(output), elements, reduction.width};
       const void* from = input == MPI_IN_PLACE ? output : input;
       context->require_intact();
-      context->run(*chosen, {{static_cast<const std::byte*>(from), elements, reduction.width}, result, &reduction});
+      context->run(*chosen,
+                   {{static_cast<const std::byte*>(from), elements, reduction.width}, result, &reduction});
       context->served.increment();
       last_algorithm = chosen;
       return static_cast<int>(MPI_SUCCESS);

@@ -26,7 +26,8 @@ std::string size_text(std::size_t bytes) {
 
 }  // namespace
 
-Context::Context(const Host& host, MPI_Comm communicator, const Settings& settings, const Selection& selection)
+Context::Context(const Host& host, MPI_Comm communicator, const Settings& settings,
+                 const Selection& selection)
     : host_(&host), settings_(&settings), selection_(&selection), private_communicator_(MPI_COMM_NULL) {
   int inter = 0;
   host.Comm_test_inter(communicator, &inter);
@@ -64,13 +65,14 @@ bool Context::create_private_communicator(MPI_Comm communicator) {
   return true;
 }
 
-// The environment is per rank, and decisions taken from it must be equal: compare it once. What may fail on one rank alone
-// is done before, so that all ranks know.
+// The environment is per rank, and decisions taken from it must be equal: compare it once. What may fail on
+// one rank alone is done before, so that all ranks know.
 std::string Context::start_transport() {
   enum { largest, smallest, failures, values };  // one maximum gives them all
   std::uint64_t vote[values] = {0, 0, 1};
   try {
-    transport_ = std::make_unique<MpiTransport>(*host_, private_communicator_, patience_without_board(*settings_));
+    transport_ =
+        std::make_unique<MpiTransport>(*host_, private_communicator_, patience_without_board(*settings_));
     const std::uint64_t mine = settings_->agreement();
     vote[largest] = mine;
     vote[smallest] = ~mine;
@@ -82,14 +84,15 @@ std::string Context::start_transport() {
   transport_.reset();
   if (code != MPI_SUCCESS || vote[failures] != 0) return "offbeat could not start on all ranks";
   if (rank_ == 0) {
-    say("ranks have different OFFBEAT_ settings: the host MPI serves this communicator of " + std::to_string(size_) +
-        " ranks");
+    say("ranks have different OFFBEAT_ settings: the host MPI serves this communicator of " +
+        std::to_string(size_) + " ranks");
   }
   return "the ranks have different settings";
 }
 
 ChoiceTable Context::choices() const {
-  return selection_->table({.ranks = size_, .nodes = nodes_ ? nodes_->count() : 1, .board = board_ != nullptr});
+  return selection_->table(
+      {.ranks = size_, .nodes = nodes_ ? nodes_->count() : 1, .board = board_ != nullptr});
 }
 
 // The first table knows nothing of nodes; if it would use a board, find out where the ranks are.
@@ -125,8 +128,8 @@ void Context::announce(std::size_t index) {
   const Expression* expression = runnable_[index];
   const std::string algorithm = expression != nullptr ? expression->text() : "native";
   const bool varies = expression != nullptr && !expression->every_run();
-  const std::string line = "allreduce " + range + ", ranks: " + std::to_string(size_) + ": " + algorithm + " (" +
-                           (why_native_.empty() ? choice.reason : why_native_) +
+  const std::string line = "allreduce " + range + ", ranks: " + std::to_string(size_) + ": " + algorithm +
+                           " (" + (why_native_.empty() ? choice.reason : why_native_) +
                            (varies ? "; bits differ from run to run)" : ")");
   const std::lock_guard lock(mutex);
   if (said.emplace(size_, line).second) say(line);
@@ -135,7 +138,8 @@ void Context::announce(std::size_t index) {
 void Context::check(const CallSignature& mine) {
   complete_open();
   enter_board(0);
-  // On several nodes the board only names who is late; its ranks must not leave the others alone with a mismatch.
+  // On several nodes the board only names who is late; its ranks must not leave the others alone with a
+  // mismatch.
   std::string mismatch;
   if (board_ != nullptr) mismatch = find_mismatch(board_->board(), mine);
   if (board_ == nullptr || nodes_->count() > 1) mismatch = find_mismatch(*host_, private_communicator_, mine);
@@ -145,10 +149,12 @@ void Context::check(const CallSignature& mine) {
 }
 
 void Context::require_intact() const {
-  if (is_broken_) throw CommunicationError("an earlier collective on this communicator failed", MPI_ERR_OTHER);
+  if (is_broken_)
+    throw CommunicationError("an earlier collective on this communicator failed", MPI_ERR_OTHER);
 }
 
-// After an error ranks no longer agree on what was sent: nobody can serve this communicator again, not even the host.
+// After an error ranks no longer agree on what was sent: nobody can serve this communicator again, not even
+// the host.
 template <class Body>
 void Context::or_break(Body&& body) {
   try {
@@ -171,7 +177,8 @@ void Context::run(const Expression& expression, Allreduce args) {
   if (open_ != nullptr) [[unlikely]] complete_open();
   if (args.output.count == 0) return;
   enter_board(args.output.bytes());
-  if (expression.algorithm == &allreduce_algorithms::arrival_tree && fits_inline(board_->board(), args.output.bytes())) {
+  if (expression.algorithm == &allreduce_algorithms::arrival_tree &&
+      fits_inline(board_->board(), args.output.bytes())) {
     arrival_tree_inline(board_->board(), args);
     return;
   }

@@ -15,7 +15,8 @@ namespace {
 
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-// The family of the library that serves `handle`: told by what it exports and, for the standard ABI, by its name.
+// The family of the library that serves `handle`: told by what it exports and, for the standard ABI, by its
+// name.
 std::string_view family_of(void* handle, void* allreduce) {
   if (dlsym(handle, "ompi_mpi_comm_world") != nullptr) return "openmpi";
   Dl_info info{};
@@ -65,8 +66,8 @@ Host::Host() : library_(the_library = find_library()) {}
 
 void* Host::find(const char* name) const { return dlsym(library_, name); }
 
-// A program that is not position independent holds a copy of the host's data, and the host uses the copy: first look
-// where the linker looked.
+// A program that is not position independent holds a copy of the host's data, and the host uses the copy:
+// first look where the linker looked.
 void* abi::host_data(const char* name) {
   void* seen_by_all = dlsym(RTLD_DEFAULT, name);
   return seen_by_all != nullptr ? seen_by_all : dlsym(the_library, name);

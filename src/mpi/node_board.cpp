@@ -218,7 +218,8 @@ NodeBoard::NodeBoard(const Host& host, MPI_Comm communicator, SharedMemory memor
 void NodeBoard::choose_patience(const Settings& settings, std::span<CoreSet> work_space) {
   for (int rank = 0; rank < board_.size; ++rank) {
     CoreSet& cores = work_space[static_cast<std::size_t>(rank)];
-    if (rank == board_.rank) {  // of two ranks, the other may be in its first collective and use this rank's slot
+    // Of two ranks, the other may be in its first collective and use this rank's slot.
+    if (rank == board_.rank) {
       cores = CoreSet::of_this_process();
     } else {
       std::memcpy(&cores, board_.inline_slot(0, rank).data, sizeof cores);

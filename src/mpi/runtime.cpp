@@ -17,7 +17,8 @@ constinit thread_local const Expression* last_algorithm [[gnu::tls_model("initia
 constinit thread_local bool inside_offbeat [[gnu::tls_model("initial-exec")]] = false;
 std::atomic<Runtime*> the_runtime{nullptr};
 
-// A lock and not std::call_once: an exception may not pass through glibc's pthread_once when libgcc is linked statically.
+// A lock and not std::call_once: an exception may not pass through glibc's pthread_once when libgcc is linked
+// statically.
 Runtime& start_runtime() {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
@@ -89,7 +90,8 @@ Context* Runtime::find_or_create(MPI_Comm communicator) {
 
   void* attribute = nullptr;
   int found = 0;
-  if (host.Comm_get_attr(communicator, keyval_, static_cast<void*>(&attribute), &found) != MPI_SUCCESS) return nullptr;
+  if (host.Comm_get_attr(communicator, keyval_, static_cast<void*>(&attribute), &found) != MPI_SUCCESS)
+    return nullptr;
   if (found != 0) return static_cast<Context*>(attribute);
 
   auto created = std::make_unique<Context>(host, communicator, settings, allreduce);
@@ -128,7 +130,8 @@ void Runtime::forget(MPI_Comm communicator) {
   if (types_ == nullptr || communicator == MPI_COMM_NULL) return;
   void* attribute = nullptr;
   int found = 0;
-  if (host.Comm_get_attr(communicator, keyval_, static_cast<void*>(&attribute), &found) == MPI_SUCCESS && found != 0) {
+  if (host.Comm_get_attr(communicator, keyval_, static_cast<void*>(&attribute), &found) == MPI_SUCCESS &&
+      found != 0) {
     host.Comm_delete_attr(communicator, keyval_);
   }
 }
@@ -155,7 +158,8 @@ void Runtime::finalize() {
     const Counts total = counts();
     if (rank == 0) {
       say("allreduce: " + std::to_string(total.intercepted) + " calls intercepted, " +
-          std::to_string(total.served) + " served, " + std::to_string(total.intercepted - total.served) + " native");
+          std::to_string(total.served) + " served, " + std::to_string(total.intercepted - total.served) +
+          " native");
     }
   }
   forget(MPI_COMM_WORLD);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What one process has: the host MPI, the settings, the choice of algorithms, and a context for each communicator.
+// What one process has: the host MPI, the settings, the choice of algorithms, and a context for each
+// communicator.
 //
-// It starts at the first intercepted call, because a preload also reaches shells and pythons that never call MPI.
+// It starts at the first intercepted call, because a preload also reaches shells and pythons that never call
+// MPI.
 #pragma once
 
 #include <atomic>
@@ -22,7 +24,8 @@
 
 namespace offbeat {
 
-// How calls were served. Written by one thread at a time, read by any: relaxed loads and stores, no locked instruction.
+// How calls were served. Written by one thread at a time, read by any: relaxed loads and stores, no locked
+// instruction.
 class Counter {
  public:
   void increment() { value_.store(value() + 1, std::memory_order_relaxed); }
@@ -49,7 +52,8 @@ class Context {
     const auto index = static_cast<std::size_t>(size_class(count * width));
     if (unannounced_[index]) [[unlikely]] announce(index);
     const Expression* chosen = runnable_[index];
-    if (width > BoardShape::smallest_chunk && chosen != nullptr && chosen->algorithm->on_board != OnBoard::no) {
+    if (width > BoardShape::smallest_chunk && chosen != nullptr &&
+        chosen->algorithm->on_board != OnBoard::no) {
       return nullptr;
     }
     return chosen;
@@ -63,11 +67,12 @@ class Context {
   // Throws CommunicationError after an earlier failure.
   void require_intact() const;
   void run(const Expression& expression, Allreduce args);
-  // For types that the host lacks: the chosen algorithm, or `fallback` where that is native. False: cannot be served.
+  // For types that the host lacks: the chosen algorithm, or `fallback` where that is native. False: cannot be
+  // served.
   [[nodiscard]] bool run_without_host(const Expression& fallback, Allreduce args);
 
-  // A collective that goes on while the program computes. At most one is open on a communicator: starting another collective
-  // completes it first, on every rank alike.
+  // A collective that goes on while the program computes. At most one is open on a communicator: starting
+  // another collective completes it first, on every rank alike.
   struct Open {
     Context* context;
     Reduction reduction;  // args point to it
@@ -119,8 +124,8 @@ class Runtime {
  public:
   Runtime();
 
-  // The context of a communicator, created at its first collective call. Null if the communicator is not one that
-  // offbeat can serve or judge (null, or MPI is not running): the host must see the call.
+  // The context of a communicator, created at its first collective call. Null if the communicator is not one
+  // that offbeat can serve or judge (null, or MPI is not running): the host must see the call.
   [[nodiscard]] Context* context(MPI_Comm communicator);
 
   // Drop what is kept for a communicator that the program is about to free. Harmless for others.

@@ -80,20 +80,22 @@ bool allreduce(const void* input, void* output, std::size_t count, const Reducti
                int fortran_communicator) {
   const InsideOffbeat guard;
   Context* context = context_of(fortran_communicator);
-  return context != nullptr && context->run_without_host(fallback(), arguments(input, output, count, reduction));
+  return context != nullptr &&
+         context->run_without_host(fallback(), arguments(input, output, count, reduction));
 }
 
 class Operation : public Context::Open {};
 
 void OperationDeleter::operator()(Operation* operation) const { delete operation; }
 
-OperationPointer begin_allreduce(const void* input, void* output, std::size_t count, const Reduction& reduction,
-                                 int fortran_communicator) {
+OperationPointer begin_allreduce(const void* input, void* output, std::size_t count,
+                                 const Reduction& reduction, int fortran_communicator) {
   const InsideOffbeat guard;
   Context* context = context_of(fortran_communicator);
   if (context == nullptr) return nullptr;
   OperationPointer operation(new Operation{{context, reduction}});
-  const bool begun = context->begin(fallback(), *operation, arguments(input, output, count, operation->reduction));
+  const bool begun =
+      context->begin(fallback(), *operation, arguments(input, output, count, operation->reduction));
   return begun ? std::move(operation) : nullptr;
 }
 

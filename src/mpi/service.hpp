@@ -13,7 +13,8 @@ namespace offbeat::service {
 
 [[nodiscard]] std::string_view family();
 
-// Like all of these: throws UsageError where no MPI is loaded, or for an unknown collective. Throws ExpressionError.
+// Like all of these: throws UsageError where no MPI is loaded, or for an unknown collective. Throws
+// ExpressionError.
 void select(std::string_view collective, std::string_view expression);
 
 // The text of what this thread's last intercepted collective ran, which lives as long as the process; null: native.
@@ -25,13 +26,13 @@ struct Counts {
 };
 [[nodiscard]] Counts count(std::string_view collective);
 
-// Collective over the communicator. `input` null or equal to `output`: in place. False: MPI is not running, or the communicator
-// cannot be served. Throws CommunicationError.
+// Collective over the communicator. `input` null or equal to `output`: in place. False: MPI is not running,
+// or the communicator cannot be served. Throws CommunicationError.
 [[nodiscard]] bool allreduce(const void* input, void* output, std::size_t count, const Reduction& reduction,
                              int fortran_communicator);
 
-// The same without waiting. The operation must be completed before the communicator is freed. `test` is true when it is complete,
-// and is then not called again.
+// The same without waiting. The operation must be completed before the communicator is freed. `test` is true
+// when it is complete, and is then not called again.
 class Operation;
 struct OperationDeleter {
   void operator()(Operation* operation) const;

@@ -11,7 +11,18 @@ namespace offbeat {
 namespace {
 
 // The groups of MPI 5.0, section 6.9.2, which say which operation is defined on which type.
-enum class Group { c_integer, fortran_integer, unsigned_integer, multi_language, floating, complex, byte, c_bool, logical, pair };
+enum class Group {
+  c_integer,
+  fortran_integer,
+  unsigned_integer,
+  multi_language,
+  floating,
+  complex,
+  byte,
+  c_bool,
+  logical,
+  pair,
+};
 
 constexpr int minloc = static_cast<int>(reduce_op_count);
 constexpr int maxloc = minloc + 1;
@@ -19,8 +30,10 @@ constexpr int maxloc = minloc + 1;
 bool is_defined(Group group, int op) {
   const bool order = op == static_cast<int>(ReduceOp::min) || op == static_cast<int>(ReduceOp::max);
   const bool arithmetic = op == static_cast<int>(ReduceOp::sum) || op == static_cast<int>(ReduceOp::prod);
-  const bool logic = op >= static_cast<int>(ReduceOp::logical_and) && op <= static_cast<int>(ReduceOp::logical_xor);
-  const bool bitwise = op >= static_cast<int>(ReduceOp::bitwise_and) && op <= static_cast<int>(ReduceOp::bitwise_xor);
+  const bool logic =
+      op >= static_cast<int>(ReduceOp::logical_and) && op <= static_cast<int>(ReduceOp::logical_xor);
+  const bool bitwise =
+      op >= static_cast<int>(ReduceOp::bitwise_and) && op <= static_cast<int>(ReduceOp::bitwise_xor);
   switch (group) {
     case Group::c_integer:
     case Group::unsigned_integer:
@@ -43,8 +56,8 @@ bool is_defined(Group group, int op) {
   return false;
 }
 
-// The element type that our kernels know; none: the host combines it (Fortran logicals, whose "true" is the compiler's
-// business; pairs; 128-bit reals).
+// The element type that our kernels know; none: the host combines it (Fortran logicals, whose "true" is the
+// compiler's business; pairs; 128-bit reals).
 std::optional<ElementType> element_type(Group group, std::size_t width) {
   const auto by_width = [&](ElementType one, ElementType two, ElementType four,
                             ElementType eight) -> std::optional<ElementType> {
@@ -85,7 +98,8 @@ std::optional<ElementType> element_type(Group group, std::size_t width) {
 
 void HostReduceLocal::combine(const void* left, void* right, std::size_t count) const {
   // Reduction cuts into blocks of a few KiB, so an int is enough.
-  if (const int code = host_->Reduce_local(left, right, static_cast<int>(count), type_, op_); code != MPI_SUCCESS) {
+  if (const int code = host_->Reduce_local(left, right, static_cast<int>(count), type_, op_);
+      code != MPI_SUCCESS) {
     throw CommunicationError("MPI_Reduce_local failed", code);
   }
 }
@@ -98,8 +112,8 @@ void Types::Index<Slots>::insert(std::uintptr_t key, int value) {
 }
 
 Types::Types(const Host& host) : host_(&host) {
-  // A handle that this host does not know, because it is older than our headers, must not end the job. Such errors belong to
-  // MPI_COMM_SELF since MPI 4.0, and to MPI_COMM_WORLD before.
+  // A handle that this host does not know, because it is older than our headers, must not end the job. Such
+  // errors belong to MPI_COMM_SELF since MPI 4.0, and to MPI_COMM_WORLD before.
   const ReturnErrors by_self(host, MPI_COMM_SELF);
   const ReturnErrors by_world(host, MPI_COMM_WORLD);
   const struct {
@@ -237,7 +251,8 @@ bool Types::user_defined(MPI_Datatype type, MPI_Op op, std::optional<UserReducti
   MPI_Aint extent = 0;
   MPI_Aint true_lower = 0;
   MPI_Aint true_extent = 0;
-  if (host_->Type_size(type, &size) != MPI_SUCCESS || host_->Type_get_extent(type, &lower, &extent) != MPI_SUCCESS ||
+  if (host_->Type_size(type, &size) != MPI_SUCCESS ||
+      host_->Type_get_extent(type, &lower, &extent) != MPI_SUCCESS ||
       host_->Type_get_true_extent(type, &true_lower, &true_extent) != MPI_SUCCESS) {
     return false;
   }

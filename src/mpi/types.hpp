@@ -37,7 +37,8 @@ class Types {
   // Looks up the host's handles. MPI must be initialised.
   explicit Types(const Host& host);
 
-  // The reduction of a predefined type and operation; null if MPI does not define it or we do not know it. Constant time.
+  // The reduction of a predefined type and operation; null if MPI does not define it or we do not know it.
+  // Constant time.
   [[nodiscard]] const Reduction* predefined(MPI_Datatype type, MPI_Op op) const;
 
   // "MPI_SUM", or "user operation".

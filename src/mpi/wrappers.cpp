@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the preload puts before the host MPI.
 //
-// Both MPI_X and PMPI_X are exported: Open MPI's Fortran bindings call PMPI_X of C, with Fortran's sentinels already
-// turned into C's, so that one C function serves every language. A call from inside offbeat, or from inside the host
-// while offbeat calls it, goes straight through.
+// Both MPI_X and PMPI_X are exported: Open MPI's Fortran bindings call PMPI_X of C, with Fortran's sentinels
+// already turned into C's, so that one C function serves every language. A call from inside offbeat, or from
+// inside the host while offbeat calls it, goes straight through.
 #include "mpi/allreduce.hpp"
 
 namespace offbeat::wrapped {
 namespace {
 
-int allreduce(const void* input, void* output, int count, MPI_Datatype type, MPI_Op op, MPI_Comm communicator) {
+int allreduce(const void* input, void* output, int count, MPI_Datatype type, MPI_Op op,
+              MPI_Comm communicator) {
   const auto native = [&] { return runtime().host.Allreduce(input, output, count, type, op, communicator); };
   if (inside_offbeat) return native();
   return intercepted_allreduce(input, output, count, type, op, communicator, native);
@@ -69,10 +70,12 @@ int comm_disconnect(MPI_Comm* communicator) {
 
 extern "C" {
 
-int MPI_Allreduce(const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
+int MPI_Allreduce(const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+                  MPI_Comm comm) {
   return offbeat::wrapped::allreduce(sendbuf, recvbuf, count, datatype, op, comm);
 }
-int PMPI_Allreduce(const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
+int PMPI_Allreduce(const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+                   MPI_Comm comm) {
   return offbeat::wrapped::allreduce(sendbuf, recvbuf, count, datatype, op, comm);
 }
 

@@ -86,7 +86,8 @@ class Endpoint {
             .operands = operands,
             .operand_count = operand_count};
   }
-  // One step of an exchange: the operand of the lower rank stands left on both sides, so that both get the same bits.
+  // One step of an exchange: the operand of the lower rank stands left on both sides, so that both get the
+  // same bits.
   [[nodiscard]] Computation reduce_by_rank(const Reduction& op, Vector result, int peer, ConstVector mine,
                                            ConstVector theirs) const {
     return peer < rank ? reduce(op, result, theirs, mine) : reduce(op, result, mine, theirs);
@@ -120,8 +121,8 @@ class Endpoint {
 
   // The shared memory of this node's ranks. For the whole communicator, and for on_node().
   [[nodiscard]] Board* board() const { return transport_->board; }
-  // The ranks of this node, and one leader of each node, as communicators of their own. For the whole communicator; only a
-  // leader may use leaders().
+  // The ranks of this node, and one leader of each node, as communicators of their own. For the whole
+  // communicator; only a leader may use leaders().
   [[nodiscard]] Endpoint on_node() const {
     const Nodes* nodes = transport_->nodes;
     if (nodes == nullptr) return *this;
@@ -201,7 +202,8 @@ class Concurrently {
 
 template <class Make>
 Concurrently Endpoint::concurrently(int n, Make&& make) const {
-  if (n < 1 || n > lane_count_) throw std::logic_error("an algorithm uses more lanes than its expression declares");
+  if (n < 1 || n > lane_count_)
+    throw std::logic_error("an algorithm uses more lanes than its expression declares");
   return Concurrently(*this, n, std::forward<Make>(make));
 }
 

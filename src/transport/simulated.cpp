@@ -99,12 +99,12 @@ void Simulator::make_boards(std::size_t window_bytes) {
   }
   for (std::vector<int>& ranks : ranks_of_board) {
     require(ranks.size() <= Board::most_ranks, "a board has at most 65536 ranks");
-    SimulatedBoard* board =
-        boards_.emplace_back(std::make_unique<SimulatedBoard>(*this, std::move(ranks), window_bytes, phantom_)).get();
-    for (const int member : board->ranks()) {
+    boards_.push_back(std::make_unique<SimulatedBoard>(*this, std::move(ranks), window_bytes, phantom_));
+    SimulatedBoard& board = *boards_.back();
+    for (const int member : board.ranks()) {
       SimulatedTransport& self = rank(member);
-      self.node_board_ = board;
-      self.nodes_.emplace(leaders_, board->ranks(), member, this->ranks());
+      self.node_board_ = &board;
+      self.nodes_.emplace(leaders_, board.ranks(), member, this->ranks());
       if (leaders_.size() > 1) self.nodes = &*self.nodes_;  // as in production: null means one node
     }
   }

@@ -33,7 +33,8 @@ void Computation::perform() const {
   for (std::size_t first = 0; first < destination.count; first += block) {
     const Vector part = destination.slice(first, std::min(block, destination.count - first));
     (*reduction)(part.data, rest.data(), operand_count, part.count);
-    for (std::size_t k = 0; k < operand_count; ++k) rest[k] = static_cast<const std::byte*>(rest[k]) + part.bytes();
+    for (std::size_t k = 0; k < operand_count; ++k)
+      rest[k] = static_cast<const std::byte*>(rest[k]) + part.bytes();
     if (second.data != nullptr) copy(second.data + first * second.width, part.data, part.bytes(), past_cache);
   }
 }

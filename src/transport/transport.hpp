@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Transport: what an algorithm runs on. One object per rank and communicator (or simulated rank).
 //
-// An algorithm never calls it: it awaits the operations that Endpoint makes. Each operation lives in the frame
-// of the coroutine that awaits it, from `start` until the transport resumes `waiter`.
+// An algorithm never calls it: it awaits the operations that Endpoint makes. Each operation lives in the
+// frame of the coroutine that awaits it, from `start` until the transport resumes `waiter`.
 #pragma once
 
 #include <array>
@@ -43,13 +43,15 @@ class Transport {
   // Where the ranks are; null: all on one node.
   const Nodes* nodes = nullptr;
 
-  // How many coroutines of this rank can run at once. A blocking transport may wait inside start() while it is 1.
+  // How many coroutines of this rank can run at once. A blocking transport may wait inside start() while it
+  // is 1.
   int branches = 1;
 };
 
 // What one rank sends and receives in one step. Ranks are those of the communicator.
 struct Transfer {
-  static constexpr int nobody = std::numeric_limits<int>::min();  // not -1: that is rank 0's left neighbour, miscomputed
+  // Not -1: that is rank 0's left neighbour, miscomputed.
+  static constexpr int nobody = std::numeric_limits<int>::min();
 
   Transport* transport;
   int lane;
@@ -66,7 +68,8 @@ struct Transfer {
   void await_resume() const {}
 };
 
-// destination = operand 0 op operand 1 op ..., or a copy when there is no operation; and the same to `second`, if given.
+// destination = operand 0 op operand 1 op ..., or a copy when there is no operation; and the same to
+// `second`, if given.
 struct Computation {
   static constexpr std::size_t most_operands = 8;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A view of `count` elements of `width` bytes. Owns nothing.
 //
-// A view may be a phantom (data == nullptr with count > 0): the simulator then accounts for its bytes and moves none,
-// so runs at scale need no memory.
+// A view may be a phantom (data == nullptr with count > 0): the simulator then accounts for its bytes and
+// moves none, so runs at scale need no memory.
 #pragma once
 
 #include <cstddef>

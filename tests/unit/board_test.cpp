@@ -600,7 +600,7 @@ class Explorer {
   std::string problem_;
 };
 
-// So many states in fine grain take some seconds, also with AddressSanitizer, which makes a run ten times as long.
+// So many states in fine grain take some seconds, also with AddressSanitizer, which takes ten times as long.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr std::size_t most_states = 5'000;
 #else

@@ -43,8 +43,11 @@ TEST(Selection, WithoutAStartAnEmptyExpressionRestoresTheDefaults) {
 
 TEST(Selection, TheDefaultsRepeatTheirBitsOnEveryRun) {
   const Selection selection("allreduce");
-  for (const Placement& placement : {Placement{.ranks = 4, .board = true}, Placement{.ranks = 8, .nodes = 2, .board = true},
-                                     Placement{.ranks = 8, .nodes = 2}, Placement{.ranks = 4}}) {
+  constexpr Placement placements[] = {{.ranks = 4, .board = true},
+                                      {.ranks = 8, .nodes = 2, .board = true},
+                                      {.ranks = 8, .nodes = 2},
+                                      {.ranks = 4}};
+  for (const Placement& placement : placements) {
     for (const Choice& choice : selection.table(placement).by_class) {
       EXPECT_TRUE(choice.expression->every_run()) << choice.expression->text();
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The allreduce algorithms. To add one: a file beside this, a line here, a line in registry.cpp, a line in CMakeLists.txt.
+// The allreduce algorithms. To add one: a file beside this, a line here, a line in registry.cpp, a line in
+// CMakeLists.txt.
 #pragma once
 
 #include "collectives/algorithm.hpp"

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Arrival chain: each rank takes the partial result from the one that arrived before it, adds its own and passes it on; the
-// last one has the result.
+// Arrival chain: each rank takes the partial result from the one that arrived before it, adds its own and
+// passes it on; the last one has the result.
 //
-// Cost of the last arrival: one pass and a copy, 3n at memory speed. Balanced: the chunks flow through p ranks as
-// through a pipeline.
+// Cost of the last arrival: one pass and a copy, 3n at memory speed. Balanced: the chunks flow through p
+// ranks as through a pipeline.
 // Order: that of arrival: the same bits on every rank, but not on every run.
-// Source: Alizadeh et al. 2022, algorithm 2. Their last arrival sends to the root, which broadcasts: here everybody reads its window.
+// Source: Alizadeh et al. 2022, algorithm 2. Their last arrival sends to the root, which broadcasts: here
+// everybody reads its window.
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/allreduce/board_round.hpp"
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Arrival leader: the first rank to arrive leads. The others put their chunks on the board; the leader combines what is ready,
-// several operands in a pass, and puts the result there for everybody.
+// Arrival leader: the first rank to arrive leads. The others put their chunks on the board; the leader
+// combines what is ready, several operands in a pass, and puts the result there for everybody.
 //
-// Cost of the last arrival: its own copy, one pass of the leader, a copy of the result: 3n at memory speed. Balanced:
-// the leader combines (p-1)n alone.
+// Cost of the last arrival: its own copy, one pass of the leader, a copy of the result: 3n at memory speed.
+// Balanced: the leader combines (p-1)n alone.
 // Order: that of arrival: the same bits on every rank, but not on every run.
-// Source: Alizadeh et al. 2022, algorithm 1. An arrival counter takes the place of their lock; flags carry the round.
+// Source: Alizadeh et al. 2022, algorithm 1. An arrival counter takes the place of their lock; flags carry
+// the round.
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/allreduce/board_round.hpp"
 

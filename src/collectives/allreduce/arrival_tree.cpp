@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Arrival tree: a reduction tree fixed by rank, with the work floating. For ranks on one node, through the board.
+// Arrival tree: a reduction tree fixed by rank, with the work floating. For ranks on one node, through the
+// board.
 //
-// The message goes in chunks. For each chunk a rank climbs from its own leaf: where the neighbouring group of ranks is not
-// ready it leaves its partial result on the board and goes on with the next chunk; where it is, it combines the two and
-// climbs on. So whoever comes second does the work, and the last arrival finds every other group combined. At the root the
-// second one has the result, which everybody copies. Ranks begin at different chunks: when all arrive together, each is
-// the last at an equal share of the chunks, and the tree works as a reduce-scatter followed by an allgather.
+// The message goes in chunks. For each chunk a rank climbs from its own leaf: where the neighbouring group of
+// ranks is not ready it leaves its partial result on the board and goes on with the next chunk; where it is,
+// it combines the two and climbs on. So whoever comes second does the work, and the last arrival finds every
+// other group combined. At the root the second one has the result, which everybody copies. Ranks begin at
+// different chunks: when all arrive together, each is the last at an equal share of the chunks, and the tree
+// works as a reduce-scatter followed by an allgather.
 //
 //                 (0 1 2 3)
 //            (0 1)         (2 3)      by the second of each pair to get there, chunk by chunk
 //           0     1       2     3
 //
-// Two partial results are combined in the place of the one that was there first. It is the place that this core has just
-// read, and which the first one reads next: a cache line goes to and fro between two cores, and nobody has to
-// write to a line that another still holds, which costs several times more (benchmarks/README.md).
+// Two partial results are combined in the place of the one that was there first. It is the place that this
+// core has just read, and which the first one reads next: a cache line goes to and fro between two cores, and
+// nobody has to write to a line that another still holds, which costs several times more
+// (benchmarks/README.md).
 //
-// Cost of the last arrival: n bytes for each of log2(p) levels and a copy, at memory speed; balanced: (3 + 2/p)n.
-// Order: the tree, whoever comes first: the bits never depend on arrival. Powers of two: that of recursive_doubling.
+// Cost of the last arrival: n bytes for each of log2(p) levels and a copy, at memory speed. Balanced:
+// (3 + 2/p)n.
+// Order: the tree, whoever comes first: the bits never depend on arrival. Powers of two: that of
+// recursive_doubling.
 // Source: ours; the idea of arrival order from Alizadeh et al. 2022.
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/allreduce/board_round.hpp"

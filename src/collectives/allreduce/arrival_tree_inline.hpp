@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // arrival_tree for messages that fit beside a sequence number: no coroutine, no chunk, one step.
 //
-// Every rank writes its vector into its slot and reads those of the others, in rank order, as they come: when the data
-// fits in a line or a few, combining it is cheaper than telling others the result. The last arrival is followed by one
-// cache line transfer.
+// Every rank writes its vector into its slot and reads those of the others, in rank order, as they come: when
+// the data fits in a line or a few, combining it is cheaper than telling others the result. The last arrival
+// is followed by one cache line transfer.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,8 @@ inline constexpr int most_inline_ranks = 16;
 inline constexpr std::size_t most_inline_bytes_of_all = 2 * BoardShape::inline_bytes;
 
 [[nodiscard]] inline bool fits_inline(const Board& board, std::size_t bytes) {
-  return board.size <= most_inline_ranks && bytes * static_cast<std::size_t>(board.size) <= most_inline_bytes_of_all;
+  return board.size <= most_inline_ranks &&
+         bytes * static_cast<std::size_t>(board.size) <= most_inline_bytes_of_all;
 }
 
 // Order: rank order, left to right. args.output.count > 0 and fits_inline.

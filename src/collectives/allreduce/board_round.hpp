@@ -75,7 +75,10 @@ class BoardRound {
 class Uncollected {
  public:
   explicit Uncollected(const BoardRound& round)
-      : round_(round), memory_(true, round.chunks, sizeof(bool)), next_(round.first_chunk()), left_(round.chunks) {
+      : round_(round),
+        memory_(true, round.chunks, sizeof(bool)),
+        next_(round.first_chunk()),
+        left_(round.chunks) {
     std::fill_n(is_collected(), round.chunks, false);
   }
   [[nodiscard]] bool empty() const { return left_ == 0; }
@@ -113,11 +116,12 @@ class Uncollected {
 // Runs an algorithm that has a node_phase, for ranks that are all on one node.
 [[nodiscard]] Task run_on_one_node(Endpoint net, Allreduce args, const Expression& self);
 
-// Runs one(round) -> Task for each round of a message among `net`, the ranks of this node. `ranks`, which share the
-// work, decide how the message is cut.
+// Runs one(round) -> Task for each round of a message among `net`, the ranks of this node. `ranks`, which
+// share the work, decide how the message is cut.
 template <class One>
 Task in_rounds(Endpoint net, Allreduce args, int ranks, One one) {
-  // Large enough that a chunk costs more than its flags, small enough that several operands stay in a first-level cache.
+  // Large enough that a chunk costs more than its flags, small enough that several operands stay in a
+  // first-level cache.
   constexpr std::size_t best_chunk_bytes = 32 * 1024;
   const std::size_t width = args.input.width;
   const std::size_t window = net.board()->shape().window_bytes / width;
@@ -130,7 +134,8 @@ Task in_rounds(Endpoint net, Allreduce args, int ranks, One one) {
                           2 * static_cast<std::size_t>(ranks) * args.input.bytes() > last_level_cache_bytes();
   for (std::size_t first = 0; first < args.input.count; first += window) {
     const std::size_t length = std::min(window, args.input.count - first);
-    BoardRound round(net, {args.input.slice(first, length), args.output.slice(first, length), args.op}, chunk, past_cache);
+    BoardRound round(net, {args.input.slice(first, length), args.output.slice(first, length), args.op}, chunk,
+                     past_cache);
     co_await one(round);
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Grid: the ranks form a grid of two or more dimensions; an allreduce of the whole message along the first dimension,
-// then along the second, and so on.
+// Grid: the ranks form a grid of two or more dimensions; an allreduce of the whole message along the first
+// dimension, then along the second, and so on.
 //
 //   grid(4x2, A, B)   rows of consecutive ranks by A:   0 1 2 3 | 4 5 6 7
 //                     then columns by B:                0 4 | 1 5 | 2 6 | 3 7
@@ -51,7 +51,8 @@ std::string unsuitable(const Expression& self, const Placement& placement) {
     return "needs at least " + std::to_string(core) + " ranks";
   }
   for (std::size_t k = 0; k < self.dimensions.size(); ++k) {
-    if (std::string reason = part_of(self, k).unsuitable({self.dimensions[k]}); !reason.empty()) return reason;
+    if (std::string reason = part_of(self, k).unsuitable({self.dimensions[k]}); !reason.empty())
+      return reason;
   }
   return {};
 }

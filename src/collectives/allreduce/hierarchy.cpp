@@ -23,7 +23,8 @@ struct Phases {
 };
 
 // On the leader: a segment of chunks [first, last), from the node's result to everybody's.
-Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, std::size_t first, std::size_t last) {
+Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, std::size_t first,
+                      std::size_t last) {
   const Vector segment = round.of(round.args.output, first, last);
   if (round.net.size == 1) {
     co_await lane.copy(segment, round.of(round.args.input, first, last));
@@ -61,7 +62,8 @@ Task one_round(Endpoint net, const BoardRound& round, Phases phases) {
     const Board::Word& everywhere = round.step(chunk).everywhere();
     Patience::Wait wait(round.board.patience);
     while (!round.is_marked(everywhere)) co_await round.board.pause(wait);
-    co_await round.net.copy(round.of(round.args.output, chunk), round.on_board(round.holder(everywhere), chunk));
+    co_await round.net.copy(round.of(round.args.output, chunk),
+                            round.on_board(round.holder(everywhere), chunk));
   }
 }
 
@@ -71,7 +73,8 @@ Task run(Endpoint net, Allreduce args, const Expression& self) {
   // Leaders must cut the message alike, however many ranks their nodes have.
   const int nodes = net.leaders().size;
   const int ranks_per_node = (net.size + nodes - 1) / nodes;
-  co_await in_rounds(node, args, ranks_per_node, [&](const BoardRound& round) { return one_round(net, round, phases); });
+  co_await in_rounds(node, args, ranks_per_node,
+                     [&](const BoardRound& round) { return one_round(net, round, phases); });
 }
 
 int lanes(const Expression& self) { return lanes_product(1 + in_flight, self.parts[1].lanes()); }
@@ -80,7 +83,8 @@ int lanes(const Expression& self) { return lanes_product(1 + in_flight, self.par
 
 const Algorithm hierarchy{
     .name = "hierarchy",
-    .summary = "combine on each node by NODE_ALGORITHM, among one leader of each node by ALGORITHM, tell the node",
+    .summary =
+        "combine on each node by NODE_ALGORITHM, among one leader of each node by ALGORITHM, tell the node",
     .cost = "T_ALGORITHM(nodes, n), overlapped with the work on the nodes",
     .needs = "shared memory on every node; cannot be a part of another algorithm",
     .source = "Alizadeh et al. 2022",
@@ -88,8 +92,10 @@ const Algorithm hierarchy{
     .on_board = OnBoard::every_node,
     .run = run,
     .lanes = lanes,
-    .unsuitable = [](const Expression& self,
-                     const Placement& placement) { return self.parts[1].unsuitable({.ranks = placement.nodes}); },
+    .unsuitable =
+        [](const Expression& self, const Placement& placement) {
+          return self.parts[1].unsuitable({.ranks = placement.nodes});
+        },
 };
 
 }  // namespace offbeat::allreduce_algorithms

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The host MPI's own choice: the baseline, the fallback and the oracle. It has no coroutine: src/mpi hands the
-// untouched call over to the host.
+// The host MPI's own choice: the baseline, the fallback and the oracle. It has no coroutine: src/mpi hands
+// the untouched call over to the host.
 #include "collectives/allreduce/allreduce.hpp"
 
 namespace offbeat::allreduce_algorithms {

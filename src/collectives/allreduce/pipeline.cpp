@@ -2,10 +2,11 @@
 // Pipeline: the message in segments, each an allreduce of its own, several in flight.
 //
 //   pipeline(4, A)       4 segments, all in flight (fixed concurrency)
-//   pipeline(32MiB, A)   segments of 32 MiB, up to 16 in flight (fixed segment size); the last one takes the remainder
+//   pipeline(32MiB, A)   segments of 32 MiB, up to 16 in flight (fixed segment size); the last one is shorter
 //
 // While one segment waits for a slow link or a late rank, others combine and send.
-// Source: Castello et al. 2021, section 4; their listings pass a wrong count for the last segment, their text is followed.
+// Source: Castello et al. 2021, section 4; their listings pass a wrong count for the last segment, their text
+// is followed.
 #include <algorithm>
 
 #include "collectives/allreduce/allreduce.hpp"
@@ -36,7 +37,8 @@ struct Cut {
 };
 
 // Segments `first`, `first` + stride, ... one after the other: one of the streams in flight.
-Task stream(Endpoint net, Allreduce args, const Expression& part, Cut cut, std::size_t first, std::size_t stride) {
+Task stream(Endpoint net, Allreduce args, const Expression& part, Cut cut, std::size_t first,
+            std::size_t stride) {
   for (std::size_t k = first; k < cut.segments; k += stride) {
     co_await allreduce(net, {cut.of(args.input, k), cut.of(args.output, k), args.op}, part);
   }
@@ -46,7 +48,8 @@ Task run(Endpoint net, Allreduce args, const Expression& self) {
   const Cut cut(args, self);
   const int streams = in_flight(self);
   co_await net.concurrently(streams, [&](const Endpoint& lane, int k) {
-    return stream(lane, args, self.parts[0], cut, static_cast<std::size_t>(k), static_cast<std::size_t>(streams));
+    return stream(lane, args, self.parts[0], cut, static_cast<std::size_t>(k),
+                  static_cast<std::size_t>(streams));
   });
 }
 

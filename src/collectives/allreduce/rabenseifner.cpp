@@ -7,7 +7,8 @@
 //   distance 2, n/4         01       23       01       23
 //   distance 1, n/2         0123     0123     0123     0123
 //
-// The nearest rank comes first, so that the largest halves stay inside a node when ranks are placed in blocks.
+// The nearest rank comes first, so that the largest halves stay inside a node when ranks are placed in
+// blocks.
 // Cost: 2 log2(p) a + 2n(p-1)/p b + n(p-1)/p c. Other than powers of two: folded, + 2(a + nb) + nc.
 // Order: the same tree over the ranks as recursive_doubling, and so the same bits.
 // Source: Rabenseifner, ICCS 2004; Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.

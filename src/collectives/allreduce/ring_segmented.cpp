@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Segmented ring: the reduce-scatter of `ring` in segments of at most BYTES of each block, two of them in flight, so that
-// one segment is combined while another travels; then the ring allgather of whole blocks.
+// Segmented ring: the reduce-scatter of `ring` in segments of at most BYTES of each block, two of them in
+// flight, so that one segment is combined while another travels; then the ring allgather of whole blocks.
 //
-// Cost, with m = n/p bytes in a block, s = ceil(m / BYTES) segments: the slower of sending and combining counts,
+// Cost, with m = n/p bytes in a block, s = ceil(m / BYTES) segments, of sending and combining the slower:
 //   (p-1)(s a + m max(b, c)) + (p-1)(a + m b).
 // Source: Nuriyev et al. 2024 (SUARA), section 4; the two phases are Open MPI's.
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Binomial broadcast: rank r receives from r minus its lowest set bit, then serves r + 1, r + 2, r + 4, ... below that bit,
-// the largest subtree first.
+// Binomial broadcast: rank r receives from r minus its lowest set bit, then serves r + 1, r + 2, r + 4, ...
+// below that bit, the largest subtree first.
 #include <bit>
 
 #include "collectives/broadcast/broadcast.hpp"

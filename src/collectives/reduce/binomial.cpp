@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Binomial reduce: rank r collects from r + 1, r + 2, r + 4, ... up to its lowest set bit, then sends to r minus this bit.
+// Binomial reduce: rank r collects from r + 1, r + 2, r + 4, ... up to its lowest set bit, then sends to r
+// minus this bit.
 #include "collectives/reduce/reduce.hpp"
 
 namespace offbeat::reduce_to_first {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Linear reduce: rank 0 collects several vectors before it combines them, because one pass over eight operands reads the
-// partial result once instead of seven times.
+// Linear reduce: rank 0 collects several vectors before it combines them, because one pass over eight
+// operands reads the partial result once instead of seven times.
 #include <algorithm>
 
 #include "collectives/reduce/reduce.hpp"
@@ -21,7 +21,8 @@ Task linear(Endpoint net, Allreduce args) {
   const std::size_t count = args.input.count;
   const std::size_t fitting = most_scratch_bytes / std::max<std::size_t>(1, args.input.bytes());
   const int batch = static_cast<int>(std::clamp<std::size_t>(
-      fitting, 1, std::min<std::size_t>(Computation::most_operands - 1, static_cast<std::size_t>(net.size - 1))));
+      fitting, 1,
+      std::min<std::size_t>(Computation::most_operands - 1, static_cast<std::size_t>(net.size - 1))));
   const Scratch scratch = net.scratch(count * static_cast<std::size_t>(batch), args.input.width);
   ConstVector partial = args.input;
   for (int first = 1; first < net.size; first += batch) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reduce-scatter: rank r ends with block r of the combined vector in its place in `output`; the other blocks of `output`
-// hold partial results afterwards.
+// Reduce-scatter: rank r ends with block r of the combined vector in its place in `output`; the other blocks
+// of `output` hold partial results afterwards.
 #pragma once
 
 #include <cstddef>

@@ -6,7 +6,9 @@ namespace {
 
 constexpr std::size_t page = 4096;
 
-constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
 
 }  // namespace
 
@@ -17,10 +19,16 @@ std::size_t BoardShape::step_bytes() const { return (static_cast<std::size_t>(ra
 std::size_t BoardShape::arrivals_bytes() const {
   return round_up((static_cast<std::size_t>(ranks) + 1) * sizeof(Board::Word), line);
 }
-std::size_t BoardShape::presence_offset() const { return 2 * static_cast<std::size_t>(ranks) * inline_slot_bytes(); }
-std::size_t BoardShape::bell_offset() const { return presence_offset() + static_cast<std::size_t>(ranks) * line; }
+std::size_t BoardShape::presence_offset() const {
+  return 2 * static_cast<std::size_t>(ranks) * inline_slot_bytes();
+}
+std::size_t BoardShape::bell_offset() const {
+  return presence_offset() + static_cast<std::size_t>(ranks) * line;
+}
 std::size_t BoardShape::arrivals_offset() const { return bell_offset() + sizeof(Bell); }
-std::size_t BoardShape::steps_offset() const { return round_up(arrivals_offset() + 2 * arrivals_bytes(), page); }
+std::size_t BoardShape::steps_offset() const {
+  return round_up(arrivals_offset() + 2 * arrivals_bytes(), page);
+}
 std::size_t BoardShape::windows_offset() const {
   return steps_offset() + round_up(2 * most_chunks() * step_bytes(), page);
 }

@@ -7,20 +7,25 @@
 //   presence       ranks         the number of the collective in which a rank is
 //   bell           1             wakes who sleeps (patience.hpp)
 //   arrivals       2             who came to a round, in this order
-//   steps          2 x chunks    for each chunk, how far its combination has come: words, each on a line of its own
+//   steps          2 x chunks    how far the combination of each chunk has come: words, each on its own line
 //   windows        ranks x 2     where a rank puts chunks for others to read
 //
-// Everything exists twice and is used in turn: in round R the half R mod 2. A rank that ends round R + 1 has seen
-// every rank begin it, so every rank has ended round R, and half R mod 2 is free for round R + 2, without a barrier.
+// Everything exists twice and is used in turn: in round R the half R mod 2. A rank that ends round R + 1 has
+// seen every rank begin it, so every rank has ended round R, and half R mod 2 is free for round R + 2,
+// without a barrier.
 //
 // Memory orders, all that is relied on. Words carry the number of their round, so none is ever reset.
-// - A word is written with release after the data that it announces, and read with acquire before them. Once it is
-//   seen, its holder may be read again in any order: it stands until this half comes round again.
-// - What takes a place or leaves a mark (arrive, exchange) does both: who comes second sees all that the first did.
-// - So every rank's reads of round R come before its words of round R + 1, and these before the writes of round R + 2.
-// - That memory is zero, and whatever is written while a board is made, is seen by all through the host's messages.
+// - A word is written with release after the data that it announces, and read with acquire before them. Once
+//   it is seen, its holder may be read again in any order: it stands until this half comes round again.
+// - What takes a place or leaves a mark (arrive, exchange) does both: who comes second sees all that the
+//   first did.
+// - So every rank's reads of round R come before its words of round R + 1, and these before the writes of
+//   round R + 2.
+// - That memory is zero, and whatever is written while a board is made, is seen by all through the host's
+//   messages.
 // - Presence orders nothing, it is for messages to people; the bell has its reasons in patience.hpp.
-// The unit tests run the board under ThreadSanitizer, which knows of no other order either (./test --sanitize).
+// The unit tests run the board under ThreadSanitizer, which knows of no other order either (./test
+// --sanitize).
 #pragma once
 
 #include <atomic>
@@ -82,9 +87,14 @@ class Board {
   using Word = std::atomic<std::uint64_t>;
   static_assert(Word::is_always_lock_free);
 
-  // One rank's view of `memory`: shape.total_bytes() bytes, zero at the beginning, shared by all. Owns nothing.
+  // One rank's view of `memory`: shape.total_bytes() bytes, zero at the beginning, shared by all. Owns
+  // nothing.
   Board(void* memory, const BoardShape& shape, int rank, Patience patience)
-      : rank(rank), size(shape.ranks), patience(patience), shape_(shape), memory_(static_cast<std::byte*>(memory)) {
+      : rank(rank),
+        size(shape.ranks),
+        patience(patience),
+        shape_(shape),
+        memory_(static_cast<std::byte*>(memory)) {
     this->patience.bell = &bell();
   }
 
@@ -93,20 +103,22 @@ class Board {
     Word sequence;
     std::byte data[BoardShape::inline_bytes];
   };
-  // Two ranks swap their slots each time: a core then writes to lines that it has read last, and not to lines that the
-  // other one has read, which it would have to be asked for first. That halves the time of 4 KiB (benchmarks/README.md).
-  // So nobody may read its own slot: the other rank, one collective ahead, may have written to it.
+  // Two ranks swap their slots each time: a core then writes to lines that it has read last, and not to lines
+  // that the other one has read, which it would have to be asked for first. That halves the time of 4 KiB
+  // (benchmarks/README.md). So nobody may read its own slot: the other rank, one collective ahead, may have
+  // written to it.
   [[nodiscard]] InlineSlot& inline_slot(std::uint64_t sequence, int owner) const {
     const std::size_t half = sequence & 1;
     const auto index = static_cast<std::size_t>(owner);
-    return reinterpret_cast<InlineSlot*>(memory_)[size == 2 ? index ^ half : half * static_cast<std::size_t>(size) + index];
+    auto* slots = reinterpret_cast<InlineSlot*>(memory_);
+    return slots[size == 2 ? index ^ half : half * static_cast<std::size_t>(size) + index];
   }
 
   // To be rung by who wrote a word that others may wait for.
   [[nodiscard]] Bell& bell() const { return *reinterpret_cast<Bell*>(memory_ + shape_.bell_offset()); }
 
-  // Which collective on this communicator a rank has entered, for the report of a stall. Each on a line of its own, as
-  // only its owner writes it.
+  // Which collective on this communicator a rank has entered, for the report of a stall. Each on a line of
+  // its own, as only its owner writes it.
   [[nodiscard]] Word& presence(int owner) const {
     return *reinterpret_cast<Word*>(memory_ + shape_.presence_offset() +
                                     static_cast<std::size_t>(owner) * BoardShape::line);
@@ -125,8 +137,8 @@ class Board {
     [[nodiscard]] Word& everywhere() const { return word(1); }
     // arrival_leader, arrival_chain. What this rank has to give is there.
     [[nodiscard]] Word& given(int rank) const { return word(2 + rank); }
-    // arrival_tree. The first of two neighbouring groups to be ready leaves its mark here, the second finds it. A pair of
-    // groups is named by the first rank of the right one, 1 <= split < ranks.
+    // arrival_tree. The first of two neighbouring groups to be ready leaves its mark here, the second finds
+    // it. A pair of groups is named by the first rank of the right one, 1 <= split < ranks.
     [[nodiscard]] Word& meeting(int split) const { return word(2 + split); }
 
    private:
@@ -194,7 +206,8 @@ class Board {
 
  private:
   [[nodiscard]] Word* arrivals(std::uint64_t round) const {
-    return reinterpret_cast<Word*>(memory_ + shape_.arrivals_offset() + (round & 1) * shape_.arrivals_bytes());
+    return reinterpret_cast<Word*>(memory_ + shape_.arrivals_offset() +
+                                   (round & 1) * shape_.arrivals_bytes());
   }
 
   BoardShape shape_;

@@ -17,7 +17,11 @@ struct Nodes {
   int ranks;                     // of the communicator
 
   Nodes(std::span<const int> leaders, std::span<const int> here, int rank, int ranks)
-      : leaders(leaders), here(here), node(place(leaders, here.front())), member(place(here, rank)), ranks(ranks) {}
+      : leaders(leaders),
+        here(here),
+        node(place(leaders, here.front())),
+        member(place(here, rank)),
+        ranks(ranks) {}
   [[nodiscard]] int count() const { return static_cast<int>(leaders.size()); }
 
  private:
