@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The host MPI: its functions, found in the libmpi that the process has loaded.
 //
-// Nothing here is linked to libmpi. Our PMPI_Allreduce stands before the host's in every look-up of the linker, and under
-// python libmpi is loaded late and privately; so each function is looked up by hand in that library.
+// Nothing here is linked to libmpi. Our PMPI_Allreduce stands before the host's in every look-up of the
+// linker, and under python libmpi is loaded late and privately; so each function is looked up by hand in that
+// library.
 #pragma once
 
 #include "mpi/abi.hpp"
@@ -70,7 +71,8 @@ class Host {
   HostFunction<decltype(PMPI_Finalize)> Finalize{find("PMPI_Finalize")};
   HostFunction<decltype(PMPI_Finalized)> Finalized{find("PMPI_Finalized")};
   HostFunction<decltype(PMPI_Group_free)> Group_free{find("PMPI_Group_free")};
-  HostFunction<decltype(PMPI_Group_translate_ranks)> Group_translate_ranks{find("PMPI_Group_translate_ranks")};
+  HostFunction<decltype(PMPI_Group_translate_ranks)> Group_translate_ranks{
+      find("PMPI_Group_translate_ranks")};
   HostFunction<decltype(PMPI_Init)> Init{find("PMPI_Init")};
   HostFunction<decltype(PMPI_Init_thread)> Init_thread{find("PMPI_Init_thread")};
   HostFunction<decltype(PMPI_Initialized)> Initialized{find("PMPI_Initialized")};

@@ -30,7 +30,8 @@ bool MpiTransport::start(Transfer& transfer) {
 }
 
 bool MpiTransport::transfer_at_once(const Transfer& transfer) const {
-  if (patience_.shares_cores || transfer.outgoing.bytes() > most_bytes || transfer.incoming.bytes() > most_bytes) return false;
+  if (patience_.shares_cores) return false;
+  if (transfer.outgoing.bytes() > most_bytes || transfer.incoming.bytes() > most_bytes) return false;
   const int sent = static_cast<int>(transfer.outgoing.bytes());
   const int received = static_cast<int>(transfer.incoming.bytes());
   if (transfer.from == Transfer::nobody) {
@@ -40,8 +41,8 @@ bool MpiTransport::transfer_at_once(const Transfer& transfer) const {
                       MPI_STATUS_IGNORE));
   } else {
     check(host_->Sendrecv(transfer.outgoing.data, sent, byte_, transfer.to, transfer.lane,
-                          transfer.incoming.data, received, byte_, transfer.from, transfer.lane, communicator_,
-                          MPI_STATUS_IGNORE));
+                          transfer.incoming.data, received, byte_, transfer.from, transfer.lane,
+                          communicator_, MPI_STATUS_IGNORE));
   }
   return true;
 }
@@ -129,11 +130,14 @@ bool MpiTransport::progress() {
   const int code = host_->Testsome(static_cast<int>(count), requests_.data(), &done, completed_.data(),
                                    statuses_.data());
   if (code != MPI_SUCCESS) {
-    for (int k = 0; code == MPI_ERR_IN_STATUS && k < done; ++k) check(statuses_[static_cast<std::size_t>(k)].MPI_ERROR);
+    for (int k = 0; code == MPI_ERR_IN_STATUS && k < done; ++k)
+      check(statuses_[static_cast<std::size_t>(k)].MPI_ERROR);
     check(code);
   }
-  // Nothing in flight and the task not done: a child failed and its siblings wait for ever. Leave through the error.
-  if (done == MPI_UNDEFINED) throw CommunicationError("a collective stopped without an open message", MPI_ERR_INTERN);
+  // Nothing in flight and the task not done: a child failed and its siblings wait for ever. Leave through the
+  // error.
+  if (done == MPI_UNDEFINED)
+    throw CommunicationError("a collective stopped without an open message", MPI_ERR_INTERN);
   if (done <= 0) return false;
 
   // First free the places, then resume: what is resumed posts new messages.

@@ -27,12 +27,12 @@ class MpiTransport final : public Transport, public BoardWaiters {
   [[nodiscard]] bool others_can_run() const override { return branches > 1; }
   void wait_for_board(std::coroutine_handle<> waiter) override { at_board_.push_back(waiter); }
 
-  // Run a task to its end, waiting. Throws what it throws; after a CommunicationError no message is left in flight and
-  // the communicator must not be used again.
+  // Run a task to its end, waiting. Throws what it throws; after a CommunicationError no message is left in
+  // flight and the communicator must not be used again.
   void drive(Task& task);
 
-  // The same without waiting: begin runs until the first thing to wait for, advance does what can be done now, and is true
-  // when the task is at its end. One task at a time. They throw like drive.
+  // The same without waiting: begin runs until the first thing to wait for, advance does what can be done
+  // now, and is true when the task is at its end. One task at a time. They throw like drive.
   void begin(Task& task);
   [[nodiscard]] bool advance(Task& task);
 
@@ -55,7 +55,8 @@ class MpiTransport final : public Transport, public BoardWaiters {
   MPI_Comm communicator_;
   MPI_Datatype byte_ = MPI_BYTE;
   Patience patience_;  // while messages are under way: nobody rings when one comes
-  // Message k is requests_[k] for owners_[k]; the others are work space of progress(). They keep their capacity.
+  // Message k is requests_[k] for owners_[k]; the others are work space of progress(). They keep their
+  // capacity.
   std::vector<MPI_Request> requests_;
   std::vector<Transfer*> owners_;
   std::vector<int> completed_;
