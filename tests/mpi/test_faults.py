@@ -107,6 +107,14 @@ def test_a_mismatch_is_an_error_on_every_rank(mpi: Mpi, place: str, what: str) -
     assert result.stderr.count(MISMATCHES[what]) == 1, str(result)
 
 
+def test_equal_calls_pass_the_check(mpi: Mpi) -> None:
+    """Two ranks use each other's slots in turn: the comparison of a call must not mistake the next one's."""
+    program = compile_program(mpi, PROGRAMS / "allreduce_bits.c")
+    settings = {"OFFBEAT_CHECK": "1"}
+    result = run(mpi, 2, [program, "--max-count", "1000"], environment=settings, timeout=60).succeeded()
+    assert result.report.served == result.calls, str(result)
+
+
 # -- what the system refuses
 
 REFUSED = {  # what refused.c is told: whether shared memory is still found
