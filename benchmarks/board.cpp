@@ -7,6 +7,7 @@
 
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -14,6 +15,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -167,6 +169,7 @@ void run(int ranks, const std::vector<Expression>& expressions) {
   std::fflush(stdout);
   for (int rank = 1; rank < ranks; ++rank) {
     if (fork() == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);  // or it would wait for ever for ranks that are gone
       if (!job.shares_cores) {
         cpu_set_t one;
         CPU_ZERO(&one);
