@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Why the board lets a core write where it has read last: two processes, each on a core, exchange n bytes through shared
+// memory again and again. Each writes a window of its own every time, or the two swap windows after each exchange.
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "transport/node/patience.hpp"
+
+namespace {
+
+constexpr std::size_t most_bytes = std::size_t{1} << 20;
+constexpr int repeats = 501;
+
+struct Shared {
+  struct alignas(64) Word {
+    std::atomic<long> value;
+  };
+  Word written[2];
+  Word read[2];
+  alignas(4096) std::byte windows[2][2][most_bytes];
+};
+
+double now_us() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
+}
+
+void set_and_wait(Shared::Word (&words)[2], int me, long value) {
+  words[me].value.store(value, std::memory_order_release);
+  while (words[1 - me].value.load(std::memory_order_acquire) < value) offbeat::relax();
+}
+
+// The median time of one exchange.
+double exchange(Shared& shared, int me, std::size_t bytes, bool swaps, long& number) {
+  std::vector<std::byte> mine(bytes);
+  std::vector<std::byte> theirs(bytes);
+  std::vector<double> times;
+  for (int k = 0; k < repeats; ++k) {
+    ++number;
+    // Two windows for each in turn, so that nobody writes where the other one still reads.
+    auto& pair = shared.windows[swaps ? 0 : number & 1];
+    const int window = swaps ? me ^ static_cast<int>(number & 1) : me;
+    const double start = now_us();
+    std::memcpy(pair[window], mine.data(), bytes);
+    set_and_wait(shared.written, me, number);
+    std::memcpy(theirs.data(), pair[1 - window], bytes);
+    times.push_back(now_us() - start);
+    set_and_wait(shared.read, me, number);
+  }
+  std::nth_element(times.begin(), times.begin() + repeats / 2, times.end());
+  return times[repeats / 2];
+}
+
+void live(Shared& shared, int me) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(me, &one);
+  sched_setaffinity(0, sizeof one, &one);
+  long number = 0;
+  for (std::size_t bytes = 1024; bytes <= most_bytes; bytes *= 4) {
+    const double own = exchange(shared, me, bytes, false, number);
+    const double swapped = exchange(shared, me, bytes, true, number);
+    if (me == 0) std::printf("%10zu  %10.2f  %10.2f  %6.2f\n", bytes, own, swapped, own / swapped);
+  }
+}
+
+}  // namespace
+
+int main() {
+  void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return 1;
+  auto& shared = *static_cast<Shared*>(memory);
+  std::printf("%10s  %10s  %10s  %6s\n", "bytes", "own, us", "swapped", "ratio");
+  std::fflush(stdout);
+  if (fork() == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    live(shared, 1);
+    _exit(0);
+  }
+  live(shared, 0);
+  wait(nullptr);
+}
