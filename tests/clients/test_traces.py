@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Traces of applications load, and have as many calls of each collective as a library counts that knows no offbeat."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from harness import MPIS, compile_program, library, run
+
+from offbeat import trace
+
+HERE = Path(__file__).parent
+COUNTED = "allreduce barrier bcast reduce allgather alltoall gather scan".split()
+
+
+def traced(mpi_name: str, ranks: int, command: list, folder: Path, cwd: Path) -> dict[int, dict[str, int]]:
+    """Run under the tracer with the counter before it; what the counter says of each rank."""
+    mpi = MPIS[mpi_name]
+    tracer = library(mpi.family).with_name(f"liboffbeat-trace-{mpi.family}.so")
+    counter = compile_program(mpi, HERE / "count_calls.c", "-shared", "-fPIC", libraries=())
+    environment = {"LD_PRELOAD": f"{counter}:{tracer}", "OFFBEAT_TRACE": str(folder)}
+    result = run(mpi, ranks, command, preload=False, environment=environment, timeout=300, cwd=cwd).succeeded()
+    counts = {}
+    for rank, fields in re.findall(r"counted (\d+):((?: \w+=\d+)+)", result.stdout):
+        counts[int(rank)] = {name: int(n) for name, n in re.findall(r"(\w+)=(\d+)", fields)}
+    assert sorted(counts) == list(range(ranks)), str(result)
+    return counts
+
+
+def assert_agrees(folder: Path, counts: dict[int, dict[str, int]], most_used: str) -> None:
+    read = trace.read(folder)
+    assert read.ranks == len(counts)
+    assert counts[0][most_used] > 50, "a program without collectives shows nothing"
+    for rank, expected in counts.items():
+        names = [trace.COLLECTIVES[number] for number in read.calls(rank)["collective"]]
+        assert {name: names.count(name) for name in COUNTED} == expected, f"rank {rank}"
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_lammps(ranks: int, tmp_path: Path) -> None:
+    command = ["lmp", "-in", HERE / "in.melt", "-log", "none"]
+    counts = traced("debian-openmpi", ranks, command, tmp_path / "run.trace", tmp_path)
+    assert_agrees(tmp_path / "run.trace", counts, "allreduce")
+
+
+def test_imb(tmp_path: Path) -> None:
+    benchmark = MPIS["impi"].prefix / "bin" / "IMB-MPI1"
+    names = ["Allreduce", "Bcast", "Reduce", "Allgather", "Alltoall", "Gather", "Barrier"]
+    command = [benchmark, *names, "-npmin", "2", "-iter", "30", "-msglog", "3:6"]
+    counts = traced("impi", 2, command, tmp_path / "run.trace", tmp_path)
+    assert_agrees(tmp_path / "run.trace", counts, "alltoall")
