@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The algorithms on the board without any MPI: what the board itself costs, beside a copy by memcpy and one by the kernel
-// from the memory of another process, which would save the copy to the board.
+// The algorithms on the board without any MPI: what the board itself costs, beside a copy by memcpy and one
+// by the kernel from the memory of another process, which would save the copy to the board.
 //
 //     benchmark_board [RANKS [ALGORITHM ...]]
 #include "transport/node/board.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Why the board lets a core write where it has read last: two processes, each on a core, exchange n bytes through shared
-// memory again and again. Each writes a window of its own every time, or the two swap windows after each exchange.
+// Why the board lets a core write where it has read last: two processes, each on a core, exchange n bytes
+// through shared memory again and again. Each writes a window of its own every time, or the two swap windows
+// after each exchange.
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
