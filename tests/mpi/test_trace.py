@@ -29,8 +29,20 @@ from harness import (
 from trace_file import COLLECTIVES, ENDED, IN_PLACE, SILENT, TraceFile
 
 BLOCKING, NONBLOCKING, STARTS = 3, 2, 4  # of programs/every_collective.c
-FORMS = {"blocking": BLOCKING, "nonblocking": NONBLOCKING, "persistent": STARTS}
 EVERY_COLLECTIVE = PROGRAMS / "every_collective.c"
+
+
+def every_collective(mpi: Mpi, ranks: int) -> tuple[list[str | Path], dict[str, int]]:
+    """The program that makes each collective, and how often it does so in each form."""
+    program = compile_program(mpi, EVERY_COLLECTIVE)
+    forms = {"blocking": BLOCKING, "nonblocking": NONBLOCKING}
+    if mpi.name == "debian-openmpi":  # 4.1 has none
+        return [program], forms
+    # MPICH 4.0 and Intel MPI 2021.18 end in "Invalid communicator", traced or not, when persistent ones of
+    # more than two ranks are started again.
+    if ranks > 2 and mpi.name in ("impi", "debian-mpich"):
+        return [program, "without-persistent"], forms
+    return [program], forms | {"persistent": STARTS}
 
 
 def tracer(mpi: Mpi) -> Path:
@@ -94,10 +106,8 @@ def assert_same_communicators(traces: list[TraceFile]) -> None:
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_every_collective_in_every_form(mpi: Mpi, ranks: int, tmp_path: Path) -> None:
-    if mpi.kind == "impi" and ranks > 2:
-        pytest.skip("Intel MPI 2021.18.1 fails in MPI_Testany of a persistent collective, traced or not")
-    program = compile_program(mpi, EVERY_COLLECTIVE)
-    traced(mpi, ranks, [program], tmp_path / "run.trace").succeeded()
+    command, forms = every_collective(mpi, ranks)
+    traced(mpi, ranks, command, tmp_path / "run.trace").succeeded()
     traces = trace_file.read_all(tmp_path / "run.trace")
     assert_sound(traces, ranks)
     contributed = dict.fromkeys(COLLECTIVES, 12)  # 3 ints
@@ -107,8 +117,8 @@ def test_every_collective_in_every_form(mpi: Mpi, ranks: int, tmp_path: Path) ->
     contributed["barrier"] = 0
     rooted = {"bcast", "reduce", "gather", "gatherv", "scatter", "scatterv"}
     for trace in traces:
-        assert trace.counts == {(name, form): n for name in COLLECTIVES for form, n in FORMS.items()}
-        assert trace.program == str(program)
+        assert trace.counts == {(name, form): n for name in COLLECTIVES for form, n in forms.items()}
+        assert trace.program == " ".join(map(str, command))
         for call in trace.calls:
             assert call.bytes == contributed[call.collective], call
             assert call.root == (ranks - 1 if call.collective in rooted else -1)
@@ -118,7 +128,8 @@ def test_every_collective_in_every_form(mpi: Mpi, ranks: int, tmp_path: Path) ->
             assert call.algorithm == "native"
 
 
-@pytest.mark.mpis(lambda mpi: mpi.name != "mpich-abi")  # mpi4py takes the vendor's ABI first
+# mpi4py takes the vendor's ABI first.
+@pytest.mark.mpis(lambda mpi: mpi.python is not None and mpi.name != "mpich-abi")
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_python_and_many_communicators(mpi: Mpi, ranks: int, tmp_path: Path) -> None:
     traced(mpi, ranks, [mpi.python, PROGRAMS / "communicators.py"], tmp_path / "run.trace").succeeded()
@@ -138,25 +149,24 @@ def test_python_and_many_communicators(mpi: Mpi, ranks: int, tmp_path: Path) -> 
 
 
 def test_offbeats_algorithms(mpi: Mpi, tmp_path: Path) -> None:
-    program = compile_program(mpi, EVERY_COLLECTIVE)
-    traced(mpi, 2, [program], tmp_path / "run.trace", algorithms="recursive_doubling").succeeded()
+    command, forms = every_collective(mpi, 2)
+    traced(mpi, 2, command, tmp_path / "run.trace", algorithms="recursive_doubling").succeeded()
     traces = trace_file.read_all(tmp_path / "run.trace")
     assert_sound(traces, 2)
     for trace in traces:
-        assert trace.counts == {(name, form): n for name in COLLECTIVES for form, n in FORMS.items()}
+        assert trace.counts == {(name, form): n for name in COLLECTIVES for form, n in forms.items()}
         ran = Counter((call.collective, call.form) for call in trace.calls if call.algorithm != "native")
         assert ran == {("allreduce", "blocking"): BLOCKING}
         assert {call.algorithm for call in trace.calls} == {"recursive_doubling", "native"}
 
 
-@pytest.mark.mpis(lambda mpi: mpi.kind != "impi")  # see test_every_collective_in_every_form
 def test_samples(mpi: Mpi, tmp_path: Path) -> None:
-    program = compile_program(mpi, EVERY_COLLECTIVE)
+    command, forms = every_collective(mpi, 3)
     settings = {"OFFBEAT_TRACE_EVERY": "7", "OFFBEAT_TRACE_RANKS_EVERY": "2"}
-    traced(mpi, 3, [program], tmp_path / "run.trace", **settings).succeeded()
+    traced(mpi, 3, command, tmp_path / "run.trace", **settings).succeeded()
     traces = trace_file.read_all(tmp_path / "run.trace")
     assert_sound(traces, 3)
-    made = len(COLLECTIVES) * sum(FORMS.values())
+    made = len(COLLECTIVES) * sum(forms.values())
     for trace in traces:
         assert (trace.made, trace.every, trace.every_rank) == (made, 7, 2)
         recorded = [] if trace.rank == 1 else list(range(0, made, 7))
@@ -234,9 +244,9 @@ def test_without_a_folder_and_without_mpi_nothing_happens(mpi: Mpi, tmp_path: Pa
 
 @pytest.mark.mpis(lambda mpi: mpi.name == "openmpi")
 def test_the_commands(mpi: Mpi, tmp_path: Path) -> None:
-    program = compile_program(mpi, EVERY_COLLECTIVE)
+    (program,), forms = every_collective(mpi, 2)
     offbeat = [str(VENV / "bin" / "offbeat")]
-    calls = 2 * len(COLLECTIVES) * sum(FORMS.values())
+    calls = 2 * len(COLLECTIVES) * sum(forms.values())
     for arguments, algorithms in (
         (["trace", "-n", "2", "-o", "a.trace"], {"native"}),
         (["trace", "-n", "2", "-o", "b.trace", "--allreduce", "ring"], {"native", "ring"}),
