@@ -22,7 +22,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from offbeat import arrival, bench, discovery, libraries, machine
+from offbeat import bench, discovery, libraries, machine
+from offbeat import patterns as arrival_patterns
 from offbeat.choice import Choice
 from offbeat.errors import CommandError
 from offbeat.expressions import split_list
@@ -246,7 +247,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--ranks", type=numbers(int), default=[2, 4, 8, 16])
     parser.add_argument("--sizes", type=parse_sizes, default=parse_sizes(SIZES))
     parser.add_argument(
-        "--patterns", type=arrival.parse_names, default=["balanced", "last_delayed", "random", "ascending"]
+        "--patterns", type=arrival_patterns.parse_names, default=["balanced", "last_delayed", "random", "ascending"]
     )
     parser.add_argument("--skews", type=numbers(float), default=[0.5, 1.0, 1.5, 10.0])
     parser.add_argument(
