@@ -18,8 +18,8 @@
 // nobody has to write to a line that another still holds, which costs several times more
 // (benchmarks/README.md).
 //
-// Cost of the last arrival: n bytes for each of log2(p) levels and a copy, at memory speed. Balanced:
-// (3 + 2/p)n.
+// Cost of the last arrival: n bytes for each of log2(p) levels and a copy, at memory speed. Balanced: each
+// rank reads and writes (6 - 4/p)n bytes.
 // Order: the tree, whoever comes first: the bits never depend on arrival. Powers of two: that of
 // recursive_doubling.
 // Source: ours; the idea of arrival order from Alizadeh et al. 2022.

@@ -1,24 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
-// CLOCK_MONOTONIC is one clock for all processes of a host, so ranks of one host
-// can agree on an instant without synchronising anything.
+// What a benchmark does with a rank's own clock.
 #pragma once
 
 #include <sched.h>
 #include <time.h>
 
-#include <cstdint>
 #include <limits>
+
+#include "clock/clock.hpp"
 
 namespace offbeat::bench {
 
-using Nanoseconds = std::int64_t;
+using clock::Nanoseconds;
 
-inline Nanoseconds now_ns() {
-  timespec time{};
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return static_cast<Nanoseconds>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
-}
+inline Nanoseconds now_ns() { return clock::now(); }
 
 constexpr Nanoseconds kNever = std::numeric_limits<Nanoseconds>::max();
 
