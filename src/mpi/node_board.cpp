@@ -246,7 +246,7 @@ void NodeBoard::report_stall(double waited_s, bool over) {
   std::vector<int> missing;
   bool lower_rank_waits = false;
   for (int rank = 0; rank < board_.size; ++rank) {
-    if (board_.presence(rank).load(std::memory_order_relaxed) < board_.entered) {
+    if (board_.presence(rank).entered.load(std::memory_order_relaxed) < board_.entered) {
       missing.push_back(world_ranks_[static_cast<std::size_t>(rank)]);
     } else if (rank < board_.rank) {
       lower_rank_waits = true;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The board as it is in production, with threads for processes. ./test --sanitize builds it with ThreadSanitizer, too.
+// The board as it is in production, with threads for processes. ./test --sanitize builds it with
+// ThreadSanitizer, too.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -63,6 +64,31 @@ void dawdle(std::uint32_t random) {
 
 class BoardOfThreads : public testing::TestWithParam<int> {};
 
+// Rank 0 asks, from a thread that stays on one core.
+TEST(Board, KnowsWhichRankWantsTheCore) {
+  const BoardShape shape{3, 4096};
+  const Mapping memory(shape.total_bytes());
+  std::jthread([&] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<unsigned>(sched_getcpu()), &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+    Board here(memory.data(), shape, 0, {.shares_cores = true});
+    Board neighbour(memory.data(), shape, 1, {.shares_cores = true});
+    Board spinner(memory.data(), shape, 2, {.shares_cores = false});
+    const auto nobody_has_come = [](int) { return false; };
+    here.enter(1, 8);
+    spinner.enter(1, 8);
+    EXPECT_FALSE(here.core_is_wanted(nobody_has_come)) << "of the others nobody has shown a core";
+    neighbour.enter(1, 8);
+    EXPECT_TRUE(here.core_is_wanted(nobody_has_come));
+    EXPECT_TRUE(here.core_is_wanted([](int rank) { return rank != 1; }));
+    EXPECT_FALSE(here.core_is_wanted([](int rank) { return rank == 1; }));
+    neighbour.presence(1).core.store(4096, std::memory_order_relaxed);
+    EXPECT_FALSE(here.core_is_wanted(nobody_has_come)) << "it has gone to another core";
+  }).join();
+}
+
 TEST_P(BoardOfThreads, GivesTheRightResultTenThousandTimes) {
   constexpr std::uint32_t collectives = 10'000;
   const BoardShape shape{GetParam(), 8192};
@@ -79,7 +105,8 @@ TEST_P(BoardOfThreads, GivesTheRightResultTenThousandTimes) {
   const auto live = [&](int rank) {
     AtOnce transport;
     // Every second rank sleeps whenever it can, and must be woken.
-    Board board(memory.data(), shape, rank, {.shares_cores = true, .sleep_after_s = rank % 2 == 0 ? 1e-3 : 0});
+    Board board(memory.data(), shape, rank,
+                {.shares_cores = true, .sleep_after_s = rank % 2 == 0 ? 1e-3 : 0});
     transport.board = &board;
     const Endpoint net(transport, rank, shape.ranks);
     std::vector<std::uint32_t> input(most_elements);

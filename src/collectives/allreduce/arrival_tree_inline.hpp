@@ -33,18 +33,20 @@ inline void arrival_tree_inline(Board& board, const Allreduce& args) {
   mine.sequence.store(sequence, std::memory_order_release);
   board.bell().ring();
 
+  const auto has_come = [&](int rank) {
+    return board.inline_slot(sequence, rank).sequence.load(std::memory_order_acquire) == sequence;
+  };
   std::array<const void*, most_inline_ranks> operands;
   for (int rank = 0; rank < board.size; ++rank) {
     if (rank == board.rank) {
       operands[static_cast<std::size_t>(rank)] = args.input.data;
       continue;
     }
-    const Board::InlineSlot& slot = board.inline_slot(sequence, rank);
-    if (slot.sequence.load(std::memory_order_acquire) != sequence) {
+    if (!has_come(rank)) [[unlikely]] {
       Patience::Wait wait(board.patience);
-      while (slot.sequence.load(std::memory_order_acquire) != sequence) wait.pause();
+      while (!has_come(rank)) wait.pause(board.patience.shares_cores && board.core_is_wanted(has_come));
     }
-    operands[static_cast<std::size_t>(rank)] = slot.data;
+    operands[static_cast<std::size_t>(rank)] = board.inline_slot(sequence, rank).data;
   }
   (*args.op)(args.output.data, operands.data(), static_cast<std::size_t>(board.size), args.output.count);
 }

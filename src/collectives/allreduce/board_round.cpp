@@ -7,6 +7,7 @@ namespace {
 Task one_round(const BoardRound& round, NodePhase contribute) {
   Uncollected results(round);
   co_await contribute(round, &results);
+  round.board.contributed(round.number);
   while (!results.empty()) {
     Patience::Wait wait(round.board.patience);
     while (!results.find_ready()) co_await round.board.pause(wait);

@@ -55,9 +55,11 @@ Task one_round(Endpoint net, const BoardRound& round, Phases phases) {
       return exchange_segment(lane, round, phases, round.chunks * segment / in_flight,
                               round.chunks * (segment + 1) / in_flight);
     });
+    round.board.contributed(round.number);
     co_return;
   }
   co_await contribute(round, phases.node);
+  round.board.contributed(round.number);
   for (std::size_t chunk = 0; chunk < round.chunks; ++chunk) {
     const Board::Word& everywhere = round.step(chunk).everywhere();
     Patience::Wait wait(round.board.patience);

@@ -4,7 +4,7 @@
 // Layout, each part on cache lines or pages of its own:
 //
 //   inline slots   2 x ranks     a sequence number and up to inline_bytes of data beside it
-//   presence       ranks         the number of the collective in which a rank is
+//   presence       ranks         the number of the collective in which a rank is, and on which core
 //   bell           1             wakes who sleeps (patience.hpp)
 //   arrivals       2             who came to a round, in this order
 //   steps          2 x chunks    how far the combination of each chunk has come: words, each on its own line
@@ -23,7 +23,8 @@
 //   round R + 2.
 // - That memory is zero, and whatever is written while a board is made, is seen by all through the host's
 //   messages.
-// - Presence orders nothing, it is for messages to people; the bell has its reasons in patience.hpp.
+// - Presence orders nothing: it is for messages to people, and to yield where it helps. The bell has its
+//   reasons in patience.hpp.
 // The unit tests run the board under ThreadSanitizer, which knows of no other order either (./test
 // --sanitize).
 #pragma once
@@ -117,16 +118,35 @@ class Board {
   // To be rung by who wrote a word that others may wait for.
   [[nodiscard]] Bell& bell() const { return *reinterpret_cast<Bell*>(memory_ + shape_.bell_offset()); }
 
-  // Which collective on this communicator a rank has entered, for the report of a stall. Each on a line of
-  // its own, as only its owner writes it.
-  [[nodiscard]] Word& presence(int owner) const {
-    return *reinterpret_cast<Word*>(memory_ + shape_.presence_offset() +
-                                    static_cast<std::size_t>(owner) * BoardShape::line);
+  // What others may know of a rank; only its owner writes it.
+  struct alignas(BoardShape::line) Presence {
+    Word entered;      // the number of its collective on this communicator, for the report of a stall
+    Word contributed;  // the last round in which it has done all that others need from it
+    Word core;         // on which it was last seen, + 1
+  };
+  [[nodiscard]] Presence& presence(int owner) const {
+    return *reinterpret_cast<Presence*>(memory_ + shape_.presence_offset() +
+                                        static_cast<std::size_t>(owner) * sizeof(Presence));
   }
   void enter(std::uint64_t number, std::size_t bytes) {
     entered = number;
     current_bytes = bytes;
-    presence(rank).store(number, std::memory_order_relaxed);
+    presence(rank).entered.store(number, std::memory_order_relaxed);
+    if (patience.shares_cores) show_core();
+  }
+  void contributed(std::uint64_t round) {
+    if (patience.shares_cores) presence(rank).contributed.store(round, std::memory_order_relaxed);
+  }
+  // Whether one of the ranks for which has_come(rank) does not hold was last seen on this core.
+  template <class HasCome>
+  [[nodiscard]] bool core_is_wanted(HasCome&& has_come) const {
+    const std::uint64_t core = this_core();
+    for (int other = 0; other < size; ++other) {
+      if (other != rank && presence(other).core.load(std::memory_order_relaxed) == core && !has_come(other)) {
+        return true;
+      }
+    }
+    return false;
   }
 
   // The state of one chunk in one round.
@@ -205,6 +225,14 @@ class Board {
   BoardWaiters* waiters = nullptr;
 
  private:
+  static std::uint64_t this_core() { return static_cast<std::uint64_t>(sched_getcpu()) + 1; }
+  void show_core() {
+    const std::uint64_t core = this_core();
+    if (core == shown_core_) return;  // others look at that line all the time
+    shown_core_ = core;
+    presence(rank).core.store(core, std::memory_order_relaxed);
+  }
+
   [[nodiscard]] Word* arrivals(std::uint64_t round) const {
     return reinterpret_cast<Word*>(memory_ + shape_.arrivals_offset() +
                                    (round & 1) * shape_.arrivals_bytes());
@@ -212,6 +240,7 @@ class Board {
 
   BoardShape shape_;
   std::byte* memory_;
+  std::uint64_t shown_core_ = 0;
 };
 
 class Board::Arrival {
@@ -265,7 +294,9 @@ class Board::Pause {
   [[nodiscard]] bool await_ready() const {
     if (board_.simulation != nullptr) return false;
     if (board_.waiters != nullptr && board_.waiters->others_can_run()) return false;
-    wait_.pause();
+    wait_.pause(board_.patience.shares_cores && board_.core_is_wanted([this](int other) {
+      return board_.presence(other).contributed.load(std::memory_order_relaxed) >= board_.round;
+    }));
     return true;
   }
   void await_suspend(std::coroutine_handle<> waiter) const {

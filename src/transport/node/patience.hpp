@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How a rank waits for a word of another: spin, then give the core away, then sleep.
 //
-// A core of its own: spin; the other rank is a cache line transfer away. Ranks that share cores: the one we
-// wait for may need ours, so yield almost at once, and sleep when the wait gets long, until the bell rings.
+// A core of its own: spin; the other rank is a cache line transfer away. Ranks that share cores: yield at
+// once if the one we wait for needs this core; if it has another one, spin for as long as that may take to go
+// from rank to rank. Else the cores would take turns: one waits while the other one changes ranks, which
+// takes a microsecond or two and is nearly all of the time of a small collective. Sleep when the wait gets
+// long, until the bell rings.
 #pragma once
 
 #include <linux/futex.h>
@@ -93,8 +96,11 @@ struct Patience {
     ~Wait() {
       if (stalled_) patience_.stall.call(patience_.stall.state, now_s() - since_s_, true);
     }
-    void pause() {
-      if (++pauses_ <= (patience_.shares_cores ? spins_when_sharing : spins_when_alone)) {
+    // Where cores are shared: whether a rank that we wait for may need this one.
+    void pause(bool core_is_wanted = true) {
+      if (++spins_ <= (!patience_.shares_cores ? spins_when_alone
+                       : core_is_wanted        ? 0
+                                               : spins_when_sharing)) {
         relax();
       } else {
         pause_long();
@@ -102,7 +108,7 @@ struct Patience {
     }
 
    private:
-    static constexpr std::uint64_t spins_when_sharing = 16;
+    static constexpr std::uint64_t spins_when_sharing = 80;  // some 2 us
     static constexpr std::uint64_t spins_when_alone = 4000;  // some 100 us
     static constexpr std::uint64_t look_interval = 64;
     static constexpr std::uint64_t yield_interval = 32;
@@ -133,13 +139,17 @@ struct Patience {
         sleep();
         return;
       }
-      if (pauses_ % look_interval == 0) {
+      ++long_pauses_;
+      if (long_pauses_ % look_interval == 0) {
         const double now = now_s();
         look_around(now);
         is_sleepy_ = patience_.shares_cores && now - awake_since_s_ >= patience_.sleep_after_s;
       }
       // We may be wrong about the cores, so even who spins yields now and then.
-      if (patience_.shares_cores || pauses_ % yield_interval == 0) {
+      if (patience_.shares_cores) {
+        sched_yield();
+        spins_ = 0;
+      } else if (long_pauses_ % yield_interval == 0) {
         sched_yield();
       } else {
         relax();
@@ -166,12 +176,13 @@ struct Patience {
         // Somebody gets further: be quick for a while.
         is_sleepy_ = false;
         awake_since_s_ = now_s();
-        pauses_ = 0;
+        spins_ = 0;
       }
     }
 
     const Patience& patience_;
-    std::uint64_t pauses_ = 0;
+    std::uint64_t spins_ = 0;
+    std::uint64_t long_pauses_ = 0;
     double since_s_ = 0;  // 0: not yet long
     double awake_since_s_ = 0;
     bool is_sleepy_ = false;
