@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <string>
 
 #if defined(__x86_64__)
@@ -15,26 +16,41 @@ namespace offbeat {
 
 #if defined(__x86_64__)
 
-void copy_past_cache(void* to, const void* from, std::size_t bytes) {
+namespace {
+
+template <bool past_cache>
+void copy_lines(std::byte* to, const std::byte* from, std::size_t bytes) {
   constexpr std::size_t line = 64;
-  auto* destination = static_cast<std::byte*>(to);
-  const auto* source = static_cast<const std::byte*>(from);
-  const std::size_t to_line = (line - reinterpret_cast<std::uintptr_t>(destination) % line) % line;
+  const std::size_t to_line = (line - reinterpret_cast<std::uintptr_t>(to) % line) % line;
   const std::size_t head = std::min(bytes, to_line);
-  std::memcpy(destination, source, head);
+  std::memcpy(to, from, head);
   std::size_t done = head;
   for (; done + line <= bytes; done += line) {
-    for (std::size_t k = 0; k < line; k += sizeof(__m128i)) {
-      _mm_stream_si128(reinterpret_cast<__m128i*>(destination + done + k),
-                       _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + done + k)));
+    __m128i parts[line / sizeof(__m128i)];
+    for (std::size_t k = 0; k < std::size(parts); ++k)
+      parts[k] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + done) + k);
+    for (std::size_t k = 0; k < std::size(parts); ++k) {
+      auto* place = reinterpret_cast<__m128i*>(to + done) + k;
+      past_cache ? _mm_stream_si128(place, parts[k]) : _mm_store_si128(place, parts[k]);
     }
   }
-  std::memcpy(destination + done, source + done, bytes - done);
+  std::memcpy(to + done, from + done, bytes - done);
+}
+
+}  // namespace
+
+void copy(void* to, const void* from, std::size_t bytes) {
+  copy_lines<false>(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
+}
+
+void copy_past_cache(void* to, const void* from, std::size_t bytes) {
+  copy_lines<true>(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
   _mm_sfence();  // these stores are not ordered with later ones
 }
 
 #else
 
+void copy(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 void copy_past_cache(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 
 #endif

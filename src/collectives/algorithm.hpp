@@ -54,8 +54,8 @@ enum class OnBoard : std::uint8_t {
 class BoardRound;
 class Uncollected;
 // The part of an allreduce on the board that combines what one node has: all that this rank does for the
-// others until every chunk is marked as Board::Step::result. Between two chunks it collects `results` that
-// are there; null: nobody wants them from this rank.
+// others until every chunk is marked as Board::Step::result. What it collects of the `results` on the way it
+// marks there; null: nobody wants them from this rank.
 using NodePhase = Task (*)(const BoardRound& round, Uncollected* results);
 
 struct Algorithm {

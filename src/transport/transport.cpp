@@ -2,7 +2,6 @@
 #include "transport/transport.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/copy.hpp"
 
@@ -14,7 +13,7 @@ void copy(void* to, const void* from, std::size_t bytes, bool past_cache) {
   if (past_cache) {
     copy_past_cache(to, from, bytes);
   } else {
-    std::memcpy(to, from, bytes);
+    offbeat::copy(to, from, bytes);
   }
 }
 
@@ -27,7 +26,7 @@ void Computation::perform() const {
     return;
   }
   // Block by block, so that the second destination is written from a first-level cache.
-  constexpr std::size_t block_bytes = 4096;
+  constexpr std::size_t block_bytes = 2048;
   const std::size_t block = second.data == nullptr ? destination.count : block_bytes / destination.width + 1;
   std::array<const void*, most_operands> rest = operands;
   for (std::size_t first = 0; first < destination.count; first += block) {

@@ -82,7 +82,6 @@ class Uncollected {
     std::fill_n(is_collected(), round.chunks, false);
   }
   [[nodiscard]] bool empty() const { return left_ == 0; }
-  [[nodiscard]] bool next_is_ready() const { return left_ > 0 && round_.has_result(next_); }
   // Go to a chunk that is ready, if there is one.
   [[nodiscard]] bool find_ready() {
     for (std::size_t k = 0; k < round_.chunks; ++k, step()) {
@@ -129,9 +128,11 @@ Task in_rounds(Endpoint net, Allreduce args, int ranks, One one) {
   const std::size_t spread = args.input.bytes() / (2 * static_cast<std::size_t>(ranks));
   const std::size_t chunk_bytes = std::clamp(spread, BoardShape::smallest_chunk, best_chunk_bytes);
   const std::size_t chunk = std::max<std::size_t>(1, (chunk_bytes + width - 1) / width);
-  // Inputs and outputs of all ranks; a result in the place of its input is in the cache already.
-  const bool past_cache = args.input.data != args.output.data &&
-                          2 * static_cast<std::size_t>(ranks) * args.input.bytes() > last_level_cache_bytes();
+  // Inputs and outputs of all ranks take half of the cache: of what is written now, little would be found
+  // there later. A result in the place of its input is in the cache already.
+  const bool past_cache =
+      args.input.data != args.output.data &&
+      4 * static_cast<std::size_t>(ranks) * args.input.bytes() >= last_level_cache_bytes();
   for (std::size_t first = 0; first < args.input.count; first += window) {
     const std::size_t length = std::min(window, args.input.count - first);
     BoardRound round(net, {args.input.slice(first, length), args.output.slice(first, length), args.op}, chunk,
