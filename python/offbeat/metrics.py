@@ -231,7 +231,7 @@ def collect(trace: Trace) -> Calls:
     mismatched = 0
     nodes = {host: number for number, host in enumerate(dict.fromkeys(trace.hosts.values()))}
     for communicator in trace.communicators:
-        if communicator.ranks < 2:
+        if communicator.alone:
             continue  # nobody to wait for
         for block in trace.blocks(communicator):
             table, same = _measure(trace, block, names, nodes)
@@ -316,7 +316,7 @@ def blocks_with_rows(calls: Calls) -> Iterator[tuple[Block, NDArray[np.intp]]]:
     """The trace once more, with the row of ``Calls.table`` of each call of a block; -1 where it has none."""
     begin = 0
     for communicator in calls.trace.communicators:
-        if communicator.ranks < 2:
+        if communicator.alone:
             continue
         for block in calls.trace.blocks(communicator):
             rows = np.where(block.same, begin + np.cumsum(block.same) - 1, -1)
