@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import hashlib
 import mmap
 import os
+import signal
 import statistics
 import subprocess
 import tempfile
@@ -156,11 +158,11 @@ def part_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.part")
 
 
-def join_part(benchmark: Benchmark, path: Path) -> None:
-    """Take over what a run that was killed has left beside its file."""
+def join_part(benchmark: Benchmark, path: Path) -> int:
+    """Take over what a run that was killed has left beside its file; how many results that is."""
     part = part_of(path)
     if not part.exists():
-        return
+        return 0
     with part.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -171,8 +173,10 @@ def join_part(benchmark: Benchmark, path: Path) -> None:
         for line in lines:
             records.add(line.decode())
     benchmark.add(records.results)
+    benchmark.about["binding"]["cpus"] = records.header.get("cpus", [])
     benchmark.write(path)
     part.unlink()
+    return len(records.results)
 
 
 def run(
@@ -248,7 +252,12 @@ def _run_job(
 ) -> None:
     with (folder / "said").open("wb") as said:
         job = subprocess.Popen(
-            built.command, env=built.environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said
+            built.command,
+            env=built.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            preexec_fn=_end_with_parent,
         )
         reader = _Reader(output, records)
         try:
@@ -307,6 +316,15 @@ def _follow(
                 FAILED,
             )
         time.sleep(_POLL_S)
+
+
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+
+
+def _end_with_parent() -> None:
+    """In mpirun: a kill of this process cannot be caught, but the kernel tells mpirun of it."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _end(job: subprocess.Popen[bytes]) -> None:
