@@ -79,6 +79,13 @@ def _described(pattern: str, plan: Plan) -> dict[str, Any]:
     return {"summary": patterns.summary(pattern), "mean": means}
 
 
+def _add_header(benchmark: Benchmark, header: Mapping[str, Any]) -> None:
+    """What only the ranks know."""
+    benchmark.about["binding"]["cpus"] = header.get("cpus", [])
+    for name in ("hosts", "clock_residual_ns"):
+        benchmark.about[name] = header.get(name)
+
+
 def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
@@ -173,7 +180,7 @@ def join_part(benchmark: Benchmark, path: Path) -> int:
         for line in lines:
             records.add(line.decode())
     benchmark.add(records.results)
-    benchmark.about["binding"]["cpus"] = records.header.get("cpus", [])
+    _add_header(benchmark, records.header)
     benchmark.write(path)
     part.unlink()
     return len(records.results)
@@ -224,7 +231,7 @@ def run(
                 benchmark.add(records.results)
                 benchmark.seconds = seconds_before + time.time() - started
                 benchmark.about["updated"] = _now()
-                benchmark.about["binding"]["cpus"] = records.header.get("cpus", [])
+                _add_header(benchmark, records.header)
                 if path is not None:
                     benchmark.write(path)
                     part_of(path).unlink(missing_ok=True)
