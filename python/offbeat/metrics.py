@@ -100,13 +100,23 @@ def collect(trace: Trace) -> Calls:
                 skew_calls[int(rank)] += int(np.count_nonzero(whole))
     ranks = np.array(trace.recording, dtype=np.int64)
     mean = np.array([skew_sum[rank] / max(skew_calls[rank], 1) for rank in trace.recording])
-    table = np.concatenate(parts) if parts else np.empty(0, dtype=CALL)
-    return Calls(trace, table, names.texts, mean, ranks, mismatched)
+    return Calls(trace, _joined(parts), names.texts, mean, ranks, mismatched)
 
 
 def mean_skew_us(trace: Trace) -> list[float]:
     """A trace as a pattern to replay: see ``Calls.mean_skew_us``."""
     return collect(trace).mean_skew_us()
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """All in one; each part is freed as soon as it is copied, so that a long trace is not there twice."""
+    table = np.empty(sum(map(len, parts)), dtype=CALL)
+    end = len(table)
+    while parts:
+        part = parts.pop()
+        table[end - len(part) : end] = part
+        end -= len(part)
+    return table
 
 
 class _Numbered:
