@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import hashlib
 import mmap
 import os
+import signal
 import statistics
 import subprocess
 import tempfile
@@ -75,6 +77,13 @@ def _described(pattern: str, plan: Plan) -> dict[str, Any]:
     rounds = patterns.rounds(pattern, plan.ranks, plan.seed)
     means = [round(statistics.fmean(delays), 6) for delays in zip(*rounds, strict=True)]
     return {"summary": patterns.summary(pattern), "mean": means}
+
+
+def _add_header(benchmark: Benchmark, header: Mapping[str, Any]) -> None:
+    """What only the ranks know."""
+    benchmark.about["binding"]["cpus"] = header.get("cpus", [])
+    for name in ("hosts", "clock_residual_ns"):
+        benchmark.about[name] = header.get(name)
 
 
 def _now() -> str:
@@ -156,11 +165,11 @@ def part_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.part")
 
 
-def join_part(benchmark: Benchmark, path: Path) -> None:
-    """Take over what a run that was killed has left beside its file."""
+def join_part(benchmark: Benchmark, path: Path) -> int:
+    """Take over what a run that was killed has left beside its file; how many results that is."""
     part = part_of(path)
     if not part.exists():
-        return
+        return 0
     with part.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -171,8 +180,10 @@ def join_part(benchmark: Benchmark, path: Path) -> None:
         for line in lines:
             records.add(line.decode())
     benchmark.add(records.results)
+    _add_header(benchmark, records.header)
     benchmark.write(path)
     part.unlink()
+    return len(records.results)
 
 
 def run(
@@ -220,7 +231,7 @@ def run(
                 benchmark.add(records.results)
                 benchmark.seconds = seconds_before + time.time() - started
                 benchmark.about["updated"] = _now()
-                benchmark.about["binding"]["cpus"] = records.header.get("cpus", [])
+                _add_header(benchmark, records.header)
                 if path is not None:
                     benchmark.write(path)
                     part_of(path).unlink(missing_ok=True)
@@ -248,7 +259,12 @@ def _run_job(
 ) -> None:
     with (folder / "said").open("wb") as said:
         job = subprocess.Popen(
-            built.command, env=built.environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said
+            built.command,
+            env=built.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            preexec_fn=_end_with_parent,
         )
         reader = _Reader(output, records)
         try:
@@ -307,6 +323,15 @@ def _follow(
                 FAILED,
             )
         time.sleep(_POLL_S)
+
+
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+
+
+def _end_with_parent() -> None:
+    """In mpirun: a kill of this process cannot be caught, but the kernel tells mpirun of it."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _end(job: subprocess.Popen[bytes]) -> None:

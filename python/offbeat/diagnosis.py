@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from offbeat import metrics
+from offbeat import formulas, metrics
 from offbeat.metrics import Calls, Group
 from offbeat.plan import COLLECTIVES as BENCHED
 from offbeat.trace import COLLECTIVES
@@ -240,14 +240,14 @@ def _late_events(calls: Calls, groups: Sequence[Group]) -> tuple[NDArray[Any], l
         kept = np.flatnonzero((rows >= 0) & (group_of[rows] >= 0))
         numbers = group_of[rows[kept]]
         for number in np.unique(numbers):
-            sums = metrics.skew(block.arrival[kept[numbers == number]]).sum(axis=0)
+            sums = formulas.skew(block.arrival[kept[numbers == number]]).sum(axis=0)
             for rank, total in zip(block.ranks, sums / len(groups[number].calls), strict=True):
                 skews[number][int(rank)] = skews[number].get(int(rank), 0.0) + float(total)
         # Most calls have no late rank; only the others are looked at rank by rank.
         some = calls.table["lateness"][rows[kept]] > limits[numbers]
         kept, numbers = kept[some], numbers[some]
         arrival = block.arrival[kept]
-        late = arrival - metrics.usual_arrival(arrival)[:, None] > limits[numbers][:, None]
+        late = arrival - formulas.usual_arrival(arrival)[:, None] > limits[numbers][:, None]
         which, column = np.nonzero(late)
         part = np.empty(len(which), dtype=_EVENT)
         part["group"], part["row"] = numbers[which], rows[kept][which]

@@ -71,6 +71,10 @@ static_assert(static_cast<int>(Collective::neighbor_alltoallw) == 22);
 
 enum CallFlag : std::uint8_t { in_place = 1, nonblocking = 2, persistent = 4, incomplete = 8 };
 
+// In place of a root, on the root's side of an inter-communicator; -1 is a call without a root.
+inline constexpr std::int32_t this_is_root = -2;
+inline constexpr std::int32_t beside_root = -3;
+
 struct CallRecord {
   RecordKind kind;
   std::uint8_t flags;
@@ -91,7 +95,7 @@ struct CallRecord {
 static_assert(std::is_trivial_v<CallRecord> && sizeof(CallRecord) == slot_bytes);
 static_assert(offsetof(CallRecord, number) == 32 && offsetof(CallRecord, root) == 56);
 
-enum CommunicatorFlag : std::uint8_t { inter = 1, first_of_world = 2, ranks_follow = 4 };
+enum CommunicatorFlag : std::uint8_t { inter = 1, first_of_world = 2, ranks_follow = 4, of_several_jobs = 8 };
 
 struct CommunicatorRecord {  // then the ranks
   RecordKind kind;

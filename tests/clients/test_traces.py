@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from harness import MPIS, compile_program, library, run
+from harness import MPIS, ROOT, compile_program, library, run
 
 from offbeat import trace
 
@@ -43,6 +43,15 @@ def test_lammps(ranks: int, tmp_path: Path) -> None:
     command = ["lmp", "-in", HERE / "in.melt", "-log", "none"]
     counts = traced("debian-openmpi", ranks, command, tmp_path / "run.trace", tmp_path)
     assert_agrees(tmp_path / "run.trace", counts, "allreduce")
+
+
+def test_the_example_that_petsc_solves(tmp_path: Path) -> None:
+    (path,) = Path("/usr/lib/petscdir").glob("petsc3*/*-real/lib/python3/dist-packages")
+    command = ["env", f"PYTHONPATH={path}", "/usr/bin/python3", ROOT / "examples" / "krylov.py"]
+    command += ["--petsc", "--edge", "60"]
+    counts = traced("debian-openmpi", 2, command, tmp_path / "run.trace", tmp_path)
+    assert_agrees(tmp_path / "run.trace", counts, "allreduce")
+    assert counts[0]["allreduce"] > 200, "two or three in each of some 110 iterations"
 
 
 def test_imb(tmp_path: Path) -> None:

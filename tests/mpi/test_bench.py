@@ -4,10 +4,15 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
+import numpy as np
 import pytest
-from harness import VENV, Mpi, clean_environment, execute
+from harness import CORES, PROGRAMS, VENV, Mpi, clean_environment, execute
+from offbeat import bench, host_algorithms, libraries
+from offbeat.choice import choose
+from offbeat.plan import Job, Plan
 
 NAMED = {"openmpi": "linear", "mpich": "recursive_doubling", "impi": "recursive_doubling"}
 
@@ -30,3 +35,79 @@ def test_all_collectives(mpi: Mpi, tmp_path: Path) -> None:
     measured = {cell["collective"] for cell in document["cells"] if cell["status"] == "measured"}
     assert {"allreduce", "barrier", "bcast"} <= measured
     assert all(cell["wrong"] is None for cell in document["cells"])
+
+
+def sums_by(mpi: Mpi, algorithm: str, elements: int, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+    """What four ranks add up in the job that would measure an algorithm of the host's."""
+    environment = clean_environment(mpi) | {"OFFBEAT_ALLREDUCE": "native"}
+    for name in {*os.environ, *environment}:
+        monkeypatch.delenv(name, raising=False)
+        if name in environment:
+            monkeypatch.setenv(name, environment[name])
+    choice = choose(str(mpi.prefix), None, [], os.environ)
+    plan = Plan(4, [8 * elements], ["native", algorithm])
+    job: Job = plan.jobs(choice.install.vendor)[-1]
+    assert job.algorithms == [algorithm]
+    files = {name: Path("/unused") / name for name in ("output", "arrivals", "cells", "gate")}
+    built = bench.build(job, plan, choice, files, deadline=0)
+    starter, _ = libraries.bench_files(choice.install.family)
+    command = built.command[: built.command.index(str(starter))]
+    command += [str(mpi.python), str(PROGRAMS / "sum_order.py"), str(elements)]
+    said = execute(command, built.environment, 120).succeeded().stdout
+    (line,) = (line for line in said.splitlines() if line.startswith("sums "))
+    return np.array([float.fromhex(word) for word in line.split()[1:]])
+
+
+@pytest.mark.mpis(lambda mpi: mpi.prefix is not None and mpi.family != "mpiabi")
+def test_the_host_runs_the_algorithm_that_is_named(mpi: Mpi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a ring adds up each quarter of the vector from another rank on, one rank after the other."""
+    elements = 400
+    given = [np.random.default_rng(rank).random(elements) for rank in range(4)]
+    ring = sums_by(mpi, "native(ring)", elements, monkeypatch)
+    quarters = [slice(100 * quarter, 100 * (quarter + 1)) for quarter in range(4)]
+    begun = []
+    for quarter in quarters:
+        orders = [np.roll(range(4), -first) for first in range(4)]
+        in_turn = [((given[a] + given[b]) + given[c]) + given[d] for a, b, c, d in orders]
+        same = [first for first in range(4) if (in_turn[first][quarter] == ring[quarter]).all()]
+        assert len(same) == 1
+        begun += same
+    assert sorted(begun) == [0, 1, 2, 3]
+
+    pairs = sums_by(mpi, "native(recursive_doubling)", elements, monkeypatch)
+    assert (pairs == (given[0] + given[1]) + (given[2] + given[3])).all()
+    assert (pairs != ring).any()
+
+
+@pytest.mark.mpis(lambda mpi: mpi.prefix is not None and mpi.family != "mpiabi")
+def test_an_algorithm_that_the_host_does_not_have(mpi: Mpi) -> None:
+    offbeat = [str(VENV / "bin" / "offbeat"), "bench", "--mpi", str(mpi.prefix)]
+    done = execute([*offbeat, "--algorithms", "native(binomial_ring)"], clean_environment(mpi), 60)
+    assert done.returncode == 2
+    vendor = {"openmpi": "Open MPI", "mpich": "MPICH", "impi": "Intel MPI"}[mpi.kind]
+    names = ", ".join(host_algorithms.known(vendor, "allreduce"))
+    assert done.stderr == (
+        f"offbeat: native(binomial_ring): {vendor} has no such allreduce; it has: {names}\n"
+    )
+
+
+@pytest.mark.mpis(lambda mpi: mpi.name == "openmpi")
+def test_nodes_that_are_made_up(mpi: Mpi, tmp_path: Path) -> None:
+    """Two nodes of two ranks each: hierarchy is served, and the ranks of the last node are late together."""
+    output = tmp_path / "b.json"
+    skew_us = 3000
+    command = [
+        str(VENV / "bin" / "offbeat"), "bench", "-n", "4", "--mpi", str(mpi.prefix), "--sizes", "1024",
+        "--algorithms", "hierarchy(arrival_tree, recursive_doubling)", "--budget", "8",
+        "--patterns", "balanced,node_late(2)", "--skew", f"{skew_us}us", "--json", str(output),
+    ]  # fmt: skip
+    execute(command, clean_environment(mpi) | {"OFFBEAT_NODE_RANKS": "2"}, 120).succeeded()
+    document = json.loads(output.read_text())
+    assert document["environment"]["OFFBEAT_NODE_RANKS"] == "2"
+    assert document["binding"]["shares_cores"] == (CORES < 4)
+    assert document["patterns"]["node_late(2)"]["mean"] == [0, 0, 1, 1]
+    late = {cell["algorithm"]: cell for cell in document["cells"] if cell["pattern"] == "node_late(2)"}
+    assert sorted(late) == ["hierarchy(arrival_tree, recursive_doubling)", "native"]
+    for cell in late.values():
+        assert (cell["status"], cell["skew_us"]) == ("measured", skew_us)
+        assert cell["total_delay_us"]["median"] - cell["last_delay_us"]["median"] > 0.9 * skew_us

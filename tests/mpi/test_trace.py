@@ -17,19 +17,17 @@ from harness import (
     ROOT,
     VENV,
     Mpi,
-    Result,
     clean_environment,
     compile_program,
     descendants,
     end,
     execute,
-    library,
     run,
 )
 from trace_file import COLLECTIVES, ENDED, IN_PLACE, SILENT, TraceFile
+from tracing import EVERY_COLLECTIVE, assert_sound, traced, tracer
 
 BLOCKING, NONBLOCKING, STARTS = 3, 2, 4  # of programs/every_collective.c
-EVERY_COLLECTIVE = PROGRAMS / "every_collective.c"
 
 
 def every_collective(mpi: Mpi, ranks: int) -> tuple[list[str | Path], dict[str, int]]:
@@ -43,65 +41,6 @@ def every_collective(mpi: Mpi, ranks: int) -> tuple[list[str | Path], dict[str, 
     if ranks > 2 and mpi.name in ("impi", "debian-mpich"):
         return [program, "without-persistent"], forms
     return [program], forms | {"persistent": STARTS}
-
-
-def tracer(mpi: Mpi) -> Path:
-    plain = library(mpi.family)
-    return plain.with_name(plain.name.replace("liboffbeat-", "liboffbeat-trace-"))
-
-
-def traced(
-    mpi: Mpi,
-    ranks: int,
-    command: list[str | Path],
-    folder: Path,
-    *,
-    algorithms: str | None = None,
-    **settings: str,
-) -> Result:
-    """Run a program under the tracer, and under offbeat where `algorithms` names one."""
-    preload = [tracer(mpi), *([library(mpi.family)] if algorithms else [])]
-    environment = {"LD_PRELOAD": ":".join(map(str, preload)), "OFFBEAT_TRACE": str(folder), **settings}
-    return run(mpi, ranks, command, preload=False, allreduce=algorithms, environment=environment)
-
-
-def assert_sound(traces: list[TraceFile], ranks: int) -> None:
-    """What holds for each trace of a program that ended in order."""
-    assert len(traces) == ranks
-    for trace in traces:
-        assert (trace.ranks, trace.lost) == (ranks, 0)
-        assert trace.flags & ENDED
-        assert trace.begin.kind == trace.end.kind == 1, "one host, one clock"
-        for call in trace.calls:
-            assert call.is_complete
-            assert trace.begin.at < call.arrival <= call.exit <= call.completion < trace.end.at
-        by_communicator: dict[int, list[int]] = {}
-        for call in trace.calls:
-            by_communicator.setdefault(call.communicator, []).append(call.number)
-        if trace.every == 1 and not trace.flags & SILENT:
-            assert len(trace.calls) == trace.made
-            for numbers in by_communicator.values():
-                assert numbers == list(range(len(numbers)))
-    assert_same_communicators(traces)
-
-
-def assert_same_communicators(traces: list[TraceFile]) -> None:
-    """An identity stands for the same ranks and the same calls in every file."""
-    found: dict[int, list[tuple[int, int, list[tuple[str, str, int]]]]] = {}
-    members: dict[int, tuple[int, ...]] = {}
-    for trace in traces:
-        assert len({c.identity for c in trace.communicators}) == len(trace.communicators)
-        for number, communicator in enumerate(trace.communicators):
-            calls = [(c.collective, c.form, c.number) for c in trace.calls if c.communicator == number]
-            found.setdefault(communicator.identity, []).append((trace.rank, communicator.rank, calls))
-            if communicator.members is not None:
-                members[communicator.identity] = communicator.members
-    silent = {trace.rank for trace in traces if trace.flags & SILENT}
-    for identity, uses in found.items():
-        recording = [(world, own, calls) for world, own, calls in uses if world not in silent]
-        assert sorted(set(members[identity]) - silent) == [world for world, _, _ in recording]
-        assert all(members[identity][own] == world for world, own, _ in recording)
-        assert len({str(calls) for _, _, calls in recording}) <= 1
 
 
 @pytest.mark.parametrize("ranks", [2, 3])

@@ -16,6 +16,7 @@ COLLECTIVES = (
 ).split()
 IN_PLACE, NONBLOCKING, PERSISTENT, INCOMPLETE = 1, 2, 4, 8
 ENDED, SILENT = 1, 2
+INTER, SEVERAL_JOBS = 1, 8  # of a communicator
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Communicator:
     ranks: int
     identity: int
     rank: int
-    members: tuple[int, ...] | None
+    members: tuple[int, ...] | None  # -1: of another job
 
 
 @dataclass

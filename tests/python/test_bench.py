@@ -265,6 +265,7 @@ def test_measuring_for_real(offbeat: Offbeat, tmp_path: Path) -> None:
     assert document["complete"]
     assert document["mpi"]["vendor"] == "Open MPI"
     assert len(document["binding"]["cpus"]) == 2
+    assert (document["hosts"], document["clock_residual_ns"]) == (1, 0)
     found = results.read(output)
     names = {"native", "ring", "pipeline(4, ring)"}
     assert {(r.cell.pattern, r.cell.size_bytes, r.algorithm) for r in found.results} == {

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from made_traces import START_NS, begun, iterations
-from offbeat import metrics, patterns, trace
+from offbeat import formulas, message_time, metrics, patterns, summaries, trace
 from offbeat.errors import CommandError
-from offbeat.metrics import MessageTime
+from offbeat.message_time import MessageTime
 
 # Arrivals 0, 3, 5, 12 us: mean 5, distances 5, 2, 0, 7; usual 3.
 ARRIVALS = np.array([[0, 3000, 5000, 12000]])
@@ -16,41 +16,41 @@ ENDS = np.array([[13000, 14000, 13000, 12500]])
 
 
 def test_worst_and_average_imbalance() -> None:
-    assert metrics.worst_imbalance(ARRIVALS).tolist() == [12000]
-    assert metrics.average_imbalance(ARRIVALS).tolist() == [3500]
-    assert metrics.usual_arrival(ARRIVALS).tolist() == [3000]
+    assert formulas.worst_imbalance(ARRIVALS).tolist() == [12000]
+    assert formulas.average_imbalance(ARRIVALS).tolist() == [3500]
+    assert formulas.usual_arrival(ARRIVALS).tolist() == [3000]
     far = ARRIVALS + 10**17  # no digits are lost in a long run
-    assert metrics.average_imbalance(far).tolist() == [3500]
+    assert formulas.average_imbalance(far).tolist() == [3500]
 
 
 def test_absent_ranks_do_not_count() -> None:
     present = np.array([[True, True, True, False]])
-    assert metrics.worst_imbalance(ARRIVALS, present).tolist() == [5000]
-    assert metrics.average_imbalance(ARRIVALS, present)[0] == pytest.approx((8 + 1 + 7) / 9 * 1000)
-    assert metrics.usual_arrival(ARRIVALS, present).tolist() == [3000]
+    assert formulas.worst_imbalance(ARRIVALS, present).tolist() == [5000]
+    assert formulas.average_imbalance(ARRIVALS, present)[0] == pytest.approx((8 + 1 + 7) / 9 * 1000)
+    assert formulas.usual_arrival(ARRIVALS, present).tolist() == [3000]
 
 
 def test_node_wide_imbalance_is_the_average_over_nodes() -> None:
     nodes = np.array([0, 0, 1, 1])
-    assert metrics.node_wide(metrics.worst_imbalance, ARRIVALS, nodes).tolist() == [(3000 + 7000) / 2]
-    assert metrics.node_wide(metrics.average_imbalance, ARRIVALS, nodes).tolist() == [(1500 + 3500) / 2]
+    assert formulas.node_wide(formulas.worst_imbalance, ARRIVALS, nodes).tolist() == [(3000 + 7000) / 2]
+    assert formulas.node_wide(formulas.average_imbalance, ARRIVALS, nodes).tolist() == [(1500 + 3500) / 2]
     alone = np.array([0, 1, 2, 2])  # a node with one rank has no imbalance to speak of
-    assert metrics.node_wide(metrics.worst_imbalance, ARRIVALS, alone).tolist() == [7000]
+    assert formulas.node_wide(formulas.worst_imbalance, ARRIVALS, alone).tolist() == [7000]
 
 
 def test_delays() -> None:
-    assert metrics.total_delay(ARRIVALS, ENDS).tolist() == [14000]
-    assert metrics.last_delay(ARRIVALS, ENDS).tolist() == [2000]
+    assert formulas.total_delay(ARRIVALS, ENDS).tolist() == [14000]
+    assert formulas.last_delay(ARRIVALS, ENDS).tolist() == [2000]
 
 
 def test_waiting_ends_when_the_last_rank_arrives_or_the_rank_leaves() -> None:
-    assert metrics.waiting(ARRIVALS, ENDS).tolist() == [[12000, 9000, 7000, 0]]
+    assert formulas.waiting(ARRIVALS, ENDS).tolist() == [[12000, 9000, 7000, 0]]
     early = np.array([[4000, 14000, 13000, 12500]])  # such as the root of a broadcast
-    assert metrics.waiting(ARRIVALS, early).tolist() == [[4000, 9000, 7000, 0]]
+    assert formulas.waiting(ARRIVALS, early).tolist() == [[4000, 9000, 7000, 0]]
 
 
 def test_skew_is_measured_from_the_first_arrival() -> None:
-    assert metrics.skew(ARRIVALS + 77).tolist() == [[0, 3000, 5000, 12000]]
+    assert formulas.skew(ARRIVALS + 77).tolist() == [[0, 3000, 5000, 12000]]
 
 
 def test_message_times_between_and_above_the_measured_sizes() -> None:
@@ -92,18 +92,18 @@ def test_a_trace_is_measured_call_by_call(tmp_path: Path) -> None:
 
 def test_imbalance_factors_are_averages_of_the_calls_factors(tmp_path: Path) -> None:
     calls = metrics.collect(made(tmp_path))
-    every, small = metrics.imbalance(calls, MessageTime.from_pairs({0: 1.0, 8: 2.0}, "test"))
+    every, small = summaries.imbalance(calls, MessageTime.from_pairs({0: 1.0, 8: 2.0}, "test"))
     assert (every.size_class, small.size_class, every.calls, small.calls) == ("all", "small", 3, 3)
     assert every.worst.us == pytest.approx((12 + 24 + 0) / 3)
     assert every.worst.factor == pytest.approx((6 + 12 + 0) / 3)
     assert every.average.factor == pytest.approx((3.5 + 7) / 2 / 3)
     assert every.node_worst.factor == pytest.approx((5 + 10) / 2 / 3)
-    assert metrics.imbalance(calls, None)[0].worst.factor is None
+    assert summaries.imbalance(calls, None)[0].worst.factor is None
 
 
 def test_shares_of_calls_and_time(tmp_path: Path) -> None:
     calls = metrics.collect(made(tmp_path))
-    allreduce, barrier = metrics.shares(calls)
+    allreduce, barrier = summaries.shares(calls)
     in_allreduce, in_barrier = 3 * 32_500, 4 * 1000
     assert (trace.COLLECTIVES[allreduce.collective], allreduce.calls) == ("allreduce", 2)
     assert allreduce.call_share == pytest.approx(2 / 3)
@@ -114,14 +114,14 @@ def test_shares_of_calls_and_time(tmp_path: Path) -> None:
 
 
 def test_size_classes() -> None:
-    names = [metrics.SIZE_CLASSES[number] for number in metrics.size_class([0, 1024, 1025, 65536, 65537])]
+    names = [summaries.SIZE_CLASSES[number] for number in summaries.size_class([0, 1024, 1025, 65536, 65537])]
     assert names == ["small", "small", "medium", "medium", "large"]
 
 
 def test_who_is_last_how_often_and_by_how_much(tmp_path: Path) -> None:
     late = {0: (1, 4000), 1: (1, 6000), 2: (2, 1000)}  # call: (rank, ns)
     path = iterations(tmp_path, 3, 3, lambda rank, call: late[call][1] if rank == late[call][0] else 0)
-    first, second, third = metrics.lateness(metrics.collect(trace.read(path)))
+    first, second, third = summaries.lateness(metrics.collect(trace.read(path)))
     assert (first.calls_last, first.lateness_us, first.mean_skew_us) == (0, 0, 0)
     assert (second.calls_last, second.lateness_us, second.mean_skew_us) == (2, 5.0, pytest.approx(10 / 3))
     assert second.share_last == pytest.approx(2 / 3)
@@ -140,7 +140,7 @@ def test_nonblocking_calls_are_not_waiting(tmp_path: Path) -> None:
 
 def test_the_time_of_a_message_is_estimated_from_the_fastest_calls(tmp_path: Path) -> None:
     path = iterations(tmp_path, 2, 50, lambda rank, call: 0, duration_ns=3000)
-    alpha = metrics.estimated_message_time(metrics.collect(trace.read(path)))
+    alpha = message_time.estimated(metrics.collect(trace.read(path)))
     assert alpha is not None
     assert alpha(8) == pytest.approx(3100, abs=1)
 

@@ -294,7 +294,7 @@ def test_a_file_that_was_cut_keeps_what_it_has(tmp_path: Path) -> None:
 FUZZ = """
 import sys
 from pathlib import Path
-from offbeat import diagnosis, metrics, trace
+from offbeat import diagnosis, message_time, metrics, summaries, trace
 from offbeat.errors import CommandError
 for folder in sorted(Path(sys.argv[1]).iterdir()):
     try:
@@ -302,7 +302,7 @@ for folder in sorted(Path(sys.argv[1]).iterdir()):
         calls = metrics.collect(found)
         diagnosis.diagnose(calls).summary
         found.missing, [found.calls(rank) for rank in found.recording]
-        metrics.lateness(calls), metrics.shares(calls), metrics.estimated_message_time(calls)
+        summaries.lateness(calls), summaries.shares(calls), message_time.estimated(calls)
     except CommandError as error:
         assert "\\n" not in str(error), error
     except Exception as error:

@@ -216,10 +216,12 @@ def _resumed(path: Path) -> tuple[Benchmark, Choice]:
     found = read(path)
     libmpi = found.about["mpi"].get("libmpi")
     choice = choose(str(libmpi), None, [], os.environ)
-    choice = replace(choice, why=f"as in {path}")
     benchmark.refuse_other(found.about, benchmark.about(found.plan, choice), path)
-    benchmark.join_part(found, path)
-    return found, choice
+    joined = benchmark.join_part(found, path)
+    left = f" ({joined} of them left by a run that was killed)" if joined else ""
+    wanted = len(found.results) + len(found.missing())
+    why = f"going on with {path}, which has {len(found.results)} of {wanted} results{left}"
+    return found, replace(choice, why=why)
 
 
 def _checked_sizes(text: str) -> list[int]:

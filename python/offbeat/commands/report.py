@@ -20,7 +20,8 @@ from offbeat.reports.sheet import Sheet, to_terminal
 
 if TYPE_CHECKING:
     from offbeat.diagnosis import Diagnosis
-    from offbeat.metrics import Calls, MessageTime
+    from offbeat.message_time import MessageTime
+    from offbeat.metrics import Calls
 
 _PLAIN_WIDTH = 140
 
@@ -99,14 +100,14 @@ class _Measured:
 
 def _measure(paths: list[Path], alpha_file: Path | None) -> list[_Measured]:
     # NumPy takes a while to load, and bench results do not need it.
-    from offbeat import diagnosis, metrics, trace
+    from offbeat import diagnosis, message_time, metrics, trace
     from offbeat.reports import trace_sheets
 
-    known = metrics.MessageTime.read(alpha_file) if alpha_file is not None else None
+    known = message_time.MessageTime.read(alpha_file) if alpha_file is not None else None
     found = []
     for path in paths:
         calls = metrics.collect(trace.read(path))
-        alpha = known or metrics.estimated_message_time(calls)
+        alpha = known or message_time.estimated(calls)
         diagnosed = diagnosis.diagnose(calls)
         commands = [diagnosis.commands(calls, finding) for finding in diagnosed.findings]
         sheets = trace_sheets.sheets(calls, alpha)

@@ -111,7 +111,9 @@ def summary(folder: Path) -> str:
     if ranks == 0:
         return "there is no trace: the program has not started MPI"
     not_recorded = f", {lost} of them not recorded for want of room" if lost else ""
+    spawned = sum(1 for _ in folder.glob("spawned-*"))
+    jobs = f" (and {spawned} spawned job{'s' * (spawned > 1)}: {folder}/spawned-*)" if spawned else ""
     return (
-        f"{calls} collective calls on {ranks} ranks{not_recorded}, traced in {folder}; "
+        f"{calls} collective calls on {ranks} ranks{not_recorded}, traced in {folder}{jobs}; "
         f"next: offbeat report {shlex.quote(str(folder))}"
     )

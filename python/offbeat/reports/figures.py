@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from offbeat import metrics, ranking
+from offbeat import ranking, summaries
 from offbeat.diagnosis import Diagnosis, Finding
 from offbeat.metrics import Calls
 from offbeat.ranking import Row
@@ -220,7 +220,7 @@ def imbalance(calls: Calls) -> Figure:
 
 
 def shares(calls: Calls) -> Figure:
-    found = metrics.shares(calls)
+    found = summaries.shares(calls)
     labels = [f"{COLLECTIVES[share.collective]}, {share.size_class}" for share in found]
     plot = go.Figure()
     series = (
@@ -239,12 +239,12 @@ def shares(calls: Calls) -> Figure:
     plot.update_yaxes(autorange="reversed")
     plot.update_xaxes(title="share (%)", range=[0, 100])
     _style(plot, barmode="group", height=200 + 46 * len(found))
-    text = f"By collective and size ({metrics.SIZE_CLASS_MEANING})."
+    text = f"By collective and size ({summaries.SIZE_CLASS_MEANING})."
     return Figure("shares", "Share of calls and of time", text, plot)
 
 
 def waiting(calls: Calls) -> Figure:
-    found = metrics.shares(calls)
+    found = summaries.shares(calls)
     labels = [f"{COLLECTIVES[share.collective]}, {share.size_class}" for share in found]
     most = max((share.time_ns for share in found), default=1.0)
     unit, per_unit = _unit(most)

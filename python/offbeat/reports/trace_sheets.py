@@ -6,9 +6,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from offbeat import metrics
-from offbeat.metrics import Calls, Measure, MessageTime
+from offbeat import summaries
+from offbeat.message_time import MessageTime
+from offbeat.metrics import Calls
 from offbeat.reports.sheet import Cell, Sheet, Tone, cells
+from offbeat.summaries import Measure
 from offbeat.trace import COLLECTIVES
 from offbeat.units import format_us
 
@@ -24,7 +26,7 @@ def sheets(calls: Calls, alpha: MessageTime | None) -> list[Sheet]:
 
 def ranks(calls: Calls) -> Sheet:
     """Who is last, how often, by how much."""
-    found = metrics.lateness(calls)
+    found = summaries.lateness(calls)
     shown = sorted(found, key=lambda rank: (-rank.waited_s, rank.rank))[:_MOST_RANKS]
     rows = [
         cells(
@@ -64,7 +66,7 @@ def ranks(calls: Calls) -> Sheet:
 def imbalance(calls: Calls, alpha: MessageTime | None) -> Sheet:
     """Tables 1 and 2 of paper 0."""
     rows = []
-    for row in metrics.imbalance(calls, alpha):
+    for row in summaries.imbalance(calls, alpha):
         values = (row.worst, row.average, row.node_worst, row.node_average)
         rows.append(cells(row.size_class, str(row.calls), *map(_with_factor, values)))
     source = f"alpha: {alpha.source}." if alpha is not None else "No alpha, so no factors."
@@ -73,14 +75,14 @@ def imbalance(calls: Calls, alpha: MessageTime | None) -> Sheet:
         ("size", "calls", "worst (Ω)", "average (Δ̄)", "worst in a node", "average in a node"),
         rows,
         "In brackets as a factor: divided by alpha, the time of one message of that size. "
-        f"{source} Sizes: {metrics.SIZE_CLASS_MEANING}.",
+        f"{source} Sizes: {summaries.SIZE_CLASS_MEANING}.",
     )
 
 
 def shares(calls: Calls) -> Sheet:
     """Which collectives and sizes the calls and the time are, and what the time is."""
     rows = []
-    for share in metrics.shares(calls):
+    for share in summaries.shares(calls):
         part = share.waiting_ns / share.time_ns if share.time_ns > 0 else 0.0
         rows.append(
             [
@@ -101,7 +103,7 @@ def shares(calls: Calls) -> Sheet:
         ("collective", "calls", "of all calls", "time", "of all time", "waiting", "communicating", "waits"),
         rows,
         "Time is of all ranks together, inside the call. Waiting: until the last rank arrived; the rest is "
-        f"communicating. ▲: more than half is waiting. Sizes: {metrics.SIZE_CLASS_MEANING}.",
+        f"communicating. ▲: more than half is waiting. Sizes: {summaries.SIZE_CLASS_MEANING}.",
     )
 
 

@@ -50,6 +50,10 @@ class CommunicatorFlag(IntFlag):
     INTER = 1
     WORLD_ORDER = 2
     RANKS_FOLLOW = 4
+    SEVERAL_JOBS = 8
+
+
+OF_ANOTHER_JOB = 0xFFFFFFFF  # in place of a rank of MPI_COMM_WORLD
 
 
 class Naming(IntEnum):

@@ -31,6 +31,7 @@ class Definition:
     ranks: int
     rank: int  # this process's
     inter: bool
+    several_jobs: bool
     world_order: bool
     world_ranks: NDArray[np.uint32] | None
 
@@ -172,7 +173,9 @@ def _definitions(
 def _communicator(record: NDArray[np.uint8], number: int, world: int, slot: int) -> Definition:
     fields = record[: layout.COMMUNICATOR.itemsize].view(layout.COMMUNICATOR)[0]
     flags, ranks = int(fields["flags"]), int(fields["ranks"])
-    if fields["number"] != number or not fields["rank"] < ranks <= world:
+    several_jobs = bool(flags & CommunicatorFlag.SEVERAL_JOBS)
+    most = _MOST_RANKS if several_jobs else world
+    if fields["number"] != number or not fields["rank"] < ranks <= most:
         raise DamagedFileError(f"slot {slot} is damaged: an impossible communicator")
     world_ranks = None
     if flags & CommunicatorFlag.RANKS_FOLLOW:
@@ -181,13 +184,15 @@ def _communicator(record: NDArray[np.uint8], number: int, world: int, slot: int)
         if len(listed) < 4 * ranks:
             raise DamagedFileError(f"slot {slot} is damaged: a communicator without all its ranks")
         world_ranks = listed.copy().view("<u4")
-        if world_ranks.max() >= world:
+        of_this_job = world_ranks[world_ranks != layout.OF_ANOTHER_JOB] if several_jobs else world_ranks
+        if (of_this_job >= world).any():
             raise DamagedFileError(f"slot {slot} is damaged: a communicator with impossible ranks")
     return Definition(
         int(fields["identity"]),
         ranks,
         int(fields["rank"]),
         inter=bool(flags & CommunicatorFlag.INTER),
+        several_jobs=several_jobs,
         world_order=bool(flags & CommunicatorFlag.WORLD_ORDER),
         world_ranks=world_ranks,
     )

@@ -50,15 +50,25 @@ class Communicator:
 
     index: int
     identity: int
-    ranks: int
+    ranks: int  # of an inter-communicator those of the larger side that was recorded
     inter: bool
+    several_jobs: bool  # has processes that are not in this MPI_COMM_WORLD, and so not in this trace
     members: Sequence[int]  # ranks of MPI_COMM_WORLD whose files have it, ascending
     local: Mapping[int, int]  # its number in the file of each member
     places: Mapping[int, int]  # the rank in it of each member
     world: int
 
+    @property
+    def alone(self) -> bool:
+        """Whether it is one process, which waits for nobody."""
+        return self.ranks < 2 and not self.inter
+
     def __str__(self) -> str:
-        number = f"communicator {self.index}"
+        number = f"{'inter-' if self.inter else ''}communicator {self.index}"
+        if self.several_jobs:
+            return f"{number} (ranks {ranges(self.members)}, and another job)"
+        if self.inter:
+            return f"{number} (ranks {ranges(self.members)})"
         if self.ranks == self.world:
             return f"{number} (all {self.world} ranks)"
         if len(self.members) == self.ranks:
@@ -238,7 +248,7 @@ def read(path: str | Path) -> Trace:
     else:
         raise CommandError(f"{path}: no such trace")
     readable: list[RankFile] = []
-    notes = [f"{name.name} has what spawned processes did: a trace of its own" for name in spawned]
+    notes = []
     for name in names:
         try:
             readable.append(read_rank_file(name))
@@ -250,6 +260,7 @@ def read(path: str | Path) -> Trace:
     files = _of_one_run(readable, notes)
     for file in files:
         notes += [f"{file.path.name} {note}" for note in file.notes]
+    notes += [f"{name.name} has what spawned processes did: a trace of its own" for name in spawned]
     return Trace(path, files, notes)
 
 
@@ -284,6 +295,7 @@ def _communicators(files: Mapping[int, RankFile], world: int) -> list[Communicat
                 identity,
                 max(definition.ranks for definition in definitions.values()),
                 any(definition.inter for definition in definitions.values()),
+                any(definition.several_jobs for definition in definitions.values()),
                 sorted(local),
                 local,
                 {rank: definition.rank for rank, definition in definitions.items()},

@@ -135,8 +135,9 @@ class Describer {
     return total;
   }
 
+  // The constants for the root's side of an inter-communicator differ between MPIs.
   static Facts rooted(int root, Facts facts) {
-    facts.root = root;
+    facts.root = root == MPI_ROOT ? this_is_root : root == MPI_PROC_NULL ? beside_root : root;
     return facts;
   }
 

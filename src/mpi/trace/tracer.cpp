@@ -238,7 +238,7 @@ std::uint8_t Tracer::learn_algorithm(const char* text) {
 
 // -- communicators
 
-// Ranks that are not in this MPI_COMM_WORLD are MPI_UNDEFINED.
+// Processes of other jobs have rank -1, whatever the host's MPI_UNDEFINED is.
 std::vector<int> Tracer::world_ranks(MPI_Group group) const {
   int size = 0;
   next<"PMPI_Group_size", decltype(PMPI_Group_size)>()(group, &size);
@@ -249,6 +249,7 @@ std::vector<int> Tracer::world_ranks(MPI_Group group) const {
   host_.Comm_group(MPI_COMM_WORLD, &all);
   host_.Group_translate_ranks(group, size, ranks.data(), all, world.data());
   host_.Group_free(&all);
+  std::ranges::replace(world, MPI_UNDEFINED, -1);
   return world;
 }
 
@@ -270,7 +271,8 @@ void Tracer::add(MPI_Comm handle, MPI_Comm parent, bool has_group_of_parent) {
     made->is_inter = is_inter != 0;
     MPI_Group group;
     host_.Comm_group(handle, &group);
-    made->group = hash_of(world_ranks(group));
+    std::vector<int> ranks = world_ranks(group);
+    made->group = hash_of(ranks);
     host_.Group_free(&group);
     if (made->is_inter) {
       next<"PMPI_Comm_remote_group", decltype(PMPI_Comm_remote_group)>()(handle, &group);
@@ -278,7 +280,9 @@ void Tracer::add(MPI_Comm handle, MPI_Comm parent, bool has_group_of_parent) {
       made->peers = static_cast<int>(others.size());
       made->group += hash_of(others);  // a sum, for both sides see them the other way round
       host_.Group_free(&group);
+      ranks.insert(ranks.end(), others.begin(), others.end());
     }
+    made->is_of_several_jobs = std::ranges::find(ranks, -1) != ranks.end();
   }
   const std::uint64_t family = mixed(from != nullptr ? from->identity : 0, made->group);
   made->identity = mixed(family, ordinals_[family]++);
@@ -328,7 +332,8 @@ void Tracer::define(Communicator& communicator, MPI_Comm handle) {
   const CommunicatorRecord record{
       .kind = RecordKind::communicator,
       .flags = static_cast<std::uint8_t>((communicator.is_inter ? inter : 0) | (first ? first_of_world : 0) |
-                                         (ranks.empty() ? 0 : ranks_follow)),
+                                         (ranks.empty() ? 0 : ranks_follow) |
+                                         (communicator.is_of_several_jobs ? of_several_jobs : 0)),
       .zero = 0,
       .slots = static_cast<std::uint32_t>((bytes + slot_bytes - 1) / slot_bytes),
       .number = defined_,

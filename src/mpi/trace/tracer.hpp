@@ -31,6 +31,7 @@ struct Communicator {
   int ranks = 1;
   int peers = 1;  // to whom this rank sends in an alltoall: the other group's ranks, in an inter-communicator
   bool is_inter = false;
+  bool is_of_several_jobs = false;  // some of its processes are not in this MPI_COMM_WORLD
   bool is_defined = false;  // in the file
   std::uint32_t number = 0;
   int neighbours = -1;  // to whom this rank sends in a neighbourhood collective; -1: not yet asked
@@ -69,7 +70,8 @@ struct Open {
 struct KnownRequest {
   Open open;                           // of a persistent one: since MPI_Start
   std::shared_ptr<Prepared> prepared;  // null: not persistent
-  bool is_claimed = false;             // by the completion call that is going on
+  const void* thread = nullptr;        // that made it: others may have the same handle
+  std::uint64_t claim = 0;             // of the completion call that is going on; 0: none
 };
 
 class Tracer {
@@ -161,6 +163,7 @@ class Tracer {
   void remove(MPI_Comm handle);
 
   HandleTable<KnownRequest> requests;
+  std::uint64_t claims = 0;  // that completion calls have made on requests
   [[nodiscard]] bool is_null_request(MPI_Request request) const { return request == null_request_; }
   [[nodiscard]] bool is_null_communicator(MPI_Comm communicator) const { return communicator == null_communicator_; }
 

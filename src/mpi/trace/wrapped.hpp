@@ -24,6 +24,8 @@ MPI_Comm communicator_of(const Arguments&... arguments) {
   return std::get<sizeof...(Arguments) - behind>(std::tie(arguments...));
 }
 
+inline const void* this_thread() { return &inside_trace; }
+
 // Bookkeeping must not fail a call of the program: without memory it goes on unrecorded.
 template <class Body>
 void if_possible(Body&& body) noexcept {
@@ -85,7 +87,9 @@ int nonblocking(Tracer& tracer, Next* next, Arguments... arguments) {
     const auto lock = tracer.lock();
     const bool is_complete = code != MPI_SUCCESS || tracer.is_null_request(request);
     tracer.leave(open, exit, is_complete);
-    if (!is_complete) tracer.requests.insert(abi::bits(request), {.open = open, .prepared = nullptr});
+    if (!is_complete) {
+      tracer.requests.insert(abi::bits(request), {.open = open, .prepared = nullptr, .thread = this_thread()});
+    }
   });
   return code;
 }
@@ -103,7 +107,9 @@ int persistent(Tracer& tracer, Next* next, Arguments... arguments) {
     if (communicator == nullptr) return;
     const Facts facts = Describer(tracer, handle, *communicator)(Of<collective>{}, arguments...);
     tracer.requests.insert(abi::bits(request),
-                           {.open = {}, .prepared = std::make_shared<Prepared>(collective, communicator, facts)});
+                           {.open = {},
+                            .prepared = std::make_shared<Prepared>(collective, communicator, facts),
+                            .thread = this_thread()});
   });
   return code;
 }
@@ -155,19 +161,24 @@ int starts(int count, MPI_Request* requests, Body&& body) {
   return code;
 }
 
-// The requests of a completion call that are known: their handles are gone afterwards.
+// The requests of a completion call that are known: their handles are gone afterwards, and another thread may have got
+// the same ones again, and even wait for them, before this one says what became of its own.
 struct Claim {
   int index;
   Handle handle;
+  std::uint64_t number;
 };
 
 inline void claim(Tracer& tracer, int count, const MPI_Request* requests, std::vector<Claim>& claims) {
   for (int i = 0; i < count; ++i) {
     const Handle handle = abi::bits(requests[i]);
-    KnownRequest* known = tracer.requests.find(handle, [](const KnownRequest& request) { return !request.is_claimed; });
+    const auto is_free = [](const KnownRequest& request) { return request.claim == 0; };
+    const auto is_own = [&](const KnownRequest& request) { return is_free(request) && request.thread == this_thread(); };
+    KnownRequest* known = tracer.requests.find(handle, is_own);
+    if (known == nullptr) known = tracer.requests.find(handle, is_free);
     if (known == nullptr) continue;
-    known->is_claimed = true;
-    claims.push_back({i, handle});
+    known->claim = ++tracer.claims;
+    claims.push_back({i, handle, known->claim});
   }
 }
 
@@ -188,11 +199,11 @@ int completes(int count, MPI_Request* requests, Body&& body, IsComplete&& is_com
   const Nanoseconds completion = clock::now();
   if_possible([&] {
     const auto lock = tracer->lock();
-    const auto is_claimed = [](const KnownRequest& request) { return request.is_claimed; };
-    for (const auto [index, handle] : claims) {
-      KnownRequest* known = tracer->requests.find(handle, is_claimed);
+    for (const auto& [index, handle, number] : claims) {
+      KnownRequest* known =
+          tracer->requests.find(handle, [&](const KnownRequest& request) { return request.claim == number; });
       if (known == nullptr) continue;
-      known->is_claimed = false;
+      known->claim = 0;
       const bool is_persistent = known->prepared != nullptr;
       if (!is_complete(code, index) && (is_persistent || !tracer->is_null_request(requests[index]))) continue;
       tracer->complete(known->open, completion);

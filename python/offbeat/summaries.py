@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the tables of a trace say: shares of calls and time, who is last, imbalance; over complete calls.
+
+Paper 0 is Alizadeh et al., EuroMPI 2022; paper 4 is Salimi Beni, Cosenza, Hunold, Cluster 2024.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offbeat.message_time import MessageTime
+from offbeat.metrics import Calls
+
+SMALL_BYTES = 1 << 10  # paper 0, section 6.1.1: to here MVAPICH uses shared memory
+MEDIUM_BYTES = 64 << 10  # and to here the arrival-aware algorithm for small messages is compared
+SIZE_CLASSES = ("small", "medium", "large")
+SIZE_CLASS_MEANING = "small: to 1 KiB, medium: to 64 KiB, large: above"
+
+
+def size_class(size: Any) -> NDArray[np.intp]:
+    """Index into SIZE_CLASSES."""
+    return np.asarray(np.digitize(size, [SMALL_BYTES + 1, MEDIUM_BYTES + 1]))
+
+
+@dataclass(frozen=True)
+class Share:
+    """How much of all collective calls, and of the time in them, one kind is (paper 0, section 4.2)."""
+
+    collective: int
+    size_class: str
+    calls: int
+    call_share: float  # 0 .. 1
+    time_ns: float  # over all ranks
+    time_share: float
+    waiting_ns: float
+    communicating_ns: float
+
+
+def shares(calls: Calls) -> list[Share]:
+    """By collective and class of size, the most time first."""
+    table = calls.whole
+    total_time = max(float(table["in_call"].sum()), 1e-9)
+    classes = size_class(table["bytes"])
+    found = []
+    for collective in np.unique(table["collective"]):
+        for number, name in enumerate(SIZE_CLASSES):
+            rows = table[(table["collective"] == collective) & (classes == number)]
+            if not len(rows):
+                continue
+            time, wait = float(rows["in_call"].sum()), float(rows["waiting"].sum())
+            found.append(
+                Share(
+                    int(collective),
+                    name,
+                    len(rows),
+                    len(rows) / len(table),
+                    time,
+                    time / total_time,
+                    wait,
+                    max(time - wait, 0.0),
+                )
+            )
+    return sorted(found, key=lambda share: -share.time_ns)
+
+
+@dataclass(frozen=True)
+class RankLateness:
+    """How often a rank is the last to arrive, and by how much."""
+
+    rank: int
+    calls_last: int
+    share_last: float  # of the complete calls
+    lateness_us: float  # median over the calls in which it is the last, against the usual arrival
+    lateness_p90_us: float
+    waited_s: float  # by all others in these calls
+    mean_skew_us: float  # over all calls (paper 4, section V.A)
+
+
+def lateness(calls: Calls) -> list[RankLateness]:
+    """Of each recording rank, in the order of the ranks."""
+    table = calls.whole
+    order = np.argsort(table["last_rank"], kind="stable")
+    by_rank = table[order]
+    bounds = np.searchsorted(by_rank["last_rank"], calls.skew_ranks, side="left")
+    ends = np.searchsorted(by_rank["last_rank"], calls.skew_ranks, side="right")
+    found = []
+    for rank, begin, end, skew_ns in zip(calls.skew_ranks, bounds, ends, calls.mean_skew, strict=True):
+        rows = by_rank[begin:end]
+        late = np.percentile(rows["lateness"], (50, 90)) / 1e3 if len(rows) else (0.0, 0.0)
+        found.append(
+            RankLateness(
+                int(rank),
+                len(rows),
+                len(rows) / max(len(table), 1),
+                float(late[0]),
+                float(late[1]),
+                float(rows["waiting"].sum()) / 1e9,
+                float(skew_ns) / 1e3,
+            )
+        )
+    return found
+
+
+class Measure(NamedTuple):
+    """A time, and as a factor of alpha where that is known."""
+
+    us: float
+    factor: float | None
+
+
+@dataclass(frozen=True)
+class Imbalance:
+    """Averages over calls (paper 0, tables 1 and 2): microseconds, and factors of alpha where it is known."""
+
+    size_class: str
+    calls: int
+    worst: Measure
+    average: Measure
+    node_worst: Measure
+    node_average: Measure
+
+
+def imbalance(calls: Calls, alpha: MessageTime | None) -> list[Imbalance]:
+    """Of all sizes, then of each class. The factors of the calls are averaged, as in the paper."""
+    table = calls.whole
+    classes = size_class(table["bytes"])
+    chosen = [("all", np.ones(len(table), dtype=bool))]
+    chosen += [(name, classes == number) for number, name in enumerate(SIZE_CLASSES)]
+    found = []
+    for name, mask in chosen:
+        rows = table[mask]
+        if not len(rows):
+            continue
+        fields = ("omega", "delta", "node_omega", "node_delta")
+        times = [float(rows[field].mean()) / 1e3 for field in fields]
+        factors: list[float | None] = [None] * 4
+        if alpha is not None:
+            message = np.maximum(alpha(rows["bytes"]), 1e-3)
+            factors = [float((rows[field] / message).mean()) for field in fields]
+        values = [Measure(time, factor) for time, factor in zip(times, factors, strict=True)]
+        found.append(Imbalance(name, len(rows), *values))
+    return found
