@@ -189,7 +189,9 @@ std::unique_ptr<NodeBoard> NodeBoard::create(const Host& host, MPI_Comm communic
 }
 
 Patience patience_without_board(const Settings& settings) {
-  return patience_for(settings, seems_to_share_cores());
+  Patience patience = patience_for(settings, seems_to_share_cores());
+  patience.stall.after_s = 0;  // nobody can tell who is late
+  return patience;
 }
 
 NodeBoard::NodeBoard(const Host& host, MPI_Comm communicator, SharedMemory memory, const BoardShape& shape,
