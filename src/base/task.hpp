@@ -41,6 +41,8 @@ class [[nodiscard]] Task {
   void start() { handle_.resume(); }
   [[nodiscard]] bool done() const { return handle_.done(); }
   void rethrow_if_failed() const;
+  // Keep its memory for ever, because somebody may still write to it.
+  void leak() { handle_ = nullptr; }
   void set_join(JoinCounter& join);
 
   [[nodiscard]] bool await_ready() const noexcept { return false; }

@@ -32,7 +32,12 @@ void MpiTransport::use(Board& node_board) {
 
 bool MpiTransport::start(Transfer& transfer) {
   if (branches == 1 && transfer_at_once(transfer)) return true;
-  post(transfer);
+  // Not thrown in the coroutine: half of the transfer may be under way, and its memory must stay.
+  try {
+    post(transfer);
+  } catch (...) {
+    if (!branch_failure) branch_failure = std::current_exception();
+  }
   return false;
 }
 
@@ -84,11 +89,12 @@ void MpiTransport::post(Transfer& transfer) {
 }
 
 template <class Body>
-void MpiTransport::guarded(Body&& body) {
+void MpiTransport::guarded(Task& task, Body&& body) {
   try {
     body();
   } catch (...) {
-    abandon();
+    // What the host still writes to is never freed: a message that it has begun to receive cannot be cancelled.
+    if (abandon()) task.leak();
     throw;
   }
 }
@@ -96,7 +102,7 @@ void MpiTransport::guarded(Body&& body) {
 void MpiTransport::drive(Task& task) {
   branches = 1;
   branch_failure = nullptr;
-  guarded([&] {
+  guarded(task, [&] {
     task.start();
     while (!is_over(task)) {
       const bool only_board = requests_.empty();
@@ -109,11 +115,11 @@ void MpiTransport::drive(Task& task) {
 void MpiTransport::begin(Task& task) {
   branches = 2;  // the program is the other one: never wait inside start()
   branch_failure = nullptr;
-  guarded([&] { task.start(); });
+  guarded(task, [&] { task.start(); });
 }
 
 bool MpiTransport::advance(Task& task) {
-  guarded([&] {
+  guarded(task, [&] {
     if (!is_over(task) && !move() && board != nullptr) {
       // The host still has the program's messages to move, and another rank may have failed.
       board->patience.progress.call(board->patience.progress.state);
@@ -178,16 +184,19 @@ void MpiTransport::look_at_board() {
   for (const std::coroutine_handle<> waiter : looking_) waiter.resume();
 }
 
-// After an error: no request may outlive the buffers in the coroutine frames.
-void MpiTransport::abandon() noexcept {
+// After an error.
+bool MpiTransport::abandon() noexcept {
+  bool any_under_way = false;
   for (MPI_Request& request : requests_) {
     if (request == MPI_REQUEST_NULL) continue;
     host_->Cancel(&request);
     host_->Request_free(&request);
+    any_under_way = true;
   }
   requests_.clear();
   owners_.clear();
   at_board_.clear();
+  return any_under_way;
 }
 
 }  // namespace offbeat

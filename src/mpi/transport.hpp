@@ -51,8 +51,9 @@ class MpiTransport final : public Transport, public BoardWaiters {
   // Throws what the task, or a branch of it, threw.
   [[nodiscard]] bool is_over(const Task& task) const;
   template <class Body>
-  void guarded(Body&& body);
-  void abandon() noexcept;
+  void guarded(Task& task, Body&& body);
+  // Forgets all messages. True: some were under way.
+  bool abandon() noexcept;
   void check(int code) const;
 
   const Host* host_;
