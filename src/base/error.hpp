@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <new>
 #include <stdexcept>
 #include <string>
 
@@ -29,5 +30,17 @@ class CommunicationError : public std::runtime_error {
   explicit CommunicationError(const std::string& what, int code = 0) : std::runtime_error(what), code(code) {}
   int code;
 };
+
+// False: there was no memory for it. For what a call can do without, such as a line for people, and where
+// other ranks have to be told.
+template <class Body>
+bool try_to(Body&& body) {
+  try {
+    body();
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
 
 }  // namespace offbeat

@@ -14,10 +14,12 @@
 
 namespace offbeat {
 
-// Counts the tasks of one Endpoint::concurrently down; the last one resumes the parent.
+// Counts the tasks of one Endpoint::concurrently down; the last one resumes the parent. The first failure is
+// left in `failure` at once: the others may wait for ever for what the task that failed did not do.
 struct JoinCounter {
   std::size_t running = 0;
-  std::coroutine_handle<> parent;
+  std::coroutine_handle<> parent{};
+  std::exception_ptr* failure = nullptr;
 };
 
 class [[nodiscard]] Task {
@@ -39,6 +41,8 @@ class [[nodiscard]] Task {
   void start() { handle_.resume(); }
   [[nodiscard]] bool done() const { return handle_.done(); }
   void rethrow_if_failed() const;
+  // Keep its memory for ever, because somebody may still write to it.
+  void leak() { handle_ = nullptr; }
   void set_join(JoinCounter& join);
 
   [[nodiscard]] bool await_ready() const noexcept { return false; }
@@ -60,8 +64,9 @@ struct Task::promise_type {
     std::coroutine_handle<> await_suspend(Handle self) const noexcept {
       promise_type& promise = self.promise();
       if (promise.parent) return promise.parent;
-      if (promise.join != nullptr && --promise.join->running == 0 && promise.join->parent) {
-        return promise.join->parent;
+      if (JoinCounter* join = promise.join; join != nullptr) {
+        if (promise.failure && join->failure != nullptr && !*join->failure) *join->failure = promise.failure;
+        if (--join->running == 0 && join->parent) return join->parent;
       }
       return std::noop_coroutine();
     }

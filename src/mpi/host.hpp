@@ -68,6 +68,7 @@ class Host {
   HostFunction<decltype(PMPI_Comm_split_type)> Comm_split_type{find("PMPI_Comm_split_type")};
   HostFunction<decltype(PMPI_Comm_test_inter)> Comm_test_inter{find("PMPI_Comm_test_inter")};
   HostFunction<decltype(PMPI_Errhandler_free)> Errhandler_free{find("PMPI_Errhandler_free")};
+  HostFunction<decltype(PMPI_Error_string)> Error_string{find("PMPI_Error_string")};
   HostFunction<decltype(PMPI_Finalize)> Finalize{find("PMPI_Finalize")};
   HostFunction<decltype(PMPI_Finalized)> Finalized{find("PMPI_Finalized")};
   HostFunction<decltype(PMPI_Group_free)> Group_free{find("PMPI_Group_free")};

@@ -9,16 +9,22 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "base/error.hpp"
 #include "base/log.hpp"
+#include "collectives/algorithm.hpp"
 #include "transport/node/cores.hpp"
 
 namespace offbeat {
 namespace {
+
+// Leaders tell each other of failures by messages beside all lanes.
+constexpr int failure_tag = most_lanes;
 
 // The lowest rank that says no; the number of ranks if all say yes.
 int first_without(const Host& host, MPI_Comm communicator, bool mine) {
@@ -68,6 +74,9 @@ Descriptor hand_out(const Host& host, MPI_Comm communicator, const Nodes& nodes,
   }
   return file;
 }
+
+// What stands in Board::broken: not 0 for any rank of MPI_COMM_WORLD.
+std::uint64_t failed(int world_rank) { return static_cast<std::uint64_t>(world_rank) + 1; }
 
 // For messages only.
 std::vector<int> world_ranks(const Host& host, MPI_Comm communicator, std::span<const int> ranks) {
@@ -141,11 +150,9 @@ bool seems_to_share_cores() { return launcher_ranks_on_node() > std::min(get_npr
 
 }  // namespace
 
-NodeLists find_nodes(const Host& host, MPI_Comm communicator, const Settings& settings) {
+void find_nodes(const Host& host, MPI_Comm communicator, const Settings& settings, NodeLists& lists) {
   int rank = 0;
-  int size = 1;
   host.Comm_rank(communicator, &rank);
-  host.Comm_size(communicator, &size);
   int leader = rank;
   MPI_Comm node = MPI_COMM_NULL;
   if (settings.node_ranks > 0) {
@@ -156,15 +163,15 @@ NodeLists find_nodes(const Host& host, MPI_Comm communicator, const Settings& se
     host.Bcast(&leader, 1, MPI_INT, 0, node);
     host.Comm_free(&node);
   }
-  std::vector<int> leaders(static_cast<std::size_t>(size));
-  host.Allgather(&leader, 1, MPI_INT, leaders.data(), 1, MPI_INT, communicator);
-  return {leaders, rank};
+  host.Allgather(&leader, 1, MPI_INT, lists.leader_of_rank.data(), 1, MPI_INT, communicator);
+  lists.sort_out(rank);
 }
 
 std::unique_ptr<NodeBoard> NodeBoard::create(const Host& host, MPI_Comm communicator, const Nodes& nodes,
-                                             const Settings& settings) {
+                                             const Settings& settings, bool ready) {
   const BoardShape shape{.ranks = static_cast<int>(nodes.here.size()), .window_bytes = settings.window_bytes};
   Refusals refusals;
+  if (!ready) refusals.add("malloc", ENOMEM);
   int first = 0;
   for (const Way way : {Way::by_proc, Way::by_socket}) {
     const Descriptor file = hand_out(host, communicator, nodes, shape.total_bytes(), way, refusals);
@@ -178,18 +185,22 @@ std::unique_ptr<NodeBoard> NodeBoard::create(const Host& host, MPI_Comm communic
     } catch (const std::bad_alloc&) {
       refusals.add("malloc", ENOMEM);
     }
-    first = first_without(host, communicator, mine != nullptr);
+    first = first_without(host, communicator, ready && mine != nullptr);
     if (first == nodes.ranks) {
       mine->choose_patience(settings, cores);
       return mine;
     }
   }
-  say_why_not(refusals, nodes.here.size(), first == nodes.here[static_cast<std::size_t>(nodes.member)]);
+  try_to([&] {
+    say_why_not(refusals, nodes.here.size(), first == nodes.here[static_cast<std::size_t>(nodes.member)]);
+  });
   return nullptr;
 }
 
 Patience patience_without_board(const Settings& settings) {
-  return patience_for(settings, seems_to_share_cores());
+  Patience patience = patience_for(settings, seems_to_share_cores());
+  patience.stall.after_s = 0;  // nobody can tell who is late
+  return patience;
 }
 
 NodeBoard::NodeBoard(const Host& host, MPI_Comm communicator, SharedMemory memory, const BoardShape& shape,
@@ -201,11 +212,16 @@ NodeBoard::NodeBoard(const Host& host, MPI_Comm communicator, SharedMemory memor
       world_ranks_(world_ranks(host, communicator, nodes.here)),
       host_name_(host_name()),
       has_other_nodes_(nodes.count() > 1) {
+  if (nodes.member == 0) {
+    std::ranges::remove_copy(nodes.leaders, std::back_inserter(other_leaders_), nodes.here.front());
+  }
   board_.patience.progress = {.call = [](void* state) { static_cast<NodeBoard*>(state)->progress(); },
                               .state = this};
   board_.patience.stall = {
-      .call = [](void* state, double waited_s,
-                 bool over) { static_cast<NodeBoard*>(state)->report_stall(waited_s, over); },
+      .call =
+          [](void* state, double waited_s, bool over) {
+            try_to([&] { static_cast<NodeBoard*>(state)->report_stall(waited_s, over); });
+          },
       .state = this};
   // Smaller windows would share a page with those of others, and lie where the first of them runs.
   constexpr std::size_t huge_page = std::size_t{2} << 20;
@@ -237,9 +253,51 @@ void NodeBoard::choose_patience(const Settings& settings, std::span<CoreSet> wor
 }
 
 // Any call that looks for messages lets the host move all of them.
+bool NodeBoard::is_given_up() {
+  int is_told = 0;
+  host_->Iprobe(MPI_ANY_SOURCE, failure_tag, communicator_, &is_told, MPI_STATUS_IGNORE);
+  Board::Word& broken = board_.broken();
+  if (is_told != 0 && !was_told_ &&
+      host_->Recv(&notice_, 1, MPI_INT, MPI_ANY_SOURCE, failure_tag, communicator_, MPI_STATUS_IGNORE) ==
+          MPI_SUCCESS) {
+    was_told_ = true;
+    broken.store(failed(notice_), std::memory_order_relaxed);
+  }
+  return broken.load(std::memory_order_relaxed) != 0;
+}
+
 void NodeBoard::progress() {
-  int found = 0;
-  host_->Iprobe(MPI_ANY_SOURCE, 0, communicator_, &found, MPI_STATUS_IGNORE);
+  if (!is_given_up()) return;
+  const std::uint64_t by = board_.broken().load(std::memory_order_relaxed) - 1;
+  throw CommunicationError("rank " + std::to_string(by) + " of MPI_COMM_WORLD has failed", MPI_ERR_OTHER);
+}
+
+void NodeBoard::give_up(const char* why) noexcept {
+  Board::Word& broken = board_.broken();
+  std::uint64_t by = 0;
+  if (broken.compare_exchange_strong(by, failed(world_rank()), std::memory_order_relaxed)) {
+    by = failed(world_rank());
+    try_to([&] {
+      say(call() + ": rank " + std::to_string(world_rank()) + " of MPI_COMM_WORLD has failed: " + why +
+          "; this communicator can no longer be used");
+    });
+  }
+  board_.bell().ring();
+  // A node that was told tells nobody: all were.
+  if (was_told_) return;
+  notice_ = static_cast<int>(by - 1);
+  for (const int leader : other_leaders_) {
+    MPI_Request request;
+    if (host_->Isend(&notice_, 1, MPI_INT, leader, failure_tag, communicator_, &request) == MPI_SUCCESS) {
+      host_->Request_free(&request);
+    }
+  }
+}
+
+std::string NodeBoard::call() const {
+  return "allreduce number " + std::to_string(board_.entered) + " on this communicator, " +
+         std::to_string(board_.current_bytes) + " bytes, " + std::to_string(board_.size) + " ranks on " +
+         host_name_;
 }
 
 void NodeBoard::report_stall(double waited_s, bool over) {
@@ -256,19 +314,17 @@ void NodeBoard::report_stall(double waited_s, bool over) {
   if (over ? !reported_ : lower_rank_waits) return;
   reported_ = !over;
 
-  const std::string what = "allreduce number " + std::to_string(board_.entered) + " on this communicator, " +
-                           std::to_string(board_.current_bytes) + " bytes, " + std::to_string(board_.size) +
-                           " ranks on " + host_name_;
   const std::string time = std::to_string(std::lround(waited_s)) + " s";
   if (over) {
-    say(what + ": complete after " + time);
+    const bool has_failed = board_.broken().load(std::memory_order_relaxed) != 0;
+    say(call() + (has_failed ? ": failed after " : ": complete after ") + time);
     return;
   }
   const std::string whom = !missing.empty()   ? rank_list(missing) + " on " + host_name_
                            : has_other_nodes_ ? "ranks on other nodes"
                                               : "ranks that have entered it";
-  say(what + ": rank " + std::to_string(world_ranks_[static_cast<std::size_t>(board_.rank)]) +
-      " has waited " + time + " for " + whom + " (ranks of MPI_COMM_WORLD)");
+  say(call() + ": rank " + std::to_string(world_rank()) + " has waited " + time + " for " + whom +
+      " (ranks of MPI_COMM_WORLD)");
 }
 
 }  // namespace offbeat

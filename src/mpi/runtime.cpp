@@ -7,9 +7,11 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/pool.hpp"
+#include "mpi/return_errors.hpp"
 
 namespace offbeat {
 
@@ -86,24 +88,44 @@ Context* Runtime::find_or_create(MPI_Comm communicator) {
   host.Initialized(&initialized);
   host.Finalized(&finalized);
   if (initialized == 0 || finalized != 0 || communicator == MPI_COMM_NULL) return nullptr;
-  std::call_once(started_with_mpi_, [this] { start_with_mpi(); });
-
-  void* attribute = nullptr;
-  int found = 0;
-  if (host.Comm_get_attr(communicator, keyval_, static_cast<void*>(&attribute), &found) != MPI_SUCCESS)
-    return nullptr;
-  if (found != 0) return static_cast<Context*>(attribute);
-
-  auto created = std::make_unique<Context>(host, communicator, settings, allreduce);
-  if (host.Comm_set_attr(communicator, keyval_, created.get()) != MPI_SUCCESS) return nullptr;
-  const std::lock_guard lock(mutex_);
-  contexts_.push_back(created.get());
-  return created.release();
+  const bool can_have_contexts = start_with_mpi();
+  if (can_have_contexts) {
+    void* attribute = nullptr;
+    int found = 0;
+    if (host.Comm_get_attr(communicator, keyval_, static_cast<void*>(&attribute), &found) != MPI_SUCCESS)
+      return nullptr;
+    if (found != 0) return static_cast<Context*>(attribute);
+  }
+  // A rank without memory must not leave the others alone: all have a context, or none, and try again.
+  Context* mine = can_have_contexts ? add(communicator) : nullptr;
+  if (Context::start(mine, host, communicator)) return mine;
+  if (mine != nullptr) host.Comm_delete_attr(communicator, keyval_);
+  return nullptr;
 }
 
-void Runtime::start_with_mpi() {
-  types_ = std::make_unique<Types>(host);
-  host.Comm_create_keyval(on_copy, on_delete, &keyval_, this);
+Context* Runtime::add(MPI_Comm communicator) {
+  std::unique_ptr<Context> created;
+  const bool is_known = try_to([&] {
+    created = std::make_unique<Context>(host, communicator, settings, allreduce);
+    const std::lock_guard lock(mutex_);
+    contexts_.push_back(created.get());
+  });
+  if (!is_known) return nullptr;
+  const ReturnErrors scope(host, communicator);
+  if (host.Comm_set_attr(communicator, keyval_, created.get()) == MPI_SUCCESS) return created.release();
+  const std::lock_guard lock(mutex_);
+  std::erase(contexts_, created.get());
+  return nullptr;
+}
+
+bool Runtime::start_with_mpi() {
+  const std::lock_guard lock(mutex_);
+  if (types_ != nullptr) return true;
+  std::unique_ptr<Types> types;
+  if (!try_to([&] { types = std::make_unique<Types>(host); })) return false;
+  if (host.Comm_create_keyval(on_copy, on_delete, &keyval_, this) != MPI_SUCCESS) return false;
+  types_ = std::move(types);
+  return true;
 }
 
 // A duplicate gets a context of its own when it is used.

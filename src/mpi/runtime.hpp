@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/log.hpp"
@@ -40,11 +41,15 @@ class Counter {
 // Collective calls on one communicator never overlap (MPI 5.0, section 6.14), so nothing here is locked.
 class Context {
  public:
-  // Collective over `communicator`.
+  // Takes the memory that is needed until the first message; here, because it may fail on one rank alone.
   Context(const Host& host, MPI_Comm communicator, const Settings& settings, const Selection& selection);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
+
+  // Before the first use; collective over `communicator`. `mine`: null on a rank that has no memory for a
+  // context. False, on all ranks: one of them could not make one, and nobody is to keep it.
+  [[nodiscard]] static bool start(Context* mine, const Host& host, MPI_Comm communicator);
 
   // Null: leave the call to the host.
   [[nodiscard]] const Expression* choose(std::size_t count, std::size_t width) {
@@ -87,13 +92,20 @@ class Context {
   Counter served;
 
  private:
-  // Collective when a choice needs the board for the first time.
+  // After another choice. Collective when it needs the board for the first time.
   void refresh();
-  [[nodiscard]] ChoiceTable choices() const;
+  // The table, or what can run, has changed.
+  void apply();
+  void leave_to_host(std::string_view why);
+  // Collective. The nodes and, if all can, their boards.
+  void find_board();
+  [[nodiscard]] bool is_board_open() const;
+  [[nodiscard]] bool is_board_wanted() const;
+  [[nodiscard]] ChoiceTable choices(bool with_board) const;
+  // Collective.
+  [[nodiscard]] bool on_all_ranks(bool mine) const;
   void announce(std::size_t index);
-  bool create_private_communicator(MPI_Comm communicator);
-  // Why not; empty: every rank has its transport.
-  [[nodiscard]] std::string start_transport();
+  // An exception of `body` ends all use of this communicator, on all ranks that wait on its board.
   template <class Body>
   void or_break(Body&& body);
   void complete_open();
@@ -106,6 +118,7 @@ class Context {
   int rank_ = 0;
   int size_ = 1;
   MPI_Comm private_communicator_;
+  std::uint64_t settings_hash_ = 0;
   std::unique_ptr<MpiTransport> transport_;  // null: every call goes to the host
   std::optional<NodeLists> node_lists_;
   std::optional<Nodes> nodes_;
@@ -114,7 +127,7 @@ class Context {
   bool is_broken_ = false;
   Open* open_ = nullptr;
   std::uint64_t other_calls_ = 0;  // those that were not intercepted but come through the C interface
-  std::string why_native_;
+  std::string_view why_native_;
   ChoiceTable table_;
   std::array<const Expression*, size_class_count> runnable_{};  // null: native
   std::array<bool, size_class_count> unannounced_{};
@@ -151,11 +164,13 @@ class Runtime {
   static int on_delete(MPI_Comm, int, void* context, void*);
 
   Context* find_or_create(MPI_Comm communicator);
-  void start_with_mpi();
+  // Needs MPI to run. False: no memory.
+  [[nodiscard]] bool start_with_mpi();
+  // Null: no memory.
+  [[nodiscard]] Context* add(MPI_Comm communicator);
 
-  std::once_flag started_with_mpi_;
   std::unique_ptr<Types> types_;
-  int keyval_;
+  int keyval_ = MPI_KEYVAL_INVALID;
   // Grows when a context dies: entries of the threads' caches are then stale.
   std::atomic<std::uint64_t> deaths_{1};
   std::mutex mutex_;  // of what follows

@@ -2,6 +2,8 @@
 #include "mpi/transport.hpp"
 
 #include <algorithm>
+#include <string>
+#include <string_view>
 
 #include "base/error.hpp"
 
@@ -14,7 +16,12 @@ constexpr std::size_t most_bytes = std::size_t{1} << 30;
 }  // namespace
 
 void MpiTransport::check(int code) const {
-  if (code != MPI_SUCCESS) throw CommunicationError("a message of offbeat's failed", code);
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  host_->Error_string(code, text, &length);
+  const std::string_view first_line = std::string_view(text).substr(0, std::string_view(text).find('\n'));
+  throw CommunicationError("a message of offbeat's failed: " + std::string(first_line), code);
 }
 
 void MpiTransport::use(Board& node_board) {
@@ -25,7 +32,12 @@ void MpiTransport::use(Board& node_board) {
 
 bool MpiTransport::start(Transfer& transfer) {
   if (branches == 1 && transfer_at_once(transfer)) return true;
-  post(transfer);
+  // Not thrown in the coroutine: half of the transfer may be under way, and its memory must stay.
+  try {
+    post(transfer);
+  } catch (...) {
+    if (!branch_failure) branch_failure = std::current_exception();
+  }
   return false;
 }
 
@@ -49,11 +61,11 @@ bool MpiTransport::transfer_at_once(const Transfer& transfer) const {
 
 void MpiTransport::post(Transfer& transfer) {
   const auto add = [&](auto&& begin) {
-    MPI_Request request;
-    check(begin(&request));
-    requests_.push_back(request);
+    // The places first: taking them may fail, and then no message must be under way.
+    requests_.push_back(MPI_REQUEST_NULL);
     owners_.push_back(&transfer);
     ++transfer.pending;
+    check(begin(&requests_.back()));
   };
   transfer.pending = 0;
   if (transfer.from != Transfer::nobody) {
@@ -77,42 +89,50 @@ void MpiTransport::post(Transfer& transfer) {
 }
 
 template <class Body>
-void MpiTransport::guarded(Body&& body) {
+void MpiTransport::guarded(Task& task, Body&& body) {
   try {
     body();
   } catch (...) {
-    abandon();
+    // What the host still writes to is never freed: a message that it has begun to receive cannot be cancelled.
+    if (abandon()) task.leak();
     throw;
   }
 }
 
 void MpiTransport::drive(Task& task) {
   branches = 1;
-  guarded([&] {
+  branch_failure = nullptr;
+  guarded(task, [&] {
     task.start();
-    while (!task.done()) {
+    while (!is_over(task)) {
       const bool only_board = requests_.empty();
       Patience::Wait wait(only_board && board != nullptr ? board->patience : patience_);
-      while (!move() && !task.done() && requests_.empty() == only_board) wait.pause();
+      while (!move() && !is_over(task) && requests_.empty() == only_board) wait.pause();
     }
-    task.rethrow_if_failed();
   });
 }
 
 void MpiTransport::begin(Task& task) {
   branches = 2;  // the program is the other one: never wait inside start()
-  guarded([&] { task.start(); });
+  branch_failure = nullptr;
+  guarded(task, [&] { task.start(); });
 }
 
 bool MpiTransport::advance(Task& task) {
-  guarded([&] {
-    if (!task.done() && !move() && requests_.empty() && board != nullptr) {
-      // Only the board to wait for: the host still has the program's messages to move.
+  guarded(task, [&] {
+    if (!is_over(task) && !move() && board != nullptr) {
+      // The host still has the program's messages to move, and another rank may have failed.
       board->patience.progress.call(board->patience.progress.state);
     }
-    if (task.done()) task.rethrow_if_failed();
   });
-  return task.done();
+  return is_over(task);
+}
+
+bool MpiTransport::is_over(const Task& task) const {
+  if (branch_failure) std::rethrow_exception(branch_failure);
+  if (!task.done()) return false;
+  task.rethrow_if_failed();
+  return true;
 }
 
 bool MpiTransport::move() {
@@ -134,8 +154,7 @@ bool MpiTransport::progress() {
       check(statuses_[static_cast<std::size_t>(k)].MPI_ERROR);
     check(code);
   }
-  // Nothing in flight and the task not done: a child failed and its siblings wait for ever. Leave through the
-  // error.
+  // Nothing in flight and the task not done: no message of this rank's can change that.
   if (done == MPI_UNDEFINED)
     throw CommunicationError("a collective stopped without an open message", MPI_ERR_INTERN);
   if (done <= 0) return false;
@@ -165,15 +184,19 @@ void MpiTransport::look_at_board() {
   for (const std::coroutine_handle<> waiter : looking_) waiter.resume();
 }
 
-// After an error: no request may outlive the buffers in the coroutine frames.
-void MpiTransport::abandon() noexcept {
+// After an error.
+bool MpiTransport::abandon() noexcept {
+  bool any_under_way = false;
   for (MPI_Request& request : requests_) {
+    if (request == MPI_REQUEST_NULL) continue;
     host_->Cancel(&request);
     host_->Request_free(&request);
+    any_under_way = true;
   }
   requests_.clear();
   owners_.clear();
   at_board_.clear();
+  return any_under_way;
 }
 
 }  // namespace offbeat

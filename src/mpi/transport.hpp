@@ -12,9 +12,11 @@ namespace offbeat {
 
 class MpiTransport final : public Transport, public BoardWaiters {
  public:
-  MpiTransport(const Host& host, MPI_Comm communicator, const Patience& patience)
-      : host_(&host), communicator_(communicator), patience_(patience) {}
+  MpiTransport(const Host& host, const Patience& patience)
+      : host_(&host), communicator_(MPI_COMM_NULL), patience_(patience) {}
 
+  // Before anything else. It is not freed here.
+  void use(MPI_Comm communicator) { communicator_ = communicator; }
   // The ranks of the node have a board, which must outlive this; it also knows better how to wait.
   void use(Board& board);
 
@@ -46,9 +48,12 @@ class MpiTransport final : public Transport, public BoardWaiters {
   void look_at_board();
   // One round of both. False: no message moved.
   bool move();
+  // Throws what the task, or a branch of it, threw.
+  [[nodiscard]] bool is_over(const Task& task) const;
   template <class Body>
-  void guarded(Body&& body);
-  void abandon() noexcept;
+  void guarded(Task& task, Body&& body);
+  // Forgets all messages. True: some were under way.
+  bool abandon() noexcept;
   void check(int code) const;
 
   const Host* host_;

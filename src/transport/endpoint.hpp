@@ -159,10 +159,7 @@ class Endpoint {
 class Concurrently {
  public:
   template <class Make>
-  Concurrently(const Endpoint& net, int n, Make&& make)
-      : transport_(net.transport_),
-        capacity_(static_cast<std::size_t>(n)),
-        tasks_(static_cast<Task*>(pool::allocate(capacity_ * sizeof(Task)))) {
+  Concurrently(const Endpoint& net, int n, Make&& make) : Concurrently(net, n) {
     Endpoint branch = net;
     branch.lane_count_ = net.lane_count_ / n;
     for (; count_ < capacity_; ++count_) {
@@ -193,6 +190,13 @@ class Concurrently {
   }
 
  private:
+  // Apart, so that what is there is freed when a task cannot be made.
+  Concurrently(const Endpoint& net, int n)
+      : transport_(net.transport_),
+        capacity_(static_cast<std::size_t>(n)),
+        tasks_(static_cast<Task*>(pool::allocate(capacity_ * sizeof(Task)))),
+        join_{.failure = &net.transport_->branch_failure} {}
+
   Transport* transport_;
   std::size_t capacity_;
   std::size_t count_ = 0;

@@ -8,6 +8,7 @@
 #include <array>
 #include <coroutine>
 #include <cstddef>
+#include <exception>
 #include <limits>
 
 #include "reduction/reduction.hpp"
@@ -46,6 +47,9 @@ class Transport {
   // How many coroutines of this rank can run at once. A blocking transport may wait inside start() while it
   // is 1.
   int branches = 1;
+
+  // The first of several coroutines of this rank that failed; the others may wait for it for ever.
+  std::exception_ptr branch_failure;
 };
 
 // What one rank sends and receives in one step. Ranks are those of the communicator.

@@ -25,7 +25,8 @@ std::size_t BoardShape::presence_offset() const {
 std::size_t BoardShape::bell_offset() const {
   return presence_offset() + static_cast<std::size_t>(ranks) * line;
 }
-std::size_t BoardShape::arrivals_offset() const { return bell_offset() + sizeof(Bell); }
+std::size_t BoardShape::broken_offset() const { return bell_offset() + sizeof(Bell); }
+std::size_t BoardShape::arrivals_offset() const { return broken_offset() + line; }
 std::size_t BoardShape::steps_offset() const {
   return round_up(arrivals_offset() + 2 * arrivals_bytes(), page);
 }

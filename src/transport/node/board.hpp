@@ -6,6 +6,7 @@
 //   inline slots   2 x ranks     a sequence number and up to inline_bytes of data beside it
 //   presence       ranks         the number of the collective in which a rank is, and on which core
 //   bell           1             wakes who sleeps (patience.hpp)
+//   broken         1             who failed, if somebody did
 //   arrivals       2             who came to a round, in this order
 //   steps          2 x chunks    how far the combination of each chunk has come: words, each on its own line
 //   windows        ranks x 2     where a rank puts chunks for others to read
@@ -23,8 +24,8 @@
 //   round R + 2.
 // - That memory is zero, and whatever is written while a board is made, is seen by all through the host's
 //   messages.
-// - Presence orders nothing: it is for messages to people, and to yield where it helps. The bell has its
-//   reasons in patience.hpp.
+// - Presence and broken order nothing: one is for messages to people, and to yield where it helps, the other
+//   ends all use. The bell has its reasons in patience.hpp.
 // The unit tests run the board under ThreadSanitizer, which knows of no other order either (./test
 // --sanitize).
 #pragma once
@@ -50,6 +51,7 @@ struct BoardShape {
   [[nodiscard]] std::size_t inline_slot_bytes() const { return inline_bytes + line; }
   [[nodiscard]] std::size_t presence_offset() const;
   [[nodiscard]] std::size_t bell_offset() const;
+  [[nodiscard]] std::size_t broken_offset() const;
   [[nodiscard]] std::size_t arrivals_bytes() const;  // of one half
   [[nodiscard]] std::size_t arrivals_offset() const;
   [[nodiscard]] std::size_t step_bytes() const;  // of one chunk
@@ -117,6 +119,10 @@ class Board {
 
   // To be rung by who wrote a word that others may wait for.
   [[nodiscard]] Bell& bell() const { return *reinterpret_cast<Bell*>(memory_ + shape_.bell_offset()); }
+
+  // 0, or what was left by a rank that cannot go on: nobody may wait on this board again. To be looked at
+  // only by who has waited long.
+  [[nodiscard]] Word& broken() const { return *reinterpret_cast<Word*>(memory_ + shape_.broken_offset()); }
 
   // What others may know of a rank; only its owner writes it.
   struct alignas(BoardShape::line) Presence {

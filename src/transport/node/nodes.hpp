@@ -32,11 +32,20 @@ struct Nodes {
 
 // The lists of one rank.
 struct NodeLists {
-  std::vector<int> leaders;
-  std::vector<int> here;
+  std::vector<int> leader_of_rank;  // the lowest rank on the node of each rank
+  std::vector<int> leaders{};
+  std::vector<int> here{};
 
-  // From the leader of every rank's node. Ranks may be mapped in any way, nodes may differ in size.
-  NodeLists(std::span<const int> leader_of_rank, int rank) {
+  // All the memory that it ever takes.
+  explicit NodeLists(int ranks) : leader_of_rank(static_cast<std::size_t>(ranks)) {
+    leaders.reserve(leader_of_rank.size());
+    here.reserve(leader_of_rank.size());
+  }
+  // The other two from the first, as `rank` sees them. Ranks may be mapped in any way, nodes may differ in
+  // size.
+  void sort_out(int rank) {
+    leaders.clear();
+    here.clear();
     for (int other = 0; other < static_cast<int>(leader_of_rank.size()); ++other) {
       const int leader = leader_of_rank[static_cast<std::size_t>(other)];
       if (leader == other) leaders.push_back(other);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * The last rank dies of SIGKILL between two allreduces, the others wait in theirs.
- * The launcher must end the job; a library must neither hold it up nor leave
- * anything in /dev/shm.
+ * killed [SECONDS]: the last rank dies of SIGKILL between two allreduces, the others wait in theirs. The launcher must
+ * end the job; a library must neither hold it up nor leave anything in /dev/shm. For launchers that do not, the others
+ * end themselves after so many seconds.
  */
 #include <signal.h>
 #include <unistd.h>
@@ -20,5 +20,6 @@ int main(int argc, char **argv) {
   MPI_Barrier(MPI_COMM_WORLD); /* the line is out before anybody dies */
   usleep(100000);
   if (world_rank == world_size - 1) raise(SIGKILL);
+  if (argc > 1) alarm((unsigned)atoi(argv[1]));
   for (;;) allreduce(input, output, 1000, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
 }

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * failing messages|memory RANK COUNT [--lasting 1]: under libmpi_faulty, the n-th message, or piece of memory, of
+ * RANK fails in an allreduce of COUNT elements, for n = 1, 2, ..., until there is none left to fail; each time on a
+ * new communicator that returns errors. With --lasting all the later ones fail, too, but only in a call of no elements,
+ * which makes what offbeat keeps for the communicator.
+ *
+ * Nobody may hang. All ranks get an error, those that had no need of RANK any more in the next call; or all get the
+ * right sum, because it was done in another way. What is on other communicators goes on.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+
+#include "check.h"
+#include "faulty.h"
+
+enum { SUM, ERROR, WRONG };
+
+static int *input, *output, count;
+
+static int outcome(MPI_Comm communicator) {
+  memset(output, 0, sizeof(int) * (size_t)count);
+  if (allreduce(input, output, count, MPI_INT, MPI_SUM, communicator) != MPI_SUCCESS) return ERROR;
+  for (int i = 0; i < count; ++i)
+    if (output[i] != world_size * i + world_size * (world_size - 1) / 2) return WRONG;
+  return SUM;
+}
+
+/* ERROR if any rank has it. The word of the MPI itself is passed on, offbeat has no part. */
+static int of_all(int mine, const char *what, long n) {
+  int worst;
+  int *all = allocate(sizeof(int) * (size_t)world_size);
+  CHECK(mine != WRONG, "%s %ld: wrong sum", what, n);
+  MPI_Allgather(&mine, 1, MPI_INT, all, 1, MPI_INT, MPI_COMM_WORLD);
+  worst = SUM;
+  for (int rank = 0; rank < world_size; ++rank)
+    if (all[rank] != SUM) worst = ERROR;
+  free(all);
+  return worst;
+}
+
+/* Checks that all ranks have it. */
+static void expect(int expected, int mine, const char *what, long n) {
+  CHECK(mine == expected, "%s %ld: %s", what, n, mine == SUM ? "no error" : mine == ERROR ? "an error" : "wrong sum");
+  of_all(SUM, what, n);
+}
+
+int main(int argc, char **argv) {
+  check_start(&argc, &argv);
+  const enum faulty_kind kind = strcmp(argv[1], "messages") == 0 ? MESSAGES : MEMORY;
+  const int victim = atoi(argv[2]), lasting = (int)option(argc, argv, "--lasting", 0);
+  count = atoi(argv[3]);
+  faulty_arm_function *arm = (faulty_arm_function *)dlsym(RTLD_DEFAULT, "faulty_arm");
+  CHECK(arm != NULL, "libmpi_faulty is not preloaded");
+  if (arm == NULL) return check_finish();
+  input = allocate(sizeof(int) * (size_t)count);
+  output = allocate(sizeof(int) * (size_t)count);
+  for (int i = 0; i < count; ++i) input[i] = i + world_rank;
+  MPI_Comm untouched;
+  MPI_Comm_dup(MPI_COMM_WORLD, &untouched);
+  MPI_Comm_set_errhandler(untouched, MPI_ERRORS_RETURN);
+  expect(SUM, outcome(untouched), "before", 0);
+
+  long n = 0;
+  int errors = 0, sums = 0;
+  for (int reached = 1; reached;) {
+    ++n;
+    MPI_Comm communicator;
+    MPI_Comm_dup(MPI_COMM_WORLD, &communicator);
+    MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN);
+    if (kind == MESSAGES) expect(SUM, outcome(communicator), "warm", n); /* its context is made */
+    if (world_rank == victim) arm(kind, n, lasting);
+    if (lasting) CHECK(allreduce(input, output, 0, MPI_INT, MPI_SUM, communicator) == MPI_SUCCESS, "%ld: nothing", n);
+    const int mine = lasting ? SUM : outcome(communicator);
+    if (world_rank == victim) reached = arm(NOTHING, 0, 0) <= 0;
+    MPI_Bcast(&reached, 1, MPI_INT, victim, MPI_COMM_WORLD);
+    const int all = of_all(mine, "fault", n);
+    *(all == ERROR ? &errors : &sums) += 1;
+    CHECK(reached || all == SUM, "%ld: an error without a cause", n);
+    /* With `ring` everybody needs each message. */
+    if (kind == MESSAGES) CHECK(mine == ERROR || !reached, "%ld: no error", n);
+    expect(all, outcome(communicator), "again", n);
+    expect(SUM, outcome(untouched), "untouched", n);
+    MPI_Comm_free(&communicator);
+  }
+  MPI_Comm_free(&untouched);
+  if (world_rank == 0) printf("faults: %ld, errors: %d, sums: %d\n", n - 1, errors, sums);
+  free(input);
+  free(output);
+  return check_finish();
+}
