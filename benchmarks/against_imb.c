@@ -2,11 +2,11 @@
  *
  *     against_imb ROUNDS BYTES ...
  *
- * MPI_Allreduce of so many bytes of float by the ways of IMB-MPI1 and of offbeat bench, in turn in one process: what
- * differs between them is the way, not the process or the minute. Rank 0 prints for each size, in microseconds and as
- * medians over the rounds:
+ * MPI_Allreduce of so many bytes of float by the ways of IMB-MPI1 and of offbeat bench, in turn in one
+ * process: what differs between them is the way, not the process or the minute. Rank 0 prints for each size,
+ * in microseconds and as medians over the rounds:
  *
- *   barrier   IMB's: behind a barrier; mean over calls and ranks of the time from a rank's arrival to its exit
+ *   barrier   IMB's: behind a barrier; mean over calls and ranks of the time from arrival to exit
  *   pause     the same with 5 microseconds between the barrier and the call
  *   instant   offbeat bench's: all wait for one instant; median over calls of last exit - last arrival
  */
