@@ -6,7 +6,10 @@
 
 Two ranks, a core for each, all arriving together; the same buffers in every call, as IMB has them. Prints
 for each size the medians over the repeats, and the median of the ratios of neighbouring runs: what offbeat
-bench finds, divided by what IMB finds.
+bench finds, divided by what IMB finds. Runs are short and many, because a mean over a long one holds every
+moment in which a rank had lost its core.
+
+Then against_imb.c does both in one process, in turn: what the ways to measure make of the same calls.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ from offbeat.mpi import MpiInstall
 from offbeat.plan import Plan
 from offbeat.units import format_size
 
-PREFIX = Path(__file__).resolve().parent.parent / "build" / "mpi" / "impi"
+SOURCE = Path(__file__).resolve().parent / "against_imb.c"
+PREFIX = SOURCE.parent.parent / "build" / "mpi" / "impi"
 SIZES = [4, 64, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20]
 ROW = re.compile(r"^ +(\d+) +\d+ +[\d.]+ +[\d.]+ +([\d.]+)", re.MULTILINE)  # bytes, ..., t_avg
 PLACED = {"I_MPI_FABRICS": "shm", "I_MPI_PIN_DOMAIN": "core"}
@@ -62,21 +66,39 @@ def by_offbeat(install: MpiInstall, sizes: list[int], seconds: float) -> dict[in
     return {result.cell.size_bytes: result.last_delay.median for result in found.results}
 
 
+def by_all_ways(install: MpiInstall, sizes: list[int], rounds: int) -> dict[int, list[float]]:
+    """IMB's way, the same with a pause before each call, and offbeat bench's: see against_imb.c."""
+    environment = {**os.environ, **PLACED}
+    environment.update(install.environment(environment))
+    with tempfile.TemporaryDirectory() as folder:
+        binary = Path(folder) / "against_imb"
+        compiler = str(install.prefix / "bin" / "mpicc")
+        subprocess.run([compiler, "-O2", str(SOURCE), "-o", str(binary)], env=environment, check=True)
+        command = [str(install.mpirun), "-n", "2", str(binary), str(rounds), *map(str, sizes)]
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=True
+        )
+    rows = [line.split() for line in done.stdout.splitlines()]
+    return {int(size): list(map(float, times)) for size, *times in rows}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--impi", default=str(PREFIX), help="prefix with Intel MPI and IMB-MPI1")
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=6, help="of measuring in each run")
+    parser.add_argument("--repeats", type=int, default=25)
+    parser.add_argument("--seconds", type=float, default=2, help="of measuring in each run, at most")
+    parser.add_argument("--rounds", type=int, default=15, help="of each way in one process")
     parser.add_argument("--libraries", type=Path, help="take offbeat's compiled files from this build folder")
     options = parser.parse_args()
     if options.libraries is not None:
         libraries.prefer(options.libraries)
     install = discovery.select(options.impi, {})
     times: dict[tuple[str, int], list[float]] = defaultdict(list)
-    for _ in range(options.repeats):
-        for name, measure in (("imb", by_imb), ("offbeat", by_offbeat)):
+    runs = [("imb", by_imb), ("offbeat", by_offbeat)]
+    for repeat in range(options.repeats):
+        for name, measure in runs if repeat % 2 == 0 else reversed(runs):
             for size, microseconds in measure(install, SIZES, options.seconds).items():
                 times[name, size].append(microseconds)
     print(f"{install}\n{'size':>10} {'IMB, µs':>10} {'offbeat, µs':>12} {'ratio':>6}  range")
@@ -87,6 +109,9 @@ def main() -> None:
             f"{format_size(size):>10} {statistics.median(imb):>10.2f} {statistics.median(ours):>12.2f} "
             f"{statistics.median(ratios):>6.2f}  {ratios[0]:.2f} .. {ratios[-1]:.2f}"
         )
+    print(f"\nin one process, µs\n{'size':>10} {'barrier':>10} {'pause':>10} {'instant':>10}")
+    for size, times in by_all_ways(install, SIZES, options.rounds).items():
+        print(f"{format_size(size):>10}", *(f"{time:>10.2f}" for time in times))
 
 
 if __name__ == "__main__":

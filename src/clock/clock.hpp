@@ -39,6 +39,7 @@ struct Model {
   Nanoseconds offset = 0;
   double slope = 0;
   double residual_ns = 0;  // what a later measurement found this model to be wrong by
+  double bound_ns = 0;     // it is not wrong by more, however much longer one direction takes
 
   [[nodiscard]] Nanoseconds global(Nanoseconds own) const {
     return own + offset + std::llround(slope * static_cast<double>(own - at));

@@ -63,14 +63,16 @@ std::vector<Sample> ping(Network& network, int server, int least, Nanoseconds le
   return samples;
 }
 
-// Delays only ever add, so the fastest round trips have the smallest error. Sorted by round trip, no fewer than 4.
+// Delays only ever add, so the fastest round trips have the smallest error. Sorted by round trip, no fewer than 4, nor
+// than an eighth of all: fewer may be of one moment, and say nothing of the slope.
 std::vector<Sample> fastest(std::vector<Sample> samples) {
   std::ranges::sort(samples, {}, &Sample::round_trip);
   const Nanoseconds least = samples.front().round_trip;
   const Nanoseconds median = samples[samples.size() / 2].round_trip;
   const auto slow = std::ranges::find_if(
       samples, [&](const Sample& sample) { return sample.round_trip > least + (median - least) / 4; });
-  const auto kept = std::max<std::ptrdiff_t>(slow - samples.begin(), std::min<std::ptrdiff_t>(4, std::ssize(samples)));
+  const auto least_kept = std::min(std::max<std::ptrdiff_t>(4, std::ssize(samples) / 8), std::ssize(samples));
+  const auto kept = std::max(slow - samples.begin(), least_kept);
   samples.resize(static_cast<std::size_t>(kept));
   return samples;
 }
@@ -146,13 +148,14 @@ Model learn(Network& network, std::span<const int> speakers, std::size_t me, Met
 }
 
 // Each host asks rank 0, whatever the way by which it learned.
-double residual(Network& network, std::span<const int> speakers, std::size_t me, const Model& model, int pings) {
+void check(Network& network, std::span<const int> speakers, std::size_t me, int pings, Model& model) {
   if (me == 0) {
     for (const int client : speakers.subspan(1)) serve(network, client, model);
-    return 0;
+    return;
   }
   const Sample best = fastest(ping(network, speakers[0], pings, 0)).front();
-  return std::abs(static_cast<double>(best.own + best.offset - model.global(best.own)));
+  model.residual_ns = std::abs(static_cast<double>(best.own + best.offset - model.global(best.own)));
+  model.bound_ns = model.residual_ns + static_cast<double>(best.round_trip) / 2;
 }
 
 }  // namespace
@@ -178,7 +181,7 @@ Model synchronise(Network& network, std::span<const std::uint64_t> hosts, Method
 
   const auto me = static_cast<std::size_t>(mine - all.begin());
   Model model = learn(network, all, me, method, effort);
-  model.residual_ns = residual(network, all, me, model, effort.check_pings);
+  check(network, all, me, effort.check_pings, model);
   for (int other = rank + 1; other < network.ranks(); ++other) {
     if (host(other) == host(rank)) send_value(network, other, model);
   }

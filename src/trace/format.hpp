@@ -2,9 +2,12 @@
 // The layout of docs/trace-format.md.
 #pragma once
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 #include <type_traits>
 
@@ -19,7 +22,7 @@ inline constexpr std::size_t slot_bytes = 64;
 
 struct Clock {
   std::uint32_t kind;
-  std::uint32_t zero;
+  std::uint32_t bound;
   std::int64_t at;
   std::int64_t offset;
   double slope;
@@ -27,7 +30,9 @@ struct Clock {
 };
 
 [[nodiscard]] inline Clock stored(const clock::Model& model) {
-  return {static_cast<std::uint32_t>(model.kind), 0, model.at, model.offset, model.slope, model.residual_ns};
+  constexpr double most = std::numeric_limits<std::uint32_t>::max();
+  return {static_cast<std::uint32_t>(model.kind), static_cast<std::uint32_t>(std::min(most, std::ceil(model.bound_ns))),
+          model.at, model.offset, model.slope, model.residual_ns};
 }
 
 enum HeaderFlag : std::uint32_t { ended_in_order = 1, does_not_record = 2 };

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,17 +20,21 @@ namespace offbeat::trace {
 namespace {
 
 // Takes disk space by writing zeros; an error number, or 0. Faster than posix_fallocate, by half on ext4 with the page
-// faults that follow, and the same on every file system.
+// faults that follow, and the same on every file system. In one call where possible: a file system with large folios then
+// takes the memory in one piece, and one page fault maps all of it.
 int take_space(int file, std::uint64_t offset, std::uint64_t bytes) {
   // Beyond this limit the kernel would send SIGXFSZ, which ends the program.
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && offset + bytes > limit.rlim_cur) {
     return EFBIG;
   }
-  static constexpr std::array<std::byte, 65536> zeros{};
+  static std::array<std::byte, 4096> zeros{};
+  std::array<iovec, 64> parts;
+  parts.fill({zeros.data(), zeros.size()});
   while (bytes > 0) {
-    const auto part = std::min<std::uint64_t>(bytes, zeros.size());
-    const ssize_t written = pwrite(file, zeros.data(), part, static_cast<off_t>(offset));
+    const auto whole = static_cast<int>(std::min<std::uint64_t>(bytes / zeros.size(), parts.size()));
+    if (whole == 0) parts[0].iov_len = bytes;  // behind a write that was cut short
+    const ssize_t written = pwritev(file, parts.data(), std::max(1, whole), static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return written < 0 ? errno : ENOSPC;
     offset += static_cast<std::uint64_t>(written);
@@ -66,15 +71,20 @@ Writer::Writer(const std::string& path, std::size_t window_bytes, std::uint64_t 
 }
 
 Writer::~Writer() {
-  if (window_ != nullptr) munmap(window_, window_bytes_);
+  unmap();
   munmap(header_, header_bytes);
   close(file_);
 }
 
+void Writer::unmap() {
+  if (window_ != nullptr) munmap(window_, static_cast<std::size_t>(window_end_ - window_));
+  window_ = position_ = window_end_ = nullptr;
+}
+
 // The only line about it: from then on records are counted as lost.
-bool Writer::grow(std::uint64_t bytes) {
-  const std::uint64_t wanted = file_bytes_ + bytes;
-  const int error = wanted > most_bytes_ ? EDQUOT : take_space(file_, file_bytes_, bytes);
+bool Writer::grow() {
+  const std::uint64_t wanted = window_end_behind(file_bytes_);
+  const int error = wanted > most_bytes_ ? EDQUOT : take_space(file_, file_bytes_, wanted - file_bytes_);
   if (error == 0) {
     file_bytes_ = wanted;
     return true;
@@ -86,15 +96,17 @@ bool Writer::grow(std::uint64_t bytes) {
 }
 
 bool Writer::slide() {
-  auto* memory = static_cast<std::byte*>(map(file_, offset_of(slots_), window_bytes_));
+  const std::uint64_t offset = offset_of(slots_);
+  const std::size_t bytes = window_end_behind(offset) - offset;
+  auto* memory = static_cast<std::byte*>(map(file_, offset, bytes));
   if (memory == nullptr) {
     is_full_ = true;
     say(path_ + ": no more calls are recorded: " + std::strerror(errno));
     return false;
   }
-  if (window_ != nullptr) munmap(window_, window_bytes_);
+  unmap();
   window_ = position_ = memory;
-  window_end_ = memory + window_bytes_;
+  window_end_ = memory + bytes;
   window_begin_ = slots_;
   return true;
 }
@@ -103,7 +115,7 @@ bool Writer::slide() {
 bool Writer::reserve(std::uint64_t slots) {
   if (is_full_) return false;
   while (offset_of(slots_ + slots) > file_bytes_) {
-    if (!grow(window_bytes_)) return false;
+    if (!grow()) return false;
   }
   return position_ != window_end_ || slide();
 }
@@ -140,8 +152,7 @@ void Writer::store(std::uint64_t slot, const CallRecord& record) const {
 }
 
 void Writer::finish() {
-  if (window_ != nullptr) munmap(window_, window_bytes_);
-  window_ = position_ = window_end_ = nullptr;
+  unmap();
   window_begin_ = slots_;
   static_cast<void>(!ftruncate(file_, static_cast<off_t>(offset_of(slots_))));
   is_full_ = true;

@@ -62,8 +62,13 @@ class Writer {
 
  private:
   bool reserve(std::uint64_t slots);
-  bool grow(std::uint64_t bytes);
+  bool grow();
   bool slide();
+  void unmap();
+  // Windows end at multiples of their size in the file, where a file system can have a large folio.
+  [[nodiscard]] std::uint64_t window_end_behind(std::uint64_t offset) const {
+    return (offset / window_bytes_ + 1) * window_bytes_;
+  }
   [[nodiscard]] std::uint64_t offset_of(std::uint64_t slot) const { return header_bytes + slot * slot_bytes; }
   bool load(std::uint64_t slot, CallRecord& record) const;
   void store(std::uint64_t slot, const CallRecord& record) const;

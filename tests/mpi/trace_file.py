@@ -89,8 +89,8 @@ class TraceFile:
 
 
 def _clock(data: bytes, offset: int) -> Clock:
-    kind, zero, at, shift, slope, residual = struct.unpack_from("<IIqqdd", data, offset)
-    assert zero == 0
+    kind, bound, at, shift, slope, residual = struct.unpack_from("<IIqqdd", data, offset)
+    assert (bound == 0) == (kind in (0, 1))
     return Clock(kind, at, shift, slope, residual)
 
 

@@ -25,6 +25,7 @@ namespace {
 
 constexpr std::size_t window = 8192;
 constexpr std::size_t per_window = window / slot_bytes;
+constexpr std::size_t in_first_window = per_window - header_bytes / slot_bytes;
 constexpr std::uint64_t plenty = std::uint64_t{1} << 30;
 
 class TraceFile : public testing::Test {
@@ -95,7 +96,7 @@ TEST_F(TraceFile, ChangesARecordThatHasLeftTheWindow) {
 
 TEST_F(TraceFile, ARecordOfManySlotsMayCrossWindows) {
   Writer writer(path_, window, plenty);
-  for (std::uint64_t i = 0; i < per_window - 2; ++i) append(writer, i);
+  for (std::uint64_t i = 0; i < in_first_window - 2; ++i) append(writer, i);
   const std::vector<int> ranks(5 * per_window, 77);
   CommunicatorRecord head{};
   head.kind = RecordKind::communicator;
@@ -104,8 +105,8 @@ TEST_F(TraceFile, ARecordOfManySlotsMayCrossWindows) {
                            std::as_bytes(std::span(ranks))));
   ASSERT_TRUE(append(writer, 99));
   const std::string all = content();
-  EXPECT_EQ(at<CommunicatorRecord>(all, per_window - 2).number, 3U);
-  const std::size_t begin = header_bytes + (per_window - 2) * slot_bytes + communicator_ranks_offset;
+  EXPECT_EQ(at<CommunicatorRecord>(all, in_first_window - 2).number, 3U);
+  const std::size_t begin = header_bytes + (in_first_window - 2) * slot_bytes + communicator_ranks_offset;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     int rank = 0;
     std::memcpy(&rank, all.data() + begin + i * sizeof rank, sizeof rank);
@@ -115,23 +116,24 @@ TEST_F(TraceFile, ARecordOfManySlotsMayCrossWindows) {
 }
 
 TEST_F(TraceFile, StopsAtItsBound) {
-  Writer writer(path_, window, header_bytes + 2 * window);
-  for (std::uint64_t i = 0; i < 2 * per_window; ++i) ASSERT_TRUE(append(writer, i));
+  constexpr std::size_t room = in_first_window + 2 * per_window;
+  Writer writer(path_, window, 3 * window);
+  for (std::uint64_t i = 0; i < room; ++i) ASSERT_TRUE(append(writer, i));
   EXPECT_FALSE(append(writer, 0));
   EXPECT_TRUE(writer.is_full());
-  EXPECT_EQ(slots(content()), 2 * per_window);
+  EXPECT_EQ(slots(content()), room);
 }
 
 // In a child: the limit holds for the whole process. Without care the kernel would end it by SIGXFSZ.
 TEST_F(TraceFile, SurvivesALimitOfTheSystem) {
   const pid_t child = fork();
   if (child == 0) {
-    const rlimit limit{header_bytes + window, header_bytes + window};
+    const rlimit limit{2 * window, 2 * window};
     setrlimit(RLIMIT_FSIZE, &limit);
     Writer writer(path_, window, plenty);
     std::uint64_t written = 0;
     for (std::uint64_t i = 0; i < 3 * per_window; ++i) written += append(writer, i) ? 1 : 0;
-    _exit(written == per_window ? 0 : 1);
+    _exit(written == in_first_window + per_window ? 0 : 1);
   }
   int status = 0;
   waitpid(child, &status, 0);

@@ -11,7 +11,7 @@ from offbeat.message_time import MessageTime
 from offbeat.metrics import Calls
 from offbeat.reports.sheet import Cell, Sheet, Tone, cells
 from offbeat.summaries import Measure
-from offbeat.trace import COLLECTIVES
+from offbeat.trace import COLLECTIVES, Trace
 from offbeat.units import format_us
 
 _MOST_RANKS = 16
@@ -130,7 +130,6 @@ def facts(calls: Calls) -> Sequence[tuple[str, str]]:
     trace = calls.trace
     hosts = len(set(trace.hosts.values()))
     recording = len(trace.recording)
-    error = trace.clock_error_ns
     found = [
         ("program", trace.program or "unknown"),
         ("MPI", trace.mpi or "unknown"),
@@ -138,7 +137,7 @@ def facts(calls: Calls) -> Sequence[tuple[str, str]]:
             f", {recording} of them recorded" if recording != trace.ranks else "")),
         ("calls", f"{len(calls.table)} of {trace.records} records" + (
             f", every {trace.every_call}. call recorded" if trace.every_call > 1 else "")),
-        ("clocks", _agreement(error)),
+        ("clocks", _agreement(trace)),
     ]  # fmt: skip
     incomplete = len(calls.table) - len(calls.whole)
     if incomplete:
@@ -148,10 +147,13 @@ def facts(calls: Calls) -> Sequence[tuple[str, str]]:
     return found
 
 
-def _agreement(error_ns: float) -> str:
-    if math.isnan(error_ns):
+def _agreement(trace: Trace) -> str:
+    if math.isnan(trace.clock_error_ns):
         return "error not measured"
-    return f"agree within {format_us(error_ns / 1e3)}" if error_ns >= 5 else "one clock for all ranks"
+    if trace.clock_error_ns < 5 and trace.clock_bound_ns == 0:
+        return "one clock for all ranks"
+    certain = f", certainly {format_us(trace.clock_bound_ns / 1e3)}" if trace.clock_bound_ns > 0 else ""
+    return f"agree within {format_us(trace.clock_error_ns / 1e3)} as far as messages tell{certain}"
 
 
 def _with_factor(value: Measure) -> str:

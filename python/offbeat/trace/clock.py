@@ -34,6 +34,11 @@ class Clock:
         errors = [float(sync["error"]) for sync in self._syncs]
         return max(errors) if errors and all(np.isfinite(errors)) else float("nan")
 
+    @property
+    def bound_ns(self) -> float:
+        """What the clock is not wrong by, however much longer one direction takes; 0 if it is not known."""
+        return max((float(sync["bound"]) for sync in self._syncs), default=0.0)
+
     def to_global(self, local: Times) -> Times:
         """Own times as those of rank 0; two synchronisations are weighed by the time between them."""
         if not self._syncs:

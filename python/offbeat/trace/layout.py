@@ -74,7 +74,7 @@ class Sync(IntEnum):
 
 
 CLOCK = np.dtype(
-    [("kind", "<u4"), ("zero", "<u4"), ("at", "<i8"), ("offset", "<i8"), ("slope", "<f8"), ("error", "<f8")]
+    [("kind", "<u4"), ("bound", "<u4"), ("at", "<i8"), ("offset", "<i8"), ("slope", "<f8"), ("error", "<f8")]
 )
 
 HEADER = np.dtype(

@@ -107,6 +107,11 @@ class Trace:
         """The largest residual error of the clocks; nan where one was not measured."""
         return max((file.clock.error_ns for file in self.files.values()), default=float("nan"))
 
+    @property
+    def clock_bound_ns(self) -> float:
+        """What no clock is wrong by; 0 if it is not known."""
+        return max((file.clock.bound_ns for file in self.files.values()), default=0.0)
+
     @cached_property
     def origin_ns(self) -> int:
         """The first arrival, on rank 0's clock: times count from here."""

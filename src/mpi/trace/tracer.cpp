@@ -176,8 +176,12 @@ clock::Model Tracer::synchronised() const {
 
 void Tracer::finish() {
   Header& header = writer_.header();
-  clock::Model begin{static_cast<clock::Kind>(header.begin.kind), header.begin.at, header.begin.offset,
-                     header.begin.slope, header.begin.residual};
+  clock::Model begin{.kind = static_cast<clock::Kind>(header.begin.kind),
+                     .at = header.begin.at,
+                     .offset = header.begin.offset,
+                     .slope = header.begin.slope,
+                     .residual_ns = header.begin.residual,
+                     .bound_ns = static_cast<double>(header.begin.bound)};
   clock::Model end = synchronised();
   clock::join(begin, end);
   header.begin = stored(begin);

@@ -2,11 +2,12 @@
 // The global clock over a real MPI, where the truth is known: all ranks run under one kernel, so that CLOCK_MONOTONIC is
 // the same for all, and each plants an offset and a drift of its own over it.
 //
-//     clock_check [shared|planted] [hca3|offset] [MILLISECONDS of pings between two hosts]
+//     clock_check [shared|planted] [hca3|offset] [MILLISECONDS of pings between two hosts] [FORTH [BACK]]
 //
-// shared: the ranks are found to share a host. planted: each counts as a host. Rank 0 prints the largest error, the
-// largest residual that was measured, both in ns, the time that it took in ms, how exactly all ranks start together, and
-// the shortest ways to the last rank and back.
+// shared: the ranks are found to share a host. planted: each counts as a host. FORTH and BACK: microseconds that a message
+// to a higher and to a lower rank takes at least; it is kept where it arrives, so that nothing else differs between the
+// directions. Rank 0 prints the largest error, the largest residual that was measured and the largest bound, all in ns, the
+// time that it took in ms, how exactly all ranks start together, and the shortest ways to the last rank and back.
 #include <mpi.h>
 
 #include <sched.h>
@@ -32,6 +33,18 @@ struct LinkedMpi {
 class PlantedNetwork final : public offbeat::ClockNetwork<LinkedMpi> {
  public:
   using ClockNetwork::ClockNetwork;
+  void send(int peer, std::span<const std::byte> message) override {
+    Packet packet{offbeat::clock::now(), {}};
+    std::ranges::copy(message, packet.content);
+    ClockNetwork::send(peer, std::as_bytes(std::span(&packet, 1)));
+  }
+  void receive(int peer, std::span<std::byte> message) override {
+    Packet packet{};
+    ClockNetwork::receive(peer, std::as_writable_bytes(std::span(&packet, 1)));
+    const Nanoseconds latency = peer < rank() ? forth : back;
+    while (offbeat::clock::now() < packet.sent + latency) continue;
+    std::copy_n(packet.content, message.size(), message.begin());
+  }
   [[nodiscard]] Nanoseconds now() override { return planted(offbeat::clock::now()); }
 
   [[nodiscard]] Nanoseconds planted(Nanoseconds truth) const {
@@ -40,7 +53,17 @@ class PlantedNetwork final : public offbeat::ClockNetwork<LinkedMpi> {
   Nanoseconds begin = 0;  // equal on all ranks
   Nanoseconds offset = 0;
   double drift = 0;
+  Nanoseconds forth = 0;
+  Nanoseconds back = 0;
+
+ private:
+  struct Packet {
+    Nanoseconds sent;
+    std::byte content[sizeof(offbeat::clock::Model)];
+  };
 };
+
+Nanoseconds nanoseconds(const char* microseconds) { return static_cast<Nanoseconds>(1e3 * std::atof(microseconds)); }
 
 double largest(double value) {
   MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
@@ -67,6 +90,8 @@ int main(int argc, char** argv) {
     network.offset = 1'000'000'007LL * rank;
     network.drift = rank % 2 == 0 ? 10e-6 * rank : -10e-6;
   }
+  if (argc > 4) network.forth = network.back = nanoseconds(argv[4]);
+  if (argc > 5) network.back = nanoseconds(argv[5]);
   std::vector<std::uint64_t> hosts = network.hosts();
   for (int i = 0; is_planted && i < ranks; ++i) hosts[static_cast<std::size_t>(i)] = static_cast<std::uint64_t>(i);
 
@@ -80,6 +105,7 @@ int main(int argc, char** argv) {
   // The clock of rank 0 is the truth.
   const double error = largest(std::abs(static_cast<double>(model.global(network.planted(end)) - end)));
   const double residual = largest(model.residual_ns);
+  const double bound = largest(model.bound_ns);
   const double took_ms = largest(static_cast<double>(end - start) * 1e-6);
 
   // The shortest ways to the last rank and back, by the true clock: half of their difference cannot be known.
@@ -114,8 +140,8 @@ int main(int argc, char** argv) {
     skew = std::min(skew, largest(arrival) + largest(-arrival));
   }
   if (rank == 0) {
-    std::printf("error %.0f residual %.0f took %.1f skew %.0f there %.0f back %.0f\n", error, residual, took_ms,
-                skew, there, back);
+    std::printf("error %.0f residual %.0f bound %.0f took %.1f skew %.0f there %.0f back %.0f\n", error,
+                residual, bound, took_ms, skew, there, back);
   }
   MPI_Finalize();
   return 0;
