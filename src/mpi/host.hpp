@@ -43,7 +43,6 @@ class Host {
   HostFunction<decltype(PMPI_Allreduce_c)> Allreduce_c{find("PMPI_Allreduce_c")};
 #endif
   HostFunction<decltype(PMPI_Bcast)> Bcast{find("PMPI_Bcast")};
-  HostFunction<decltype(PMPI_Cancel)> Cancel{find("PMPI_Cancel")};
   HostFunction<decltype(PMPI_Comm_call_errhandler)> Comm_call_errhandler{find("PMPI_Comm_call_errhandler")};
   HostFunction<decltype(PMPI_Comm_create)> Comm_create{find("PMPI_Comm_create")};
   HostFunction<decltype(PMPI_Comm_create_keyval)> Comm_create_keyval{find("PMPI_Comm_create_keyval")};
