@@ -2,6 +2,8 @@
 #include "transport/transport.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <utility>
 
 #include "base/copy.hpp"
 
@@ -21,19 +23,31 @@ void copy(void* to, const void* from, std::size_t bytes, bool past_cache) {
 
 void Computation::perform() const {
   if (destination.data == nullptr) return;
-  if (reduction == nullptr) {
+  if (operand_count == 1) {
     copy(destination.data, operands[0], destination.bytes(), past_cache);
     return;
   }
-  // Block by block, so that the second destination is written from a first-level cache.
+  if (left == 0 && second.data == nullptr) {
+    (*reduction)(destination.data, operands.data(), operand_count, destination.count);
+    return;
+  }
+  // Block by block, so that what is in between, and what is copied, is in a first-level cache.
   constexpr std::size_t block_bytes = 2048;
-  const std::size_t block = second.data == nullptr ? destination.count : block_bytes / destination.width + 1;
-  std::array<const void*, most_operands> rest = operands;
+  alignas(64) std::byte partial[block_bytes + 64];
+  const std::size_t block = std::max<std::size_t>(1, block_bytes / destination.width);
   for (std::size_t first = 0; first < destination.count; first += block) {
     const Vector part = destination.slice(first, std::min(block, destination.count - first));
-    (*reduction)(part.data, rest.data(), operand_count, part.count);
-    for (std::size_t k = 0; k < operand_count; ++k)
-      rest[k] = static_cast<const std::byte*>(rest[k]) + part.bytes();
+    const auto at_block = [&](std::size_t k) {
+      return static_cast<const std::byte*>(operands[k]) + first * destination.width;
+    };
+    const void* sum = at_block(0);
+    for (std::size_t k = 1; k < operand_count; ++k) {
+      void* to = k + 1 == operand_count ? part.data : partial;
+      const void* pair[2] = {sum, at_block(k)};
+      if ((left >> k & 1) != 0) std::swap(pair[0], pair[1]);
+      (*reduction)(to, pair, 2, part.count);
+      sum = to;
+    }
     if (second.data != nullptr) copy(second.data + first * second.width, part.data, part.bytes(), past_cache);
   }
 }

@@ -8,6 +8,7 @@
 #include <array>
 #include <coroutine>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <limits>
 
@@ -72,8 +73,8 @@ struct Transfer {
   void await_resume() const {}
 };
 
-// destination = operand 0 op operand 1 op ..., or a copy when there is no operation; and the same to
-// `second`, if given.
+// destination = operand 0 op operand 1 op ..., from the first to the last, or a copy when there is but one;
+// and the same to `second`, if given.
 struct Computation {
   static constexpr std::size_t most_operands = 8;
 
@@ -82,11 +83,16 @@ struct Computation {
   Vector destination;
   std::array<const void*, most_operands> operands;
   std::size_t operand_count;
+  std::uint32_t left = 0;  // bit k: operand k stands left of what the ones before it have come to, not right
   Vector second{};
   bool past_cache = false;  // the destination of a copy, or the second one, is not kept in the cache
 
   std::coroutine_handle<> waiter{};
 
+  void add(const void* operand, bool on_the_left) {
+    left |= static_cast<std::uint32_t>(on_the_left) << operand_count;
+    operands[operand_count++] = operand;
+  }
   // The work itself; phantoms are left alone.
   void perform() const;
 

@@ -13,13 +13,12 @@
 //            (0 1)         (2 3)      by the second of each pair to get there, chunk by chunk
 //           0     1       2     3
 //
-// Two partial results are combined in the place of the one that was there first. It is the place that this
-// core has just read, and which the first one reads next: a cache line goes to and fro between two cores, and
-// nobody has to write to a line that another still holds, which costs several times more
-// (benchmarks/README.md).
+// Partial results are combined in the place of one that was there first. It is the place that this core has
+// just read, and which the first one reads next: a cache line goes to and fro between two cores, and nobody
+// has to write to a line that another still holds, which costs several times more (benchmarks/README.md).
 //
-// Cost of the last arrival: n bytes for each of log2(p) levels and a copy, at memory speed. Balanced: each
-// rank reads and writes (6 - 4/p)n bytes.
+// Cost of the last arrival: it reads n bytes for each of log2(p) levels and its own, and writes 2n, at memory
+// speed. Balanced: each rank reads and writes at most (6 - 4/p)n bytes.
 // Order: the tree, whoever comes first: the bits never depend on arrival. Powers of two: that of
 // recursive_doubling.
 // Source: ours; the idea of arrival order from Alizadeh et al. 2022.
@@ -29,39 +28,45 @@
 namespace offbeat::allreduce_algorithms {
 namespace {
 
-// Climb from this rank's leaf towards the root.
+// Climb from this rank's leaf towards the root. What is met on the way is combined in one pass, once another
+// rank needs it or all is there: so the last arrival reads what the other groups have come to, and writes the
+// result.
 Task contribute(const BoardRound& round, std::size_t chunk, Uncollected* results) {
   const Endpoint& net = round.net;
   const Board::Step step = round.step(chunk);
-  const ConstVector input = round.of(round.args.input, chunk);
-  int place = -1;  // in whose window the partial result is; -1: it is the input
+  const auto begin_with = [&](ConstVector vector) { return net.reduce(*round.args.op, Vector{}, vector); };
+  Computation partial = begin_with(round.of(round.args.input, chunk));
+  int place = net.rank;  // in whose window the partial result stands, or will
+  bool stands = false;
   int group = net.rank;  // of 2^level ranks
   for (int level = 0; (1 << level) < net.size; ++level, group /= 2) {
     const int neighbour = (group ^ 1) << level;  // its first rank
     if (neighbour >= net.size) continue;
     Board::Word& meeting = step.meeting((group | 1) << level);
     Board::Mark first(meeting.load(std::memory_order_acquire));
-    if (first.round != round.number) {
-      if (place < 0) {
-        place = net.rank;
-        co_await net.copy(round.on_board(place, chunk), input);
-      }
+    const bool is_first = first.round != round.number;
+    if (!stands && (is_first || partial.operand_count == Computation::most_operands)) {
+      partial.destination = round.on_board(place, chunk);
+      co_await partial;
+      partial = begin_with(round.on_board(place, chunk));
+      stands = true;
+    }
+    if (is_first) {
       first = co_await round.board.exchange(meeting, round.mark(place));
       if (first.round != round.number) co_return;  // the neighbour comes second and combines
     }
-    const Vector there = round.on_board(first.holder, chunk);
-    const ConstVector mine = place < 0 ? input : ConstVector(round.on_board(place, chunk));
-    Computation combination = net.reduce_by_rank(*round.args.op, there, neighbour, mine, there);
+    partial.add(round.on_board(first.holder, chunk).data, neighbour < net.rank);
     place = first.holder;
-    const bool at_root = (2 << level) >= net.size;
-    if (at_root && results != nullptr) {
-      // The own copy now, while nobody else asks for these lines.
-      combination.second = round.of(round.args.output, chunk);
-      combination.past_cache = round.past_cache;
-      results->mark_collected(chunk);
-    }
-    co_await combination;
+    stands = false;
   }
+  partial.destination = round.on_board(place, chunk);
+  if (results != nullptr) {
+    // The own copy now, while nobody else asks for these lines.
+    partial.second = round.of(round.args.output, chunk);
+    partial.past_cache = round.past_cache;
+    results->mark_collected(chunk);
+  }
+  co_await partial;
   co_await round.board.announce(step.result(), round.mark(place));
 }
 
