@@ -136,7 +136,7 @@ def test_one_line_per_size_class_says_which_algorithm(mpi: Mpi) -> None:
 
 def test_programs_are_in_the_list() -> None:
     """A program that no test runs would check nothing."""
-    text = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    text = "".join(path.read_text() for path in Path(__file__).parent.glob("*.py"))
     for program in PROGRAMS.iterdir():
         if program.suffix != ".h":
             assert f'"{program.name}"' in text, f"no test runs {program.name}"

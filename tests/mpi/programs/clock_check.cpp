@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The global clock over a real MPI, where the truth is known: all ranks run under one kernel, so that CLOCK_MONOTONIC is
-// the same for all, and each plants an offset and a drift of its own over it.
+// The global clock over a real MPI, where the truth is known: all ranks run under one kernel, so that
+// CLOCK_MONOTONIC is the same for all, and each plants an offset and a drift of its own over it.
 //
 //     clock_check [shared|planted] [hca3|offset] [MILLISECONDS of pings between two hosts] [FORTH [BACK]]
 //
-// shared: the ranks are found to share a host. planted: each counts as a host. FORTH and BACK: microseconds that a message
-// to a higher and to a lower rank takes at least; it is kept where it arrives, so that nothing else differs between the
-// directions. Rank 0 prints the largest error, the largest residual that was measured and the largest bound, all in ns, the
-// time that it took in ms, how exactly all ranks start together, and the shortest ways to the last rank and back.
+// shared: the ranks are found to share a host. planted: each counts as a host. FORTH and BACK: microseconds
+// that a message to a higher and to a lower rank takes at least; it is kept where it arrives, so that nothing
+// else differs between the directions. Rank 0 prints the largest error, the largest residual that was
+// measured and the largest bound, all in ns, the time that it took in ms, how exactly all ranks start
+// together, and the shortest ways to the last rank and back.
 #include <mpi.h>
-
 #include <sched.h>
 
 #include <algorithm>
@@ -63,7 +63,9 @@ class PlantedNetwork final : public offbeat::ClockNetwork<LinkedMpi> {
   };
 };
 
-Nanoseconds nanoseconds(const char* microseconds) { return static_cast<Nanoseconds>(1e3 * std::atof(microseconds)); }
+Nanoseconds nanoseconds(const char* microseconds) {
+  return static_cast<Nanoseconds>(1e3 * std::atof(microseconds));
+}
 
 double largest(double value) {
   MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
@@ -93,7 +95,8 @@ int main(int argc, char** argv) {
   if (argc > 4) network.forth = network.back = nanoseconds(argv[4]);
   if (argc > 5) network.back = nanoseconds(argv[5]);
   std::vector<std::uint64_t> hosts = network.hosts();
-  for (int i = 0; is_planted && i < ranks; ++i) hosts[static_cast<std::size_t>(i)] = static_cast<std::uint64_t>(i);
+  for (int i = 0; is_planted && i < ranks; ++i)
+    hosts[static_cast<std::size_t>(i)] = static_cast<std::uint64_t>(i);
 
   MPI_Barrier(MPI_COMM_WORLD);
   const Nanoseconds start = offbeat::clock::now();
