@@ -102,7 +102,9 @@ bool run_hierarchy(const char* name, int ranks, int ranks_per_node) {
   const Vector data{nullptr, 2048, sizeof(std::int64_t)};
   report(
       name, ranks, {.phantom = true, .board_window_bytes = std::size_t{64} << 10},
-      [&](int, Endpoint net) { return allreduce(net, {data, data, &sum}, hierarchy); },
+      [&](int, Endpoint net) {
+        return allreduce(net, {data, data, &sum}, hierarchy);
+      },
       cluster(ranks_per_node), hierarchy.lanes());
   return true;
 }

@@ -17,7 +17,8 @@ struct FreeBlock {
 constexpr int smallest_class = 6;  // 64 bytes
 constexpr int class_count = 64;
 
-// Powers of two: a coroutine frame wastes at most half of itself, and any scratch finds its class in one instruction.
+// Powers of two: a coroutine frame wastes at most half of itself, and any scratch finds its class in one
+// instruction.
 constexpr int class_of(std::size_t bytes) {
   return bytes <= (std::size_t{1} << smallest_class) ? smallest_class
                                                      : static_cast<int>(std::bit_width(bytes - 1));

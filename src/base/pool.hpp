@@ -2,8 +2,8 @@
 // Memory that comes back: coroutine frames, scratch vectors and task lists are taken from size classes
 // of freed blocks, so that the second call of a collective allocates nothing.
 //
-// One pool per thread, without locks. A block may be freed in another thread than the one that took it; it then
-// joins that thread's pool. What a thread keeps is bounded: beyond the bound blocks go back to malloc.
+// One pool per thread, without locks. A block may be freed in another thread than the one that took it; it
+// then joins that thread's pool. What a thread keeps is bounded: beyond the bound blocks go back to malloc.
 #pragma once
 
 #include <cstddef>

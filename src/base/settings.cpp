@@ -22,19 +22,25 @@ constexpr SettingDescription descriptions[] = {
     {"OFFBEAT_ALLREDUCE", "", "an algorithm expression, such as ring or pipeline(4, ring)",
      "the algorithm of every MPI_Allreduce; unset: offbeat chooses by size"},
     {"OFFBEAT_VERBOSE", "0", "0, 1",
-     "1: say once for each collective and size class which algorithm runs and why (standard error, one rank)"},
-    {"OFFBEAT_REPORT", "0", "0, 1", "1: at MPI_Finalize rank 0 says how many calls were intercepted and served"},
+     "1: say once for each collective and size class which algorithm runs and why (standard error, one "
+     "rank)"},
+    {"OFFBEAT_REPORT", "0", "0, 1",
+     "1: at MPI_Finalize rank 0 says how many calls were intercepted and served"},
     {"OFFBEAT_STALL_S", "60", "0 to 1000000",
-     "say which ranks have not arrived when a collective on one node waits longer than this, in seconds; 0: never"},
+     "say which ranks have not arrived when a collective on one node waits longer than this, in seconds; 0: "
+     "never"},
     {"OFFBEAT_CHECK", "0", "0, 1",
-     "1: compare count, type and operation of all ranks before each collective; a mismatch is an error, not a hang"},
+     "1: compare count, type and operation of all ranks before each collective; a mismatch is an error, not "
+     "a hang"},
     {"OFFBEAT_WAIT", "auto", "auto, spin, yield, sleep",
      "how a rank waits for another; auto spins where each rank has a core, and otherwise yields"},
     {"OFFBEAT_NODE_RANKS", "0", "0 to 1000000",
      "for tests on one machine: treat every so many consecutive ranks as a node; 0: ask the MPI"},
     {"OFFBEAT_BOARD_KIB", "1024", "0 to 1048576",
-     "shared memory of a rank for each communicator on one node, for messages longer than 4 KiB; 0: no shared memory"},
-    {"OFFBEAT_CACHE_MIB", "256", "0 to 1048576", "how much freed scratch memory a thread keeps for the next call"},
+     "shared memory of a rank for each communicator on one node, for messages longer than 4 KiB; 0: no "
+     "shared memory"},
+    {"OFFBEAT_CACHE_MIB", "256", "0 to 1048576",
+     "how much freed scratch memory a thread keeps for the next call"},
     {"OFFBEAT_TRACE", "", "a folder",
      "where liboffbeat-trace writes who arrives when, one file for each rank; unset: nowhere"},
     {"OFFBEAT_TRACE_EVERY", "1", "1 to 1000000000", "trace every so many calls of each communicator"},
@@ -128,8 +134,8 @@ Settings Settings::from_environment() {
 }
 
 std::uint64_t Settings::agreement() const {
-  const std::string shared = allreduce + '\0' + std::to_string(window_bytes) + ' ' + std::to_string(node_ranks) + ' ' +
-                             std::to_string(check ? 1 : 0);
+  const std::string shared = allreduce + '\0' + std::to_string(window_bytes) + ' ' +
+                             std::to_string(node_ranks) + ' ' + std::to_string(check ? 1 : 0);
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
   for (const char c : shared) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return hash;

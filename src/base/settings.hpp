@@ -13,18 +13,18 @@ namespace offbeat {
 enum class WaitPolicy { automatic, spin, yield, sleep };
 
 struct Settings {
-  std::string allreduce;                            // OFFBEAT_ALLREDUCE; empty: offbeat chooses
-  int verbose = 0;                                  // OFFBEAT_VERBOSE
-  bool report = false;                              // OFFBEAT_REPORT
-  double stall_s = 60;                              // OFFBEAT_STALL_S
-  bool check = false;                               // OFFBEAT_CHECK
-  WaitPolicy wait = WaitPolicy::automatic;          // OFFBEAT_WAIT
-  int node_ranks = 0;                               // OFFBEAT_NODE_RANKS; 0: as they are
-  std::size_t window_bytes = std::size_t{512} << 10;  // OFFBEAT_BOARD_KIB, half of it
-  std::size_t cache_bytes = std::size_t{256} << 20;  // OFFBEAT_CACHE_MIB
-  std::string trace;                                // OFFBEAT_TRACE; empty: no trace
-  int trace_every = 1;                              // OFFBEAT_TRACE_EVERY
-  int trace_ranks_every = 1;                        // OFFBEAT_TRACE_RANKS_EVERY
+  std::string allreduce;                               // OFFBEAT_ALLREDUCE; empty: offbeat chooses
+  int verbose = 0;                                     // OFFBEAT_VERBOSE
+  bool report = false;                                 // OFFBEAT_REPORT
+  double stall_s = 60;                                 // OFFBEAT_STALL_S
+  bool check = false;                                  // OFFBEAT_CHECK
+  WaitPolicy wait = WaitPolicy::automatic;             // OFFBEAT_WAIT
+  int node_ranks = 0;                                  // OFFBEAT_NODE_RANKS; 0: as they are
+  std::size_t window_bytes = std::size_t{512} << 10;   // OFFBEAT_BOARD_KIB, half of it
+  std::size_t cache_bytes = std::size_t{256} << 20;    // OFFBEAT_CACHE_MIB
+  std::string trace;                                   // OFFBEAT_TRACE; empty: no trace
+  int trace_every = 1;                                 // OFFBEAT_TRACE_EVERY
+  int trace_ranks_every = 1;                           // OFFBEAT_TRACE_RANKS_EVERY
   std::uint64_t trace_bytes = std::uint64_t{1} << 30;  // OFFBEAT_TRACE_MIB
 
   // A number that differs, almost surely, when settings differ that all ranks must share.

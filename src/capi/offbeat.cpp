@@ -40,11 +40,16 @@ const char* offbeat_version(void) { return OFFBEAT_VERSION; }
 
 const char* offbeat_status_string(offbeat_status status) {
   switch (status) {
-    case OFFBEAT_OK: return "success";
-    case OFFBEAT_ERROR_ARGUMENT: return "bad argument";
-    case OFFBEAT_ERROR_EXPRESSION: return "not an algorithm expression";
-    case OFFBEAT_ERROR_UNSUPPORTED: return "the operation is not defined on this type";
-    case OFFBEAT_ERROR_MPI: return "the MPI library reported an error or is not running";
+    case OFFBEAT_OK:
+      return "success";
+    case OFFBEAT_ERROR_ARGUMENT:
+      return "bad argument";
+    case OFFBEAT_ERROR_EXPRESSION:
+      return "not an algorithm expression";
+    case OFFBEAT_ERROR_UNSUPPORTED:
+      return "the operation is not defined on this type";
+    case OFFBEAT_ERROR_MPI:
+      return "the MPI library reported an error or is not running";
   }
   return "unknown status";
 }
@@ -53,7 +58,8 @@ const char* offbeat_last_algorithm(void) { return offbeat::service::last_algorit
 
 const char* offbeat_family(void) { return offbeat::service::family().data(); }
 
-offbeat_status offbeat_select(const char* collective, const char* expression, char* error, size_t error_size) {
+offbeat_status offbeat_select(const char* collective, const char* expression, char* error,
+                              size_t error_size) {
   if (collective == nullptr || expression == nullptr) return OFFBEAT_ERROR_ARGUMENT;
   try {
     offbeat::service::select(collective, expression);
@@ -68,7 +74,8 @@ offbeat_status offbeat_select(const char* collective, const char* expression, ch
 }
 
 offbeat_status offbeat_count(const char* collective, offbeat_counters* counters, size_t size) {
-  if (collective == nullptr || counters == nullptr || size < sizeof(offbeat_counters)) return OFFBEAT_ERROR_ARGUMENT;
+  if (collective == nullptr || counters == nullptr || size < sizeof(offbeat_counters))
+    return OFFBEAT_ERROR_ARGUMENT;
   try {
     const auto counts = offbeat::service::count(collective);
     *counters = {counts.intercepted, counts.served};
@@ -78,8 +85,8 @@ offbeat_status offbeat_count(const char* collective, offbeat_counters* counters,
   }
 }
 
-offbeat_status offbeat_reduce(void* destination, const void* const* operands, size_t operand_count, size_t count,
-                              offbeat_type type, offbeat_op op) {
+offbeat_status offbeat_reduce(void* destination, const void* const* operands, size_t operand_count,
+                              size_t count, offbeat_type type, offbeat_op op) {
   if (operands == nullptr || operand_count == 0 || !is_known(type, op)) return OFFBEAT_ERROR_ARGUMENT;
   if (destination == nullptr && count > 0) return OFFBEAT_ERROR_ARGUMENT;
   const Reduction reduction = reduction_of(type, op);
@@ -88,8 +95,8 @@ offbeat_status offbeat_reduce(void* destination, const void* const* operands, si
   return OFFBEAT_OK;
 }
 
-offbeat_status offbeat_allreduce(const void* input, void* output, size_t count, offbeat_type type, offbeat_op op,
-                                 int fortran_communicator) {
+offbeat_status offbeat_allreduce(const void* input, void* output, size_t count, offbeat_type type,
+                                 offbeat_op op, int fortran_communicator) {
   if (!is_known(type, op) || (output == nullptr && count > 0)) return OFFBEAT_ERROR_ARGUMENT;
   const Reduction reduction = reduction_of(type, op);
   if (!reduction) return OFFBEAT_ERROR_UNSUPPORTED;
@@ -101,8 +108,8 @@ offbeat_status offbeat_allreduce(const void* input, void* output, size_t count, 
   }
 }
 
-offbeat_status offbeat_iallreduce(const void* input, void* output, size_t count, offbeat_type type, offbeat_op op,
-                                  int fortran_communicator, offbeat_request** request) {
+offbeat_status offbeat_iallreduce(const void* input, void* output, size_t count, offbeat_type type,
+                                  offbeat_op op, int fortran_communicator, offbeat_request** request) {
   if (request == nullptr) return OFFBEAT_ERROR_ARGUMENT;
   *request = nullptr;
   if (!is_known(type, op) || (output == nullptr && count > 0)) return OFFBEAT_ERROR_ARGUMENT;

@@ -24,10 +24,14 @@ enum class Kind : std::uint32_t { none = 0, shared = 1, offset = 2, hca3 = 3 };
 
 [[nodiscard]] constexpr std::string_view name_of(Kind kind) {
   switch (kind) {
-    case Kind::none: return "none";
-    case Kind::shared: return "shared";
-    case Kind::offset: return "offset";
-    case Kind::hca3: return "HCA3";
+    case Kind::none:
+      return "none";
+    case Kind::shared:
+      return "shared";
+    case Kind::offset:
+      return "offset";
+    case Kind::hca3:
+      return "HCA3";
   }
   return "none";
 }
@@ -50,8 +54,8 @@ struct Model {
   }
 };
 
-// Two synchronisations of one rank at the ends of a long time say more about the slope than each of them, which lasts
-// milliseconds: both get the slope of the line through their offsets.
+// Two synchronisations of one rank at the ends of a long time say more about the slope than each of them,
+// which lasts milliseconds: both get the slope of the line through their offsets.
 inline void join(Model& begin, Model& end) {
   if (begin.kind == Kind::none || end.kind == Kind::none || end.at <= begin.at) return;
   const auto offsets = static_cast<double>(end.offset - begin.offset);

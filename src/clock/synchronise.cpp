@@ -49,8 +49,8 @@ Sample ping_once(Network& network, int server, Ping ping) {
   return {middle, answer - middle, received - sent};
 }
 
-// Pings until there are `least` and `least_ns` have passed. The first is for connecting, and for a server that is still
-// busy with others: it does not count.
+// Pings until there are `least` and `least_ns` have passed. The first is for connecting, and for a server
+// that is still busy with others: it does not count.
 std::vector<Sample> ping(Network& network, int server, int least, Nanoseconds least_ns) {
   static_cast<void>(ping_once(network, server, Ping::more));
   std::vector<Sample> samples;
@@ -63,8 +63,8 @@ std::vector<Sample> ping(Network& network, int server, int least, Nanoseconds le
   return samples;
 }
 
-// Delays only ever add, so the fastest round trips have the smallest error. Sorted by round trip, no fewer than 4, nor
-// than an eighth of all: fewer may be of one moment, and say nothing of the slope.
+// Delays only ever add, so the fastest round trips have the smallest error. Sorted by round trip, no fewer
+// than 4, nor than an eighth of all: fewer may be of one moment, and say nothing of the slope.
 std::vector<Sample> fastest(std::vector<Sample> samples) {
   std::ranges::sort(samples, {}, &Sample::round_trip);
   const Nanoseconds least = samples.front().round_trip;
@@ -80,8 +80,8 @@ std::vector<Sample> fastest(std::vector<Sample> samples) {
 // No clock of a computer is that wrong.
 constexpr double most_slope = 1e-3;
 
-// Least squares. A slope from some milliseconds, used for minutes, does harm unless it is certain: one that is not six
-// times its standard error counts as 0.
+// Least squares. A slope from some milliseconds, used for minutes, does harm unless it is certain: one that
+// is not six times its standard error counts as 0.
 Model fit(const std::vector<Sample>& samples, Method method) {
   const auto count = static_cast<double>(samples.size());
   const Sample& origin = samples.front();
@@ -129,7 +129,8 @@ std::vector<int> speakers(std::span<const std::uint64_t> hosts) {
   return by_host;
 }
 
-Model learn(Network& network, std::span<const int> speakers, std::size_t me, Method method, const Effort& effort) {
+Model learn(Network& network, std::span<const int> speakers, std::size_t me, Method method,
+            const Effort& effort) {
   const auto learn_from = [&](std::size_t server) {
     return fit(fastest(ping(network, speakers[server], effort.least_pings, effort.least_ns)), method);
   };

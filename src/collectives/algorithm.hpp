@@ -83,7 +83,7 @@ struct Algorithm {
 // An algorithm with its arguments: "pipeline(4, grid(8x4, ring, rabenseifner))".
 struct Expression {
   const Algorithm* algorithm = nullptr;
-  int segments = 0;       // 0: cut by bytes
+  int segments = 0;  // 0: cut by bytes
   std::size_t bytes = 0;
   std::vector<int> dimensions;
   std::vector<Expression> parts;

@@ -22,8 +22,8 @@ struct Unit {
   std::string_view name;
   std::size_t bytes;
 };
-constexpr Unit units[] = {{"GiB", std::size_t{1} << 30}, {"MiB", std::size_t{1} << 20},
-                          {"KiB", std::size_t{1} << 10}, {"B", 1}};
+constexpr Unit units[] = {
+    {"GiB", std::size_t{1} << 30}, {"MiB", std::size_t{1} << 20}, {"KiB", std::size_t{1} << 10}, {"B", 1}};
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
@@ -42,8 +42,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 class Parser {
  public:
-  Parser(std::string_view collective, std::string_view text)
-      : known_(algorithms(collective)), text_(text) {
+  Parser(std::string_view collective, std::string_view text) : known_(algorithms(collective)), text_(text) {
     if (known_.empty()) throw UsageError("unknown collective '" + std::string(collective) + "'");
   }
 
@@ -233,7 +232,6 @@ class Parser {
     throw ExpressionError(position + 1, what);
   }
 
-
   std::span<const Algorithm* const> known_;
   std::string_view text_;
   std::size_t position_ = 0;
@@ -254,12 +252,18 @@ Expression parse_expression(std::string_view collective, std::string_view text) 
 
 std::string_view name_of(Parameter parameter) {
   switch (parameter) {
-    case Parameter::segments_or_bytes: return "SEGMENTS|BYTES";
-    case Parameter::bytes: return "BYTES";
-    case Parameter::dimensions: return "D1xD2[x...]";
-    case Parameter::algorithm: return "ALGORITHM";
-    case Parameter::node_algorithm: return "NODE_ALGORITHM";
-    case Parameter::algorithms: return "ALGORITHM[, ...]";
+    case Parameter::segments_or_bytes:
+      return "SEGMENTS|BYTES";
+    case Parameter::bytes:
+      return "BYTES";
+    case Parameter::dimensions:
+      return "D1xD2[x...]";
+    case Parameter::algorithm:
+      return "ALGORITHM";
+    case Parameter::node_algorithm:
+      return "NODE_ALGORITHM";
+    case Parameter::algorithms:
+      return "ALGORITHM[, ...]";
   }
   return "";
 }

@@ -7,19 +7,9 @@ namespace {
 using namespace allreduce_algorithms;
 
 constexpr const Algorithm* allreduce_list[] = {
-    &native,
-    &arrival_tree,
-    &arrival_leader,
-    &arrival_chain,
-    &recursive_doubling,
-    &rabenseifner,
-    &ring,
-    &ring_segmented,
-    &binomial,
-    &linear,
-    &pipeline,
-    &grid,
-    &hierarchy,
+    &native,       &arrival_tree, &arrival_leader, &arrival_chain, &recursive_doubling,
+    &rabenseifner, &ring,         &ring_segmented, &binomial,      &linear,
+    &pipeline,     &grid,         &hierarchy,
 };
 
 Task copy_only(Endpoint net, Allreduce args) { co_await net.copy(args.output, args.input); }

@@ -10,8 +10,8 @@
 
 namespace offbeat {
 
-// `Mpi` has the functions Send, Recv and Allgather: the host's (mpi/host.hpp), or those that a program is linked to. The
-// communicator should return errors and carry nothing else.
+// `Mpi` has the functions Send, Recv and Allgather: the host's (mpi/host.hpp), or those that a program is
+// linked to. The communicator should return errors and carry nothing else.
 template <class Mpi>
 class ClockNetwork : public clock::Network {
  public:

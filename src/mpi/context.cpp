@@ -256,7 +256,8 @@ void Context::enter_board(std::size_t bytes) {
 }
 
 void Context::run(const Expression& expression, Allreduce args) {
-  if (open_ != nullptr) [[unlikely]] complete_open();
+  if (open_ != nullptr) [[unlikely]]
+    complete_open();
   if (args.output.count == 0) return;
   enter_board(args.output.bytes());
   or_break([&] {

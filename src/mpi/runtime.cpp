@@ -76,7 +76,8 @@ Context* Runtime::context(MPI_Comm communicator) {
   const std::uintptr_t key = abi::bits(communicator);
   Recent& entry = recent_slot(key);
   const std::uint64_t deaths = deaths_.load(std::memory_order_acquire);
-  if (entry.communicator == key && entry.deaths == deaths) [[likely]] return entry.context;
+  if (entry.communicator == key && entry.deaths == deaths) [[likely]]
+    return entry.context;
   Context* found = find_or_create(communicator);
   if (found != nullptr) entry = {key, found, deaths};
   return found;

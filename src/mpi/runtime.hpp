@@ -53,9 +53,11 @@ class Context {
 
   // Null: leave the call to the host.
   [[nodiscard]] const Expression* choose(std::size_t count, std::size_t width) {
-    if (table_.generation != selection_->generation()) [[unlikely]] refresh();
+    if (table_.generation != selection_->generation()) [[unlikely]]
+      refresh();
     const auto index = static_cast<std::size_t>(size_class(count * width));
-    if (unannounced_[index]) [[unlikely]] announce(index);
+    if (unannounced_[index]) [[unlikely]]
+      announce(index);
     const Expression* chosen = runnable_[index];
     if (width > BoardShape::smallest_chunk && chosen != nullptr &&
         chosen->algorithm->on_board != OnBoard::no) {

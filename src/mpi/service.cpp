@@ -20,7 +20,8 @@ void require_allreduce(std::string_view collective) {
 // Expressions live as long as the process, and so do their texts.
 const char* text_of(const Expression* expression) {
   static std::mutex mutex;
-  static auto* texts = new std::map<const Expression*, std::string>;  // never freed: also used while the process ends
+  static auto* texts =
+      new std::map<const Expression*, std::string>;  // never freed: also used while the process ends
   const std::lock_guard lock(mutex);
   std::string& text = (*texts)[expression];
   if (text.empty()) text = expression->text();

@@ -17,7 +17,8 @@ namespace offbeat::service {
 // ExpressionError.
 void select(std::string_view collective, std::string_view expression);
 
-// The text of what this thread's last intercepted collective ran, which lives as long as the process; null: native.
+// The text of what this thread's last intercepted collective ran, which lives as long as the process; null:
+// native.
 [[nodiscard]] const char* last_algorithm();
 
 struct Counts {

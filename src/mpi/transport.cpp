@@ -93,8 +93,8 @@ void MpiTransport::guarded(Task& task, Body&& body) {
   try {
     body();
   } catch (...) {
-    // What the host may still write to is never freed. A message that has begun to come cannot be cancelled, and
-    // MPI_Cancel itself was seen to crash (MPICH 5.0 with UCX).
+    // What the host may still write to is never freed. A message that has begun to come cannot be cancelled,
+    // and MPI_Cancel itself was seen to crash (MPICH 5.0 with UCX).
     if (abandon()) task.leak();
     throw;
   }
@@ -148,8 +148,8 @@ bool MpiTransport::progress() {
   completed_.resize(count);
   statuses_.resize(count);
   int done = 0;
-  const int code = host_->Testsome(static_cast<int>(count), requests_.data(), &done, completed_.data(),
-                                   statuses_.data());
+  const int code =
+      host_->Testsome(static_cast<int>(count), requests_.data(), &done, completed_.data(), statuses_.data());
   if (code != MPI_SUCCESS) {
     for (int k = 0; code == MPI_ERR_IN_STATUS && k < done; ++k)
       check(statuses_[static_cast<std::size_t>(k)].MPI_ERROR);

@@ -62,11 +62,16 @@ std::optional<ElementType> element_type(Group group, std::size_t width) {
   const auto by_width = [&](ElementType one, ElementType two, ElementType four,
                             ElementType eight) -> std::optional<ElementType> {
     switch (width) {
-      case 1: return one;
-      case 2: return two;
-      case 4: return four;
-      case 8: return eight;
-      default: return std::nullopt;
+      case 1:
+        return one;
+      case 2:
+        return two;
+      case 4:
+        return four;
+      case 8:
+        return eight;
+      default:
+        return std::nullopt;
     }
   };
   switch (group) {
@@ -184,7 +189,7 @@ Types::Types(const Host& host) : host_(&host) {
                   {Group::complex, MPI_C_LONG_DOUBLE_COMPLEX, ElementType::complex_long_double},
                   {Group::complex, MPI_CXX_LONG_DOUBLE_COMPLEX, ElementType::complex_long_double}};
 
-  const MPI_Op ops[] = {MPI_SUM,  MPI_PROD, MPI_MIN,  MPI_MAX, MPI_LAND,   MPI_LOR,
+  const MPI_Op ops[] = {MPI_SUM,  MPI_PROD, MPI_MIN, MPI_MAX,  MPI_LAND,   MPI_LOR,
                         MPI_LXOR, MPI_BAND, MPI_BOR, MPI_BXOR, MPI_MINLOC, MPI_MAXLOC};
   static_assert(std::size(ops) == most_ops);
   for (std::size_t op = 0; op < most_ops; ++op) {
@@ -232,8 +237,8 @@ const Reduction* Types::predefined(MPI_Datatype type, MPI_Op op) const {
 }
 
 const char* Types::name_of(MPI_Op op) const {
-  constexpr std::array<const char*, most_ops> names{"MPI_SUM",  "MPI_PROD", "MPI_MIN",  "MPI_MAX",
-                                                    "MPI_LAND", "MPI_LOR",  "MPI_LXOR", "MPI_BAND",
+  constexpr std::array<const char*, most_ops> names{"MPI_SUM",  "MPI_PROD", "MPI_MIN",    "MPI_MAX",
+                                                    "MPI_LAND", "MPI_LOR",  "MPI_LXOR",   "MPI_BAND",
                                                     "MPI_BOR",  "MPI_BXOR", "MPI_MINLOC", "MPI_MAXLOC"};
   const int index = ops_.find(abi::bits(op));
   return index < 0 ? "user operation" : names[static_cast<std::size_t>(index)];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Cutting a vector into blocks of nearly equal length: the first (count mod parts) blocks are one element longer.
+// Cutting a vector into blocks of nearly equal length: the first (count mod parts) blocks are one element
+// longer.
 #pragma once
 
 #include <algorithm>

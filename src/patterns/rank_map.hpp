@@ -7,8 +7,9 @@
 namespace offbeat {
 
 // Member i of the part is rank  first + stride * (i * width + min(i, wide)), or list[i].
-// `width` and `wide` describe the leaders of contiguous groups: the first `wide` groups have width + 1 ranks, the
-// others `width`. A plain row or column has width 1 and wide 0. A list is for what is not arithmetic: ranks of a node.
+// `width` and `wide` describe the leaders of contiguous groups: the first `wide` groups have width + 1 ranks,
+// the others `width`. A plain row or column has width 1 and wide 0. A list is for what is not arithmetic:
+// ranks of a node.
 struct RankMap {
   int first = 0;
   int stride = 1;
@@ -22,8 +23,9 @@ struct RankMap {
   }
 };
 
-// `size` ranks in `groups` contiguous groups of nearly equal size, 1 <= groups <= size. The first rank of a group is
-// its leader. Used to fold surplus ranks into a core of a convenient number (a power of two, a grid).
+// `size` ranks in `groups` contiguous groups of nearly equal size, 1 <= groups <= size. The first rank of a
+// group is its leader. Used to fold surplus ranks into a core of a convenient number (a power of two, a
+// grid).
 struct Groups {
   int size;
   int groups;
@@ -36,9 +38,7 @@ struct Groups {
   }
   [[nodiscard]] constexpr int leader(int group) const { return leaders()(group); }
   [[nodiscard]] constexpr int members(int group) const { return width() + (group < wide() ? 1 : 0); }
-  [[nodiscard]] constexpr RankMap leaders() const {
-    return {.width = width(), .wide = wide()};
-  }
+  [[nodiscard]] constexpr RankMap leaders() const { return {.width = width(), .wide = wide()}; }
 };
 
 }  // namespace offbeat

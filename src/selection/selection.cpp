@@ -32,8 +32,9 @@ bool ChoiceTable::all_native() const {
 }
 
 bool ChoiceTable::any_on_board() const {
-  return std::any_of(by_class.begin(), by_class.end(),
-                     [](const Choice& choice) { return choice.expression->algorithm->on_board != OnBoard::no; });
+  return std::any_of(by_class.begin(), by_class.end(), [](const Choice& choice) {
+    return choice.expression->algorithm->on_board != OnBoard::no;
+  });
 }
 
 const Choice* Selection::keep(Expression expression, std::string_view reason) {
@@ -73,7 +74,8 @@ ChoiceTable Selection::table(const Placement& placement) const {
     } else {
       const std::size_t smallest = k == 0 ? 0 : std::size_t{1} << (k - 1);
       std::size_t entry = 0;
-      while (smallest > allreduce_defaults[entry].up_to_bytes || !defaults[entry]->unsuitable(placement).empty()) {
+      while (smallest > allreduce_defaults[entry].up_to_bytes ||
+             !defaults[entry]->unsuitable(placement).empty()) {
         ++entry;
       }
       choice = {defaults[entry], "offbeat's default for this size"};

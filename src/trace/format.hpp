@@ -31,8 +31,12 @@ struct Clock {
 
 [[nodiscard]] inline Clock stored(const clock::Model& model) {
   constexpr double most = std::numeric_limits<std::uint32_t>::max();
-  return {static_cast<std::uint32_t>(model.kind), static_cast<std::uint32_t>(std::min(most, std::ceil(model.bound_ns))),
-          model.at, model.offset, model.slope, model.residual_ns};
+  return {static_cast<std::uint32_t>(model.kind),
+          static_cast<std::uint32_t>(std::min(most, std::ceil(model.bound_ns))),
+          model.at,
+          model.offset,
+          model.slope,
+          model.residual_ns};
 }
 
 enum HeaderFlag : std::uint32_t { ended_in_order = 1, does_not_record = 2 };
@@ -67,9 +71,27 @@ static_assert(offsetof(Header, host) == 168 && offsetof(Header, program) == 328)
 enum class RecordKind : std::uint8_t { call = 1, communicator = 2, name = 3 };
 
 enum class Collective : std::uint8_t {
-  allreduce = 1, barrier, bcast, reduce, allgather, allgatherv, alltoall, alltoallv,
-  alltoallw, gather, gatherv, scatter, scatterv, reduce_scatter, reduce_scatter_block, scan,
-  exscan, neighbor_allgather, neighbor_allgatherv, neighbor_alltoall, neighbor_alltoallv,
+  allreduce = 1,
+  barrier,
+  bcast,
+  reduce,
+  allgather,
+  allgatherv,
+  alltoall,
+  alltoallv,
+  alltoallw,
+  gather,
+  gatherv,
+  scatter,
+  scatterv,
+  reduce_scatter,
+  reduce_scatter_block,
+  scan,
+  exscan,
+  neighbor_allgather,
+  neighbor_allgatherv,
+  neighbor_alltoall,
+  neighbor_alltoallv,
   neighbor_alltoallw,
 };
 static_assert(static_cast<int>(Collective::neighbor_alltoallw) == 22);

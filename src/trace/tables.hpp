@@ -26,7 +26,9 @@ class DirectCache {
     const Entry& entry = entries_[hash(handle, Slots)];
     return entry.is_set && entry.handle == handle ? &entry.value : nullptr;
   }
-  void insert(Handle handle, Value value) { entries_[hash(handle, Slots)] = {handle, true, std::move(value)}; }
+  void insert(Handle handle, Value value) {
+    entries_[hash(handle, Slots)] = {handle, true, std::move(value)};
+  }
   void erase(Handle handle) {
     Entry& entry = entries_[hash(handle, Slots)];
     if (entry.handle == handle) entry = {};
@@ -42,14 +44,15 @@ class DirectCache {
   std::array<Entry, Slots> entries_{};
 };
 
-// Open addressing with linear probing; grows when half full. A handle may be there several times: MPIs give one and the
-// same request for everything that is complete at once.
+// Open addressing with linear probing; grows when half full. A handle may be there several times: MPIs give
+// one and the same request for everything that is complete at once.
 template <class Value>
 class HandleTable {
  public:
   [[nodiscard]] std::size_t size() const { return size_; }
 
-  // The first entry of `handle` that `wanted` accepts; null if there is none. Valid until the next insert or erase.
+  // The first entry of `handle` that `wanted` accepts; null if there is none. Valid until the next insert or
+  // erase.
   template <class Predicate>
   [[nodiscard]] Value* find(Handle handle, Predicate&& wanted) {
     if (size_ == 0) return nullptr;
@@ -103,7 +106,8 @@ class HandleTable {
   }
 
   void grow() {
-    std::vector<Entry> old = std::exchange(entries_, std::vector<Entry>(entries_.empty() ? 64 : 2 * entries_.size()));
+    std::vector<Entry> old =
+        std::exchange(entries_, std::vector<Entry>(entries_.empty() ? 64 : 2 * entries_.size()));
     for (Entry& entry : old) {
       if (entry.is_set) place(entry.handle, std::move(entry.value));
     }

@@ -19,13 +19,14 @@
 namespace offbeat::trace {
 namespace {
 
-// Takes disk space by writing zeros; an error number, or 0. Faster than posix_fallocate, by half on ext4 with the page
-// faults that follow, and the same on every file system. In one call where possible: a file system with large folios then
-// takes the memory in one piece, and one page fault maps all of it.
+// Takes disk space by writing zeros; an error number, or 0. Faster than posix_fallocate, by half on ext4 with
+// the page faults that follow, and the same on every file system. In one call where possible: a file system
+// with large folios then takes the memory in one piece, and one page fault maps all of it.
 int take_space(int file, std::uint64_t offset, std::uint64_t bytes) {
   // Beyond this limit the kernel would send SIGXFSZ, which ends the program.
   rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && offset + bytes > limit.rlim_cur) {
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+      offset + bytes > limit.rlim_cur) {
     return EFBIG;
   }
   static std::array<std::byte, 4096> zeros{};

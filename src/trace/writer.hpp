@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The trace file of one rank: a header and slots, in memory that the file backs, so that nothing is lost when the
-// process is killed. Only the header and a window of the slots are mapped. The disk space of a window is taken before it
-// is mapped: without that a full disk would be a SIGBUS.
+// The trace file of one rank: a header and slots, in memory that the file backs, so that nothing is lost when
+// the process is killed. Only the header and a window of the slots are mapped. The disk space of a window is
+// taken before it is mapped: without that a full disk would be a SIGBUS.
 #pragma once
 
 #include <atomic>

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every algorithm and a dozen compositions x rank counts x lengths x in place x adversarial timing, in the simulator.
+// Every algorithm and a dozen compositions x rank counts x lengths x in place x adversarial timing, in the
+// simulator.
 //
-// Checked: integers are exact; floats have the same bits on every rank, for every timing, in place or not; the input
-// is untouched; nothing is written beside the output; no deadlock, no lost message (the simulator throws).
+// Checked: integers are exact; floats have the same bits on every rank, for every timing, in place or not;
+// the input is untouched; nothing is written beside the output; no deadlock, no lost message (the simulator
+// throws).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,13 +43,15 @@ const std::vector<std::string> compositions = {
     "grid(4x4, grid(2x2, ring), binomial)",
 };
 
-const std::vector<int> rank_counts = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 31, 32, 33, 64};
+const std::vector<int> rank_counts = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11,
+                                      12, 13, 14, 15, 16, 17, 31, 32, 33, 64};
 
 // Algorithms without arguments, from the registry: a new one is tested without being named here.
 std::vector<std::string> expressions() {
   std::vector<std::string> all;
   for (const Algorithm* algorithm : algorithms("allreduce")) {
-    const bool runs_here = algorithm->run != nullptr && algorithm->on_board == OnBoard::no;  // board_test runs those
+    const bool runs_here =
+        algorithm->run != nullptr && algorithm->on_board == OnBoard::no;  // board_test runs those
     if (algorithm->parameters.empty() && runs_here) all.emplace_back(algorithm->name);
   }
   all.insert(all.end(), compositions.begin(), compositions.end());
@@ -78,7 +82,8 @@ struct Vectors {
       : count(count), in_place(in_place), inputs(values) {
     for (int rank = 0; rank < ranks; ++rank) {
       std::vector<Element> output(count + 2 * guard, Element{77});
-      if (in_place) std::copy_n(values[static_cast<std::size_t>(rank)].begin(), count, output.begin() + guard);
+      if (in_place)
+        std::copy_n(values[static_cast<std::size_t>(rank)].begin(), count, output.begin() + guard);
       outputs.push_back(std::move(output));
     }
   }
@@ -100,16 +105,18 @@ struct Vectors {
 };
 
 template <class Element>
-void run_all(Simulator& simulator, const Expression& expression, Vectors<Element>& vectors, const Reduction& op) {
-  simulator.run([&](int rank, Endpoint net) { return allreduce(net, vectors.args(rank, op), expression); }, {},
-                expression.lanes());
+void run_all(Simulator& simulator, const Expression& expression, Vectors<Element>& vectors,
+             const Reduction& op) {
+  simulator.run([&](int rank, Endpoint net) { return allreduce(net, vectors.args(rank, op), expression); },
+                {}, expression.lanes());
 }
 
 std::vector<std::vector<std::int32_t>> integer_inputs(int ranks, std::size_t count) {
   std::vector<std::vector<std::int32_t>> inputs(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     for (std::size_t k = 0; k < count; ++k) {
-      inputs[static_cast<std::size_t>(rank)].push_back(static_cast<std::int32_t>((rank + 1) * 1009 + static_cast<int>(k) * 13));
+      inputs[static_cast<std::size_t>(rank)].push_back(
+          static_cast<std::int32_t>((rank + 1) * 1009 + static_cast<int>(k) * 13));
     }
   }
   return inputs;
@@ -132,8 +139,9 @@ bool same_bits(float left, float right) {
 }
 
 template <class Element>
-Vectors<Element> result_of(const std::string& text, int ranks, std::size_t count, bool in_place, ElementType type,
-                           const std::vector<std::vector<Element>>& inputs, SimulationOptions options) {
+Vectors<Element> result_of(const std::string& text, int ranks, std::size_t count, bool in_place,
+                           ElementType type, const std::vector<std::vector<Element>>& inputs,
+                           SimulationOptions options) {
   const Expression expression = parse_expression("allreduce", text);
   const Reduction sum(type, ReduceOp::sum);
   Simulator simulator(ranks, awkward_network(), options);
@@ -161,13 +169,15 @@ TEST_P(EveryAlgorithm, IsExactAndHasTheSameBitsEverywhere) {
     std::vector<float> bits;  // of the first run; all others must agree
     for (const bool in_place : {false, true}) {
       for (const std::uint64_t seed : {0, 1, 2}) {  // 0: no adversary
-        SCOPED_TRACE("count " + std::to_string(count) + (in_place ? " in place" : "") + " seed " + std::to_string(seed));
+        SCOPED_TRACE("count " + std::to_string(count) + (in_place ? " in place" : "") + " seed " +
+                     std::to_string(seed));
         const SimulationOptions options =
             seed == 0 ? SimulationOptions{} : SimulationOptions{.adversary = Adversary{seed * 7919 + p}};
 
         const auto exact = result_of(text, ranks, count, in_place, ElementType::int32, integers, options);
         for (std::size_t k = 0; k < count; ++k) {
-          const auto expected = static_cast<std::int32_t>(ranks * (ranks + 1) / 2 * 1009 + ranks * static_cast<int>(k) * 13);
+          const auto expected =
+              static_cast<std::int32_t>(ranks * (ranks + 1) / 2 * 1009 + ranks * static_cast<int>(k) * 13);
           for (int rank = 0; rank < ranks; ++rank) {
             ASSERT_EQ(exact.result(rank)[k], expected) << "rank " << rank << ", element " << k;
           }
@@ -178,7 +188,8 @@ TEST_P(EveryAlgorithm, IsExactAndHasTheSameBitsEverywhere) {
         const auto rounded = result_of(text, ranks, count, in_place, ElementType::float32, floats, options);
         if (bits.empty()) bits.assign(rounded.result(0), rounded.result(0) + count);
         for (int rank = 0; rank < ranks; ++rank) {
-          ASSERT_TRUE(std::equal(bits.begin(), bits.end(), rounded.result(rank), same_bits)) << "rank " << rank;
+          ASSERT_TRUE(std::equal(bits.begin(), bits.end(), rounded.result(rank), same_bits))
+              << "rank " << rank;
         }
       }
     }
@@ -198,10 +209,12 @@ std::string readable(const testing::TestParamInfo<std::tuple<std::string, int>>&
 }
 
 INSTANTIATE_TEST_SUITE_P(Allreduce, EveryAlgorithm,
-                         testing::Combine(testing::ValuesIn(expressions()), testing::ValuesIn(rank_counts)), readable);
+                         testing::Combine(testing::ValuesIn(expressions()), testing::ValuesIn(rank_counts)),
+                         readable);
 
 std::vector<float> bits_of(const std::string& text, int ranks, std::size_t count) {
-  const auto vectors = result_of(text, ranks, count, false, ElementType::float32, float_inputs(ranks, count), {});
+  const auto vectors =
+      result_of(text, ranks, count, false, ElementType::float32, float_inputs(ranks, count), {});
   return {vectors.result(0), vectors.result(0) + count};
 }
 
@@ -245,9 +258,11 @@ class Cost : public testing::Test {
     const Network network{.inter_alpha = a, .inter_beta = b, .gamma = c, .eager_bytes = std::size_t{1} << 40};
     Simulator simulator(ranks, network, {.phantom = true});
     return simulator
-        .run([&](int, Endpoint net) {
-          return allreduce(net, {{nullptr, bytes, 1}, {nullptr, bytes, 1}, &sum}, expression);
-        }, {}, expression.lanes())
+        .run(
+            [&](int, Endpoint net) {
+              return allreduce(net, {{nullptr, bytes, 1}, {nullptr, bytes, 1}, &sum}, expression);
+            },
+            {}, expression.lanes())
         .last_delay();
   }
 };

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The global clock against planted clocks: offset, drift, and latencies with noise.
-#include "clock/synchronise.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,6 +12,8 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "clock/synchronise.hpp"
 
 namespace offbeat::clock {
 namespace {
@@ -28,12 +28,12 @@ struct PlantedClock {
 struct Latency {
   double forth_ns = 100'000;  // to a higher rank
   double back_ns = 100'000;
-  double noise_ns = 5'000;    // mean of an exponential delay
-  int quick_messages = 0;     // the first between two ranks, which take a third less
+  double noise_ns = 5'000;  // mean of an exponential delay
+  int quick_messages = 0;   // the first between two ranks, which take a third less
 };
 
-// Each rank is a thread with a virtual time of its own. A receive names its sender, so that no result depends on how the
-// threads are scheduled; the noise of a message follows from its number between two ranks.
+// Each rank is a thread with a virtual time of its own. A receive names its sender, so that no result depends
+// on how the threads are scheduled; the noise of a message follows from its number between two ranks.
 class World {
  public:
   World(std::vector<PlantedClock> clocks, Latency latency, unsigned seed = 1)

@@ -25,7 +25,8 @@ TEST(Expression, HasACanonicalSpelling) {
       {"grid(32x32,ring_segmented(8KiB))", "grid(32x32, ring_segmented(8KiB))", 2},
       {"grid(8x4, ring, rabenseifner)", "grid(8x4, ring, rabenseifner)", 1},
       {"grid(2x3x4, ring, linear, binomial)", "grid(2x3x4, ring, linear, binomial)", 1},
-      {"pipeline(4, pipeline(8, ring_segmented(1KiB)))", "pipeline(4, pipeline(8, ring_segmented(1KiB)))", 64},
+      {"pipeline(4, pipeline(8, ring_segmented(1KiB)))", "pipeline(4, pipeline(8, ring_segmented(1KiB)))",
+       64},
       {"native", "native", 1},
   };
   for (const Good& good : cases) {
@@ -67,9 +68,11 @@ TEST(Expression, ErrorsPointAtTheColumn) {
       {"grid(4x, ring)", 8, "expected dimensions"},
       {"grid(4x0, ring)", 8, "must be at least 1"},
       {"grid(100000x100000, ring)", 6, "too large"},
-      {"grid(4x4, ring, ring, ring)", 11, "expected 1 algorithm or one for each of the 2 dimensions, found 3"},
+      {"grid(4x4, ring, ring, ring)", 11,
+       "expected 1 algorithm or one for each of the 2 dimensions, found 3"},
       {"pipeline(64, pipeline(64, ring))", 1, "at most 1024"},
-      {"pipeline(64, pipeline(64, pipeline(64, pipeline(64, pipeline(64, pipeline(4, ring))))))", 1, "at most 1024"},
+      {"pipeline(64, pipeline(64, pipeline(64, pipeline(64, pipeline(64, pipeline(4, ring))))))", 1,
+       "at most 1024"},
       {"hierarchy(ring, ring)", 11, "ring does not work on a board"},
       {"hierarchy(arrival_tree, native)", 25, "native cannot be a part"},
       {"(", 1, "expected an algorithm, found '('"},
@@ -81,7 +84,8 @@ TEST(Expression, ErrorsPointAtTheColumn) {
       ADD_FAILURE() << "accepted: " << bad.text;
     } catch (const ExpressionError& error) {
       EXPECT_EQ(error.column, bad.column) << bad.text << ": " << error.what();
-      EXPECT_NE(std::string(error.what()).find(bad.says), std::string::npos) << bad.text << ": " << error.what();
+      EXPECT_NE(std::string(error.what()).find(bad.says), std::string::npos)
+          << bad.text << ": " << error.what();
     }
   }
 }
@@ -106,13 +110,17 @@ TEST(Expression, EveryAlgorithmSaysWhatPeopleWantToKnow) {
 }
 
 TEST(Expression, AGridThatIsTooLargeIsUnsuitableWhereverItStands) {
-  EXPECT_EQ(parse_expression("allreduce", "pipeline(2, grid(4x4, ring))").unsuitable({15}), "needs at least 16 ranks");
+  EXPECT_EQ(parse_expression("allreduce", "pipeline(2, grid(4x4, ring))").unsuitable({15}),
+            "needs at least 16 ranks");
   EXPECT_EQ(parse_expression("allreduce", "pipeline(2, grid(4x4, ring))").unsuitable({16}), "");
-  EXPECT_EQ(parse_expression("allreduce", "grid(8x2, ring, grid(2x2, ring))").unsuitable({64}), "needs at least 4 ranks");
+  EXPECT_EQ(parse_expression("allreduce", "grid(8x2, ring, grid(2x2, ring))").unsuitable({64}),
+            "needs at least 4 ranks");
 }
 
 TEST(Expression, RepeatsItsBitsOnEveryRunIfAllItsPartsDo) {
-  const auto every_run = [](std::string_view text) { return parse_expression("allreduce", text).every_run(); };
+  const auto every_run = [](std::string_view text) {
+    return parse_expression("allreduce", text).every_run();
+  };
   for (const char* text : {"ring", "arrival_tree", "pipeline(4, grid(2x2, ring, linear))",
                            "hierarchy(arrival_tree, pipeline(2, ring))"}) {
     EXPECT_TRUE(every_run(text)) << text;

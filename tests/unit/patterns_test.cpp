@@ -36,7 +36,8 @@ TEST(Groups, AreContiguousAndCoverAllRanks) {
       for (int group = 0; group < groups; ++group) {
         ASSERT_EQ(grouping.leader(group), next);
         for (int member = 0; member < grouping.members(group); ++member) {
-          ASSERT_EQ(grouping.group_of(next), group) << size << " ranks, " << groups << " groups, rank " << next;
+          ASSERT_EQ(grouping.group_of(next), group)
+              << size << " ranks, " << groups << " groups, rank " << next;
           ++next;
         }
       }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reductions through the host: the order and the untouched operands that PMPI_Reduce_local alone does not give.
+// Reductions through the host: the order and the untouched operands that PMPI_Reduce_local alone does not
+// give.
 #include "reduction/reduction.hpp"
 
 #include <gtest/gtest.h>

@@ -13,7 +13,8 @@ namespace {
 class SettingsTest : public testing::Test {
  protected:
   void TearDown() override {
-    for (const SettingDescription& setting : setting_descriptions()) unsetenv(std::string(setting.name).c_str());
+    for (const SettingDescription& setting : setting_descriptions())
+      unsetenv(std::string(setting.name).c_str());
     unsetenv("OFFBEAT_ALREDUCE");
   }
   static void expect_error(const char* name, const char* value) {

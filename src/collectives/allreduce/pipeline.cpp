@@ -21,9 +21,9 @@ int in_flight(const Expression& self) { return self.segments > 0 ? self.segments
 
 // How the message is cut; every rank computes the same.
 struct Cut {
-  std::size_t count;     // elements in all
+  std::size_t count;  // elements in all
   std::size_t segments;
-  std::size_t segment;   // elements in each but the last, when cut by bytes; 0: equal parts
+  std::size_t segment;  // elements in each but the last, when cut by bytes; 0: equal parts
 
   Cut(const Allreduce& args, const Expression& self) : count(args.input.count) {
     segment = self.segments > 0 ? 0 : std::max<std::size_t>(1, self.bytes / args.input.width);

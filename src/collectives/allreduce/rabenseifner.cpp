@@ -25,7 +25,7 @@ Task power_of_two(Endpoint net, Allreduce args, const Expression&) {
   const int p = net.size;
   const Scratch scratch = net.scratch(args.input.blocks(p, 0, p / 2).count, args.input.width);
   ConstVector mine = args.input;
-  int first = 0;   // the blocks that this rank still reduces
+  int first = 0;  // the blocks that this rank still reduces
   int number = p;
   for (int distance = 1; distance < p; distance *= 2) {
     const int peer = net.rank ^ distance;

@@ -9,8 +9,8 @@ namespace offbeat::broadcast_from_first {
 
 Task binomial(Endpoint net, Vector data) {
   const auto rank = static_cast<unsigned>(net.rank);
-  const int reach = static_cast<int>(rank == 0 ? std::bit_ceil(static_cast<unsigned>(net.size))
-                                               : rank & (~rank + 1));
+  const int reach =
+      static_cast<int>(rank == 0 ? std::bit_ceil(static_cast<unsigned>(net.size)) : rank & (~rank + 1));
   if (net.rank != 0) co_await net.receive(net.rank - reach, data);
   for (int distance = reach / 2; distance > 0; distance /= 2) {
     if (net.rank + distance < net.size) co_await net.send(net.rank + distance, data);

@@ -17,11 +17,10 @@
 #include <vector>
 
 #include "measure.hpp"
+#include "mpi/clock_network.hpp"  // after mpi.h
 #include "mpi_header.hpp"
 #include "records.hpp"
 #include "size_bench.hpp"
-
-#include "mpi/clock_network.hpp"  // after mpi.h
 
 namespace offbeat::bench {
 
@@ -127,7 +126,8 @@ static std::string run(Job& job, const Options& options) {
   MPI_Bcast(&host_count, 1, MPI_INT, 0, MPI_COMM_WORLD);
   if (!job.library.loaded()) return "liboffbeat is not loaded in the ranks";
   job.clock = synchronised(job);
-  job.gate = std::make_unique<Gate>(host_count == 1 ? options.gate : std::string(), job.rank, job.ranks, job.yield);
+  job.gate =
+      std::make_unique<Gate>(host_count == 1 ? options.gate : std::string(), job.rank, job.ranks, job.yield);
   const std::vector<Arrival> arrivals = read_arrivals(options.arrivals, static_cast<std::size_t>(job.ranks));
   const std::vector<std::string> cpus = binding(job);
   const double clock_residual_ns = residual_ns(job);

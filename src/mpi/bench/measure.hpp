@@ -35,7 +35,7 @@ struct Job {
   bool yield = false;  // ranks share cores
   Library library;
   std::unique_ptr<Gate> gate;
-  clock::Model clock;  // from this host's clock to that of rank 0
+  clock::Model clock;            // from this host's clock to that of rank 0
   RecordFile records;            // of rank 0
   Nanoseconds alive_ns = 0;      // when rank 0 last said so
   Nanoseconds lead_ns = 50'000;  // from announcing a start to the start; adapts (rank 0)

@@ -13,7 +13,8 @@
 namespace offbeat::trace {
 namespace {
 
-// Not RTLD_NEXT for every function: python loads libmpi privately, and there may be more than one in the process.
+// Not RTLD_NEXT for every function: python loads libmpi privately, and there may be more than one in the
+// process.
 void* preloaded_offbeat() {
   void* version = dlsym(RTLD_NEXT, "offbeat_version");
   Dl_info info{};

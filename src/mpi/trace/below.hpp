@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the tracer's functions stand before: those of liboffbeat-<family>.so where that is preloaded too, otherwise the
-// host MPI's.
+// What the tracer's functions stand before: those of liboffbeat-<family>.so where that is preloaded too,
+// otherwise the host MPI's.
 #pragma once
 
 #include <atomic>
@@ -26,8 +26,8 @@ class Below {
 
 extern std::atomic<const Below*> what_is_below;
 const Below& find_what_is_below();
-// Found at the first call, because a preload also reaches programs without MPI. Without an MPI of this family the process
-// ends with one line and exit code 2.
+// Found at the first call, because a preload also reaches programs without MPI. Without an MPI of this family
+// the process ends with one line and exit code 2.
 [[nodiscard]] inline const Below& below() {
   const Below* known = what_is_below.load(std::memory_order_acquire);
   return known != nullptr ? *known : find_what_is_below();
@@ -36,7 +36,8 @@ const Below& find_what_is_below();
 template <std::size_t Length>
 struct Name {
   char text[Length]{};
-  constexpr Name(const char (&literal)[Length]) {  // NOLINT(google-explicit-constructor): for next<"PMPI_Wait", ...>
+  constexpr Name(
+      const char (&literal)[Length]) {  // NOLINT(google-explicit-constructor): for next<"PMPI_Wait", ...>
     for (std::size_t i = 0; i < Length; ++i) text[i] = literal[i];
   }
 };

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a record says of a call, from its arguments. One description serves every spelling of a collective: blocking,
-// non-blocking and persistent, whose further arguments come last, with counts of int and of MPI_Count.
+// What a record says of a call, from its arguments. One description serves every spelling of a collective:
+// blocking, non-blocking and persistent, whose further arguments come last, with counts of int and of
+// MPI_Count.
 //
-// Bytes are what this rank contributes; see docs/trace-format.md. Arguments that do not count on this rank (the root's on
-// others, those on the idle side of an inter-communicator) may hold anything and are not looked at.
+// Bytes are what this rank contributes; see docs/trace-format.md. Arguments that do not count on this rank
+// (the root's on others, those on the idle side of an inter-communicator) may hold anything and are not
+// looked at.
 #pragma once
 
 #include "mpi/trace/tracer.hpp"
@@ -20,27 +22,30 @@ class Describer {
 
   Facts operator()(Of<Collective::barrier>, auto...) { return {}; }
 
-  Facts operator()(Of<Collective::allreduce>, const void* send, void*, auto count, MPI_Datatype type, MPI_Op op, auto...) {
+  Facts operator()(Of<Collective::allreduce>, const void* send, void*, auto count, MPI_Datatype type,
+                   MPI_Op op, auto...) {
     return reduction(send, count, type, op);
   }
-  Facts operator()(Of<Collective::scan>, const void* send, void*, auto count, MPI_Datatype type, MPI_Op op, auto...) {
-    return reduction(send, count, type, op);
-  }
-  Facts operator()(Of<Collective::exscan>, const void* send, void*, auto count, MPI_Datatype type, MPI_Op op, auto...) {
-    return reduction(send, count, type, op);
-  }
-  Facts operator()(Of<Collective::reduce>, const void* send, void*, auto count, MPI_Datatype type, MPI_Op op, int root,
+  Facts operator()(Of<Collective::scan>, const void* send, void*, auto count, MPI_Datatype type, MPI_Op op,
                    auto...) {
+    return reduction(send, count, type, op);
+  }
+  Facts operator()(Of<Collective::exscan>, const void* send, void*, auto count, MPI_Datatype type, MPI_Op op,
+                   auto...) {
+    return reduction(send, count, type, op);
+  }
+  Facts operator()(Of<Collective::reduce>, const void* send, void*, auto count, MPI_Datatype type, MPI_Op op,
+                   int root, auto...) {
     return rooted(root, is_idle(root) ? Facts{} : reduction(send, count, type, op));
   }
-  Facts operator()(Of<Collective::reduce_scatter_block>, const void* send, void*, auto count, MPI_Datatype type,
-                   MPI_Op op, auto...) {
+  Facts operator()(Of<Collective::reduce_scatter_block>, const void* send, void*, auto count,
+                   MPI_Datatype type, MPI_Op op, auto...) {
     Facts facts = reduction(send, count, type, op);
     facts.bytes *= communicator_.ranks;
     return facts;
   }
-  Facts operator()(Of<Collective::reduce_scatter>, const void* send, void*, const auto* counts, MPI_Datatype type,
-                   MPI_Op op, auto...) {
+  Facts operator()(Of<Collective::reduce_scatter>, const void* send, void*, const auto* counts,
+                   MPI_Datatype type, MPI_Op op, auto...) {
     return reduction(send, sum(counts, communicator_.ranks), type, op);
   }
 
@@ -48,16 +53,16 @@ class Describer {
     return rooted(root, is_idle(root) ? Facts{} : vector(count, type));
   }
 
-  Facts operator()(Of<Collective::allgather>, const void* send, auto count, MPI_Datatype type, void*, auto own_count,
-                   MPI_Datatype own_type, auto...) {
+  Facts operator()(Of<Collective::allgather>, const void* send, auto count, MPI_Datatype type, void*,
+                   auto own_count, MPI_Datatype own_type, auto...) {
     return contribution(send, count, type, own_count, own_type);
   }
   Facts operator()(Of<Collective::allgatherv>, const void* send, auto count, MPI_Datatype type, void*,
                    const auto* own_counts, const auto*, MPI_Datatype own_type, auto...) {
     return send == MPI_IN_PLACE ? in_place(own_counts[communicator_.rank], own_type) : vector(count, type);
   }
-  Facts operator()(Of<Collective::gather>, const void* send, auto count, MPI_Datatype type, void*, auto own_count,
-                   MPI_Datatype own_type, int root, auto...) {
+  Facts operator()(Of<Collective::gather>, const void* send, auto count, MPI_Datatype type, void*,
+                   auto own_count, MPI_Datatype own_type, int root, auto...) {
     if (receives_only(root)) return rooted(root, {});
     return rooted(root, contribution(send, count, type, own_count, own_type));
   }
@@ -69,27 +74,28 @@ class Describer {
   }
 
   // What a rank gets: on others than the root there is nothing else.
-  Facts operator()(Of<Collective::scatter>, const void*, auto root_count, MPI_Datatype root_type, void* receive,
-                   auto count, MPI_Datatype type, int root, auto...) {
+  Facts operator()(Of<Collective::scatter>, const void*, auto root_count, MPI_Datatype root_type,
+                   void* receive, auto count, MPI_Datatype type, int root, auto...) {
     if (receives_only(root)) return rooted(root, {});
     if (receive == MPI_IN_PLACE) return rooted(root, in_place(root_count, root_type));
     return rooted(root, vector(count, type));
   }
-  Facts operator()(Of<Collective::scatterv>, const void*, const auto* root_counts, const auto*, MPI_Datatype root_type,
-                   void* receive, auto count, MPI_Datatype type, int root, auto...) {
+  Facts operator()(Of<Collective::scatterv>, const void*, const auto* root_counts, const auto*,
+                   MPI_Datatype root_type, void* receive, auto count, MPI_Datatype type, int root, auto...) {
     if (receives_only(root)) return rooted(root, {});
     if (receive == MPI_IN_PLACE) return rooted(root, in_place(root_counts[communicator_.rank], root_type));
     return rooted(root, vector(count, type));
   }
 
-  Facts operator()(Of<Collective::alltoall>, const void* send, auto count, MPI_Datatype type, void*, auto own_count,
-                   MPI_Datatype own_type, auto...) {
+  Facts operator()(Of<Collective::alltoall>, const void* send, auto count, MPI_Datatype type, void*,
+                   auto own_count, MPI_Datatype own_type, auto...) {
     Facts facts = contribution(send, count, type, own_count, own_type);
     facts.bytes *= communicator_.peers;
     return facts;
   }
-  Facts operator()(Of<Collective::alltoallv>, const void* send, const auto* counts, const auto*, MPI_Datatype type, void*,
-                   const auto* own_counts, const auto*, MPI_Datatype own_type, auto...) {
+  Facts operator()(Of<Collective::alltoallv>, const void* send, const auto* counts, const auto*,
+                   MPI_Datatype type, void*, const auto* own_counts, const auto*, MPI_Datatype own_type,
+                   auto...) {
     if (send == MPI_IN_PLACE) return in_place(sum(own_counts, communicator_.peers), own_type);
     return vector(sum(counts, communicator_.peers), type);
   }
@@ -113,8 +119,8 @@ class Describer {
     facts.bytes *= neighbours();
     return facts;
   }
-  Facts operator()(Of<Collective::neighbor_alltoallv>, const void*, const auto* counts, const auto*, MPI_Datatype type,
-                   auto...) {
+  Facts operator()(Of<Collective::neighbor_alltoallv>, const void*, const auto* counts, const auto*,
+                   MPI_Datatype type, auto...) {
     return vector(sum(counts, neighbours()), type);
   }
   Facts operator()(Of<Collective::neighbor_alltoallw>, const void*, const auto* counts, const auto*,
@@ -125,7 +131,8 @@ class Describer {
  private:
   int neighbours() { return tracer_.neighbours(handle_, communicator_); }
 
-  // On the root's side of an inter-communicator the others do nothing, and the root of a gather sends nothing.
+  // On the root's side of an inter-communicator the others do nothing, and the root of a gather sends
+  // nothing.
   [[nodiscard]] bool is_idle(int root) const { return root == MPI_PROC_NULL; }
   [[nodiscard]] bool receives_only(int root) const { return is_idle(root) || root == MPI_ROOT; }
 

@@ -129,10 +129,11 @@ Tracer::Tracer(const Below& below, const Settings& settings)
       run_(random_number(host_, private_)),
       writer_(file_of(settings.trace, rank_, run_), window_bytes, settings.trace_bytes) {
   predefined_operations_ = {
-      {MPI_MAX, "MPI_MAX"},         {MPI_MIN, "MPI_MIN"},       {MPI_SUM, "MPI_SUM"},   {MPI_PROD, "MPI_PROD"},
-      {MPI_LAND, "MPI_LAND"},       {MPI_BAND, "MPI_BAND"},     {MPI_LOR, "MPI_LOR"},   {MPI_BOR, "MPI_BOR"},
-      {MPI_LXOR, "MPI_LXOR"},       {MPI_BXOR, "MPI_BXOR"},     {MPI_MINLOC, "MPI_MINLOC"},
-      {MPI_MAXLOC, "MPI_MAXLOC"},   {MPI_REPLACE, "MPI_REPLACE"}, {MPI_NO_OP, "MPI_NO_OP"},
+      {MPI_MAX, "MPI_MAX"},         {MPI_MIN, "MPI_MIN"},       {MPI_SUM, "MPI_SUM"},
+      {MPI_PROD, "MPI_PROD"},       {MPI_LAND, "MPI_LAND"},     {MPI_BAND, "MPI_BAND"},
+      {MPI_LOR, "MPI_LOR"},         {MPI_BOR, "MPI_BOR"},       {MPI_LXOR, "MPI_LXOR"},
+      {MPI_BXOR, "MPI_BXOR"},       {MPI_MINLOC, "MPI_MINLOC"}, {MPI_MAXLOC, "MPI_MAXLOC"},
+      {MPI_REPLACE, "MPI_REPLACE"}, {MPI_NO_OP, "MPI_NO_OP"},
   };
   fill_header(settings);
   add(MPI_COMM_WORLD, null_communicator_, false);
@@ -199,12 +200,13 @@ std::uint32_t Tracer::name(Named what, const std::string& text, std::uint32_t si
   if (const auto known = names_.find(key); known != names_.end()) return known->second;
   const std::uint32_t number = named_[what] + 1;
   if (number > most) return 0;
-  const NameRecord head{.kind = RecordKind::name,
-                        .what = what,
-                        .length = static_cast<std::uint16_t>(text.size()),
-                        .slots = static_cast<std::uint32_t>((sizeof(NameRecord) + text.size() + slot_bytes - 1) / slot_bytes),
-                        .number = number,
-                        .size = size};
+  const NameRecord head{
+      .kind = RecordKind::name,
+      .what = what,
+      .length = static_cast<std::uint16_t>(text.size()),
+      .slots = static_cast<std::uint32_t>((sizeof(NameRecord) + text.size() + slot_bytes - 1) / slot_bytes),
+      .number = number,
+      .size = size};
   if (!writer_.write(std::as_bytes(std::span(&head, 1)), std::as_bytes(std::span(text)))) return 0;
   named_[what] = names_[key] = number;
   return number;
@@ -226,7 +228,8 @@ KnownType Tracer::learn_type(MPI_Datatype handle) {
 }
 
 std::uint8_t Tracer::learn_operation(MPI_Op handle) {
-  const auto known = std::ranges::find(predefined_operations_, handle, &std::pair<MPI_Op, const char*>::first);
+  const auto known =
+      std::ranges::find(predefined_operations_, handle, &std::pair<MPI_Op, const char*>::first);
   const char* text = known != predefined_operations_.end() ? known->second : "user-defined";
   const auto number = static_cast<std::uint8_t>(name(Named::operation, text, 0, most_small));
   operations_.insert(abi::bits(handle), number);
@@ -257,8 +260,8 @@ std::vector<int> Tracer::world_ranks(MPI_Group group) const {
   return world;
 }
 
-// The identity is the same on all ranks without a message: the creations of communicators with the same ranks from the
-// same parent are collective over these ranks, so that all count them alike.
+// The identity is the same on all ranks without a message: the creations of communicators with the same ranks
+// from the same parent are collective over these ranks, so that all count them alike.
 void Tracer::add(MPI_Comm handle, MPI_Comm parent, bool has_group_of_parent) {
   auto made = std::make_shared<Communicator>();
   Communicator* from = is_null_communicator(parent) ? nullptr : look_up(parent);
@@ -359,11 +362,13 @@ int Tracer::neighbours(MPI_Comm handle, Communicator& communicator) const {
     next<"PMPI_Cartdim_get", decltype(PMPI_Cartdim_get)>()(handle, &count);
     count *= 2;
   } else if (topology == MPI_GRAPH) {
-    next<"PMPI_Graph_neighbors_count", decltype(PMPI_Graph_neighbors_count)>()(handle, communicator.rank, &count);
+    next<"PMPI_Graph_neighbors_count", decltype(PMPI_Graph_neighbors_count)>()(handle, communicator.rank,
+                                                                               &count);
   } else if (topology == MPI_DIST_GRAPH) {
     int sources = 0;
     int weighted = 0;
-    next<"PMPI_Dist_graph_neighbors_count", decltype(PMPI_Dist_graph_neighbors_count)>()(handle, &sources, &count, &weighted);
+    next<"PMPI_Dist_graph_neighbors_count", decltype(PMPI_Dist_graph_neighbors_count)>()(handle, &sources,
+                                                                                         &count, &weighted);
   }
   communicator.neighbours = count;
   return count;
@@ -376,7 +381,8 @@ void start_tracer_or_exit() {
   try {
     const Settings settings = Settings::from_environment();
     if (settings.trace.empty()) return;
-    the_tracer.store(new Tracer(below(), settings), std::memory_order_release);  // lives until the process ends
+    the_tracer.store(new Tracer(below(), settings),
+                     std::memory_order_release);  // lives until the process ends
   } catch (const CommunicationError& error) {
     say(std::string("this run is not traced: ") + error.what());
   } catch (const UsageError& error) {

@@ -25,14 +25,14 @@ using clock::Nanoseconds;
 inline constexpr std::size_t window_bytes = std::size_t{256} << 10;
 
 struct Communicator {
-  std::uint64_t group = 0;     // a hash of its ranks in MPI_COMM_WORLD; of both groups of an inter-communicator
+  std::uint64_t group = 0;  // a hash of its ranks in MPI_COMM_WORLD; of both groups of an inter-communicator
   std::uint64_t identity = 0;  // equal on all its ranks
   int rank = 0;
   int ranks = 1;
   int peers = 1;  // to whom this rank sends in an alltoall: the other group's ranks, in an inter-communicator
   bool is_inter = false;
   bool is_of_several_jobs = false;  // some of its processes are not in this MPI_COMM_WORLD
-  bool is_defined = false;  // in the file
+  bool is_defined = false;          // in the file
   std::uint32_t number = 0;
   int neighbours = -1;  // to whom this rank sends in a neighbourhood collective; -1: not yet asked
   std::uint64_t calls = 0;
@@ -90,8 +90,10 @@ class Tracer {
   [[nodiscard]] Communicator* counted(MPI_Comm handle) {
     Communicator* const* recent = recent_.find(abi::bits(handle));
     Communicator* known = recent != nullptr ? *recent : look_up(handle);
-    if (known == nullptr) [[unlikely]] return nullptr;
-    if (!known->is_defined) [[unlikely]] define(*known, handle);
+    if (known == nullptr) [[unlikely]]
+      return nullptr;
+    if (!known->is_defined) [[unlikely]]
+      define(*known, handle);
     count(*known);
     return known;
   }
@@ -159,15 +161,18 @@ class Tracer {
   void forget_operation(MPI_Op handle) { operations_.erase(abi::bits(handle)); }
   [[nodiscard]] int neighbours(MPI_Comm handle, Communicator& communicator) const;
 
-  // A new communicator. `parent`: what it was made from, in an order that is equal on all ranks; MPI_COMM_NULL where all
-  // ranks do not have the same. A duplicate that is not yet usable has the group of its parent.
+  // A new communicator. `parent`: what it was made from, in an order that is equal on all ranks;
+  // MPI_COMM_NULL where all ranks do not have the same. A duplicate that is not yet usable has the group of
+  // its parent.
   void add(MPI_Comm handle, MPI_Comm parent, bool has_group_of_parent);
   void remove(MPI_Comm handle);
 
   HandleTable<KnownRequest> requests;
   std::uint64_t claims = 0;  // that completion calls have made on requests
   [[nodiscard]] bool is_null_request(MPI_Request request) const { return request == null_request_; }
-  [[nodiscard]] bool is_null_communicator(MPI_Comm communicator) const { return communicator == null_communicator_; }
+  [[nodiscard]] bool is_null_communicator(MPI_Comm communicator) const {
+    return communicator == null_communicator_;
+  }
 
  private:
   void fill_header(const Settings& settings);
@@ -187,7 +192,8 @@ class Tracer {
     const auto flags = static_cast<std::uint8_t>(record.flags & ~incomplete);
     std::atomic_ref(record.flags).store(flags, std::memory_order_release);
   }
-  [[nodiscard]] std::uint32_t name(Named what, const std::string& text, std::uint32_t size, std::uint32_t most);
+  [[nodiscard]] std::uint32_t name(Named what, const std::string& text, std::uint32_t size,
+                                   std::uint32_t most);
 
   const Host& host_;
   const std::uint64_t every_;

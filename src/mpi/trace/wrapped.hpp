@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the tracer does around a call of the program. cmake/trace_functions.py writes the functions that programs see; each
-// calls one of these with the function `next` that does the work.
+// What the tracer does around a call of the program. cmake/trace_functions.py writes the functions that
+// programs see; each calls one of these with the function `next` that does the work.
 #pragma once
 
 #include <algorithm>
@@ -88,7 +88,8 @@ int nonblocking(Tracer& tracer, Next* next, Arguments... arguments) {
     const bool is_complete = code != MPI_SUCCESS || tracer.is_null_request(request);
     tracer.leave(open, exit, is_complete);
     if (!is_complete) {
-      tracer.requests.insert(abi::bits(request), {.open = open, .prepared = nullptr, .thread = this_thread()});
+      tracer.requests.insert(abi::bits(request),
+                             {.open = open, .prepared = nullptr, .thread = this_thread()});
     }
   });
   return code;
@@ -116,7 +117,8 @@ int persistent(Tracer& tracer, Next* next, Arguments... arguments) {
 
 template <Collective collective, Form form, class Next, class... Arguments>
 int call(Next* next, Arguments... arguments) {
-  if (next == nullptr) [[unlikely]] return unsupported(communicator_of<form>(arguments...));
+  if (next == nullptr) [[unlikely]]
+    return unsupported(communicator_of<form>(arguments...));
   Tracer* tracer = tracer_of_program();
   if (tracer == nullptr) return next(arguments...);
   if constexpr (form == Form::blocking) return blocking<collective>(*tracer, next, arguments...);
@@ -144,7 +146,8 @@ int starts(int count, MPI_Request* requests, Body&& body) {
       const Prepared& prepared = *known->prepared;
       tracer->count(*prepared.communicator);
       if (!tracer->wants(*prepared.communicator)) continue;
-      known->open = tracer->begin(prepared.collective, CallFlag::persistent, *prepared.communicator, prepared.facts, arrival);
+      known->open = tracer->begin(prepared.collective, CallFlag::persistent, *prepared.communicator,
+                                  prepared.facts, arrival);
       is_known = is_known || known->open.is_recorded();
     }
   });
@@ -155,14 +158,15 @@ int starts(int count, MPI_Request* requests, Body&& body) {
     const auto lock = tracer->lock();
     for (int i = 0; i < count; ++i) {
       const KnownRequest* known = tracer->requests.find(abi::bits(requests[i]), any);
-      if (known != nullptr && known->prepared != nullptr) tracer->leave(known->open, exit, code != MPI_SUCCESS);
+      if (known != nullptr && known->prepared != nullptr)
+        tracer->leave(known->open, exit, code != MPI_SUCCESS);
     }
   });
   return code;
 }
 
-// The requests of a completion call that are known: their handles are gone afterwards, and another thread may have got
-// the same ones again, and even wait for them, before this one says what became of its own.
+// The requests of a completion call that are known: their handles are gone afterwards, and another thread may
+// have got the same ones again, and even wait for them, before this one says what became of its own.
 struct Claim {
   int index;
   Handle handle;
@@ -173,7 +177,9 @@ inline void claim(Tracer& tracer, int count, const MPI_Request* requests, std::v
   for (int i = 0; i < count; ++i) {
     const Handle handle = abi::bits(requests[i]);
     const auto is_free = [](const KnownRequest& request) { return request.claim == 0; };
-    const auto is_own = [&](const KnownRequest& request) { return is_free(request) && request.thread == this_thread(); };
+    const auto is_own = [&](const KnownRequest& request) {
+      return is_free(request) && request.thread == this_thread();
+    };
     KnownRequest* known = tracer.requests.find(handle, is_own);
     if (known == nullptr) known = tracer.requests.find(handle, is_free);
     if (known == nullptr) continue;
@@ -208,7 +214,8 @@ int completes(int count, MPI_Request* requests, Body&& body, IsComplete&& is_com
       if (!is_complete(code, index) && (is_persistent || !tracer->is_null_request(requests[index]))) continue;
       tracer->complete(known->open, completion);
       known->open = {};
-      if (!is_persistent) tracer->requests.erase(handle, [&](const KnownRequest& request) { return &request == known; });
+      if (!is_persistent)
+        tracer->requests.erase(handle, [&](const KnownRequest& request) { return &request == known; });
     }
   });
   return code;
@@ -222,40 +229,48 @@ inline int startall(decltype(PMPI_Startall)* next, int count, MPI_Request reques
 }
 
 inline int wait(decltype(PMPI_Wait)* next, MPI_Request* request, MPI_Status* status) {
-  return completes(1, request, [&] { return next(request, status); },
-                   [](int code, int) { return code == MPI_SUCCESS; });
+  return completes(
+      1, request, [&] { return next(request, status); }, [](int code, int) { return code == MPI_SUCCESS; });
 }
 inline int waitall(decltype(PMPI_Waitall)* next, int count, MPI_Request requests[], MPI_Status statuses[]) {
-  return completes(count, requests, [&] { return next(count, requests, statuses); },
-                   [](int code, int) { return code == MPI_SUCCESS; });
+  return completes(
+      count, requests, [&] { return next(count, requests, statuses); },
+      [](int code, int) { return code == MPI_SUCCESS; });
 }
-inline int waitany(decltype(PMPI_Waitany)* next, int count, MPI_Request requests[], int* index, MPI_Status* status) {
-  return completes(count, requests, [&] { return next(count, requests, index, status); },
-                   [&](int code, int i) { return code == MPI_SUCCESS && *index == i; });
+inline int waitany(decltype(PMPI_Waitany)* next, int count, MPI_Request requests[], int* index,
+                   MPI_Status* status) {
+  return completes(
+      count, requests, [&] { return next(count, requests, index, status); },
+      [&](int code, int i) { return code == MPI_SUCCESS && *index == i; });
 }
-inline int waitsome(decltype(PMPI_Waitsome)* next, int count, MPI_Request requests[], int* done, int indices[],
-                    MPI_Status statuses[]) {
+inline int waitsome(decltype(PMPI_Waitsome)* next, int count, MPI_Request requests[], int* done,
+                    int indices[], MPI_Status statuses[]) {
   const auto is_listed = [&](int code, int i) {
     if (code != MPI_SUCCESS || *done == MPI_UNDEFINED) return false;
     return std::find(indices, indices + *done, i) != indices + *done;
   };
-  return completes(count, requests, [&] { return next(count, requests, done, indices, statuses); }, is_listed);
+  return completes(
+      count, requests, [&] { return next(count, requests, done, indices, statuses); }, is_listed);
 }
 inline int test(decltype(PMPI_Test)* next, MPI_Request* request, int* flag, MPI_Status* status) {
-  return completes(1, request, [&] { return next(request, flag, status); },
-                   [&](int code, int) { return code == MPI_SUCCESS && *flag != 0; });
+  return completes(
+      1, request, [&] { return next(request, flag, status); },
+      [&](int code, int) { return code == MPI_SUCCESS && *flag != 0; });
 }
-inline int testall(decltype(PMPI_Testall)* next, int count, MPI_Request requests[], int* flag, MPI_Status statuses[]) {
-  return completes(count, requests, [&] { return next(count, requests, flag, statuses); },
-                   [&](int code, int) { return code == MPI_SUCCESS && *flag != 0; });
+inline int testall(decltype(PMPI_Testall)* next, int count, MPI_Request requests[], int* flag,
+                   MPI_Status statuses[]) {
+  return completes(
+      count, requests, [&] { return next(count, requests, flag, statuses); },
+      [&](int code, int) { return code == MPI_SUCCESS && *flag != 0; });
 }
 inline int testany(decltype(PMPI_Testany)* next, int count, MPI_Request requests[], int* index, int* flag,
                    MPI_Status* status) {
-  return completes(count, requests, [&] { return next(count, requests, index, flag, status); },
-                   [&](int code, int i) { return code == MPI_SUCCESS && *flag != 0 && *index == i; });
+  return completes(
+      count, requests, [&] { return next(count, requests, index, flag, status); },
+      [&](int code, int i) { return code == MPI_SUCCESS && *flag != 0 && *index == i; });
 }
-inline int testsome(decltype(PMPI_Testsome)* next, int count, MPI_Request requests[], int* done, int indices[],
-                    MPI_Status statuses[]) {
+inline int testsome(decltype(PMPI_Testsome)* next, int count, MPI_Request requests[], int* done,
+                    int indices[], MPI_Status statuses[]) {
   return waitsome(next, count, requests, done, indices, statuses);
 }
 
@@ -287,20 +302,22 @@ inline int request_free(decltype(PMPI_Request_free)* next, MPI_Request* request)
 // -- communicators
 
 enum class Parent : std::uint8_t {
-  none,     // all ranks do not have the same, or there is none
-  first,    // the first argument
-  group,    // the first argument, with the same ranks: a duplicate, which need not be usable yet
+  none,   // all ranks do not have the same, or there is none
+  first,  // the first argument
+  group,  // the first argument, with the same ranks: a duplicate, which need not be usable yet
 };
 
 template <Parent parent, class Next, class... Arguments>
 int creates(Next* next, Arguments... arguments) {
-  if (next == nullptr) [[unlikely]] return MPI_ERR_UNSUPPORTED_OPERATION;
+  if (next == nullptr) [[unlikely]]
+    return MPI_ERR_UNSUPPORTED_OPERATION;
   Tracer* tracer = tracer_of_program();
   if (tracer == nullptr) return next(arguments...);
   const InsideTrace guard;
   const int code = next(arguments...);
   if (code != MPI_SUCCESS) return code;
-  // The first argument of this type. In MPICH those behind it, such as MPI_Comm_idup's request, may have the same.
+  // The first argument of this type. In MPICH those behind it, such as MPI_Comm_idup's request, may have the
+  // same.
   MPI_Comm* made_at = nullptr;
   const auto look = [&](const auto& argument) {
     if constexpr (std::is_same_v<std::decay_t<decltype(argument)>, MPI_Comm*>) {
