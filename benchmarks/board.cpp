@@ -2,12 +2,15 @@
 // The algorithms on the board without any MPI: what the board itself costs, beside a copy by memcpy and one
 // by the kernel from the memory of another process, which would save the copy to the board.
 //
+// And what it costs that a core changes from rank to rank, where ranks share cores.
+//
 //     benchmark_board [RANKS [ALGORITHM ...]]
 #include "transport/node/board.hpp"
 
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -51,6 +54,13 @@ T* shared(std::size_t count) {
   return static_cast<T*>(data);
 }
 
+void stay_on(int core) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(static_cast<unsigned>(core), &one);
+  sched_setaffinity(0, sizeof one, &one);
+}
+
 // Ranks meet here between measurements; with exact times of arrival and exit per rank.
 struct Meeting {
   std::atomic<int> arrived;
@@ -80,6 +90,7 @@ struct Job {
   bool shares_cores;
   BoardShape shape;
   void* memory;
+  void* small_memory;  // of another board
   Meeting* meeting;
   pid_t* processes;
   float** inputs;  // the first of each rank
@@ -115,6 +126,13 @@ void live(const Job& job, int rank, const std::vector<Expression>& expressions) 
   transport.board = &board;
   const Endpoint net(transport, rank, job.ranks);
   const Reduction sum(ElementType::float32, ReduceOp::sum);
+  if (rank == 0) {
+    std::printf("%d ranks; last delay in us\n%10s  %10s  %10s", job.ranks, "bytes", "memcpy", "vm_readv");
+    for (const Expression& expression : expressions) std::printf("  %14s", expression.text().c_str());
+    std::printf("\n");
+    std::fflush(stdout);
+  }
+  std::uint64_t calls = 0;
   for (std::size_t bytes = 4; bytes <= (std::size_t{64} << 20); bytes *= 4) {
     const std::size_t sets = std::clamp<std::size_t>(footprint / (2 * bytes), 2, 8);
     std::vector<std::vector<float>> inputs(sets, std::vector<float>(bytes / 4, 1.0F));
@@ -136,6 +154,7 @@ void live(const Job& job, int rank, const std::vector<Expression>& expressions) 
         const Allreduce args{{reinterpret_cast<const std::byte*>(inputs[k % sets].data()), bytes / 4, 4},
                              {reinterpret_cast<std::byte*>(outputs[k % sets].data()), bytes / 4, 4},
                              &sum};
+        board.enter(++calls, bytes);
         if (expression.text() == "arrival_tree" && fits_inline(board, bytes)) {
           arrival_tree_inline(board, args);
           return;
@@ -151,6 +170,70 @@ void live(const Job& job, int rank, const std::vector<Expression>& expressions) 
   }
 }
 
+double changes() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  return static_cast<double>(used.ru_nvcsw + used.ru_nivcsw);
+}
+
+// Two processes on one core that can only go on in turn: the time of one change between them.
+double change_of_rank_us() {
+  constexpr int turns = 100000;
+  auto* turn = shared<std::atomic<int>>(1);
+  const auto play = [&](int me) {
+    stay_on(0);
+    for (int k = me; k < turns; k += 2) {
+      while (turn->load() != k) sched_yield();
+      turn->store(k + 1);
+    }
+  };
+  const double start = now_us();
+  const pid_t other = fork();
+  if (other == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    play(1);
+    _exit(0);
+  }
+  cpu_set_t before;
+  sched_getaffinity(0, sizeof before, &before);
+  play(0);
+  waitpid(other, nullptr, 0);
+  const double time = now_us() - start;
+  sched_setaffinity(0, sizeof before, &before);
+  return time / turns;
+}
+
+// Allreduces of 4 bytes, one after the other.
+void back_to_back(const Job& job, int rank) {
+  constexpr int calls = 50000;
+  BoardShape shape = job.shape;
+  Board board(job.small_memory, shape, rank, Patience{.shares_cores = job.shares_cores});
+  const Reduction sum(ElementType::float32, ReduceOp::sum);
+  float input = 1;
+  float output = 0;
+  const Allreduce args{{reinterpret_cast<const std::byte*>(&input), 1, 4},
+                       {reinterpret_cast<std::byte*>(&output), 1, 4},
+                       &sum};
+  if (!fits_inline(board, sizeof input)) return;
+  job.meeting->wait(job.ranks, job.shares_cores);
+  const double changes_before = changes();
+  const double start = now_us();
+  for (int k = 0; k < calls; ++k) {
+    board.enter(static_cast<std::uint64_t>(k) + 1, sizeof input);
+    arrival_tree_inline(board, args);
+  }
+  job.exits[rank * 8] = (now_us() - start) / calls;
+  job.arrivals[rank * 8] = (changes() - changes_before) / calls;
+  job.meeting->wait(job.ranks, job.shares_cores);
+  double changes_of_all = 0;
+  for (int each = 0; each < job.ranks; ++each) changes_of_all += job.arrivals[each * 8];
+  if (rank == 0) {
+    std::printf("4 bytes, back to back: %.2f us, %.2f changes of rank on all cores\n", job.exits[0],
+                changes_of_all);
+    std::fflush(stdout);
+  }
+}
+
 void run(int ranks, const std::vector<Expression>& expressions) {
   const int cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   const BoardShape shape{ranks, std::size_t{512} << 10};
@@ -158,28 +241,26 @@ void run(int ranks, const std::vector<Expression>& expressions) {
                 .shares_cores = ranks > cores,
                 .shape = shape,
                 .memory = shared<std::byte>(shape.total_bytes()),
+                .small_memory = shared<std::byte>(shape.total_bytes()),
                 .meeting = shared<Meeting>(1),
                 .processes = shared<pid_t>(static_cast<std::size_t>(ranks)),
                 .inputs = shared<float*>(static_cast<std::size_t>(ranks)),
                 .arrivals = shared<double>(static_cast<std::size_t>(ranks) * 8),
                 .exits = shared<double>(static_cast<std::size_t>(ranks) * 8)};
-  std::printf("%d ranks; last delay in us\n%10s  %10s  %10s", ranks, "bytes", "memcpy", "vm_readv");
-  for (const Expression& expression : expressions) std::printf("  %14s", expression.text().c_str());
-  std::printf("\n");
+  if (job.shares_cores)
+    std::printf("a core changes from one rank to another in %.2f us\n", change_of_rank_us());
   std::fflush(stdout);
   for (int rank = 1; rank < ranks; ++rank) {
     if (fork() == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);  // or it would wait for ever for ranks that are gone
-      if (!job.shares_cores) {
-        cpu_set_t one;
-        CPU_ZERO(&one);
-        CPU_SET(rank, &one);
-        sched_setaffinity(0, sizeof one, &one);
-      }
+      if (!job.shares_cores) stay_on(rank);
+      back_to_back(job, rank);
       live(job, rank, expressions);
       _exit(0);
     }
   }
+  if (!job.shares_cores) stay_on(0);
+  back_to_back(job, 0);
   live(job, 0, expressions);
   while (wait(nullptr) > 0) {
   }

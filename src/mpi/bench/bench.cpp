@@ -17,10 +17,14 @@
 #include <vector>
 
 #include "measure.hpp"
-#include "mpi/clock_network.hpp"  // after mpi.h
 #include "mpi_header.hpp"
 #include "records.hpp"
 #include "size_bench.hpp"
+
+// After mpi.h.
+// clang-format off
+#include "mpi/clock_network.hpp"
+// clang-format on
 
 namespace offbeat::bench {
 
