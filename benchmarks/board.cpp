@@ -8,90 +8,37 @@
 #include "transport/node/board.hpp"
 
 #include <sched.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "base/settings.hpp"
 #include "collectives/algorithm.hpp"
 #include "collectives/allreduce/arrival_tree_inline.hpp"
+#include "processes.hpp"
 
 namespace offbeat {
 namespace {
-
-class AtOnce final : public Transport {
- public:
-  bool start(Transfer&) override { throw std::logic_error("a message on the board"); }
-  bool start(Computation& computation) override {
-    computation.perform();
-    return true;
-  }
-};
-
-double now_us() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
-}
-
-template <class T>
-T* shared(std::size_t count) {
-  void* data = mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED) throw std::bad_alloc();
-  return static_cast<T*>(data);
-}
-
-void stay_on(int core) {
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  CPU_SET(static_cast<unsigned>(core), &one);
-  sched_setaffinity(0, sizeof one, &one);
-}
-
-// Ranks meet here between measurements; with exact times of arrival and exit per rank.
-struct Meeting {
-  std::atomic<int> arrived;
-  std::atomic<int> generation;
-
-  void wait(int ranks, bool yields) {
-    const int mine = generation.load();
-    if (arrived.fetch_add(1) == ranks - 1) {
-      arrived.store(0);
-      generation.store(mine + 1);
-    } else {
-      while (generation.load() == mine) yields ? static_cast<void>(sched_yield()) : relax();
-    }
-  }
-};
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 constexpr std::size_t footprint = std::size_t{8} << 20;
 
 struct Job {
   int ranks;
   bool shares_cores;
+  int at_once;
   BoardShape shape;
   void* memory;
   void* small_memory;  // of another board
-  Meeting* meeting;
+  Barrier* meeting;
   pid_t* processes;
   float** inputs;  // the first of each rank
   double* arrivals;
@@ -121,8 +68,9 @@ double measure(const Job& job, int rank, std::size_t bytes, Body&& body) {
 }
 
 void live(const Job& job, int rank, const std::vector<Expression>& expressions) {
-  AtOnce transport;
+  BoardOnly transport;
   Board board(job.memory, job.shape, rank, Patience{.shares_cores = job.shares_cores});
+  board.at_once = job.at_once;
   transport.board = &board;
   const Endpoint net(transport, rank, job.ranks);
   const Reduction sum(ElementType::float32, ReduceOp::sum);
@@ -190,7 +138,7 @@ double change_of_rank_us() {
   const double start = now_us();
   const pid_t other = fork();
   if (other == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    die_with_parent();
     play(1);
     _exit(0);
   }
@@ -236,13 +184,14 @@ void back_to_back(const Job& job, int rank) {
 
 void run(int ranks, const std::vector<Expression>& expressions) {
   const int cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  const BoardShape shape{ranks, std::size_t{512} << 10};
+  const BoardShape shape{ranks, Settings{}.window_bytes};
   const Job job{.ranks = ranks,
                 .shares_cores = ranks > cores,
+                .at_once = std::min(ranks, cores),
                 .shape = shape,
                 .memory = shared<std::byte>(shape.total_bytes()),
                 .small_memory = shared<std::byte>(shape.total_bytes()),
-                .meeting = shared<Meeting>(1),
+                .meeting = shared<Barrier>(1),
                 .processes = shared<pid_t>(static_cast<std::size_t>(ranks)),
                 .inputs = shared<float*>(static_cast<std::size_t>(ranks)),
                 .arrivals = shared<double>(static_cast<std::size_t>(ranks) * 8),
@@ -252,7 +201,7 @@ void run(int ranks, const std::vector<Expression>& expressions) {
   std::fflush(stdout);
   for (int rank = 1; rank < ranks; ++rank) {
     if (fork() == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);  // or it would wait for ever for ranks that are gone
+      die_with_parent();
       if (!job.shares_cores) stay_on(rank);
       back_to_back(job, rank);
       live(job, rank, expressions);

@@ -2,23 +2,18 @@
 // Why the board lets a core write where it has read last: two processes, each on a core, exchange n bytes
 // through shared memory again and again. Each writes a window of its own every time, or the two swap windows
 // after each exchange.
-#include <sched.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
-#include <csignal>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
-#include <new>
 #include <vector>
 
-#include "transport/node/patience.hpp"
+#include "processes.hpp"
+
+using offbeat::now_us;
 
 namespace {
 
@@ -33,12 +28,6 @@ struct Shared {
   Word read[2];
   alignas(4096) std::byte windows[2][2][most_bytes];
 };
-
-double now_us() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
-}
 
 void set_and_wait(Shared::Word (&words)[2], int me, long value) {
   words[me].value.store(value, std::memory_order_release);
@@ -62,15 +51,11 @@ double exchange(Shared& shared, int me, std::size_t bytes, bool swaps, long& num
     times.push_back(now_us() - start);
     set_and_wait(shared.read, me, number);
   }
-  std::nth_element(times.begin(), times.begin() + repeats / 2, times.end());
-  return times[repeats / 2];
+  return offbeat::median(times);
 }
 
 void live(Shared& shared, int me) {
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  CPU_SET(me, &one);
-  sched_setaffinity(0, sizeof one, &one);
+  offbeat::stay_on(me);
   long number = 0;
   for (std::size_t bytes = 1024; bytes <= most_bytes; bytes *= 4) {
     const double own = exchange(shared, me, bytes, false, number);
@@ -82,13 +67,11 @@ void live(Shared& shared, int me) {
 }  // namespace
 
 int main() {
-  void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return 1;
-  auto& shared = *static_cast<Shared*>(memory);
+  Shared& shared = *offbeat::shared<Shared>(1);
   std::printf("%10s  %10s  %10s  %6s\n", "bytes", "own, us", "swapped", "ratio");
   std::fflush(stdout);
   if (fork() == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    offbeat::die_with_parent();
     live(shared, 1);
     _exit(0);
   }
