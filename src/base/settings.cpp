@@ -36,7 +36,7 @@ constexpr SettingDescription descriptions[] = {
      "how a rank waits for another; auto spins where each rank has a core, and otherwise yields"},
     {"OFFBEAT_NODE_RANKS", "0", "0 to 1000000",
      "for tests on one machine: treat every so many consecutive ranks as a node; 0: ask the MPI"},
-    {"OFFBEAT_BOARD_KIB", "1024", "0 to 1048576",
+    {"OFFBEAT_BOARD_KIB", "2048", "0 to 1048576",
      "shared memory of a rank for each communicator on one node, for messages longer than 4 KiB; 0: no "
      "shared memory"},
     {"OFFBEAT_CACHE_MIB", "256", "0 to 1048576",

@@ -187,7 +187,7 @@ std::unique_ptr<NodeBoard> NodeBoard::create(const Host& host, MPI_Comm communic
     }
     first = first_without(host, communicator, ready && mine != nullptr);
     if (first == nodes.ranks) {
-      mine->choose_patience(settings, cores);
+      mine->look_at_cores(settings, cores);
       return mine;
     }
   }
@@ -226,21 +226,22 @@ NodeBoard::NodeBoard(const Host& host, MPI_Comm communicator, SharedMemory memor
   // Smaller windows would share a page with those of others, and lie where the first of them runs.
   constexpr std::size_t huge_page = std::size_t{2} << 20;
   if (shape.window_bytes >= huge_page) memory_.prefer_huge_pages();
-  // For choose_patience of the others, where they write nothing before they have read it.
-  const CoreSet cores = CoreSet::of_this_process();
-  std::memcpy(board_.inline_slot(0, board_.rank).data, &cores, sizeof cores);
+  // For look_at_cores of the others, where they write nothing before they have read it.
+  std::memcpy(board_.inline_slot(0, board_.rank).data, &cores_, sizeof cores_);
 }
 
-void NodeBoard::choose_patience(const Settings& settings, std::span<CoreSet> work_space) {
+void NodeBoard::look_at_cores(const Settings& settings, std::span<CoreSet> work_space) {
   for (int rank = 0; rank < board_.size; ++rank) {
     CoreSet& cores = work_space[static_cast<std::size_t>(rank)];
     // Of two ranks, the other may be in its first collective and use this rank's slot.
     if (rank == board_.rank) {
-      cores = CoreSet::of_this_process();
+      cores = cores_;
     } else {
       std::memcpy(&cores, board_.inline_slot(0, rank).data, sizeof cores);
     }
   }
+  // From what all ranks see alike: it decides how messages are cut.
+  board_.at_once = std::clamp(together(work_space).count(), 1, board_.size);
   // What one communicator of this node has found out holds for its parts, too: the other ranks are still
   // there.
   static std::atomic<bool> cores_are_shared{false};

@@ -42,7 +42,7 @@ class NodeBoard {
             const Nodes& nodes);
 
   // When all ranks of the node have their board. `work_space`: of as many elements as there are of them.
-  void choose_patience(const Settings& settings, std::span<CoreSet> work_space);
+  void look_at_cores(const Settings& settings, std::span<CoreSet> work_space);
   // The same for who waits. Throws CommunicationError if a rank has given up.
   void progress();
   [[nodiscard]] int world_rank() const { return world_ranks_[static_cast<std::size_t>(board_.rank)]; }
@@ -54,6 +54,7 @@ class NodeBoard {
   MPI_Comm communicator_;
   SharedMemory memory_;
   Board board_;
+  const CoreSet cores_ = CoreSet::of_this_process();  // as the others are told
   std::vector<int> world_ranks_;  // of the ranks of the board
   std::string host_name_;
   std::vector<int> other_leaders_;  // on a leader, of nodes

@@ -32,7 +32,7 @@ void Computation::perform() const {
     return;
   }
   // Block by block, so that what is in between, and what is copied, is in a first-level cache.
-  constexpr std::size_t block_bytes = 2048;
+  constexpr std::size_t block_bytes = 8192;
   alignas(64) std::byte partial[block_bytes + 64];
   const std::size_t block = std::max<std::size_t>(1, block_bytes / destination.width);
   for (std::size_t first = 0; first < destination.count; first += block) {

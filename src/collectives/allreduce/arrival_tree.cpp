@@ -28,54 +28,54 @@
 namespace offbeat::allreduce_algorithms {
 namespace {
 
-// Climb from this rank's leaf towards the root. What is met on the way is combined in one pass, once another
-// rank needs it or all is there: so the last arrival reads what the other groups have come to, and writes the
-// result.
-Task contribute(const BoardRound& round, std::size_t chunk, Uncollected* results) {
-  const Endpoint& net = round.net;
-  const Board::Step step = round.step(chunk);
-  const auto begin_with = [&](ConstVector vector) { return net.reduce(*round.args.op, Vector{}, vector); };
-  Computation partial = begin_with(round.of(round.args.input, chunk));
-  int place = net.rank;  // in whose window the partial result stands, or will
-  bool stands = false;
-  int group = net.rank;  // of 2^level ranks
-  for (int level = 0; (1 << level) < net.size; ++level, group /= 2) {
-    const int neighbour = (group ^ 1) << level;  // its first rank
-    if (neighbour >= net.size) continue;
-    Board::Word& meeting = step.meeting((group | 1) << level);
-    Board::Mark first(meeting.load(std::memory_order_acquire));
-    const bool is_first = first.round != round.number;
-    if (!stands && (is_first || partial.operand_count == Computation::most_operands)) {
-      partial.destination = round.on_board(place, chunk);
-      co_await partial;
-      partial = begin_with(round.on_board(place, chunk));
-      stands = true;
-    }
-    if (is_first) {
-      first = co_await round.board.exchange(meeting, round.mark(place));
-      if (first.round != round.number) co_return;  // the neighbour comes second and combines
-    }
-    partial.add(round.on_board(first.holder, chunk).data, neighbour < net.rank);
-    place = first.holder;
-    stands = false;
-  }
-  partial.destination = round.on_board(place, chunk);
-  if (results != nullptr) {
-    // The own copy now, while nobody else asks for these lines.
-    partial.second = round.of(round.args.output, chunk);
-    partial.past_cache = round.past_cache;
-    results->mark_collected(chunk);
-  }
-  co_await partial;
-  co_await round.board.announce(step.result(), round.mark(place));
-}
-
+// Climb from this rank's leaf towards the root, chunk by chunk. What is met on the way is combined in one
+// pass, once another rank needs it or all is there: so the last arrival reads what the other groups have come
+// to, and writes the result.
+//
 // Nothing is collected in between, though much may be ready: to change between the two at each chunk costs up
 // to half as much again at 64 to 256 KiB (two ranks).
-Task contribute_all(const BoardRound& round, Uncollected* results) {
-  const std::size_t first = round.first_chunk();
+Task contribute(const BoardRound& round, Uncollected* results) {
+  const Endpoint& net = round.net;
+  const auto begin_with = [&](ConstVector vector) { return net.reduce(*round.args.op, Vector{}, vector); };
   for (std::size_t k = 0; k < round.chunks; ++k) {
-    co_await contribute(round, (first + k) % round.chunks, results);
+    const std::size_t chunk = (round.first_chunk() + k) % round.chunks;
+    const Board::Step step = round.step(chunk);
+    Computation partial = begin_with(round.of(round.args.input, chunk));
+    int place = net.rank;  // in whose window the partial result stands, or will
+    bool stands = false;
+    bool comes_second = true;
+    int group = net.rank;  // of 2^level ranks
+    for (int level = 0; comes_second && (1 << level) < net.size; ++level, group /= 2) {
+      const int neighbour = (group ^ 1) << level;  // its first rank
+      if (neighbour >= net.size) continue;
+      Board::Word& meeting = step.meeting((group | 1) << level);
+      Board::Mark first(meeting.load(std::memory_order_acquire));
+      const bool is_first = first.round != round.number;
+      if (!stands && (is_first || partial.operand_count == Computation::most_operands)) {
+        partial.destination = round.on_board(place, chunk);
+        co_await partial;
+        partial = begin_with(round.on_board(place, chunk));
+        stands = true;
+      }
+      if (is_first) {
+        first = co_await round.board.exchange(meeting, round.mark(place));
+        comes_second = first.round == round.number;
+        if (!comes_second) break;  // the neighbour will, and combines
+      }
+      partial.add(round.on_board(first.holder, chunk).data, neighbour < net.rank);
+      place = first.holder;
+      stands = false;
+    }
+    if (!comes_second) continue;
+    partial.destination = round.on_board(place, chunk);
+    if (results != nullptr) {
+      // The own copy now, while nobody else asks for these lines.
+      partial.second = round.of(round.args.output, chunk);
+      partial.past_cache = round.past_cache;
+      results->mark_collected(chunk);
+    }
+    co_await partial;
+    co_await round.board.announce(step.result(), round.mark(place));
   }
 }
 
@@ -88,7 +88,7 @@ const Algorithm arrival_tree{
     .needs = "all ranks on one node; cannot be a part of another algorithm",
     .source = "offbeat",
     .on_board = OnBoard::one_node,
-    .node_phase = contribute_all,
+    .node_phase = contribute,
     .run = run_on_one_node,
 };
 

@@ -19,7 +19,7 @@ Task one_round(const BoardRound& round, NodePhase contribute) {
 
 Task run_on_one_node(Endpoint net, Allreduce args, const Expression& self) {
   const NodePhase contribute = self.algorithm->node_phase;
-  return in_rounds(net, args, net.size,
+  return in_rounds(net, args, net.board()->at_once,
                    [contribute](const BoardRound& round) { return one_round(round, contribute); });
 }
 

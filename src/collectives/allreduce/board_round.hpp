@@ -115,24 +115,23 @@ class Uncollected {
 // Runs an algorithm that has a node_phase, for ranks that are all on one node.
 [[nodiscard]] Task run_on_one_node(Endpoint net, Allreduce args, const Expression& self);
 
-// Runs one(round) -> Task for each round of a message among `net`, the ranks of this node. `ranks`, which
-// share the work, decide how the message is cut.
+// Runs one(round) -> Task for each round of a message among `net`, the ranks of this node. How many share the
+// work, `at_once`, decides how the message is cut.
 template <class One>
-Task in_rounds(Endpoint net, Allreduce args, int ranks, One one) {
-  // Large enough that a chunk costs more than its flags, small enough that several operands stay in a
-  // first-level cache.
-  constexpr std::size_t best_chunk_bytes = 32 * 1024;
+Task in_rounds(Endpoint net, Allreduce args, int at_once, One one) {
+  // Longer ones are no faster, and others wait longer for the last one (benchmarks/README.md).
+  constexpr std::size_t longest_chunk = 64 * 1024;
   const std::size_t width = args.input.width;
   const std::size_t window = net.board()->shape().window_bytes / width;
-  // Several chunks for each rank, so that the work spreads; but no more than the board has steps for.
-  const std::size_t spread = args.input.bytes() / (2 * static_cast<std::size_t>(ranks));
-  const std::size_t chunk_bytes = std::clamp(spread, BoardShape::smallest_chunk, best_chunk_bytes);
+  // Two chunks for each that works, so that the work spreads; but no more than the board has steps for.
+  const std::size_t spread = args.input.bytes() / (2 * static_cast<std::size_t>(at_once));
+  const std::size_t chunk_bytes = std::clamp(spread, BoardShape::smallest_chunk, longest_chunk);
   const std::size_t chunk = std::max<std::size_t>(1, (chunk_bytes + width - 1) / width);
   // Inputs and outputs of all ranks take half of the cache: of what is written now, little would be found
   // there later. A result in the place of its input is in the cache already.
   const bool past_cache =
       args.input.data != args.output.data &&
-      4 * static_cast<std::size_t>(ranks) * args.input.bytes() >= last_level_cache_bytes();
+      4 * static_cast<std::size_t>(net.size) * args.input.bytes() >= last_level_cache_bytes();
   for (std::size_t first = 0; first < args.input.count; first += window) {
     const std::size_t length = std::min(window, args.input.count - first);
     BoardRound round(net, {args.input.slice(first, length), args.output.slice(first, length), args.op}, chunk,

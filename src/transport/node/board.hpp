@@ -226,6 +226,7 @@ class Board {
 
   int rank;
   int size;
+  int at_once = size;  // how many of its ranks can run at once; the same number on all of them
   Patience patience;
   BoardInSimulation* simulation = nullptr;
   BoardWaiters* waiters = nullptr;

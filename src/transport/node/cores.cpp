@@ -22,14 +22,18 @@ bool CoreSet::within(const CoreSet& other) const {
   return CPU_EQUAL(&common, &set);
 }
 
+CoreSet together(std::span<const CoreSet> processes) {
+  CoreSet all{};
+  for (const CoreSet& each : processes) CPU_OR(&all.set, &all.set, &each.set);
+  return all;
+}
+
 bool must_share_cores(std::span<const CoreSet> processes) {
   const auto is_crowded = [&](const CoreSet& cores) {
     return std::ranges::count_if(processes, [&](const CoreSet& each) { return each.within(cores); }) >
            cores.count();
   };
-  CoreSet together{};
-  for (const CoreSet& each : processes) CPU_OR(&together.set, &together.set, &each.set);
-  return is_crowded(together) || std::ranges::any_of(processes, is_crowded);
+  return is_crowded(together(processes)) || std::ranges::any_of(processes, is_crowded);
 }
 
 int core_quota(const char* file) {

@@ -18,6 +18,9 @@ struct CoreSet {
   [[nodiscard]] bool within(const CoreSet& other) const;
 };
 
+// All that they may run on together.
+[[nodiscard]] CoreSet together(std::span<const CoreSet> processes);
+
 // Whether more of these processes are confined to some cores than there are of them: to all that they may use
 // together, or to those of one of them. That is exact for what launchers do, sets that are nested or apart.
 [[nodiscard]] bool must_share_cores(std::span<const CoreSet> processes);
