@@ -510,14 +510,23 @@ class World final : public BoardInSimulation {
     return false;
   }
   static bool writes_what_is_used_in(const Computation& one, const Computation& other) {
-    const auto overlap = [&](const void* data) {
-      const auto* begin = static_cast<const std::byte*>(data);
-      return std::less<>()(begin, one.destination.data + one.destination.bytes()) &&
-             std::less<>()(one.destination.data, begin + other.destination.bytes());
+    const auto overlap = [&](const void* written, const void* used) {
+      const auto* begin = static_cast<const std::byte*>(written);
+      const auto* other_begin = static_cast<const std::byte*>(used);
+      return std::less<>()(other_begin, begin + one.destination.bytes()) &&
+             std::less<>()(begin, other_begin + other.destination.bytes());
     };
-    return overlap(other.destination.data) ||
-           std::any_of(other.operands.begin(), other.operands.begin() + static_cast<int>(other.operand_count),
-                       overlap);
+    const auto is_used = [&](const void* written) {
+      return overlap(written, other.destination.data) ||
+             std::any_of(other.operands.begin(),
+                         other.operands.begin() + static_cast<int>(other.operand_count),
+                         [&](const void* operand) { return overlap(written, operand); });
+    };
+    bool used = is_used(one.destination.data);
+    for (std::size_t k = 0; k < one.operand_count; ++k) {
+      used = used || ((one.used_up >> k & 1) != 0 && is_used(one.operands[k]));
+    }
+    return used;
   }
 
   // The one word that a touch changes: what stood there may have been got. Who pauses looks again.

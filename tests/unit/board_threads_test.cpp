@@ -119,6 +119,7 @@ TEST_P(BoardOfThreads, GivesTheRightResultTenThousandTimes) {
       const std::size_t count = random % 4 == 0 ? hash(k, 1001) % (most_elements + 1) : hash(k, 1001) % 1025;
       const bool in_place = random % 8 < 4;
       const Expression& expression = expressions[random / 8 % expressions.size()];
+      board.at_once = 1 + static_cast<int>(hash(k, 1002) % static_cast<std::uint32_t>(shape.ranks));
       const bool is_inline =
           random >> 31 != 0 && count > 0 && fits_inline(board, count * sizeof(std::uint32_t));
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Reductions through the host: the order and the untouched operands that PMPI_Reduce_local alone does not
-// give.
+// give. And what a step of arrival_tree makes of them.
 #include "reduction/reduction.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <vector>
+
+#include "transport/transport.hpp"
 
 namespace offbeat {
 namespace {
@@ -65,6 +67,46 @@ TEST(HostReduction, ElementsLargerThanABlock) {
   const void* operands[] = {a.data(), b.data()};
   reduction(result.data(), operands, 2, 3);
   EXPECT_EQ(result, std::vector<std::uint8_t>(300000, 7));
+}
+
+Vector vector_of(std::vector<std::uint64_t>& elements) {
+  return {reinterpret_cast<std::byte*>(elements.data()), elements.size(), sizeof(std::uint64_t)};
+}
+
+TEST(Computation, CombinesInTreeOrderAndSpoilsOnlyWhatIsUsedUp) {
+  const OrderedHost host;
+  const Reduction reduction(sizeof(std::uint64_t), host);
+  constexpr std::size_t count = 5000;  // more than one block
+  std::vector<std::uint64_t> mine(count);
+  std::vector<std::uint64_t> neighbour(count);
+  std::vector<std::uint64_t> others(count);
+  std::vector<std::uint64_t> output(count);
+  std::vector<std::uint64_t> expected(count);
+  for (std::size_t k = 0; k < count; ++k) {
+    mine[k] = k | 1U << 20;
+    neighbour[k] = k * 17 | 1U << 20;
+    others[k] = k * 31 | 1U << 20;
+    expected[k] = others[k] * 3 + (mine[k] * 3 + neighbour[k]);
+  }
+  const auto mine_before = mine;
+  const auto neighbour_before = neighbour;
+  Computation computation{.transport = nullptr,
+                          .reduction = &reduction,
+                          .destination = vector_of(others),
+                          .operands = {mine.data()},
+                          .operand_count = 1};
+  computation.add(neighbour.data(), false);
+  computation.use_up_last();
+  computation.add(others.data(), true);
+  computation.second = vector_of(output);
+  computation.perform();
+  EXPECT_EQ(others, expected);
+  EXPECT_EQ(output, expected);
+  EXPECT_EQ(mine, mine_before);
+  // One byte of each line: the first element of eight.
+  for (std::size_t k = 0; k < count; ++k) {
+    EXPECT_EQ(neighbour[k], k % 8 == 0 ? neighbour_before[k] & ~std::uint64_t{0xff} : neighbour_before[k]);
+  }
 }
 
 }  // namespace

@@ -43,6 +43,11 @@ TEST(Cores, AreSharedWhenTwoRanksArePinnedToOneThoughThereAreMore) {
   EXPECT_TRUE(share({cores({0, 1}), cores({0, 1}), cores({1}), cores({4, 5, 6, 7})}));
 }
 
+TEST(Cores, TogetherAreThoseOfAny) {
+  EXPECT_EQ(together(std::vector{cores({0, 1}), cores({1, 70}), cores({0})}).count(), 3);
+  EXPECT_EQ(together({}).count(), 0);
+}
+
 TEST(Cores, OfThisProcessAreSome) {
   EXPECT_GE(CoreSet::of_this_process().count(), 1);
   EXPECT_TRUE(share(std::vector<CoreSet>(1025, CoreSet::of_this_process())));

@@ -28,6 +28,17 @@
 namespace offbeat::allreduce_algorithms {
 namespace {
 
+// Whether everybody else has put on the board what this rank will combine last: so they wait for it.
+bool comes_last(const BoardRound& round) {
+  const Board::Step step = round.step((round.first_chunk() + round.chunks - 1) % round.chunks);
+  const int ranks = round.net.size;
+  for (int level = 0, group = round.net.rank; (1 << level) < ranks; ++level, group /= 2) {
+    const bool has_neighbour = (group ^ 1) << level < ranks;
+    if (has_neighbour && !round.is_marked(step.meeting((group | 1) << level))) return false;
+  }
+  return true;
+}
+
 // Climb from this rank's leaf towards the root, chunk by chunk. What is met on the way is combined in one
 // pass, once another rank needs it or all is there: so the last arrival reads what the other groups have come
 // to, and writes the result.
@@ -37,6 +48,7 @@ namespace {
 Task contribute(const BoardRound& round, Uncollected* results) {
   const Endpoint& net = round.net;
   const auto begin_with = [&](ConstVector vector) { return net.reduce(*round.args.op, Vector{}, vector); };
+  const bool is_last = net.size > 2 && comes_last(round);
   for (std::size_t k = 0; k < round.chunks; ++k) {
     const std::size_t chunk = (round.first_chunk() + k) % round.chunks;
     const Board::Step step = round.step(chunk);
@@ -62,6 +74,7 @@ Task contribute(const BoardRound& round, Uncollected* results) {
         comes_second = first.round == round.number;
         if (!comes_second) break;  // the neighbour will, and combines
       }
+      if (partial.operand_count > 1 && !is_last) partial.use_up_last();
       partial.add(round.on_board(first.holder, chunk).data, neighbour < net.rank);
       place = first.holder;
       stands = false;
