@@ -2,7 +2,8 @@
 // The algorithms on the board without any MPI: what the board itself costs, beside a copy by memcpy and one
 // by the kernel from the memory of another process, which would save the copy to the board.
 //
-// And what it costs that a core changes from rank to rank, where ranks share cores.
+// Then where the time of arrival_tree goes; and before all that, what it costs that a core changes from rank
+// to rank, where ranks share cores.
 //
 //     benchmark_board [RANKS [ALGORITHM ...]]
 #include "transport/node/board.hpp"
@@ -37,12 +38,13 @@ struct Job {
   int at_once;
   BoardShape shape;
   void* memory;
-  void* small_memory;  // of another board
+  void* other_memory;  // of another board
   Barrier* meeting;
   pid_t* processes;
   float** inputs;  // the first of each rank
   double* arrivals;
   double* exits;
+  double* accounts;
 };
 
 // Median of last exit - last arrival, on rank 0.
@@ -118,6 +120,82 @@ void live(const Job& job, int rank, const std::vector<Expression>& expressions) 
   }
 }
 
+// Does what it is asked to, and keeps count of what that takes.
+class Accounting final : public Transport {
+ public:
+  enum Part { put, combine, collect, parts };
+
+  Accounting(const std::byte* memory, std::size_t bytes) : begin_(memory), end_(memory + bytes) {}
+  bool start(Transfer&) override { throw std::logic_error("a message on the board"); }
+  bool start(Computation& computation) override {
+    const std::byte* to = computation.destination.data;
+    const Part part = computation.operand_count > 1 ? combine : begin_ <= to && to < end_ ? put : collect;
+    const double start = now_us();
+    computation.perform();
+    us[part] += now_us() - start;
+    bytes[part] += static_cast<double>(computation.destination.bytes());
+    return true;
+  }
+
+  double us[parts] = {};
+  double bytes[parts] = {};
+
+ private:
+  const std::byte* begin_;
+  const std::byte* end_;
+};
+
+// Sums over all ranks, of one allreduce.
+void where_time_goes(const Job& job, int rank) {
+  const Reduction sum(ElementType::float32, ReduceOp::sum);
+  const Expression arrival_tree = parse_expression("allreduce", "arrival_tree");
+  auto* const memory = static_cast<std::byte*>(job.other_memory);
+  Board board(memory, job.shape, rank, Patience{.shares_cores = job.shares_cores});
+  board.at_once = job.at_once;
+  if (rank == 0) {
+    std::printf("arrival_tree, all ranks together: us (GB/s written)\n%10s  %18s  %18s  %18s\n", "bytes",
+                "put on the board", "combine", "collect");
+  }
+  constexpr std::size_t sets = 4;
+  for (std::size_t bytes = 16384; bytes <= (std::size_t{1} << 20); bytes *= 4) {
+    std::vector<std::vector<float>> inputs(sets, std::vector<float>(bytes / 4, 1.0F));
+    std::vector<std::vector<float>> outputs(sets, std::vector<float>(bytes / 4));
+    Accounting transport(memory, job.shape.total_bytes());
+    transport.board = &board;
+    const Endpoint net(transport, rank, job.ranks);
+    constexpr std::size_t calls = 300;
+    for (std::size_t k = 0; k < calls; ++k) {
+      const Allreduce args{{reinterpret_cast<const std::byte*>(inputs[k % sets].data()), bytes / 4, 4},
+                           {reinterpret_cast<std::byte*>(outputs[k % sets].data()), bytes / 4, 4},
+                           &sum};
+      job.meeting->wait(job.ranks, job.shares_cores);
+      board.enter(board.entered + 1, bytes);
+      Task task = allreduce(net, args, arrival_tree);
+      task.start();
+      task.rethrow_if_failed();
+    }
+    double* const mine = job.accounts + static_cast<std::ptrdiff_t>(rank) * 2 * Accounting::parts;
+    std::copy_n(transport.us, Accounting::parts, mine);
+    std::copy_n(transport.bytes, Accounting::parts, mine + Accounting::parts);
+    job.meeting->wait(job.ranks, job.shares_cores);
+    if (rank == 0) {
+      std::printf("%10zu", bytes);
+      for (int part = 0; part < Accounting::parts; ++part) {
+        double us = 0;
+        double written = 0;
+        for (int each = 0; each < job.ranks; ++each) {
+          us += job.accounts[each * 2 * Accounting::parts + part];
+          written += job.accounts[(each * 2 + 1) * Accounting::parts + part];
+        }
+        std::printf("  %10.2f (%5.1f)", us / calls, us > 0 ? written / us * 1e-3 : 0);
+      }
+      std::printf("\n");
+      std::fflush(stdout);
+    }
+    job.meeting->wait(job.ranks, job.shares_cores);
+  }
+}
+
 double changes() {
   rusage used{};
   getrusage(RUSAGE_SELF, &used);
@@ -155,7 +233,7 @@ double change_of_rank_us() {
 void back_to_back(const Job& job, int rank) {
   constexpr int calls = 50000;
   BoardShape shape = job.shape;
-  Board board(job.small_memory, shape, rank, Patience{.shares_cores = job.shares_cores});
+  Board board(job.other_memory, shape, rank, Patience{.shares_cores = job.shares_cores});
   const Reduction sum(ElementType::float32, ReduceOp::sum);
   float input = 1;
   float output = 0;
@@ -190,12 +268,13 @@ void run(int ranks, const std::vector<Expression>& expressions) {
                 .at_once = std::min(ranks, cores),
                 .shape = shape,
                 .memory = shared<std::byte>(shape.total_bytes()),
-                .small_memory = shared<std::byte>(shape.total_bytes()),
+                .other_memory = shared<std::byte>(shape.total_bytes()),
                 .meeting = shared<Barrier>(1),
                 .processes = shared<pid_t>(static_cast<std::size_t>(ranks)),
                 .inputs = shared<float*>(static_cast<std::size_t>(ranks)),
                 .arrivals = shared<double>(static_cast<std::size_t>(ranks) * 8),
-                .exits = shared<double>(static_cast<std::size_t>(ranks) * 8)};
+                .exits = shared<double>(static_cast<std::size_t>(ranks) * 8),
+                .accounts = shared<double>(static_cast<std::size_t>(ranks) * 2 * Accounting::parts)};
   if (job.shares_cores)
     std::printf("a core changes from one rank to another in %.2f us\n", change_of_rank_us());
   std::fflush(stdout);
@@ -205,12 +284,14 @@ void run(int ranks, const std::vector<Expression>& expressions) {
       if (!job.shares_cores) stay_on(rank);
       back_to_back(job, rank);
       live(job, rank, expressions);
+      where_time_goes(job, rank);
       _exit(0);
     }
   }
   if (!job.shares_cores) stay_on(0);
   back_to_back(job, 0);
   live(job, 0, expressions);
+  where_time_goes(job, 0);
   while (wait(nullptr) > 0) {
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Why the board lets a core write where it has read last: two processes, each on a core, exchange n bytes
-// through shared memory again and again. Each writes a window of its own every time, or the two swap windows
-// after each exchange.
+// through shared memory again and again. Each writes a window of its own every time; or so, and who has read
+// a window writes a byte to each of its lines; or the two swap windows after each exchange.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,8 +34,11 @@ void set_and_wait(Shared::Word (&words)[2], int me, long value) {
   while (words[1 - me].value.load(std::memory_order_acquire) < value) offbeat::relax();
 }
 
+enum class Way { own, own_taken, swapped };
+
 // The median time of one exchange.
-double exchange(Shared& shared, int me, std::size_t bytes, bool swaps, long& number) {
+double exchange(Shared& shared, int me, std::size_t bytes, Way way, long& number) {
+  const bool swaps = way == Way::swapped;
   std::vector<std::byte> mine(bytes);
   std::vector<std::byte> theirs(bytes);
   std::vector<double> times;
@@ -48,6 +51,9 @@ double exchange(Shared& shared, int me, std::size_t bytes, bool swaps, long& num
     std::memcpy(pair[window], mine.data(), bytes);
     set_and_wait(shared.written, me, number);
     std::memcpy(theirs.data(), pair[1 - window], bytes);
+    if (way == Way::own_taken) {
+      for (std::size_t line = 0; line < bytes; line += 64) pair[1 - window][line] = std::byte{0};
+    }
     times.push_back(now_us() - start);
     set_and_wait(shared.read, me, number);
   }
@@ -58,9 +64,10 @@ void live(Shared& shared, int me) {
   offbeat::stay_on(me);
   long number = 0;
   for (std::size_t bytes = 1024; bytes <= most_bytes; bytes *= 4) {
-    const double own = exchange(shared, me, bytes, false, number);
-    const double swapped = exchange(shared, me, bytes, true, number);
-    if (me == 0) std::printf("%10zu  %10.2f  %10.2f  %6.2f\n", bytes, own, swapped, own / swapped);
+    const double own = exchange(shared, me, bytes, Way::own, number);
+    const double taken = exchange(shared, me, bytes, Way::own_taken, number);
+    const double swapped = exchange(shared, me, bytes, Way::swapped, number);
+    if (me == 0) std::printf("%10zu  %10.2f  %10.2f  %10.2f\n", bytes, own, taken, swapped);
   }
 }
 
@@ -68,7 +75,7 @@ void live(Shared& shared, int me) {
 
 int main() {
   Shared& shared = *offbeat::shared<Shared>(1);
-  std::printf("%10s  %10s  %10s  %6s\n", "bytes", "own, us", "swapped", "ratio");
+  std::printf("%10s  %10s  %10s  %10s\n", "bytes", "own, us", "own, taken", "swapped");
   std::fflush(stdout);
   if (fork() == 0) {
     offbeat::die_with_parent();
