@@ -57,7 +57,7 @@ Task contribute(const BoardRound& round, Uncollected* results) {
     bool stands = false;
     bool comes_second = true;
     int group = net.rank;  // of 2^level ranks
-    for (int level = 0; comes_second && (1 << level) < net.size; ++level, group /= 2) {
+    for (int level = 0; (1 << level) < net.size; ++level, group /= 2) {
       const int neighbour = (group ^ 1) << level;  // its first rank
       if (neighbour >= net.size) continue;
       Board::Word& meeting = step.meeting((group | 1) << level);
