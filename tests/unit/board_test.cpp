@@ -413,8 +413,8 @@ class World final : public BoardInSimulation {
   }
 
   // Two states are one if the words are the same, and what every rank has computed, changed and got in its
-  // collective, in any order. What it has loaded shows in what it does next; the results of earlier
-  // collectives are checked.
+  // collective, in any order. What it has loaded shows in what it does next, or is kept by its board; the
+  // results of earlier collectives are checked.
   [[nodiscard]] std::uint64_t state() const {
     std::uint64_t result = 0;
     std::size_t ended = vectors_.size();
@@ -423,6 +423,7 @@ class World final : public BoardInSimulation {
       mix(result, member.next_deed);
       mix(result, member.ended);
       mix(result, static_cast<std::uint64_t>(member.state));
+      mix(result, member.board->came_last ? 1 : 0);
       ended = std::min(ended, member.ended);
     }
     for (const std::uint64_t word : before_) mix(result, word);
@@ -492,6 +493,7 @@ class World final : public BoardInSimulation {
     std::uint64_t deed = reinterpret_cast<std::uintptr_t>(next.destination.data);
     for (std::size_t k = 0; k < next.operand_count; ++k)
       mix(deed, reinterpret_cast<std::uintptr_t>(next.operands[k]));
+    mix(deed, next.used_up);
     if (grain_ == Grain::coarse) {
       self.history += deed;
       next.perform();

@@ -48,7 +48,7 @@ bool comes_last(const BoardRound& round) {
 Task contribute(const BoardRound& round, Uncollected* results) {
   const Endpoint& net = round.net;
   const auto begin_with = [&](ConstVector vector) { return net.reduce(*round.args.op, Vector{}, vector); };
-  const bool is_last = net.size > 2 && comes_last(round);
+  round.board.came_last = net.size > 2 && comes_last(round);
   for (std::size_t k = 0; k < round.chunks; ++k) {
     const std::size_t chunk = (round.first_chunk() + k) % round.chunks;
     const Board::Step step = round.step(chunk);
@@ -74,7 +74,7 @@ Task contribute(const BoardRound& round, Uncollected* results) {
         comes_second = first.round == round.number;
         if (!comes_second) break;  // the neighbour will, and combines
       }
-      if (partial.operand_count > 1 && !is_last) partial.use_up_last();
+      if (partial.operand_count > 1 && !round.board.came_last) partial.use_up_last();
       partial.add(round.on_board(first.holder, chunk).data, neighbour < net.rank);
       place = first.holder;
       stands = false;
