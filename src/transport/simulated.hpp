@@ -197,6 +197,7 @@ class Simulator {
   void resume(std::coroutine_handle<> waiter, int rank);
   void finish_rank(int rank);
   [[noreturn]] void fail(const std::string& text);
+  static std::string name(int rank);
 
   std::uint64_t random();
   [[nodiscard]] bool hesitates() { return adversary_.has_value() && (random() & 1) != 0; }
