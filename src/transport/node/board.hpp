@@ -227,7 +227,7 @@ class Board {
   int rank;
   int size;
   int at_once = size;      // how many of its ranks can run at once; the same number on all of them
-  bool came_last = false;  // in this round: the others had done what they could, and waited
+  bool came_last = false;  // in this round, of more than two: all the others wait for this one
   Patience patience;
   BoardInSimulation* simulation = nullptr;
   BoardWaiters* waiters = nullptr;
