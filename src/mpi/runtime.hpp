@@ -193,10 +193,10 @@ extern std::atomic<Runtime*> the_runtime;
 }
 
 // What this thread's last intercepted collective ran; null: native.
-extern constinit thread_local const Expression* last_algorithm;
+extern constinit thread_local const Expression* last_algorithm [[gnu::tls_model("initial-exec")]];
 
 // True while this thread is inside offbeat: calls that arrive then are offbeat's or the host's own.
-extern constinit thread_local bool inside_offbeat;
+extern constinit thread_local bool inside_offbeat [[gnu::tls_model("initial-exec")]];
 class InsideOffbeat {
  public:
   InsideOffbeat() { inside_offbeat = true; }

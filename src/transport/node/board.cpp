@@ -19,12 +19,6 @@ std::size_t BoardShape::step_bytes() const { return (static_cast<std::size_t>(ra
 std::size_t BoardShape::arrivals_bytes() const {
   return round_up((static_cast<std::size_t>(ranks) + 1) * sizeof(Board::Word), line);
 }
-std::size_t BoardShape::presence_offset() const {
-  return 2 * static_cast<std::size_t>(ranks) * inline_slot_bytes();
-}
-std::size_t BoardShape::bell_offset() const {
-  return presence_offset() + static_cast<std::size_t>(ranks) * line;
-}
 std::size_t BoardShape::broken_offset() const { return bell_offset() + sizeof(Bell); }
 std::size_t BoardShape::arrivals_offset() const { return broken_offset() + line; }
 std::size_t BoardShape::steps_offset() const {

@@ -49,8 +49,12 @@ struct BoardShape {
 
   [[nodiscard]] std::size_t most_chunks() const { return window_bytes / smallest_chunk; }
   [[nodiscard]] std::size_t inline_slot_bytes() const { return inline_bytes + line; }
-  [[nodiscard]] std::size_t presence_offset() const;
-  [[nodiscard]] std::size_t bell_offset() const;
+  [[nodiscard]] std::size_t presence_offset() const {
+    return 2 * static_cast<std::size_t>(ranks) * inline_slot_bytes();
+  }
+  [[nodiscard]] std::size_t bell_offset() const {
+    return presence_offset() + static_cast<std::size_t>(ranks) * line;
+  }
   [[nodiscard]] std::size_t broken_offset() const;
   [[nodiscard]] std::size_t arrivals_bytes() const;  // of one half
   [[nodiscard]] std::size_t arrivals_offset() const;
