@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,9 +16,15 @@
 namespace offbeat {
 namespace {
 
-std::uint64_t inode_of(const Descriptor& file) {
+// Numbers of processes and of descriptors mean other files in other namespaces.
+bool is_offered(const struct stat& file, const MemoryOffer& offer, std::size_t bytes) {
+  return file.st_dev == offer.device && file.st_ino == offer.inode &&
+         static_cast<std::uint64_t>(file.st_size) >= bytes;
+}
+
+bool is_offered(const Descriptor& file, const MemoryOffer& offer, std::size_t bytes) {
   struct stat status {};
-  return fstat(file.get(), &status) == 0 ? status.st_ino : 0;
+  return fstat(file.get(), &status) == 0 && is_offered(status, offer, bytes);
 }
 
 // The limit on the size of files (ulimit -f) holds for these, too, and a file that is too long is a signal
@@ -27,11 +34,31 @@ bool may_have_file_of(std::size_t bytes) {
   return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
 }
 
-// A message of one byte that carries an open file.
+Descriptor open_by_proc(const MemoryOffer& offer, std::size_t bytes) {
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/%d/fd/%d", offer.pid, offer.descriptor);
+  // It is looked at before it is opened: it may be a device, and to open that can have effects.
+  struct stat status {};
+  if (stat(path, &status) != 0) return Descriptor();
+  errno = ENOENT;
+  return Descriptor(is_offered(status, offer, bytes) ? open(path, O_RDWR | O_CLOEXEC) : -1);
+}
+
+// The C library may have no functions for these, nor the headers of the kernel their numbers, which are the
+// same on every architecture but Alpha.
+Descriptor get_by_pidfd(const MemoryOffer& offer) {
+  constexpr long pidfd_open = 434;
+  constexpr long pidfd_getfd = 438;
+  const Descriptor process(static_cast<int>(syscall(pidfd_open, offer.pid, 0)));
+  return Descriptor(process ? static_cast<int>(syscall(pidfd_getfd, process.get(), offer.descriptor, 0))
+                            : -1);
+}
+
+// One byte, and in `control` who sends it and an open file.
 struct Letter {
   char byte = 0;
   iovec text{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(sizeof(int))] = {};
   msghdr header{};
   Letter() {
     header.msg_iov = &text;
@@ -39,7 +66,66 @@ struct Letter {
     header.msg_control = control;
     header.msg_controllen = sizeof control;
   }
+
+  // To the peer of the socket if `to` is null. The user is written out because the kernel would otherwise
+  // name the real one. It lets nobody but root name another, and refuses whoever has no number here.
+  bool send(const Descriptor& from, const Mailbox::Name* to, const Descriptor* file) {
+    sockaddr_un address{};
+    if (to != nullptr) {
+      address = to->address;
+      header.msg_name = &address;
+      header.msg_namelen = to->bytes;
+    }
+    cmsghdr* enclosed = CMSG_FIRSTHDR(&header);
+    const ucred sender{.pid = getpid(), .uid = geteuid(), .gid = getegid()};
+    enclose(enclosed, SCM_CREDENTIALS, &sender, sizeof sender);
+    if (file != nullptr) {
+      const int value = file->get();
+      enclose(CMSG_NXTHDR(&header, enclosed), SCM_RIGHTS, &value, sizeof value);
+    } else {
+      header.msg_controllen = CMSG_SPACE(sizeof sender);
+    }
+    return sendmsg(from.get(), &header, MSG_NOSIGNAL) == 1;
+  }
+
+  bool receive(const Descriptor& socket) { return recvmsg(socket.get(), &header, MSG_CMSG_CLOEXEC) >= 0; }
+
+  // What was enclosed in a letter that has been received, of that type, one piece after the other.
+  template <class Piece, class Use>
+  void for_each(int type, Use&& use) {
+    for (cmsghdr* each = CMSG_FIRSTHDR(&header); each != nullptr; each = CMSG_NXTHDR(&header, each)) {
+      if (each->cmsg_level != SOL_SOCKET || each->cmsg_type != type) continue;
+      const std::size_t pieces = (each->cmsg_len - CMSG_LEN(0)) / sizeof(Piece);
+      for (std::size_t k = 0; k < pieces; ++k) {
+        Piece piece;
+        std::memcpy(&piece, CMSG_DATA(each) + k * sizeof piece, sizeof piece);
+        use(piece);
+      }
+    }
+  }
+
+ private:
+  static void enclose(cmsghdr* where, int type, const void* data, std::size_t bytes) {
+    where->cmsg_level = SOL_SOCKET;
+    where->cmsg_type = type;
+    where->cmsg_len = CMSG_LEN(bytes);
+    std::memcpy(CMSG_DATA(where), data, bytes);
+  }
 };
+
+// The kernel chooses a name that is free. False, with an errno, if it does not.
+bool give_name(const Descriptor& socket, Mailbox::Name& name) {
+  Mailbox::Name given{.address = {.sun_family = AF_UNIX, .sun_path = {}}, .bytes = sizeof(sockaddr_un)};
+  auto* address = reinterpret_cast<sockaddr*>(&given.address);
+  if (bind(socket.get(), address, sizeof(sa_family_t)) != 0 ||
+      getsockname(socket.get(), address, &given.bytes) != 0) {
+    return false;
+  }
+  name = given;
+  return true;
+}
+
+constexpr int mail = SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
 
 }  // namespace
 
@@ -79,11 +165,14 @@ Descriptor make_memory(std::size_t bytes, Refusals& refusals) {
     return Descriptor();
   }
   const auto size = static_cast<off_t>(bytes);
-  if (Descriptor file(memfd_create("offbeat", MFD_CLOEXEC)); !file) {
+  if (Descriptor file(memfd_create("offbeat", MFD_CLOEXEC | MFD_ALLOW_SEALING)); !file) {
     refusals.add("memfd_create", errno);
   } else if (ftruncate(file.get(), size) != 0) {
     refusals.add("ftruncate", errno);
   } else {
+    // Nobody can take pages away that others have mapped. Where this is refused the others look at the
+    // length.
+    static_cast<void>(fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL));
     return file;
   }
   Descriptor file(open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
@@ -100,71 +189,76 @@ Descriptor make_memory(std::size_t bytes, Refusals& refusals) {
 }
 
 MemoryOffer offer_of(const Descriptor& file) {
-  if (!file) return {};
-  return {.pid = getpid(), .descriptor = file.get(), .inode = inode_of(file)};
+  struct stat status {};
+  if (!file || fstat(file.get(), &status) != 0) return {};
+  return {.pid = getpid(), .descriptor = file.get(), .device = status.st_dev, .inode = status.st_ino};
 }
 
-Mailbox::Mailbox(Refusals& refusals)
-    : socket_(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
-  Address mine;
-  mine.name.sun_family = AF_UNIX;
-  mine.bytes = sizeof mine.name;
-  auto* name = reinterpret_cast<sockaddr*>(&mine.name);
-  // No more than the family: the kernel chooses a name that is free.
-  if (!socket_ || bind(socket_.get(), name, sizeof(sa_family_t)) != 0 ||
-      getsockname(socket_.get(), name, &mine.bytes) != 0) {
-    refusals.add("socket", errno);
-  } else {
-    address_ = mine;
-  }
-}
-
-void Mailbox::send(const Descriptor& file, const Address& to, Refusals& refusals) {
-  if (!file || to.bytes == 0) return;
-  Address address = to;
-  Letter letter;
-  letter.header.msg_name = &address.name;
-  letter.header.msg_namelen = address.bytes;
-  cmsghdr* enclosed = CMSG_FIRSTHDR(&letter.header);
-  enclosed->cmsg_level = SOL_SOCKET;
-  enclosed->cmsg_type = SCM_RIGHTS;
-  enclosed->cmsg_len = CMSG_LEN(sizeof(int));
-  const int value = file.get();
-  std::memcpy(CMSG_DATA(enclosed), &value, sizeof value);
-  const Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket || sendmsg(socket.get(), &letter.header, MSG_NOSIGNAL) != 1) refusals.add("socket", errno);
-}
-
-Descriptor Mailbox::take(Refusals& refusals) const {
-  Letter letter;
-  if (address_.bytes == 0) return Descriptor();
-  if (recvmsg(socket_.get(), &letter.header, MSG_CMSG_CLOEXEC) != 1) {
-    refusals.add("socket", errno);
-    return Descriptor();
-  }
-  const cmsghdr* enclosed = CMSG_FIRSTHDR(&letter.header);
-  if (enclosed == nullptr || enclosed->cmsg_type != SCM_RIGHTS) return Descriptor();
-  int value = -1;
-  std::memcpy(&value, CMSG_DATA(enclosed), sizeof value);
-  return Descriptor(value);
-}
-
-Descriptor accept(const MemoryOffer& offer, Refusals& refusals) {
+Descriptor accept(const MemoryOffer& offer, std::size_t bytes, Refusals& refusals) {
   if (offer.descriptor < 0) return Descriptor();
-  char path[64];
-  std::snprintf(path, sizeof path, "/proc/%d/fd/%d", offer.pid, offer.descriptor);
-  Descriptor file(open(path, O_RDWR | O_CLOEXEC));
-  if (file && inode_of(file) == offer.inode) return file;
+  Descriptor file = open_by_proc(offer, bytes);
+  if (file && is_offered(file, offer, bytes)) return file;
   refusals.add("/proc/PID/fd", file ? ENOENT : errno);
+  file = get_by_pidfd(offer);
+  if (file && is_offered(file, offer, bytes)) return file;
+  refusals.add("pidfd_getfd", file ? ENOENT : errno);
   return Descriptor();
 }
 
-Descriptor accept(const MemoryOffer& offer, const Mailbox& mailbox, Refusals& refusals) {
-  if (offer.descriptor < 0) return Descriptor();
-  Descriptor file = mailbox.take(refusals);
-  // Anybody may write to a mailbox.
-  if (file && inode_of(file) == offer.inode) return file;
-  return Descriptor();
+Mailbox::Mailbox(Refusals& refusals) {
+  int pair[2] = {-1, -1};
+  const int on = 1;
+  // Each letter counts against this until it is taken. The kernel gives what net.core.wmem_max allows: with
+  // its default there is room for 555 letters, in place of 278.
+  const int room = 1 << 20;
+  Address mine;
+  if (socketpair(AF_UNIX, mail, 0, pair) == 0) {
+    inbox_ = Descriptor(pair[0]);
+    const Descriptor peer(pair[1]);
+    outbox_ = Descriptor(socket(AF_UNIX, mail, 0));
+    // Who has no number in this user namespace has the same one as all strangers, so no letter would tell who
+    // sent it. A letter to ourselves finds that out; nobody reads it.
+    if (setsockopt(inbox_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) == 0 &&
+        Letter().send(peer, nullptr, nullptr) && give_name(inbox_, mine.inbox) && outbox_ &&
+        shutdown(outbox_.get(), SHUT_RD) == 0 && give_name(outbox_, mine.outbox)) {
+      static_cast<void>(setsockopt(outbox_.get(), SOL_SOCKET, SO_SNDBUF, &room, sizeof room));
+      address_ = mine;
+      return;
+    }
+  }
+  refusals.add("socket", errno);
+}
+
+void Mailbox::listen_to(const Address& sender, Refusals& refusals) {
+  if (address_.inbox.bytes == 0 || sender.outbox.bytes == 0) return;
+  const auto* name = reinterpret_cast<const sockaddr*>(&sender.outbox.address);
+  if (connect(inbox_.get(), name, sender.outbox.bytes) != 0) refusals.add("socket", errno);
+}
+
+void Mailbox::send(const Descriptor& file, const Address& to, Refusals& refusals) const {
+  if (!file || address_.outbox.bytes == 0 || to.inbox.bytes == 0) return;
+  if (!Letter().send(outbox_, &to.inbox, &file)) refusals.add("socket", errno);
+}
+
+Descriptor Mailbox::take(const MemoryOffer& offer, std::size_t bytes, Refusals& refusals) const {
+  Descriptor found;
+  if (address_.inbox.bytes == 0 || offer.descriptor < 0) return found;
+  // In another network namespace the sender's name may be a stranger's. So a letter is not trusted because it
+  // came, and nobody can keep us here.
+  constexpr int most_letters = 1000;
+  for (int k = 0; k < most_letters; ++k) {
+    Letter letter;
+    if (!letter.receive(inbox_)) break;
+    bool is_ours = false;
+    letter.for_each<ucred>(SCM_CREDENTIALS, [&](const ucred& sender) { is_ours = sender.uid == geteuid(); });
+    if ((letter.header.msg_flags & MSG_CTRUNC) != 0) is_ours = false;  // ours have one descriptor
+    letter.for_each<int>(SCM_RIGHTS, [&](int descriptor) {
+      Descriptor file(descriptor);
+      if (is_ours && !found && is_offered(file, offer, bytes)) found = std::move(file);
+    });
+  }
+  if (!found) refusals.add("socket", ENOMSG);
+  return found;
 }
 
 }  // namespace offbeat

@@ -2,9 +2,10 @@
 // Anonymous shared memory between processes of one node.
 //
 // The memory is a file that never has a name, so nobody has to remove it, however its processes end: a memfd
-// or, where that is forbidden, an unnamed file in /dev/shm. Others reach it through /proc or, where that is
-// closed (hidepid, other process namespaces), get it over a socket of the abstract namespace, which has no
-// name in a file system either.
+// or, where that is forbidden, an unnamed file in /dev/shm. Others fetch it through /proc or by pidfd_getfd
+// or, where both are closed (hidepid, other process namespaces, a system that forbids tracing), get it over a
+// socket of the abstract namespace, which has no name in a file system either. docs/security.md says what
+// other users can do about it.
 #pragma once
 
 #include <sys/socket.h>
@@ -30,7 +31,7 @@ class Refusals {
   [[nodiscard]] const Refusal* end() const { return list_.data() + count_; }
 
  private:
-  std::array<Refusal, 8> list_{};
+  std::array<Refusal, 16> list_{};
   std::size_t count_ = 0;
 };
 
@@ -80,34 +81,51 @@ class SharedMemory {
 // What others must know of the memory; plain data, to be sent to them.
 struct MemoryOffer {
   pid_t pid = 0;
-  int descriptor = -1;      // negative: there is none
-  std::uint64_t inode = 0;  // to be sure that it is the same file: process namespaces can differ
+  int descriptor = -1;       // negative: there is none
+  std::uint64_t device = 0;  // with the inode, to be sure that it is the same file: process namespaces differ
+  std::uint64_t inode = 0;
 };
 
-// The offering side: a file of zeros, false if there can be none. It must stay open until all have it.
+// The offering side: a file of zeros that keeps its length, false if there can be none. It must stay open
+// until all have it.
 [[nodiscard]] Descriptor make_memory(std::size_t bytes, Refusals& refusals);
 [[nodiscard]] MemoryOffer offer_of(const Descriptor& file);
 
-// Where a process can be sent an open file. Nothing here waits.
+// The other side: the file of the offer, through /proc or by pidfd_getfd; false if it cannot be reached in
+// these ways. A file that is shorter than `bytes` is none: to touch what it lacks would end the process.
+[[nodiscard]] Descriptor accept(const MemoryOffer& offer, std::size_t bytes, Refusals& refusals);
+
+// Where a process can be sent an open file, by one sender. Nobody else can write here at any time: not before
+// listen_to, when nobody can, nor after it. Nothing here waits.
+//
+// It has two sockets. A datagram socket that is connected gets datagrams from its peer only (connect(2)); so
+// the inbox is connected from its first moment on, to a socket that is closed before anybody knows its name,
+// and then to the outbox of the sender. An outbox cannot be connected, since only its peer could then connect
+// to it; it is shut down for reading.
 class Mailbox {
  public:
-  struct Address {  // plain data, to be sent to others
-    sockaddr_un name{};
+  struct Name {
+    sockaddr_un address{};
     socklen_t bytes = 0;  // 0: there is none
+  };
+  struct Address {  // plain data, to be sent to others
+    Name inbox;
+    Name outbox;
   };
   explicit Mailbox(Refusals& refusals);
   [[nodiscard]] const Address& address() const { return address_; }
-  // What was sent; false if nothing was.
-  [[nodiscard]] Descriptor take(Refusals& refusals) const;
-  static void send(const Descriptor& file, const Address& to, Refusals& refusals);
+  // From now on the mailbox at `sender` can write here.
+  void listen_to(const Address& sender, Refusals& refusals);
+  // To a mailbox that listens to this one.
+  void send(const Descriptor& file, const Address& to, Refusals& refusals) const;
+  // The file of the offer, if it came from a process of our user; false if it did not. Every other letter is
+  // thrown away and every descriptor in it closed.
+  [[nodiscard]] Descriptor take(const MemoryOffer& offer, std::size_t bytes, Refusals& refusals) const;
 
  private:
-  Descriptor socket_;
+  Descriptor inbox_;
+  Descriptor outbox_;
   Address address_;
 };
-
-// The other side; false if it cannot be reached from here. Through /proc, or what came to the mailbox.
-[[nodiscard]] Descriptor accept(const MemoryOffer& offer, Refusals& refusals);
-[[nodiscard]] Descriptor accept(const MemoryOffer& offer, const Mailbox& mailbox, Refusals& refusals);
 
 }  // namespace offbeat
