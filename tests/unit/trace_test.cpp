@@ -162,6 +162,23 @@ TEST_F(TraceFile, TakesNoFileThatExists) {
   EXPECT_THROW(Writer(folder_ + "/nowhere/rank.trace", window, plenty), UsageError);
 }
 
+// Which another user may have put there.
+TEST_F(TraceFile, FollowsNoLink) {
+  const std::string target = folder_ + "/target";
+  ASSERT_EQ(symlink(target.c_str(), path_.c_str()), 0);
+  EXPECT_THROW(Writer(path_, window, plenty), UsageError);
+  EXPECT_FALSE(std::filesystem::exists(target));
+}
+
+TEST_F(TraceFile, IsWrittenByItsOwnerOnlyWhateverTheUmask) {
+  const mode_t before = umask(0);
+  Writer writer(path_, window, plenty);
+  umask(before);
+  struct stat status {};
+  ASSERT_EQ(stat(path_.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0644U);
+}
+
 // -- tables
 
 TEST(HandleTable, FindsAndForgetsLikeAMultiset) {
