@@ -52,11 +52,14 @@ function(offbeat_family family headers)
   add_library(offbeat-${family} SHARED
     src/capi/offbeat.cpp
     src/mpi/check.cpp
-    src/mpi/context.cpp
+    src/mpi/communicator.cpp
     src/mpi/host.cpp
     src/mpi/node_board.cpp
+    src/mpi/private_communicator.cpp
     src/mpi/runtime.cpp
     src/mpi/service.cpp
+    src/mpi/set_up.cpp
+    src/mpi/team.cpp
     src/mpi/transport.cpp
     src/mpi/types.cpp
     src/mpi/wrappers.cpp)

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "base/hash.hpp"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): not in every libc's unistd.h
 
@@ -136,9 +137,7 @@ Settings Settings::from_environment() {
 std::uint64_t Settings::agreement() const {
   const std::string shared = allreduce + '\0' + std::to_string(window_bytes) + ' ' +
                              std::to_string(node_ranks) + ' ' + std::to_string(check ? 1 : 0);
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const char c : shared) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
+  return fnv1a(shared);
 }
 
 std::span<const SettingDescription> setting_descriptions() { return descriptions; }

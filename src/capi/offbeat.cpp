@@ -142,10 +142,17 @@ offbeat_status offbeat_test(offbeat_request** request, int* complete) {
 }
 
 offbeat_status offbeat_wait(offbeat_request** request) {
-  int complete = 0;
-  offbeat_status status = OFFBEAT_OK;
-  while (complete == 0 && status == OFFBEAT_OK) status = offbeat_test(request, &complete);
-  return status;
+  if (request == nullptr) return OFFBEAT_ERROR_ARGUMENT;
+  if (*request == nullptr) return OFFBEAT_OK;
+  const offbeat::service::OperationPointer operation(
+      reinterpret_cast<offbeat::service::Operation*>(*request));
+  *request = nullptr;
+  try {
+    offbeat::service::wait(*operation);
+    return OFFBEAT_OK;
+  } catch (const std::exception&) {
+    return OFFBEAT_ERROR_MPI;
+  }
 }
 
 }  // extern "C"

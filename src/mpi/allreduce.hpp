@@ -3,67 +3,88 @@
 #pragma once
 
 #include <new>
+#include <optional>
 
 #include "base/error.hpp"
 #include "mpi/runtime.hpp"
 
 namespace offbeat {
 
-// Runs `body` -> MPI code; an exception becomes a code and goes through the communicator's error handler.
-template <class Body>
-int as_mpi_call(const Host& host, MPI_Comm communicator, Body&& body) noexcept {
-  int code = MPI_ERR_INTERN;
-  try {
-    return body();
-  } catch (const CommunicationError& error) {
-    if (error.code != MPI_SUCCESS) code = error.code;
-  } catch (const std::bad_alloc&) {
-    code = MPI_ERR_NO_MEM;
-  } catch (...) {  // nothing may leave through a C function
+// What became of a call that offbeat was to serve.
+struct Outcome {
+  enum class Kind : std::uint8_t { served, native, failed };
+  Kind kind = Kind::native;
+  int code = MPI_SUCCESS;  // of the host MPI, of one that failed
+};
+
+// What a program hands to MPI_Allreduce.
+struct AllreduceCall {
+  const void* input;
+  void* output;
+  std::int64_t count;
+  MPI_Datatype type;
+  MPI_Op op;
+  MPI_Comm communicator;
+
+  // Errors of the program, which perhaps only this rank has made and which the host reports without asking
+  // another rank: nothing collective may come before this.
+  [[nodiscard]] bool is_wrong(const Types& types) const {
+    if (count <= 0) return count < 0 || output == MPI_IN_PLACE;
+    return output == MPI_IN_PLACE || output == nullptr || input == nullptr ||
+           (input == output && count >= types.least_rejected_alias());
   }
-  host.Comm_call_errhandler(communicator, code);
-  return code;
-}
+};
 
-// What reads only values that MPI guarantees equal on all ranks, and so decides alike: type, operation,
-// count, communicator. `host_call` hands the untouched call to the host.
-template <class Count, class HostCall>
-int intercepted_allreduce(const void* input, void* output, Count count, MPI_Datatype type, MPI_Op op,
-                          MPI_Comm communicator, HostCall&& host_call) {
-  Runtime& process = runtime();
-  const auto native = [&] {
-    last_algorithm = nullptr;
-    return host_call();
-  };
+// Serves a call, or says that the host has to. Reads only values that MPI guarantees equal on all ranks, and
+// so decides alike: type, operation, count, communicator.
+//
+// The host's own function is not called in here, nor the error handler of the program: these may throw, or
+// jump out of the call, and nothing of offbeat's may be in the way then.
+inline Outcome serve(Runtime& process, const AllreduceCall& call) noexcept {
   const InsideOffbeat guard;
-  return as_mpi_call(process.host, communicator, [&] {
-    Context* context = process.context(communicator);
-    if (context == nullptr) return native();
-    context->intercepted.increment();
-    if (context->checks()) [[unlikely]] {
-      context->check({process.host, process.types(), static_cast<std::int64_t>(count), type, op});
+  last_algorithm = nullptr;
+  try {
+    if (!process.is_started()) {
+      process.count_native();
+      return {};
     }
-    // Errors of the program that only this rank may have made, for the host to report.
-    if (count < 0 || output == MPI_IN_PLACE || (output == nullptr && count > 0)) return native();
-
-    const auto serve = [&](const Reduction& reduction) {
-      const auto elements = static_cast<std::size_t>(count);
-      const Expression* chosen = context->choose(elements, reduction.width);
-      if (chosen == nullptr) return native();
-      const Vector result{static_cast<std::byte*>(output), elements, reduction.width};
-      const void* from = input == MPI_IN_PLACE ? output : input;
-      context->require_intact();
-      context->run(*chosen,
-                   {{static_cast<const std::byte*>(from), elements, reduction.width}, result, &reduction});
-      context->served.increment();
-      last_algorithm = chosen;
-      return static_cast<int>(MPI_SUCCESS);
-    };
-    if (const Reduction* known = process.types().predefined(type, op)) return serve(*known);
+    const Types& types = process.types();
+    if (process.settings.check) [[unlikely]] {
+      if (Communicator* communicator = process.communicator(call.communicator))
+        communicator->check({process.host, types, call.count, call.type, call.op});
+    }
     std::optional<UserReduction> own;
-    if (context->serves() && process.types().user_defined(type, op, own)) return serve(own->reduction);
-    return native();
-  });
+    const Reduction* reduction = types.predefined(call.type, call.op);
+    if (reduction == nullptr && types.user_defined(call.type, call.op, own)) reduction = &own->reduction;
+    if (reduction == nullptr || call.is_wrong(types)) {
+      process.count_native();
+      return {};
+    }
+
+    Communicator* communicator = process.communicator(call.communicator);
+    if (communicator == nullptr) {
+      process.count_native();
+      return {};
+    }
+    communicator->intercepted.increment();
+    const auto count = static_cast<std::size_t>(call.count);
+    const Expression* chosen = communicator->choose(count, reduction->width);
+    if (chosen == nullptr || communicator->is_revoked()) return {};
+    const Vector output{static_cast<std::byte*>(call.output), count, reduction->width};
+    const void* input = call.input == MPI_IN_PLACE ? call.output : call.input;
+    communicator->require_intact();
+    communicator->run(*chosen,
+                      {{static_cast<const std::byte*>(input), count, reduction->width}, output, reduction});
+    communicator->served.increment();
+    last_algorithm = chosen;
+    return {Outcome::Kind::served};
+  } catch (const CommunicationError& error) {
+    return {Outcome::Kind::failed, error.code != MPI_SUCCESS ? error.code : MPI_ERR_INTERN};
+  } catch (const std::bad_alloc&) {
+    return {Outcome::Kind::failed, MPI_ERR_NO_MEM};
+  } catch (...) {
+    return {Outcome::Kind::failed, MPI_ERR_INTERN};
+  }
 }
 
 }  // namespace offbeat

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <new>
 
-#include "base/error.hpp"
+#include "mpi/set_up.hpp"
 
 namespace offbeat {
 
@@ -39,10 +39,6 @@ std::string mismatch(const CallSignature& first, int rank, const CallSignature& 
          other.text();
 }
 
-void require(int code) {
-  if (code != MPI_SUCCESS) throw CommunicationError("the check of a call failed", code);
-}
-
 }  // namespace
 
 // The inline slots carry the signatures, as they would carry a message.
@@ -73,19 +69,13 @@ std::string find_mismatch(Board& board, const CallSignature& mine) {
   return difference;
 }
 
-std::string find_mismatch(const Host& host, MPI_Comm communicator, const CallSignature& mine) {
-  int rank = 0;
-  int size = 1;
-  require(host.Comm_rank(communicator, &rank));
-  require(host.Comm_size(communicator, &size));
+std::string find_mismatch(SetUp& set_up, const CallSignature& mine) {
   CallSignature first = mine;
-  require(host.Bcast(&first, sizeof first, MPI_BYTE, 0, communicator));
-  const int vote = first == mine ? size : rank;
-  int differs = size;
-  require(host.Allreduce(&vote, &differs, 1, MPI_INT, MPI_MIN, communicator));
-  if (differs == size) return {};
+  set_up.broadcast(first);
+  const int differs = set_up.first_without(first == mine);
+  if (differs == set_up.size) return {};
   CallSignature other = mine;
-  require(host.Bcast(&other, sizeof other, MPI_BYTE, differs, communicator));
+  set_up.broadcast(other, differs);
   return mismatch(first, differs, other);
 }
 

@@ -10,6 +10,8 @@
 
 namespace offbeat {
 
+class SetUp;
+
 // What must be equal on all ranks. Types and operations by name: handles differ from process to process.
 struct CallSignature {
   std::int64_t count = 0;
@@ -25,6 +27,6 @@ struct CallSignature {
 // differs from rank 0. Over the board where all ranks are on it: who is late is then named. By messages of
 // the host otherwise.
 [[nodiscard]] std::string find_mismatch(Board& board, const CallSignature& mine);
-[[nodiscard]] std::string find_mismatch(const Host& host, MPI_Comm communicator, const CallSignature& mine);
+[[nodiscard]] std::string find_mismatch(SetUp& set_up, const CallSignature& mine);
 
 }  // namespace offbeat

@@ -64,15 +64,19 @@ class Host {
   HostFunction<decltype(PMPI_Comm_set_attr)> Comm_set_attr{find("PMPI_Comm_set_attr")};
   HostFunction<decltype(PMPI_Comm_set_errhandler)> Comm_set_errhandler{find("PMPI_Comm_set_errhandler")};
   HostFunction<decltype(PMPI_Comm_size)> Comm_size{find("PMPI_Comm_size")};
-  HostFunction<decltype(PMPI_Comm_split_type)> Comm_split_type{find("PMPI_Comm_split_type")};
   HostFunction<decltype(PMPI_Comm_test_inter)> Comm_test_inter{find("PMPI_Comm_test_inter")};
   HostFunction<decltype(PMPI_Errhandler_free)> Errhandler_free{find("PMPI_Errhandler_free")};
+  HostFunction<decltype(PMPI_Error_class)> Error_class{find("PMPI_Error_class")};
   HostFunction<decltype(PMPI_Error_string)> Error_string{find("PMPI_Error_string")};
   HostFunction<decltype(PMPI_Finalize)> Finalize{find("PMPI_Finalize")};
   HostFunction<decltype(PMPI_Finalized)> Finalized{find("PMPI_Finalized")};
   HostFunction<decltype(PMPI_Group_free)> Group_free{find("PMPI_Group_free")};
+  HostFunction<decltype(PMPI_Group_size)> Group_size{find("PMPI_Group_size")};
   HostFunction<decltype(PMPI_Group_translate_ranks)> Group_translate_ranks{
       find("PMPI_Group_translate_ranks")};
+  HostFunction<decltype(PMPI_Iallgather)> Iallgather{find("PMPI_Iallgather")};
+  HostFunction<decltype(PMPI_Iallreduce)> Iallreduce{find("PMPI_Iallreduce")};
+  HostFunction<decltype(PMPI_Ibcast)> Ibcast{find("PMPI_Ibcast")};
   HostFunction<decltype(PMPI_Init)> Init{find("PMPI_Init")};
   HostFunction<decltype(PMPI_Init_thread)> Init_thread{find("PMPI_Init_thread")};
   HostFunction<decltype(PMPI_Initialized)> Initialized{find("PMPI_Initialized")};
@@ -85,13 +89,12 @@ class Host {
   HostFunction<decltype(PMPI_Request_free)> Request_free{find("PMPI_Request_free")};
   HostFunction<decltype(PMPI_Send)> Send{find("PMPI_Send")};
   HostFunction<decltype(PMPI_Sendrecv)> Sendrecv{find("PMPI_Sendrecv")};
+  HostFunction<decltype(PMPI_Test)> Test{find("PMPI_Test")};
   HostFunction<decltype(PMPI_Testsome)> Testsome{find("PMPI_Testsome")};
-  HostFunction<decltype(PMPI_Type_get_envelope)> Type_get_envelope{find("PMPI_Type_get_envelope")};
   HostFunction<decltype(PMPI_Type_get_extent)> Type_get_extent{find("PMPI_Type_get_extent")};
   HostFunction<decltype(PMPI_Type_get_true_extent)> Type_get_true_extent{find("PMPI_Type_get_true_extent")};
   HostFunction<decltype(PMPI_Type_get_name)> Type_get_name{find("PMPI_Type_get_name")};
   HostFunction<decltype(PMPI_Type_size)> Type_size{find("PMPI_Type_size")};
-  HostFunction<decltype(PMPI_Wait)> Wait{find("PMPI_Wait")};
 };
 
 }  // namespace offbeat

@@ -17,80 +17,83 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "collectives/algorithm.hpp"
+#include "mpi/set_up.hpp"
 #include "transport/node/cores.hpp"
 
 namespace offbeat {
 namespace {
 
-// Leaders tell each other of failures by messages beside all lanes.
-constexpr int failure_tag = most_lanes;
+// What stands in Board::broken: never 0.
+class Failure {
+ public:
+  // `error_class`: of the host MPI, whose classes are the same numbers on all ranks.
+  Failure(int world_rank, int error_class)
+      : word_(static_cast<std::uint64_t>(static_cast<std::uint32_t>(error_class)) << 32 |
+              (static_cast<std::uint32_t>(world_rank) + 1)) {}
+  explicit Failure(std::uint64_t word) : word_(word) {}
+  [[nodiscard]] std::uint64_t word() const { return word_; }
+  [[nodiscard]] int world_rank() const { return static_cast<int>(word_ & 0xffffffff) - 1; }
+  [[nodiscard]] int error_class() const { return static_cast<int>(word_ >> 32); }
 
-// The lowest rank that says no; the number of ranks if all say yes.
-int first_without(const Host& host, MPI_Comm communicator, bool mine) {
-  int rank = 0;
-  int size = 1;
-  host.Comm_rank(communicator, &rank);
-  host.Comm_size(communicator, &size);
-  const int vote = mine ? size : rank;
-  int first = 0;
-  return host.Allreduce(&vote, &first, 1, MPI_INT, MPI_MIN, communicator) == MPI_SUCCESS ? first : rank;
-}
+ private:
+  std::uint64_t word_;
+};
 
-enum class Way { by_proc, by_socket };
-
-// The leader's memory file, on all ranks of a node; false where it cannot be had. Messages that fail count as
-// no offer.
-Descriptor hand_out(const Host& host, MPI_Comm communicator, const Nodes& nodes, std::size_t bytes, Way way,
-                    Refusals& refusals) {
+// Where the file of a node's leader is, and where each member can be sent it. Plain data.
+struct Whereabouts {
   MemoryOffer offer;
   Mailbox::Address address;
-  if (nodes.member > 0) {
-    const int leader = nodes.here.front();
-    std::optional<Mailbox> mailbox;
-    if (way == Way::by_socket) {
-      address = mailbox.emplace(refusals).address();
-      host.Send(&address, sizeof address, MPI_BYTE, leader, 0, communicator);
-    }
-    if (host.Recv(&offer, sizeof offer, MPI_BYTE, leader, 0, communicator, MPI_STATUS_IGNORE) !=
-        MPI_SUCCESS) {
-      return Descriptor();
-    }
-    return mailbox ? accept(offer, *mailbox, refusals) : accept(offer, refusals);
-  }
-  Descriptor file;
-  if (nodes.here.size() <= static_cast<std::size_t>(Board::most_ranks)) {
-    file = make_memory(bytes, refusals);
-  } else {
-    refusals.add("a board", E2BIG);
-  }
-  offer = offer_of(file);
-  for (std::size_t k = 1; k < nodes.here.size(); ++k) {
-    if (way == Way::by_socket && host.Recv(&address, sizeof address, MPI_BYTE, nodes.here[k], 0, communicator,
-                                           MPI_STATUS_IGNORE) == MPI_SUCCESS) {
-      Mailbox::send(file, address, refusals);
-    }
-    host.Send(&offer, sizeof offer, MPI_BYTE, nodes.here[k], 0, communicator);
-  }
-  return file;
-}
+};
 
-// What stands in Board::broken: not 0 for any rank of MPI_COMM_WORLD.
-std::uint64_t failed(int world_rank) { return static_cast<std::uint64_t>(world_rank) + 1; }
-
-// For messages only.
-std::vector<int> world_ranks(const Host& host, MPI_Comm communicator, std::span<const int> ranks) {
-  std::vector<int> in_world(ranks.begin(), ranks.end());
-  MPI_Group group;
-  MPI_Group world;
-  if (host.Comm_group(communicator, &group) != MPI_SUCCESS) return in_world;
-  if (host.Comm_group(MPI_COMM_WORLD, &world) == MPI_SUCCESS) {
-    host.Group_translate_ranks(group, static_cast<int>(ranks.size()), ranks.data(), world, in_world.data());
-    host.Group_free(&world);
+// The leader's memory file, on all ranks of a node; none where it cannot be had.
+class HandOut {
+ public:
+  HandOut(SetUp& set_up, const Nodes& nodes, std::size_t bytes, Refusals& refusals)
+      : set_up_(set_up), nodes_(nodes), bytes_(bytes), refusals_(refusals) {
+    if (nodes.member > 0) return;
+    if (nodes.here.size() <= static_cast<std::size_t>(Board::most_ranks)) {
+      file_ = make_memory(bytes, refusals);
+    } else {
+      refusals.add("a board", E2BIG);
+    }
   }
-  host.Group_free(&group);
-  return in_world;
-}
+
+  // Collective. `all`: for each rank of the communicator.
+  const Descriptor& by_offer(std::span<Whereabouts> all) {
+    const Whereabouts mine{.offer = nodes_.member == 0 ? offer_of(file_) : MemoryOffer{}, .address = {}};
+    set_up_.gather(mine, all.data());
+    if (nodes_.member > 0) file_ = accept(of_leader(all).offer, bytes_, refusals_);
+    return file_;
+  }
+
+  const Descriptor& by_socket(std::span<Whereabouts> all) {
+    Mailbox mailbox(refusals_);
+    const Whereabouts mine{.offer = nodes_.member == 0 ? offer_of(file_) : MemoryOffer{},
+                           .address = mailbox.address()};
+    set_up_.gather(mine, all.data());
+    if (nodes_.member > 0) mailbox.listen_to(of_leader(all).address, refusals_);
+    static_cast<void>(set_up_.all(true));  // all listen
+    if (nodes_.member == 0) {
+      for (const int rank : nodes_.here.subspan(1)) {
+        mailbox.send(file_, all[static_cast<std::size_t>(rank)].address, refusals_);
+      }
+    }
+    static_cast<void>(set_up_.all(true));  // all are sent
+    if (nodes_.member > 0) file_ = mailbox.take(of_leader(all).offer, bytes_, refusals_);
+    return file_;
+  }
+
+ private:
+  [[nodiscard]] const Whereabouts& of_leader(std::span<const Whereabouts> all) const {
+    return all[static_cast<std::size_t>(nodes_.here.front())];
+  }
+
+  SetUp& set_up_;
+  const Nodes& nodes_;
+  const std::size_t bytes_;
+  Refusals& refusals_;
+  Descriptor file_;  // the leader's stays open until all have it
+};
 
 std::string host_name() {
   char name[256] = "?";
@@ -150,50 +153,37 @@ bool seems_to_share_cores() { return launcher_ranks_on_node() > std::min(get_npr
 
 }  // namespace
 
-void find_nodes(const Host& host, MPI_Comm communicator, const Settings& settings, NodeLists& lists) {
-  int rank = 0;
-  host.Comm_rank(communicator, &rank);
-  int leader = rank;
-  MPI_Comm node = MPI_COMM_NULL;
-  if (settings.node_ranks > 0) {
-    leader = rank / settings.node_ranks * settings.node_ranks;
-  } else if (host.Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node) ==
-                 MPI_SUCCESS &&
-             node != MPI_COMM_NULL) {
-    host.Bcast(&leader, 1, MPI_INT, 0, node);
-    host.Comm_free(&node);
-  }
-  host.Allgather(&leader, 1, MPI_INT, lists.leader_of_rank.data(), 1, MPI_INT, communicator);
-  lists.sort_out(rank);
-}
-
-std::unique_ptr<NodeBoard> NodeBoard::create(const Host& host, MPI_Comm communicator, const Nodes& nodes,
-                                             const Settings& settings, bool ready) {
+// Whatever can fail on one rank alone comes before a vote.
+std::unique_ptr<NodeBoard> NodeBoard::create(SetUp& set_up, const Nodes& nodes,
+                                             const std::vector<int>& world_ranks, const Settings& settings) {
   const BoardShape shape{.ranks = static_cast<int>(nodes.here.size()), .window_bytes = settings.window_bytes};
   Refusals refusals;
-  if (!ready) refusals.add("malloc", ENOMEM);
-  int first = 0;
-  for (const Way way : {Way::by_proc, Way::by_socket}) {
-    const Descriptor file = hand_out(host, communicator, nodes, shape.total_bytes(), way, refusals);
-    // Whatever can fail on one rank comes before the vote, and nothing after it.
-    std::unique_ptr<NodeBoard> mine;
-    std::vector<CoreSet> cores;
-    try {
-      SharedMemory memory = SharedMemory::map(file, shape.total_bytes(), refusals);
-      cores.resize(nodes.here.size());
-      if (memory) mine.reset(new NodeBoard(host, communicator, std::move(memory), shape, nodes));
-    } catch (const std::bad_alloc&) {
-      refusals.add("malloc", ENOMEM);
-    }
-    first = first_without(host, communicator, ready && mine != nullptr);
-    if (first == nodes.ranks) {
-      mine->look_at_cores(settings, cores);
-      return mine;
+  std::vector<Whereabouts> whereabouts;
+  std::vector<CoreSet> cores;
+  const bool is_ready = try_to([&] {
+    whereabouts.resize(static_cast<std::size_t>(nodes.ranks));
+    cores.resize(nodes.here.size());
+  });
+  if (!is_ready) refusals.add("malloc", ENOMEM);
+  int first = set_up.first_without(is_ready);
+  if (first == nodes.ranks) {
+    HandOut memory_of_node(set_up, nodes, shape.total_bytes(), refusals);
+    for (const auto way : {&HandOut::by_offer, &HandOut::by_socket}) {
+      const Descriptor& file = (memory_of_node.*way)(whereabouts);
+      std::unique_ptr<NodeBoard> mine;
+      const bool is_made = try_to([&] {
+        SharedMemory memory = SharedMemory::map(file, shape.total_bytes(), refusals);
+        if (memory) mine.reset(new NodeBoard(set_up.host(), std::move(memory), shape, nodes, world_ranks));
+      });
+      if (!is_made) refusals.add("malloc", ENOMEM);
+      first = set_up.first_without(mine != nullptr);
+      if (first == nodes.ranks) {
+        mine->look_at_cores(settings, cores);
+        return mine;
+      }
     }
   }
-  try_to([&] {
-    say_why_not(refusals, nodes.here.size(), first == nodes.here[static_cast<std::size_t>(nodes.member)]);
-  });
+  try_to([&] { say_why_not(refusals, nodes.here.size(), first == set_up.rank); });
   return nullptr;
 }
 
@@ -203,15 +193,15 @@ Patience patience_without_board(const Settings& settings) {
   return patience;
 }
 
-NodeBoard::NodeBoard(const Host& host, MPI_Comm communicator, SharedMemory memory, const BoardShape& shape,
-                     const Nodes& nodes)
+NodeBoard::NodeBoard(const Host& host, SharedMemory memory, const BoardShape& shape, const Nodes& nodes,
+                     const std::vector<int>& world_ranks)
     : host_(&host),
-      communicator_(communicator),
       memory_(std::move(memory)),
       board_(memory_.data(), shape, nodes.member, {}),
-      world_ranks_(world_ranks(host, communicator, nodes.here)),
       host_name_(host_name()),
       has_other_nodes_(nodes.count() > 1) {
+  world_ranks_.reserve(nodes.here.size());
+  for (const int rank : nodes.here) world_ranks_.push_back(world_ranks[static_cast<std::size_t>(rank)]);
   if (nodes.member == 0) {
     std::ranges::remove_copy(nodes.leaders, std::back_inserter(other_leaders_), nodes.here.front());
   }
@@ -253,43 +243,64 @@ void NodeBoard::look_at_cores(const Settings& settings, std::span<CoreSet> work_
   board_.patience.stall.after_s = chosen.stall.after_s;
 }
 
+void NodeBoard::rest() {
+  client_ = {};
+  board_.waiters = nullptr;
+  board_.entered = 0;
+  board_.presence(board_.rank).entered.store(0, std::memory_order_relaxed);
+}
+
 // Any call that looks for messages lets the host move all of them.
-bool NodeBoard::is_given_up() {
+int NodeBoard::look_for_failure() noexcept {
+  if (client_.probed == MPI_COMM_NULL) return MPI_SUCCESS;
   int is_told = 0;
-  host_->Iprobe(MPI_ANY_SOURCE, failure_tag, communicator_, &is_told, MPI_STATUS_IGNORE);
-  Board::Word& broken = board_.broken();
-  if (is_told != 0 && !was_told_ &&
-      host_->Recv(&notice_, 1, MPI_INT, MPI_ANY_SOURCE, failure_tag, communicator_, MPI_STATUS_IGNORE) ==
-          MPI_SUCCESS) {
-    was_told_ = true;
-    broken.store(failed(notice_), std::memory_order_relaxed);
-  }
-  return broken.load(std::memory_order_relaxed) != 0;
+  int code = host_->Iprobe(MPI_ANY_SOURCE, client_.failure_tag, client_.probed, &is_told, MPI_STATUS_IGNORE);
+  if (code != MPI_SUCCESS || is_told == 0 || was_told_) return code;
+  code = host_->Recv(&notice_, sizeof notice_, MPI_BYTE, MPI_ANY_SOURCE, client_.failure_tag, client_.probed,
+                     MPI_STATUS_IGNORE);
+  if (code != MPI_SUCCESS) return code;
+  was_told_ = true;
+  board_.broken().store(notice_, std::memory_order_relaxed);
+  return MPI_SUCCESS;
+}
+
+bool NodeBoard::is_given_up() noexcept {
+  return look_for_failure() != MPI_SUCCESS || board_.broken().load(std::memory_order_relaxed) != 0;
 }
 
 void NodeBoard::progress() {
-  if (!is_given_up()) return;
-  const std::uint64_t by = board_.broken().load(std::memory_order_relaxed) - 1;
-  throw CommunicationError("rank " + std::to_string(by) + " of MPI_COMM_WORLD has failed", MPI_ERR_OTHER);
+  if (client_.check != nullptr) client_.check(client_.state);
+  if (const int code = look_for_failure(); code != MPI_SUCCESS)
+    throw CommunicationError("the MPI can no longer look for messages", code);
+  const std::uint64_t broken = board_.broken().load(std::memory_order_relaxed);
+  if (broken == 0) return;
+  const Failure failure(broken);
+  throw CommunicationError("rank " + std::to_string(failure.world_rank()) + " of MPI_COMM_WORLD has failed",
+                           failure.error_class());
 }
 
-void NodeBoard::give_up(const char* why) noexcept {
+void NodeBoard::give_up(const char* why, int code) noexcept {
   Board::Word& broken = board_.broken();
-  std::uint64_t by = 0;
-  if (broken.compare_exchange_strong(by, failed(world_rank()), std::memory_order_relaxed)) {
-    by = failed(world_rank());
-    try_to([&] {
-      say(call() + ": rank " + std::to_string(world_rank()) + " of MPI_COMM_WORLD has failed: " + why +
-          "; this communicator can no longer be used");
-    });
+  int error_class = MPI_ERR_OTHER;
+  host_->Error_class(code, &error_class);
+  const Failure mine(world_rank(), error_class);
+  std::uint64_t first = 0;
+  if (broken.compare_exchange_strong(first, mine.word(), std::memory_order_relaxed)) {
+    first = mine.word();
+    if (why != nullptr)
+      try_to([&] {
+        say(call() + ": rank " + std::to_string(world_rank()) + " of MPI_COMM_WORLD has failed: " + why +
+            "; this communicator can no longer be used");
+      });
   }
   board_.bell().ring();
   // A node that was told tells nobody: all were.
   if (was_told_) return;
-  notice_ = static_cast<int>(by - 1);
+  notice_ = first;
   for (const int leader : other_leaders_) {
     MPI_Request request;
-    if (host_->Isend(&notice_, 1, MPI_INT, leader, failure_tag, communicator_, &request) == MPI_SUCCESS) {
+    if (host_->Isend(&notice_, sizeof notice_, MPI_BYTE, leader, client_.failure_tag, client_.probed,
+                     &request) == MPI_SUCCESS) {
       host_->Request_free(&request);
     }
   }

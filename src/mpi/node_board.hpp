@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where a communicator's ranks are, and its board: the shared memory and this rank's view of it.
+// A board for communicators of the same ranks, one after the other: the shared memory and this rank's view
+// of it.
 #pragma once
 
 #include <memory>
@@ -16,34 +17,51 @@
 
 namespace offbeat {
 
-// Collective over `communicator`. `lists` are of its size; this takes no memory.
-void find_nodes(const Host& host, MPI_Comm communicator, const Settings& settings, NodeLists& lists);
+class SetUp;
 
 // For who waits for messages only, and knows what the launcher says.
 [[nodiscard]] Patience patience_without_board(const Settings& settings);
 
+// What the present communicator of a board brings with it.
+struct BoardClient {
+  // Where to probe: that lets the host move all messages of this process.
+  MPI_Comm probed = MPI_COMM_NULL;
+  // Leaders tell each other of failures by messages with this tag, where there are several nodes.
+  int failure_tag = 0;
+  // Throws CommunicationError when the program's communicator can no longer be used.
+  void (*check)(void* state) = nullptr;
+  void* state = nullptr;
+};
+
 class NodeBoard {
  public:
-  // Collective over `communicator`, with the same outcome on all ranks: null unless all ranks are `ready` for
-  // it and the ranks of every node could all map their memory. If not, one line says why.
-  static std::unique_ptr<NodeBoard> create(const Host& host, MPI_Comm communicator, const Nodes& nodes,
-                                           const Settings& settings, bool ready);
+  // Collective, with the same outcome on all ranks: null unless the ranks of every node could all map their
+  // memory. If not, one line says why. `world_ranks`: of all ranks of `nodes`. Throws CommunicationError.
+  static std::unique_ptr<NodeBoard> create(SetUp& set_up, const Nodes& nodes,
+                                           const std::vector<int>& world_ranks, const Settings& settings);
 
   [[nodiscard]] Board& board() { return board_; }
 
-  // This rank cannot go on, because of `why` or because another one could not: so nobody can. Whoever waits
-  // on the board of any node gets an error, and one line names the rank where it began.
-  void give_up(const char* why) noexcept;
+  // From now on for this communicator.
+  void serve(const BoardClient& client) { client_ = client; }
+  // Its communicator is gone, and this rank has left its last collective.
+  void rest();
+
+  // This rank cannot go on: so nobody can. Whoever waits on the board of any node gets an error of the class
+  // of `code`, and one line names the rank where it began, and why; null: no line.
+  void give_up(const char* why, int code) noexcept;
   // Whether a rank has, as far as this one can know. Lets the host move the program's other messages.
-  [[nodiscard]] bool is_given_up();
+  [[nodiscard]] bool is_given_up() noexcept;
 
  private:
-  NodeBoard(const Host& host, MPI_Comm communicator, SharedMemory memory, const BoardShape& shape,
-            const Nodes& nodes);
+  NodeBoard(const Host& host, SharedMemory memory, const BoardShape& shape, const Nodes& nodes,
+            const std::vector<int>& world_ranks);
 
   // When all ranks of the node have their board. `work_space`: of as many elements as there are of them.
   void look_at_cores(const Settings& settings, std::span<CoreSet> work_space);
-  // The same for who waits. Throws CommunicationError if a rank has given up.
+  // Lets the host move messages, and hears of failures on other nodes. An error code of the host.
+  int look_for_failure() noexcept;
+  // The same for a rank that waits. Throws CommunicationError if a rank has given up.
   void progress();
   [[nodiscard]] int world_rank() const { return world_ranks_[static_cast<std::size_t>(board_.rank)]; }
   [[nodiscard]] std::string call() const;
@@ -51,16 +69,16 @@ class NodeBoard {
   void report_stall(double waited_s, bool over);
 
   const Host* host_;
-  MPI_Comm communicator_;
+  BoardClient client_;
   SharedMemory memory_;
   Board board_;
   const CoreSet cores_ = CoreSet::of_this_process();  // as the others are told
-  std::vector<int> world_ranks_;  // of the ranks of the board
+  std::vector<int> world_ranks_;                      // of the ranks of the board
   std::string host_name_;
   std::vector<int> other_leaders_;  // on a leader, of nodes
   bool has_other_nodes_;
   bool reported_ = false;
-  int notice_ = 0;  // of a failure, to other nodes: the rank in MPI_COMM_WORLD
+  std::uint64_t notice_ = 0;  // of a failure, to other nodes: what stands in Board::broken
   bool was_told_ = false;
 };
 

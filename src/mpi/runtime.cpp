@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <utility>
 
 #include "base/error.hpp"
@@ -56,125 +57,186 @@ Runtime::Runtime() : settings(Settings::from_environment()) {
 
 namespace {
 
-// The communicators that this thread used last. Entries are valid while no context has died since.
+// The communicators that this thread used last. Entries are valid while none has died since.
 struct Recent {
-  std::uintptr_t communicator;
-  Context* context;
+  std::uintptr_t handle;
+  Communicator* communicator;
   std::uint64_t deaths;
 };
 constexpr std::size_t recent_count = 8;
 constinit thread_local std::array<Recent, recent_count> recent [[gnu::tls_model("initial-exec")]]{};
 
-Recent& recent_slot(std::uintptr_t communicator) {
-  return recent[(communicator * 0x9E3779B97F4A7C15ULL) >> 61];
-}
+Recent& recent_slot(std::uintptr_t handle) { return recent[(handle * 0x9E3779B97F4A7C15ULL) >> 61]; }
 static_assert(recent_count == 1 << 3);
+
+// The communicators that this thread is freeing: one, and more where attribute functions free others.
+//
+// The calls that free them may not return, because an error handler of the program's can throw or jump: so
+// nothing here has a destructor, and a call that has ended is told by the address of its frame.
+struct Freeing {
+  MPI_Comm handle;
+  const void* frame;
+  Communicator* left_over;  // what was kept for it, once the host has let go of it
+};
+constexpr std::size_t most_freed_at_once = 16;
+constinit thread_local std::array<Freeing, most_freed_at_once> freeing{};
+constinit thread_local std::size_t freeing_count = 0;
+
+void forget_ended_calls(const void* frame) {
+  while (freeing_count > 0 && std::less<>()(freeing[freeing_count - 1].frame, frame)) --freeing_count;
+}
+
+// Null: this thread is not freeing it.
+Freeing* find_freeing(MPI_Comm handle) {
+  forget_ended_calls(__builtin_frame_address(0));
+  for (std::size_t k = 0; k < freeing_count; ++k) {
+    if (freeing[k].handle == handle) return &freeing[k];
+  }
+  return nullptr;
+}
 
 }  // namespace
 
-Context* Runtime::context(MPI_Comm communicator) {
-  const std::uintptr_t key = abi::bits(communicator);
+Communicator* Runtime::communicator(MPI_Comm handle) {
+  const std::uintptr_t key = abi::bits(handle);
   Recent& entry = recent_slot(key);
   const std::uint64_t deaths = deaths_.load(std::memory_order_acquire);
-  if (entry.communicator == key && entry.deaths == deaths) [[likely]]
-    return entry.context;
-  Context* found = find_or_create(communicator);
+  if (entry.handle == key && entry.deaths == deaths) [[likely]]
+    return entry.communicator;
+  Communicator* found = find_or_create(handle);
   if (found != nullptr) entry = {key, found, deaths};
   return found;
 }
 
-Context* Runtime::find_or_create(MPI_Comm communicator) {
+bool Runtime::is_mpi_running() const {
   int initialized = 0;
   int finalized = 0;
   host.Initialized(&initialized);
   host.Finalized(&finalized);
-  if (initialized == 0 || finalized != 0 || communicator == MPI_COMM_NULL) return nullptr;
-  const bool can_have_contexts = start_with_mpi();
-  if (can_have_contexts) {
+  return initialized != 0 && finalized == 0;
+}
+
+Communicator* Runtime::find_or_create(MPI_Comm handle) {
+  if (handle == MPI_COMM_NULL || !is_mpi_running()) return nullptr;
+  // In which order the host deletes attributes, ours among them, may differ between ranks.
+  if (find_freeing(handle) != nullptr) return nullptr;
+  const bool has_memory = is_started();
+  if (has_memory) {
     void* attribute = nullptr;
     int found = 0;
-    if (host.Comm_get_attr(communicator, keyval_, static_cast<void*>(&attribute), &found) != MPI_SUCCESS)
+    if (host.Comm_get_attr(handle, keyval_, static_cast<void*>(&attribute), &found) != MPI_SUCCESS)
       return nullptr;
-    if (found != 0) return static_cast<Context*>(attribute);
+    if (found != 0) return static_cast<Communicator*>(attribute);
   }
-  // A rank without memory must not leave the others alone: all have a context, or none, and try again.
-  Context* mine = can_have_contexts ? add(communicator) : nullptr;
-  if (Context::start(mine, host, communicator)) return mine;
-  if (mine != nullptr) host.Comm_delete_attr(communicator, keyval_);
+  // Nobody would free it any more.
+  if (is_finalizing_.load(std::memory_order_relaxed)) return nullptr;
+  // A rank without memory must not leave the others alone: all keep something, or none, and try again.
+  Communicator* mine = has_memory ? add(handle) : nullptr;
+  if (Communicator::start(mine, *this, handle)) return mine;
+  if (mine != nullptr) host.Comm_delete_attr(handle, keyval_);
   return nullptr;
 }
 
-Context* Runtime::add(MPI_Comm communicator) {
-  std::unique_ptr<Context> created;
+Communicator* Runtime::add(MPI_Comm handle) {
+  std::unique_ptr<Communicator> created;
   const bool is_known = try_to([&] {
-    created = std::make_unique<Context>(host, communicator, settings, allreduce);
+    created = std::make_unique<Communicator>(*this, handle);
     const std::lock_guard lock(mutex_);
-    contexts_.push_back(created.get());
+    communicators_.push_back(created.get());
   });
   if (!is_known) return nullptr;
-  const ReturnErrors scope(host, communicator);
-  if (host.Comm_set_attr(communicator, keyval_, created.get()) == MPI_SUCCESS) return created.release();
+  const ReturnErrors scope(host, handle);
+  if (host.Comm_set_attr(handle, keyval_, created.get()) == MPI_SUCCESS) return created.release();
   const std::lock_guard lock(mutex_);
-  std::erase(contexts_, created.get());
+  std::erase(communicators_, created.get());
   return nullptr;
 }
 
 bool Runtime::start_with_mpi() {
+  if (!is_mpi_running()) return false;
   const std::lock_guard lock(mutex_);
-  if (types_ != nullptr) return true;
-  std::unique_ptr<Types> types;
+  if (is_started_.load(std::memory_order_relaxed)) return true;
+  std::unique_ptr<const Types> types;
   if (!try_to([&] { types = std::make_unique<Types>(host); })) return false;
   if (host.Comm_create_keyval(on_copy, on_delete, &keyval_, this) != MPI_SUCCESS) return false;
   types_ = std::move(types);
+  fault_tolerance_.emplace(host);
+  const int* highest = nullptr;
+  int found = 0;
+  if (host.Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&highest), &found) == MPI_SUCCESS &&
+      found != 0) {
+    highest_tag_ = *highest;
+  }
+  is_started_.store(true, std::memory_order_release);
   return true;
 }
 
-// A duplicate gets a context of its own when it is used.
+// A duplicate gets something of its own when it is used.
 int Runtime::on_copy(MPI_Comm, int, void*, void*, void*, int* flag) {
   *flag = 0;
   return MPI_SUCCESS;
 }
 
-int Runtime::on_delete(MPI_Comm, int, void* attribute, void* state) {
+int Runtime::on_delete(MPI_Comm handle, int, void* attribute, void* state) {
   auto* self = static_cast<Runtime*>(state);
-  auto* context = static_cast<Context*>(attribute);
+  auto* communicator = static_cast<Communicator*>(attribute);
   {
     const std::lock_guard lock(self->mutex_);
-    std::erase(self->contexts_, context);
-    self->of_dead_contexts_.intercepted += context->intercepted.value();
-    self->of_dead_contexts_.served += context->served.value();
+    std::erase(self->communicators_, communicator);
+    self->of_dead_communicators_.intercepted += communicator->intercepted.value();
+    self->of_dead_communicators_.served += communicator->served.value();
   }
   self->deaths_.fetch_add(1, std::memory_order_acq_rel);
-  delete context;
+  // The host is not to be re-entered from its own function.
+  if (Freeing* call = find_freeing(handle)) {
+    call->left_over = communicator;
+  } else {
+    destroy(communicator);
+  }
   return MPI_SUCCESS;
 }
 
-void Runtime::forget(MPI_Comm communicator) {
-  if (types_ == nullptr || communicator == MPI_COMM_NULL) return;
+void Runtime::destroy(Communicator* communicator) {
+  const InsideOffbeat guard;
+  if (communicator->abandon()) delete communicator;
+}
+
+int Runtime::free_communicator(MPI_Comm handle, HostFunction<int(MPI_Comm*)> host_call, MPI_Comm* argument) {
+  const void* frame = __builtin_frame_address(0);
+  forget_ended_calls(frame);
+  if (freeing_count == most_freed_at_once) return host_call(argument);
+  const std::size_t depth = freeing_count++;
+  freeing[depth] = {handle, frame, nullptr};
+  deaths_.fetch_add(1, std::memory_order_acq_rel);  // no thread finds it in its cache any more
+  const int code = host_call(argument);
+  freeing_count = depth;
+  if (freeing[depth].left_over != nullptr) destroy(freeing[depth].left_over);
+  return code;
+}
+
+void Runtime::remove(MPI_Comm handle) {
   void* attribute = nullptr;
   int found = 0;
-  if (host.Comm_get_attr(communicator, keyval_, static_cast<void*>(&attribute), &found) == MPI_SUCCESS &&
+  if (host.Comm_get_attr(handle, keyval_, static_cast<void*>(&attribute), &found) == MPI_SUCCESS &&
       found != 0) {
-    host.Comm_delete_attr(communicator, keyval_);
+    host.Comm_delete_attr(handle, keyval_);
   }
 }
 
 Runtime::Counts Runtime::counts() {
   const std::lock_guard lock(mutex_);
-  Counts total = of_dead_contexts_;
-  for (const Context* context : contexts_) {
-    total.intercepted += context->intercepted.value();
-    total.served += context->served.value();
+  Counts total = of_dead_communicators_;
+  total.intercepted += without_communicator_.load(std::memory_order_relaxed);
+  for (const Communicator* communicator : communicators_) {
+    total.intercepted += communicator->intercepted.value();
+    total.served += communicator->served.value();
   }
   return total;
 }
 
 void Runtime::finalize() {
-  int initialized = 0;
-  int finalized = 0;
-  host.Initialized(&initialized);
-  host.Finalized(&finalized);
-  if (initialized == 0 || finalized != 0) return;  // the host reports it
+  if (!is_mpi_running()) return;  // the host reports it
+  is_finalizing_.store(true, std::memory_order_relaxed);
   if (settings.report) {
     int rank = 0;
     host.Comm_rank(MPI_COMM_WORLD, &rank);
@@ -185,8 +247,9 @@ void Runtime::finalize() {
           " native");
     }
   }
-  forget(MPI_COMM_WORLD);
-  forget(MPI_COMM_SELF);
+  if (!is_started_.load(std::memory_order_acquire)) return;
+  remove(MPI_COMM_WORLD);
+  remove(MPI_COMM_SELF);
 }
 
 }  // namespace offbeat

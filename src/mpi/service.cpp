@@ -58,9 +58,10 @@ Counts count(std::string_view collective) {
 
 namespace {
 
+// Never destroyed: a program may call MPI while it exits.
 const Expression& fallback() {
-  static const Expression expression = parse_expression("allreduce", "recursive_doubling");
-  return expression;
+  static const auto* expression = new Expression(parse_expression("allreduce", "recursive_doubling"));
+  return *expression;
 }
 
 Allreduce arguments(const void* input, void* output, std::size_t count, const Reduction& reduction) {
@@ -70,9 +71,14 @@ Allreduce arguments(const void* input, void* output, std::size_t count, const Re
           &reduction};
 }
 
-Context* context_of(int fortran_communicator) {
+Communicator* communicator_of(int fortran_communicator) {
   Runtime& process = start_runtime();
-  return process.context(process.host.Comm_f2c(fortran_communicator));
+  if (!process.is_mpi_running()) return nullptr;
+  return process.communicator(process.host.Comm_f2c(fortran_communicator));
+}
+
+void require_running_mpi() {
+  if (!start_runtime().is_mpi_running()) throw CommunicationError("MPI is not running");
 }
 
 }  // namespace
@@ -80,29 +86,36 @@ Context* context_of(int fortran_communicator) {
 bool allreduce(const void* input, void* output, std::size_t count, const Reduction& reduction,
                int fortran_communicator) {
   const InsideOffbeat guard;
-  Context* context = context_of(fortran_communicator);
-  return context != nullptr &&
-         context->run_without_host(fallback(), arguments(input, output, count, reduction));
+  Communicator* communicator = communicator_of(fortran_communicator);
+  return communicator != nullptr &&
+         communicator->run_without_host(fallback(), arguments(input, output, count, reduction));
 }
 
-class Operation : public Context::Open {};
+class Operation : public Communicator::Open {};
 
 void OperationDeleter::operator()(Operation* operation) const { delete operation; }
 
 OperationPointer begin_allreduce(const void* input, void* output, std::size_t count,
                                  const Reduction& reduction, int fortran_communicator) {
   const InsideOffbeat guard;
-  Context* context = context_of(fortran_communicator);
-  if (context == nullptr) return nullptr;
-  OperationPointer operation(new Operation{{context, reduction}});
+  Communicator* communicator = communicator_of(fortran_communicator);
+  if (communicator == nullptr) return nullptr;
+  OperationPointer operation(new Operation{{communicator, reduction}});
   const bool begun =
-      context->begin(fallback(), *operation, arguments(input, output, count, operation->reduction));
+      communicator->begin(fallback(), *operation, arguments(input, output, count, operation->reduction));
   return begun ? std::move(operation) : nullptr;
 }
 
 bool test(Operation& operation) {
   const InsideOffbeat guard;
-  return operation.context->advance(operation);
+  require_running_mpi();
+  return operation.is_complete || operation.communicator->advance(operation);
+}
+
+void wait(Operation& operation) {
+  const InsideOffbeat guard;
+  require_running_mpi();
+  if (!operation.is_complete) operation.communicator->complete(operation);
 }
 
 }  // namespace offbeat::service

@@ -32,8 +32,9 @@ struct Counts {
 [[nodiscard]] bool allreduce(const void* input, void* output, std::size_t count, const Reduction& reduction,
                              int fortran_communicator);
 
-// The same without waiting. The operation must be completed before the communicator is freed. `test` is true
-// when it is complete, and is then not called again.
+// The same without waiting. The communicator may be freed before the operation is complete. `test` is true
+// when it is complete, and is then not called again, nor `wait`. Both throw CommunicationError, also after
+// MPI_Finalize.
 class Operation;
 struct OperationDeleter {
   void operator()(Operation* operation) const;
@@ -43,5 +44,6 @@ using OperationPointer = std::unique_ptr<Operation, OperationDeleter>;
 [[nodiscard]] OperationPointer begin_allreduce(const void* input, void* output, std::size_t count,
                                                const Reduction& reduction, int fortran_communicator);
 [[nodiscard]] bool test(Operation& operation);
+void wait(Operation& operation);
 
 }  // namespace offbeat::service

@@ -42,18 +42,18 @@ bool MpiTransport::start(Transfer& transfer) {
 }
 
 bool MpiTransport::transfer_at_once(const Transfer& transfer) const {
-  if (patience_.shares_cores) return false;
+  if (patience_.shares_cores || !may_block_) return false;
   if (transfer.outgoing.bytes() > most_bytes || transfer.incoming.bytes() > most_bytes) return false;
   const int sent = static_cast<int>(transfer.outgoing.bytes());
   const int received = static_cast<int>(transfer.incoming.bytes());
   if (transfer.from == Transfer::nobody) {
-    check(host_->Send(transfer.outgoing.data, sent, byte_, transfer.to, transfer.lane, communicator_));
+    check(host_->Send(transfer.outgoing.data, sent, byte_, transfer.to, tag(transfer), communicator_));
   } else if (transfer.to == Transfer::nobody) {
-    check(host_->Recv(transfer.incoming.data, received, byte_, transfer.from, transfer.lane, communicator_,
+    check(host_->Recv(transfer.incoming.data, received, byte_, transfer.from, tag(transfer), communicator_,
                       MPI_STATUS_IGNORE));
   } else {
-    check(host_->Sendrecv(transfer.outgoing.data, sent, byte_, transfer.to, transfer.lane,
-                          transfer.incoming.data, received, byte_, transfer.from, transfer.lane,
+    check(host_->Sendrecv(transfer.outgoing.data, sent, byte_, transfer.to, tag(transfer),
+                          transfer.incoming.data, received, byte_, transfer.from, tag(transfer),
                           communicator_, MPI_STATUS_IGNORE));
   }
   return true;
@@ -72,7 +72,7 @@ void MpiTransport::post(Transfer& transfer) {
     for (std::size_t first = 0; first < transfer.incoming.bytes(); first += most_bytes) {
       const auto bytes = static_cast<int>(std::min(most_bytes, transfer.incoming.bytes() - first));
       add([&](MPI_Request* request) {
-        return host_->Irecv(transfer.incoming.data + first, bytes, byte_, transfer.from, transfer.lane,
+        return host_->Irecv(transfer.incoming.data + first, bytes, byte_, transfer.from, tag(transfer),
                             communicator_, request);
       });
     }
@@ -81,7 +81,7 @@ void MpiTransport::post(Transfer& transfer) {
     for (std::size_t first = 0; first < transfer.outgoing.bytes(); first += most_bytes) {
       const auto bytes = static_cast<int>(std::min(most_bytes, transfer.outgoing.bytes() - first));
       add([&](MPI_Request* request) {
-        return host_->Isend(transfer.outgoing.data + first, bytes, byte_, transfer.to, transfer.lane,
+        return host_->Isend(transfer.outgoing.data + first, bytes, byte_, transfer.to, tag(transfer),
                             communicator_, request);
       });
     }
@@ -105,12 +105,16 @@ void MpiTransport::drive(Task& task) {
   branch_failure = nullptr;
   guarded(task, [&] {
     task.start();
-    while (!is_over(task)) {
-      const bool only_board = requests_.empty();
-      Patience::Wait wait(only_board && board != nullptr ? board->patience : patience_);
-      while (!move() && !is_over(task) && requests_.empty() == only_board) wait.pause();
-    }
+    wait_until_over(task);
   });
+}
+
+void MpiTransport::wait_until_over(const Task& task) {
+  while (!is_over(task)) {
+    const bool only_board = requests_.empty();
+    Patience::Wait wait(only_board && board != nullptr ? board->patience : patience_);
+    while (!move() && !is_over(task) && requests_.empty() == only_board) wait.pause();
+  }
 }
 
 void MpiTransport::begin(Task& task) {
@@ -127,6 +131,10 @@ bool MpiTransport::advance(Task& task) {
     }
   });
   return is_over(task);
+}
+
+void MpiTransport::complete(Task& task) {
+  guarded(task, [&] { wait_until_over(task); });
 }
 
 bool MpiTransport::is_over(const Task& task) const {

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "collectives/algorithm.hpp"
 #include "mpi/host.hpp"
 #include "transport/endpoint.hpp"
 #include "transport/node/board.hpp"
@@ -15,8 +16,19 @@ class MpiTransport final : public Transport, public BoardWaiters {
   MpiTransport(const Host& host, const Patience& patience)
       : host_(&host), communicator_(MPI_COMM_NULL), patience_(patience) {}
 
-  // Before anything else. It is not freed here.
-  void use(MPI_Comm communicator) { communicator_ = communicator; }
+  // The tags of one communicator of the program: one for each lane, and one for failures.
+  static constexpr int tags = most_lanes + 1;
+
+  // Before the first message, which have tags from `tag_base` on. It is not freed here.
+  void use(MPI_Comm communicator, int tag_base) {
+    communicator_ = communicator;
+    tag_base_ = tag_base;
+  }
+  // `progress` is called in each long wait, which then never is inside a blocking call of the host.
+  void watch(const Progress& progress) {
+    patience_.progress = progress;
+    may_block_ = false;
+  }
   // The ranks of the node have a board, which must outlive this; it also knows better how to wait.
   void use(Board& board);
 
@@ -37,6 +49,8 @@ class MpiTransport final : public Transport, public BoardWaiters {
   // now, and is true when the task is at its end. One task at a time. They throw like drive.
   void begin(Task& task);
   [[nodiscard]] bool advance(Task& task);
+  // Waits for the end of what begin has begun.
+  void complete(Task& task);
 
  private:
   // Sends and receives that are short enough for an int and need no company: one blocking call.
@@ -44,6 +58,8 @@ class MpiTransport final : public Transport, public BoardWaiters {
   void post(Transfer& transfer);
   // Test all messages once; resume who became complete. False: nothing moved.
   bool progress();
+  void wait_until_over(const Task& task);
+  [[nodiscard]] int tag(const Transfer& transfer) const { return tag_base_ + transfer.lane; }
   // Let who waits for the board look again.
   void look_at_board();
   // One round of both. False: no message moved.
@@ -58,7 +74,9 @@ class MpiTransport final : public Transport, public BoardWaiters {
 
   const Host* host_;
   MPI_Comm communicator_;
+  int tag_base_ = 0;
   MPI_Datatype byte_ = MPI_BYTE;
+  bool may_block_ = true;
   Patience patience_;  // while messages are under way: nobody rings when one comes
   // Message k is requests_[k] for owners_[k]; the others are work space of progress(). They keep their
   // capacity.

@@ -121,6 +121,23 @@ Types::Types(const Host& host) : host_(&host) {
   // errors belong to MPI_COMM_SELF since MPI 4.0, and to MPI_COMM_WORLD before.
   const ReturnErrors by_self(host, MPI_COMM_SELF);
   const ReturnErrors by_world(host, MPI_COMM_WORLD);
+
+  // From the group: MPI_Comm_dup would call the program's attribute functions.
+  MPI_Group self;
+  host.Comm_group(MPI_COMM_SELF, &self);
+  if (host.Comm_create(MPI_COMM_SELF, self, &own_communicator_) == MPI_SUCCESS) {
+    host.Comm_set_errhandler(own_communicator_, MPI_ERRORS_RETURN);
+  } else {
+    own_communicator_ = MPI_COMM_SELF;
+  }
+  host.Group_free(&self);
+  int values[2] = {};
+  const auto accepts_alias = [&](int count) {
+    return host.Allreduce(values, values, count, MPI_INT, MPI_SUM, own_communicator_) == MPI_SUCCESS;
+  };
+  if (accepts_alias(1))
+    least_rejected_alias_ = accepts_alias(2) ? std::numeric_limits<std::int64_t>::max() : 2;
+
   const struct {
     Group group;
     MPI_Datatype handle;
@@ -248,6 +265,9 @@ bool Types::user_defined(MPI_Datatype type, MPI_Op op, std::optional<UserReducti
   // Errors of the user's (null handles) are for the host to report.
   if (type == null_type_ || op == null_op_ || ops_.find(abi::bits(op)) >= 0) return false;
   if (op == replace_ || op == no_op_) return false;
+  // An uncommitted type, or a handle that was freed: what the host would say, and here it ends no job.
+  std::byte nothing{};
+  if (host_->Allreduce(MPI_IN_PLACE, &nothing, 0, type, op, own_communicator_) != MPI_SUCCESS) return false;
   int commutative = 0;
   if (host_->Op_commutative(op, &commutative) != MPI_SUCCESS || commutative == 0) return false;
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -36,6 +37,13 @@ class Types {
  public:
   // Looks up the host's handles. MPI must be initialised.
   explicit Types(const Host& host);
+
+  // A communicator of this rank alone, on which the host is asked what it thinks of arguments. Its errors
+  // return.
+  [[nodiscard]] MPI_Comm own_communicator() const { return own_communicator_; }
+  // From how many elements on an input that is the output, without MPI_IN_PLACE, is an error for the host:
+  // for MPICH from 1, for Open MPI from 2.
+  [[nodiscard]] std::int64_t least_rejected_alias() const { return least_rejected_alias_; }
 
   // The reduction of a predefined type and operation; null if MPI does not define it or we do not know it.
   // Constant time.
@@ -76,6 +84,8 @@ class Types {
   using Row = std::array<Reduction, most_ops>;
 
   const Host* host_;
+  MPI_Comm own_communicator_ = MPI_COMM_SELF;
+  std::int64_t least_rejected_alias_ = 1;
   Index<256> types_;
   Index<32> ops_;
   std::vector<Row> rows_;

@@ -1,39 +1,55 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the preload puts before the host MPI.
 //
-// Both MPI_X and PMPI_X are exported: Open MPI's Fortran bindings call PMPI_X of C, with Fortran's sentinels
-// already turned into C's, so that one C function serves every language. A call from inside offbeat, or from
-// inside the host while offbeat calls it, goes straight through.
+// Both MPI_X and PMPI_X are exported. MPI_X is what programs call; a tool that stands behind us gets it first
+// (tools.hpp). PMPI_X is what tools call, and Open MPI's Fortran bindings, with Fortran's sentinels already
+// turned into C's: so one C function serves every language. A call from inside offbeat, or from inside the
+// host while offbeat calls it, goes straight through.
+//
+// The functions that call the host, a tool or an error handler hold nothing that has to be destroyed, because
+// such a call may not return: programs install error handlers that throw, or that jump.
 #include "mpi/allreduce.hpp"
 
 namespace offbeat::wrapped {
 namespace {
 
-int allreduce(const void* input, void* output, int count, MPI_Datatype type, MPI_Op op,
-              MPI_Comm communicator) {
-  const auto native = [&] { return runtime().host.Allreduce(input, output, count, type, op, communicator); };
-  if (inside_offbeat) return native();
-  return intercepted_allreduce(input, output, count, type, op, communicator, native);
+int raise(const Host& host, MPI_Comm communicator, int code) {
+  host.Comm_call_errhandler(communicator, code);
+  return code;
+}
+
+[[gnu::noinline]] int allreduce(const void* input, void* output, int count, MPI_Datatype type, MPI_Op op,
+                                MPI_Comm communicator) {
+  Runtime& process = runtime();
+  if (!inside_offbeat) [[likely]] {
+    const Outcome outcome = serve(process, {input, output, count, type, op, communicator});
+    if (outcome.kind == Outcome::Kind::served) [[likely]]
+      return MPI_SUCCESS;
+    if (outcome.kind == Outcome::Kind::failed) return raise(process.host, communicator, outcome.code);
+  }
+  return process.host.Allreduce(input, output, count, type, op, communicator);
 }
 
 #if OFFBEAT_LARGE_COUNT
-int allreduce_c(const void* input, void* output, MPI_Count count, MPI_Datatype type, MPI_Op op,
-                MPI_Comm communicator) {
-  const auto native = [&] {
-    const Host& host = runtime().host;
-    if (host.Allreduce_c) return host.Allreduce_c(input, output, count, type, op, communicator);
-    // A program that found the symbol here, on a host older than MPI 4.
-    if (count == static_cast<int>(count)) {
-      return host.Allreduce(input, output, static_cast<int>(count), type, op, communicator);
-    }
-    host.Comm_call_errhandler(communicator, MPI_ERR_COUNT);
-    return static_cast<int>(MPI_ERR_COUNT);
-  };
-  if (inside_offbeat) return native();
-  return intercepted_allreduce(input, output, count, type, op, communicator, native);
+[[gnu::noinline]] int allreduce_c(const void* input, void* output, MPI_Count count, MPI_Datatype type,
+                                  MPI_Op op, MPI_Comm communicator) {
+  Runtime& process = runtime();
+  if (!inside_offbeat) [[likely]] {
+    const Outcome outcome = serve(process, {input, output, count, type, op, communicator});
+    if (outcome.kind == Outcome::Kind::served) [[likely]]
+      return MPI_SUCCESS;
+    if (outcome.kind == Outcome::Kind::failed) return raise(process.host, communicator, outcome.code);
+  }
+  const Host& host = process.host;
+  if (host.Allreduce_c) return host.Allreduce_c(input, output, count, type, op, communicator);
+  // A program that found the symbol here, on a host older than MPI 4.
+  if (count == static_cast<int>(count))
+    return host.Allreduce(input, output, static_cast<int>(count), type, op, communicator);
+  return raise(host, communicator, MPI_ERR_COUNT);
 }
 #endif
 
+// Our own names could mean another library's that is preloaded: MPI_X never calls PMPI_X.
 int init(int* argc, char*** argv) { return runtime().host.Init(argc, argv); }
 
 int init_thread(int* argc, char*** argv, int required, int* provided) {
@@ -49,59 +65,83 @@ int finalize() {
   return process.host.Finalize();
 }
 
-void forget(MPI_Comm* communicator) {
-  if (inside_offbeat || communicator == nullptr) return;
-  const InsideOffbeat guard;
-  runtime().forget(*communicator);
-}
-
-int comm_free(MPI_Comm* communicator) {
-  forget(communicator);
-  return runtime().host.Comm_free(communicator);
-}
-
-int comm_disconnect(MPI_Comm* communicator) {
-  forget(communicator);
-  return runtime().host.Comm_disconnect(communicator);
+// MPI_COMM_WORLD and MPI_COMM_SELF cannot be freed: the host says so, and all goes on.
+template <class HostCall>
+int free_communicator(MPI_Comm* communicator, const HostCall& host_call) {
+  if (inside_offbeat || communicator == nullptr || *communicator == MPI_COMM_NULL ||
+      *communicator == MPI_COMM_WORLD || *communicator == MPI_COMM_SELF) {
+    return host_call(communicator);
+  }
+  return runtime().free_communicator(*communicator, host_call, communicator);
 }
 
 }  // namespace
 }  // namespace offbeat::wrapped
 
-// One function with two names: so the compiler makes one piece of all that is on the way to the board.
+namespace wrapped = offbeat::wrapped;
+using offbeat::inside_offbeat;
+using offbeat::runtime;
+
 extern "C" {
 
+int PMPI_Allreduce(const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+                   MPI_Comm comm) {
+  return wrapped::allreduce(sendbuf, recvbuf, count, datatype, op, comm);
+}
 int MPI_Allreduce(const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
                   MPI_Comm comm) {
-  return offbeat::wrapped::allreduce(sendbuf, recvbuf, count, datatype, op, comm);
+  if (const auto& tool = runtime().tools.Allreduce; tool && !inside_offbeat) [[unlikely]]
+    return tool(sendbuf, recvbuf, count, datatype, op, comm);
+  return wrapped::allreduce(sendbuf, recvbuf, count, datatype, op, comm);
 }
-[[gnu::alias("MPI_Allreduce")]] int PMPI_Allreduce(const void* sendbuf, void* recvbuf, int count,
-                                                   MPI_Datatype datatype, MPI_Op op, MPI_Comm comm);
 
 #if OFFBEAT_LARGE_COUNT
+int PMPI_Allreduce_c(const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+                     MPI_Comm comm) {
+  return wrapped::allreduce_c(sendbuf, recvbuf, count, datatype, op, comm);
+}
 int MPI_Allreduce_c(const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
                     MPI_Comm comm) {
-  return offbeat::wrapped::allreduce_c(sendbuf, recvbuf, count, datatype, op, comm);
+  if (const auto& tool = runtime().tools.Allreduce_c; tool && !inside_offbeat) [[unlikely]]
+    return tool(sendbuf, recvbuf, count, datatype, op, comm);
+  return wrapped::allreduce_c(sendbuf, recvbuf, count, datatype, op, comm);
 }
-[[gnu::alias("MPI_Allreduce_c")]] int PMPI_Allreduce_c(const void* sendbuf, void* recvbuf, MPI_Count count,
-                                                       MPI_Datatype datatype, MPI_Op op, MPI_Comm comm);
 #endif
 
-int MPI_Init(int* argc, char*** argv) { return offbeat::wrapped::init(argc, argv); }
-[[gnu::alias("MPI_Init")]] int PMPI_Init(int* argc, char*** argv);
-
-int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
-  return offbeat::wrapped::init_thread(argc, argv, required, provided);
+int PMPI_Init(int* argc, char*** argv) { return wrapped::init(argc, argv); }
+int MPI_Init(int* argc, char*** argv) {
+  const auto& tool = runtime().tools.Init;
+  return tool && !inside_offbeat ? tool(argc, argv) : wrapped::init(argc, argv);
 }
-[[gnu::alias("MPI_Init_thread")]] int PMPI_Init_thread(int* argc, char*** argv, int required, int* provided);
 
-int MPI_Finalize() { return offbeat::wrapped::finalize(); }
-[[gnu::alias("MPI_Finalize")]] int PMPI_Finalize();
+int PMPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
+  return wrapped::init_thread(argc, argv, required, provided);
+}
+int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
+  const auto& tool = runtime().tools.Init_thread;
+  return tool && !inside_offbeat ? tool(argc, argv, required, provided)
+                                 : wrapped::init_thread(argc, argv, required, provided);
+}
 
-int MPI_Comm_free(MPI_Comm* comm) { return offbeat::wrapped::comm_free(comm); }
-[[gnu::alias("MPI_Comm_free")]] int PMPI_Comm_free(MPI_Comm* comm);
+int PMPI_Finalize() { return wrapped::finalize(); }
+int MPI_Finalize() {
+  const auto& tool = runtime().tools.Finalize;
+  return tool && !inside_offbeat ? tool() : wrapped::finalize();
+}
 
-int MPI_Comm_disconnect(MPI_Comm* comm) { return offbeat::wrapped::comm_disconnect(comm); }
-[[gnu::alias("MPI_Comm_disconnect")]] int PMPI_Comm_disconnect(MPI_Comm* comm);
+int PMPI_Comm_free(MPI_Comm* comm) { return wrapped::free_communicator(comm, runtime().host.Comm_free); }
+int MPI_Comm_free(MPI_Comm* comm) {
+  const auto& tool = runtime().tools.Comm_free;
+  return tool && !inside_offbeat ? tool(comm) : wrapped::free_communicator(comm, runtime().host.Comm_free);
+}
+
+int PMPI_Comm_disconnect(MPI_Comm* comm) {
+  return wrapped::free_communicator(comm, runtime().host.Comm_disconnect);
+}
+int MPI_Comm_disconnect(MPI_Comm* comm) {
+  const auto& tool = runtime().tools.Comm_disconnect;
+  return tool && !inside_offbeat ? tool(comm)
+                                 : wrapped::free_communicator(comm, runtime().host.Comm_disconnect);
+}
 
 }  // extern "C"

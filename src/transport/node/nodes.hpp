@@ -3,8 +3,12 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <numeric>
 #include <span>
 #include <vector>
+
+#include "transport/node/node_identity.hpp"
 
 namespace offbeat {
 
@@ -40,6 +44,27 @@ struct NodeLists {
   explicit NodeLists(int ranks) : leader_of_rank(static_cast<std::size_t>(ranks)) {
     leaders.reserve(leader_of_rank.size());
     here.reserve(leader_of_rank.size());
+  }
+  // The first list, from what each rank says of itself.
+  void find_leaders(std::span<const NodeIdentity> identities) {
+    // Where one rank cannot read /proc, host names have to do for all.
+    const bool kernels_are_known =
+        std::ranges::none_of(identities, [](const NodeIdentity& each) { return each.kernel == 0; });
+    const auto identity = [&](int rank) {
+      const NodeIdentity& each = identities[static_cast<std::size_t>(rank)];
+      return kernels_are_known ? each.kernel : each.host_name;
+    };
+    std::vector<int>& by_node = here;  // which is made by sort_out
+    by_node.resize(leader_of_rank.size());
+    std::iota(by_node.begin(), by_node.end(), 0);
+    std::ranges::sort(by_node, [&](int one, int other) {
+      return identity(one) != identity(other) ? identity(one) < identity(other) : one < other;
+    });
+    int leader = 0;
+    for (std::size_t k = 0; k < by_node.size(); ++k) {
+      if (k == 0 || identity(by_node[k]) != identity(by_node[k - 1])) leader = by_node[k];
+      leader_of_rank[static_cast<std::size_t>(by_node[k])] = leader;
+    }
   }
   // The other two from the first, as `rank` sees them. Ranks may be mapped in any way, nodes may differ in
   // size.

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What offbeat keeps for one communicator of the program, as an attribute of it.
+//
+// Collective calls on one communicator never overlap (MPI 5.0, section 6.14), so nothing here is locked.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "collectives/algorithm.hpp"
+#include "mpi/check.hpp"
+#include "mpi/node_board.hpp"
+#include "mpi/private_communicator.hpp"
+#include "mpi/team.hpp"
+#include "mpi/transport.hpp"
+#include "selection/selection.hpp"
+
+namespace offbeat {
+
+class Runtime;
+class SetUp;
+
+// How calls were served. Written by one thread at a time, read by any: relaxed loads and stores, no locked
+// instruction.
+class Counter {
+ public:
+  void increment() { value_.store(value() + 1, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::uint64_t> value_{0};
+};
+
+class Communicator {
+ public:
+  // Takes the memory that is needed until the first message; here, because it may fail on one rank alone.
+  Communicator(Runtime& process, MPI_Comm handle);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  // Before the first use; collective over `handle`. `mine`: null on a rank that has no memory for it. False,
+  // on all ranks: one of them could not be made, and nobody is to keep its own.
+  [[nodiscard]] static bool start(Communicator* mine, Runtime& process, MPI_Comm handle);
+
+  // Null: leave the call to the host.
+  [[nodiscard]] const Expression* choose(std::size_t count, std::size_t width) {
+    if (generation_ != selection_->generation()) [[unlikely]]
+      refresh();
+    const auto index = static_cast<std::size_t>(size_class(count * width));
+    if (unannounced_[index]) [[unlikely]]
+      announce(index);
+    const Expression* chosen = runnable_[index];
+    if (width > BoardShape::smallest_chunk && chosen != nullptr &&
+        chosen->algorithm->on_board != OnBoard::no) {
+      return nullptr;
+    }
+    return chosen;
+  }
+  [[nodiscard]] bool serves() const { return transport_ != nullptr; }
+  // The program has revoked it (ULFM): the host reports that.
+  [[nodiscard]] bool is_revoked() const { return may_be_revoked_ && asks_whether_revoked(); }
+
+  // OFFBEAT_CHECK: throws CommunicationError, on all ranks, if they do not make the same call.
+  void check(const CallSignature& mine);
+
+  // Throws CommunicationError after an earlier failure.
+  void require_intact() const;
+  void run(const Expression& expression, Allreduce args);
+  // For types that the host lacks: the chosen algorithm, or `fallback` where that is native. False: cannot be
+  // served.
+  [[nodiscard]] bool run_without_host(const Expression& fallback, Allreduce args);
+
+  // A collective that goes on while the program computes. At most one is open on a communicator: starting
+  // another collective completes it first, on every rank alike. It outlives the program's communicator.
+  struct Open {
+    Communicator* communicator;
+    Reduction reduction;  // args point to it
+    Task task{};
+    bool is_complete = false;
+  };
+  [[nodiscard]] bool begin(const Expression& fallback, Open& open, Allreduce args);
+  // True: complete. It may have been the last that kept its communicator alive.
+  [[nodiscard]] bool advance(Open& open);
+  // Waits until it is complete.
+  void complete(Open& open);
+
+  // The program has freed its communicator. True: nothing is open, and this may be destroyed.
+  [[nodiscard]] bool abandon();
+
+  Counter intercepted;
+  Counter served;
+
+ private:
+  // The ranks agree on a team and a place there. Like start.
+  [[nodiscard]] static bool agree(Communicator* mine, Runtime& process, SetUp& set_up);
+  // `shared`: null if there is none. `new_id`: of one that this communicator may make.
+  void share_messages(std::shared_ptr<PrivateCommunicator> shared, std::uint64_t new_id);
+  // After another choice. Collective.
+  void refresh();
+  // Collective. What `choices` need and is not there yet.
+  void provide(SetUp& set_up, std::shared_ptr<const TeamChoices> choices, bool has_room_for_messages);
+  void find_board(SetUp& set_up);
+  [[nodiscard]] bool find_messages(SetUp& set_up, bool has_room);
+  void tell_board();
+  // What runs, now that the choices, or what can run, have changed.
+  void apply();
+  void leave_to_host(std::string_view why);
+  [[nodiscard]] const ChoiceTable& table() const;
+  void announce(std::size_t index);
+  [[nodiscard]] bool asks_whether_revoked() const;
+  // Throws CommunicationError where the program's communicator was revoked, or has lost a process.
+  void check_processes() const;
+  // An exception of `body` ends all use of this communicator, on all ranks that wait on its board.
+  template <class Body>
+  void or_break(Body&& body);
+  void complete_open();
+  // Null: it cannot be served.
+  [[nodiscard]] const Expression* choose_without_host(const Expression& fallback, const Vector& output);
+  // `body` moves an open operation on. May destroy this communicator at the end.
+  template <class Body>
+  void go_on(Open& open, Body&& body);
+  // For the report of a stall.
+  void enter_board(std::size_t bytes);
+  [[nodiscard]] bool has_board() const { return place_ && place_->board != nullptr; }
+
+  Runtime& process_;
+  MPI_Comm handle_;
+  const Selection* selection_;
+  int rank_ = 0;
+  int size_ = 1;
+  bool is_one_rank_ = false;  // of an intra-communicator
+  bool may_be_revoked_ = false;
+  std::optional<Team::Place> place_;
+  std::shared_ptr<PrivateCommunicator> messages_;  // to be made when it is needed, or shared
+  std::uint64_t new_messages_id_ = 0;              // 0: not to be shared
+  int tag_base_ = 0;
+  std::unique_ptr<MpiTransport> transport_;  // null: every call goes to the host
+  bool board_tried_ = false;
+  bool is_broken_ = false;
+  bool is_abandoned_ = false;
+  Open* open_ = nullptr;
+  std::uint64_t other_calls_ = 0;  // those that were not intercepted but come through the C interface
+  std::string_view why_native_;
+  std::shared_ptr<const TeamChoices> choices_;
+  std::uint64_t generation_ = 0;                                // of the choices
+  std::array<const Expression*, size_class_count> runnable_{};  // null: native
+  std::array<bool, size_class_count> unannounced_{};
+};
+
+}  // namespace offbeat

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A communicator of the host for offbeat's messages.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "mpi/host.hpp"
+
+namespace offbeat {
+
+// Shared by communicators of the program that have the same ranks; the last of them frees it.
+class PrivateCommunicator {
+ public:
+  // An MPI has room for some thousands of communicators, or for hundreds: most of them are the program's.
+  static constexpr int most = 128;
+
+  explicit PrivateCommunicator(const Host& host) : host_(&host) {}
+  PrivateCommunicator(const PrivateCommunicator&) = delete;
+  PrivateCommunicator& operator=(const PrivateCommunicator&) = delete;
+  ~PrivateCommunicator();
+
+  // Collective over `model`, whose errors return. False: the host refused it.
+  [[nodiscard]] bool create(MPI_Comm model, std::uint64_t id);
+  // After a failure messages are left over, and for MPICH that is a reason to end the job in MPI_Comm_free.
+  void keep_for_ever() { host_ = nullptr; }
+
+  [[nodiscard]] static bool may_be_created() { return alive.load(std::memory_order_relaxed) < most; }
+
+  [[nodiscard]] MPI_Comm handle() const { return handle_; }
+  // Equal on all ranks; 0: there is none yet.
+  [[nodiscard]] std::uint64_t id() const { return id_; }
+
+ private:
+  static std::atomic<int> alive;
+  const Host* host_;
+  MPI_Comm handle_ = MPI_COMM_NULL;
+  std::uint64_t id_ = 0;
+};
+
+}  // namespace offbeat

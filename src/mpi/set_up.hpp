@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What offbeat agrees on with the other ranks of a communicator before it serves it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/settings.hpp"
+#include "mpi/return_errors.hpp"
+#include "transport/node/patience.hpp"
+
+namespace offbeat {
+
+// Collective calls of offbeat's own on a communicator of the program. All throw CommunicationError.
+//
+// They do not block inside the host: a rank that runs without offbeat never takes part, and has to be named.
+class SetUp {
+ public:
+  // `communicator` has at least two ranks. Its errors return as long as this lives.
+  SetUp(const Host& host, MPI_Comm communicator, const Settings& settings);
+  SetUp(const SetUp&) = delete;
+  SetUp& operator=(const SetUp&) = delete;
+
+  // From one rank to all.
+  template <class Plain>
+  void broadcast(Plain& value, int from = 0) {
+    broadcast(&value, sizeof value, from);
+  }
+  // The bits that are set on all ranks.
+  [[nodiscard]] std::uint64_t unanimous(std::uint64_t mine);
+  [[nodiscard]] bool all(bool mine) { return unanimous(mine ? 1 : 0) != 0; }
+  // The lowest rank that says no; the number of ranks if there is none.
+  [[nodiscard]] int first_without(bool mine);
+  // all[r] = what rank r has, for each rank of the communicator.
+  template <class Plain>
+  void gather(const Plain& mine, Plain* all) {
+    gather(&mine, sizeof mine, all);
+  }
+
+  [[nodiscard]] MPI_Comm communicator() const { return communicator_; }
+  [[nodiscard]] const Host& host() const { return host_; }
+  const int rank;
+  const int size;
+
+ private:
+  void broadcast(void* value, std::size_t bytes, int from);
+  void gather(const void* mine, std::size_t bytes, void* all);
+  // `code`: of the call that began the request.
+  void complete(int code, MPI_Request& request);
+  void report_stall(double waited_s, bool over);
+
+  const Host& host_;
+  MPI_Comm communicator_;
+  ReturnErrors errors_return_;
+  Patience patience_;
+};
+
+}  // namespace offbeat

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/team.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace offbeat {
+
+Team::Team(std::vector<int> world_ranks, int rank, std::uint64_t serial)
+    : world_ranks_(std::move(world_ranks)),
+      rank_(rank),
+      serial_(serial),
+      identities_(world_ranks_.size()),
+      lists_(static_cast<int>(world_ranks_.size())) {}
+
+void Team::locate(SetUp& set_up, const Settings& settings) {
+  if (settings.node_ranks > 0) {
+    for (std::size_t rank = 0; rank < world_ranks_.size(); ++rank) {
+      const int node = static_cast<int>(rank) / settings.node_ranks;
+      lists_.leader_of_rank[rank] = node * settings.node_ranks;
+    }
+  } else {
+    static const NodeIdentity mine = NodeIdentity::of_this_process();
+    set_up.gather(mine, identities_.data());
+    lists_.find_leaders(identities_);
+  }
+  lists_.sort_out(rank_);
+  nodes_.emplace(lists_.leaders, lists_.here, rank_, static_cast<int>(world_ranks_.size()));
+}
+
+std::shared_ptr<const TeamChoices> Team::choices(const Selection& selection) {
+  const std::lock_guard lock(mutex_);
+  if (choices_ == nullptr || choices_->with_board.generation != selection.generation()) {
+    Placement placement{.ranks = nodes_->ranks, .nodes = nodes_->count(), .board = false};
+    auto made = std::make_shared<TeamChoices>();
+    made->without_board = selection.table(placement);
+    placement.board = true;
+    made->with_board = selection.table(placement);
+    choices_ = std::move(made);
+  }
+  return choices_;
+}
+
+std::shared_ptr<PrivateCommunicator> Team::messages() {
+  const std::lock_guard lock(mutex_);
+  return messages_.lock();
+}
+
+void Team::offer_messages(const std::shared_ptr<PrivateCommunicator>& messages) {
+  const std::lock_guard lock(mutex_);
+  messages_ = messages;
+}
+
+// -- places
+
+Team::Place Team::choose_place(const std::shared_ptr<Team>& team, Which which) {
+  const std::lock_guard lock(team->mutex_);
+  std::vector<Stored>& places = team->places_;
+  auto chosen = places.end();
+  if (which == Which::free) {
+    // Rather one that has a board.
+    chosen = std::ranges::find_if(places, [](const Stored& place) { return !place.is_taken && place.board; });
+    if (chosen == places.end()) chosen = std::ranges::find(places, false, &Stored::is_taken);
+  }
+  if (chosen == places.end()) chosen = places.emplace(places.end());
+  chosen->is_taken = true;
+  if (chosen->board != nullptr) --team->idle_boards_;
+  return Place(team, static_cast<int>(chosen - places.begin()), std::move(chosen->board));
+}
+
+std::optional<Team::Place> Team::take_place(const std::shared_ptr<Team>& team, int index) {
+  const std::lock_guard lock(team->mutex_);
+  const auto position = static_cast<std::size_t>(index);
+  if (position >= team->places_.size()) team->places_.resize(position + 1);
+  Stored& place = team->places_[position];
+  if (place.is_taken) return std::nullopt;
+  place.is_taken = true;
+  if (place.board != nullptr) --team->idle_boards_;
+  return Place(team, index, std::move(place.board));
+}
+
+Team::Place::~Place() {
+  if (team_ != nullptr) team_->give_back(index_, std::move(board), is_spoilt_);
+}
+
+void Team::give_back(int index, std::unique_ptr<NodeBoard> board, bool is_spoilt) {
+  if (is_spoilt) return;
+  if (board != nullptr) board->rest();
+  const std::lock_guard lock(mutex_);
+  Stored& place = places_[static_cast<std::size_t>(index)];
+  place.is_taken = false;
+  if (board == nullptr || idle_boards_ == most_idle_boards) return;
+  place.board = std::move(board);
+  ++idle_boards_;
+}
+
+// -- teams
+
+std::shared_ptr<Team> Teams::find(const std::vector<int>& world_ranks) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find_if(
+      teams_, [&](const std::shared_ptr<Team>& team) { return team->world_ranks() == world_ranks; });
+  if (found == teams_.end()) return nullptr;
+  std::rotate(found, found + 1, teams_.end());
+  return teams_.back();
+}
+
+void Teams::reserve() {
+  const std::lock_guard lock(mutex_);
+  teams_.reserve(teams_.size() + 64);
+}
+
+void Teams::add(std::shared_ptr<Team> team) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(teams_, [&](const std::shared_ptr<Team>& other) {
+    return other->world_ranks() == team->world_ranks();
+  });
+  teams_.push_back(std::move(team));
+  const auto is_idle = [](const std::shared_ptr<Team>& each) { return each.use_count() == 1; };
+  auto idle = static_cast<std::size_t>(std::ranges::count_if(teams_, is_idle));
+  std::erase_if(teams_, [&](const std::shared_ptr<Team>& each) {
+    return idle > most_idle && is_idle(each) && idle-- > 0;
+  });
+}
+
+std::uint64_t Teams::next_serial() {
+  const std::lock_guard lock(mutex_);
+  return ++serial_;
+}
+
+}  // namespace offbeat

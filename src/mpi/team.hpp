@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What communicators of the same processes share.
+//
+// A program makes many communicators of few sets of processes, duplicates above all. A team is one ordered
+// list of processes: where they are, what is chosen for them, the host's communicator for their messages,
+// and boards that served communicators which are gone. So a further communicator of a team costs two small
+// collectives of the host, and no system call.
+//
+// Many communicators of a team can be alive, each at a *place* of its own: a number that is equal on all
+// ranks, to which belong a range of tags and, once it was needed, a board.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "mpi/node_board.hpp"
+#include "mpi/private_communicator.hpp"
+#include "mpi/set_up.hpp"
+#include "selection/selection.hpp"
+#include "transport/node/node_identity.hpp"
+#include "transport/node/nodes.hpp"
+
+namespace offbeat {
+
+// The choices for a team: where boards are, and where none could be had.
+struct TeamChoices {
+  ChoiceTable with_board;
+  ChoiceTable without_board;
+};
+
+class Team {
+ public:
+  // Takes all the memory that `locate` needs. `world_ranks`: in the order of the communicator.
+  Team(std::vector<int> world_ranks, int rank, std::uint64_t serial);
+
+  // Collective, once: finds out which ranks share a node.
+  void locate(SetUp& set_up, const Settings& settings);
+
+  [[nodiscard]] const std::vector<int>& world_ranks() const { return world_ranks_; }
+  [[nodiscard]] const Nodes& nodes() const { return *nodes_; }
+  // The same number on all ranks of a team, and another one for each team of these ranks.
+  [[nodiscard]] std::uint64_t serial() const { return serial_; }
+
+  // What `selection` says now.
+  [[nodiscard]] std::shared_ptr<const TeamChoices> choices(const Selection& selection);
+
+  // The communicator for messages that the next communicator of this team may share. Null: there is none.
+  [[nodiscard]] std::shared_ptr<PrivateCommunicator> messages();
+  void offer_messages(const std::shared_ptr<PrivateCommunicator>& messages);
+
+  // A communicator's place, given back when it is destroyed.
+  class Place {
+   public:
+    Place(std::shared_ptr<Team> team, int index, std::unique_ptr<NodeBoard> board)
+        : board(std::move(board)), team_(std::move(team)), index_(index) {}
+    Place(Place&& other) noexcept = default;
+    Place& operator=(Place&&) = delete;
+    ~Place();
+    [[nodiscard]] Team& team() const { return *team_; }
+    [[nodiscard]] int index() const { return index_; }
+    // Its ranks no longer agree on what was done there: nobody may use it again.
+    void spoil() { is_spoilt_ = true; }
+
+    std::unique_ptr<NodeBoard> board;
+
+   private:
+    std::shared_ptr<Team> team_;  // null: moved from
+    int index_;
+    bool is_spoilt_ = false;
+  };
+  enum class Which : std::uint8_t { free, never_used };
+  // On rank 0, which says where the next communicator goes.
+  [[nodiscard]] static Place choose_place(const std::shared_ptr<Team>& team, Which which);
+  // On the other ranks; none if a communicator of this process is still there.
+  [[nodiscard]] static std::optional<Place> take_place(const std::shared_ptr<Team>& team, int index);
+
+ private:
+  // Boards that nobody uses, beyond which they are freed.
+  static constexpr int most_idle_boards = 4;
+
+  struct Stored {
+    bool is_taken = false;
+    std::unique_ptr<NodeBoard> board;
+  };
+  void give_back(int index, std::unique_ptr<NodeBoard> board, bool is_spoilt);
+
+  const std::vector<int> world_ranks_;
+  const int rank_;
+  const std::uint64_t serial_;
+  std::vector<NodeIdentity> identities_;
+  NodeLists lists_;
+  std::optional<Nodes> nodes_;
+
+  std::mutex mutex_;  // of what follows
+  std::shared_ptr<const TeamChoices> choices_;
+  std::weak_ptr<PrivateCommunicator> messages_;
+  std::vector<Stored> places_;
+  int idle_boards_ = 0;
+};
+
+// The teams of this process.
+class Teams {
+ public:
+  // Null: none is known.
+  [[nodiscard]] std::shared_ptr<Team> find(const std::vector<int>& world_ranks);
+  // In the place of the one of the same ranks. Takes no memory if there was a call of reserve() before.
+  void reserve();
+  void add(std::shared_ptr<Team> team);
+
+  // A number that was not given out before.
+  [[nodiscard]] std::uint64_t next_serial();
+
+ private:
+  // Teams without communicators that are kept for the next one.
+  static constexpr std::size_t most_idle = 4;
+
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<Team>> teams_;  // the last one used is last
+  std::uint64_t serial_ = 0;
+};
+
+}  // namespace offbeat
