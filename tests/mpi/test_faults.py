@@ -199,10 +199,11 @@ def test_equal_calls_pass_the_check(mpi: Mpi) -> None:
 REFUSED = {  # what refused.c is told: whether shared memory is still found
     "memfd": True,
     "proc": True,
-    "memfd proc": True,
+    "proc pidfd": True,
+    "memfd proc pidfd": True,
     "memfd shm": False,
     "memfd space": False,
-    "proc socket": False,
+    "proc pidfd socket": False,
     "memory": False,
     "files": False,
 }
@@ -221,7 +222,7 @@ def test_what_is_refused_is_done_without(mpi: Mpi, what: str, rank: str) -> None
         pytest.skip("no seccomp here")
     assert result.succeeded().report.served == result.calls, str(result)
     # Rank 0 makes the memory and rank 1 fetches it.
-    needless = {"0": ["proc socket"], "1": ["memfd shm", "memfd space", "files"]}
+    needless = {"0": ["proc pidfd socket"], "1": ["memfd shm", "memfd space", "files"]}
     on_board = REFUSED[what] or what in needless.get(rank, [])
     first = re.search(r"^offbeat: allreduce from 4 B to below 8 B, ranks: 2: (\w+)", result.stderr, re.M)
     assert first and first[1] == ("arrival_tree" if on_board else "recursive_doubling"), str(result)

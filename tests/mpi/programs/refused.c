@@ -3,7 +3,8 @@
  * refused RANK WHAT...: from MPI_Init on the system refuses things to this rank, or to all with -1.
  *
  *   memfd    memfd_create is not permitted
- *   proc     no file can be opened for reading and writing through /proc (by its flags: nobody else here uses these)
+ *   proc     no file can be opened for reading and writing through /proc
+ *   pidfd    no descriptor of another process can be had by pidfd_getfd
  *   socket   no socket can be given a name
  *   shm      no unnamed file can be made
  *   space    no space can be reserved in a file
@@ -13,44 +14,13 @@
 #define _GNU_SOURCE /* O_TMPFILE */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "check.h"
-
-#define SYSTEM_CALL offsetof(struct seccomp_data, nr)
-#define FLAGS_OF_OPENAT offsetof(struct seccomp_data, args[2])
-
-static const int proc_flags = O_RDWR | O_CLOEXEC;
-
-static void install(struct sock_filter *filter, unsigned short length) {
-  const struct sock_fprog program = {.len = length, .filter = filter};
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0) return;
-  printf("seccomp is not to be had here\n");
-  fflush(stdout);
-  MPI_Abort(MPI_COMM_WORLD, 77);
-}
-
-/* System call `number` fails with `code`; where `mask` is not 0, only if the flags of openat under it are `flags`. */
-static void refuse(int number, int code, unsigned mask, unsigned flags) {
-  struct sock_filter filter[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, SYSTEM_CALL),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)number, 0, 4),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, FLAGS_OF_OPENAT),
-      BPF_STMT(BPF_ALU | BPF_AND | BPF_K, mask),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, flags, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)code),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  install(filter, sizeof filter / sizeof *filter);
-}
+#include "refuse.h"
 
 static void limit_files(void) {
   struct rlimit limit;
@@ -91,8 +61,9 @@ int main(int argc, char **argv) {
       refuse(SYS_memfd_create, EPERM, 0, 0);
       CHECK(syscall(SYS_memfd_create, "x", 0) == -1 && errno == EPERM, "memfd_create was not refused");
     } else if (strcmp(argv[k], "proc") == 0) {
-      refuse(SYS_openat, EACCES, ~0u, (unsigned)proc_flags);
-      CHECK(open("/proc/self/comm", proc_flags) == -1 && errno == EACCES, "/proc was not refused");
+      refuse_proc();
+    } else if (strcmp(argv[k], "pidfd") == 0) {
+      refuse_pidfd();
     } else if (strcmp(argv[k], "shm") == 0) {
       refuse(SYS_openat, EACCES, O_TMPFILE, O_TMPFILE);
       CHECK(open("/tmp", O_TMPFILE | O_RDWR, 0600) == -1 && errno == EACCES, "unnamed files were not refused");

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What another user of the host can do to a job: docs/security.md."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness import PROGRAMS, Mpi, compile_program, library, run
+
+IS_ROOT = os.geteuid() == 0
+
+
+@pytest.fixture
+def public_folder() -> Iterator[Path]:
+    """A folder that every user of the host can read; those of pytest are closed to others."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+
+
+def test_a_stranger_gets_nothing_into_the_ranks(mpi: Mpi, public_folder: Path) -> None:
+    """As root the letters come from another user, and otherwise from another program of the same one."""
+    program = compile_program(mpi, PROGRAMS / "boards.c")
+    spammer = shutil.copy(compile_program(mpi, PROGRAMS / "spammer.c"), public_folder)
+    environment = {"OFFBEAT_VERBOSE": "1"}
+    with subprocess.Popen([spammer, "120"], stdout=subprocess.PIPE, text=True) as stranger:
+        try:
+            assert stranger.stdout is not None
+            assert stranger.stdout.readline() == "ready\n"
+            result = run(mpi, 2, [program, "300"], environment=environment, timeout=100)
+        finally:
+            stranger.send_signal(signal.SIGTERM)
+        said = stranger.stdout.read()
+    if "seccomp is not to be had" in result.stdout:
+        pytest.skip("no seccomp here")
+    assert result.succeeded().report.served == result.calls, f"{said}{result}"
+    chosen = set(re.findall(r"^offbeat: allreduce from 4 B to .*, ranks: 2: (\w+)", result.stderr, re.M))
+    assert chosen == {"arrival_tree"}, f"{said}{result}"
+    assert "no shared memory" not in result.stderr, f"{said}{result}"
+    letters = re.fullmatch(r"user (\d+): (\d+) letters sent, (\d+) refused\n", said)
+    assert letters and letters[1] == str(65534 if IS_ROOT else os.geteuid()), f"{said}{result}"
+    assert int(letters[3]) > 0, f"it never met a socket of the ranks: {said}{result}"
+
+
+@pytest.mark.mpis(lambda mpi: mpi.name == "openmpi")  # the linker is the same for all
+def test_a_setuid_program_is_without_offbeat(mpi: Mpi, public_folder: Path) -> None:
+    if not IS_ROOT or os.statvfs(public_folder).f_flag & os.ST_NOSUID:
+        pytest.skip("needs root, and a folder for temporary files where setuid programs work")
+    preload = shutil.copy(library(mpi.family), public_folder)
+    program = Path(shutil.copy(shutil.which("cat"), public_folder))
+    for mode, is_there in [(0o755, True), (0o4755, False)]:
+        program.chmod(mode)
+        maps = subprocess.run(
+            [program, "/proc/self/maps"],
+            env={"LD_PRELOAD": preload},
+            user=65534,
+            group=65534,
+            extra_groups=[],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        assert str(program) in maps
+        assert (preload in maps) == is_there, f"mode {mode:o}\n{maps}"
