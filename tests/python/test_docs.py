@@ -94,3 +94,17 @@ def test_every_pattern_is_described_with_its_formula() -> None:
 def test_every_command_is_in_the_list() -> None:
     listed = re.findall(r"^    offbeat (\w+)  ", (ROOT / "docs" / "commands.md").read_text(), re.MULTILINE)
     assert sorted(listed) == sorted(command.__name__.rpartition(".")[2] for command in COMMANDS)
+
+
+def test_every_test_on_the_security_page_exists() -> None:
+    """A unit test may have a fixture, or parameters; a word with a capital and a point is its name there."""
+    page = (ROOT / "docs" / "security.md").read_text()
+    unit = "".join(path.read_text() for path in (ROOT / "tests" / "unit").glob("*.cpp"))
+    mpi = "".join(path.read_text() for path in (ROOT / "tests" / "mpi").glob("test_*.py"))
+    named = re.findall(r"`([A-Z]\w+)\.([A-Z]\w+)`", page)
+    assert len(named) > 10
+    existing = re.findall(r"^TEST(?:_F|_P)?\((\w+), (\w+)\)", unit, re.MULTILINE)
+    assert [test for test in named if test not in existing] == []
+    functions = re.findall(r"`(test_\w+)`", page)
+    assert len(functions) > 2
+    assert [name for name in functions if f"\ndef {name}(" not in mpi] == []
