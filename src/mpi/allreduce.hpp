@@ -44,32 +44,29 @@ inline Outcome serve(Runtime& process, const AllreduceCall& call) noexcept {
   const InsideOffbeat guard;
   last_algorithm = nullptr;
   try {
-    if (!process.is_started()) {
-      process.count_native();
-      return {};
-    }
+    Communicator* communicator = nullptr;
+    const auto count_in = [&] {
+      communicator = process.communicator(call.communicator);
+      if (communicator != nullptr) communicator->intercepted.increment();
+      return communicator != nullptr;
+    };
+    const auto native = [&] {
+      if (communicator == nullptr) process.count_native();
+      return Outcome{};
+    };
+    if (!process.is_started()) return native();
     const Types& types = process.types();
-    if (process.settings.check) [[unlikely]] {
-      if (Communicator* communicator = process.communicator(call.communicator))
-        communicator->check({process.host, types, call.count, call.type, call.op});
-    }
+    if (process.settings.check && count_in()) [[unlikely]]
+      communicator->check({process.host, types, call.count, call.type, call.op});
     std::optional<UserReduction> own;
     const Reduction* reduction = types.predefined(call.type, call.op);
     if (reduction == nullptr && types.user_defined(call.type, call.op, own)) reduction = &own->reduction;
-    if (reduction == nullptr || call.is_wrong(types)) {
-      process.count_native();
-      return {};
-    }
+    if (reduction == nullptr || call.is_wrong(types)) return native();
 
-    Communicator* communicator = process.communicator(call.communicator);
-    if (communicator == nullptr) {
-      process.count_native();
-      return {};
-    }
-    communicator->intercepted.increment();
+    if (communicator == nullptr && !count_in()) return native();
     const auto count = static_cast<std::size_t>(call.count);
     const Expression* chosen = communicator->choose(count, reduction->width);
-    if (chosen == nullptr || communicator->is_revoked()) return {};
+    if (chosen == nullptr || communicator->is_revoked()) return native();
     const Vector output{static_cast<std::byte*>(call.output), count, reduction->width};
     const void* input = call.input == MPI_IN_PLACE ? call.output : call.input;
     communicator->require_intact();

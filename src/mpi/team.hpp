@@ -115,7 +115,7 @@ class Teams {
 
  private:
   // Teams without communicators that are kept for the next one.
-  static constexpr std::size_t most_idle = 4;
+  static constexpr std::size_t most_idle = 3;
 
   std::mutex mutex_;
   std::vector<std::shared_ptr<Team>> teams_;  // the last one used is last

@@ -26,6 +26,25 @@ static int outcome(MPI_Comm communicator) {
   return SUM;
 }
 
+/* For each n another order of the ranks, but never theirs in MPI_COMM_WORLD: so offbeat meets a set of ranks of which it
+ * has not kept anything. */
+static MPI_Comm reordered(long n) {
+  int order[8], orders = 1;
+  for (int rank = 0; rank < world_size; ++rank) {
+    order[rank] = rank;
+    orders *= rank + 1;
+  }
+  long number = n % (orders - 1) + 1;
+  for (int left = world_size; left > 1; number /= left--) {
+    const int chosen = left - 1 - (int)(number % left), last = order[left - 1];
+    order[left - 1] = order[chosen];
+    order[chosen] = last;
+  }
+  MPI_Comm communicator;
+  MPI_Comm_split(MPI_COMM_WORLD, 0, order[world_rank], &communicator);
+  return communicator;
+}
+
 /* ERROR if any rank has it. The word of the MPI itself is passed on, offbeat has no part. */
 static int of_all(int mine, const char *what, long n) {
   int worst;
@@ -66,7 +85,11 @@ int main(int argc, char **argv) {
   for (int reached = 1; reached;) {
     ++n;
     MPI_Comm communicator;
-    MPI_Comm_dup(MPI_COMM_WORLD, &communicator);
+    if (kind == MEMORY) {
+      communicator = reordered(n);
+    } else {
+      MPI_Comm_dup(MPI_COMM_WORLD, &communicator);
+    }
     MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN);
     if (kind == MESSAGES) expect(SUM, outcome(communicator), "warm", n); /* its context is made */
     if (world_rank == victim) arm(kind, n, lasting);
