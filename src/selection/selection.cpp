@@ -2,29 +2,45 @@
 #include "selection/selection.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
+#include <utility>
 
 namespace offbeat {
 namespace {
 
-// What runs when nobody chose: the first line that is suitable, up to this many bytes.
+// What runs when nobody chose: the first line that is suitable and whose limit is above the message's length.
+// Every limit is a power of two, because a choice is made for a whole size class.
 struct Default {
-  std::size_t up_to_bytes;
+  std::size_t below_bytes;  // 0: any length
   std::string_view expression;
 };
 constexpr Default allreduce_defaults[] = {
-    {~std::size_t{0}, "arrival_tree"},
-    {std::size_t{16} << 10, "hierarchy(arrival_tree, recursive_doubling)"},
-    {~std::size_t{0}, "hierarchy(arrival_tree, rabenseifner)"},
-    {std::size_t{16} << 10, "recursive_doubling"},
-    {~std::size_t{0}, "rabenseifner"},
+    {0, "arrival_tree"},
+    {std::size_t{32} << 10, "hierarchy(arrival_tree, recursive_doubling)"},
+    {0, "hierarchy(arrival_tree, rabenseifner)"},
+    {std::size_t{32} << 10, "recursive_doubling"},
+    {0, "rabenseifner"},
 };
+static_assert(std::ranges::all_of(allreduce_defaults, [](const Default& entry) {
+  return entry.below_bytes == 0 || std::has_single_bit(entry.below_bytes);
+}));
 
-// What no Selection owns. Never destroyed: a program may call MPI while it exits.
-const Expression* immortal(std::string_view text) {
-  return new Expression(parse_expression("allreduce", text));
+constexpr bool holds(const Default& entry, int size_class) {
+  return entry.below_bytes == 0 || size_class < offbeat::size_class(entry.below_bytes);
 }
 
 }  // namespace
+
+const Expression* interned_expression(std::string_view collective, std::string_view text) {
+  using Known = std::map<std::pair<std::string, std::string>, Expression>;
+  static std::mutex mutex;
+  static auto* known = new Known;
+  Expression expression = parse_expression(collective, text);
+  std::pair key{std::string(collective), expression.text()};
+  const std::lock_guard lock(mutex);
+  return &known->try_emplace(std::move(key), std::move(expression)).first->second;
+}
 
 bool ChoiceTable::all_native() const {
   return std::all_of(by_class.begin(), by_class.end(),
@@ -37,12 +53,6 @@ bool ChoiceTable::any_on_board() const {
   });
 }
 
-const Choice* Selection::keep(Expression expression, std::string_view reason) {
-  const std::lock_guard lock(mutex_);
-  const Expression& kept = expressions_.emplace_front(std::move(expression));
-  return &choices_.emplace_front(Choice{&kept, std::string(reason)});
-}
-
 void Selection::start_with(std::string_view expression, std::string_view reason) {
   choose_always(expression, reason);
   at_start_ = always_.load(std::memory_order_relaxed);
@@ -50,17 +60,21 @@ void Selection::start_with(std::string_view expression, std::string_view reason)
 
 void Selection::choose_always(std::string_view expression, std::string_view reason) {
   const Choice* choice = at_start_;
-  if (!expression.empty()) choice = keep(parse_expression(collective_, expression), reason);
+  if (!expression.empty()) {
+    Choice chosen{interned_expression(collective_, expression), std::string(reason)};
+    const std::lock_guard lock(mutex_);
+    choice = &*choices_.insert(std::move(chosen)).first;
+  }
   always_.store(choice, std::memory_order_release);
   generation_.fetch_add(1, std::memory_order_acq_rel);
 }
 
 ChoiceTable Selection::table(const Placement& placement) const {
-  static const Expression* const native = immortal("native");
+  static const Expression* const native = interned_expression("allreduce", "native");
   static const auto defaults = [] {
     std::array<const Expression*, std::size(allreduce_defaults)> parsed{};
     std::transform(std::begin(allreduce_defaults), std::end(allreduce_defaults), parsed.begin(),
-                   [](const Default& entry) { return immortal(entry.expression); });
+                   [](const Default& entry) { return interned_expression("allreduce", entry.expression); });
     return parsed;
   }();
 
@@ -72,12 +86,8 @@ ChoiceTable Selection::table(const Placement& placement) const {
     if (always != nullptr) {
       choice = *always;
     } else {
-      const std::size_t smallest = k == 0 ? 0 : std::size_t{1} << (k - 1);
       std::size_t entry = 0;
-      while (smallest > allreduce_defaults[entry].up_to_bytes ||
-             !defaults[entry]->unsuitable(placement).empty()) {
-        ++entry;
-      }
+      while (!holds(allreduce_defaults[entry], k) || !defaults[entry]->unsuitable(placement).empty()) ++entry;
       choice = {defaults[entry], "offbeat's default for this size"};
     }
     if (std::string why_not = choice.expression->unsuitable(placement); !why_not.empty()) {

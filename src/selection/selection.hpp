@@ -5,10 +5,11 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <forward_list>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -20,9 +21,16 @@ namespace offbeat {
 inline constexpr int size_class_count = 65;
 [[nodiscard]] constexpr int size_class(std::size_t bytes) { return std::bit_width(bytes); }
 
+// The one expression of this process that has this canonical spelling; made when it is first asked for, and
+// never freed: communicators, collectives under way and the last algorithm of each thread point to it, and a
+// program may call MPI while it exits. Throws ExpressionError.
+[[nodiscard]] const Expression* interned_expression(std::string_view collective, std::string_view text);
+
 struct Choice {
-  const Expression* expression = nullptr;  // lives as long as the Selection
+  const Expression* expression = nullptr;  // interned
   std::string reason;                      // why, for people
+
+  friend auto operator<=>(const Choice&, const Choice&) = default;
 };
 
 // The choices for one communicator, one per size class.
@@ -52,13 +60,9 @@ class Selection {
   [[nodiscard]] std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
  private:
-  [[nodiscard]] const Choice* keep(Expression expression, std::string_view reason);
-
   std::string_view collective_;
-  // All that was ever chosen: communicators, and collectives under way, point at it.
   std::mutex mutex_;
-  std::forward_list<Expression> expressions_;
-  std::forward_list<Choice> choices_;
+  std::set<Choice> choices_;  // all that was ever chosen, each once: table() reads `always_` without the lock
   std::atomic<const Choice*> always_{nullptr};
   const Choice* at_start_ = nullptr;  // null: the defaults
   std::atomic<std::uint64_t> generation_{1};

@@ -3,7 +3,28 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <string>
+
 #include "base/error.hpp"
+
+// Blocks of memory that this process has taken and not given back.
+static std::atomic<long> blocks{0};
+
+// Not inlined: g++ 12 would take malloc and delete for a mismatch.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  void* block = std::malloc(bytes);
+  if (block == nullptr) throw std::bad_alloc();
+  ++blocks;
+  return block;
+}
+[[gnu::noinline]] void operator delete(void* block) noexcept {
+  if (block != nullptr) --blocks;
+  std::free(block);
+}
+[[gnu::noinline]] void operator delete(void* block, std::size_t) noexcept { operator delete(block); }
 
 namespace offbeat {
 namespace {
@@ -68,6 +89,43 @@ TEST(Selection, ABadExpressionChangesNothing) {
   const std::uint64_t generation = selection.generation();
   EXPECT_THROW(selection.choose_always("rng", "a test"), ExpressionError);
   EXPECT_EQ(selection.generation(), generation);
+}
+
+TEST(Selection, AChoiceThatIsMadeAgainTakesNoFurtherMemory) {
+  Selection selection("allreduce");
+  const auto choose_all = [&] {
+    for (const char* text : {"pipeline(1024KiB, ring)", "pipeline( 1MiB,ring )", "grid(2x2, ring)", ""})
+      selection.choose_always(text, "a test");
+  };
+  choose_all();
+  const long before = blocks;
+  for (int k = 0; k < 100; ++k) choose_all();
+  EXPECT_EQ(blocks, before);
+}
+
+TEST(Selection, AnExpressionOutlivesItsSelectionAndIsOneForAllSpellings) {
+  const auto expression = [](const char* text) {
+    Selection selection("allreduce");
+    selection.choose_always(text, "a test");
+    return selection.table({4}).by_class[4].expression;
+  };
+  const Expression* first = expression("pipeline(1024KiB, ring)");
+  EXPECT_EQ(expression("pipeline( 1MiB,ring )"), first);
+  EXPECT_EQ(first->text(), "pipeline(1MiB, ring)");
+  EXPECT_NE(expression("pipeline(1, ring)"), first);
+  EXPECT_EQ(interned_expression("allreduce", "pipeline(1MiB,ring)"), first);
+}
+
+TEST(Selection, TheDefaultChangesExactlyAt32KiB) {
+  const Selection selection("allreduce");
+  EXPECT_EQ(chosen(selection, 4, 32767), "recursive_doubling");
+  EXPECT_EQ(chosen(selection, 4, 32768), "rabenseifner");
+  const auto on_nodes = [&](std::size_t bytes) {
+    const ChoiceTable table = selection.table({.ranks = 8, .nodes = 2, .board = true});
+    return table.by_class[static_cast<std::size_t>(size_class(bytes))].expression->text();
+  };
+  EXPECT_EQ(on_nodes(32767), "hierarchy(arrival_tree, recursive_doubling)");
+  EXPECT_EQ(on_nodes(32768), "hierarchy(arrival_tree, rabenseifner)");
 }
 
 TEST(Selection, SizeClassesFollowTheHighestBit) {
