@@ -19,6 +19,20 @@ inline constexpr std::size_t alignment = 64;
 // `bytes` is what was asked for.
 void release(void* block, std::size_t bytes) noexcept;
 
+// A block for the life of a scope, also of one that an exception leaves.
+class Block {
+ public:
+  explicit Block(std::size_t bytes) : bytes_(bytes), data_(static_cast<std::byte*>(allocate(bytes))) {}
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+  ~Block() { release(data_, bytes_); }
+  [[nodiscard]] std::byte* data() const { return data_; }
+
+ private:
+  std::size_t bytes_;
+  std::byte* data_;
+};
+
 // How many bytes of freed blocks one thread keeps, for all threads; 256 MiB unless set, nothing under
 // AddressSanitizer. Returns what it was.
 std::size_t set_cache_limit(std::size_t bytes);

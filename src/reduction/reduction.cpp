@@ -15,10 +15,9 @@ void Reduction::reduce_by_host(void* destination, const void* const* operands, s
                                std::size_t count) const {
   constexpr std::size_t block_bytes = 16 * 1024;
   const std::size_t block = std::max<std::size_t>(1, block_bytes / std::max<std::size_t>(width, 1));
-  const std::size_t scratch_bytes = 2 * block * width;
-  auto* scratch = static_cast<std::byte*>(pool::allocate(scratch_bytes));
-  std::byte* partial = scratch;
-  std::byte* next = scratch + block * width;
+  const pool::Block scratch(2 * block * width);  // the host's function may throw
+  std::byte* partial = scratch.data();
+  std::byte* next = partial + block * width;
   for (std::size_t first = 0; first < count; first += block) {
     const std::size_t length = std::min(block, count - first);
     const std::size_t offset = first * width;
@@ -31,7 +30,6 @@ void Reduction::reduce_by_host(void* destination, const void* const* operands, s
     }
     std::memcpy(static_cast<std::byte*>(destination) + offset, partial, length * width);
   }
-  pool::release(scratch, scratch_bytes);
 }
 
 }  // namespace offbeat

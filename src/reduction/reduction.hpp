@@ -9,7 +9,7 @@
 namespace offbeat {
 
 // How two vectors combine when our kernels do not know the type or the operation: MPI's PMPI_Reduce_local
-// semantics, right[i] = left[i] op right[i].
+// semantics, right[i] = left[i] op right[i]. May throw: the vectors then hold anything.
 class HostCombine {
  public:
   virtual void combine(const void* left, void* right, std::size_t count) const = 0;

@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <stdexcept>
 #include <vector>
 
+#include "base/pool.hpp"
 #include "transport/transport.hpp"
 
 namespace offbeat {
@@ -67,6 +69,26 @@ TEST(HostReduction, ElementsLargerThanABlock) {
   const void* operands[] = {a.data(), b.data()};
   reduction(result.data(), operands, 2, 3);
   EXPECT_EQ(result, std::vector<std::uint8_t>(300000, 7));
+}
+
+TEST(HostReduction, AFailureOfTheHostLosesNoMemory) {
+  struct Failing final : HostCombine {
+    void combine(const void*, void*, std::size_t) const override { throw std::runtime_error("the host's"); }
+  };
+  const Failing host;
+  const Reduction reduction(sizeof(std::uint64_t), host);
+  std::vector<std::uint64_t> vector(5000);
+  const void* operands[] = {vector.data(), vector.data()};
+  const std::size_t limit = pool::set_cache_limit(std::size_t{1} << 20);
+  const auto fail = [&] {
+    EXPECT_THROW(reduction(vector.data(), operands, 2, vector.size()), std::runtime_error);
+  };
+  fail();
+  const std::uint64_t before = pool::malloc_calls();
+  for (int k = 0; k < 5; ++k) fail();
+  EXPECT_EQ(pool::malloc_calls(), before) << "a block that went back to the pool would have been used again";
+  pool::trim();
+  pool::set_cache_limit(limit);
 }
 
 Vector vector_of(std::vector<std::uint64_t>& elements) {
