@@ -6,7 +6,9 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 #include <thread>
@@ -14,6 +16,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "collectives/allreduce/arrival_tree_inline.hpp"
+#include "collectives/allreduce/board_round.hpp"
 #include "transport/node/board.hpp"
 
 namespace offbeat {
@@ -87,6 +90,69 @@ TEST(Board, KnowsWhichRankWantsTheCore) {
     neighbour.presence(1).core.store(4096, std::memory_order_relaxed);
     EXPECT_FALSE(here.core_is_wanted(nobody_has_come)) << "it has gone to another core";
   }).join();
+}
+
+bool is_aligned(const void* data, std::size_t alignment) {
+  return reinterpret_cast<std::uintptr_t>(data) % alignment == 0;
+}
+
+TEST(Board, AlignsInlineVectorsForEveryType) {
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    const BoardShape shape{ranks, 4096};
+    const Mapping memory(shape.total_bytes());
+    const Board board(memory.data(), shape, 0, {});
+    for (std::uint64_t sequence = 0; sequence < 4; ++sequence) {
+      for (int owner = 0; owner < ranks; ++owner) {
+        const Board::InlineSlot& slot = board.inline_slot(sequence, owner);
+        EXPECT_TRUE(is_aligned(slot.data, alignof(std::max_align_t)));
+        EXPECT_TRUE(is_aligned(&slot.sequence, BoardShape::line));
+        EXPECT_LE(slot.data + 4, reinterpret_cast<const std::byte*>(&slot) + BoardShape::line);
+      }
+    }
+  }
+}
+
+// The largest alignment that a type of this width can have.
+std::size_t alignment_of(std::size_t width) {
+  return std::min(alignof(std::max_align_t), width & (~width + 1));
+}
+
+TEST(Board, AlignsChunksAsTheirElementsWantIt) {
+  const BoardShape shape{3, 12288};
+  const Mapping memory(shape.total_bytes());
+  AtOnce transport;
+  Board board(memory.data(), shape, 1, {});
+  transport.board = &board;
+  const Endpoint net(transport, 1, shape.ranks);
+  const Reduction nothing;
+  std::size_t chunks = 0;
+  const auto look = [&](const BoardRound& round) -> Task {
+    const std::size_t alignment = alignment_of(round.args.input.width);
+    EXPECT_LE(round.chunks, shape.most_chunks());
+    for (int owner = 0; owner < shape.ranks; ++owner) {
+      const std::byte* window = board.window(round.number, owner);
+      EXPECT_TRUE(is_aligned(window, alignof(std::max_align_t)));
+      for (std::size_t chunk = 0; chunk < round.chunks; ++chunk, ++chunks) {
+        const Vector part = round.on_board(owner, chunk);
+        EXPECT_TRUE(is_aligned(part.data, alignment)) << "width " << part.width << ", chunk " << chunk;
+        EXPECT_LE(part.data + part.bytes(), window + shape.window_bytes);
+      }
+    }
+    co_return;
+  };
+  for (const std::size_t width : {1, 2, 4, 8, 12, 16, 20, 24, 32, 48, 80, 1040, 4096}) {
+    for (const std::size_t count : {1, 7, 257, 1001, 40961}) {
+      std::vector<std::byte> vector(count * width);
+      const Allreduce args{{vector.data(), count, width}, {vector.data(), count, width}, &nothing};
+      for (const int at_once : {1, 2, 3}) {
+        Task task = in_rounds(net, args, at_once, look);
+        task.start();
+        ASSERT_TRUE(task.done());
+        task.rethrow_if_failed();
+      }
+    }
+  }
+  EXPECT_GT(chunks, 1000U);
 }
 
 TEST_P(BoardOfThreads, GivesTheRightResultTenThousandTimes) {

@@ -13,6 +13,8 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
 }  // namespace
 
 static_assert(sizeof(Board::InlineSlot) == BoardShape::inline_bytes + BoardShape::line);
+static_assert(offsetof(Board::InlineSlot, data) <= 16,
+              "a short vector is in the line of its sequence number");
 
 // Two words more than ranks: see Board::Step.
 std::size_t BoardShape::step_bytes() const { return (static_cast<std::size_t>(ranks) + 2) * line; }

@@ -11,6 +11,9 @@
 //   steps          2 x chunks    how far the combination of each chunk has come: words, each on its own line
 //   windows        ranks x 2     where a rank puts chunks for others to read
 //
+// Vectors are aligned as their elements want it: a window begins a page, and a chunk is a whole number of
+// elements away from it.
+//
 // Everything exists twice and is used in turn: in round R the half R mod 2. A rank that ends round R + 1 has
 // seen every rank begin it, so every rank has ended round R, and half R mod 2 is free for round R + 2,
 // without a barrier.
@@ -105,10 +108,11 @@ class Board {
     this->patience.bell = &bell();
   }
 
-  // A vector of at most inline_bytes with its sequence number.
+  // A vector of at most inline_bytes with its sequence number. The vector is aligned for every type; the
+  // first 48 bytes of it are in the line of the number.
   struct alignas(BoardShape::line) InlineSlot {
     Word sequence;
-    std::byte data[BoardShape::inline_bytes];
+    alignas(std::max_align_t) std::byte data[BoardShape::inline_bytes];
   };
   // Two ranks swap their slots each time: a core then writes to lines that it has read last, and not to lines
   // that the other one has read, which it would have to be asked for first. That halves the time of 4 KiB
