@@ -145,9 +145,10 @@ bool MpiTransport::is_over(const Task& task) const {
 }
 
 bool MpiTransport::move() {
+  got_further_ = false;
   const bool moved = progress();
   look_at_board();
-  return moved;
+  return moved || got_further_;
 }
 
 bool MpiTransport::progress() {

@@ -39,7 +39,10 @@ class MpiTransport final : public Transport, public BoardWaiters {
   }
 
   [[nodiscard]] bool others_can_run() const override { return branches > 1; }
-  void wait_for_board(std::coroutine_handle<> waiter) override { at_board_.push_back(waiter); }
+  void wait_for_board(std::coroutine_handle<> waiter, bool begins) override {
+    at_board_.push_back(waiter);
+    got_further_ = got_further_ || begins;
+  }
 
   // Run a task to its end, waiting. Throws what it throws; after a CommunicationError no message is left in
   // flight and the communicator must not be used again.
@@ -62,7 +65,7 @@ class MpiTransport final : public Transport, public BoardWaiters {
   [[nodiscard]] int tag(const Transfer& transfer) const { return tag_base_ + transfer.lane; }
   // Let who waits for the board look again.
   void look_at_board();
-  // One round of both. False: no message moved.
+  // One round of both. False: no message moved, and who waits for the board waits for the same as before.
   bool move();
   // Throws what the task, or a branch of it, threw.
   [[nodiscard]] bool is_over(const Task& task) const;
@@ -87,6 +90,7 @@ class MpiTransport final : public Transport, public BoardWaiters {
   std::vector<std::coroutine_handle<>> ready_;
   std::vector<std::coroutine_handle<>> at_board_;
   std::vector<std::coroutine_handle<>> looking_;
+  bool got_further_ = false;  // somebody waits for another thing on the board than at the last look
 };
 
 }  // namespace offbeat

@@ -40,6 +40,16 @@ def test_late_ranks_of_one_node_are_named_there(mpi: Mpi) -> None:
     assert len(re.findall(r"rank \d has waited \d+ s for ranks on other nodes \(", result.stderr)) <= 1, str(result)
 
 
+def test_a_leader_that_gets_further_reports_no_stall(mpi: Mpi) -> None:
+    """On each node the odd rank combines, a chunk in 0.3 s; the leader waits for four before it sends a message."""
+    program = compile_program(mpi, PROGRAMS / "slow_operation.c")
+    settings = NODES | {"OFFBEAT_STALL_S": "1"}
+    expression = "hierarchy(arrival_chain, ring)"
+    result = run(mpi, 4, [program, "75"], allreduce=expression, environment=settings, timeout=60).succeeded()
+    assert result.report.served == result.calls, str(result)
+    assert "has waited" not in result.stderr, str(result)
+
+
 @pytest.mark.mpis(lambda mpi: mpi.name == "openmpi")  # whose launcher can be told to leave the others alone
 def test_a_killed_rank_that_nobody_cleans_up_after_is_named(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "killed.c")

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -153,6 +154,39 @@ TEST(Board, AlignsChunksAsTheirElementsWantIt) {
     }
   }
   EXPECT_GT(chunks, 1000U);
+}
+
+// Ranks that come one after the other, each soon enough: the leader waits for long, but for none of them.
+TEST(Board, ALeaderThatGetsFurtherReportsNoStall) {
+  constexpr double stall_s = 1;
+  constexpr auto between = std::chrono::milliseconds(400);
+  const BoardShape shape{4, 4096};
+  const Mapping memory(shape.total_bytes());
+  const Reduction sum(ElementType::uint32, ReduceOp::sum);
+  const Expression expression = parse_expression("allreduce", "arrival_leader");
+  std::atomic<int> stalls{0};
+  const auto live = [&](int rank) {
+    std::this_thread::sleep_for(rank * between);
+    AtOnce transport;
+    Patience patience{.shares_cores = true};
+    if (rank == 0) {
+      patience.stall = {.after_s = stall_s,
+                        .call = [](void* state, double, bool) { ++*static_cast<std::atomic<int>*>(state); },
+                        .state = &stalls};
+    }
+    Board board(memory.data(), shape, rank, patience);
+    transport.board = &board;
+    std::uint32_t value = 1;
+    const Vector vector{reinterpret_cast<std::byte*>(&value), 1, sizeof value};
+    Task task = allreduce(Endpoint(transport, rank, shape.ranks), {vector, vector, &sum}, expression);
+    task.start();
+    ASSERT_TRUE(task.done());
+    EXPECT_EQ(value, 4U);
+  };
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < shape.ranks; ++rank) threads.emplace_back(live, rank);
+  threads.clear();
+  EXPECT_EQ(stalls, 0);
 }
 
 TEST_P(BoardOfThreads, GivesTheRightResultTenThousandTimes) {

@@ -27,30 +27,31 @@ Task lead(const BoardRound& round) {
   std::fill_n(ranks_in, round.chunks, std::size_t{1});  // the leader itself
 
   std::size_t complete = 0;
-  Patience::Wait wait(round.board.patience);
   while (complete < round.chunks) {
-    bool found = false;
-    for (std::size_t chunk = complete; chunk < round.chunks; ++chunk) {
-      const Board::Step step = round.step(chunk);
-      const Vector sum = round.on_board(net.rank, chunk);
-      const ConstVector start = ranks_in[chunk] == 1 ? round.of(round.args.input, chunk) : ConstVector(sum);
-      std::array<const void*, most_operands> operands{start.data};
-      std::size_t ready = 1;
-      for (int rank = 0; rank < net.size && ready < most_operands; ++rank) {
-        const auto index = static_cast<std::size_t>(rank);
-        if (rank == net.rank || combined[index] != chunk || !round.is_marked(step.given(rank))) continue;
-        operands[ready++] = round.on_board(rank, chunk).data;
-        ++combined[index];
+    Patience::Wait wait(round.board.patience);  // for the next chunks of any rank
+    for (bool found = false; !found;) {
+      for (std::size_t chunk = complete; chunk < round.chunks; ++chunk) {
+        const Board::Step step = round.step(chunk);
+        const Vector sum = round.on_board(net.rank, chunk);
+        const ConstVector start = ranks_in[chunk] == 1 ? round.of(round.args.input, chunk) : ConstVector(sum);
+        std::array<const void*, most_operands> operands{start.data};
+        std::size_t ready = 1;
+        for (int rank = 0; rank < net.size && ready < most_operands; ++rank) {
+          const auto index = static_cast<std::size_t>(rank);
+          if (rank == net.rank || combined[index] != chunk || !round.is_marked(step.given(rank))) continue;
+          operands[ready++] = round.on_board(rank, chunk).data;
+          ++combined[index];
+        }
+        if (ready == 1) continue;
+        found = true;
+        co_await net.reduce(*round.args.op, sum, operands, ready);
+        ranks_in[chunk] += ready - 1;
       }
-      if (ready == 1) continue;
-      found = true;
-      co_await net.reduce(*round.args.op, sum, operands, ready);
-      ranks_in[chunk] += ready - 1;
+      if (!found) co_await round.board.pause(wait);
     }
     while (complete < round.chunks && ranks_in[complete] == ranks) {
       co_await round.board.announce(round.step(complete++).result(), round.mark());
     }
-    if (!found && complete < round.chunks) co_await round.board.pause(wait);
   }
 }
 

@@ -85,8 +85,8 @@ class BoardInSimulation {
 class BoardWaiters {
  public:
   [[nodiscard]] virtual bool others_can_run() const = 0;
-  // Resume `waiter` soon: it looks again.
-  virtual void wait_for_board(std::coroutine_handle<> waiter) = 0;
+  // Resume `waiter` soon: it looks again. `begins`: for something that it has not waited for before.
+  virtual void wait_for_board(std::coroutine_handle<> waiter, bool begins) = 0;
 
  protected:
   ~BoardWaiters() = default;
@@ -319,7 +319,7 @@ class Board::Pause {
     if (board_.simulation != nullptr) {
       board_.simulation->pause(board_.rank, waiter);
     } else {
-      board_.waiters->wait_for_board(waiter);
+      board_.waiters->wait_for_board(waiter, wait_.begins());
     }
   }
   void await_resume() const {}

@@ -19,6 +19,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstdint>
+#include <utility>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -96,6 +97,8 @@ struct Patience {
     ~Wait() {
       if (stalled_) patience_.stall.call(patience_.stall.state, now_s() - since_s_, true);
     }
+    // For who waits for this in a way of its own (BoardWaiters): true the first time.
+    [[nodiscard]] bool begins() { return !std::exchange(has_begun_, true); }
     // Where cores are shared: whether a rank that we wait for may need this one.
     void pause(bool core_is_wanted = true) {
       if (++spins_ <= (!patience_.shares_cores ? spins_when_alone
@@ -188,6 +191,7 @@ struct Patience {
     bool is_sleepy_ = false;
     bool bell_is_up_ = false;
     bool stalled_ = false;
+    bool has_begun_ = false;
   };
 };
 
