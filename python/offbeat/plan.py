@@ -8,13 +8,15 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from offbeat import host_algorithms, patterns
+from offbeat import host_algorithms, patterns, units
 from offbeat.errors import CommandError
 from offbeat.expressions import canonical, split_list
 from offbeat.units import Skew, parse_skew
 
 COLLECTIVES = ("allreduce", "barrier", "bcast", "reduce", "allgather", "alltoall", "reduce_scatter")
 MAX_ITERATIONS = 1000
+FLOAT_BYTES = 4
+MOST_FLOATS = (1 << 31) - 1  # the count of an MPI call is an int
 NO_SKEW = Skew(microseconds=0.0)
 
 
@@ -95,6 +97,21 @@ def parse_collectives(text: str) -> list[str]:
         if name not in COLLECTIVES:
             raise CommandError(f"unknown collective '{name}'; offbeat bench has {', '.join(COLLECTIVES)}")
     return names
+
+
+def parse_sizes(text: str) -> list[int]:
+    """``4,1KiB`` or ``4..1MiB``: what one rank gives, in bytes of MPI_FLOAT."""
+    sizes = units.parse_sizes(text)
+    for size in sizes:
+        if size == 0 or size % FLOAT_BYTES != 0:
+            raise CommandError(
+                f"--sizes {text}: {size} bytes is not a whole number of floats (multiples of {FLOAT_BYTES})"
+            )
+        if size > MOST_FLOATS * FLOAT_BYTES:
+            raise CommandError(
+                f"--sizes {text}: {size} bytes are more than the {MOST_FLOATS} floats that an MPI call counts"
+            )
+    return list(dict.fromkeys(sizes))
 
 
 def parse_algorithms(text: str, collectives: Sequence[str] = ("allreduce",)) -> list[str]:

@@ -5,24 +5,26 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 
 from offbeat.errors import CommandError
 
 _SIZE_UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _TIME_UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
 _RANGE_FACTOR = 4
+_NUMBER = r"(\d{1,18}(?:\.\d{1,18})?)"  # more digits have no use, and make numbers that Python does not take
 
 
 def parse_size(text: str) -> int:
     """``64``, ``64B``, ``1KiB``, ``1.5MiB``, ``1GiB`` in bytes."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    match = re.fullmatch(rf"\s*{_NUMBER}\s*([A-Za-z]*)\s*", text)
     factor = _SIZE_UNITS.get(match[2].lower()) if match else None
     if match is None or factor is None:
         raise CommandError(
             f"'{text}' is not a size: write bytes or a number with KiB, MiB or GiB, such as 64KiB"
         )
-    size = float(match[1]) * factor
-    if size != int(size):
+    size = Fraction(match[1]) * factor
+    if size.denominator != 1:
         raise CommandError(f"'{text}' is not a whole number of bytes")
     return int(size)
 
@@ -93,7 +95,7 @@ class Skew:
 
 def parse_skew(text: str) -> Skew:
     """``1.5`` or ``1.5x`` (times native's balanced median), or ``100us``, ``2ms``, ``1s``."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text)
+    match = re.fullmatch(rf"\s*{_NUMBER}\s*([a-z]*)\s*", text)
     if match is not None and match[2] in ("", "x"):
         return Skew(factor=float(match[1]))
     if match is not None and match[2] in _TIME_UNITS_US:
@@ -105,7 +107,7 @@ def parse_skew(text: str) -> Skew:
 
 def parse_time_us(text: str) -> float:
     """``1.5us``, ``2ms``, ``1s`` in microseconds."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", text)
+    match = re.fullmatch(rf"\s*{_NUMBER}\s*([a-z]+)\s*", text)
     if match is None or match[2] not in _TIME_UNITS_US:
         raise CommandError(f"'{text}' is not a time: write a number with us, ms or s, such as 100us")
     return float(match[1]) * _TIME_UNITS_US[match[2]]

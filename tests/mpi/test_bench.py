@@ -12,6 +12,7 @@ import pytest
 from harness import CORES, PROGRAMS, VENV, Mpi, clean_environment, execute
 from offbeat import bench, host_algorithms, libraries
 from offbeat.choice import choose
+from offbeat.errors import CommandError
 from offbeat.plan import Job, Plan
 
 NAMED = {"openmpi": "linear", "mpich": "recursive_doubling", "impi": "recursive_doubling"}
@@ -89,6 +90,14 @@ def test_an_algorithm_that_the_host_does_not_have(mpi: Mpi) -> None:
     assert done.stderr == (
         f"offbeat: native(binomial_ring): {vendor} has no such allreduce; it has: {names}\n"
     )
+
+
+@pytest.mark.mpis(lambda mpi: mpi.name == "openmpi")
+def test_ranks_refuse_more_floats_than_a_call_counts(mpi: Mpi) -> None:
+    """The command line refuses such a size; a file that is resumed, or was written by hand, may have one."""
+    choice = choose(str(mpi.prefix), None, [], clean_environment(mpi))
+    with pytest.raises(CommandError, match="8589934592 bytes are more floats than an MPI call counts"):
+        bench.measure(Plan(2, [8 << 30], ["native"], budget_s=20), choice)
 
 
 @pytest.mark.mpis(lambda mpi: mpi.name == "openmpi")

@@ -37,6 +37,7 @@ from fakes import MakeMpi, Offbeat, write_program
         (["bench", "--sizes", "4,x"], "'x' is not a size"),
         (["bench", "--sizes", "6"], "not a whole number of floats"),
         (["bench", "--sizes", "0"], "not a whole number of floats"),
+        (["bench", "--sizes", "4..8GiB"], "8589934592 bytes are more than the 2147483647 floats"),
         (["bench", "--patterns", "late"], "unknown arrival pattern 'late'"),
         (["bench", "--skew", "soon"], "is not a skew"),
         (["bench", "--budget", "0"], "seconds must be above 0"),

@@ -16,7 +16,7 @@ from offbeat.choice import Choice
 from offbeat.errors import CommandError
 from offbeat.launch import Launch
 from offbeat.mpi import MpiInstall
-from offbeat.plan import Cell, Job, Plan, parse_algorithms, parse_collectives
+from offbeat.plan import Cell, Job, Plan, parse_algorithms, parse_collectives, parse_sizes
 from offbeat.results import Benchmark
 from offbeat.units import Skew
 
@@ -68,6 +68,14 @@ def test_what_may_be_named() -> None:
         parse_collectives("allreduce,scan")
     with pytest.raises(CommandError, match="serve allreduce only, so ring cannot run bcast"):
         parse_algorithms("ring", ["bcast"])
+
+
+def test_sizes_are_floats_that_an_mpi_call_can_count() -> None:
+    most = ((1 << 31) - 1) * 4
+    assert parse_sizes(f"4,{most},4") == [4, most]
+    for text in (str(most + 4), "8GiB", "1GiB..64GiB"):
+        with pytest.raises(CommandError, match="more than the 2147483647 floats that an MPI call counts"):
+            parse_sizes(text)
 
 
 # -- following a job

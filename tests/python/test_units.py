@@ -12,7 +12,12 @@ def test_sizes_are_read(text: str, size: int) -> None:
     assert parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "x", "-4", "1KB", "1.3B", "4,5", "KiB"])
+def test_large_sizes_are_exact() -> None:
+    assert parse_size("9007199254740993") == 9007199254740993
+    assert parse_size("123456789012.5GiB") == 123456789012 * (1 << 30) + (1 << 29)
+
+
+@pytest.mark.parametrize("text", ["", "x", "-4", "1KB", "1.3B", "4,5", "KiB", "9" * 400, "1e9"])
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(CommandError, match="is not"):
         parse_size(text)
@@ -40,7 +45,7 @@ def test_skew_is_a_factor_or_a_time() -> None:
     assert parse_skew("1.5") == parse_skew("1.5x") == Skew(factor=1.5)
     assert parse_skew("100us") == Skew(microseconds=100.0)
     assert parse_skew("2 ms") == Skew(microseconds=2000.0)
-    for text in ("", "-1", "1y", "us"):
+    for text in ("", "-1", "1y", "us", "9" * 400):
         with pytest.raises(CommandError, match="is not a skew"):
             parse_skew(text)
 

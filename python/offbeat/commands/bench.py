@@ -27,9 +27,8 @@ from offbeat.patterns import PATTERNS, parse_names
 from offbeat.records import Records
 from offbeat.reports import table
 from offbeat.results import Benchmark, read
-from offbeat.units import parse_sizes, parse_skew
+from offbeat.units import parse_skew
 
-_FLOAT_BYTES = 4
 _PLAIN_WIDTH = 120  # of output that goes to a file or pipe
 _ALGORITHMS = "native,arrival_tree,recursive_doubling,rabenseifner"
 _WITH_RESUME = {"resume", "budget", "verbose"}
@@ -100,7 +99,7 @@ def bench(
         plan = plans.Plan(
             ranks=checked_ranks(ranks),
             collectives=names,
-            sizes_bytes=_checked_sizes(sizes),
+            sizes_bytes=plans.parse_sizes(sizes),
             algorithms=plans.parse_algorithms(
                 algorithms or (_ALGORITHMS if "allreduce" in names else "native"), names
             ),
@@ -222,16 +221,6 @@ def _resumed(path: Path) -> tuple[Benchmark, Choice]:
     wanted = len(found.results) + len(found.missing())
     why = f"going on with {path}, which has {len(found.results)} of {wanted} results{left}"
     return found, replace(choice, why=why)
-
-
-def _checked_sizes(text: str) -> list[int]:
-    sizes = parse_sizes(text)
-    for size in sizes:
-        if size == 0 or size % _FLOAT_BYTES != 0:
-            raise CommandError(
-                f"--sizes {text}: {size} bytes is not a whole number of floats (multiples of 4)"
-            )
-    return list(dict.fromkeys(sizes))
 
 
 def _checked_budget(seconds: float) -> float:

@@ -2,6 +2,7 @@
 #include "options.hpp"
 
 #include <fstream>
+#include <limits>
 #include <stdexcept>
 #include <string_view>
 
@@ -73,8 +74,13 @@ std::vector<CellRequest> read_cells(const std::string& path) {
   std::vector<CellRequest> cells;
   CellRequest cell;
   while (file >> cell.collective >> cell.size_bytes >> cell.pattern >> cell.skew >> cell.skew_factor >>
-         cell.skew_us >> cell.native_us)
+         cell.skew_us >> cell.native_us) {
+    if (cell.size_bytes / sizeof(float) > std::numeric_limits<int>::max()) {
+      throw std::runtime_error(std::to_string(cell.size_bytes) +
+                               " bytes are more floats than an MPI call counts");
+    }
     cells.push_back(cell);
+  }
   if (cells.empty()) throw std::runtime_error(path + ": no cells");
   return cells;
 }

@@ -56,7 +56,7 @@ Options parse_options(int argc, char** argv);
 std::vector<Arrival> read_arrivals(const std::string& path, std::size_t ranks);
 
 // The file holds, for each cell, "COLLECTIVE BYTES PATTERN SKEW SKEW_FACTOR SKEW_US NATIVE_US"; those of a
-// collective and size are together.
+// collective and size are together. No size is of more floats than an int counts.
 std::vector<CellRequest> read_cells(const std::string& path);
 
 }  // namespace offbeat::bench
