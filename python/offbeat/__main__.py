@@ -11,7 +11,7 @@ import typer
 
 from offbeat import __version__
 from offbeat.commands import COMMANDS
-from offbeat.errors import BAD_INPUT, CommandError
+from offbeat.errors import BAD_INPUT, CommandError, printable
 
 # Not installed by default, as `offbeat run` does not need them.
 _REPORT_PACKAGES = ("numpy", "plotly", "kaleido")
@@ -73,13 +73,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # typer's usage errors have no common public base class; they all know how to say what is wrong.
         if not hasattr(error, "format_message"):
             raise
-        return _stop(error.format_message(), BAD_INPUT)
+        return _stop(" ".join(error.format_message().split()), BAD_INPUT)
     return result if isinstance(result, int) else 0
 
 
 def _stop(message: str, exit_code: int) -> int:
-    one_line = " ".join(message.split())
-    print(f"offbeat: {one_line}", file=sys.stderr)
+    print(f"offbeat: {printable(message)}", file=sys.stderr)
     return exit_code
 
 

@@ -12,6 +12,7 @@ import os
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -278,7 +279,9 @@ def _run_job(
     if job.returncode != 0 or not records.ended:
         last_words = f": {text.splitlines()[0]}" if text and not show_output else ""
         failure = f"the benchmark job ended with exit code {job.returncode} while {records.doing}{last_words}"
-        raise CommandError(f"{failure}\n{text}" if show_output else failure, FAILED)
+        if show_output and text:
+            print(text, file=sys.stderr)
+        raise CommandError(failure, FAILED)
     if show_output and text:
         print(text)
 

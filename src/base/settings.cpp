@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/log.hpp"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): not in every libc's unistd.h
 
@@ -50,7 +51,7 @@ constexpr SettingDescription descriptions[] = {
 };
 
 [[noreturn]] void bad(const SettingDescription& setting, std::string_view value) {
-  throw UsageError(std::string(setting.name) + "='" + std::string(value) +
+  throw UsageError(std::string(setting.name) + "='" + printable(value) +
                    "' is not understood; values: " + std::string(setting.values));
 }
 
@@ -126,7 +127,7 @@ Settings Settings::from_environment() {
       if (setting.name == name) known = &setting;
     }
     if (known == nullptr) {
-      throw UsageError("unknown setting " + std::string(name) + "; `offbeat info --settings` lists them");
+      throw UsageError("unknown setting " + printable(name) + "; `offbeat info --settings` lists them");
     }
     // Set but empty is unset: launchers cannot always remove a variable.
     if (equals + 1 < text.size()) apply(settings, *known, text.substr(equals + 1));

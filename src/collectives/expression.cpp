@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "collectives/algorithm.hpp"
 
 namespace offbeat {
@@ -43,13 +44,13 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 class Parser {
  public:
   Parser(std::string_view collective, std::string_view text) : known_(algorithms(collective)), text_(text) {
-    if (known_.empty()) throw UsageError("unknown collective '" + std::string(collective) + "'");
+    if (known_.empty()) throw UsageError("unknown collective '" + printable(collective) + "'");
   }
 
   Expression whole() {
     Expression result = expression(0, Place::whole);
     skip_blanks();
-    if (position_ < text_.size()) fail("unexpected '" + std::string(text_.substr(position_)) + "'");
+    if (position_ < text_.size()) fail("unexpected '" + printable(text_.substr(position_)) + "'");
     if (result.lanes() > most_lanes) {
       fail_at(0, "needs " + std::to_string(result.lanes()) + " segments in flight at once; at most " +
                      std::to_string(most_lanes) + " are possible");
@@ -174,7 +175,7 @@ class Parser {
     for (const Unit& unit : units) {
       if (name == unit.name) return &unit;
     }
-    fail_at(start, "unknown unit '" + std::string(name) + "'; use B, KiB, MiB or GiB");
+    fail_at(start, "unknown unit '" + printable(name) + "'; use B, KiB, MiB or GiB");
   }
 
   std::size_t in_bytes(std::size_t value, const Unit& unit, std::size_t start) {
@@ -190,7 +191,7 @@ class Parser {
       return edit_distance(name, left->name) < edit_distance(name, right->name);
     });
     const bool similar = edit_distance(name, nearest->name) <= 1 + name.size() / 3;
-    fail_at(start, "unknown algorithm '" + std::string(name) + "'" +
+    fail_at(start, "unknown algorithm '" + printable(name) + "'" +
                        (similar ? " (did you mean '" + std::string(nearest->name) + "'?)" : ""));
   }
 
@@ -226,7 +227,7 @@ class Parser {
     while (!at_end() && std::isspace(static_cast<unsigned char>(text_[position_])) != 0) ++position_;
   }
   [[nodiscard]] bool at_end() const { return position_ >= text_.size(); }
-  [[nodiscard]] std::string here() const { return std::string(text_.substr(position_, 1)); }
+  [[nodiscard]] std::string here() const { return printable(text_.substr(position_, 1)); }
   [[noreturn]] void fail(const std::string& what) const { fail_at(position_, what); }
   [[noreturn]] static void fail_at(std::size_t position, const std::string& what) {
     throw ExpressionError(position + 1, what);

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 
 #include "base/error.hpp"
@@ -57,7 +58,8 @@ Writer::Writer(const std::string& path, std::size_t window_bytes, std::uint64_t 
   file_ = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (file_ < 0) {
     if (errno == EEXIST) throw UsageError(path + " exists already: remove the trace or name another folder");
-    throw UsageError("cannot write " + path + ": " + std::strerror(errno));
+    const char* why = std::strerror(errno);
+    throw UsageError("cannot write " + printable(path, PATH_MAX) + ": " + why);
   }
   int error = take_space(file_, 0, header_bytes);
   if (error == 0) {

@@ -40,6 +40,21 @@ def test_bad_value(mpi: Mpi, ranks: int, variable: str, value: str, word: str) -
     assert result.returncode == 2, str(result)
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "shown"),
+    [
+        ("OFFBEAT_ALLREDUCE", "ring\n\x1b[2J", r"='ring\n\x1b[2J': column 6: unexpected '\x1b[2J'"),
+        ("OFFBEAT_WAIT", "\x1b]0;X\x07", r"='\x1b]0;X\x07' is not understood"),
+        ("OFFBEAT_TRACE_\x1b[2J", "1", r"unknown setting OFFBEAT_TRACE_\x1b[2J; "),
+    ],
+)
+def test_what_a_terminal_would_obey_is_escaped(mpi: Mpi, variable: str, value: str, shown: str) -> None:
+    program = compile_program(mpi, PROGRAMS / "sum_once.c")
+    result = run(mpi, 2, [program], environment={variable: value}, timeout=60)
+    stops(result, shown)
+    assert "\x1b" not in "".join(line for line in result.stderr.splitlines() if "offbeat: " in line), str(result)
+
+
 def test_library_of_another_family(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "sum_once.c")
     wrong = OTHER_FAMILY[mpi.family]

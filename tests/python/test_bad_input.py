@@ -77,6 +77,33 @@ def test_one_line_and_exit_code_2(
     assert (tmp_path / "data").read_text() == ""
 
 
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (
+            ["run", "--allreduce", "ring\nng\x1b[2J", "true"],
+            r"expression 'ring\nng\x1b[2J': column 6: unexpected 'ng\x1b[2J'",
+        ),
+        (["run", "--mpi", "la\rm\x07", "true"], r"--mpi la\rm\x07: no such MPI here"),
+        (["run", "--", "mis\udcffsing\u202e"], r"program 'mis\xffsing\xe2\x80\xae' not found"),
+        (["bench", "--sizes", "4,\x9b31mx"], r"'\xc2\x9b31mx' is not a size"),
+        (["bench", "--algorithms", "native,\x01"], r"found '\x01'"),
+        (["fly\x1b"], r"No such command"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_escaped(offbeat: Offbeat, arguments: list[str], shown: str) -> None:
+    done = offbeat(*arguments)
+    assert_refused(done, shown)
+    assert done.stderr[:-1].isprintable()
+
+
+def test_a_long_text_is_cut(offbeat: Offbeat) -> None:
+    done = offbeat("run", "--allreduce", "x" * 100000, "true")
+    assert_refused(done, "offbeat: allreduce expression 'xxx")
+    assert len(done.stderr) < 1100
+    assert "unknown algorithm 'xxx" in done.stderr, "the end says what is wrong"
+
+
 def assert_refused(done: "subprocess.CompletedProcess[str]", message: str) -> None:
     lines = done.stderr.splitlines()
     assert done.returncode == 2, done.stderr

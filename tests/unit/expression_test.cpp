@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
+#include <iterator>
+#include <random>
+#include <string>
+#include <string_view>
+
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "collectives/algorithm.hpp"
 
 namespace offbeat {
@@ -94,6 +100,65 @@ TEST(Expression, DeepNestingIsAnErrorNotACrash) {
   std::string text;
   for (int k = 0; k < 100000; ++k) text += "pipeline(1, ";
   EXPECT_THROW(static_cast<void>(parse_expression("allreduce", text)), ExpressionError);
+}
+
+TEST(Expression, ErrorsShowWhatCannotBePrintedAndAreShort) {
+  const auto error_of = [](const std::string& text) -> std::string {
+    try {
+      static_cast<void>(parse_expression("allreduce", text));
+    } catch (const ExpressionError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(error_of("\x1b[2J"), "column 1: expected an algorithm, found '\\x1b'");
+  EXPECT_EQ(error_of("ring \x1b[2J\n"), "column 6: unexpected '\\x1b[2J\\n'");
+  EXPECT_EQ(error_of("pipeline(4\x07, ring)"),
+            "column 11: expected ',', found '\\x07' in pipeline(SEGMENTS|BYTES, ALGORITHM)");
+  for (const std::string before : {"", "ring ", "pipeline(4", "ring_segmented(4", "grid(4x"})
+    EXPECT_LT(error_of(before + std::string(100000, 'x')).size(), 400U) << before;
+}
+
+// Pieces of expressions in any order, and random bytes: an expression, or an error that can be printed.
+TEST(Expression, RandomTextIsAnExpressionOrAnErrorInOneLine) {
+  std::mt19937 random(3);
+  const std::string_view pieces[] = {"ring",
+                                     "pipeline",
+                                     "grid",
+                                     "hierarchy",
+                                     "arrival_tree",
+                                     "ring_segmented",
+                                     "native",
+                                     "(",
+                                     "(",
+                                     ")",
+                                     ")",
+                                     ",",
+                                     ",",
+                                     "4",
+                                     "2x2",
+                                     "8KiB",
+                                     " ",
+                                     "x",
+                                     "B",
+                                     "99999999999999999999"};
+  int accepted = 0;
+  for (int k = 0; k < 50000; ++k) {
+    std::string text;
+    for (std::size_t left = 1 + random() % 8; left > 0; --left) {
+      if (random() % 16 == 0) text += static_cast<char>(random());
+      text += pieces[random() % std::size(pieces)];
+    }
+    try {
+      const std::string canonical = parse_expression("allreduce", text).text();
+      EXPECT_EQ(parse_expression("allreduce", canonical).text(), canonical);
+      ++accepted;
+    } catch (const ExpressionError& error) {
+      ASSERT_EQ(printable(error.what(), 1000), error.what());
+      ASSERT_LE(error.column, text.size() + 1);
+    }
+  }
+  EXPECT_GT(accepted, 100);
 }
 
 TEST(Expression, UnknownCollective) {

@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <random>
+#include <string>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 
 namespace offbeat {
 namespace {
@@ -78,6 +82,55 @@ TEST_F(SettingsTest, BadValuesAreErrors) {
 }
 
 TEST_F(SettingsTest, UnknownVariablesAreErrors) { expect_error("OFFBEAT_ALREDUCE", "ring"); }
+
+std::string error_of(const std::string& name, const std::string& value) {
+  setenv(name.c_str(), value.c_str(), 1);
+  std::string what;
+  try {
+    static_cast<void>(Settings::from_environment());
+  } catch (const UsageError& error) {
+    what = error.what();
+  }
+  unsetenv(name.c_str());
+  return what;
+}
+
+TEST_F(SettingsTest, ErrorsShowWhatCannotBePrintedAndAreShort) {
+  const auto expect_start = [](const std::string& error, std::string_view start) {
+    EXPECT_EQ(error.substr(0, start.size()), start);
+  };
+  expect_start(error_of("OFFBEAT_WAIT", "\x1b[2J\nno"), "OFFBEAT_WAIT='\\x1b[2J\\nno' is not understood; ");
+  expect_start(error_of("OFFBEAT_\x1b]0;X\a", "1"), "unknown setting OFFBEAT_\\x1b]0;X\\x07; ");
+  EXPECT_LT(error_of("OFFBEAT_WAIT", std::string(100000, 'x')).size(), 400U);
+  EXPECT_LT(error_of("OFFBEAT_" + std::string(100000, 'X'), "1").size(), 400U);
+}
+
+// Random bytes: an error that can be printed, or a value that is taken.
+TEST_F(SettingsTest, RandomBytesAreErrorsInOneLine) {
+  std::mt19937 random(2);
+  const auto text = [&] {
+    std::string bytes(1 + random() % 20, '\0');
+    // Half of them of what values are made of. No zero: it would end the variable.
+    const std::string_view likely = "0123456789-+ .xeautospinyieldsleep";
+    const bool is_likely = random() % 2 == 0;
+    for (char& c : bytes)
+      c = is_likely ? likely[random() % likely.size()] : static_cast<char>(1 + random() % 255);
+    return bytes;
+  };
+  int errors = 0;
+  const auto expect_one_line = [&](const std::string& error) {
+    if (!error.empty()) ++errors;
+    ASSERT_EQ(printable(error, 1000), error);
+  };
+  for (int k = 0; k < 500; ++k) {
+    for (const SettingDescription& setting : setting_descriptions())
+      expect_one_line(error_of(std::string(setting.name), text()));
+    std::string name = "OFFBEAT_" + text();
+    std::replace(name.begin(), name.end(), '=', '_');
+    expect_one_line(error_of(name, text()));
+  }
+  EXPECT_GT(errors, 3000);
+}
 
 TEST_F(SettingsTest, EveryDescribedVariableIsRead) {
   // A value that no setting takes: each must object, but for the expression, which is parsed later, and the
