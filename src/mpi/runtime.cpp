@@ -50,7 +50,7 @@ Runtime::Runtime() : settings(Settings::from_environment()) {
     try {
       allreduce.start_with(settings.allreduce, "OFFBEAT_ALLREDUCE");
     } catch (const UsageError& error) {
-      throw UsageError("OFFBEAT_ALLREDUCE='" + settings.allreduce + "': " + error.what());
+      throw UsageError("OFFBEAT_ALLREDUCE='" + printable(settings.allreduce) + "': " + error.what());
     }
   }
 }

@@ -8,13 +8,14 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "mpi/runtime.hpp"
 
 namespace offbeat::service {
 namespace {
 
 void require_allreduce(std::string_view collective) {
-  if (collective != "allreduce") throw UsageError("unknown collective '" + std::string(collective) + "'");
+  if (collective != "allreduce") throw UsageError("unknown collective '" + printable(collective) + "'");
 }
 
 // Expressions live as long as the process, and so do their texts.
