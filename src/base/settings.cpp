@@ -39,8 +39,8 @@ constexpr SettingDescription descriptions[] = {
     {"OFFBEAT_NODE_RANKS", "0", "0 to 1000000",
      "for tests on one machine: treat every so many consecutive ranks as a node; 0: ask the MPI"},
     {"OFFBEAT_BOARD_KIB", "2048", "0 to 1048576",
-     "shared memory of a rank for each communicator on one node, for messages longer than 4 KiB; 0: no "
-     "shared memory"},
+     "shared memory of a rank for each communicator on one node, for all but short messages; 0: no shared "
+     "memory"},
     {"OFFBEAT_CACHE_MIB", "256", "0 to 1048576",
      "how much freed scratch memory a thread keeps for the next call"},
     {"OFFBEAT_TRACE", "", "a folder",

@@ -4,7 +4,7 @@
 // Layout, each part on cache lines or pages of its own:
 //
 //   inline slots   2 x ranks     a sequence number and up to inline_bytes of data beside it
-//   presence       ranks         the number of the collective in which a rank is, and on which core
+//   presence       ranks         to which collective and round a rank has come, and on which core it is
 //   bell           1             wakes who sleeps (patience.hpp)
 //   broken         1             who failed, if somebody did
 //   arrivals       2             who came to a round, in this order
@@ -14,11 +14,12 @@
 // Vectors are aligned as their elements want it: a window begins a page, and a chunk is a whole number of
 // elements away from it.
 //
-// Everything exists twice and is used in turn: in round R the half R mod 2. A rank that ends round R + 1 has
-// seen every rank begin it, so every rank has ended round R, and half R mod 2 is free for round R + 2,
-// without a barrier.
+// What belongs to a round exists twice and is used in turn: in round R the half R mod 2. A rank that ends
+// round R + 1 has seen every rank begin it, so every rank has ended round R, and half R mod 2 is free for
+// round R + 2, without a barrier.
 //
-// Memory orders, all that is relied on. Words carry the number of their round, so none is ever reset.
+// Memory orders, all that is relied on. Words carry the number of their round or only grow, so none is ever
+// reset.
 // - A word is written with release after the data that it announces, and read with acquire before them. Once
 //   it is seen, its holder may be read again in any order: it stands until this half comes round again.
 // - What takes a place or leaves a mark (arrive, exchange) does both: who comes second sees all that the
