@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from harness import MPIS, Mpi
+from harness import MPIS, Mpi, use_libraries
 
 DEFAULT = "openmpi,mpich,mpich-abi"
 
@@ -19,6 +19,12 @@ DEFAULT = "openmpi,mpich,mpich-abi"
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--mpi", default=DEFAULT, help=f"MPIs to test on, of: {', '.join(MPIS)} (default: {DEFAULT})"
+    )
+    parser.addoption(
+        "--libraries",
+        type=Path,
+        metavar="FOLDER",
+        help="the preload libraries from here, not from the installed package",
     )
     parser.addoption("--quick", action="store_true", help="two and three ranks only")
     parser.addoption("--kills", type=int, default=4, help="how often each MPI loses a rank at a random moment")
@@ -62,4 +68,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--libraries"):
+        use_libraries(config.getoption("--libraries"))
     config.addinivalue_line("markers", "mpis(predicate): only on the MPIs for which predicate(mpi) holds")

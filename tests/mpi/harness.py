@@ -124,11 +124,24 @@ MPIS = {
 }
 
 
+_libraries: Path | None = None  # where the preload libraries are; None: in the installed package
+
+
+def use_libraries(folder: Path) -> None:
+    """Take the preload libraries from this folder in place of the installed package."""
+    global _libraries
+    _libraries = folder.resolve()
+
+
 def library(family: str) -> Path:
-    """The preload library of one ABI family, as the installed package has it."""
-    found = sorted(VENV.glob(f"lib/python3*/site-packages/offbeat/lib/liboffbeat-{family}.so"))
-    if not found:
-        raise FileNotFoundError(f"liboffbeat-{family}.so is not in {VENV}: run ./test or tools/setup.py")
+    """The preload library of one ABI family."""
+    name = f"liboffbeat-{family}.so"
+    if _libraries is not None:
+        found = [_libraries / name]
+    else:
+        found = sorted(VENV.glob(f"lib/python3*/site-packages/offbeat/lib/{name}"))
+    if not found or not found[0].exists():
+        raise FileNotFoundError(f"{name} is not in {_libraries or VENV}: run ./test or tools/setup.py")
     return found[0]
 
 
@@ -158,9 +171,13 @@ def compile_program(
     *flags: str,
     compiler: str | None = None,
     libraries: Sequence[str] = ("-lpthread", "-lm"),
+    name: str | None = None,
 ) -> Path:
-    """Compile `source` with the MPI's own compiler, unless that was done since it changed."""
-    program = BUILD / "tests" / mpi.name / source.stem
+    """Compile `source` with the MPI's own compiler, unless that was done since it changed.
+
+    The program has the name of its source, or, a variant of it, `name`.
+    """
+    program = BUILD / "tests" / mpi.name / (name or source.stem)
     inputs = [source, *source.parent.glob("*.h")]
     if program.exists() and all(program.stat().st_mtime > path.stat().st_mtime for path in inputs):
         return program
