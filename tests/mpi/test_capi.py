@@ -4,19 +4,29 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 from harness import PROGRAMS, ROOT, Mpi, compile_program, run
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
-@pytest.mark.parametrize("start", [None, "native"])
-def test_c_interface(mpi: Mpi, ranks: int, start: str | None) -> None:
+def compile_client(mpi: Mpi, name: str) -> Path:
     flags = ["-std=gnu99", "-Wall", "-Wextra", f"-I{ROOT / 'include'}", "-ldl"]
     if mpi.family == "mpiabi":
         flags.append("-DOFFBEAT_TEST_STANDARD_ABI")
-    program = compile_program(mpi, PROGRAMS / "capi.c", *flags)
-    run(mpi, ranks, [program], allreduce=start).succeeded()
+    return compile_program(mpi, PROGRAMS / name, *flags)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("start", [None, "native"])
+def test_c_interface(mpi: Mpi, ranks: int, start: str | None) -> None:
+    run(mpi, ranks, [compile_client(mpi, "capi.c")], allreduce=start).succeeded()
+
+
+@pytest.mark.parametrize("choice", [[], ["ring"]])
+def test_c_interface_where_there_is_nothing_to_serve(mpi: Mpi, choice: list[str]) -> None:
+    """Before MPI_Init and after MPI_Finalize, on other kinds of communicators, and on freed ones."""
+    run(mpi, 2, [compile_client(mpi, "capi_edges.c"), *choice], timeout=120).succeeded()
 
 
 @pytest.mark.parametrize("language", [["cc", "-std=c99"], ["cc", "-std=c17"], ["c++", "-std=c++11"]])

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from harness import PROGRAMS, Mpi, Result, compile_program, library, run
 

@@ -13,10 +13,12 @@
 #define CHECK_H
 
 #include <mpi.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SHOWN_FAILURES = 5 };
 
@@ -36,6 +38,31 @@ __attribute__((format(printf, 2, 3))) static void check_that(int holds, const ch
   vfprintf(stderr, message, arguments);
   fputc('\n', stderr);
   va_end(arguments);
+}
+
+static char check_doing[200];
+
+/* Only what a signal handler may call. */
+static inline void check_ended(int signal_number) {
+  const char *end = signal_number == SIGALRM ? ": not finished\n" : ": crashed\n";
+  char line[sizeof check_doing + 20];
+  const size_t length = strlen(check_doing);
+  memcpy(line, check_doing, length);
+  memcpy(line + length, end, strlen(end));
+  _exit(write(STDERR_FILENO, line, length + strlen(end)) < 0 ? 5 : 4);
+}
+
+/* What comes now and how long it may take. A rank that hangs or crashes in it says so and ends. */
+__attribute__((format(printf, 2, 3))) static inline void within(unsigned seconds, const char *doing, ...) {
+  const int signals[] = {SIGALRM, SIGSEGV, SIGBUS, SIGABRT};
+  va_list arguments;
+  va_start(arguments, doing);
+  alarm(0);
+  int length = snprintf(check_doing, sizeof check_doing, "FAIL rank %d of %d: ", world_rank, world_size);
+  vsnprintf(check_doing + length, sizeof check_doing - (size_t)length, doing, arguments);
+  va_end(arguments);
+  for (size_t k = 0; k < sizeof signals / sizeof *signals; ++k) signal(signals[k], check_ended);
+  alarm(seconds);
 }
 
 /* MPI_Allreduce, counted. */

@@ -6,7 +6,7 @@
  *
  *     counted child 1: all=3 halves=4 jobs=14 merged=6
  *
- *   spawned CHILDREN    as the parents
+ *   spawned CHILDREN [COMMAND ARGUMENTS...]    as the parents; the children are started by a command
  */
 #include "check.h"
 
@@ -76,6 +76,8 @@ int main(int argc, char **argv) {
   check_start(&argc, &argv);
   MPI_Comm_get_parent(&jobs);
   const int is_child = jobs != MPI_COMM_NULL;
+  const char *who = is_child ? "child" : "parent";
+  within(20, "%s, on MPI_COMM_WORLD", who);
   for (int i = 0; i < WORLD_CALLS; ++i, ++on_all) {
     int sum = -1, mine = world_rank + 1;
     MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
@@ -84,12 +86,22 @@ int main(int argc, char **argv) {
   call_halves();
   if (!is_child) {
     const int children = argc > 1 ? atoi(argv[1]) : 2;
-    MPI_Comm_spawn(argv[0], MPI_ARGV_NULL, children, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &jobs, MPI_ERRCODES_IGNORE);
+    char **line = allocate(sizeof *line * (size_t)(argc + 1));
+    int words = 0;
+    for (int k = 2; k < argc; ++k) line[words++] = argv[k];
+    line[words++] = argv[0];
+    line[words] = NULL;
+    MPI_Comm_spawn(line[0], line + 1, children, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &jobs,
+                   MPI_ERRCODES_IGNORE);
+    free(line);
   }
+  within(20, "%s, across the jobs", who);
   call_across(jobs, !is_child, &on_jobs);
+  within(20, "%s, on the merged communicator", who);
   call_merged(jobs, is_child);
-  printf("counted %s %d: all=%ld halves=%ld jobs=%ld merged=%ld\n", is_child ? "child" : "parent", world_rank,
-         on_all, on_halves, on_jobs, on_merged);
+  within(20, "%s, the end", who);
+  printf("counted %s %d: all=%ld halves=%ld jobs=%ld merged=%ld\n", who, world_rank, on_all, on_halves,
+         on_jobs, on_merged);
   MPI_Comm_disconnect(&jobs);
   if (check_failures != 0) MPI_Abort(MPI_COMM_WORLD, 1);
   fflush(NULL);

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Programs that do what few do: wrong calls, callbacks that communicate or never return, tools, deaths."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+from harness import PROGRAMS, Mpi, Result, compile_program, library, run
+
+NODES = {"OFFBEAT_NODE_RANKS": "2"}
+HIERARCHY = "hierarchy(arrival_tree, ring)"
+# Which rank this is, for a shell.
+RANK = "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-}}"
+
+
+def number(name: str, result: Result) -> int:
+    """What a program has printed as `name: number`."""
+    found = re.findall(rf"^{name}: (\d+)$", result.stdout, re.M)
+    assert len(found) == 1, f"no line {name!r}\n{result}"
+    return int(found[0])
+
+
+# -- wrong calls and error handlers
+
+WRONG_CALLS = (
+    "negative_count",
+    "null_input",
+    "null_output",
+    "same_buffer",
+    "in_place_output",
+    "in_place_both",
+    "null_type",
+    "null_operation",
+    "bits_of_floats",
+    "uncommitted_type",
+    "free_world",
+)
+# Without offbeat, too, these crash, or leave a communicator that gives wrong sums.
+FATAL = {
+    "openmpi": {"null_input", "null_output"},
+    "debian-openmpi": {"null_input", "null_output"},
+    "mpich": {"negative_count", "null_type"},
+    "mpich-abi": {"negative_count", "null_type"},
+    "debian-mpich": {"negative_count"},
+}
+
+
+def test_wrong_calls_are_errors_as_without_offbeat(mpi: Mpi) -> None:
+    """The same error class on the same rank, by the same handler, and good calls after it are served."""
+    program = compile_program(mpi, PROGRAMS / "wrong_calls.c")
+    names = [name for name in WRONG_CALLS if name not in FATAL.get(mpi.name, ())]
+    command = [program, *(f"{name}:{who}" for name in names for who in ("all", "one"))]
+    outcome = re.compile(r"^\w+, (?:all|one), .*$", re.M)
+    expected = outcome.findall(run(mpi, 2, command, preload=False, timeout=120).succeeded().stdout)
+    assert len(expected) == 8 * len(names)
+    result = run(mpi, 2, command, timeout=120)
+    assert outcome.findall(result.stdout) == expected, str(result)
+    assert result.succeeded().report.served >= number("good", result), str(result)
+
+
+def test_error_handlers_need_not_return(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "throwing.cpp")
+    result = run(mpi, 3, [program, "throw", "jump"], timeout=120).succeeded()
+    assert result.report.served == number("good", result), str(result)
+
+
+# -- callbacks and tools
+
+
+def test_delete_callbacks_communicate(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "attributes.c")
+    rounds = "40" if mpi.name == "debian-mpich" else "200"  # its ranks spin, and here they share cores
+    result = run(mpi, 3, [program, rounds], timeout=120).succeeded()
+    # The program can no longer print how often it calls in MPI_Finalize, which is twice.
+    assert 0 <= result.report.served - (result.calls - number("to the host", result)) <= 2, str(result)
+
+
+TOOL_PLACES = {  # where the tool is: arguments of the program
+    "linked": [],
+    "preloaded behind offbeat": ["threads"],
+    "preloaded before offbeat": [],
+}
+
+
+@pytest.mark.parametrize("place", TOOL_PLACES)
+def test_a_tool_sees_the_calls_of_the_program(mpi: Mpi, place: str) -> None:
+    tool = compile_program(mpi, PROGRAMS / "tool.c", "-shared", "-fPIC", name="libtool.so")
+    if place == "linked":
+        with_tool = ("-Wl,--no-as-needed", str(tool))
+        program = compile_program(mpi, PROGRAMS / "tooled.c", libraries=with_tool, name="tooled-linked")
+    else:
+        program = compile_program(mpi, PROGRAMS / "tooled.c")
+    ours = library(mpi.family)
+    preload = {"linked": ours, "preloaded behind offbeat": f"{ours}:{tool}"}.get(place, f"{tool}:{ours}")
+    result = run(mpi, 2, [program, *TOOL_PLACES[place]], preload=Path(preload), timeout=120).succeeded()
+    seen = re.findall(r"^tool: (.*)$", result.stdout, re.M)
+    assert seen == ["init 1, allreduce 5, barrier 1, create 0, free 1, disconnect 1"], str(result)
+    assert (result.report.intercepted, result.report.served) == (5, 5), str(result)
+
+
+# -- ranks that die, that are of another job, or that have no offbeat
+
+
+@pytest.mark.mpis(lambda mpi: mpi.name == "openmpi")  # in the others MPIX_Comm_revoke is missing or crashes
+@pytest.mark.parametrize(
+    ("ranks", "expression", "victim"),
+    [(3, None, 1), (3, "ring", 2), (4, HIERARCHY, 2), (4, HIERARCHY, 3)],
+)
+def test_revoked_communicators_and_dead_ranks(
+    mpi: Mpi, ranks: int, expression: str | None, victim: int
+) -> None:
+    mpi = dataclasses.replace(mpi, options=(*mpi.options, "--with-ft", "ulfm"))
+    program = compile_program(mpi, PROGRAMS / "revoked.c")
+    settings = NODES if expression == HIERARCHY else {}
+    result = run(mpi, ranks, [program, str(victim)], allreduce=expression, environment=settings, timeout=120)
+    assert result.succeeded().report.served == number("good", result), str(result)
+    assert result.calls > number("good", result), str(result)
+
+
+# Without offbeat, too, Intel MPI 2021.18 crashes in MPI_Comm_spawn here, and Debian's MPICH returns an error.
+# Debian's Open MPI takes as long as the rest.
+@pytest.mark.mpis(lambda mpi: mpi.name in ("openmpi", "mpich", "mpich-abi"))
+@pytest.mark.parametrize(("parents", "children"), [(True, True), (True, False), (False, True)])
+def test_the_host_serves_communicators_of_several_jobs(mpi: Mpi, parents: bool, children: bool) -> None:
+    """Whether the ranks of both jobs have offbeat or not."""
+    program = compile_program(mpi, PROGRAMS / "spawned.c")
+    if mpi.kind == "openmpi":  # whose shared memory does not connect jobs
+        transports = {"OMPI_MCA_btl": f"{mpi.environment['OMPI_MCA_btl']},tcp"}
+        mpi = dataclasses.replace(mpi, environment=mpi.environment | transports)
+    start = ["env", "-u", "LD_PRELOAD"]
+    if children:
+        start = ["env", f"LD_PRELOAD={library(mpi.family)}", "OFFBEAT_REPORT=1"]
+    result = run(mpi, 2, [program, "2", *start], preload=parents, timeout=120).succeeded()
+    counted = re.findall(r"^counted (\w+ \d): all=3 halves=10 jobs=10 merged=6$", result.stdout, re.M)
+    assert sorted(counted) == ["child 0", "child 1", "parent 0", "parent 1"], str(result)
+    # Three calls on MPI_COMM_WORLD, two each across halves and jobs, two on the merged communicator.
+    reports = [(report.intercepted, report.served) for report in result.reports]
+    assert reports == [(9, 3)] * (parents + children), str(result)
+
+
+@pytest.mark.mpis(lambda mpi: mpi.name in ("openmpi", "mpich"))  # the job lasts until `timeout` ends it
+def test_a_rank_without_offbeat_is_named(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "sum_once.c")
+    script = f'if [ "{RANK}" = 1 ]; then unset LD_PRELOAD; fi; exec timeout 5 "$@"'
+    settings = {"OFFBEAT_STALL_S": "1"}
+    result = run(mpi, 2, ["sh", "-c", script, "sh", program], environment=settings, timeout=120)
+    assert re.search(r"^offbeat: .*has waited.*without offbeat", result.stderr, re.M), str(result)
+
+
+# -- too many, too little
+
+MORE_THAN_AN_MPICH_HAS = 4000
+
+
+def test_as_many_communicators_as_without_offbeat(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "many_communicators.c")
+    # Without offbeat Intel MPI crashes somewhere above 450, and Open MPI makes 4000, slowly where cores are busy.
+    wanted = {"impi": 240, "mpich": MORE_THAN_AN_MPICH_HAS}.get(mpi.kind, 300)
+    alive = wanted
+    if wanted == MORE_THAN_AN_MPICH_HAS:
+        native = run(mpi, 2, [program, str(wanted)], preload=False, timeout=120).succeeded()
+        alive = number("alive", native)
+        assert alive < wanted, str(native)
+    result = run(mpi, 2, [program, str(wanted)], timeout=120).succeeded()
+    assert number("alive", result) >= 0.95 * alive, str(result)
+    assert result.report.served > 0, str(result)
+
+
+# offbeat sees the standard ABI in a library's name, which is another here.
+@pytest.mark.mpis(lambda mpi: mpi.family != "mpiabi")
+def test_a_further_communicator_costs_one_call_of_the_host(mpi: Mpi) -> None:
+    counting = compile_program(
+        mpi, PROGRAMS / "libmpi_counting.c", "-shared", "-fPIC", "-Wl,--no-as-needed", libraries=("-ldl",)
+    )
+    program = compile_program(mpi, PROGRAMS / "host_calls.c", libraries=("-ldl",))
+    preload = Path(f"{library(mpi.family)}:{counting}")
+    result = run(mpi, 2, [program], preload=preload, timeout=120).succeeded()
+    assert result.report.served >= 0.9 * result.calls, str(result)
+    counted = r"(\d+) allreduces, (\d+) other collectives, (\d+) communicators"
+    first = re.search(rf"^first: {counted}$", result.stdout, re.M)
+    later = re.search(rf"^later: {counted}, in (\d+) rounds$", result.stdout, re.M)
+    assert first and later and int(first[1]) > 0, f"the host's calls are not counted\n{result}"
+    assert int(later[1]) <= int(later[4]), str(result)
+    assert (later[2], later[3]) == ("0", "0"), str(result)
+
+
+@pytest.mark.mpis(lambda mpi: mpi.name != "debian-mpich")  # which hangs without offbeat, too
+def test_ranks_without_address_space_agree(mpi: Mpi) -> None:
+    """All have the same limit, at which the MPI alone gives the right sums."""
+    program = compile_program(mpi, PROGRAMS / "out_of_memory.c")
+    result = run(mpi, 2, [program, "1536", "3072"], timeout=120).succeeded()
+    assert result.report.intercepted == result.calls, str(result)
+
+
+def test_different_settings_are_named_once(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "many_communicators.c")
+    script = f'if [ "{RANK}" = 1 ]; then export OFFBEAT_ALLREDUCE=ring; fi; exec "$@"'
+    result = run(mpi, 2, ["sh", "-c", script, "sh", program, "5"], timeout=120).succeeded()
+    assert result.stderr.count("ranks have different OFFBEAT_ settings") == 1, str(result)
+    assert result.report.served == 0, str(result)
