@@ -87,6 +87,16 @@ def test_python_and_many_communicators(mpi: Mpi, ranks: int, tmp_path: Path) -> 
         assert len(trace.communicators) == 6
 
 
+@pytest.mark.parametrize("algorithms", [None, "recursive_doubling"])
+def test_calls_while_the_program_exits(mpi: Mpi, algorithms: str | None, tmp_path: Path) -> None:
+    command = [compile_program(mpi, PROGRAMS / "at_exit.c")]
+    traced(mpi, 2, command, tmp_path / "run.trace", algorithms=algorithms).succeeded()
+    traces = trace_file.read_all(tmp_path / "run.trace")
+    assert_sound(traces, 2)
+    for trace in traces:
+        assert trace.counts[("allreduce", "nonblocking")] == trace.counts[("allreduce", "blocking")] == 8
+
+
 def test_offbeats_algorithms(mpi: Mpi, tmp_path: Path) -> None:
     command, forms = every_collective(mpi, 2)
     traced(mpi, 2, command, tmp_path / "run.trace", algorithms="recursive_doubling").succeeded()

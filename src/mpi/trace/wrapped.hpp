@@ -4,13 +4,17 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
+#include <optional>
+#include <span>
 #include <tuple>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
+#include "base/pool.hpp"
 #include "mpi/trace/describe.hpp"
 
 namespace offbeat::trace::wrapped {
@@ -173,7 +177,22 @@ struct Claim {
   std::uint64_t number;
 };
 
-inline void claim(Tracer& tracer, int count, const MPI_Request* requests, std::vector<Claim>& claims) {
+// In memory of the pool, which is there as long as the process: objects of a thread are gone when a program
+// that exits makes its last calls.
+class Claims {
+ public:
+  explicit Claims(std::size_t most) : memory_(most * sizeof(Claim)) {}
+  void add(const Claim& claim) { new (memory_.data() + size_++ * sizeof(Claim)) Claim(claim); }
+  [[nodiscard]] std::span<const Claim> all() const {
+    return {reinterpret_cast<const Claim*>(memory_.data()), size_};
+  }
+
+ private:
+  pool::Block memory_;
+  std::size_t size_ = 0;
+};
+
+inline void claim(Tracer& tracer, int count, const MPI_Request* requests, Claims& claims) {
   for (int i = 0; i < count; ++i) {
     const Handle handle = abi::bits(requests[i]);
     const auto is_free = [](const KnownRequest& request) { return request.claim == 0; };
@@ -184,7 +203,7 @@ inline void claim(Tracer& tracer, int count, const MPI_Request* requests, std::v
     if (known == nullptr) known = tracer.requests.find(handle, is_free);
     if (known == nullptr) continue;
     known->claim = ++tracer.claims;
-    claims.push_back({i, handle, known->claim});
+    claims.add({i, handle, known->claim});
   }
 }
 
@@ -194,18 +213,18 @@ int completes(int count, MPI_Request* requests, Body&& body, IsComplete&& is_com
   Tracer* tracer = tracer_of_program();
   if (tracer == nullptr) return body();
   const InsideTrace guard;
-  static thread_local std::vector<Claim> claims;
-  claims.clear();
+  std::optional<Claims> claims;
   if_possible([&] {
     const auto lock = tracer->lock();
-    if (tracer->requests.size() > 0) claim(*tracer, count, requests, claims);
+    const std::size_t most = std::min<std::size_t>(tracer->requests.size(), count > 0 ? count : 0);
+    if (most > 0) claim(*tracer, count, requests, claims.emplace(most));
   });
   const int code = body();
-  if (claims.empty()) return code;
+  if (!claims || claims->all().empty()) return code;
   const Nanoseconds completion = clock::now();
   if_possible([&] {
     const auto lock = tracer->lock();
-    for (const auto& [index, handle, number] : claims) {
+    for (const auto& [index, handle, number] : claims->all()) {
       KnownRequest* known =
           tracer->requests.find(handle, [&](const KnownRequest& request) { return request.claim == number; });
       if (known == nullptr) continue;
