@@ -86,11 +86,8 @@ def arguments(text: str) -> list[str]:
 
 
 def function(name: str, wrapper: str, declared: str) -> str:
-    following = ", ".join([f'next<"PMPI_{name}", decltype(PMPI_{name})>()', *arguments(declared)])
-    return (
-        f"int MPI_{name}({declared}) {{\n  return wrapped::{wrapper}({following});\n}}\n"
-        f'[[gnu::alias("MPI_{name}")]] int PMPI_{name}({declared});\n'
-    )
+    following = ", ".join([f'next<"{name}", decltype({name})>()', *arguments(declared)])
+    return f"int {name}({declared}) {{\n  return wrapped::{wrapper}({following});\n}}\n"
 
 
 def main() -> None:
@@ -101,8 +98,9 @@ def main() -> None:
     if missing:
         sys.exit(f"{source}: no prototype of PMPI_{missing[0]}")
     functions = [
-        function(name, wrapper, declared[name])
+        function(level + name, wrapper, declared[name])
         for name, wrapper in wrappers().items()
+        for level in ("MPI_", "PMPI_")
         if name in declared and (large_counts or not name.endswith("_c"))
     ]
     target.write_text(HEAD + "\n" + "\n".join(functions) + '\n}  // extern "C"\n')

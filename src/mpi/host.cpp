@@ -60,11 +60,29 @@ void* find_library() {
 
 void* the_library = nullptr;
 
+// An MPI library defines what no tool stands before. PMPI_X alone does not tell: some tools define both MPI_X
+// and PMPI_X.
+bool is_of_an_mpi_library(void* function) {
+  Dl_info own{};
+  if (dladdr(function, &own) == 0) return true;
+  void* library = dlopen(own.dli_fname, RTLD_NOLOAD | RTLD_LAZY);
+  if (library == nullptr) return true;
+  void* version = dlsym(library, "PMPI_Get_version");  // of the library, or of one that it is linked to
+  dlclose(library);
+  Dl_info other{};
+  return version != nullptr && dladdr(version, &other) != 0 && other.dli_fbase == own.dli_fbase;
+}
+
 }  // namespace
 
 Host::Host() : library_(the_library = find_library()) {}
 
 void* Host::find(const char* name) const { return dlsym(library_, name); }
+
+void* Host::next(const char* name) {
+  void* function = dlsym(RTLD_NEXT, name);
+  return function != nullptr && !is_of_an_mpi_library(function) ? function : nullptr;
+}
 
 // A program that is not position independent holds a copy of the host's data, and the host uses the copy:
 // first look where the linker looked.

@@ -30,8 +30,12 @@ class Host {
   // Finds the loaded libmpi of this family. Throws UsageError if there is none.
   Host();
 
-  // A symbol of the host's own libmpi; null if it has none.
+  // A symbol of the host's own libmpi; null if it has none. Of the host's functions only those named PMPI_X:
+  // a tool that is linked to the host may have been found in its place.
   [[nodiscard]] void* find(const char* name) const;
+  // The function of this name that is next in line behind the library that asks: that of a tool, or of
+  // another preload library of ours. Null where an MPI library's comes next, which need not be the host's.
+  [[nodiscard]] static void* next(const char* name);
 
  private:
   void* library_;  // before the functions: their look-up needs it

@@ -11,27 +11,12 @@
 #include "base/settings.hpp"
 
 namespace offbeat::trace {
-namespace {
+Below::Below()
+    : last_algorithm(reinterpret_cast<const char* (*)()>(dlsym(RTLD_NEXT, "offbeat_last_algorithm"))) {}
 
-// Not RTLD_NEXT for every function: python loads libmpi privately, and there may be more than one in the
-// process.
-void* preloaded_offbeat() {
-  void* version = dlsym(RTLD_NEXT, "offbeat_version");
-  Dl_info info{};
-  if (version == nullptr || dladdr(version, &info) == 0) return nullptr;
-  return dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY);
-}
-
-}  // namespace
-
-Below::Below() : offbeat_(preloaded_offbeat()) {
-  if (offbeat_ == nullptr) return;
-  last_algorithm = reinterpret_cast<const char* (*)()>(dlsym(offbeat_, "offbeat_last_algorithm"));
-}
-
-void* Below::find(const char* name) const {
-  void* function = offbeat_ != nullptr ? dlsym(offbeat_, name) : nullptr;
-  return function != nullptr ? function : host.find(name);
+void* Below::find(const std::string& name) const {
+  if (void* function = Host::next(name.c_str())) return function;
+  return host.find((name.front() == 'P' ? name : 'P' + name).c_str());
 }
 
 std::atomic<const Below*> what_is_below{nullptr};

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the tracer's functions stand before: those of liboffbeat-<family>.so where that is preloaded too,
-// otherwise the host MPI's.
+// What the tracer's functions stand before. A call of MPI_X goes on to the next MPI_X in line, and one of
+// PMPI_X to the next PMPI_X, as if the tracer were not there: to those of tools behind the tracer, and of
+// liboffbeat-<family>.so, which is preloaded behind it and does the same. Where only the host is behind, both
+// go on to its PMPI_X.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
+#include <string>
 
 #include "mpi/host.hpp"
 
@@ -13,15 +16,12 @@ namespace offbeat::trace {
 class Below {
  public:
   Below();
-  // Null if neither has it.
-  [[nodiscard]] void* find(const char* name) const;
+  // The function behind ours, MPI_X or PMPI_X; null if there is none.
+  [[nodiscard]] void* find(const std::string& name) const;
 
   Host host;
   // The text of this thread's last algorithm, null for native; null if offbeat is not there.
-  const char* (*last_algorithm)() = nullptr;
-
- private:
-  void* offbeat_ = nullptr;
+  const char* (*last_algorithm)();
 };
 
 extern std::atomic<const Below*> what_is_below;
@@ -37,10 +37,16 @@ template <std::size_t Length>
 struct Name {
   char text[Length]{};
   constexpr Name(
-      const char (&literal)[Length]) {  // NOLINT(google-explicit-constructor): for next<"PMPI_Wait", ...>
+      const char (&literal)[Length]) {  // NOLINT(google-explicit-constructor): for next<"MPI_Wait", ...>
     for (std::size_t i = 0; i < Length; ++i) text[i] = literal[i];
   }
 };
+
+// A function of the host that the tracer calls for itself, below all tools.
+template <Name name, class Signature>
+[[nodiscard]] Signature* of_host() {
+  return reinterpret_cast<Signature*>(below().host.find(name.text));
+}
 
 // The function behind one of ours; null if the host is too old to have it.
 template <Name name, class Signature>

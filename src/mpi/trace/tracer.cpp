@@ -66,7 +66,7 @@ std::string hexadecimal(std::uint64_t number) {
 // A spawned job has ranks 0, 1, ... of its own and so a folder of its own within that of its parents.
 std::string file_of(const std::string& folder, int rank, std::uint64_t run) {
   MPI_Comm parent = MPI_COMM_NULL;
-  next<"PMPI_Comm_get_parent", decltype(PMPI_Comm_get_parent)>()(&parent);
+  of_host<"PMPI_Comm_get_parent", decltype(PMPI_Comm_get_parent)>()(&parent);
   const std::string own = parent == MPI_COMM_NULL ? folder : folder + "/spawned-" + hexadecimal(run);
   std::error_code error;  // opening the file will say it
   std::filesystem::create_directories(own, error);
@@ -76,7 +76,7 @@ std::string file_of(const std::string& folder, int rank, std::uint64_t run) {
 
 bool is_threaded() {
   int provided = MPI_THREAD_SINGLE;
-  next<"PMPI_Query_thread", decltype(PMPI_Query_thread)>()(&provided);
+  of_host<"PMPI_Query_thread", decltype(PMPI_Query_thread)>()(&provided);
   return provided == MPI_THREAD_MULTIPLE;
 }
 
@@ -88,7 +88,7 @@ void store_text(char (&field)[Size], std::string_view text) {
 std::string mpi_version() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;
-  next<"PMPI_Get_library_version", decltype(PMPI_Get_library_version)>()(text, &length);
+  of_host<"PMPI_Get_library_version", decltype(PMPI_Get_library_version)>()(text, &length);
   return {text, std::strcspn(text, "\n,")};
 }
 
@@ -248,7 +248,7 @@ std::uint8_t Tracer::learn_algorithm(const char* text) {
 // Processes of other jobs have rank -1, whatever the host's MPI_UNDEFINED is.
 std::vector<int> Tracer::world_ranks(MPI_Group group) const {
   int size = 0;
-  next<"PMPI_Group_size", decltype(PMPI_Group_size)>()(group, &size);
+  of_host<"PMPI_Group_size", decltype(PMPI_Group_size)>()(group, &size);
   std::vector<int> ranks(static_cast<std::size_t>(size));
   std::vector<int> world(ranks.size());
   for (std::size_t i = 0; i < ranks.size(); ++i) ranks[i] = static_cast<int>(i);
@@ -282,7 +282,7 @@ void Tracer::add(MPI_Comm handle, MPI_Comm parent, bool has_group_of_parent) {
     made->group = hash_of(ranks);
     host_.Group_free(&group);
     if (made->is_inter) {
-      next<"PMPI_Comm_remote_group", decltype(PMPI_Comm_remote_group)>()(handle, &group);
+      of_host<"PMPI_Comm_remote_group", decltype(PMPI_Comm_remote_group)>()(handle, &group);
       const std::vector<int> others = world_ranks(group);
       made->peers = static_cast<int>(others.size());
       made->group += hash_of(others);  // a sum, for both sides see them the other way round
@@ -356,18 +356,18 @@ void Tracer::define(Communicator& communicator, MPI_Comm handle) {
 int Tracer::neighbours(MPI_Comm handle, Communicator& communicator) const {
   if (communicator.neighbours >= 0) return communicator.neighbours;
   int topology = MPI_UNDEFINED;
-  next<"PMPI_Topo_test", decltype(PMPI_Topo_test)>()(handle, &topology);
+  of_host<"PMPI_Topo_test", decltype(PMPI_Topo_test)>()(handle, &topology);
   int count = 0;
   if (topology == MPI_CART) {
-    next<"PMPI_Cartdim_get", decltype(PMPI_Cartdim_get)>()(handle, &count);
+    of_host<"PMPI_Cartdim_get", decltype(PMPI_Cartdim_get)>()(handle, &count);
     count *= 2;
   } else if (topology == MPI_GRAPH) {
-    next<"PMPI_Graph_neighbors_count", decltype(PMPI_Graph_neighbors_count)>()(handle, communicator.rank,
+    of_host<"PMPI_Graph_neighbors_count", decltype(PMPI_Graph_neighbors_count)>()(handle, communicator.rank,
                                                                                &count);
   } else if (topology == MPI_DIST_GRAPH) {
     int sources = 0;
     int weighted = 0;
-    next<"PMPI_Dist_graph_neighbors_count", decltype(PMPI_Dist_graph_neighbors_count)>()(handle, &sources,
+    of_host<"PMPI_Dist_graph_neighbors_count", decltype(PMPI_Dist_graph_neighbors_count)>()(handle, &sources,
                                                                                          &count, &weighted);
   }
   communicator.neighbours = count;

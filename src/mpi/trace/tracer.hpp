@@ -228,7 +228,8 @@ extern std::atomic<Tracer*> the_tracer;
 void start_tracer_or_exit();
 void stop_tracer();
 
-// True while this thread is inside a traced call: calls that arrive then are offbeat's or the host's own.
+// True while this thread is inside a traced call. What arrives then is the same call, which a tool behind the
+// tracer sends on as PMPI_X, or a call that this tool, offbeat or the host makes of its own.
 extern constinit thread_local bool inside_trace;
 class InsideTrace {
  public:
