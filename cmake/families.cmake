@@ -60,6 +60,8 @@ function(offbeat_family family headers)
     src/mpi/service.cpp
     src/mpi/set_up.cpp
     src/mpi/team.cpp
+    $<$<STREQUAL:${family},openmpi>:${CMAKE_CURRENT_SOURCE_DIR}/src/mpi/spawn.cpp>
+    src/mpi/spawn_infos.cpp
     src/mpi/transport.cpp
     src/mpi/types.cpp
     src/mpi/wrappers.cpp)
@@ -80,6 +82,7 @@ function(offbeat_family family headers)
     DEPENDS cmake/trace_functions.py "${prototypes}")
   add_library(offbeat-trace-${family} SHARED
     src/mpi/host.cpp
+    src/mpi/spawn_infos.cpp
     src/mpi/trace/below.cpp
     src/mpi/trace/tracer.cpp
     "${functions}")

@@ -29,7 +29,7 @@ CREATORS = {
     ),
     "none": (
         "Comm_create_from_group", "Intercomm_create", "Intercomm_create_from_groups",
-        "Comm_spawn", "Comm_spawn_multiple", "Comm_accept", "Comm_connect", "Comm_join",
+        "Comm_accept", "Comm_connect", "Comm_join",
     ),
 }  # fmt: skip
 
@@ -40,6 +40,7 @@ OTHERS = {
     "Test": "test", "Testall": "testall", "Testany": "testany", "Testsome": "testsome",
     "Request_free": "request_free", "Request_get_status": "request_get_status", "Type_free": "type_free",
     "Op_free": "op_free", "Comm_free": "frees_communicator", "Comm_disconnect": "frees_communicator",
+    "Comm_spawn": "spawn", "Comm_spawn_multiple": "spawn_multiple",
     "Init": "init", "Init_thread": "init", "Finalize": "finalize",
 }  # fmt: skip
 

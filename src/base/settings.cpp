@@ -147,6 +147,19 @@ int launcher_rank() {
   return first_number({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}, 0);
 }
 
+std::string preload_environment() {
+  std::string lines;
+  bool has_preload = false;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const bool is_preload = text.starts_with("LD_PRELOAD=");
+    if (!is_preload && !text.starts_with(prefix)) continue;
+    has_preload = has_preload || is_preload;
+    lines += (lines.empty() ? "" : "\n") + std::string(text);
+  }
+  return has_preload ? lines : std::string();
+}
+
 int launcher_ranks_on_node() {
   return first_number({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"}, 1);
 }

@@ -46,6 +46,10 @@ struct SettingDescription {
 // The rank that the launcher gave this process, before MPI_Init; 0 if it did not say. Only for messages.
 [[nodiscard]] int launcher_rank();
 
+// What a process needs in its environment to run under the preload as this one does: LD_PRELOAD and all
+// OFFBEAT_ variables, one NAME=VALUE in each line. Empty if LD_PRELOAD is not set.
+[[nodiscard]] std::string preload_environment();
+
 // How many ranks the launcher put on this node; 1 if it did not say.
 [[nodiscard]] int launcher_ranks_on_node();
 

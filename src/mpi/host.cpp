@@ -84,6 +84,11 @@ void* Host::next(const char* name) {
   return function != nullptr && !is_of_an_mpi_library(function) ? function : nullptr;
 }
 
+void* Host::behind(const std::string& name) const {
+  if (void* function = next(name.c_str())) return function;
+  return find((name.front() == 'P' ? name : 'P' + name).c_str());
+}
+
 // A program that is not position independent holds a copy of the host's data, and the host uses the copy:
 // first look where the linker looked.
 void* abi::host_data(const char* name) {

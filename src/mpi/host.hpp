@@ -6,6 +6,8 @@
 // library.
 #pragma once
 
+#include <string>
+
 #include "mpi/abi.hpp"
 
 namespace offbeat {
@@ -36,6 +38,9 @@ class Host {
   // The function of this name that is next in line behind the library that asks: that of a tool, or of
   // another preload library of ours. Null where an MPI library's comes next, which need not be the host's.
   [[nodiscard]] static void* next(const char* name);
+  // Where a call of our function of this name, MPI_X or PMPI_X, goes on to: the next in line, otherwise the
+  // host's PMPI_X. Null if that does not exist.
+  [[nodiscard]] void* behind(const std::string& name) const;
 
  private:
   void* library_;  // before the functions: their look-up needs it

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 import trace_file
-from harness import PROGRAMS, Mpi, clean_environment, compile_program, execute
+from harness import PROGRAMS, Mpi, compile_program
 from offbeat import metrics, trace
+from spawning import can_spawn, run_spawning
 from trace_file import COLLECTIVES, INTER, SEVERAL_JOBS, TraceFile
 from tracing import EVERY_COLLECTIVE, assert_sound, traced, tracer
 
@@ -29,16 +30,7 @@ def with_spawned(
 ) -> tuple[list[TraceFile], list[TraceFile]]:
     """The traces of the parents and of the children, after both have said how often they called."""
     variables = {"LD_PRELOAD": str(tracer(mpi)), "OFFBEAT_TRACE": str(folder)}
-    environment = clean_environment(mpi)
-    options: list[str] = []
-    if mpi.kind == "openmpi":
-        # What `mpirun -x` sets does not reach spawned jobs; nor does shared memory connect jobs.
-        environment |= variables | {"OMPI_MCA_btl": f"{environment['OMPI_MCA_btl']},tcp"}
-    else:
-        options = [word for name, value in variables.items() for word in ("-genv", name, value)]
-    program = compile_program(mpi, PROGRAMS / "spawned.c")
-    command = [*mpi.launch(ranks), *options, str(program), str(children)]
-    said = execute(command, environment, timeout=120).succeeded().stdout
+    said = run_spawning(mpi, ranks, "spawned.c", str(children), variables=variables).stdout
     counted = re.findall(r"^counted (\w+) (\d+): all=3 halves=10 jobs=10 merged=6$", said, re.M)
     both = [
         (who, str(rank)) for who, many in (("parent", ranks), ("child", children)) for rank in range(many)
@@ -48,8 +40,7 @@ def with_spawned(
     return trace_file.read_all(folder), trace_file.read_all(spawned)
 
 
-# Without offbeat, too, Intel MPI 2021.18 crashes in MPI_Comm_spawn here, and Debian's MPICH returns an error.
-@pytest.mark.mpis(lambda mpi: mpi.name not in ("impi", "debian-mpich"))
+@can_spawn
 def test_spawned_jobs_and_inter_communicators(mpi: Mpi, tmp_path: Path) -> None:
     folder, ranks, children = tmp_path / "run.trace", 2, 3
     parents, offspring = with_spawned(mpi, ranks, children, folder)

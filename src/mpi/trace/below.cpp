@@ -14,11 +14,6 @@ namespace offbeat::trace {
 Below::Below()
     : last_algorithm(reinterpret_cast<const char* (*)()>(dlsym(RTLD_NEXT, "offbeat_last_algorithm"))) {}
 
-void* Below::find(const std::string& name) const {
-  if (void* function = Host::next(name.c_str())) return function;
-  return host.find((name.front() == 'P' ? name : 'P' + name).c_str());
-}
-
 std::atomic<const Below*> what_is_below{nullptr};
 
 const Below& find_what_is_below() {

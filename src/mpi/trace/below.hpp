@@ -7,17 +7,13 @@
 
 #include <atomic>
 #include <cstddef>
-#include <string>
 
 #include "mpi/host.hpp"
 
 namespace offbeat::trace {
 
-class Below {
- public:
+struct Below {
   Below();
-  // The function behind ours, MPI_X or PMPI_X; null if there is none.
-  [[nodiscard]] void* find(const std::string& name) const;
 
   Host host;
   // The text of this thread's last algorithm, null for native; null if offbeat is not there.
@@ -54,7 +50,7 @@ template <Name name, class Signature>
   static constinit std::atomic<Signature*> known{nullptr};
   Signature* function = known.load(std::memory_order_relaxed);
   if (function == nullptr) [[unlikely]] {
-    function = reinterpret_cast<Signature*>(below().find(name.text));
+    function = reinterpret_cast<Signature*>(below().host.behind(name.text));
     known.store(function, std::memory_order_relaxed);
   }
   return function;

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/pool.hpp"
+#include "mpi/spawn_infos.hpp"
 #include "mpi/trace/describe.hpp"
 
 namespace offbeat::trace::wrapped {
@@ -355,6 +356,20 @@ int creates(Next* next, Arguments... arguments) {
     }
   });
   return code;
+}
+
+inline int spawn(decltype(PMPI_Comm_spawn)* next, const char* command, char* arguments[], int most,
+                 MPI_Info info, int root, MPI_Comm communicator, MPI_Comm* made, int codes[]) {
+  const SpawnInfos infos(below().host, 1, &info, root, communicator);
+  return creates<Parent::none>(next, command, arguments, most, infos.data()[0], root, communicator, made,
+                               codes);
+}
+inline int spawn_multiple(decltype(PMPI_Comm_spawn_multiple)* next, int count, char* commands[],
+                          char** arguments[], const int most[], const MPI_Info program_infos[], int root,
+                          MPI_Comm communicator, MPI_Comm* made, int codes[]) {
+  const SpawnInfos infos(below().host, count, program_infos, root, communicator);
+  return creates<Parent::none>(next, count, commands, arguments, most, infos.data(), root, communicator, made,
+                               codes);
 }
 
 // Forgotten before the call: another thread may get the handle again as soon as it is free.
