@@ -319,9 +319,15 @@ bool Communicator::find_messages(SetUp& set_up, bool has_room) {
 // Who this communicator is, for those who wait.
 void Communicator::tell_board() {
   if (!has_board()) return;
-  const bool has_messages = messages_->handle() != MPI_COMM_NULL;
-  BoardClient client{.probed = has_messages ? messages_->handle() : process_.own_communicator(),
-                     .failure_tag = tag_base_ + MpiTransport::tags - 1};
+  BoardClient client;
+  if (messages_->handle() != MPI_COMM_NULL) {
+    client.probed = messages_->handle();
+    client.failure_tag = tag_base_ + MpiTransport::tags - 1;
+  } else {
+    // MPICH does not move the messages of other communicators for a communicator of one rank. To Open MPI all
+    // are alike, and where processes can die MPI_COMM_WORLD would report that to its error handler.
+    client.probed = may_be_revoked_ ? process_.own_communicator() : MPI_COMM_WORLD;
+  }
   if (may_be_revoked_) {
     client.check = [](void* state) { static_cast<Communicator*>(state)->check_processes(); };
     client.state = this;

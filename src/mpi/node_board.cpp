@@ -253,9 +253,11 @@ void NodeBoard::rest() {
 // Any call that looks for messages lets the host move all of them.
 int NodeBoard::look_for_failure() noexcept {
   if (client_.probed == MPI_COMM_NULL) return MPI_SUCCESS;
+  const bool hears_failures = client_.failure_tag >= 0;
   int is_told = 0;
-  int code = host_->Iprobe(MPI_ANY_SOURCE, client_.failure_tag, client_.probed, &is_told, MPI_STATUS_IGNORE);
-  if (code != MPI_SUCCESS || is_told == 0 || was_told_) return code;
+  int code = host_->Iprobe(MPI_ANY_SOURCE, hears_failures ? client_.failure_tag : 0, client_.probed, &is_told,
+                           MPI_STATUS_IGNORE);
+  if (code != MPI_SUCCESS || is_told == 0 || !hears_failures || was_told_) return code;
   code = host_->Recv(&notice_, sizeof notice_, MPI_BYTE, MPI_ANY_SOURCE, client_.failure_tag, client_.probed,
                      MPI_STATUS_IGNORE);
   if (code != MPI_SUCCESS) return code;

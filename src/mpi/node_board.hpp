@@ -24,10 +24,10 @@ class SetUp;
 
 // What the present communicator of a board brings with it.
 struct BoardClient {
-  // Where to probe: that lets the host move all messages of this process.
+  // Where to look for messages, which lets the host move all those of this process.
   MPI_Comm probed = MPI_COMM_NULL;
-  // Leaders tell each other of failures by messages with this tag, where there are several nodes.
-  int failure_tag = 0;
+  // Leaders tell each other of failures there, with a tag; negative: nobody does.
+  int failure_tag = -1;
   // Throws CommunicationError when the program's communicator can no longer be used.
   void (*check)(void* state) = nullptr;
   void* state = nullptr;

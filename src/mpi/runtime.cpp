@@ -235,8 +235,7 @@ Runtime::Counts Runtime::counts() {
 }
 
 void Runtime::finalize() {
-  if (!is_mpi_running()) return;  // the host reports it
-  is_finalizing_.store(true, std::memory_order_relaxed);
+  if (!is_mpi_running() || is_finalizing_.exchange(true)) return;  // the host reports it
   if (settings.report) {
     int rank = 0;
     host.Comm_rank(MPI_COMM_WORLD, &rank);

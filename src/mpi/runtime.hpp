@@ -40,7 +40,7 @@ class Runtime {
   // attribute functions, which may call anything. Until it returns, the host serves the communicator.
   int free_communicator(MPI_Comm handle, HostFunction<int(MPI_Comm*)> host_call, MPI_Comm* argument);
 
-  // Before MPI_Finalize.
+  // Before MPI_Finalize; the first time counts.
   void finalize();
 
   struct Counts {
@@ -54,7 +54,7 @@ class Runtime {
   const Settings settings;
   const std::uint64_t settings_hash = settings.agreement();
   const Host host;
-  const Tools tools{host};
+  const Tools tools;
   Selection allreduce{"allreduce"};
   Teams teams;
 

@@ -7,35 +7,22 @@
 // served.
 #pragma once
 
-#include <dlfcn.h>
-
 #include "mpi/host.hpp"
 
 namespace offbeat {
 
-class Tools {
- public:
-  explicit Tools(const Host& host) : host_(host) {}
-
- private:
-  const Host& host_;
-
-  // Python loads libmpi late and privately: then nothing is found, and there is no tool.
-  [[nodiscard]] void* find(const char* name) const {
-    void* next = dlsym(RTLD_NEXT, name);
-    return next == host_.find(name) ? nullptr : next;
-  }
-
- public:
-  HostFunction<decltype(MPI_Allreduce)> Allreduce{find("MPI_Allreduce")};
+// Some tools define both and jump to the host's PMPI_X: so what has to be done once for a call, but for
+// serving it, is done when it first arrives.
+struct Tools {
+  HostFunction<decltype(MPI_Allreduce)> Allreduce{Host::next("MPI_Allreduce")};
 #if OFFBEAT_LARGE_COUNT
-  HostFunction<decltype(MPI_Allreduce_c)> Allreduce_c{find("MPI_Allreduce_c")};
+  HostFunction<decltype(MPI_Allreduce_c)> Allreduce_c{Host::next("MPI_Allreduce_c")};
 #endif
-  HostFunction<decltype(MPI_Comm_disconnect)> Comm_disconnect{find("MPI_Comm_disconnect")};
-  HostFunction<decltype(MPI_Comm_free)> Comm_free{find("MPI_Comm_free")};
-  HostFunction<decltype(MPI_Finalize)> Finalize{find("MPI_Finalize")};
-  HostFunction<decltype(MPI_Init)> Init{find("MPI_Init")};
-  HostFunction<decltype(MPI_Init_thread)> Init_thread{find("MPI_Init_thread")};
+  HostFunction<decltype(MPI_Comm_disconnect)> Comm_disconnect{Host::next("MPI_Comm_disconnect")};
+  HostFunction<decltype(MPI_Comm_free)> Comm_free{Host::next("MPI_Comm_free")};
+  HostFunction<decltype(MPI_Finalize)> Finalize{Host::next("MPI_Finalize")};
+  HostFunction<decltype(MPI_Init)> Init{Host::next("MPI_Init")};
+  HostFunction<decltype(MPI_Init_thread)> Init_thread{Host::next("MPI_Init_thread")};
 };
 
 }  // namespace offbeat

@@ -49,30 +49,29 @@ int raise(const Host& host, MPI_Comm communicator, int code) {
 }
 #endif
 
-// Our own names could mean another library's that is preloaded: MPI_X never calls PMPI_X.
-int init(int* argc, char*** argv) { return runtime().host.Init(argc, argv); }
-
-int init_thread(int* argc, char*** argv, int required, int* provided) {
-  return runtime().host.Init_thread(argc, argv, required, provided);
-}
-
-int finalize() {
-  Runtime& process = runtime();
+template <class Next>
+int finalize(const Next& next) {
   if (!inside_offbeat) {
     const InsideOffbeat guard;
-    process.finalize();
+    runtime().finalize();
   }
-  return process.host.Finalize();
+  return next();
 }
 
 // MPI_COMM_WORLD and MPI_COMM_SELF cannot be freed: the host says so, and all goes on.
-template <class HostCall>
-int free_communicator(MPI_Comm* communicator, const HostCall& host_call) {
+template <class Next>
+int free_communicator(MPI_Comm* communicator, const Next& next) {
   if (inside_offbeat || communicator == nullptr || *communicator == MPI_COMM_NULL ||
       *communicator == MPI_COMM_WORLD || *communicator == MPI_COMM_SELF) {
-    return host_call(communicator);
+    return next(communicator);
   }
-  return runtime().free_communicator(*communicator, host_call, communicator);
+  return runtime().free_communicator(*communicator, next, communicator);
+}
+
+// What a call of MPI_X goes on to.
+template <class Function>
+const Function& tool_or(const Function& tool, const Function& host) {
+  return tool && !inside_offbeat ? tool : host;
 }
 
 }  // namespace
@@ -108,40 +107,36 @@ int MPI_Allreduce_c(const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Dat
 }
 #endif
 
-int PMPI_Init(int* argc, char*** argv) { return wrapped::init(argc, argv); }
+int PMPI_Init(int* argc, char*** argv) { return runtime().host.Init(argc, argv); }
 int MPI_Init(int* argc, char*** argv) {
-  const auto& tool = runtime().tools.Init;
-  return tool && !inside_offbeat ? tool(argc, argv) : wrapped::init(argc, argv);
+  return wrapped::tool_or(runtime().tools.Init, runtime().host.Init)(argc, argv);
 }
 
 int PMPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
-  return wrapped::init_thread(argc, argv, required, provided);
+  return runtime().host.Init_thread(argc, argv, required, provided);
 }
 int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
-  const auto& tool = runtime().tools.Init_thread;
-  return tool && !inside_offbeat ? tool(argc, argv, required, provided)
-                                 : wrapped::init_thread(argc, argv, required, provided);
+  return wrapped::tool_or(runtime().tools.Init_thread, runtime().host.Init_thread)(argc, argv, required,
+                                                                                   provided);
 }
 
-int PMPI_Finalize() { return wrapped::finalize(); }
+int PMPI_Finalize() { return wrapped::finalize(runtime().host.Finalize); }
 int MPI_Finalize() {
-  const auto& tool = runtime().tools.Finalize;
-  return tool && !inside_offbeat ? tool() : wrapped::finalize();
+  return wrapped::finalize(wrapped::tool_or(runtime().tools.Finalize, runtime().host.Finalize));
 }
 
 int PMPI_Comm_free(MPI_Comm* comm) { return wrapped::free_communicator(comm, runtime().host.Comm_free); }
 int MPI_Comm_free(MPI_Comm* comm) {
-  const auto& tool = runtime().tools.Comm_free;
-  return tool && !inside_offbeat ? tool(comm) : wrapped::free_communicator(comm, runtime().host.Comm_free);
+  return wrapped::free_communicator(comm,
+                                    wrapped::tool_or(runtime().tools.Comm_free, runtime().host.Comm_free));
 }
 
 int PMPI_Comm_disconnect(MPI_Comm* comm) {
   return wrapped::free_communicator(comm, runtime().host.Comm_disconnect);
 }
 int MPI_Comm_disconnect(MPI_Comm* comm) {
-  const auto& tool = runtime().tools.Comm_disconnect;
-  return tool && !inside_offbeat ? tool(comm)
-                                 : wrapped::free_communicator(comm, runtime().host.Comm_disconnect);
+  return wrapped::free_communicator(
+      comm, wrapped::tool_or(runtime().tools.Comm_disconnect, runtime().host.Comm_disconnect));
 }
 
 }  // extern "C"
