@@ -64,6 +64,7 @@ function(offbeat_family family headers)
     src/mpi/spawn_infos.cpp
     src/mpi/transport.cpp
     src/mpi/types.cpp
+    src/mpi/watch.cpp
     src/mpi/wrappers.cpp)
   target_include_directories(offbeat-${family} PRIVATE include)
   target_link_libraries(offbeat-${family} PRIVATE offbeat_core)

@@ -26,8 +26,8 @@ struct AllreduceCall {
   MPI_Op op;
   MPI_Comm communicator;
 
-  // Errors of the program, which perhaps only this rank has made and which the host reports without asking
-  // another rank: nothing collective may come before this.
+  // Errors of the program in count and buffers. Perhaps only this rank has made them, and the host reports
+  // them without asking another rank: nothing collective may come before this.
   [[nodiscard]] bool is_wrong(const Types& types) const {
     if (count <= 0) return count < 0 || output == MPI_IN_PLACE;
     return output == MPI_IN_PLACE || output == nullptr || input == nullptr ||
@@ -56,12 +56,14 @@ inline Outcome serve(Runtime& process, const AllreduceCall& call) noexcept {
     };
     if (!process.is_started()) return native();
     const Types& types = process.types();
+    const Reduction* reduction = types.predefined(call.type, call.op);
+    if (call.is_wrong(types) || (reduction == nullptr && !types.are_accepted(call.type, call.op)))
+      return native();
     if (process.settings.check && count_in()) [[unlikely]]
       communicator->check({process.host, types, call.count, call.type, call.op});
     std::optional<UserReduction> own;
-    const Reduction* reduction = types.predefined(call.type, call.op);
     if (reduction == nullptr && types.user_defined(call.type, call.op, own)) reduction = &own->reduction;
-    if (reduction == nullptr || call.is_wrong(types)) return native();
+    if (reduction == nullptr) return native();
 
     if (communicator == nullptr && !count_in()) return native();
     const auto count = static_cast<std::size_t>(call.count);

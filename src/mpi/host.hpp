@@ -83,9 +83,6 @@ class Host {
   HostFunction<decltype(PMPI_Group_size)> Group_size{find("PMPI_Group_size")};
   HostFunction<decltype(PMPI_Group_translate_ranks)> Group_translate_ranks{
       find("PMPI_Group_translate_ranks")};
-  HostFunction<decltype(PMPI_Iallgather)> Iallgather{find("PMPI_Iallgather")};
-  HostFunction<decltype(PMPI_Iallreduce)> Iallreduce{find("PMPI_Iallreduce")};
-  HostFunction<decltype(PMPI_Ibcast)> Ibcast{find("PMPI_Ibcast")};
   HostFunction<decltype(PMPI_Init)> Init{find("PMPI_Init")};
   HostFunction<decltype(PMPI_Init_thread)> Init_thread{find("PMPI_Init_thread")};
   HostFunction<decltype(PMPI_Initialized)> Initialized{find("PMPI_Initialized")};
@@ -98,7 +95,6 @@ class Host {
   HostFunction<decltype(PMPI_Request_free)> Request_free{find("PMPI_Request_free")};
   HostFunction<decltype(PMPI_Send)> Send{find("PMPI_Send")};
   HostFunction<decltype(PMPI_Sendrecv)> Sendrecv{find("PMPI_Sendrecv")};
-  HostFunction<decltype(PMPI_Test)> Test{find("PMPI_Test")};
   HostFunction<decltype(PMPI_Testsome)> Testsome{find("PMPI_Testsome")};
   HostFunction<decltype(PMPI_Type_get_extent)> Type_get_extent{find("PMPI_Type_get_extent")};
   HostFunction<decltype(PMPI_Type_get_true_extent)> Type_get_true_extent{find("PMPI_Type_get_true_extent")};

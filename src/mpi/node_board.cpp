@@ -267,7 +267,8 @@ int NodeBoard::look_for_failure() noexcept {
 }
 
 bool NodeBoard::is_given_up() noexcept {
-  return look_for_failure() != MPI_SUCCESS || board_.broken().load(std::memory_order_relaxed) != 0;
+  if (client_.failure_tag >= 0 && look_for_failure() != MPI_SUCCESS) return true;
+  return board_.broken().load(std::memory_order_relaxed) != 0;
 }
 
 void NodeBoard::progress() {

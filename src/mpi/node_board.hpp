@@ -50,7 +50,8 @@ class NodeBoard {
   // This rank cannot go on: so nobody can. Whoever waits on the board of any node gets an error of the class
   // of `code`, and one line names the rank where it began, and why; null: no line.
   void give_up(const char* why, int code) noexcept;
-  // Whether a rank has, as far as this one can know. Lets the host move the program's other messages.
+  // Whether a rank has, as far as this one can know. The host moves no messages for it where there is one
+  // node: MPICH does not call the delete functions of a communicator to which a message has just come.
   [[nodiscard]] bool is_given_up() noexcept;
 
  private:

@@ -4,22 +4,26 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "base/settings.hpp"
 #include "mpi/return_errors.hpp"
-#include "transport/node/patience.hpp"
+#include "mpi/watch.hpp"
 
 namespace offbeat {
 
 // Collective calls of offbeat's own on a communicator of the program. All throw CommunicationError.
 //
-// They do not block inside the host: a rank that runs without offbeat never takes part, and has to be named.
+// They are blocking calls, as the program's own is: with a non-blocking one Open MPI could mix up the
+// messages of an MPI_Comm_idup that is under way. A rank that runs without offbeat never takes part: so a
+// thread watches them, and says for what the others wait.
 class SetUp {
  public:
   // `communicator` has at least two ranks. Its errors return as long as this lives.
   SetUp(const Host& host, MPI_Comm communicator, const Settings& settings);
   SetUp(const SetUp&) = delete;
   SetUp& operator=(const SetUp&) = delete;
+  ~SetUp();
 
   // From one rank to all.
   template <class Plain>
@@ -45,14 +49,14 @@ class SetUp {
  private:
   void broadcast(void* value, std::size_t bytes, int from);
   void gather(const void* mine, std::size_t bytes, void* all);
-  // `code`: of the call that began the request.
-  void complete(int code, MPI_Request& request);
-  void report_stall(double waited_s, bool over);
+  void require(int code) const;
+  [[nodiscard]] std::string what_waits(const std::string& waited) const;
 
   const Host& host_;
   MPI_Comm communicator_;
   ReturnErrors errors_return_;
-  Patience patience_;
+  int world_rank_ = 0;
+  Watch watch_;
 };
 
 }  // namespace offbeat

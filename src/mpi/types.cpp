@@ -261,13 +261,13 @@ const char* Types::name_of(MPI_Op op) const {
   return index < 0 ? "user operation" : names[static_cast<std::size_t>(index)];
 }
 
-bool Types::user_defined(MPI_Datatype type, MPI_Op op, std::optional<UserReduction>& result) const {
-  // Errors of the user's (null handles) are for the host to report.
-  if (type == null_type_ || op == null_op_ || ops_.find(abi::bits(op)) >= 0) return false;
-  if (op == replace_ || op == no_op_) return false;
-  // An uncommitted type, or a handle that was freed: what the host would say, and here it ends no job.
+bool Types::are_accepted(MPI_Datatype type, MPI_Op op) const {
   std::byte nothing{};
-  if (host_->Allreduce(MPI_IN_PLACE, &nothing, 0, type, op, own_communicator_) != MPI_SUCCESS) return false;
+  return host_->Allreduce(MPI_IN_PLACE, &nothing, 0, type, op, own_communicator_) == MPI_SUCCESS;
+}
+
+bool Types::user_defined(MPI_Datatype type, MPI_Op op, std::optional<UserReduction>& result) const {
+  if (ops_.find(abi::bits(op)) >= 0 || op == replace_ || op == no_op_) return false;
   int commutative = 0;
   if (host_->Op_commutative(op, &commutative) != MPI_SUCCESS || commutative == 0) return false;
 

@@ -52,7 +52,12 @@ class Types {
   // "MPI_SUM", or "user operation".
   [[nodiscard]] const char* name_of(MPI_Op op) const;
 
-  // The reduction of a user's commutative operation on a type without gaps; otherwise false.
+  // Whether the host accepts them in an allreduce: not an uncommitted type, a null handle, an operation that
+  // MPI does not define on the type.
+  [[nodiscard]] bool are_accepted(MPI_Datatype type, MPI_Op op) const;
+
+  // The reduction of a user's commutative operation on a type without gaps; otherwise false. They are
+  // accepted.
   [[nodiscard]] bool user_defined(MPI_Datatype type, MPI_Op op, std::optional<UserReduction>& result) const;
 
  private:
@@ -91,8 +96,6 @@ class Types {
   std::vector<Row> rows_;
   std::vector<std::unique_ptr<HostReduceLocal>> host_reductions_;
   // Looked up once: see abi.hpp.
-  MPI_Datatype null_type_ = MPI_DATATYPE_NULL;
-  MPI_Op null_op_ = MPI_OP_NULL;
   MPI_Op replace_ = MPI_REPLACE;
   MPI_Op no_op_ = MPI_NO_OP;
 };

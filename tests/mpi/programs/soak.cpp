@@ -219,12 +219,21 @@ int delete_attribute(MPI_Comm comm, int, void* value, void*) {
   return MPI_SUCCESS;
 }
 
+// MPICH and Intel MPI call no delete function yet when a message has already come to the communicator that is freed. That
+// may be one of this very sum, from a rank that is ahead: who is not waits in its own for ever, natively, too.
+#if defined(OPEN_MPI)
+constexpr bool deletes_at_once = true;
+#else
+constexpr bool deletes_at_once = false;
+#endif
+
 void step_attributes() {
   if (communicators.size() > most_communicators) return;
   const Shared on = keep(draw.chance(60) ? split(*communicators[0]) : duplicate(*any_of_one_group()));
   on->has_attributes = true;
   for (int n = draw.below(keys.size()); n >= 0; --n) {
-    const bool is_copied = draw.chance(60), sums_on_copy = draw.chance(50), sums_on_delete = draw.chance(75);
+    const bool is_copied = draw.chance(60), sums_on_copy = draw.chance(50),
+               sums_on_delete = draw.chance(75) && deletes_at_once;
     auto attribute = std::make_unique<Attribute>(
         Attribute{on->members, draw.bits(), is_copied, sums_on_copy, sums_on_delete});
     if (draw.chance(30)) attribute->beside = alike(*on);
