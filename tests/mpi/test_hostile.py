@@ -116,8 +116,9 @@ def test_revoked_communicators_and_dead_ranks(
     program = compile_program(mpi, PROGRAMS / "revoked.c")
     settings = NODES if expression == HIERARCHY else {}
     result = run(mpi, ranks, [program, str(victim)], allreduce=expression, environment=settings, timeout=120)
-    assert result.succeeded().report.served == number("good", result), str(result)
-    assert result.calls > number("good", result), str(result)
+    # Not the exit status: see MPI_Finalize in the program.
+    assert not re.search(r"^FAIL ", result.stderr, re.M), str(result)
+    assert result.calls > number("good", result) == result.report.served, str(result)
 
 
 # Without offbeat, too, Intel MPI 2021.18 crashes in MPI_Comm_spawn here, and Debian's MPICH returns an error.
@@ -155,10 +156,11 @@ def test_a_rank_without_offbeat_is_named(mpi: Mpi) -> None:
 MORE_THAN_AN_MPICH_HAS = 4000
 
 
+@pytest.mark.mpis(lambda mpi: mpi.name in ("openmpi", "mpich", "impi"))
 def test_as_many_communicators_as_without_offbeat(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "many_communicators.c")
     # Without offbeat Intel MPI crashes somewhere above 450, and Open MPI makes 4000, slowly where cores are busy.
-    wanted = {"impi": 240, "mpich": MORE_THAN_AN_MPICH_HAS}.get(mpi.kind, 300)
+    wanted = {"impi": 240, "mpich": MORE_THAN_AN_MPICH_HAS}.get(mpi.name, 300)
     alive = wanted
     if wanted == MORE_THAN_AN_MPICH_HAS:
         native = run(mpi, 2, [program, str(wanted)], preload=False, timeout=120).succeeded()
@@ -166,7 +168,7 @@ def test_as_many_communicators_as_without_offbeat(mpi: Mpi) -> None:
         assert alive < wanted, str(native)
     result = run(mpi, 2, [program, str(wanted)], timeout=120).succeeded()
     assert number("alive", result) >= 0.95 * alive, str(result)
-    assert result.report.served > 0, str(result)
+    assert result.report.served >= 0.9 * result.calls, str(result)
 
 
 # offbeat sees the standard ABI in a library's name, which is another here.

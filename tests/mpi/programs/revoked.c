@@ -33,6 +33,9 @@ static MPI_Comm duplicate(void) {
   return communicator;
 }
 
+/* Who leaves a collective first does not know that the others have left, too. */
+static void give_time(void) { usleep(200000); }
+
 static void expect_revoked(MPI_Comm communicator, const char *when) {
   const int class = sum_ranks(communicator);
   CHECK(class == MPIX_ERR_REVOKED, "%s: class %d in place of %d", when, class, MPIX_ERR_REVOKED);
@@ -42,7 +45,7 @@ static void revoke_while_others_wait(void) {
   within(20, "revoked while others wait");
   MPI_Comm communicator = duplicate();
   if (world_rank == 0) {
-    usleep(200000);
+    give_time();
     MPIX_Comm_revoke(communicator);
   } else {
     expect_revoked(communicator, "revoked while this rank waits");
@@ -54,9 +57,9 @@ static void revoke_while_others_wait(void) {
 static void revoke_before_a_call(void) {
   within(20, "revoked before a call");
   MPI_Comm communicator = duplicate();
+  give_time();
   if (world_rank == 0) MPIX_Comm_revoke(communicator);
-  MPI_Barrier(MPI_COMM_WORLD);
-  usleep(200000); /* the word reaches everybody */
+  give_time();
   for (int call = 0; call < 3; ++call) expect_revoked(communicator, "revoked before the call");
   MPI_Comm_free(&communicator);
 }
@@ -65,6 +68,7 @@ static void revoke_before_a_call(void) {
 static void die(int victim) {
   within(20, "a rank dies");
   MPI_Comm communicator = duplicate(), shrunk;
+  give_time();
   if (world_rank == victim) raise(SIGKILL);
   const int class = sum_ranks(communicator);
   const int is_death = class == MPIX_ERR_PROC_FAILED || class == MPIX_ERR_PROC_FAILED_PENDING;
@@ -88,11 +92,13 @@ int main(int argc, char **argv) {
   revoke_while_others_wait();
   revoke_before_a_call();
   die(atoi(argv[1]));
-  within(20, "the end");
   if (world_rank == 0) printf("good: %ld\n", good);
   /* Without check_finish, which calls on MPI_COMM_WORLD. */
   if (world_rank == 0 && check_failures == 0) printf("ok: %ld cases, %ld calls\n", check_cases, check_calls);
   fflush(NULL);
+  /* After a death Open MPI 5.0 does not always return from here, without offbeat, too. */
+  signal(SIGALRM, SIG_DFL);
+  alarm(3);
   MPI_Finalize();
   return check_failures != 0;
 }
