@@ -33,8 +33,12 @@ static MPI_Comm duplicate(void) {
   return communicator;
 }
 
-/* Who leaves a collective first does not know that the others have left, too. */
-static void give_time(void) { usleep(200000); }
+/* Who leaves a collective first does not know that the others have left, too: they tell `rank`. */
+static void wait_for_others(int rank) {
+  if (world_rank != rank) MPI_Send(NULL, 0, MPI_INT, rank, 1, MPI_COMM_WORLD);
+  for (int other = 0; world_rank == rank && other < world_size; ++other)
+    if (other != rank) MPI_Recv(NULL, 0, MPI_INT, other, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
 
 static void expect_revoked(MPI_Comm communicator, const char *when) {
   const int class = sum_ranks(communicator);
@@ -44,8 +48,9 @@ static void expect_revoked(MPI_Comm communicator, const char *when) {
 static void revoke_while_others_wait(void) {
   within(20, "revoked while others wait");
   MPI_Comm communicator = duplicate();
+  wait_for_others(0);
   if (world_rank == 0) {
-    give_time();
+    usleep(200000);
     MPIX_Comm_revoke(communicator);
   } else {
     expect_revoked(communicator, "revoked while this rank waits");
@@ -57,9 +62,9 @@ static void revoke_while_others_wait(void) {
 static void revoke_before_a_call(void) {
   within(20, "revoked before a call");
   MPI_Comm communicator = duplicate();
-  give_time();
+  wait_for_others(0);
   if (world_rank == 0) MPIX_Comm_revoke(communicator);
-  give_time();
+  usleep(100000);
   for (int call = 0; call < 3; ++call) expect_revoked(communicator, "revoked before the call");
   MPI_Comm_free(&communicator);
 }
@@ -68,7 +73,7 @@ static void revoke_before_a_call(void) {
 static void die(int victim) {
   within(20, "a rank dies");
   MPI_Comm communicator = duplicate(), shrunk;
-  give_time();
+  wait_for_others(victim);
   if (world_rank == victim) raise(SIGKILL);
   const int class = sum_ranks(communicator);
   const int is_death = class == MPIX_ERR_PROC_FAILED || class == MPIX_ERR_PROC_FAILED_PENDING;
