@@ -38,8 +38,8 @@ static void compare(int mine, const char *kib, int count, const char *where) {
   if (world_rank != 0) return;
   for (int rank = 0; rank < world_size; ++rank)
     CHECK(outcomes[rank] != WRONG && outcomes[rank] == mine,
-          "%s KiB, %d elements on %s: outcome %d of rank %d, %d of rank 0", kib, count, where, outcomes[rank], rank,
-          mine);
+          "%s KiB, %d elements on %s: outcome %d of rank %d, %d of rank 0", kib, count, where, outcomes[rank],
+          rank, mine);
   printf("%s KiB, %d elements on %s: %s\n", kib, count, where, mine == RIGHT ? "sum" : "error");
 }
 
