@@ -138,6 +138,9 @@ void Communicator::or_break(Body&& body) {
   } catch (...) {
     is_broken_ = true;
     const Reason reason = reason_of(std::current_exception());
+    const bool is_meant_for_the_program =
+        reason.code == FaultTolerance::revoked || reason.code == FaultTolerance::process_failed;
+    if (is_meant_for_the_program) failure_ = reason.code;
     if (has_board()) place_->board->give_up(reason.text, reason.code);
     throw;
   }
@@ -286,7 +289,7 @@ void Communicator::provide(SetUp& set_up, std::shared_ptr<const TeamChoices> cho
   choices_ = std::move(choices);
   if (process_.settings.window_bytes > 0 && choices_->with_board.any_on_board()) find_board(set_up);
   if (needs_messages(table()) && !find_messages(set_up, has_room_for_messages)) {
-    leave_to_host("the MPI has no communicator left for offbeat");
+    leave_to_host("the MPI has no communicator, or the process no memory, left for offbeat");
     return;
   }
   tell_board();
@@ -416,8 +419,7 @@ void Communicator::check(const CallSignature& mine) {
 }
 
 void Communicator::require_intact() const {
-  if (is_broken_)
-    throw CommunicationError("an earlier collective on this communicator failed", MPI_ERR_OTHER);
+  if (is_broken_) throw CommunicationError("an earlier collective on this communicator failed", failure_);
 }
 
 bool Communicator::asks_whether_revoked() const { return process_.fault_tolerance().is_revoked(handle_); }
@@ -448,6 +450,15 @@ void Communicator::run(const Expression& expression, Allreduce args) {
     }
     Task task = allreduce(Endpoint(*transport_, rank_, size_, expression.lanes()), args, expression);
     transport_->drive(task);
+  });
+  if (ProgressDue::after_call(args.output.bytes())) [[unlikely]]
+    give_progress();
+}
+
+// This call is complete, so a rank that has failed meanwhile is the next one's concern.
+void Communicator::give_progress() {
+  ProgressDue::give([&] {
+    if (has_board()) place_->board->let_host_move();
   });
 }
 

@@ -124,6 +124,8 @@ class Communicator {
   // `body` moves an open operation on. May destroy this communicator at the end.
   template <class Body>
   void go_on(Open& open, Body&& body);
+  // To the host, after a collective that may have made no call to it.
+  void give_progress();
   // For the report of a stall.
   void enter_board(std::size_t bytes);
   [[nodiscard]] bool has_board() const { return place_ && place_->board != nullptr; }
@@ -142,6 +144,7 @@ class Communicator {
   std::unique_ptr<MpiTransport> transport_;  // null: every call goes to the host
   bool board_tried_ = false;
   bool is_broken_ = false;
+  int failure_ = MPI_ERR_OTHER;  // of every later call
   bool is_abandoned_ = false;
   Open* open_ = nullptr;
   std::uint64_t other_calls_ = 0;  // those that were not intercepted but come through the C interface

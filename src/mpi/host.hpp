@@ -6,6 +6,7 @@
 // library.
 #pragma once
 
+#include <atomic>
 #include <string>
 
 #include "mpi/abi.hpp"
@@ -42,8 +43,30 @@ class Host {
   // host's PMPI_X. Null if that does not exist.
   [[nodiscard]] void* behind(const std::string& name) const;
 
+  // Within its scope a call that finds nothing to do does not yield. Open MPI does where ranks share cores:
+  // for us, who call it between two collectives, that would be two changes of ranks.
+  class WithoutYield {
+   public:
+    explicit WithoutYield(const Host& host) : yields_(host.yields_when_idle_) {
+      if (yields_ == nullptr) return;
+      was_ = flag().load(std::memory_order_relaxed);
+      if (was_) flag().store(false, std::memory_order_relaxed);
+    }
+    ~WithoutYield() {
+      if (was_) flag().store(true, std::memory_order_relaxed);
+    }
+    WithoutYield(const WithoutYield&) = delete;
+    WithoutYield& operator=(const WithoutYield&) = delete;
+
+   private:
+    [[nodiscard]] std::atomic_ref<bool> flag() const { return std::atomic_ref(*yields_); }
+    bool* yields_;
+    bool was_ = false;
+  };
+
  private:
   void* library_;  // before the functions: their look-up needs it
+  bool* yields_when_idle_ = static_cast<bool*>(find("opal_progress_yield_when_idle"));  // null: never
 
  public:
   HostFunction<decltype(PMPI_Allgather)> Allgather{find("PMPI_Allgather")};

@@ -253,6 +253,7 @@ void NodeBoard::rest() {
 // Any call that looks for messages lets the host move all of them.
 int NodeBoard::look_for_failure() noexcept {
   if (client_.probed == MPI_COMM_NULL) return MPI_SUCCESS;
+  const Host::WithoutYield scope(*host_);
   const bool hears_failures = client_.failure_tag >= 0;
   int is_told = 0;
   int code = host_->Iprobe(MPI_ANY_SOURCE, hears_failures ? client_.failure_tag : 0, client_.probed, &is_told,

@@ -53,6 +53,8 @@ class NodeBoard {
   // Whether a rank has, as far as this one can know. The host moves no messages for it where there is one
   // node: MPICH does not call the delete functions of a communicator to which a message has just come.
   [[nodiscard]] bool is_given_up() noexcept;
+  // Lets the host move the program's other messages.
+  void let_host_move() noexcept { static_cast<void>(look_for_failure()); }
 
  private:
   NodeBoard(const Host& host, SharedMemory memory, const BoardShape& shape, const Nodes& nodes,

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mpi/private_communicator.hpp"
 
+#include <sys/mman.h>
+
+#include <cstddef>
+
 namespace offbeat {
 
 std::atomic<int> PrivateCommunicator::alive{0};
@@ -9,6 +13,15 @@ PrivateCommunicator::~PrivateCommunicator() {
   if (handle_ == MPI_COMM_NULL || host_ == nullptr) return;
   host_->Comm_free(&handle_);
   alive.fetch_sub(1, std::memory_order_relaxed);
+}
+
+bool PrivateCommunicator::may_be_created() {
+  if (alive.load(std::memory_order_relaxed) >= most) return false;
+  constexpr std::size_t for_the_host = std::size_t{8} << 20;
+  void* room = mmap(nullptr, for_the_host, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) return false;
+  munmap(room, for_the_host);
+  return true;
 }
 
 // Made from the group, not by MPI_Comm_dup: that would call the attribute copy functions of the program. It

@@ -25,7 +25,8 @@ class PrivateCommunicator {
   // After a failure messages are left over, and for MPICH that is a reason to end the job in MPI_Comm_free.
   void keep_for_ever() { host_ = nullptr; }
 
-  [[nodiscard]] static bool may_be_created() { return alive.load(std::memory_order_relaxed) < most; }
+  // Whether this process has room for one more. MPICH crashes where it has no memory for it.
+  [[nodiscard]] static bool may_be_created();
 
   [[nodiscard]] MPI_Comm handle() const { return handle_; }
   // Equal on all ranks; 0: there is none yet.

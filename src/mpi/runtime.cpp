@@ -120,7 +120,7 @@ Communicator* Runtime::find_or_create(MPI_Comm handle) {
   if (handle == MPI_COMM_NULL || !is_mpi_running()) return nullptr;
   // In which order the host deletes attributes, ours among them, may differ between ranks.
   if (find_freeing(handle) != nullptr) return nullptr;
-  const bool has_memory = is_started();
+  const bool has_memory = is_started() && keyval_ != MPI_KEYVAL_INVALID;
   if (has_memory) {
     void* attribute = nullptr;
     int found = 0;
@@ -156,10 +156,10 @@ bool Runtime::start_with_mpi() {
   if (!is_mpi_running()) return false;
   const std::lock_guard lock(mutex_);
   if (is_started_.load(std::memory_order_relaxed)) return true;
-  std::unique_ptr<const Types> types;
-  if (!try_to([&] { types = std::make_unique<Types>(host); })) return false;
-  if (host.Comm_create_keyval(on_copy, on_delete, &keyval_, this) != MPI_SUCCESS) return false;
-  types_ = std::move(types);
+  types_.emplace(host);
+  const ReturnErrors by_self(host, MPI_COMM_SELF);
+  const ReturnErrors by_world(host, MPI_COMM_WORLD);
+  host.Comm_create_keyval(on_copy, on_delete, &keyval_, this);
   fault_tolerance_.emplace(host);
   const int* highest = nullptr;
   int found = 0;

@@ -29,7 +29,7 @@ class Runtime {
  public:
   Runtime();
 
-  // Whether there is what needs a running MPI. False while it is not running, or without memory.
+  // Whether there is what needs a running MPI. False, on all ranks alike, while it is not running.
   [[nodiscard]] bool is_started() { return is_started_.load(std::memory_order_acquire) || start_with_mpi(); }
 
   // What is kept for a communicator, made at its first collective call. Null if offbeat can neither serve nor
@@ -82,9 +82,9 @@ class Runtime {
   std::atomic<bool> is_started_{false};
   std::atomic<bool> is_finalizing_{false};
   std::atomic<std::uint64_t> without_communicator_{0};
-  std::unique_ptr<const Types> types_;
+  std::optional<const Types> types_;
   std::optional<const FaultTolerance> fault_tolerance_;
-  int keyval_ = MPI_KEYVAL_INVALID;
+  int keyval_ = MPI_KEYVAL_INVALID;  // no memory: nothing can be kept
   int highest_tag_ = 32767;
   // Grows when a communicator is gone: entries of the threads' caches are then stale.
   std::atomic<std::uint64_t> deaths_{1};

@@ -228,19 +228,16 @@ Types::Types(const Host& host) : host_(&host) {
     const auto width = static_cast<std::size_t>(group == Group::pair ? extent : size);
     const std::optional<ElementType> type = named ? named : element_type(group, width);
     const bool known = type && width_of(*type) == width;
-    Row row;
+    Row& row = rows_[row_count_];
     for (int op = 0; op < static_cast<int>(most_ops); ++op) {
       if (!is_defined(group, op)) continue;
-      Reduction& reduction = row[static_cast<std::size_t>(op)];
-      if (known) reduction = Reduction(*type, static_cast<ReduceOp>(op));
-      if (!reduction) {
-        host_reductions_.push_back(std::make_unique<HostReduceLocal>(host, handle, ops[op]));
-        reduction = Reduction(width, *host_reductions_.back());
-      }
+      Cell& cell = row[static_cast<std::size_t>(op)];
+      if (known) cell.reduction = Reduction(*type, static_cast<ReduceOp>(op));
+      if (!cell.reduction) cell.reduction = Reduction(width, cell.by_host.emplace(host, handle, ops[op]));
     }
-    types_.insert(abi::bits(handle), static_cast<int>(rows_.size()));
-    rows_.push_back(row);
+    types_.insert(abi::bits(handle), static_cast<int>(row_count_++));
   };
+  static_assert(std::size(types) + std::size(extended) <= most_types);
   for (const auto& type : types) add(type.group, type.handle, std::nullopt);
   for (const auto& type : extended) add(type.group, type.handle, type.type);
 }
@@ -249,7 +246,8 @@ const Reduction* Types::predefined(MPI_Datatype type, MPI_Op op) const {
   const int row = types_.find(abi::bits(type));
   const int column = ops_.find(abi::bits(op));
   if (row < 0 || column < 0) return nullptr;
-  const Reduction& reduction = rows_[static_cast<std::size_t>(row)][static_cast<std::size_t>(column)];
+  const Reduction& reduction =
+      rows_[static_cast<std::size_t>(row)][static_cast<std::size_t>(column)].reduction;
   return reduction ? &reduction : nullptr;
 }
 

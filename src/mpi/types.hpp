@@ -6,9 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <vector>
 
 #include "mpi/host.hpp"
 #include "reduction/reduction.hpp"
@@ -37,6 +35,8 @@ class Types {
  public:
   // Looks up the host's handles. MPI must be initialised.
   explicit Types(const Host& host);
+  Types(const Types&) = delete;
+  Types& operator=(const Types&) = delete;
 
   // A communicator of this rank alone, on which the host is asked what it thinks of arguments. Its errors
   // return.
@@ -86,15 +86,21 @@ class Types {
     std::array<Entry, Slots> entries_{};
   };
 
-  using Row = std::array<Reduction, most_ops>;
+  // Without memory of the heap, of which one rank may have none left: it would decide by itself.
+  struct Cell {
+    Reduction reduction;
+    std::optional<HostReduceLocal> by_host;
+  };
+  using Row = std::array<Cell, most_ops>;
+  static constexpr std::size_t most_types = 64;
 
   const Host* host_;
   MPI_Comm own_communicator_ = MPI_COMM_SELF;
   std::int64_t least_rejected_alias_ = 1;
   Index<256> types_;
   Index<32> ops_;
-  std::vector<Row> rows_;
-  std::vector<std::unique_ptr<HostReduceLocal>> host_reductions_;
+  std::array<Row, most_types> rows_;
+  std::size_t row_count_ = 0;
   // Looked up once: see abi.hpp.
   MPI_Op replace_ = MPI_REPLACE;
   MPI_Op no_op_ = MPI_NO_OP;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How long to spin: which ranks have cores of their own; and how a sleeper is woken.
+// How long to spin: which ranks have cores of their own; how a sleeper is woken; when the host gets a turn.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include <atomic>
@@ -150,6 +151,133 @@ TEST(Patience, CallsProgressAndReportsAStallOnceAndItsEnd) {
     EXPECT_GT(seen.progress, 0);
     EXPECT_EQ(seen.stalls, 1);
     EXPECT_EQ(seen.ends, 1);
+  }
+}
+
+struct Counting {
+  int turns = 0;
+  [[nodiscard]] Progress progress() {
+    return {.call = [](void* state) { ++static_cast<Counting*>(state)->turns; }, .state = this};
+  }
+};
+
+TEST(Progress, IsGivenThoughEachWaitIsShort) {
+  for (const bool shares : {false, true}) {
+    Counting seen;
+    Bell bell;
+    const Patience patience{.shares_cores = shares, .bell = &bell, .progress = seen.progress()};
+    constexpr int waits = 10000;
+    for (int k = 0; k < waits; ++k) {
+      Patience::Wait wait(patience);
+      for (int pause = 0; pause < 3; ++pause) wait.pause(k % 2 == 0);
+    }
+    EXPECT_GT(seen.turns, 10);
+    EXPECT_LT(seen.turns, waits / 10) << "more than a small collective can bear";
+  }
+}
+
+int calls_until_due(std::size_t bytes) {
+  int calls = 1;
+  while (!ProgressDue::after_call(bytes)) ++calls;
+  return calls;
+}
+
+void give_short_turns() {
+  for (int k = 0; k < 100; ++k) ProgressDue::give([] {});
+}
+
+TEST(Progress, IsDueThoughNobodyEverWaits) {
+  give_short_turns();
+  EXPECT_LT(calls_until_due(4), 1000);
+  EXPECT_EQ(calls_until_due(std::size_t{1} << 40), 1);
+  for (int k = 0; k < 100; ++k) {
+    give_short_turns();
+    if (calls_until_due(4) > 100) return;  // not where the scheduler made the last of them long
+  }
+  FAIL() << "turns without work are as frequent as those with";
+}
+
+TEST(Progress, IsSoonGivenAgainWhenItTookLong) {
+  give_short_turns();
+  ProgressDue::give([] {
+    const double end = monotonic_s() + 50e-6;
+    while (monotonic_s() < end) relax();
+  });
+  EXPECT_LT(calls_until_due(4), 50);
+  // The other rank may need longer for its part than the first one that is due.
+  ProgressDue::give([] {});
+  EXPECT_LT(calls_until_due(4), 50);
+}
+
+// As many turns as a burst needs; every `period`-th of them is longer.
+bool moved(ProgressBurst& burst, double usual_s, double longer_s, int period, int first = 0) {
+  burst.restart();
+  for (int k = first; !burst.is_over(); ++k) burst.add(k % period == period - 1 ? longer_s : usual_s);
+  return burst.moved();
+}
+
+TEST(ProgressBurst, TellsWorkByTheTimeThatItTakes) {
+  for (const double usual_s : {40e-9, 1e-6}) {
+    ProgressBurst burst;
+    EXPECT_FALSE(moved(burst, usual_s, usual_s + 30e-9, 2)) << "nothing but jitter";
+    EXPECT_FALSE(moved(burst, usual_s, 1e-3, 10)) << "an interrupt";
+    EXPECT_TRUE(moved(burst, usual_s, 3 * usual_s + 50e-9, 4));
+    EXPECT_FALSE(moved(burst, usual_s, usual_s, 4));
+  }
+}
+
+TEST(ProgressBurst, IsNotDeceivedByAHostThatDoesMoreInSomeTurns) {
+  ProgressBurst burst;
+  for (int k = 0; k < 40; ++k) EXPECT_FALSE(moved(burst, 100e-9, 2e-6, 8, k * 18));
+  EXPECT_TRUE(moved(burst, 100e-9, 2e-6, 3));
+}
+
+// A host that is quiet at first, and then has messages to move in some of its turns. Counts how often the
+// thread slept: the time that a turn waits for a core is not the time of the code.
+class Traffic {
+ public:
+  void turn() {
+    if (++turns_ > quiet_turns && turns_ % 3 == 0) {
+      const double end = monotonic_s() + 3e-6;
+      while (monotonic_s() < end) relax();
+    }
+    if (turns_ == quiet_turns) naps_before_ = naps();
+  }
+  [[nodiscard]] bool goes_on() const { return turns_ < quiet_turns + busy_turns; }
+  [[nodiscard]] long naps_in_quiet() const { return naps_before_ - naps_at_start_; }
+  [[nodiscard]] long naps_in_traffic() const { return naps() - naps_before_; }
+
+  static constexpr int quiet_turns = 1000;
+  static constexpr int busy_turns = 5000;
+
+ private:
+  static long naps() {
+    rusage usage{};
+    getrusage(RUSAGE_THREAD, &usage);
+    return usage.ru_nvcsw;
+  }
+  int turns_ = 0;
+  long naps_at_start_ = naps();
+  long naps_before_ = 0;
+};
+
+TEST(Patience, DoesNotNapWhileMessagesComeIn) {
+  for (const bool has_bell : {true, false}) {
+    Bell bell;
+    Traffic traffic;
+    Patience patience{.shares_cores = true, .sleep_after_s = 0, .bell = has_bell ? &bell : nullptr};
+    if (has_bell) {
+      patience.progress = {.call = [](void* state) { static_cast<Traffic*>(state)->turn(); },
+                           .state = &traffic};
+    }
+    Patience::Wait wait(patience);
+    while (traffic.goes_on()) {
+      if (!has_bell) traffic.turn();
+      wait.pause();
+    }
+    // A nap for each burst of some twenty turns; then none but the first, and where a burst was spoilt.
+    EXPECT_GT(traffic.naps_in_quiet(), Traffic::quiet_turns / 50);
+    EXPECT_LT(traffic.naps_in_traffic(), Traffic::busy_turns / 100);
   }
 }
 

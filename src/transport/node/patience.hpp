@@ -5,7 +5,7 @@
 // once if the one we wait for needs this core; if it has another one, spin for as long as that may take to go
 // from rank to rank. Else the cores would take turns: one waits while the other one changes ranks, which
 // takes a microsecond or two and is nearly all of the time of a small collective. Sleep when the wait gets
-// long, until the bell rings.
+// long, until the bell rings; but not while the host has messages of the program to move.
 #pragma once
 
 #include <linux/futex.h>
@@ -24,6 +24,8 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
+
+#include "transport/node/progress.hpp"
 
 namespace offbeat {
 
@@ -66,12 +68,6 @@ class alignas(64) Bell {
   std::atomic<std::uint32_t> is_up_{0};
 };
 
-// Called from time to time while waiting, so that the host MPI goes on with the program's other messages.
-struct Progress {
-  void (*call)(void* state) = nullptr;
-  void* state = nullptr;
-};
-
 // Told when a wait gets suspiciously long, and again when it ends after all.
 struct Stall {
   double after_s = 0;  // 0: never
@@ -84,7 +80,7 @@ struct Patience {
   // Ranks that share cores yield for so long before they sleep: a wake-up costs the late rank a system call,
   // and the sleeper some 10 us.
   double sleep_after_s = 10e-3;
-  Bell* bell = nullptr;  // null: nobody rings, so sleep briefly
+  Bell* bell = nullptr;  // null: nobody rings, and who waits asks the host itself whenever it looks
   Progress progress{};
   Stall stall{};
 
@@ -95,7 +91,7 @@ struct Patience {
     Wait(const Wait&) = delete;
     Wait& operator=(const Wait&) = delete;
     ~Wait() {
-      if (stalled_) patience_.stall.call(patience_.stall.state, now_s() - since_s_, true);
+      if (stalled_) patience_.stall.call(patience_.stall.state, monotonic_s() - since_s_, true);
     }
     // For who waits for this in a way of its own (BoardWaiters): true the first time.
     [[nodiscard]] bool begins() { return !std::exchange(has_begun_, true); }
@@ -105,6 +101,7 @@ struct Patience {
                        : core_is_wanted        ? 0
                                                : spins_when_sharing)) {
         relax();
+        pass(spin_ns);
       } else {
         pause_long();
       }
@@ -115,17 +112,22 @@ struct Patience {
     static constexpr std::uint64_t spins_when_alone = 4000;  // some 100 us
     static constexpr std::uint64_t look_interval = 64;
     static constexpr std::uint64_t yield_interval = 32;
-    // A nap takes this part of the time waited already, within bounds. It delays the program's other
-    // messages; without a bell also what we wait for. The longest nap is also what a missed bell costs.
+    // What each kind of pause counts for the host's next turn.
+    static constexpr std::int64_t spin_ns = 25;
+    static constexpr std::int64_t yield_ns = 500;
+    static constexpr std::int64_t spin_in_long_wait_ns = ProgressDue::interval_ns / 64;
+    // A nap takes this part of the time since the wait began, or since messages last came in, within bounds.
+    // It delays the program's other messages; without a bell also what we wait for. The longest nap is also
+    // what a missed bell costs.
     static constexpr double nap_with_bell = 1.0 / 16;
     static constexpr double nap_without_bell = 1.0 / 100;
     static constexpr double shortest_nap_s = 50e-6;
     static constexpr double longest_nap_s = 1e-3;
+    static constexpr double awake_after_message_s = 1e-3;
 
-    static double now_s() {
-      timespec now{};
-      clock_gettime(CLOCK_MONOTONIC, &now);
-      return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+    void pass(std::int64_t ns) {
+      if (ProgressDue::after(ns)) [[unlikely]]
+        ProgressDue::give(patience_.progress);
     }
 
     void look_around(double now) {
@@ -134,53 +136,81 @@ struct Patience {
         stalled_ = true;
         patience_.stall.call(patience_.stall.state, now - since_s_, false);
       }
-      if (patience_.progress.call != nullptr) patience_.progress.call(patience_.progress.state);
     }
 
     void pause_long() {
       if (is_sleepy_) {
-        sleep();
+        if (burst_.is_over()) {
+          nap();
+        } else {
+          look_for_messages();
+        }
         return;
       }
       ++long_pauses_;
       if (long_pauses_ % look_interval == 0) {
-        const double now = now_s();
+        const double now = monotonic_s();
         look_around(now);
         is_sleepy_ = patience_.shares_cores && now - awake_since_s_ >= patience_.sleep_after_s;
       }
       // We may be wrong about the cores, so even who spins yields now and then.
       if (patience_.shares_cores) {
         sched_yield();
+        pass(yield_ns);
         spins_ = 0;
-      } else if (long_pauses_ % yield_interval == 0) {
-        sched_yield();
       } else {
-        relax();
+        if (long_pauses_ % yield_interval == 0) {
+          sched_yield();
+        } else {
+          relax();
+        }
+        pass(spin_in_long_wait_ns);
       }
     }
 
-    void sleep() {
+    void nap() {
       if (patience_.bell != nullptr && !bell_is_up_) {
         patience_.bell->hang_up();
         bell_is_up_ = true;
         return;  // the caller looks once more
       }
-      const double now = now_s();
+      const double now = monotonic_s();
       look_around(now);
+      patience_.progress();
       const double part = patience_.bell != nullptr ? nap_with_bell : nap_without_bell;
-      const double nap_s = std::clamp((now - since_s_) * part, shortest_nap_s, longest_nap_s);
+      const double quiet_since_s = std::max(since_s_, message_at_s_);
+      const double nap_s = std::clamp((now - quiet_since_s) * part, shortest_nap_s, longest_nap_s);
       if (patience_.bell == nullptr) {
-        const timespec nap{0, static_cast<long>(nap_s * 1e9)};
-        nanosleep(&nap, nullptr);
-        return;
+        const timespec length{0, static_cast<long>(nap_s * 1e9)};
+        nanosleep(&length, nullptr);
+        resumed_at_s_ = monotonic_s();
+      } else {
+        bell_is_up_ = false;
+        if (patience_.bell->sleep(nap_s)) {
+          // Somebody gets further: be quick for a while.
+          is_sleepy_ = false;
+          awake_since_s_ = monotonic_s();
+          spins_ = 0;
+          return;
+        }
       }
-      bell_is_up_ = false;
-      if (patience_.bell->sleep(nap_s)) {
-        // Somebody gets further: be quick for a while.
-        is_sleepy_ = false;
-        awake_since_s_ = now_s();
-        spins_ = 0;
+      burst_.restart();
+    }
+
+    // After each nap. Who has sent a message to a sleeper waits for the answer, and then sends the next one:
+    // so a nap may delay the first message of many, but not each of them.
+    void look_for_messages() {
+      const double began_s = patience_.bell != nullptr ? monotonic_s() : resumed_at_s_;
+      if (patience_.bell != nullptr) patience_.progress();
+      const double now = monotonic_s();
+      burst_.add(now - began_s);
+      if (burst_.is_over()) {
+        look_around(now);
+        if (burst_.moved()) message_at_s_ = now;
+        if (now - message_at_s_ < awake_after_message_s) burst_.restart();
       }
+      sched_yield();
+      if (patience_.bell == nullptr) resumed_at_s_ = monotonic_s();
     }
 
     const Patience& patience_;
@@ -188,6 +218,9 @@ struct Patience {
     std::uint64_t long_pauses_ = 0;
     double since_s_ = 0;  // 0: not yet long
     double awake_since_s_ = 0;
+    double message_at_s_ = 0;  // when messages last came in, as far as bursts tell; 0: never
+    double resumed_at_s_ = 0;  // where the caller itself asks the host: since then, in a burst
+    ProgressBurst burst_;
     bool is_sleepy_ = false;
     bool bell_is_up_ = false;
     bool stalled_ = false;
