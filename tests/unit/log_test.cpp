@@ -40,6 +40,7 @@ TEST(Printable, EscapesWhatIsNotUtf8) {
       << "a control character in more bytes than it needs";
   EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80") << "half of a pair of UTF-16";
   EXPECT_EQ(printable("\xf4\x90\x80\x80\xf8"), "\\xf4\\x90\\x80\\x80\\xf8") << "beyond Unicode";
+  EXPECT_EQ(printable("\xfb\xa1\xb1\x8d"), "\\xfb\\xa1\\xb1\\x8d") << "no character begins like this";
 }
 
 TEST(Printable, EndsWhatIsLong) {
