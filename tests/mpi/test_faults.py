@@ -41,7 +41,7 @@ def test_late_ranks_of_one_node_are_named_there(mpi: Mpi) -> None:
 
 
 def test_a_leader_that_gets_further_reports_no_stall(mpi: Mpi) -> None:
-    """On each node the odd rank combines, a chunk in 0.3 s; the leader waits for four before it sends a message."""
+    """On each node the odd rank combines, a chunk in 0.3 s; the leader waits for four before it sends."""
     program = compile_program(mpi, PROGRAMS / "slow_operation.c")
     settings = NODES | {"OFFBEAT_STALL_S": "1"}
     expression = "hierarchy(arrival_chain, ring)"

@@ -54,7 +54,8 @@ def test_what_a_terminal_would_obey_is_escaped(mpi: Mpi, variable: str, value: s
     program = compile_program(mpi, PROGRAMS / "sum_once.c")
     result = run(mpi, 2, [program], environment={variable: value}, timeout=60)
     stops(result, shown)
-    assert "\x1b" not in "".join(line for line in result.stderr.splitlines() if "offbeat: " in line), str(result)
+    ours = [line for line in result.stderr.splitlines() if "offbeat: " in line]
+    assert "\x1b" not in "".join(ours), str(result)
 
 
 def test_library_of_another_family(mpi: Mpi) -> None:
