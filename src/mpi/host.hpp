@@ -114,6 +114,7 @@ class Host {
   HostFunction<decltype(PMPI_Isend)> Isend{find("PMPI_Isend")};
   HostFunction<decltype(PMPI_Op_commutative)> Op_commutative{find("PMPI_Op_commutative")};
   HostFunction<decltype(PMPI_Recv)> Recv{find("PMPI_Recv")};
+  HostFunction<decltype(PMPI_Reduce)> Reduce{find("PMPI_Reduce")};
   HostFunction<decltype(PMPI_Reduce_local)> Reduce_local{find("PMPI_Reduce_local")};
   HostFunction<decltype(PMPI_Request_free)> Request_free{find("PMPI_Request_free")};
   HostFunction<decltype(PMPI_Send)> Send{find("PMPI_Send")};

@@ -50,18 +50,19 @@ void SetUp::broadcast(void* value, std::size_t bytes, int from) {
   require(host_.Bcast(value, static_cast<int>(bytes), MPI_BYTE, from, communicator_));
 }
 
-std::uint64_t SetUp::unanimous(std::uint64_t mine) {
-  std::uint64_t result = 0;
-  require(host_.Allreduce(&mine, &result, 1, MPI_UINT64_T, MPI_BAND, communicator_));
+// A rank without offbeat is in its MPI_Allreduce: with one of ours it would exchange what means something
+// else. Reductions to one rank have messages of their own.
+template <class Value>
+Value SetUp::reduce(Value mine, MPI_Datatype type, MPI_Op op) {
+  Value result{};
+  require(host_.Reduce(&mine, &result, 1, type, op, 0, communicator_));
+  require(host_.Bcast(&result, 1, type, 0, communicator_));
   return result;
 }
 
-int SetUp::first_without(bool mine) {
-  const int vote = mine ? size : rank;
-  int first = 0;
-  require(host_.Allreduce(&vote, &first, 1, MPI_INT, MPI_MIN, communicator_));
-  return first;
-}
+std::uint64_t SetUp::unanimous(std::uint64_t mine) { return reduce(mine, MPI_UINT64_T, MPI_BAND); }
+
+int SetUp::first_without(bool mine) { return reduce(mine ? size : rank, MPI_INT, MPI_MIN); }
 
 void SetUp::gather(const void* mine, std::size_t bytes, void* all) {
   const int count = static_cast<int>(bytes);

@@ -49,6 +49,8 @@ class SetUp {
  private:
   void broadcast(void* value, std::size_t bytes, int from);
   void gather(const void* mine, std::size_t bytes, void* all);
+  template <class Value>
+  Value reduce(Value mine, MPI_Datatype type, MPI_Op op);
   void require(int code) const;
   [[nodiscard]] std::string what_waits(const std::string& waited) const;
 

@@ -3,7 +3,7 @@
 //
 // A program makes many communicators of few sets of processes, duplicates above all. A team is one ordered
 // list of processes: where they are, what is chosen for them, the host's communicator for their messages,
-// and boards that served communicators which are gone. So a further communicator of a team costs two small
+// and boards that served communicators which are gone. So a further communicator of a team costs three small
 // collectives of the host, and no system call.
 //
 // Many communicators of a team can be alive, each at a *place* of its own: a number that is equal on all

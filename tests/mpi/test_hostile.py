@@ -173,7 +173,7 @@ def test_as_many_communicators_as_without_offbeat(mpi: Mpi) -> None:
 
 # offbeat sees the standard ABI in a library's name, which is another here.
 @pytest.mark.mpis(lambda mpi: mpi.family != "mpiabi")
-def test_a_further_communicator_costs_two_calls_of_the_host(mpi: Mpi) -> None:
+def test_a_further_communicator_costs_three_small_calls_of_the_host(mpi: Mpi) -> None:
     counting = compile_program(
         mpi, PROGRAMS / "libmpi_counting.c", "-shared", "-fPIC", "-Wl,--no-as-needed", libraries=("-ldl",)
     )
@@ -185,9 +185,9 @@ def test_a_further_communicator_costs_two_calls_of_the_host(mpi: Mpi) -> None:
     first = re.search(rf"^first: {counted}$", result.stdout, re.M)
     later = re.search(rf"^later: {counted}, in (\d+) rounds$", result.stdout, re.M)
     assert first and later and int(first[1]) > 0, f"the host's calls are not counted\n{result}"
-    # A broadcast and a reduction, of some bytes each.
-    assert int(later[1]) <= int(later[4]) and int(later[2]) <= int(later[4]), str(result)
-    assert later[3] == "0", str(result)
+    # Two broadcasts and a reduction, of some bytes each.
+    assert int(later[2]) <= 3 * int(later[4]), str(result)
+    assert (later[1], later[3]) == ("0", "0"), str(result)
 
 
 @pytest.mark.mpis(lambda mpi: mpi.name != "debian-mpich")  # which hangs without offbeat, too

@@ -25,14 +25,17 @@ int main(int argc, char **argv) {
   refuse_pidfd();
   enum { WARM = 3 }; /* in which the MPI may open what it needs */
   int before = 0;
-  for (int number = 0; number < WARM + atoi(argv[1]); ++number) {
-    MPI_Comm copy;
-    MPI_Comm_dup(MPI_COMM_WORLD, &copy);
-    use(copy, number);
-    MPI_Comm_free(&copy);
+  const int count = WARM + atoi(argv[1]);
+  /* All stay: the board of one that is freed would serve the next. */
+  MPI_Comm *copies = allocate(sizeof(MPI_Comm) * (size_t)count);
+  for (int number = 0; number < count; ++number) {
+    MPI_Comm_dup(MPI_COMM_WORLD, &copies[number]);
+    use(copies[number], number);
     if (number == WARM - 1) before = open_descriptors();
   }
   const int after = open_descriptors();
+  for (int number = 0; number < count; ++number) MPI_Comm_free(&copies[number]);
+  free(copies);
   CHECK(after <= before, "%d open descriptors in place of %d", after, before);
   return check_finish();
 }
