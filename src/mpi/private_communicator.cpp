@@ -17,7 +17,7 @@ PrivateCommunicator::~PrivateCommunicator() {
 
 bool PrivateCommunicator::may_be_created() {
   if (alive.load(std::memory_order_relaxed) >= most) return false;
-  constexpr std::size_t for_the_host = std::size_t{4} << 20;
+  constexpr std::size_t for_the_host = std::size_t{6} << 20;
   void* room = mmap(nullptr, for_the_host, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (room == MAP_FAILED) return false;
   munmap(room, for_the_host);
