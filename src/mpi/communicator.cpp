@@ -304,6 +304,7 @@ void Communicator::find_board(SetUp& set_up) {
     place_->board = NodeBoard::create(set_up, team.nodes(), team.world_ranks(), process_.settings);
   }
   if (place_->board == nullptr) return;
+  turn_.emplace(process_.host, process_.own_communicator());
   Board& board = place_->board->board();
   board.waiters = transport_.get();
   transport_->use(board);
@@ -322,14 +323,10 @@ bool Communicator::find_messages(SetUp& set_up, bool has_room) {
 // Who this communicator is, for those who wait.
 void Communicator::tell_board() {
   if (!has_board()) return;
-  BoardClient client;
+  BoardClient client{.turn = &*turn_};
   if (messages_->handle() != MPI_COMM_NULL) {
-    client.probed = messages_->handle();
+    client.messages = messages_->handle();
     client.failure_tag = tag_base_ + MpiTransport::tags - 1;
-  } else {
-    // MPICH does not move the messages of other communicators for a communicator of one rank. To Open MPI all
-    // are alike, and where processes can die MPI_COMM_WORLD would report that to its error handler.
-    client.probed = may_be_revoked_ ? process_.own_communicator() : MPI_COMM_WORLD;
   }
   if (may_be_revoked_) {
     client.check = [](void* state) { static_cast<Communicator*>(state)->check_processes(); };

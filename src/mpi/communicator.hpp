@@ -13,6 +13,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "mpi/check.hpp"
+#include "mpi/host_turn.hpp"
 #include "mpi/node_board.hpp"
 #include "mpi/private_communicator.hpp"
 #include "mpi/team.hpp"
@@ -137,6 +138,7 @@ class Communicator {
   int size_ = 1;
   bool is_one_rank_ = false;  // of an intra-communicator
   bool may_be_revoked_ = false;
+  std::optional<HostTurn> turn_;  // before the board, which takes it
   std::optional<Team::Place> place_;
   std::shared_ptr<PrivateCommunicator> messages_;  // to be made when it is needed, or shared
   std::uint64_t new_messages_id_ = 0;              // 0: not to be shared

@@ -75,6 +75,7 @@ class Host {
   HostFunction<decltype(PMPI_Allreduce_c)> Allreduce_c{find("PMPI_Allreduce_c")};
 #endif
   HostFunction<decltype(PMPI_Bcast)> Bcast{find("PMPI_Bcast")};
+  HostFunction<decltype(PMPI_Cancel)> Cancel{find("PMPI_Cancel")};
   HostFunction<decltype(PMPI_Comm_call_errhandler)> Comm_call_errhandler{find("PMPI_Comm_call_errhandler")};
   HostFunction<decltype(PMPI_Comm_create)> Comm_create{find("PMPI_Comm_create")};
   HostFunction<decltype(PMPI_Comm_create_keyval)> Comm_create_keyval{find("PMPI_Comm_create_keyval")};
@@ -119,6 +120,7 @@ class Host {
   HostFunction<decltype(PMPI_Request_free)> Request_free{find("PMPI_Request_free")};
   HostFunction<decltype(PMPI_Send)> Send{find("PMPI_Send")};
   HostFunction<decltype(PMPI_Sendrecv)> Sendrecv{find("PMPI_Sendrecv")};
+  HostFunction<decltype(PMPI_Test)> Test{find("PMPI_Test")};
   HostFunction<decltype(PMPI_Testsome)> Testsome{find("PMPI_Testsome")};
   HostFunction<decltype(PMPI_Type_get_extent)> Type_get_extent{find("PMPI_Type_get_extent")};
   HostFunction<decltype(PMPI_Type_get_true_extent)> Type_get_true_extent{find("PMPI_Type_get_true_extent")};

@@ -250,17 +250,15 @@ void NodeBoard::rest() {
   board_.presence(board_.rank).entered.store(0, std::memory_order_relaxed);
 }
 
-// Any call that looks for messages lets the host move all of them.
 int NodeBoard::look_for_failure() noexcept {
-  if (client_.probed == MPI_COMM_NULL) return MPI_SUCCESS;
-  const Host::WithoutYield scope(*host_);
-  const bool hears_failures = client_.failure_tag >= 0;
+  if (client_.turn == nullptr) return MPI_SUCCESS;
+  int code = client_.turn->take();
+  if (code != MPI_SUCCESS || client_.failure_tag < 0 || was_told_) return code;
   int is_told = 0;
-  int code = host_->Iprobe(MPI_ANY_SOURCE, hears_failures ? client_.failure_tag : 0, client_.probed, &is_told,
-                           MPI_STATUS_IGNORE);
-  if (code != MPI_SUCCESS || is_told == 0 || !hears_failures || was_told_) return code;
-  code = host_->Recv(&notice_, sizeof notice_, MPI_BYTE, MPI_ANY_SOURCE, client_.failure_tag, client_.probed,
-                     MPI_STATUS_IGNORE);
+  code = host_->Iprobe(MPI_ANY_SOURCE, client_.failure_tag, client_.messages, &is_told, MPI_STATUS_IGNORE);
+  if (code != MPI_SUCCESS || is_told == 0) return code;
+  code = host_->Recv(&notice_, sizeof notice_, MPI_BYTE, MPI_ANY_SOURCE, client_.failure_tag,
+                     client_.messages, MPI_STATUS_IGNORE);
   if (code != MPI_SUCCESS) return code;
   was_told_ = true;
   board_.broken().store(notice_, std::memory_order_relaxed);
@@ -303,7 +301,7 @@ void NodeBoard::give_up(const char* why, int code) noexcept {
   notice_ = first;
   for (const int leader : other_leaders_) {
     MPI_Request request;
-    if (host_->Isend(&notice_, sizeof notice_, MPI_BYTE, leader, client_.failure_tag, client_.probed,
+    if (host_->Isend(&notice_, sizeof notice_, MPI_BYTE, leader, client_.failure_tag, client_.messages,
                      &request) == MPI_SUCCESS) {
       host_->Request_free(&request);
     }

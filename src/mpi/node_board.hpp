@@ -10,6 +10,7 @@
 
 #include "base/settings.hpp"
 #include "mpi/host.hpp"
+#include "mpi/host_turn.hpp"
 #include "transport/node/board.hpp"
 #include "transport/node/cores.hpp"
 #include "transport/node/nodes.hpp"
@@ -24,9 +25,9 @@ class SetUp;
 
 // What the present communicator of a board brings with it.
 struct BoardClient {
-  // Where to look for messages, which lets the host move all those of this process.
-  MPI_Comm probed = MPI_COMM_NULL;
+  HostTurn* turn = nullptr;  // null: there is no communicator at present
   // Leaders tell each other of failures there, with a tag; negative: nobody does.
+  MPI_Comm messages = MPI_COMM_NULL;
   int failure_tag = -1;
   // Throws CommunicationError when the program's communicator can no longer be used.
   void (*check)(void* state) = nullptr;

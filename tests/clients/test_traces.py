@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from harness import MPIS, ROOT, compile_program, library, run
-
 from offbeat import trace
 
 HERE = Path(__file__).parent

@@ -27,7 +27,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="the preload libraries from here, not from the installed package",
     )
     parser.addoption("--quick", action="store_true", help="two and three ranks only")
-    parser.addoption("--kills", type=int, default=4, help="how often each MPI loses a rank at a random moment")
+    parser.addoption(
+        "--kills", type=int, default=4, help="how often each MPI loses a rank at a random moment"
+    )
     parser.addoption("--seed", type=int, help="of the random moments; a failing test prints it")
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import pytest
 from harness import PROGRAMS, Mpi, Result, clean_environment, compile_program, execute
 
-
 # Without offbeat, too, Intel MPI 2021.18 crashes in MPI_Comm_spawn here, and Debian's MPICH returns an error.
 can_spawn = pytest.mark.mpis(lambda mpi: mpi.name not in ("impi", "debian-mpich"))
 

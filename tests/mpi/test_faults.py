@@ -37,7 +37,9 @@ def test_late_ranks_of_one_node_are_named_there(mpi: Mpi) -> None:
     settings = NODES | {"OFFBEAT_STALL_S": "1"}
     result = run(mpi, 4, [program, "3", "1600"], allreduce=HIERARCHY, environment=settings).succeeded()
     assert len(re.findall(r"rank 2 has waited \d+ s for rank 3 on \S+ \(", result.stderr)) == 1, str(result)
-    assert len(re.findall(r"rank \d has waited \d+ s for ranks on other nodes \(", result.stderr)) <= 1, str(result)
+    assert len(re.findall(r"rank \d has waited \d+ s for ranks on other nodes \(", result.stderr)) <= 1, str(
+        result
+    )
 
 
 def test_a_leader_that_gets_further_reports_no_stall(mpi: Mpi) -> None:
@@ -93,7 +95,9 @@ def test_other_messages_move_while_a_rank_waits(
 ) -> None:
     program = compile_program(mpi, PROGRAMS / "progress.c")
     settings = {"OFFBEAT_WAIT": wait} | (NODES if expression == HIERARCHY else {})
-    result = run(mpi, ranks, [program, count], allreduce=expression, environment=settings, timeout=60).succeeded()
+    result = run(
+        mpi, ranks, [program, count], allreduce=expression, environment=settings, timeout=60
+    ).succeeded()
     assert result.report.served == result.calls, str(result)
 
 
@@ -103,7 +107,9 @@ def test_a_long_wait_does_not_burn_a_core(mpi: Mpi, expression: str) -> None:
     settings = {"OFFBEAT_WAIT": "yield"} | (NODES if expression == HIERARCHY else {})
     result = run(mpi, 4, [program, "1000", "1"], allreduce=expression, environment=settings).succeeded()
     share = re.search(r"^waiting: ([\d.]+) % of a core", result.stdout, re.M)
-    assert share and 0 <= float(share[1]) < 40, str(result)  # 2 to 4 %; yielding or spinning would be nearly 100
+    assert share and 0 <= float(share[1]) < 40, str(
+        result
+    )  # 2 to 4 %; yielding or spinning would be nearly 100
 
 
 def test_who_shares_a_core_does_not_spin_on_it(mpi: Mpi) -> None:
@@ -148,7 +154,9 @@ def test_a_message_that_fails_is_an_error_on_every_rank(mpi: Mpi, rank: int, cou
     faults, errors = faults_and_errors(result)
     assert faults > 0 and errors == faults, str(result)
     call = "^offbeat: allreduce number 2 on this communicator, .*"
-    named = re.findall(rf"{call}: rank {rank} of MPI_COMM_WORLD has failed: a message of", result.stderr, re.M)
+    named = re.findall(
+        rf"{call}: rank {rank} of MPI_COMM_WORLD has failed: a message of", result.stderr, re.M
+    )
     assert result.stderr.count(" has failed: ") == len(named) == faults, str(result)
 
 
@@ -193,7 +201,9 @@ def test_a_mismatch_is_an_error_on_every_rank(mpi: Mpi, place: str, what: str) -
     ranks, expression, settings = PLACES[place]
     program = compile_program(mpi, PROGRAMS / "mismatch.c")
     settings = settings | {"OFFBEAT_CHECK": "1"}
-    result = run(mpi, ranks, [program, what], allreduce=expression, environment=settings, timeout=60).succeeded()
+    result = run(
+        mpi, ranks, [program, what], allreduce=expression, environment=settings, timeout=60
+    ).succeeded()
     assert result.stderr.count(MISMATCHES[what]) == 1, str(result)
 
 
@@ -237,7 +247,9 @@ def test_what_is_refused_is_done_without(mpi: Mpi, what: str, rank: str) -> None
     on_board = REFUSED[what] or what in needless.get(rank, [])
     first = re.search(r"^offbeat: allreduce from 4 B to below 8 B, ranks: 2: (\w+)", result.stderr, re.M)
     assert first and first[1] == ("arrival_tree" if on_board else "recursive_doubling"), str(result)
-    lines = re.findall(r"^offbeat: no shared memory for 2 ranks on \S+ \((.+)\): messages are used", result.stderr, re.M)
+    lines = re.findall(
+        r"^offbeat: no shared memory for 2 ranks on \S+ \((.+)\): messages are used", result.stderr, re.M
+    )
     assert len(lines) == (0 if on_board else 1), str(result)
 
 

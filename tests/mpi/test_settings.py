@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from harness import PROGRAMS, Mpi, Result, compile_program, library, run
 

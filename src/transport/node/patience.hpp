@@ -123,12 +123,18 @@ struct Patience {
     static constexpr double nap_without_bell = 1.0 / 100;
     static constexpr double shortest_nap_s = 50e-6;
     static constexpr double longest_nap_s = 1e-3;
-    static constexpr double awake_after_message_s = 1e-3;
+    // A burst may find messages that are not there, because a rank that shares its core is interrupted and
+    // slow thereafter. One such burst outweighs a few quiet ones; only a second one soon after is believed.
+    static constexpr int signs_per_burst = 3;
+    static constexpr int signs_of_traffic = 2 * signs_per_burst;
+    static constexpr int most_signs = 4 * signs_per_burst;
 
     void pass(std::int64_t ns) {
       if (ProgressDue::after(ns)) [[unlikely]]
-        ProgressDue::give(patience_.progress);
+        give_progress();
     }
+    // Apart, so that a short wait and what is around it stay in the registers.
+    [[gnu::noinline]] void give_progress() { ProgressDue::give(patience_.progress); }
 
     void look_around(double now) {
       if (since_s_ == 0) since_s_ = awake_since_s_ = now;
@@ -138,7 +144,7 @@ struct Patience {
       }
     }
 
-    void pause_long() {
+    [[gnu::noinline]] void pause_long() {
       if (is_sleepy_) {
         if (burst_.is_over()) {
           nap();
@@ -206,8 +212,9 @@ struct Patience {
       burst_.add(now - began_s);
       if (burst_.is_over()) {
         look_around(now);
-        if (burst_.moved()) message_at_s_ = now;
-        if (now - message_at_s_ < awake_after_message_s) burst_.restart();
+        signs_ = std::clamp(signs_ + (burst_.moved() ? signs_per_burst : -1), 0, most_signs);
+        if (signs_ >= signs_of_traffic) message_at_s_ = now;
+        if (signs_ > 0) burst_.restart();
       }
       sched_yield();
       if (patience_.bell == nullptr) resumed_at_s_ = monotonic_s();
@@ -221,6 +228,7 @@ struct Patience {
     double message_at_s_ = 0;  // when messages last came in, as far as bursts tell; 0: never
     double resumed_at_s_ = 0;  // where the caller itself asks the host: since then, in a burst
     ProgressBurst burst_;
+    int signs_ = 0;  // of messages that come in
     bool is_sleepy_ = false;
     bool bell_is_up_ = false;
     bool stalled_ = false;
