@@ -35,48 +35,74 @@ struct AllreduceCall {
   }
 };
 
-// Serves a call, or says that the host has to. Reads only values that MPI guarantees equal on all ranks, and
-// so decides alike: type, operation, count, communicator.
-//
-// The host's own function is not called in here, nor the error handler of the program: these may throw, or
-// jump out of the call, and nothing of offbeat's may be in the way then.
+// One call on its way. Everything in here may throw what Communicator::run throws.
+class Service {
+ public:
+  Service(Runtime& process, const AllreduceCall& call) : process_(process), call_(call) {}
+
+  // Reads only values that MPI guarantees equal on all ranks, and so decides alike: type, operation, count,
+  // communicator.
+  Outcome run() {
+    if (!process_.is_started()) return {};
+    const Types& types = process_.types();
+    const Reduction* reduction = types.predefined(call_.type, call_.op);
+    if (call_.is_wrong(types) || (reduction == nullptr && !types.are_accepted(call_.type, call_.op)))
+      return {};
+    if (process_.settings.check && is_counted()) [[unlikely]]
+      communicator_->check({process_.host, types, call_.count, call_.type, call_.op});
+    return reduction != nullptr ? run(*reduction) : run_user_defined();
+  }
+
+  // Without one the call is counted for the process.
+  [[nodiscard]] bool has_communicator() const { return communicator_ != nullptr; }
+
+ private:
+  // Finds the communicator, once, and counts the call there.
+  [[nodiscard]] bool is_counted() {
+    if (communicator_ != nullptr) return true;
+    communicator_ = process_.communicator(call_.communicator);
+    if (communicator_ == nullptr) return false;
+    communicator_->intercepted.increment();
+    return true;
+  }
+
+  // Apart from the others, which need no room for a reduction of their own.
+  [[gnu::noinline]] Outcome run_user_defined() {
+    std::optional<UserReduction> own;
+    return process_.types().user_defined(call_.type, call_.op, own) ? run(own->reduction) : Outcome{};
+  }
+
+  Outcome run(const Reduction& reduction) {
+    if (!is_counted()) return {};
+    const auto count = static_cast<std::size_t>(call_.count);
+    const Expression* chosen = communicator_->choose(count, reduction.width);
+    if (chosen == nullptr || communicator_->is_revoked()) return {};
+    const void* input = call_.input == MPI_IN_PLACE ? call_.output : call_.input;
+    communicator_->require_intact();
+    communicator_->run(*chosen, {{static_cast<const std::byte*>(input), count, reduction.width},
+                                 {static_cast<std::byte*>(call_.output), count, reduction.width},
+                                 &reduction});
+    communicator_->served.increment();
+    last_algorithm = chosen;
+    return {Outcome::Kind::served};
+  }
+
+  Runtime& process_;
+  const AllreduceCall& call_;
+  Communicator* communicator_ = nullptr;
+};
+
+// Serves a call, or says that the host has to. The host's own function is not called in here, nor the error
+// handler of the program: these may throw, or jump out of the call, and nothing of offbeat's may be in the
+// way then.
 inline Outcome serve(Runtime& process, const AllreduceCall& call) noexcept {
   const InsideOffbeat guard;
   last_algorithm = nullptr;
   try {
-    Communicator* communicator = nullptr;
-    const auto count_in = [&] {
-      communicator = process.communicator(call.communicator);
-      if (communicator != nullptr) communicator->intercepted.increment();
-      return communicator != nullptr;
-    };
-    const auto native = [&] {
-      if (communicator == nullptr) process.count_native();
-      return Outcome{};
-    };
-    if (!process.is_started()) return native();
-    const Types& types = process.types();
-    const Reduction* reduction = types.predefined(call.type, call.op);
-    if (call.is_wrong(types) || (reduction == nullptr && !types.are_accepted(call.type, call.op)))
-      return native();
-    if (process.settings.check && count_in()) [[unlikely]]
-      communicator->check({process.host, types, call.count, call.type, call.op});
-    std::optional<UserReduction> own;
-    if (reduction == nullptr && types.user_defined(call.type, call.op, own)) reduction = &own->reduction;
-    if (reduction == nullptr) return native();
-
-    if (communicator == nullptr && !count_in()) return native();
-    const auto count = static_cast<std::size_t>(call.count);
-    const Expression* chosen = communicator->choose(count, reduction->width);
-    if (chosen == nullptr || communicator->is_revoked()) return native();
-    const Vector output{static_cast<std::byte*>(call.output), count, reduction->width};
-    const void* input = call.input == MPI_IN_PLACE ? call.output : call.input;
-    communicator->require_intact();
-    communicator->run(*chosen,
-                      {{static_cast<const std::byte*>(input), count, reduction->width}, output, reduction});
-    communicator->served.increment();
-    last_algorithm = chosen;
-    return {Outcome::Kind::served};
+    Service service(process, call);
+    const Outcome outcome = service.run();
+    if (outcome.kind == Outcome::Kind::native && !service.has_communicator()) process.count_native();
+    return outcome;
   } catch (const CommunicationError& error) {
     return {Outcome::Kind::failed, error.code != MPI_SUCCESS ? error.code : MPI_ERR_INTERN};
   } catch (const std::bad_alloc&) {

@@ -415,8 +415,8 @@ void Communicator::check(const CallSignature& mine) {
   throw CommunicationError(mismatch, MPI_ERR_ARG);
 }
 
-void Communicator::require_intact() const {
-  if (is_broken_) throw CommunicationError("an earlier collective on this communicator failed", failure_);
+void Communicator::report_earlier_failure() const {
+  throw CommunicationError("an earlier collective on this communicator failed", failure_);
 }
 
 bool Communicator::asks_whether_revoked() const { return process_.fault_tolerance().is_revoked(handle_); }
@@ -434,7 +434,7 @@ void Communicator::enter_board(std::size_t bytes) {
   if (has_board()) place_->board->board().enter(intercepted.value() + other_calls_, bytes);
 }
 
-void Communicator::run(const Expression& expression, Allreduce args) {
+void Communicator::run(const Expression& expression, const Allreduce& args) {
   if (open_ != nullptr) [[unlikely]]
     complete_open();
   if (args.output.count == 0) return;

@@ -70,8 +70,11 @@ class Communicator {
   void check(const CallSignature& mine);
 
   // Throws CommunicationError after an earlier failure.
-  void require_intact() const;
-  void run(const Expression& expression, Allreduce args);
+  void require_intact() const {
+    if (is_broken_) [[unlikely]]
+      report_earlier_failure();
+  }
+  void run(const Expression& expression, const Allreduce& args);
   // For types that the host lacks: the chosen algorithm, or `fallback` where that is native. False: cannot be
   // served.
   [[nodiscard]] bool run_without_host(const Expression& fallback, Allreduce args);
@@ -97,6 +100,7 @@ class Communicator {
   Counter served;
 
  private:
+  [[noreturn]] void report_earlier_failure() const;
   // The ranks agree on a team and a place there. Like start.
   [[nodiscard]] static bool agree(Communicator* mine, Runtime& process, SetUp& set_up);
   // `shared`: null if there is none. `new_id`: of one that this communicator may make.

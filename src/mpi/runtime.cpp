@@ -99,12 +99,18 @@ Freeing* find_freeing(MPI_Comm handle) {
 
 Communicator* Runtime::communicator(MPI_Comm handle) {
   const std::uintptr_t key = abi::bits(handle);
-  Recent& entry = recent_slot(key);
-  const std::uint64_t deaths = deaths_.load(std::memory_order_acquire);
-  if (entry.handle == key && entry.deaths == deaths) [[likely]]
+  const Recent& entry = recent_slot(key);
+  if (entry.handle == key && entry.deaths == deaths_.load(std::memory_order_acquire)) [[likely]]
     return entry.communicator;
+  return remember(handle);
+}
+
+Communicator* Runtime::remember(MPI_Comm handle) {
+  // Read first: what is found may be gone by now.
+  const std::uint64_t deaths = deaths_.load(std::memory_order_acquire);
   Communicator* found = find_or_create(handle);
-  if (found != nullptr) entry = {key, found, deaths};
+  const std::uintptr_t key = abi::bits(handle);
+  if (found != nullptr) recent_slot(key) = {key, found, deaths};
   return found;
 }
 

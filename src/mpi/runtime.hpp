@@ -72,6 +72,8 @@ class Runtime {
   static int on_copy(MPI_Comm, int, void*, void*, void*, int* flag);
   static int on_delete(MPI_Comm, int, void* communicator, void*);
 
+  // Apart, so that finding what this thread has used lately stays short.
+  [[gnu::noinline]] Communicator* remember(MPI_Comm handle);
   Communicator* find_or_create(MPI_Comm handle);
   [[nodiscard]] bool start_with_mpi();
   // Null: no memory.

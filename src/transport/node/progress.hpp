@@ -47,7 +47,7 @@ class ProgressDue {
   }
   // After a collective that was served. What it waited was counted by the wait.
   [[nodiscard]] static bool after_call(std::size_t bytes) {
-    return after(100 + static_cast<std::int64_t>(bytes / 4));
+    return after(50 + static_cast<std::int64_t>(bytes / 16));
   }
   // A turn that was long copied a part of a message, so the next one comes soon, and those after it less and
   // less so. Turns without work take 0.05 to 1 us, by host and network, and are so rare that they do not
