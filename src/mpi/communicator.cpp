@@ -304,7 +304,6 @@ void Communicator::find_board(SetUp& set_up) {
     place_->board = NodeBoard::create(set_up, team.nodes(), team.world_ranks(), process_.settings);
   }
   if (place_->board == nullptr) return;
-  turn_.emplace(process_.host, process_.own_communicator());
   Board& board = place_->board->board();
   board.waiters = transport_.get();
   transport_->use(board);
@@ -323,6 +322,7 @@ bool Communicator::find_messages(SetUp& set_up, bool has_room) {
 // Who this communicator is, for those who wait.
 void Communicator::tell_board() {
   if (!has_board()) return;
+  if (!turn_) turn_.emplace(process_.host, process_.own_communicator());
   BoardClient client{.turn = &*turn_};
   if (messages_->handle() != MPI_COMM_NULL) {
     client.messages = messages_->handle();

@@ -150,6 +150,10 @@ def plan(
         environment |= {"OMPI_MCA_mpi_yield_when_idle": "1"} | transport
         if spawn > 0 and "tcp" not in environment["OMPI_MCA_btl"]:
             environment["OMPI_MCA_btl"] += ",tcp"
+        # Where threads make communicators, Open MPI has each wait for those with a parent of a lower number
+        # (ompi/communicator/comm_cid.c). The one that offbeat makes for messages can close a circle.
+        if {"OFFBEAT_ALLREDUCE", "OFFBEAT_NODE_RANKS"} & settings.keys():
+            without = ",".join(filter(None, (without, "threads")))
     changed = dataclasses.replace(mpi, environment=environment)
     job = Job(changed, seed, ranks, steps or 150, spawn, settings, limit_s, without)
     return dataclasses.replace(job, steps=50) if steps is None and job.is_slow else job
