@@ -6,7 +6,7 @@
 // to rank, where ranks share cores.
 //
 //     benchmark_board [RANKS [ALGORITHM ...]]
-#include "transport/node/board.hpp"
+#include "node/board.hpp"
 
 #include <sched.h>
 #include <sys/resource.h>

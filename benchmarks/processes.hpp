@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "collectives/algorithm.hpp"
-#include "transport/node/patience.hpp"
+#include "node/patience.hpp"
 
 namespace offbeat {
 

@@ -60,12 +60,12 @@ function(offbeat_family family headers)
     src/mpi/service.cpp
     src/mpi/set_up.cpp
     src/mpi/team.cpp
-    $<$<STREQUAL:${family},openmpi>:${CMAKE_CURRENT_SOURCE_DIR}/src/mpi/spawn.cpp>
+    $<$<STREQUAL:${family},openmpi>:${CMAKE_CURRENT_SOURCE_DIR}/src/mpi/interpose/spawn.cpp>
     src/mpi/spawn_infos.cpp
     src/mpi/transport.cpp
     src/mpi/types.cpp
     src/mpi/watch.cpp
-    src/mpi/wrappers.cpp)
+    src/mpi/interpose/wrappers.cpp)
   target_include_directories(offbeat-${family} PRIVATE include)
   target_link_libraries(offbeat-${family} PRIVATE offbeat_core)
   offbeat_preload(offbeat-${family} ${family} "${headers}" ${CMAKE_SOURCE_DIR}/src/capi/offbeat.map)
@@ -84,11 +84,11 @@ function(offbeat_family family headers)
   add_library(offbeat-trace-${family} SHARED
     src/mpi/host.cpp
     src/mpi/spawn_infos.cpp
-    src/mpi/trace/below.cpp
-    src/mpi/trace/tracer.cpp
+    src/mpi/tracer/below.cpp
+    src/mpi/tracer/tracer.cpp
     "${functions}")
   target_link_libraries(offbeat-trace-${family} PRIVATE offbeat_trace)
-  offbeat_preload(offbeat-trace-${family} ${family} "${headers}" ${CMAKE_SOURCE_DIR}/src/mpi/trace/trace.map)
+  offbeat_preload(offbeat-trace-${family} ${family} "${headers}" ${CMAKE_SOURCE_DIR}/src/mpi/tracer/trace.map)
 
   # The measured side of `offbeat bench`; loaded by offbeat-launch into a process that has libmpi, whose symbols it uses.
   add_library(offbeat-bench-${family} MODULE ${bench_sources})

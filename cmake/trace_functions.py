@@ -3,7 +3,7 @@
 
     trace_functions.py mpi.h functions.cpp [--no-large-counts]
 
-All that they do is to call a template of src/mpi/trace/wrapped.hpp. They are written by a program because C++
+All that they do is to call a template of src/mpi/tracer/wrapped.hpp. They are written by a program because C++
 cannot give a template's functions the names MPI_Bcast, MPI_Ibcast_c, MPI_Bcast_init, ...
 """
 
@@ -46,7 +46,7 @@ OTHERS = {
 
 HEAD = """\
 // Written by cmake/trace_functions.py.
-#include "mpi/trace/wrapped.hpp"
+#include "mpi/tracer/wrapped.hpp"
 
 using namespace offbeat::trace;
 

@@ -6,6 +6,9 @@
 
 namespace offbeat {
 
+// Bytes that one core takes from another at once.
+inline constexpr std::size_t cache_line = 64;
+
 // memcpy with vectors. That of the C library takes `rep movsb` for such lengths, which is as fast where the
 // destination is in a cache, and on Zen 4 slower by up to 40 % where it is not.
 void copy(void* to, const void* from, std::size_t bytes);

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "mpi/types.hpp"
-#include "transport/node/board.hpp"
+#include "node/board.hpp"
 
 namespace offbeat {
 

@@ -268,7 +268,7 @@ bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up) {
     }
     if ((all & (has::board | has::no_board)) == 0) place->board.reset();
     mine->place_.emplace(std::move(*place));
-    mine->transport_->nodes = &team->nodes();
+    mine->transport_->locality = &team->locality();
     mine->share_messages((all & has::messages) != 0 ? std::move(shared) : nullptr, invitation.new_messages);
     mine->provide(set_up, std::move(choices), (all & has::room_for_messages) != 0);
     return true;
@@ -301,7 +301,7 @@ void Communicator::find_board(SetUp& set_up) {
   board_tried_ = true;
   Team& team = place_->team();
   if (place_->board == nullptr) {
-    place_->board = NodeBoard::create(set_up, team.nodes(), team.world_ranks(), process_.settings);
+    place_->board = NodeBoard::create(set_up, team.locality(), team.world_ranks(), process_.settings);
   }
   if (place_->board == nullptr) return;
   Board& board = place_->board->board();
@@ -405,7 +405,7 @@ void Communicator::check(const CallSignature& mine) {
     // On several nodes the board only names who is late; its ranks must not leave the others alone with a
     // mismatch.
     if (has_board()) mismatch = find_mismatch(place_->board->board(), mine);
-    if (!has_board() || place_->team().nodes().count() > 1) {
+    if (!has_board() || place_->team().locality().membership.nodes() > 1) {
       SetUp set_up(process_.host, handle_, process_.settings);
       mismatch = find_mismatch(set_up, mine);
     }

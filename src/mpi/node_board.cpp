@@ -18,7 +18,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "mpi/set_up.hpp"
-#include "transport/node/cores.hpp"
+#include "node/cores.hpp"
 
 namespace offbeat {
 namespace {
@@ -48,10 +48,10 @@ struct Whereabouts {
 // The leader's memory file, on all ranks of a node; none where it cannot be had.
 class HandOut {
  public:
-  HandOut(SetUp& set_up, const Nodes& nodes, std::size_t bytes, Refusals& refusals)
-      : set_up_(set_up), nodes_(nodes), bytes_(bytes), refusals_(refusals) {
-    if (nodes.member > 0) return;
-    if (nodes.here.size() <= static_cast<std::size_t>(Board::most_ranks)) {
+  HandOut(SetUp& set_up, const Locality& locality, std::size_t bytes, Refusals& refusals)
+      : set_up_(set_up), locality_(locality), bytes_(bytes), refusals_(refusals) {
+    if (locality.member > 0) return;
+    if (locality.here().size() <= static_cast<std::size_t>(Board::most_ranks)) {
       file_ = make_memory(bytes, refusals);
     } else {
       refusals.add("a board", E2BIG);
@@ -60,36 +60,36 @@ class HandOut {
 
   // Collective. `all`: for each rank of the communicator.
   const Descriptor& by_offer(std::span<Whereabouts> all) {
-    const Whereabouts mine{.offer = nodes_.member == 0 ? offer_of(file_) : MemoryOffer{}, .address = {}};
+    const Whereabouts mine{.offer = locality_.member == 0 ? offer_of(file_) : MemoryOffer{}, .address = {}};
     set_up_.gather(mine, all.data());
-    if (nodes_.member > 0) file_ = accept(of_leader(all).offer, bytes_, refusals_);
+    if (locality_.member > 0) file_ = accept(of_leader(all).offer, bytes_, refusals_);
     return file_;
   }
 
   const Descriptor& by_socket(std::span<Whereabouts> all) {
     Mailbox mailbox(refusals_);
-    const Whereabouts mine{.offer = nodes_.member == 0 ? offer_of(file_) : MemoryOffer{},
+    const Whereabouts mine{.offer = locality_.member == 0 ? offer_of(file_) : MemoryOffer{},
                            .address = mailbox.address()};
     set_up_.gather(mine, all.data());
-    if (nodes_.member > 0) mailbox.listen_to(of_leader(all).address, refusals_);
+    if (locality_.member > 0) mailbox.listen_to(of_leader(all).address, refusals_);
     static_cast<void>(set_up_.all(true));  // all listen
-    if (nodes_.member == 0) {
-      for (const int rank : nodes_.here.subspan(1)) {
+    if (locality_.member == 0) {
+      for (const int rank : locality_.here().subspan(1)) {
         mailbox.send(file_, all[static_cast<std::size_t>(rank)].address, refusals_);
       }
     }
     static_cast<void>(set_up_.all(true));  // all are sent
-    if (nodes_.member > 0) file_ = mailbox.take(of_leader(all).offer, bytes_, refusals_);
+    if (locality_.member > 0) file_ = mailbox.take(of_leader(all).offer, bytes_, refusals_);
     return file_;
   }
 
  private:
   [[nodiscard]] const Whereabouts& of_leader(std::span<const Whereabouts> all) const {
-    return all[static_cast<std::size_t>(nodes_.here.front())];
+    return all[static_cast<std::size_t>(locality_.here().front())];
   }
 
   SetUp& set_up_;
-  const Nodes& nodes_;
+  const Locality& locality_;
   const std::size_t bytes_;
   Refusals& refusals_;
   Descriptor file_;  // the leader's stays open until all have it
@@ -154,36 +154,37 @@ bool seems_to_share_cores() { return launcher_ranks_on_node() > std::min(get_npr
 }  // namespace
 
 // Whatever can fail on one rank alone comes before a vote.
-std::unique_ptr<NodeBoard> NodeBoard::create(SetUp& set_up, const Nodes& nodes,
+std::unique_ptr<NodeBoard> NodeBoard::create(SetUp& set_up, const Locality& locality,
                                              const std::vector<int>& world_ranks, const Settings& settings) {
-  const BoardShape shape{.ranks = static_cast<int>(nodes.here.size()), .window_bytes = settings.window_bytes};
+  const BoardShape shape{.ranks = static_cast<int>(locality.here().size()),
+                         .window_bytes = settings.window_bytes};
   Refusals refusals;
   std::vector<Whereabouts> whereabouts;
   std::vector<CoreSet> cores;
   const bool is_ready = try_to([&] {
-    whereabouts.resize(static_cast<std::size_t>(nodes.ranks));
-    cores.resize(nodes.here.size());
+    whereabouts.resize(static_cast<std::size_t>(locality.membership.ranks()));
+    cores.resize(locality.here().size());
   });
   if (!is_ready) refusals.add("malloc", ENOMEM);
   int first = set_up.first_without(is_ready);
-  if (first == nodes.ranks) {
-    HandOut memory_of_node(set_up, nodes, shape.total_bytes(), refusals);
+  if (first == locality.membership.ranks()) {
+    HandOut memory_of_node(set_up, locality, shape.total_bytes(), refusals);
     for (const auto way : {&HandOut::by_offer, &HandOut::by_socket}) {
       const Descriptor& file = (memory_of_node.*way)(whereabouts);
       std::unique_ptr<NodeBoard> mine;
       const bool is_made = try_to([&] {
         SharedMemory memory = SharedMemory::map(file, shape.total_bytes(), refusals);
-        if (memory) mine.reset(new NodeBoard(set_up.host(), std::move(memory), shape, nodes, world_ranks));
+        if (memory) mine.reset(new NodeBoard(set_up.host(), std::move(memory), shape, locality, world_ranks));
       });
       if (!is_made) refusals.add("malloc", ENOMEM);
       first = set_up.first_without(mine != nullptr);
-      if (first == nodes.ranks) {
+      if (first == locality.membership.ranks()) {
         mine->look_at_cores(settings, cores);
         return mine;
       }
     }
   }
-  try_to([&] { say_why_not(refusals, nodes.here.size(), first == set_up.rank); });
+  try_to([&] { say_why_not(refusals, locality.here().size(), first == set_up.rank); });
   return nullptr;
 }
 
@@ -193,17 +194,17 @@ Patience patience_without_board(const Settings& settings) {
   return patience;
 }
 
-NodeBoard::NodeBoard(const Host& host, SharedMemory memory, const BoardShape& shape, const Nodes& nodes,
+NodeBoard::NodeBoard(const Host& host, SharedMemory memory, const BoardShape& shape, const Locality& locality,
                      const std::vector<int>& world_ranks)
     : host_(&host),
       memory_(std::move(memory)),
-      board_(memory_.data(), shape, nodes.member, {}),
+      board_(memory_.data(), shape, locality.member, {}),
       host_name_(host_name()),
-      has_other_nodes_(nodes.count() > 1) {
-  world_ranks_.reserve(nodes.here.size());
-  for (const int rank : nodes.here) world_ranks_.push_back(world_ranks[static_cast<std::size_t>(rank)]);
-  if (nodes.member == 0) {
-    std::ranges::remove_copy(nodes.leaders, std::back_inserter(other_leaders_), nodes.here.front());
+      has_other_nodes_(locality.membership.nodes() > 1) {
+  world_ranks_.reserve(locality.here().size());
+  for (const int rank : locality.here()) world_ranks_.push_back(world_ranks[static_cast<std::size_t>(rank)]);
+  for (int node = 0; locality.member == 0 && node < locality.membership.nodes(); ++node) {
+    if (node != locality.node) other_leaders_.push_back(locality.membership.rank(node, 0));
   }
   board_.patience.progress = {.call = [](void* state) { static_cast<NodeBoard*>(state)->progress(); },
                               .state = this};

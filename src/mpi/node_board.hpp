@@ -11,10 +11,10 @@
 #include "base/settings.hpp"
 #include "mpi/host.hpp"
 #include "mpi/host_turn.hpp"
-#include "transport/node/board.hpp"
-#include "transport/node/cores.hpp"
-#include "transport/node/nodes.hpp"
-#include "transport/node/shared_memory.hpp"
+#include "node/board.hpp"
+#include "node/cores.hpp"
+#include "node/membership.hpp"
+#include "node/shared_memory.hpp"
 
 namespace offbeat {
 
@@ -37,8 +37,9 @@ struct BoardClient {
 class NodeBoard {
  public:
   // Collective, with the same outcome on all ranks: null unless the ranks of every node could all map their
-  // memory. If not, one line says why. `world_ranks`: of all ranks of `nodes`. Throws CommunicationError.
-  static std::unique_ptr<NodeBoard> create(SetUp& set_up, const Nodes& nodes,
+  // memory. If not, one line says why. `world_ranks`: of all ranks of the communicator. Throws
+  // CommunicationError.
+  static std::unique_ptr<NodeBoard> create(SetUp& set_up, const Locality& locality,
                                            const std::vector<int>& world_ranks, const Settings& settings);
 
   [[nodiscard]] Board& board() { return board_; }
@@ -58,7 +59,7 @@ class NodeBoard {
   void let_host_move() noexcept { static_cast<void>(look_for_failure()); }
 
  private:
-  NodeBoard(const Host& host, SharedMemory memory, const BoardShape& shape, const Nodes& nodes,
+  NodeBoard(const Host& host, SharedMemory memory, const BoardShape& shape, const Locality& locality,
             const std::vector<int>& world_ranks);
 
   // When all ranks of the node have their board. `work_space`: of as many elements as there are of them.
@@ -79,7 +80,7 @@ class NodeBoard {
   const CoreSet cores_ = CoreSet::of_this_process();  // as the others are told
   std::vector<int> world_ranks_;                      // of the ranks of the board
   std::string host_name_;
-  std::vector<int> other_leaders_;  // on a leader, of nodes
+  std::vector<int> other_leaders_;  // on the lowest rank of the node, those of the other nodes
   bool has_other_nodes_;
   bool reported_ = false;
   std::uint64_t notice_ = 0;  // of a failure, to other nodes: what stands in Board::broken

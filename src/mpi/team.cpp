@@ -11,27 +11,23 @@ Team::Team(std::vector<int> world_ranks, int rank, std::uint64_t serial)
       rank_(rank),
       serial_(serial),
       identities_(world_ranks_.size()),
-      lists_(static_cast<int>(world_ranks_.size())) {}
+      membership_(static_cast<int>(world_ranks_.size())) {}
 
 void Team::locate(SetUp& set_up, const Settings& settings) {
   if (settings.node_ranks > 0) {
-    for (std::size_t rank = 0; rank < world_ranks_.size(); ++rank) {
-      const int node = static_cast<int>(rank) / settings.node_ranks;
-      lists_.leader_of_rank[rank] = node * settings.node_ranks;
-    }
+    membership_.group_by([&](int rank) { return rank / settings.node_ranks; });
   } else {
     static const NodeIdentity mine = NodeIdentity::of_this_process();
     set_up.gather(mine, identities_.data());
-    lists_.find_leaders(identities_);
+    membership_.group(identities_);
   }
-  lists_.sort_out(rank_);
-  nodes_.emplace(lists_.leaders, lists_.here, rank_, static_cast<int>(world_ranks_.size()));
+  locality_.emplace(membership_, rank_);
 }
 
 std::shared_ptr<const TeamChoices> Team::choices(const Selection& selection) {
   const std::lock_guard lock(mutex_);
   if (choices_ == nullptr || choices_->with_board.generation != selection.generation()) {
-    Placement placement{.ranks = nodes_->ranks, .nodes = nodes_->count(), .board = false};
+    Placement placement{.ranks = membership_.ranks(), .nodes = membership_.nodes(), .board = false};
     auto made = std::make_shared<TeamChoices>();
     made->without_board = selection.table(placement);
     placement.board = true;

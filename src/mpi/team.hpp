@@ -19,9 +19,9 @@
 #include "mpi/node_board.hpp"
 #include "mpi/private_communicator.hpp"
 #include "mpi/set_up.hpp"
+#include "node/membership.hpp"
+#include "node/node_identity.hpp"
 #include "selection/selection.hpp"
-#include "transport/node/node_identity.hpp"
-#include "transport/node/nodes.hpp"
 
 namespace offbeat {
 
@@ -40,7 +40,7 @@ class Team {
   void locate(SetUp& set_up, const Settings& settings);
 
   [[nodiscard]] const std::vector<int>& world_ranks() const { return world_ranks_; }
-  [[nodiscard]] const Nodes& nodes() const { return *nodes_; }
+  [[nodiscard]] const Locality& locality() const { return *locality_; }
   // The same number on all ranks of a team, and another one for each team of these ranks.
   [[nodiscard]] std::uint64_t serial() const { return serial_; }
 
@@ -91,8 +91,8 @@ class Team {
   const int rank_;
   const std::uint64_t serial_;
   std::vector<NodeIdentity> identities_;
-  NodeLists lists_;
-  std::optional<Nodes> nodes_;
+  Membership membership_;
+  std::optional<Locality> locality_;
 
   std::mutex mutex_;  // of what follows
   std::shared_ptr<const TeamChoices> choices_;

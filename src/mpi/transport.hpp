@@ -6,8 +6,8 @@
 
 #include "collectives/algorithm.hpp"
 #include "mpi/host.hpp"
+#include "node/board.hpp"
 #include "transport/endpoint.hpp"
-#include "transport/node/board.hpp"
 
 namespace offbeat {
 

@@ -8,17 +8,18 @@ namespace offbeat {
 
 // Member i of the part is rank  first + stride * (i * width + min(i, wide)), or list[i].
 // `width` and `wide` describe the leaders of contiguous groups: the first `wide` groups have width + 1 ranks,
-// the others `width`. A plain row or column has width 1 and wide 0. A list is for what is not arithmetic:
-// ranks of a node.
+// the others `width`. A plain row or column has width 1 and wide 0. Lists are for what is not arithmetic: the
+// ranks of a node, or one rank of each node.
 struct RankMap {
   int first = 0;
   int stride = 1;
   int width = 1;
   int wide = 0;
   const int* list = nullptr;
+  const int* starts = nullptr;  // member i is list[starts[i] + first]
 
   [[nodiscard]] constexpr int operator()(int member) const {
-    if (list != nullptr) return list[member];
+    if (list != nullptr) return list[starts != nullptr ? starts[member] + first : member];
     return first + stride * (member * width + std::min(member, wide));
   }
 };

@@ -16,7 +16,6 @@
 #include "base/pool.hpp"
 #include "base/task.hpp"
 #include "patterns/rank_map.hpp"
-#include "transport/node/nodes.hpp"
 #include "transport/transport.hpp"
 
 namespace offbeat {
@@ -119,20 +118,10 @@ class Endpoint {
   template <class Make>
   [[nodiscard]] Concurrently concurrently(int n, Make&& make) const;
 
-  // The shared memory of this node's ranks. For the whole communicator, and for on_node().
+  // The shared memory of this node's ranks.
   [[nodiscard]] Board* board() const { return transport_->board; }
-  // The ranks of this node, and one leader of each node, as communicators of their own. For the whole
-  // communicator; only a leader may use leaders().
-  [[nodiscard]] Endpoint on_node() const {
-    const Nodes* nodes = transport_->nodes;
-    if (nodes == nullptr) return *this;
-    return part({.list = nodes->here.data()}, nodes->member, static_cast<int>(nodes->here.size()));
-  }
-  [[nodiscard]] Endpoint leaders() const {
-    const Nodes* nodes = transport_->nodes;
-    if (nodes == nullptr) return part({}, 0, 1);
-    return part({.list = nodes->leaders.data()}, nodes->node, nodes->count());
-  }
+  // Where this rank is (node/membership.hpp); null: all ranks are on one node.
+  [[nodiscard]] const Locality* locality() const { return transport_->locality; }
 
   int rank;
   int size;

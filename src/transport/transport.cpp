@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/copy.hpp"
-#include "transport/node/board.hpp"
 
 namespace offbeat {
 namespace {
@@ -21,7 +20,7 @@ void copy(void* to, const void* from, std::size_t bytes, bool past_cache) {
 }
 
 void take_lines(std::byte* data, std::size_t bytes) {
-  for (std::size_t line = 0; line < bytes; line += BoardShape::line) data[line] = std::byte{0};
+  for (std::size_t line = 0; line < bytes; line += cache_line) data[line] = std::byte{0};
 }
 
 }  // namespace

@@ -18,7 +18,7 @@
 namespace offbeat {
 
 class Board;
-struct Nodes;
+struct Locality;
 struct Transfer;
 struct Computation;
 
@@ -43,7 +43,7 @@ class Transport {
   // The shared memory of the ranks of this node; null if it could not be had on every node.
   Board* board = nullptr;
   // Where the ranks are; null: all on one node.
-  const Nodes* nodes = nullptr;
+  const Locality* locality = nullptr;
 
   // How many coroutines of this rank can run at once. A blocking transport may wait inside start() while it
   // is 1.

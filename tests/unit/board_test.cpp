@@ -5,6 +5,8 @@
 // Checked: integers are exact; floats have the same bits on every rank and, where the algorithm promises it,
 // for every arrival order; inputs are untouched; nothing is written beside an output; no deadlock, no data
 // race.
+#include "simulator/board.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,8 +28,7 @@
 
 #include "base/error.hpp"
 #include "collectives/algorithm.hpp"
-#include "transport/simulated.hpp"
-#include "transport/simulated_board.hpp"
+#include "simulator/simulator.hpp"
 
 namespace offbeat {
 namespace {
@@ -329,7 +330,7 @@ TEST(SimulatedBoard, IsThereIfItIsWanted) {
         .run([&](int rank, Endpoint net) -> Task {
           const int size = net.board() == nullptr ? 0 : net.board()->size;
           EXPECT_EQ(size, size_at_rank[static_cast<std::size_t>(rank)]);
-          EXPECT_EQ(net.on_node().size, size == 0 ? ranks : size);
+          EXPECT_EQ(on_node(net).size, size == 0 ? ranks : size);
           co_return;
         });
   };

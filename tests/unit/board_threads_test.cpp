@@ -18,7 +18,7 @@
 #include "collectives/algorithm.hpp"
 #include "collectives/allreduce/arrival_tree_inline.hpp"
 #include "collectives/allreduce/board_round.hpp"
-#include "transport/node/board.hpp"
+#include "node/board.hpp"
 
 namespace offbeat {
 namespace {

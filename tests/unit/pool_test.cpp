@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "collectives/algorithm.hpp"
-#include "transport/simulated.hpp"
+#include "simulator/simulator.hpp"
 
 namespace offbeat {
 namespace {

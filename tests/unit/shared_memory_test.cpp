@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory that processes of one user share, and what another user can do about it. Tests with another user
 // need root, and are skipped without; those with another process of the same user are not.
-#include "transport/node/shared_memory.hpp"
+#include "node/shared_memory.hpp"
 
 #include <fcntl.h>
 #include <grp.h>

@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
-#include "transport/node/cores.hpp"
-#include "transport/node/patience.hpp"
+#include "node/cores.hpp"
+#include "node/patience.hpp"
 
 namespace offbeat {
 namespace {

@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "collectives/algorithm.hpp"
-#include "transport/node/board.hpp"
+#include "node/board.hpp"
 
 namespace offbeat {
 

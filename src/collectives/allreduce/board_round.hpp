@@ -6,7 +6,7 @@
 
 #include "base/copy.hpp"
 #include "collectives/algorithm.hpp"
-#include "transport/node/board.hpp"
+#include "node/board.hpp"
 
 namespace offbeat {
 

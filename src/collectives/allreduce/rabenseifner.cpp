@@ -16,7 +16,7 @@
 #include <bit>
 
 #include "collectives/allreduce/allreduce.hpp"
-#include "collectives/fold.hpp"
+#include "collectives/combinators/fold.hpp"
 
 namespace offbeat::allreduce_algorithms {
 namespace {

@@ -9,7 +9,7 @@
 // Source: Alizadeh et al. 2022, section 4; the overlap is ours.
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/allreduce/board_round.hpp"
-#include "transport/node/nodes.hpp"
+#include "node/membership.hpp"
 
 namespace offbeat::allreduce_algorithms {
 namespace {
@@ -35,7 +35,7 @@ Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, std
       co_await round.collect(chunk);
     }
   }
-  co_await allreduce(lane.leaders(), {segment, segment, round.args.op}, phases.leaders);
+  co_await allreduce(node_leaders(lane), {segment, segment, round.args.op}, phases.leaders);
   for (std::size_t chunk = first; chunk < last; ++chunk) {
     co_await lane.copy(round.on_board(round.net.rank, chunk), round.of(round.args.output, chunk));
     co_await round.board.announce(round.step(chunk).everywhere(), round.mark());
@@ -70,10 +70,10 @@ Task one_round(Endpoint net, const BoardRound& round, Phases phases) {
 }
 
 Task run(Endpoint net, Allreduce args, const Expression& self) {
-  const Endpoint node = net.on_node();
+  const Endpoint node = on_node(net);
   const Phases phases{self.parts[0].algorithm->node_phase, self.parts[1]};
   // Leaders must cut the message alike, however many ranks their nodes have.
-  const int nodes = net.leaders().size;
+  const int nodes = node_count(net);
   const int ranks_per_node = (net.size + nodes - 1) / nodes;
   co_await in_rounds(node, args, ranks_per_node,
                      [&](const BoardRound& round) { return one_round(net, round, phases); });

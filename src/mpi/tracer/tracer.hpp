@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/settings.hpp"
-#include "mpi/trace/below.hpp"
+#include "mpi/tracer/below.hpp"
 #include "trace/tables.hpp"
 #include "trace/writer.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/node/shared_memory.hpp"
+#include "node/shared_memory.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>

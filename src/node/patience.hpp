@@ -25,7 +25,7 @@
 #include <immintrin.h>
 #endif
 
-#include "transport/node/progress.hpp"
+#include "node/progress.hpp"
 
 namespace offbeat {
 

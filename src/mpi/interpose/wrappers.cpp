@@ -8,7 +8,7 @@
 //
 // The functions that call the host, a tool or an error handler hold nothing that has to be destroyed, because
 // such a call may not return: programs install error handlers that throw, or that jump.
-#include "mpi/allreduce.hpp"
+#include "mpi/interpose/allreduce.hpp"
 
 namespace offbeat::wrapped {
 namespace {

@@ -16,7 +16,7 @@
 
 #include "base/pool.hpp"
 #include "mpi/spawn_infos.hpp"
-#include "mpi/trace/describe.hpp"
+#include "mpi/tracer/describe.hpp"
 
 namespace offbeat::trace::wrapped {
 

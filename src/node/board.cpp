@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/node/board.hpp"
+#include "node/board.hpp"
 
 namespace offbeat {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mpi/trace/below.hpp"
+#include "mpi/tracer/below.hpp"
 
 #include <dlfcn.h>
 #include <unistd.h>

@@ -32,10 +32,10 @@
 #include <vector>
 
 #include "base/task.hpp"
+#include "node/membership.hpp"
+#include "simulator/events.hpp"
+#include "simulator/messages.hpp"
 #include "transport/endpoint.hpp"
-#include "transport/node/nodes.hpp"
-#include "transport/simulated_events.hpp"
-#include "transport/simulated_messages.hpp"
 #include "transport/transport.hpp"
 
 namespace offbeat {
@@ -112,7 +112,7 @@ class SimulatedTransport final : public Transport {
   int rank_ = 0;
   int node_ = 0;
   SimulatedBoard* node_board_ = nullptr;
-  std::optional<Nodes> nodes_;  // where there are boards
+  std::optional<Locality> locality_;  // where there are boards
   SimulatedPort out_;
   SimulatedPort in_;
   SimulatedPort core_;
@@ -210,7 +210,7 @@ class Simulator {
   std::vector<SimulatedTransport> ranks_;
   std::vector<SimulatedPort> nodes_;  // what leaves each node; empty if that is not limited
   std::vector<std::unique_ptr<SimulatedBoard>> boards_;
-  std::vector<int> leaders_;  // the lowest rank of each board
+  std::optional<Membership> membership_;  // where there are boards
   SimulatedMessages messages_;
   SimulatedEvents events_;
   std::uint64_t sequence_ = 0;

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "transport/node/board.hpp"
+#include "node/board.hpp"
 
 namespace offbeat {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/simulated_events.hpp"
+#include "simulator/events.hpp"
 
 #include <algorithm>
 #include <limits>

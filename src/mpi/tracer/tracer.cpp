@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mpi/trace/tracer.hpp"
+#include "mpi/tracer/tracer.hpp"
 
 #include <sys/random.h>
 #include <unistd.h>
@@ -363,12 +363,12 @@ int Tracer::neighbours(MPI_Comm handle, Communicator& communicator) const {
     count *= 2;
   } else if (topology == MPI_GRAPH) {
     of_host<"PMPI_Graph_neighbors_count", decltype(PMPI_Graph_neighbors_count)>()(handle, communicator.rank,
-                                                                               &count);
+                                                                                  &count);
   } else if (topology == MPI_DIST_GRAPH) {
     int sources = 0;
     int weighted = 0;
-    of_host<"PMPI_Dist_graph_neighbors_count", decltype(PMPI_Dist_graph_neighbors_count)>()(handle, &sources,
-                                                                                         &count, &weighted);
+    of_host<"PMPI_Dist_graph_neighbors_count", decltype(PMPI_Dist_graph_neighbors_count)>()(
+        handle, &sources, &count, &weighted);
   }
   communicator.neighbours = count;
   return count;

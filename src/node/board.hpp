@@ -39,7 +39,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "transport/node/patience.hpp"
+#include "node/patience.hpp"
 
 namespace offbeat {
 

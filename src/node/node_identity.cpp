@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/node/node_identity.hpp"
+#include "node/node_identity.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>

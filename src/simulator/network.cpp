@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/pool.hpp"
-#include "transport/simulated.hpp"
+#include "simulator/simulator.hpp"
 
 namespace offbeat {
 namespace {

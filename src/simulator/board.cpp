@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/simulated_board.hpp"
+#include "simulator/board.hpp"
 
 #include <sys/mman.h>
 
 #include <new>
 #include <utility>
 
-#include "transport/simulated.hpp"
+#include "simulator/simulator.hpp"
 
 namespace offbeat {
 

@@ -14,7 +14,7 @@
 #include <numeric>
 
 #include "collectives/allreduce/allreduce.hpp"
-#include "collectives/fold.hpp"
+#include "collectives/combinators/fold.hpp"
 
 namespace offbeat::allreduce_algorithms {
 namespace {

@@ -8,7 +8,7 @@
 // looked at.
 #pragma once
 
-#include "mpi/trace/tracer.hpp"
+#include "mpi/tracer/tracer.hpp"
 
 namespace offbeat::trace {
 

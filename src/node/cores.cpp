@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/node/cores.hpp"
+#include "node/cores.hpp"
 
 #include <algorithm>
 #include <climits>

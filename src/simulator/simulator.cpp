@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/simulated.hpp"
+#include "simulator/simulator.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "transport/simulated_board.hpp"
+#include "simulator/board.hpp"
 
 namespace offbeat {
 namespace {
@@ -80,10 +80,11 @@ void Simulator::make_boards(std::size_t window_bytes) {
     const std::size_t board = board_of_node.try_emplace(self.node_, ranks_of_board.size()).first->second;
     if (board == ranks_of_board.size()) {
       ranks_of_board.emplace_back();
-      leaders_.push_back(self.rank_);
     }
     ranks_of_board[board].push_back(self.rank_);
   }
+  membership_.emplace(ranks());
+  membership_->group_by([this](int rank) { return this->rank(rank).node_; });
   for (std::vector<int>& ranks : ranks_of_board) {
     require(ranks.size() <= Board::most_ranks, "a board has at most 65536 ranks");
     boards_.push_back(std::make_unique<SimulatedBoard>(*this, std::move(ranks), window_bytes, phantom_));
@@ -91,8 +92,8 @@ void Simulator::make_boards(std::size_t window_bytes) {
     for (const int member : board.ranks()) {
       SimulatedTransport& self = rank(member);
       self.node_board_ = &board;
-      self.nodes_.emplace(leaders_, board.ranks(), member, this->ranks());
-      if (leaders_.size() > 1) self.nodes = &*self.nodes_;  // as in production: null means one node
+      self.locality_.emplace(*membership_, member);
+      self.locality = &*self.locality_;
     }
   }
 }
@@ -135,7 +136,7 @@ SimulationResult Simulator::run(const MakeRootTask& make, std::span<const double
   for (SimulatedTransport& rank : ranks_) {
     rank.out_ = rank.in_ = rank.core_ = SimulatedPort{};
     rank.branches = 1;
-    if (rank.nodes_) rank.board = &rank.node_board_->of(rank.nodes_->member);
+    if (rank.locality_) rank.board = &rank.node_board_->of(rank.locality_->member);
     schedule(arrivals.empty() ? 0 : arrivals[static_cast<std::size_t>(rank.rank_)], Kind::start, nullptr,
              rank.rank_);
   }

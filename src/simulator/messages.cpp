@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/simulated_messages.hpp"
+#include "simulator/messages.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The simulator. Times are powers of two and small multiples of them, so that the closed forms hold to the
 // last bit.
-#include "transport/simulated.hpp"
+#include "simulator/simulator.hpp"
 
 #include <gtest/gtest.h>
 

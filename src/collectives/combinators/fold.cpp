@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "collectives/fold.hpp"
+#include "collectives/combinators/fold.hpp"
 
 namespace offbeat {
 

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which ranks of a communicator share which node.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "node/node_identity.hpp"
+#include "transport/endpoint.hpp"
+
+namespace offbeat {
+
+// Nodes in the order of their lowest ranks; the members of each node in the order of their ranks. Ranks may
+// be mapped in any way, and nodes may differ in size. Simulated ranks share one.
+class Membership {
+ public:
+  // Takes all the memory that it ever needs. No rank has a node yet.
+  explicit Membership(int ranks)
+      : node_of_rank_(static_cast<std::size_t>(ranks)), by_node_(node_of_rank_.size()) {
+    starts_.reserve(node_of_rank_.size() + 1);
+  }
+
+  // Ranks with equal keys share a node: key_of(rank) can be compared.
+  template <class KeyOf>
+  void group_by(KeyOf&& key_of) {
+    std::iota(by_node_.begin(), by_node_.end(), 0);
+    std::ranges::sort(by_node_, [&](int one, int other) {
+      return key_of(one) != key_of(other) ? key_of(one) < key_of(other) : one < other;
+    });
+    int lowest = 0;
+    for (std::size_t k = 0; k < by_node_.size(); ++k) {
+      if (k == 0 || key_of(by_node_[k]) != key_of(by_node_[k - 1])) lowest = by_node_[k];
+      node_of(by_node_[k]) = lowest;
+    }
+    number_nodes();
+    sort_members();
+  }
+  // By what each rank says of itself.
+  void group(std::span<const NodeIdentity> identities) {
+    // Where one rank cannot read /proc, host names have to do for all.
+    const bool kernels_are_known =
+        std::ranges::none_of(identities, [](const NodeIdentity& each) { return each.kernel == 0; });
+    group_by([&](int rank) {
+      const NodeIdentity& each = identities[static_cast<std::size_t>(rank)];
+      return kernels_are_known ? each.kernel : each.host_name;
+    });
+  }
+
+  [[nodiscard]] int ranks() const { return static_cast<int>(node_of_rank_.size()); }
+  [[nodiscard]] int nodes() const { return static_cast<int>(starts_.size()) - 1; }
+  [[nodiscard]] std::span<const int> members(int node) const {
+    const auto index = static_cast<std::size_t>(node);
+    return std::span(by_node_).subspan(static_cast<std::size_t>(starts_[index]),
+                                       static_cast<std::size_t>(starts_[index + 1] - starts_[index]));
+  }
+  [[nodiscard]] int size(int node) const { return static_cast<int>(members(node).size()); }
+  [[nodiscard]] int node_of(int rank) const { return node_of_rank_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] int rank(int node, int member) const {
+    return members(node)[static_cast<std::size_t>(member)];
+  }
+  // Node k -> the rank of its member `member`, which every node must have.
+  [[nodiscard]] RankMap across_nodes(int member) const {
+    return {.first = member, .list = by_node_.data(), .starts = starts_.data()};
+  }
+
+ private:
+  [[nodiscard]] int& node_of(int rank) { return node_of_rank_[static_cast<std::size_t>(rank)]; }
+
+  // From the lowest rank of each rank's node to the number of the node.
+  void number_nodes() {
+    int count = 0;
+    std::vector<int>& number_of_lowest = by_node_;  // sort_members fills it again
+    for (int rank = 0; rank < ranks(); ++rank) {
+      if (node_of(rank) == rank) number_of_lowest[static_cast<std::size_t>(rank)] = count++;
+    }
+    for (int& node : node_of_rank_) node = number_of_lowest[static_cast<std::size_t>(node)];
+    starts_.assign(static_cast<std::size_t>(count) + 1, 0);
+  }
+
+  // Counting sort: it keeps the order of the ranks.
+  void sort_members() {
+    for (const int node : node_of_rank_) ++starts_[static_cast<std::size_t>(node)];
+    std::inclusive_scan(starts_.begin(), starts_.end(), starts_.begin());
+    for (int rank = ranks() - 1; rank >= 0; --rank)
+      by_node_[static_cast<std::size_t>(--starts_[static_cast<std::size_t>(node_of(rank))])] = rank;
+  }
+
+  std::vector<int> node_of_rank_;
+  std::vector<int> by_node_;  // the ranks of node 0, then those of node 1, ...
+  std::vector<int> starts_;   // of each node in by_node_, and the end
+};
+
+// Where one rank is.
+struct Locality {
+  const Membership& membership;
+  int node;
+  int member;
+
+  Locality(const Membership& membership, int rank) : membership(membership), node(membership.node_of(rank)) {
+    const auto here = membership.members(node);
+    member = static_cast<int>(std::ranges::lower_bound(here, rank) - here.begin());
+  }
+  [[nodiscard]] std::span<const int> here() const { return membership.members(node); }
+};
+
+// For an endpoint of the whole communicator.
+
+[[nodiscard]] inline int node_count(const Endpoint& net) {
+  return net.locality() == nullptr ? 1 : net.locality()->membership.nodes();
+}
+
+// The ranks of this node as a communicator of their own.
+[[nodiscard]] inline Endpoint on_node(const Endpoint& net) {
+  if (node_count(net) == 1) return net;
+  const Locality& mine = *net.locality();
+  return net.part({.list = mine.here().data()}, mine.member, mine.membership.size(mine.node));
+}
+
+// The lowest rank of each node as a communicator of their own; this rank must be one of them.
+[[nodiscard]] inline Endpoint node_leaders(const Endpoint& net) {
+  if (node_count(net) == 1) return net.part({}, 0, 1);
+  const Locality& mine = *net.locality();
+  return net.part(mine.membership.across_nodes(0), mine.node, mine.membership.nodes());
+}
+
+}  // namespace offbeat
