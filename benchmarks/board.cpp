@@ -101,15 +101,16 @@ void live(const Job& job, int rank, const std::vector<Expression>& expressions) 
     if (rank == 0) std::printf("%10zu  %10.2f  %10.2f", bytes, copy, kernel_copy);
     for (const Expression& expression : expressions) {
       const double time = measure(job, rank, bytes, [&](std::size_t k) {
-        const Allreduce args{{reinterpret_cast<const std::byte*>(inputs[k % sets].data()), bytes / 4, 4},
-                             {reinterpret_cast<std::byte*>(outputs[k % sets].data()), bytes / 4, 4},
-                             &sum};
+        const Call args{Collective::allreduce,
+                        {reinterpret_cast<const std::byte*>(inputs[k % sets].data()), bytes / 4, 4},
+                        {reinterpret_cast<std::byte*>(outputs[k % sets].data()), bytes / 4, 4},
+                        &sum};
         board.enter(++calls, bytes);
         if (expression.text() == "arrival_tree" && fits_inline(board, bytes)) {
           arrival_tree_inline(board, args);
           return;
         }
-        Task task = allreduce(net, args, expression);
+        Task task = carry_out(net, args, expression);
         task.start();
         task.rethrow_if_failed();
       });
@@ -148,7 +149,7 @@ class Accounting final : public Transport {
 // Sums over all ranks, of one allreduce.
 void where_time_goes(const Job& job, int rank) {
   const Reduction sum(ElementType::float32, ReduceOp::sum);
-  const Expression arrival_tree = parse_expression("allreduce", "arrival_tree");
+  const Expression arrival_tree = parse_expression(Collective::allreduce, "arrival_tree");
   auto* const memory = static_cast<std::byte*>(job.other_memory);
   Board board(memory, job.shape, rank, Patience{.shares_cores = job.shares_cores});
   board.at_once = job.at_once;
@@ -165,12 +166,13 @@ void where_time_goes(const Job& job, int rank) {
     const Endpoint net(transport, rank, job.ranks);
     constexpr std::size_t calls = 300;
     for (std::size_t k = 0; k < calls; ++k) {
-      const Allreduce args{{reinterpret_cast<const std::byte*>(inputs[k % sets].data()), bytes / 4, 4},
-                           {reinterpret_cast<std::byte*>(outputs[k % sets].data()), bytes / 4, 4},
-                           &sum};
+      const Call args{Collective::allreduce,
+                      {reinterpret_cast<const std::byte*>(inputs[k % sets].data()), bytes / 4, 4},
+                      {reinterpret_cast<std::byte*>(outputs[k % sets].data()), bytes / 4, 4},
+                      &sum};
       job.meeting->wait(job.ranks, job.shares_cores);
       board.enter(board.entered + 1, bytes);
-      Task task = allreduce(net, args, arrival_tree);
+      Task task = carry_out(net, args, arrival_tree);
       task.start();
       task.rethrow_if_failed();
     }
@@ -237,9 +239,10 @@ void back_to_back(const Job& job, int rank) {
   const Reduction sum(ElementType::float32, ReduceOp::sum);
   float input = 1;
   float output = 0;
-  const Allreduce args{{reinterpret_cast<const std::byte*>(&input), 1, 4},
-                       {reinterpret_cast<std::byte*>(&output), 1, 4},
-                       &sum};
+  const Call args{Collective::allreduce,
+                  {reinterpret_cast<const std::byte*>(&input), 1, 4},
+                  {reinterpret_cast<std::byte*>(&output), 1, 4},
+                  &sum};
   if (!fits_inline(board, sizeof input)) return;
   job.meeting->wait(job.ranks, job.shares_cores);
   const double changes_before = changes();
@@ -302,11 +305,12 @@ void run(int ranks, const std::vector<Expression>& expressions) {
 int main(int argc, char** argv) {
   const int ranks = argc > 1 ? std::atoi(argv[1]) : 2;
   std::vector<offbeat::Expression> expressions;
-  for (int k = 2; k < argc; ++k) expressions.push_back(offbeat::parse_expression("allreduce", argv[k]));
+  for (int k = 2; k < argc; ++k)
+    expressions.push_back(offbeat::parse_expression(Collective::allreduce, argv[k]));
   if (expressions.empty()) {
-    for (const auto* algorithm : offbeat::algorithms("allreduce")) {
-      if (algorithm->on_board == offbeat::OnBoard::one_node) {
-        expressions.push_back(offbeat::parse_expression("allreduce", algorithm->name));
+    for (const auto* algorithm : offbeat::algorithms(Collective::allreduce)) {
+      if (algorithm->needs.board == offbeat::OnBoard::one_node) {
+        expressions.push_back(offbeat::parse_expression(Collective::allreduce, algorithm->name));
       }
     }
   }

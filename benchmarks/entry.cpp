@@ -44,9 +44,10 @@ int main(int argc, char** argv) {
   const Reduction sum(ElementType::float32, ReduceOp::sum);
   float input = 1;
   float output = 0;
-  const Allreduce args{{reinterpret_cast<std::byte*>(&input), 1, sizeof input},
-                       {reinterpret_cast<std::byte*>(&output), 1, sizeof output},
-                       &sum};
+  const Call args{Collective::allreduce,
+                  {reinterpret_cast<std::byte*>(&input), 1, sizeof input},
+                  {reinterpret_cast<std::byte*>(&output), 1, sizeof output},
+                  &sum};
 
   constexpr int calls = 1000;
   constexpr int batches = 301;

@@ -83,15 +83,16 @@ void least(Shared& shared, bool is_late, const Reduction& sum, Buffers& buffers,
 void tree(Board& board, const Endpoint& net, const Expression& expression, const Reduction& sum,
           Buffers& buffers) {
   const std::size_t count = buffers.input.size();
-  const Allreduce args{{reinterpret_cast<const std::byte*>(buffers.input.data()), count, sizeof(float)},
-                       {reinterpret_cast<std::byte*>(buffers.output.data()), count, sizeof(float)},
-                       &sum};
+  const Call args{Collective::allreduce,
+                  {reinterpret_cast<const std::byte*>(buffers.input.data()), count, sizeof(float)},
+                  {reinterpret_cast<std::byte*>(buffers.output.data()), count, sizeof(float)},
+                  &sum};
   board.enter(board.entered + 1, count * sizeof(float));
   if (fits_inline(board, count * sizeof(float))) {
     arrival_tree_inline(board, args);
     return;
   }
-  Task task = allreduce(net, args, expression);
+  Task task = carry_out(net, args, expression);
   task.start();
   task.rethrow_if_failed();
 }
@@ -104,7 +105,7 @@ void live(Shared& shared, void* memory, const BoardShape& shape, int rank) {
   transport.board = &board;
   const Endpoint net(transport, rank, 2);
   const Reduction sum(ElementType::float32, ReduceOp::sum);
-  const Expression arrival_tree = parse_expression("allreduce", "arrival_tree");
+  const Expression arrival_tree = parse_expression(Collective::allreduce, "arrival_tree");
   long number = 0;
   for (std::size_t bytes = 4096; bytes <= most_bytes; bytes *= 2) {
     std::vector<Buffers> sets(std::clamp<std::size_t>(footprint / (2 * bytes), 2, 8), Buffers(bytes));

@@ -98,12 +98,13 @@ bool run_ring(int ranks) {
 }
 
 bool run_hierarchy(const char* name, int ranks, int ranks_per_node) {
-  const Expression hierarchy = parse_expression("allreduce", "hierarchy(arrival_tree, recursive_doubling)");
+  const Expression hierarchy =
+      parse_expression(Collective::allreduce, "hierarchy(arrival_tree, recursive_doubling)");
   const Vector data{nullptr, 2048, sizeof(std::int64_t)};
   report(
       name, ranks, {.phantom = true, .board_window_bytes = std::size_t{64} << 10},
       [&](int, Endpoint net) {
-        return allreduce(net, {data, data, &sum}, hierarchy);
+        return carry_out(net, {Collective::allreduce, data, data, &sum}, hierarchy);
       },
       cluster(ranks_per_node), hierarchy.lanes());
   return true;

@@ -13,12 +13,8 @@ import re
 import sys
 from pathlib import Path
 
-COLLECTIVES = (
-    "Allreduce", "Barrier", "Bcast", "Reduce", "Allgather", "Allgatherv", "Alltoall", "Alltoallv",
-    "Alltoallw", "Gather", "Gatherv", "Scatter", "Scatterv", "Reduce_scatter", "Reduce_scatter_block", "Scan",
-    "Exscan", "Neighbor_allgather", "Neighbor_allgatherv", "Neighbor_alltoall", "Neighbor_alltoallv",
-    "Neighbor_alltoallw",
-)  # fmt: skip
+LIST = Path(__file__).resolve().parents[1] / "src" / "base" / "collective.hpp"
+COLLECTIVES = re.findall(r'CollectiveFacts\{"\w+", "(\w+)"', LIST.read_text())
 
 # What a new communicator is made from; see Parent in wrapped.hpp.
 CREATORS = {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/settings.hpp"
 #include "collectives/algorithm.hpp"
 
@@ -17,21 +18,36 @@ namespace {
 
 nb::list algorithm_list() {
   nb::list result;
-  for (const std::string_view collective : {std::string_view("allreduce")}) {
+  for (std::size_t k = 0; k < offbeat::collectives.size(); ++k) {
+    const auto collective = static_cast<offbeat::Collective>(k + 1);
     for (const offbeat::Algorithm* algorithm : offbeat::algorithms(collective)) {
       nb::list parameters;
       for (const offbeat::Parameter parameter : algorithm->parameters) parameters.append(name_of(parameter));
       nb::dict entry;
       entry["name"] = algorithm->name;
-      entry["collective"] = collective;
+      entry["collective"] = name_of(collective);
       entry["parameters"] = nb::str(", ").attr("join")(parameters);
       entry["summary"] = algorithm->summary;
       entry["cost"] = algorithm->cost;
-      entry["needs"] = algorithm->needs;
+      entry["needs"] = algorithm->needs.text();
       entry["source"] = algorithm->source;
       entry["every_run"] = algorithm->every_run;
       result.append(entry);
     }
+  }
+  return result;
+}
+
+nb::list collective_list() {
+  nb::list result;
+  for (const offbeat::CollectiveFacts& facts : offbeat::collectives) {
+    nb::dict entry;
+    entry["name"] = facts.name;
+    entry["function"] = facts.function;
+    entry["moves"] = facts.moves;
+    entry["has_root"] = facts.has_root;
+    entry["has_operation"] = facts.has_operation;
+    result.append(entry);
   }
   return result;
 }
@@ -57,14 +73,23 @@ NB_MODULE(_core, module) {
   nb::exception<offbeat::UsageError>(module, "UsageError", PyExc_ValueError);
   nb::exception<offbeat::ExpressionError>(module, "ExpressionError", PyExc_ValueError);
 
-  module.def("version", [] { return OFFBEAT_VERSION; }, "Version as text.");
-  module.def("algorithms", algorithm_list,
-             "Every algorithm: a dict of name, collective, parameters, summary, cost, needs, source, every_run.");
-  module.def("settings", setting_list, "Every environment variable: a dict of name, default, values, meaning.");
+  module.def(
+      "version", [] { return OFFBEAT_VERSION; }, "Version as text.");
+  module.def(
+      "algorithms", algorithm_list,
+      "Every algorithm: a dict of name, collective, parameters, summary, cost, needs, source, every_run.");
+  module.def("collectives", collective_list,
+             "Every collective of MPI, in the order of the numbers in trace files, which begin at 1: a dict "
+             "of name, "
+             "function, moves, has_root, has_operation.");
+  module.def("settings", setting_list,
+             "Every environment variable: a dict of name, default, values, meaning.");
   module.def(
       "check_expression",
       [](std::string_view collective, std::string_view expression) {
-        return offbeat::parse_expression(collective, expression).text();
+        const auto known = offbeat::collective_named(collective);
+        if (!known) throw offbeat::UsageError("unknown collective '" + offbeat::printable(collective) + "'");
+        return offbeat::parse_expression(*known, expression).text();
       },
       "collective"_a, "expression"_a,
       "The canonical spelling of an expression. Raises ExpressionError, which names the column.");

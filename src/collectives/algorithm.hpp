@@ -10,19 +10,12 @@
 #include <vector>
 
 #include "base/task.hpp"
+#include "collectives/call.hpp"
 #include "transport/endpoint.hpp"
 
 namespace offbeat {
 
 struct Expression;
-
-// Arguments of an allreduce on one rank. `input` and `output` have the same length and are either the same
-// memory (in place) or do not overlap. `output` may be used for partial results before it is final.
-struct Allreduce {
-  ConstVector input;
-  Vector output;
-  const Reduction* op;
-};
 
 // What an algorithm takes between its brackets, in this order.
 enum class Parameter : std::uint8_t {
@@ -51,6 +44,18 @@ enum class OnBoard : std::uint8_t {
   every_node,  // the ranks of each node
 };
 
+// What it takes to run an algorithm, beside the collective.
+struct Needs {
+  // If not `no`: all ranks take part, so it is never a part of another algorithm, but of `hierarchy`.
+  OnBoard board = OnBoard::no;
+  // The fewest ranks, and how they are called in documents; null: two.
+  int (*ranks)(const Expression& self) = nullptr;
+  std::string_view ranks_text = "";
+
+  // For people; empty: nothing.
+  [[nodiscard]] std::string text() const;
+};
+
 class BoardRound;
 class Uncollected;
 // The part of an allreduce on the board that combines what one node has: all that this rank does for the
@@ -61,18 +66,17 @@ using NodePhase = Task (*)(const BoardRound& round, Uncollected* results);
 struct Algorithm {
   std::string_view name;
   std::string_view summary;
-  std::string_view cost;   // Hockney: p ranks, n bytes, latency a, s/byte b, reduction c s/byte
-  std::string_view needs;  // "" if nothing
+  std::string_view cost;  // Hockney: p ranks, n bytes, latency a, s/byte b, reduction c s/byte
+  Collectives serves;
+  Needs needs = {};
   std::string_view source;
   std::span<const Parameter> parameters = {};
   // The same bits on every run, whoever comes first, if its parts have them; on every rank always.
   bool every_run = true;
-  // If not `no`: all ranks take part, so it is never a part of another algorithm, but of `hierarchy`.
-  OnBoard on_board = OnBoard::no;
   NodePhase node_phase = nullptr;
 
   // Null for `native`, which only the MPI layer can run.
-  Task (*run)(Endpoint net, Allreduce args, const Expression& self) = nullptr;
+  Task (*run)(Endpoint net, Call call, const Expression& self) = nullptr;
 
   // Null: as many as the most of its parts.
   int (*lanes)(const Expression& self) = nullptr;
@@ -106,14 +110,14 @@ inline constexpr int most_lanes = 1024;
   return std::min(outer, most_lanes + 1) * std::min(inner, most_lanes + 1);
 }
 
-// Run an expression (not `native`) on an endpoint that was made with its lanes().
-[[nodiscard]] Task allreduce(Endpoint net, Allreduce args, const Expression& expression);
+// Runs an expression (not `native`), which serves the collective of the call, on an endpoint that was made
+// with its lanes().
+[[nodiscard]] Task carry_out(Endpoint net, Call call, const Expression& expression);
 
 // Throws ExpressionError, whose text names the column.
-[[nodiscard]] Expression parse_expression(std::string_view collective, std::string_view text);
+[[nodiscard]] Expression parse_expression(Collective collective, std::string_view text);
 
-// All algorithms of a collective ("allreduce"), in the order in which people want to read them; empty if
-// unknown.
-[[nodiscard]] std::span<const Algorithm* const> algorithms(std::string_view collective);
+// All algorithms of a collective, in the order in which people want to read them; empty: the host serves it.
+[[nodiscard]] std::span<const Algorithm* const> algorithms(Collective collective);
 
 }  // namespace offbeat

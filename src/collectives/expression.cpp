@@ -43,8 +43,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 class Parser {
  public:
-  Parser(std::string_view collective, std::string_view text) : known_(algorithms(collective)), text_(text) {
-    if (known_.empty()) throw UsageError("unknown collective '" + printable(collective) + "'");
+  Parser(Collective collective, std::string_view text) : known_(algorithms(collective)), text_(text) {
+    if (known_.empty()) throw UsageError(std::string(name_of(collective)) + " has no algorithms");
   }
 
   Expression whole() {
@@ -70,7 +70,7 @@ class Parser {
       fail(at_end() ? "expected an algorithm" : "expected an algorithm, found '" + here() + "'");
     Expression result;
     result.algorithm = find(name, start);
-    if (place == Place::part && (result.is_native() || result.algorithm->on_board != OnBoard::no)) {
+    if (place == Place::part && (result.is_native() || result.algorithm->needs.board != OnBoard::no)) {
       fail_at(start, std::string(name) + " cannot be a part of another algorithm");
     }
     if (place == Place::node_phase && result.algorithm->node_phase == nullptr) {
@@ -247,7 +247,7 @@ std::string size_text(std::size_t bytes) {
 
 }  // namespace
 
-Expression parse_expression(std::string_view collective, std::string_view text) {
+Expression parse_expression(Collective collective, std::string_view text) {
   return Parser(collective, text).whole();
 }
 
@@ -269,6 +269,15 @@ std::string_view name_of(Parameter parameter) {
   return "";
 }
 
+std::string Needs::text() const {
+  std::string result;
+  if (ranks != nullptr) result = "at least " + std::string(ranks_text) + " ranks";
+  if (board == OnBoard::no) return result;
+  if (!result.empty()) result += "; ";
+  result += board == OnBoard::one_node ? "all ranks on one node" : "shared memory on every node";
+  return result + "; cannot be a part of another algorithm";
+}
+
 int Expression::lanes() const {
   if (algorithm->lanes != nullptr) return algorithm->lanes(*this);
   int most = 1;
@@ -277,9 +286,12 @@ int Expression::lanes() const {
 }
 
 std::string Expression::unsuitable(const Placement& placement) const {
-  if (algorithm->on_board == OnBoard::one_node && placement.nodes > 1) return "needs all ranks on one node";
-  if (algorithm->on_board != OnBoard::no && !placement.board)
+  if (algorithm->needs.board == OnBoard::one_node && placement.nodes > 1)
+    return "needs all ranks on one node";
+  if (algorithm->needs.board != OnBoard::no && !placement.board)
     return "needs shared memory between the ranks of a node";
+  if (algorithm->needs.ranks != nullptr && placement.ranks < algorithm->needs.ranks(*this))
+    return "needs at least " + std::to_string(algorithm->needs.ranks(*this)) + " ranks";
   if (algorithm->unsuitable != nullptr) return algorithm->unsuitable(*this, placement);
   for (const Expression& part : parts) {
     if (std::string reason = part.unsuitable(placement); !reason.empty()) return reason;

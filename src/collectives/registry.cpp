@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "collectives/allreduce/allreduce.hpp"
+#include "collectives/combinators/combinators.hpp"
 
 namespace offbeat {
 namespace {
 
 using namespace allreduce_algorithms;
+using namespace combinators;
 
 constexpr const Algorithm* allreduce_list[] = {
     &native,       &arrival_tree, &arrival_leader, &arrival_chain, &recursive_doubling,
@@ -12,18 +14,22 @@ constexpr const Algorithm* allreduce_list[] = {
     &pipeline,     &grid,         &hierarchy,
 };
 
-Task copy_only(Endpoint net, Allreduce args) { co_await net.copy(args.output, args.input); }
+Task copy_only(Endpoint net, Call call) { co_await net.copy(call.output, call.input); }
 
 }  // namespace
 
-std::span<const Algorithm* const> algorithms(std::string_view collective) {
-  if (collective == "allreduce") return allreduce_list;
-  return {};
+std::span<const Algorithm* const> algorithms(Collective collective) {
+  switch (collective) {
+    case Collective::allreduce:
+      return allreduce_list;
+    default:
+      return {};
+  }
 }
 
-Task allreduce(Endpoint net, Allreduce args, const Expression& expression) {
-  if (net.size == 1) return copy_only(net, args);
-  return expression.algorithm->run(net, args, expression);
+Task carry_out(Endpoint net, Call call, const Expression& expression) {
+  if (net.size == 1) return copy_only(net, call);
+  return expression.algorithm->run(net, call, expression);
 }
 
 }  // namespace offbeat

@@ -91,7 +91,7 @@ std::string_view why_never_served(const Host& host, MPI_Comm communicator) {
 
 bool needs_messages(const ChoiceTable& table) {
   return std::ranges::any_of(table.by_class, [](const Choice& choice) {
-    return !choice.expression->is_native() && choice.expression->algorithm->on_board != OnBoard::one_node;
+    return !choice.expression->is_native() && choice.expression->algorithm->needs.board != OnBoard::one_node;
   });
 }
 
@@ -434,21 +434,21 @@ void Communicator::enter_board(std::size_t bytes) {
   if (has_board()) place_->board->board().enter(intercepted.value() + other_calls_, bytes);
 }
 
-void Communicator::run(const Expression& expression, const Allreduce& args) {
+void Communicator::run(const Expression& expression, const Call& call) {
   if (open_ != nullptr) [[unlikely]]
     complete_open();
-  if (args.output.count == 0) return;
-  enter_board(args.output.bytes());
+  if (call.output.count == 0) return;
+  enter_board(call.output.bytes());
   or_break([&] {
     if (expression.algorithm == &allreduce_algorithms::arrival_tree &&
-        fits_inline(*transport_->board, args.output.bytes())) {
-      arrival_tree_inline(*transport_->board, args);
+        fits_inline(*transport_->board, call.output.bytes())) {
+      arrival_tree_inline(*transport_->board, call);
       return;
     }
-    Task task = allreduce(Endpoint(*transport_, rank_, size_, expression.lanes()), args, expression);
+    Task task = carry_out(Endpoint(*transport_, rank_, size_, expression.lanes()), call, expression);
     transport_->drive(task);
   });
-  if (ProgressDue::after_call(args.output.bytes())) [[unlikely]]
+  if (ProgressDue::after_call(call.output.bytes())) [[unlikely]]
     give_progress();
 }
 
@@ -470,32 +470,32 @@ const Expression* Communicator::choose_without_host(const Expression& fallback, 
   return has_messages ? &fallback : nullptr;
 }
 
-bool Communicator::run_without_host(const Expression& fallback, Allreduce args) {
+bool Communicator::run_without_host(const Expression& fallback, Call call) {
   ++other_calls_;
   require_intact();
   if (is_one_rank_) {
-    if (args.input.data != args.output.data)
-      std::copy_n(args.input.data, args.input.bytes(), args.output.data);
+    if (call.input.data != call.output.data)
+      std::copy_n(call.input.data, call.input.bytes(), call.output.data);
     return true;
   }
-  const Expression* expression = choose_without_host(fallback, args.output);
-  if (expression != nullptr) run(*expression, args);
+  const Expression* expression = choose_without_host(fallback, call.output);
+  if (expression != nullptr) run(*expression, call);
   return expression != nullptr;
 }
 
-bool Communicator::begin(const Expression& fallback, Open& open, Allreduce args) {
+bool Communicator::begin(const Expression& fallback, Open& open, Call call) {
   require_intact();
   complete_open();
-  if (is_one_rank_ || args.output.count == 0) {
+  if (is_one_rank_ || call.output.count == 0) {
     open.is_complete = true;
-    return run_without_host(fallback, args);
+    return run_without_host(fallback, call);
   }
   ++other_calls_;
-  const Expression* expression = choose_without_host(fallback, args.output);
+  const Expression* expression = choose_without_host(fallback, call.output);
   if (expression == nullptr) return false;
-  enter_board(args.output.bytes());
+  enter_board(call.output.bytes());
   or_break([&] {
-    open.task = allreduce(Endpoint(*transport_, rank_, size_, expression->lanes()), args, *expression);
+    open.task = carry_out(Endpoint(*transport_, rank_, size_, expression->lanes()), call, *expression);
     transport_->begin(open.task);
   });
   open_ = &open;

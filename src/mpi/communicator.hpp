@@ -57,7 +57,7 @@ class Communicator {
       announce(index);
     const Expression* chosen = runnable_[index];
     if (width > BoardShape::smallest_chunk && chosen != nullptr &&
-        chosen->algorithm->on_board != OnBoard::no) {
+        chosen->algorithm->needs.board != OnBoard::no) {
       return nullptr;
     }
     return chosen;
@@ -74,20 +74,20 @@ class Communicator {
     if (is_broken_) [[unlikely]]
       report_earlier_failure();
   }
-  void run(const Expression& expression, const Allreduce& args);
+  void run(const Expression& expression, const Call& call);
   // For types that the host lacks: the chosen algorithm, or `fallback` where that is native. False: cannot be
   // served.
-  [[nodiscard]] bool run_without_host(const Expression& fallback, Allreduce args);
+  [[nodiscard]] bool run_without_host(const Expression& fallback, Call call);
 
   // A collective that goes on while the program computes. At most one is open on a communicator: starting
   // another collective completes it first, on every rank alike. It outlives the program's communicator.
   struct Open {
     Communicator* communicator;
-    Reduction reduction;  // args point to it
+    Reduction reduction;  // call point to it
     Task task{};
     bool is_complete = false;
   };
-  [[nodiscard]] bool begin(const Expression& fallback, Open& open, Allreduce args);
+  [[nodiscard]] bool begin(const Expression& fallback, Open& open, Call call);
   // True: complete. It may have been the last that kept its communicator alive.
   [[nodiscard]] bool advance(Open& open);
   // Waits until it is complete.

@@ -55,7 +55,11 @@ class Runtime {
   const std::uint64_t settings_hash = settings.agreement();
   const Host host;
   const Tools tools;
-  Selection allreduce{"allreduce"};
+  Selection allreduce{Collective::allreduce};
+  // Null: the host serves the collective.
+  [[nodiscard]] Selection* selection(Collective collective) {
+    return collective == Collective::allreduce ? &allreduce : nullptr;
+  }
   Teams teams;
 
   // Since is_started().

@@ -14,8 +14,12 @@
 namespace offbeat::service {
 namespace {
 
-void require_allreduce(std::string_view collective) {
-  if (collective != "allreduce") throw UsageError("unknown collective '" + printable(collective) + "'");
+// The choices of a collective. Throws UsageError where offbeat serves none of this name.
+Selection& selection_of(std::string_view name) {
+  Selection* selection = nullptr;
+  if (const auto collective = collective_named(name)) selection = start_runtime().selection(*collective);
+  if (selection == nullptr) throw UsageError("unknown collective '" + printable(name) + "'");
+  return *selection;
 }
 
 // Expressions live as long as the process, and so do their texts.
@@ -47,12 +51,11 @@ const char* last_algorithm() {
 std::string_view family() { return abi::family; }
 
 void select(std::string_view collective, std::string_view expression) {
-  require_allreduce(collective);
-  start_runtime().allreduce.choose_always(expression, "offbeat_select");
+  selection_of(collective).choose_always(expression, "offbeat_select");
 }
 
 Counts count(std::string_view collective) {
-  require_allreduce(collective);
+  static_cast<void>(selection_of(collective));
   const Runtime::Counts counts = start_runtime().counts();
   return {counts.intercepted, counts.served};
 }
@@ -61,13 +64,15 @@ namespace {
 
 // Never destroyed: a program may call MPI while it exits.
 const Expression& fallback() {
-  static const auto* expression = new Expression(parse_expression("allreduce", "recursive_doubling"));
+  static const auto* expression =
+      new Expression(parse_expression(Collective::allreduce, "recursive_doubling"));
   return *expression;
 }
 
-Allreduce arguments(const void* input, void* output, std::size_t count, const Reduction& reduction) {
+Call arguments(const void* input, void* output, std::size_t count, const Reduction& reduction) {
   const void* from = input == nullptr ? output : input;
-  return {{static_cast<const std::byte*>(from), count, reduction.width},
+  return {Collective::allreduce,
+          {static_cast<const std::byte*>(from), count, reduction.width},
           {static_cast<std::byte*>(output), count, reduction.width},
           &reduction};
 }

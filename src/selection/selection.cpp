@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <span>
 #include <utility>
 
 namespace offbeat {
@@ -22,9 +23,15 @@ constexpr Default allreduce_defaults[] = {
     {std::size_t{32} << 10, "recursive_doubling"},
     {0, "rabenseifner"},
 };
-static_assert(std::ranges::all_of(allreduce_defaults, [](const Default& entry) {
-  return entry.below_bytes == 0 || std::has_single_bit(entry.below_bytes);
-}));
+
+constexpr std::span<const Default> defaults_of(Collective collective) {
+  switch (collective) {
+    case Collective::allreduce:
+      return allreduce_defaults;
+    default:
+      return {};
+  }
+}
 
 constexpr bool holds(const Default& entry, int size_class) {
   return entry.below_bytes == 0 || size_class < offbeat::size_class(entry.below_bytes);
@@ -32,12 +39,12 @@ constexpr bool holds(const Default& entry, int size_class) {
 
 }  // namespace
 
-const Expression* interned_expression(std::string_view collective, std::string_view text) {
-  using Known = std::map<std::pair<std::string, std::string>, Expression>;
+const Expression* interned_expression(Collective collective, std::string_view text) {
+  using Known = std::map<std::pair<Collective, std::string>, Expression>;
   static std::mutex mutex;
   static auto* known = new Known;
   Expression expression = parse_expression(collective, text);
-  std::pair key{std::string(collective), expression.text()};
+  std::pair key{collective, expression.text()};
   const std::lock_guard lock(mutex);
   return &known->try_emplace(std::move(key), std::move(expression)).first->second;
 }
@@ -49,7 +56,7 @@ bool ChoiceTable::all_native() const {
 
 bool ChoiceTable::any_on_board() const {
   return std::any_of(by_class.begin(), by_class.end(), [](const Choice& choice) {
-    return choice.expression->algorithm->on_board != OnBoard::no;
+    return choice.expression->algorithm->needs.board != OnBoard::no;
   });
 }
 
@@ -70,26 +77,21 @@ void Selection::choose_always(std::string_view expression, std::string_view reas
 }
 
 ChoiceTable Selection::table(const Placement& placement) const {
-  static const Expression* const native = interned_expression("allreduce", "native");
-  static const auto defaults = [] {
-    std::array<const Expression*, std::size(allreduce_defaults)> parsed{};
-    std::transform(std::begin(allreduce_defaults), std::end(allreduce_defaults), parsed.begin(),
-                   [](const Default& entry) { return interned_expression("allreduce", entry.expression); });
-    return parsed;
-  }();
+  const Expression* const native = interned_expression(collective_, "native");
+  const auto by_default = [&](int size_class) {
+    for (const Default& entry : defaults_of(collective_)) {
+      if (!holds(entry, size_class)) continue;
+      const Expression* expression = interned_expression(collective_, entry.expression);
+      if (expression->unsuitable(placement).empty()) return expression;
+    }
+    return native;
+  };
 
   ChoiceTable table;
   table.generation = generation();
   const Choice* always = always_.load(std::memory_order_acquire);
   for (int k = 0; k < size_class_count; ++k) {
-    Choice choice;
-    if (always != nullptr) {
-      choice = *always;
-    } else {
-      std::size_t entry = 0;
-      while (!holds(allreduce_defaults[entry], k) || !defaults[entry]->unsuitable(placement).empty()) ++entry;
-      choice = {defaults[entry], "offbeat's default for this size"};
-    }
+    Choice choice = always != nullptr ? *always : Choice{by_default(k), "offbeat's default for this size"};
     if (std::string why_not = choice.expression->unsuitable(placement); !why_not.empty()) {
       choice = {native, choice.expression->text() + " " + why_not};
     }

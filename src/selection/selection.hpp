@@ -24,7 +24,7 @@ inline constexpr int size_class_count = 65;
 // The one expression of this process that has this canonical spelling; made when it is first asked for, and
 // never freed: communicators, collectives under way and the last algorithm of each thread point to it, and a
 // program may call MPI while it exits. Throws ExpressionError.
-[[nodiscard]] const Expression* interned_expression(std::string_view collective, std::string_view text);
+[[nodiscard]] const Expression* interned_expression(Collective collective, std::string_view text);
 
 struct Choice {
   const Expression* expression = nullptr;  // interned
@@ -45,7 +45,7 @@ struct ChoiceTable {
 // The choices of one collective in this process.
 class Selection {
  public:
-  explicit Selection(std::string_view collective) : collective_(collective) {}
+  explicit Selection(Collective collective) : collective_(collective) {}
 
   // What every size starts with, and returns to. Before the first call only. Throws ExpressionError.
   void start_with(std::string_view expression, std::string_view reason);
@@ -60,7 +60,7 @@ class Selection {
   [[nodiscard]] std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
  private:
-  std::string_view collective_;
+  Collective collective_;
   std::mutex mutex_;
   std::set<Choice> choices_;  // all that was ever chosen, each once: table() reads `always_` without the lock
   std::atomic<const Choice*> always_{nullptr};

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "base/collective.hpp"
 #include "clock/clock.hpp"
 
 namespace offbeat::trace {
@@ -69,32 +70,6 @@ static_assert(offsetof(Header, slots) == 32 && offsetof(Header, begin) == 88 && 
 static_assert(offsetof(Header, host) == 168 && offsetof(Header, program) == 328);
 
 enum class RecordKind : std::uint8_t { call = 1, communicator = 2, name = 3 };
-
-enum class Collective : std::uint8_t {
-  allreduce = 1,
-  barrier,
-  bcast,
-  reduce,
-  allgather,
-  allgatherv,
-  alltoall,
-  alltoallv,
-  alltoallw,
-  gather,
-  gatherv,
-  scatter,
-  scatterv,
-  reduce_scatter,
-  reduce_scatter_block,
-  scan,
-  exscan,
-  neighbor_allgather,
-  neighbor_allgatherv,
-  neighbor_alltoall,
-  neighbor_alltoallv,
-  neighbor_alltoallw,
-};
-static_assert(static_cast<int>(Collective::neighbor_alltoallw) == 22);
 
 enum CallFlag : std::uint8_t { in_place = 1, nonblocking = 2, persistent = 4, incomplete = 8 };
 

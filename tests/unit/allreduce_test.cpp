@@ -49,9 +49,9 @@ const std::vector<int> rank_counts = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11
 // Algorithms without arguments, from the registry: a new one is tested without being named here.
 std::vector<std::string> expressions() {
   std::vector<std::string> all;
-  for (const Algorithm* algorithm : algorithms("allreduce")) {
+  for (const Algorithm* algorithm : algorithms(Collective::allreduce)) {
     const bool runs_here =
-        algorithm->run != nullptr && algorithm->on_board == OnBoard::no;  // board_test runs those
+        algorithm->run != nullptr && algorithm->needs.board == OnBoard::no;  // board_test runs those
     if (algorithm->parameters.empty() && runs_here) all.emplace_back(algorithm->name);
   }
   all.insert(all.end(), compositions.begin(), compositions.end());
@@ -87,11 +87,11 @@ struct Vectors {
       outputs.push_back(std::move(output));
     }
   }
-  Allreduce args(int rank, const Reduction& op) {
+  Call args(int rank, const Reduction& op) {
     const auto index = static_cast<std::size_t>(rank);
     auto* output = reinterpret_cast<std::byte*>(outputs[index].data() + guard);
     const auto* input = in_place ? output : reinterpret_cast<const std::byte*>(inputs[index].data());
-    return {{input, count, sizeof(Element)}, {output, count, sizeof(Element)}, &op};
+    return {Collective::allreduce, {input, count, sizeof(Element)}, {output, count, sizeof(Element)}, &op};
   }
   const Element* result(int rank) const { return outputs[static_cast<std::size_t>(rank)].data() + guard; }
   bool guards_intact() const {
@@ -107,7 +107,7 @@ struct Vectors {
 template <class Element>
 void run_all(Simulator& simulator, const Expression& expression, Vectors<Element>& vectors,
              const Reduction& op) {
-  simulator.run([&](int rank, Endpoint net) { return allreduce(net, vectors.args(rank, op), expression); },
+  simulator.run([&](int rank, Endpoint net) { return carry_out(net, vectors.args(rank, op), expression); },
                 {}, expression.lanes());
 }
 
@@ -142,7 +142,7 @@ template <class Element>
 Vectors<Element> result_of(const std::string& text, int ranks, std::size_t count, bool in_place,
                            ElementType type, const std::vector<std::vector<Element>>& inputs,
                            SimulationOptions options) {
-  const Expression expression = parse_expression("allreduce", text);
+  const Expression expression = parse_expression(Collective::allreduce, text);
   const Reduction sum(type, ReduceOp::sum);
   Simulator simulator(ranks, awkward_network(), options);
   Vectors<Element> vectors(ranks, count, in_place, inputs);
@@ -154,7 +154,7 @@ class EveryAlgorithm : public testing::TestWithParam<std::tuple<std::string, int
 
 TEST_P(EveryAlgorithm, IsExactAndHasTheSameBitsEverywhere) {
   const auto& [text, ranks] = GetParam();
-  const Expression expression = parse_expression("allreduce", text);
+  const Expression expression = parse_expression(Collective::allreduce, text);
   if (const std::string reason = expression.unsuitable({ranks}); !reason.empty()) {
     // A grid may need more ranks. It says so before a message is sent.
     EXPECT_NE(reason.find("needs at least"), std::string::npos);
@@ -253,14 +253,15 @@ class Cost : public testing::Test {
   static constexpr double b = 1e-9;
   static constexpr double c = 3e-10;
   static double time_of(const std::string& text, int ranks, std::size_t bytes) {
-    const Expression expression = parse_expression("allreduce", text);
+    const Expression expression = parse_expression(Collective::allreduce, text);
     const Reduction sum(ElementType::uint8, ReduceOp::sum);
     const Network network{.inter_alpha = a, .inter_beta = b, .gamma = c, .eager_bytes = std::size_t{1} << 40};
     Simulator simulator(ranks, network, {.phantom = true});
     return simulator
         .run(
             [&](int, Endpoint net) {
-              return allreduce(net, {{nullptr, bytes, 1}, {nullptr, bytes, 1}, &sum}, expression);
+              return carry_out(net, {Collective::allreduce, {nullptr, bytes, 1}, {nullptr, bytes, 1}, &sum},
+                               expression);
             },
             {}, expression.lanes())
         .last_delay();

@@ -37,8 +37,8 @@ constexpr std::size_t tiny_window = 8192;  // two chunks: a few thousand element
 
 std::vector<std::string> algorithms_on_board() {
   std::vector<std::string> names;
-  for (const Algorithm* algorithm : algorithms("allreduce")) {
-    if (algorithm->on_board == OnBoard::one_node) names.emplace_back(algorithm->name);
+  for (const Algorithm* algorithm : algorithms(Collective::allreduce)) {
+    if (algorithm->needs.board == OnBoard::one_node) names.emplace_back(algorithm->name);
   }
   return names;
 }
@@ -105,11 +105,12 @@ class Vectors {
       if (in_place) std::ranges::copy(values_[rank], outputs_[rank].begin() + guard);
     }
   }
-  Allreduce args(int rank) {
+  Call args(int rank) {
     const auto index = static_cast<std::size_t>(rank);
     auto* output = reinterpret_cast<std::byte*>(outputs_[index].data() + guard);
     const auto* input = in_place_ ? output : reinterpret_cast<const std::byte*>(inputs_[index].data());
-    return {{input, message_.count, sizeof(Bits)},
+    return {Collective::allreduce,
+            {input, message_.count, sizeof(Bits)},
             {output, message_.count, sizeof(Bits)},
             &reduction(message_.operation)};
   }
@@ -187,7 +188,7 @@ using Delay = std::function<Simulator::Pause(int rank, std::size_t k)>;
 Task several(Endpoint net, const Sequence& sequence, const Expression& expression, const Delay& delay) {
   for (std::size_t k = 0; k < sequence.size(); ++k) {
     co_await delay(net.rank, k);
-    co_await allreduce(net, sequence[k]->args(net.rank), expression);
+    co_await carry_out(net, sequence[k]->args(net.rank), expression);
   }
 }
 
@@ -196,7 +197,7 @@ class OnTheBoard : public testing::TestWithParam<std::tuple<std::string, int>> {
   // Under several adversaries; seed 0 is none.
   static void expect_exact(const std::vector<int>& node_of_rank) {
     const auto& [text, ranks] = GetParam();
-    const Expression expression = parse_expression("allreduce", text);
+    const Expression expression = parse_expression(Collective::allreduce, text);
     const auto p = static_cast<std::size_t>(ranks);
     std::vector<Vectors> messages;
     for (const std::size_t count : {std::size_t{0}, std::size_t{1}, p - 1, p, p + 1, std::size_t{1000},
@@ -242,7 +243,8 @@ class OnTheBoard : public testing::TestWithParam<std::tuple<std::string, int>> {
 
 TEST_P(OnTheBoard, IsExactAndHasTheSameBitsForEveryTiming) {
   const auto& [text, ranks] = GetParam();
-  const bool one_node = parse_expression("allreduce", text).algorithm->on_board == OnBoard::one_node;
+  const bool one_node =
+      parse_expression(Collective::allreduce, text).algorithm->needs.board == OnBoard::one_node;
   for (std::size_t placement = 0; placement < (one_node ? 1 : placements.size()); ++placement) {
     SCOPED_TRACE("placement " + std::to_string(placement));
     std::vector<int> node_of_rank;
@@ -272,8 +274,8 @@ INSTANTIATE_TEST_SUITE_P(Hierarchy, OnTheBoard, testing::Combine(testing::Values
 constexpr Network node_of_four{.gamma = 0x1p-30, .copy = 0x1p-31, .line = 0x1p-23, .ranks_per_node = 4};
 
 Task tree(Endpoint net, Vectors& vectors) {
-  static const Expression expression = parse_expression("allreduce", "arrival_tree");
-  return allreduce(net, vectors.args(net.rank), expression);
+  static const Expression expression = parse_expression(Collective::allreduce, "arrival_tree");
+  return carry_out(net, vectors.args(net.rank), expression);
 }
 
 TEST(SimulatedBoard, LastArrivalWaitsForNothing) {
@@ -292,16 +294,16 @@ TEST(SimulatedBoard, LastArrivalWaitsForNothing) {
 
 TEST(SimulatedBoard, PhantomsTakeTheSameTime) {
   const auto expect_same_time = [](const std::string& text, int ranks) {
-    const Expression expression = parse_expression("allreduce", text);
+    const Expression expression = parse_expression(Collective::allreduce, text);
     Vectors vectors(ranks, {5000, Operation::int_sum});
     std::vector<double> arrivals;
     for (int rank = 0; rank < ranks; ++rank) arrivals.push_back(1e-6 * (rank * 5 % 8));
     const auto exits = [&](bool phantom) {
       Simulator simulator(ranks, node_of_four, {.phantom = phantom, .board_window_bytes = tiny_window});
       const auto make = [&](int rank, Endpoint net) {
-        Allreduce args = vectors.args(rank);
+        Call args = vectors.args(rank);
         if (phantom) args.input.data = args.output.data = nullptr;
-        return allreduce(net, args, expression);
+        return carry_out(net, args, expression);
       };
       return simulator.run(make, arrivals, expression.lanes()).exits;
     };
@@ -465,7 +467,7 @@ class World final : public BoardInSimulation {
     for (; self.ended < vectors_.size(); ++self.ended) {
       Vectors& vectors = vectors_[self.ended];
       self.history = 0;
-      co_await allreduce(net, vectors.args(net.rank), expression_);
+      co_await carry_out(net, vectors.args(net.rank), expression_);
       std::string problem = vectors.problem(static_cast<std::size_t>(net.rank), references_[self.ended]);
       if (!problem.empty()) problem_ = std::move(problem);
     }
@@ -625,7 +627,7 @@ class EveryInterleaving : public testing::TestWithParam<std::tuple<std::string, 
   static void explore(const std::vector<Message>& messages) {
     for (const Grain grain : {Grain::fine, Grain::coarse}) {
       const auto& [name, ranks] = GetParam();
-      const Expression expression = parse_expression("allreduce", name);
+      const Expression expression = parse_expression(Collective::allreduce, name);
       World world(ranks, messages, expression, grain);
       Explorer explorer(world, grain == Grain::fine ? most_states : 5 * most_states);
       const double schedules = explorer.visit();

@@ -144,7 +144,8 @@ TEST(Board, AlignsChunksAsTheirElementsWantIt) {
   for (const std::size_t width : {1, 2, 4, 8, 12, 16, 20, 24, 32, 48, 80, 1040, 4096}) {
     for (const std::size_t count : {1, 7, 257, 1001, 4001}) {
       std::vector<std::byte> vector(count * width);
-      const Allreduce args{{vector.data(), count, width}, {vector.data(), count, width}, &nothing};
+      const Call args{
+          Collective::allreduce, {vector.data(), count, width}, {vector.data(), count, width}, &nothing};
       for (const int at_once : {1, 2, 3}) {
         Task task = in_rounds(net, args, at_once, look);
         task.start();
@@ -163,7 +164,7 @@ TEST(Board, ALeaderThatGetsFurtherReportsNoStall) {
   const BoardShape shape{4, 4096};
   const Mapping memory(shape.total_bytes());
   const Reduction sum(ElementType::uint32, ReduceOp::sum);
-  const Expression expression = parse_expression("allreduce", "arrival_leader");
+  const Expression expression = parse_expression(Collective::allreduce, "arrival_leader");
   std::atomic<int> stalls{0};
   const auto live = [&](int rank) {
     std::this_thread::sleep_for(rank * between);
@@ -178,7 +179,8 @@ TEST(Board, ALeaderThatGetsFurtherReportsNoStall) {
     transport.board = &board;
     std::uint32_t value = 1;
     const Vector vector{reinterpret_cast<std::byte*>(&value), 1, sizeof value};
-    Task task = allreduce(Endpoint(transport, rank, shape.ranks), {vector, vector, &sum}, expression);
+    Task task = carry_out(Endpoint(transport, rank, shape.ranks),
+                          {Collective::allreduce, vector, vector, &sum}, expression);
     task.start();
     ASSERT_TRUE(task.done());
     EXPECT_EQ(value, 4U);
@@ -196,9 +198,9 @@ TEST_P(BoardOfThreads, GivesTheRightResultTenThousandTimes) {
   const Mapping memory(shape.total_bytes());
   const Reduction sum(ElementType::uint32, ReduceOp::sum);
   std::vector<Expression> expressions;
-  for (const Algorithm* algorithm : algorithms("allreduce")) {
-    if (algorithm->on_board == OnBoard::one_node)
-      expressions.push_back(parse_expression("allreduce", algorithm->name));
+  for (const Algorithm* algorithm : algorithms(Collective::allreduce)) {
+    if (algorithm->needs.board == OnBoard::one_node)
+      expressions.push_back(parse_expression(Collective::allreduce, algorithm->name));
   }
   std::atomic<std::uint32_t> wrong_elements{0};
 
@@ -225,14 +227,15 @@ TEST_P(BoardOfThreads, GivesTheRightResultTenThousandTimes) {
 
       auto& from = in_place ? output : input;
       for (std::size_t i = 0; i < count; ++i) from[i] = start(k, rank) + static_cast<std::uint32_t>(i * k);
-      const Allreduce args{{reinterpret_cast<const std::byte*>(from.data()), count, sizeof(std::uint32_t)},
-                           {reinterpret_cast<std::byte*>(output.data()), count, sizeof(std::uint32_t)},
-                           &sum};
+      const Call args{Collective::allreduce,
+                      {reinterpret_cast<const std::byte*>(from.data()), count, sizeof(std::uint32_t)},
+                      {reinterpret_cast<std::byte*>(output.data()), count, sizeof(std::uint32_t)},
+                      &sum};
       dawdle(hash(k, 2000 + static_cast<std::uint64_t>(rank)));
       if (is_inline) {
         arrival_tree_inline(board, args);
       } else {
-        Task task = allreduce(net, args, expression);
+        Task task = carry_out(net, args, expression);
         task.start();
         ASSERT_TRUE(task.done());
         task.rethrow_if_failed();

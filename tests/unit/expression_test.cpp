@@ -36,10 +36,10 @@ TEST(Expression, HasACanonicalSpelling) {
       {"native", "native", 1},
   };
   for (const Good& good : cases) {
-    const Expression expression = parse_expression("allreduce", good.text);
+    const Expression expression = parse_expression(Collective::allreduce, good.text);
     EXPECT_EQ(expression.text(), good.canonical);
     EXPECT_EQ(expression.lanes(), good.lanes) << good.text;
-    EXPECT_EQ(parse_expression("allreduce", expression.text()).text(), good.canonical);
+    EXPECT_EQ(parse_expression(Collective::allreduce, expression.text()).text(), good.canonical);
   }
 }
 
@@ -86,7 +86,7 @@ TEST(Expression, ErrorsPointAtTheColumn) {
   };
   for (const Bad& bad : cases) {
     try {
-      static_cast<void>(parse_expression("allreduce", bad.text));
+      static_cast<void>(parse_expression(Collective::allreduce, bad.text));
       ADD_FAILURE() << "accepted: " << bad.text;
     } catch (const ExpressionError& error) {
       EXPECT_EQ(error.column, bad.column) << bad.text << ": " << error.what();
@@ -99,13 +99,13 @@ TEST(Expression, ErrorsPointAtTheColumn) {
 TEST(Expression, DeepNestingIsAnErrorNotACrash) {
   std::string text;
   for (int k = 0; k < 100000; ++k) text += "pipeline(1, ";
-  EXPECT_THROW(static_cast<void>(parse_expression("allreduce", text)), ExpressionError);
+  EXPECT_THROW(static_cast<void>(parse_expression(Collective::allreduce, text)), ExpressionError);
 }
 
 TEST(Expression, ErrorsShowWhatCannotBePrintedAndAreShort) {
   const auto error_of = [](const std::string& text) -> std::string {
     try {
-      static_cast<void>(parse_expression("allreduce", text));
+      static_cast<void>(parse_expression(Collective::allreduce, text));
     } catch (const ExpressionError& error) {
       return error.what();
     }
@@ -150,8 +150,8 @@ TEST(Expression, RandomTextIsAnExpressionOrAnErrorInOneLine) {
       text += pieces[random() % std::size(pieces)];
     }
     try {
-      const std::string canonical = parse_expression("allreduce", text).text();
-      EXPECT_EQ(parse_expression("allreduce", canonical).text(), canonical);
+      const std::string canonical = parse_expression(Collective::allreduce, text).text();
+      EXPECT_EQ(parse_expression(Collective::allreduce, canonical).text(), canonical);
       ++accepted;
     } catch (const ExpressionError& error) {
       ASSERT_EQ(printable(error.what(), 1000), error.what());
@@ -161,13 +161,22 @@ TEST(Expression, RandomTextIsAnExpressionOrAnErrorInOneLine) {
   EXPECT_GT(accepted, 100);
 }
 
-TEST(Expression, UnknownCollective) {
-  EXPECT_THROW(static_cast<void>(parse_expression("alreduce", "ring")), UsageError);
-  EXPECT_TRUE(algorithms("alreduce").empty());
+TEST(Expression, ACollectiveOfTheHostHasNoAlgorithms) {
+  EXPECT_FALSE(collective_named("alreduce").has_value());
+  EXPECT_TRUE(algorithms(Collective::scan).empty());
+  EXPECT_THROW(static_cast<void>(parse_expression(Collective::scan, "ring")), UsageError);
+}
+
+TEST(Expression, EveryAlgorithmServesTheCollectiveThatListsIt) {
+  for (std::size_t k = 1; k <= collectives.size(); ++k) {
+    const auto collective = static_cast<Collective>(k);
+    for (const Algorithm* algorithm : algorithms(collective))
+      EXPECT_TRUE(algorithm->serves.contain(collective)) << name_of(collective) << ": " << algorithm->name;
+  }
 }
 
 TEST(Expression, EveryAlgorithmSaysWhatPeopleWantToKnow) {
-  for (const Algorithm* algorithm : algorithms("allreduce")) {
+  for (const Algorithm* algorithm : algorithms(Collective::allreduce)) {
     EXPECT_FALSE(algorithm->summary.empty()) << algorithm->name;
     EXPECT_FALSE(algorithm->cost.empty()) << algorithm->name;
     EXPECT_TRUE(algorithm->run == nullptr || !algorithm->source.empty()) << algorithm->name;
@@ -175,16 +184,16 @@ TEST(Expression, EveryAlgorithmSaysWhatPeopleWantToKnow) {
 }
 
 TEST(Expression, AGridThatIsTooLargeIsUnsuitableWhereverItStands) {
-  EXPECT_EQ(parse_expression("allreduce", "pipeline(2, grid(4x4, ring))").unsuitable({15}),
+  EXPECT_EQ(parse_expression(Collective::allreduce, "pipeline(2, grid(4x4, ring))").unsuitable({15}),
             "needs at least 16 ranks");
-  EXPECT_EQ(parse_expression("allreduce", "pipeline(2, grid(4x4, ring))").unsuitable({16}), "");
-  EXPECT_EQ(parse_expression("allreduce", "grid(8x2, ring, grid(2x2, ring))").unsuitable({64}),
+  EXPECT_EQ(parse_expression(Collective::allreduce, "pipeline(2, grid(4x4, ring))").unsuitable({16}), "");
+  EXPECT_EQ(parse_expression(Collective::allreduce, "grid(8x2, ring, grid(2x2, ring))").unsuitable({64}),
             "needs at least 4 ranks");
 }
 
 TEST(Expression, RepeatsItsBitsOnEveryRunIfAllItsPartsDo) {
   const auto every_run = [](std::string_view text) {
-    return parse_expression("allreduce", text).every_run();
+    return parse_expression(Collective::allreduce, text).every_run();
   };
   for (const char* text : {"ring", "arrival_tree", "pipeline(4, grid(2x2, ring, linear))",
                            "hierarchy(arrival_tree, pipeline(2, ring))"}) {

@@ -54,14 +54,15 @@ TEST_F(Pool, ASteadyCollectiveDoesNotAllocate) {
   const Reduction sum(ElementType::float32, ReduceOp::sum);
   for (const char* text :
        {"recursive_doubling", "ring", "rabenseifner", "pipeline(4, ring)", "grid(2x2, ring)"}) {
-    const Expression expression = parse_expression("allreduce", text);
+    const Expression expression = parse_expression(Collective::allreduce, text);
     std::vector<std::vector<float>> data(5, std::vector<float>(1000, 1.0F));
     Simulator simulator(5, {.inter_alpha = 1e-6});
     const auto once = [&] {
       simulator.run(
           [&](int rank, Endpoint net) {
             auto* bytes = reinterpret_cast<std::byte*>(data[static_cast<std::size_t>(rank)].data());
-            return allreduce(net, {{bytes, 1000, 4}, {bytes, 1000, 4}, &sum}, expression);
+            return carry_out(net, {Collective::allreduce, {bytes, 1000, 4}, {bytes, 1000, 4}, &sum},
+                             expression);
           },
           {}, expression.lanes());
     };

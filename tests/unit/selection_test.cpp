@@ -34,7 +34,7 @@ std::string chosen(const Selection& selection, int ranks, std::size_t bytes) {
 }
 
 TEST(Selection, OneExpressionForEverySize) {
-  Selection selection("allreduce");
+  Selection selection(Collective::allreduce);
   selection.choose_always("ring", "a test");
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{1} << 30, ~std::size_t{0}}) {
     EXPECT_EQ(chosen(selection, 4, bytes), "ring");
@@ -43,7 +43,7 @@ TEST(Selection, OneExpressionForEverySize) {
 }
 
 TEST(Selection, AnEmptyExpressionRestoresTheStart) {
-  Selection selection("allreduce");
+  Selection selection(Collective::allreduce);
   selection.start_with("ring", "environment");
   const std::uint64_t generation = selection.generation();
   selection.choose_always("linear", "call");
@@ -54,7 +54,7 @@ TEST(Selection, AnEmptyExpressionRestoresTheStart) {
 }
 
 TEST(Selection, WithoutAStartAnEmptyExpressionRestoresTheDefaults) {
-  Selection selection("allreduce");
+  Selection selection(Collective::allreduce);
   const std::string before = chosen(selection, 4, 8);
   selection.choose_always("linear", "call");
   EXPECT_EQ(chosen(selection, 4, 8), "linear");
@@ -63,7 +63,7 @@ TEST(Selection, WithoutAStartAnEmptyExpressionRestoresTheDefaults) {
 }
 
 TEST(Selection, TheDefaultsRepeatTheirBitsOnEveryRun) {
-  const Selection selection("allreduce");
+  const Selection selection(Collective::allreduce);
   constexpr Placement placements[] = {{.ranks = 4, .board = true},
                                       {.ranks = 8, .nodes = 2, .board = true},
                                       {.ranks = 8, .nodes = 2},
@@ -76,7 +76,7 @@ TEST(Selection, TheDefaultsRepeatTheirBitsOnEveryRun) {
 }
 
 TEST(Selection, WhatCannotRunBecomesNativeAndSaysWhy) {
-  Selection selection("allreduce");
+  Selection selection(Collective::allreduce);
   selection.choose_always("grid(4x4, ring)", "a test");
   EXPECT_EQ(chosen(selection, 16, 8), "grid(4x4, ring)");
   EXPECT_EQ(chosen(selection, 8, 8), "native");
@@ -85,14 +85,14 @@ TEST(Selection, WhatCannotRunBecomesNativeAndSaysWhy) {
 }
 
 TEST(Selection, ABadExpressionChangesNothing) {
-  Selection selection("allreduce");
+  Selection selection(Collective::allreduce);
   const std::uint64_t generation = selection.generation();
   EXPECT_THROW(selection.choose_always("rng", "a test"), ExpressionError);
   EXPECT_EQ(selection.generation(), generation);
 }
 
 TEST(Selection, AChoiceThatIsMadeAgainTakesNoFurtherMemory) {
-  Selection selection("allreduce");
+  Selection selection(Collective::allreduce);
   const auto choose_all = [&] {
     for (const char* text : {"pipeline(1024KiB, ring)", "pipeline( 1MiB,ring )", "grid(2x2, ring)", ""})
       selection.choose_always(text, "a test");
@@ -105,7 +105,7 @@ TEST(Selection, AChoiceThatIsMadeAgainTakesNoFurtherMemory) {
 
 TEST(Selection, AnExpressionOutlivesItsSelectionAndIsOneForAllSpellings) {
   const auto expression = [](const char* text) {
-    Selection selection("allreduce");
+    Selection selection(Collective::allreduce);
     selection.choose_always(text, "a test");
     return selection.table({4}).by_class[4].expression;
   };
@@ -113,11 +113,11 @@ TEST(Selection, AnExpressionOutlivesItsSelectionAndIsOneForAllSpellings) {
   EXPECT_EQ(expression("pipeline( 1MiB,ring )"), first);
   EXPECT_EQ(first->text(), "pipeline(1MiB, ring)");
   EXPECT_NE(expression("pipeline(1, ring)"), first);
-  EXPECT_EQ(interned_expression("allreduce", "pipeline(1MiB,ring)"), first);
+  EXPECT_EQ(interned_expression(Collective::allreduce, "pipeline(1MiB,ring)"), first);
 }
 
 TEST(Selection, TheDefaultChangesExactlyAt32KiB) {
-  const Selection selection("allreduce");
+  const Selection selection(Collective::allreduce);
   EXPECT_EQ(chosen(selection, 4, 32767), "recursive_doubling");
   EXPECT_EQ(chosen(selection, 4, 32768), "rabenseifner");
   const auto on_nodes = [&](std::size_t bytes) {

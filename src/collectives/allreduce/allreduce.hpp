@@ -17,8 +17,5 @@ extern const Algorithm ring_segmented;
 extern const Algorithm rabenseifner;
 extern const Algorithm linear;
 extern const Algorithm binomial;
-extern const Algorithm pipeline;
-extern const Algorithm hierarchy;
-extern const Algorithm grid;
 
 }  // namespace offbeat::allreduce_algorithms

@@ -30,13 +30,13 @@ Task contribute(const BoardRound& round, Uncollected*) {
   for (std::size_t chunk = 0; chunk < round.chunks; ++chunk) {
     const Board::Step step = round.step(chunk);
     const Vector mine = round.on_board(net.rank, chunk);
-    const ConstVector input = round.of(round.args.input, chunk);
+    const ConstVector input = round.of(round.call.input, chunk);
     if (position == 0) {
       co_await net.copy(mine, input);
     } else {
       Patience::Wait wait(board.patience);
       while (!round.is_marked(step.given(before))) co_await board.pause(wait);
-      co_await net.reduce(*round.args.op, mine, round.on_board(before, chunk), input);
+      co_await net.reduce(*round.call.op, mine, round.on_board(before, chunk), input);
     }
     co_await board.announce(last ? step.result() : step.given(net.rank), round.mark());
   }
@@ -48,10 +48,10 @@ const Algorithm arrival_chain{
     .name = "arrival_chain",
     .summary = "each arrival takes over the partial result; ranks on one node; bits differ from run to run",
     .cost = "3n at memory speed after the last arrival",
-    .needs = "all ranks on one node; cannot be a part of another algorithm",
+    .serves = {Collective::allreduce},
+    .needs = {.board = OnBoard::one_node},
     .source = "Alizadeh et al. 2022, algorithm 2",
     .every_run = false,
-    .on_board = OnBoard::one_node,
     .node_phase = contribute,
     .run = run_on_one_node,
 };

@@ -33,7 +33,7 @@ Task lead(const BoardRound& round) {
       for (std::size_t chunk = complete; chunk < round.chunks; ++chunk) {
         const Board::Step step = round.step(chunk);
         const Vector sum = round.on_board(net.rank, chunk);
-        const ConstVector start = ranks_in[chunk] == 1 ? round.of(round.args.input, chunk) : ConstVector(sum);
+        const ConstVector start = ranks_in[chunk] == 1 ? round.of(round.call.input, chunk) : ConstVector(sum);
         std::array<const void*, most_operands> operands{start.data};
         std::size_t ready = 1;
         for (int rank = 0; rank < net.size && ready < most_operands; ++rank) {
@@ -44,7 +44,7 @@ Task lead(const BoardRound& round) {
         }
         if (ready == 1) continue;
         found = true;
-        co_await net.reduce(*round.args.op, sum, operands, ready);
+        co_await net.reduce(*round.call.op, sum, operands, ready);
         ranks_in[chunk] += ready - 1;
       }
       if (!found) co_await round.board.pause(wait);
@@ -60,7 +60,7 @@ Task contribute(const BoardRound& round, Uncollected*) {
     co_await lead(round);
   } else {
     for (std::size_t chunk = 0; chunk < round.chunks; ++chunk) {
-      co_await round.net.copy(round.on_board(round.net.rank, chunk), round.of(round.args.input, chunk));
+      co_await round.net.copy(round.on_board(round.net.rank, chunk), round.of(round.call.input, chunk));
       co_await round.board.announce(round.step(chunk).given(round.net.rank), round.mark());
     }
   }
@@ -72,10 +72,10 @@ const Algorithm arrival_leader{
     .name = "arrival_leader",
     .summary = "the first to arrive combines what is ready; ranks on one node; bits differ from run to run",
     .cost = "3n at memory speed after the last arrival; (p-1)n by one rank when balanced",
-    .needs = "all ranks on one node; cannot be a part of another algorithm",
+    .serves = {Collective::allreduce},
+    .needs = {.board = OnBoard::one_node},
     .source = "Alizadeh et al. 2022, algorithm 1",
     .every_run = false,
-    .on_board = OnBoard::one_node,
     .node_phase = contribute,
     .run = run_on_one_node,
 };

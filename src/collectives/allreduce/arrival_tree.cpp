@@ -47,12 +47,12 @@ bool comes_last(const BoardRound& round) {
 // to half as much again at 64 to 256 KiB (two ranks).
 Task contribute(const BoardRound& round, Uncollected* results) {
   const Endpoint& net = round.net;
-  const auto begin_with = [&](ConstVector vector) { return net.reduce(*round.args.op, Vector{}, vector); };
+  const auto begin_with = [&](ConstVector vector) { return net.reduce(*round.call.op, Vector{}, vector); };
   round.board.came_last = net.size > 2 && comes_last(round);
   for (std::size_t k = 0; k < round.chunks; ++k) {
     const std::size_t chunk = (round.first_chunk() + k) % round.chunks;
     const Board::Step step = round.step(chunk);
-    Computation partial = begin_with(round.of(round.args.input, chunk));
+    Computation partial = begin_with(round.of(round.call.input, chunk));
     int place = net.rank;  // in whose window the partial result stands, or will
     bool stands = false;
     bool comes_second = true;
@@ -83,7 +83,7 @@ Task contribute(const BoardRound& round, Uncollected* results) {
     partial.destination = round.on_board(place, chunk);
     if (results != nullptr) {
       // The own copy now, while nobody else asks for these lines.
-      partial.second = round.of(round.args.output, chunk);
+      partial.second = round.of(round.call.output, chunk);
       partial.past_cache = round.past_cache;
       results->mark_collected(chunk);
     }
@@ -98,9 +98,9 @@ const Algorithm arrival_tree{
     .name = "arrival_tree",
     .summary = "a tree fixed by rank, its work done by who arrives second; ranks on one node, any size",
     .cost = "n bytes at memory speed for each of log2(p) levels after the last arrival",
-    .needs = "all ranks on one node; cannot be a part of another algorithm",
+    .serves = {Collective::allreduce},
+    .needs = {.board = OnBoard::one_node},
     .source = "offbeat",
-    .on_board = OnBoard::one_node,
     .node_phase = contribute,
     .run = run_on_one_node,
 };

@@ -25,11 +25,11 @@ inline constexpr std::size_t most_inline_bytes_of_all = 2 * BoardShape::inline_b
          bytes * static_cast<std::size_t>(board.size) <= most_inline_bytes_of_all;
 }
 
-// Order: rank order, left to right. args.output.count > 0 and fits_inline.
-inline void arrival_tree_inline(Board& board, const Allreduce& args) {
+// Order: rank order, left to right. call.output.count > 0 and fits_inline.
+inline void arrival_tree_inline(Board& board, const Call& call) {
   const std::uint64_t sequence = ++board.sequence;
   Board::InlineSlot& mine = board.inline_slot(sequence, board.rank);
-  std::memcpy(mine.data, args.input.data, args.input.bytes());
+  std::memcpy(mine.data, call.input.data, call.input.bytes());
   mine.sequence.store(sequence, std::memory_order_release);
   board.bell().ring();
 
@@ -39,7 +39,7 @@ inline void arrival_tree_inline(Board& board, const Allreduce& args) {
   std::array<const void*, most_inline_ranks> operands;
   for (int rank = 0; rank < board.size; ++rank) {
     if (rank == board.rank) {
-      operands[static_cast<std::size_t>(rank)] = args.input.data;
+      operands[static_cast<std::size_t>(rank)] = call.input.data;
       continue;
     }
     if (!has_come(rank)) [[unlikely]] {
@@ -48,7 +48,7 @@ inline void arrival_tree_inline(Board& board, const Allreduce& args) {
     }
     operands[static_cast<std::size_t>(rank)] = board.inline_slot(sequence, rank).data;
   }
-  (*args.op)(args.output.data, operands.data(), static_cast<std::size_t>(board.size), args.output.count);
+  (*call.op)(call.output.data, operands.data(), static_cast<std::size_t>(board.size), call.output.count);
 }
 
 }  // namespace offbeat

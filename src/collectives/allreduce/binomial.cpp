@@ -11,9 +11,9 @@
 namespace offbeat::allreduce_algorithms {
 namespace {
 
-Task run(Endpoint net, Allreduce args, const Expression&) {
-  co_await reduce_to_first::binomial(net, args);
-  co_await broadcast_from_first::binomial(net, args.output);
+Task run(Endpoint net, Call call, const Expression&) {
+  co_await reduce_to_first::binomial(net, call);
+  co_await broadcast_from_first::binomial(net, call.output);
 }
 
 }  // namespace
@@ -22,7 +22,7 @@ const Algorithm binomial{
     .name = "binomial",
     .summary = "binomial reduce to rank 0, then binomial broadcast",
     .cost = "ceil(log2 p)(2a + 2nb + nc)",
-    .needs = "",
+    .serves = {Collective::allreduce},
     .source = "Castello et al. 2021",
     .run = run,
 };

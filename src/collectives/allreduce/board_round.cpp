@@ -17,9 +17,9 @@ Task one_round(const BoardRound& round, NodePhase contribute) {
 
 }  // namespace
 
-Task run_on_one_node(Endpoint net, Allreduce args, const Expression& self) {
+Task run_on_one_node(Endpoint net, Call call, const Expression& self) {
   const NodePhase contribute = self.algorithm->node_phase;
-  return in_rounds(net, args, net.board()->at_once,
+  return in_rounds(net, call, net.board()->at_once,
                    [contribute](const BoardRound& round) { return one_round(round, contribute); });
 }
 

@@ -13,27 +13,27 @@ namespace offbeat {
 class BoardRound {
  public:
   // The next round, for a message of at most a window. `chunk`: elements.
-  BoardRound(const Endpoint& net, const Allreduce& args, std::size_t chunk, bool past_cache)
+  BoardRound(const Endpoint& net, const Call& call, std::size_t chunk, bool past_cache)
       : net(net),
         board(*net.board()),
-        args(args),
-        chunks((args.input.count + chunk - 1) / chunk),
+        call(call),
+        chunks((call.input.count + chunk - 1) / chunk),
         number(++board.round),
         past_cache(past_cache),
         chunk_(chunk) {}
 
   template <class AnyVector>
   [[nodiscard]] AnyVector of(const AnyVector& vector, std::size_t chunk) const {
-    return vector.slice(chunk * chunk_, std::min(chunk_, args.input.count - chunk * chunk_));
+    return vector.slice(chunk * chunk_, std::min(chunk_, call.input.count - chunk * chunk_));
   }
   // Chunks [first, last).
   template <class AnyVector>
   [[nodiscard]] AnyVector of(const AnyVector& vector, std::size_t first, std::size_t last) const {
-    const std::size_t begin = std::min(first * chunk_, args.input.count);
-    return vector.slice(begin, std::min(last * chunk_, args.input.count) - begin);
+    const std::size_t begin = std::min(first * chunk_, call.input.count);
+    return vector.slice(begin, std::min(last * chunk_, call.input.count) - begin);
   }
   [[nodiscard]] Vector on_board(int owner, std::size_t chunk) const {
-    const Vector all{board.window(number, owner), args.input.count, args.input.width};
+    const Vector all{board.window(number, owner), call.input.count, call.input.width};
     return of(all, chunk);
   }
   [[nodiscard]] Board::Step step(std::size_t chunk) const { return board.step(number, chunk); }
@@ -55,14 +55,14 @@ class BoardRound {
   // The node's result of a chunk is on the board; copy it to the output.
   [[nodiscard]] bool has_result(std::size_t chunk) const { return is_marked(step(chunk).result()); }
   [[nodiscard]] Computation collect(std::size_t chunk) const {
-    Computation copy = net.copy(of(args.output, chunk), on_board(holder(step(chunk).result()), chunk));
+    Computation copy = net.copy(of(call.output, chunk), on_board(holder(step(chunk).result()), chunk));
     copy.past_cache = past_cache;
     return copy;
   }
 
   Endpoint net;
   Board& board;
-  Allreduce args;
+  Call call;
   std::size_t chunks;
   std::uint64_t number;
   bool past_cache;  // the output is too long to stay in the cache anyway
@@ -113,28 +113,28 @@ class Uncollected {
 };
 
 // Runs an algorithm that has a node_phase, for ranks that are all on one node.
-[[nodiscard]] Task run_on_one_node(Endpoint net, Allreduce args, const Expression& self);
+[[nodiscard]] Task run_on_one_node(Endpoint net, Call call, const Expression& self);
 
 // Runs one(round) -> Task for each round of a message among `net`, the ranks of this node. How many share the
 // work, `at_once`, decides how the message is cut.
 template <class One>
-Task in_rounds(Endpoint net, Allreduce args, int at_once, One one) {
+Task in_rounds(Endpoint net, Call call, int at_once, One one) {
   // Longer ones are no faster, and others wait longer for the last one (benchmarks/README.md).
   constexpr std::size_t longest_chunk = 64 * 1024;
-  const std::size_t width = args.input.width;
+  const std::size_t width = call.input.width;
   const std::size_t window = net.board()->shape().window_bytes / width;
   // Two chunks for each that works, so that the work spreads; but no more than the board has steps for.
-  const std::size_t spread = args.input.bytes() / (2 * static_cast<std::size_t>(at_once));
+  const std::size_t spread = call.input.bytes() / (2 * static_cast<std::size_t>(at_once));
   const std::size_t chunk_bytes = std::clamp(spread, BoardShape::smallest_chunk, longest_chunk);
   const std::size_t chunk = std::max<std::size_t>(1, (chunk_bytes + width - 1) / width);
   // Inputs and outputs of all ranks take half of the cache: of what is written now, little would be found
   // there later. A result in the place of its input is in the cache already.
   const bool past_cache =
-      args.input.data != args.output.data &&
-      4 * static_cast<std::size_t>(net.size) * args.input.bytes() >= last_level_cache_bytes();
-  for (std::size_t first = 0; first < args.input.count; first += window) {
-    const std::size_t length = std::min(window, args.input.count - first);
-    BoardRound round(net, {args.input.slice(first, length), args.output.slice(first, length), args.op}, chunk,
+      call.input.data != call.output.data &&
+      4 * static_cast<std::size_t>(net.size) * call.input.bytes() >= last_level_cache_bytes();
+  for (std::size_t first = 0; first < call.input.count; first += window) {
+    const std::size_t length = std::min(window, call.input.count - first);
+    BoardRound round(net, call.with(call.input.slice(first, length), call.output.slice(first, length)), chunk,
                      past_cache);
     co_await one(round);
   }

@@ -11,9 +11,9 @@
 namespace offbeat::allreduce_algorithms {
 namespace {
 
-Task run(Endpoint net, Allreduce args, const Expression&) {
-  co_await reduce_to_first::linear(net, args);
-  co_await broadcast_from_first::linear(net, args.output);
+Task run(Endpoint net, Call call, const Expression&) {
+  co_await reduce_to_first::linear(net, call);
+  co_await broadcast_from_first::linear(net, call.output);
 }
 
 }  // namespace
@@ -22,7 +22,7 @@ const Algorithm linear{
     .name = "linear",
     .summary = "rank 0 collects, combines and sends to everybody; very few ranks",
     .cost = "(p-1)(2a + 2nb + nc)",
-    .needs = "",
+    .serves = {Collective::allreduce},
     .source = "Nuriyev et al. 2024",
     .run = run,
 };

@@ -9,7 +9,7 @@ const Algorithm native{
     .name = "native",
     .summary = "the host MPI's own allreduce, untouched",
     .cost = "the host's",
-    .needs = "",
+    .serves = {Collective::allreduce},
     .source = "",
     .every_run = false,  // the host does not say
 };

@@ -21,10 +21,10 @@
 namespace offbeat::allreduce_algorithms {
 namespace {
 
-Task power_of_two(Endpoint net, Allreduce args, const Expression&) {
+Task power_of_two(Endpoint net, Call call, const Expression&) {
   const int p = net.size;
-  const Scratch scratch = net.scratch(args.input.blocks(p, 0, p / 2).count, args.input.width);
-  ConstVector mine = args.input;
+  const Scratch scratch = net.scratch(call.input.blocks(p, 0, p / 2).count, call.input.width);
+  ConstVector mine = call.input;
   int first = 0;  // the blocks that this rank still reduces
   int number = p;
   for (int distance = 1; distance < p; distance *= 2) {
@@ -36,21 +36,21 @@ Task power_of_two(Endpoint net, Allreduce args, const Expression&) {
     const ConstVector kept = mine.blocks(p, first, number);
     const Vector theirs = scratch.first(kept.count);
     co_await net.exchange(peer, mine.blocks(p, given, number), theirs);
-    co_await net.reduce_by_rank(*args.op, args.output.blocks(p, first, number), peer, kept, theirs);
-    mine = args.output;
+    co_await net.reduce_by_rank(*call.op, call.output.blocks(p, first, number), peer, kept, theirs);
+    mine = call.output;
   }
   for (int distance = p / 2; distance > 0; distance /= 2) {
     const int sibling = (net.rank & distance) != 0 ? first - number : first + number;
-    co_await net.exchange(net.rank ^ distance, args.output.blocks(p, first, number),
-                          args.output.blocks(p, sibling, number));
+    co_await net.exchange(net.rank ^ distance, call.output.blocks(p, first, number),
+                          call.output.blocks(p, sibling, number));
     first = std::min(first, sibling);
     number *= 2;
   }
 }
 
-Task run(Endpoint net, Allreduce args, const Expression& self) {
+Task run(Endpoint net, Call call, const Expression& self) {
   const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(net.size)));
-  return core == net.size ? power_of_two(net, args, self) : folded(net, args, self, core, power_of_two);
+  return core == net.size ? power_of_two(net, call, self) : folded(net, call, self, core, power_of_two);
 }
 
 }  // namespace
@@ -59,7 +59,7 @@ const Algorithm rabenseifner{
     .name = "rabenseifner",
     .summary = "recursive halving reduce-scatter, then recursive doubling allgather; large messages",
     .cost = "2 log2(p) a + 2n(p-1)/p b + n(p-1)/p c",
-    .needs = "",
+    .serves = {Collective::allreduce},
     .source = "Rabenseifner 2004",
     .run = run,
 };

@@ -13,20 +13,20 @@
 namespace offbeat::allreduce_algorithms {
 namespace {
 
-Task power_of_two(Endpoint net, Allreduce args, const Expression&) {
-  const Scratch theirs = net.scratch(args.input.count, args.input.width);
-  ConstVector mine = args.input;
+Task power_of_two(Endpoint net, Call call, const Expression&) {
+  const Scratch theirs = net.scratch(call.input.count, call.input.width);
+  ConstVector mine = call.input;
   for (int distance = 1; distance < net.size; distance *= 2) {
     const int peer = net.rank ^ distance;
     co_await net.exchange(peer, mine, theirs.vector());
-    co_await net.reduce_by_rank(*args.op, args.output, peer, mine, theirs.vector());
-    mine = args.output;
+    co_await net.reduce_by_rank(*call.op, call.output, peer, mine, theirs.vector());
+    mine = call.output;
   }
 }
 
-Task run(Endpoint net, Allreduce args, const Expression& self) {
+Task run(Endpoint net, Call call, const Expression& self) {
   const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(net.size)));
-  return core == net.size ? power_of_two(net, args, self) : folded(net, args, self, core, power_of_two);
+  return core == net.size ? power_of_two(net, call, self) : folded(net, call, self, core, power_of_two);
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ const Algorithm recursive_doubling{
     .name = "recursive_doubling",
     .summary = "log2(p) exchanges of the whole message; small messages",
     .cost = "log2(p) (a + nb + nc)",
-    .needs = "",
+    .serves = {Collective::allreduce},
     .source = "Thakur, Rabenseifner and Gropp 2005",
     .run = run,
 };

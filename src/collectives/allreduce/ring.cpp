@@ -11,9 +11,9 @@
 namespace offbeat::allreduce_algorithms {
 namespace {
 
-Task run(Endpoint net, Allreduce args, const Expression&) {
-  co_await reduce_scatter::ring(net, args);
-  co_await allgather::ring(net, args.output);
+Task run(Endpoint net, Call call, const Expression&) {
+  co_await reduce_scatter::ring(net, call);
+  co_await allgather::ring(net, call.output);
 }
 
 }  // namespace
@@ -22,7 +22,7 @@ const Algorithm ring{
     .name = "ring",
     .summary = "ring reduce-scatter, then ring allgather; large messages",
     .cost = "2(p-1) a + 2n(p-1)/p b + n(p-1)/p c",
-    .needs = "",
+    .serves = {Collective::allreduce},
     .source = "Patarasuk and Yuan 2009",
     .run = run,
 };

@@ -18,19 +18,19 @@ constexpr int in_flight = 2;
 constexpr Parameter parameters[] = {Parameter::bytes};
 
 // Segments `first`, `first` + in_flight, ... one after the other.
-Task every_other_segment(Endpoint net, Allreduce args, std::size_t segment, std::size_t first) {
-  const std::size_t block = args.input.block(net.size, 0).count;
+Task every_other_segment(Endpoint net, Call call, std::size_t segment, std::size_t first) {
+  const std::size_t block = call.input.block(net.size, 0).count;
   for (std::size_t begin = first * segment; begin < block; begin += in_flight * segment) {
-    co_await reduce_scatter::ring(net, args, {.first = begin, .length = segment});
+    co_await reduce_scatter::ring(net, call, {.first = begin, .length = segment});
   }
 }
 
-Task run(Endpoint net, Allreduce args, const Expression& self) {
-  const std::size_t segment = std::max<std::size_t>(1, self.bytes / args.input.width);
+Task run(Endpoint net, Call call, const Expression& self) {
+  const std::size_t segment = std::max<std::size_t>(1, self.bytes / call.input.width);
   co_await net.concurrently(in_flight, [&](const Endpoint& lane, int k) {
-    return every_other_segment(lane, args, segment, static_cast<std::size_t>(k));
+    return every_other_segment(lane, call, segment, static_cast<std::size_t>(k));
   });
-  co_await allgather::ring(net, args.output);
+  co_await allgather::ring(net, call.output);
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ const Algorithm ring_segmented{
     .name = "ring_segmented",
     .summary = "ring whose reduce-scatter overlaps sending and combining, BYTES at a time; large messages",
     .cost = "(p-1)((s+1) a + n/p (b + max(b, c))), s = n/p / BYTES",
-    .needs = "",
+    .serves = {Collective::allreduce},
     .source = "Nuriyev et al. 2024",
     .parameters = parameters,
     .run = run,

@@ -13,10 +13,10 @@
 #include <functional>
 #include <numeric>
 
-#include "collectives/allreduce/allreduce.hpp"
+#include "collectives/combinators/combinators.hpp"
 #include "collectives/combinators/fold.hpp"
 
-namespace offbeat::allreduce_algorithms {
+namespace offbeat::combinators {
 namespace {
 
 constexpr Parameter parameters[] = {Parameter::dimensions, Parameter::algorithms};
@@ -29,27 +29,24 @@ const Expression& part_of(const Expression& self, std::size_t dimension) {
   return self.parts[self.parts.size() == 1 ? 0 : dimension];
 }
 
-Task on_grid(Endpoint net, Allreduce args, const Expression& self) {
+Task on_grid(Endpoint net, Call call, const Expression& self) {
   int stride = 1;
   for (std::size_t k = 0; k < self.dimensions.size(); ++k) {
     const int size = self.dimensions[k];
     const int member = net.rank / stride % size;
     const Endpoint line = net.part({.first = net.rank - member * stride, .stride = stride}, member, size);
-    co_await allreduce(line, args, part_of(self, k));
-    args.input = args.output;
+    co_await carry_out(line, call, part_of(self, k));
+    call.input = call.output;
     stride *= size;
   }
 }
 
-Task run(Endpoint net, Allreduce args, const Expression& self) {
+Task run(Endpoint net, Call call, const Expression& self) {
   const int core = grid_size(self);
-  return core == net.size ? on_grid(net, args, self) : folded(net, args, self, core, on_grid);
+  return core == net.size ? on_grid(net, call, self) : folded(net, call, self, core, on_grid);
 }
 
-std::string unsuitable(const Expression& self, const Placement& placement) {
-  if (const int core = grid_size(self); placement.ranks < core) {
-    return "needs at least " + std::to_string(core) + " ranks";
-  }
+std::string unsuitable(const Expression& self, const Placement&) {
   for (std::size_t k = 0; k < self.dimensions.size(); ++k) {
     if (std::string reason = part_of(self, k).unsuitable({self.dimensions[k]}); !reason.empty())
       return reason;
@@ -63,11 +60,12 @@ const Algorithm grid{
     .name = "grid",
     .summary = "an allreduce along each dimension of a grid of ranks in turn",
     .cost = "T_1(d1) + T_2(d2) + ...",
-    .needs = "at least d1 x d2 x ... ranks",
+    .serves = {Collective::allreduce},
+    .needs = {.ranks = grid_size, .ranks_text = "d1 x d2 x ..."},
     .source = "Nuriyev et al. 2024 (SUARA)",
     .parameters = parameters,
     .run = run,
     .unsuitable = unsuitable,
 };
 
-}  // namespace offbeat::allreduce_algorithms
+}  // namespace offbeat::combinators

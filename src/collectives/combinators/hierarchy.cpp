@@ -7,11 +7,11 @@
 // Cost: T_LEADERS(nodes, n), and what the nodes do before the first segment and after the last one.
 // Order: that of NODE on each node, then that of LEADERS over the nodes.
 // Source: Alizadeh et al. 2022, section 4; the overlap is ours.
-#include "collectives/allreduce/allreduce.hpp"
 #include "collectives/allreduce/board_round.hpp"
+#include "collectives/combinators/combinators.hpp"
 #include "node/membership.hpp"
 
-namespace offbeat::allreduce_algorithms {
+namespace offbeat::combinators {
 namespace {
 
 constexpr int in_flight = 4;
@@ -25,9 +25,9 @@ struct Phases {
 // On the leader: a segment of chunks [first, last), from the node's result to everybody's.
 Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, std::size_t first,
                       std::size_t last) {
-  const Vector segment = round.of(round.args.output, first, last);
+  const Vector segment = round.of(round.call.output, first, last);
   if (round.net.size == 1) {
-    co_await lane.copy(segment, round.of(round.args.input, first, last));
+    co_await lane.copy(segment, round.of(round.call.input, first, last));
   } else {
     for (std::size_t chunk = first; chunk < last; ++chunk) {
       Patience::Wait wait(round.board.patience);
@@ -35,9 +35,9 @@ Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, std
       co_await round.collect(chunk);
     }
   }
-  co_await allreduce(node_leaders(lane), {segment, segment, round.args.op}, phases.leaders);
+  co_await carry_out(node_leaders(lane), round.call.with(segment, segment), phases.leaders);
   for (std::size_t chunk = first; chunk < last; ++chunk) {
-    co_await lane.copy(round.on_board(round.net.rank, chunk), round.of(round.args.output, chunk));
+    co_await lane.copy(round.on_board(round.net.rank, chunk), round.of(round.call.output, chunk));
     co_await round.board.announce(round.step(chunk).everywhere(), round.mark());
   }
 }
@@ -64,18 +64,18 @@ Task one_round(Endpoint net, const BoardRound& round, Phases phases) {
     const Board::Word& everywhere = round.step(chunk).everywhere();
     Patience::Wait wait(round.board.patience);
     while (!round.is_marked(everywhere)) co_await round.board.pause(wait);
-    co_await round.net.copy(round.of(round.args.output, chunk),
+    co_await round.net.copy(round.of(round.call.output, chunk),
                             round.on_board(round.holder(everywhere), chunk));
   }
 }
 
-Task run(Endpoint net, Allreduce args, const Expression& self) {
+Task run(Endpoint net, Call call, const Expression& self) {
   const Endpoint node = on_node(net);
   const Phases phases{self.parts[0].algorithm->node_phase, self.parts[1]};
   // Leaders must cut the message alike, however many ranks their nodes have.
   const int nodes = node_count(net);
   const int ranks_per_node = (net.size + nodes - 1) / nodes;
-  co_await in_rounds(node, args, ranks_per_node,
+  co_await in_rounds(node, call, ranks_per_node,
                      [&](const BoardRound& round) { return one_round(net, round, phases); });
 }
 
@@ -88,10 +88,10 @@ const Algorithm hierarchy{
     .summary =
         "combine on each node by NODE_ALGORITHM, among one leader of each node by ALGORITHM, tell the node",
     .cost = "T_ALGORITHM(nodes, n), overlapped with the work on the nodes",
-    .needs = "shared memory on every node; cannot be a part of another algorithm",
+    .serves = {Collective::allreduce},
+    .needs = {.board = OnBoard::every_node},
     .source = "Alizadeh et al. 2022",
     .parameters = parameters,
-    .on_board = OnBoard::every_node,
     .run = run,
     .lanes = lanes,
     .unsuitable =
@@ -100,4 +100,4 @@ const Algorithm hierarchy{
         },
 };
 
-}  // namespace offbeat::allreduce_algorithms
+}  // namespace offbeat::combinators

@@ -5,9 +5,9 @@
 
 namespace offbeat::reduce_to_first {
 
-Task binomial(Endpoint net, Allreduce args) {
-  ConstVector partial = args.input;
-  const Scratch theirs = net.scratch(net.rank % 2 == 0 ? args.input.count : 0, args.input.width);
+Task binomial(Endpoint net, Call call) {
+  ConstVector partial = call.input;
+  const Scratch theirs = net.scratch(net.rank % 2 == 0 ? call.input.count : 0, call.input.width);
   for (int distance = 1; distance < net.size; distance *= 2) {
     if ((net.rank & distance) != 0) {
       co_await net.send(net.rank - distance, partial);
@@ -15,8 +15,8 @@ Task binomial(Endpoint net, Allreduce args) {
     }
     if (net.rank + distance < net.size) {
       co_await net.receive(net.rank + distance, theirs.vector());
-      co_await net.reduce(*args.op, args.output, partial, theirs.vector());
-      partial = args.output;
+      co_await net.reduce(*call.op, call.output, partial, theirs.vector());
+      partial = call.output;
     }
   }
 }

@@ -13,18 +13,18 @@ constexpr std::size_t most_scratch_bytes = 1 << 20;
 
 }  // namespace
 
-Task linear(Endpoint net, Allreduce args) {
+Task linear(Endpoint net, Call call) {
   if (net.rank != 0) {
-    co_await net.send(0, args.input);
+    co_await net.send(0, call.input);
     co_return;
   }
-  const std::size_t count = args.input.count;
-  const std::size_t fitting = most_scratch_bytes / std::max<std::size_t>(1, args.input.bytes());
+  const std::size_t count = call.input.count;
+  const std::size_t fitting = most_scratch_bytes / std::max<std::size_t>(1, call.input.bytes());
   const int batch = static_cast<int>(std::clamp<std::size_t>(
       fitting, 1,
       std::min<std::size_t>(Computation::most_operands - 1, static_cast<std::size_t>(net.size - 1))));
-  const Scratch scratch = net.scratch(count * static_cast<std::size_t>(batch), args.input.width);
-  ConstVector partial = args.input;
+  const Scratch scratch = net.scratch(count * static_cast<std::size_t>(batch), call.input.width);
+  ConstVector partial = call.input;
   for (int first = 1; first < net.size; first += batch) {
     const int received = std::min(batch, net.size - first);
     std::array<const void*, Computation::most_operands> operands{partial.data};
@@ -33,8 +33,8 @@ Task linear(Endpoint net, Allreduce args) {
       co_await net.receive(first + k, theirs);
       operands[static_cast<std::size_t>(k) + 1] = theirs.data;
     }
-    co_await net.reduce(*args.op, args.output, operands, static_cast<std::size_t>(received) + 1);
-    partial = args.output;
+    co_await net.reduce(*call.op, call.output, operands, static_cast<std::size_t>(received) + 1);
+    partial = call.output;
   }
 }
 

@@ -8,9 +8,9 @@
 namespace offbeat::reduce_to_first {
 
 // Rank 0 receives from every other rank in turn: (p-1)(a + nb + nc).
-[[nodiscard]] Task linear(Endpoint net, Allreduce args);
+[[nodiscard]] Task linear(Endpoint net, Call call);
 
 // A binomial tree: ceil(log2 p) (a + nb + nc).
-[[nodiscard]] Task binomial(Endpoint net, Allreduce args);
+[[nodiscard]] Task binomial(Endpoint net, Call call);
 
 }  // namespace offbeat::reduce_to_first

@@ -17,6 +17,6 @@ struct Stripe {
 };
 
 // p - 1 steps of n/p bytes. Block b travels b+1, b+2, ..., b and is combined in this order.
-[[nodiscard]] Task ring(Endpoint net, Allreduce args, Stripe stripe = {});
+[[nodiscard]] Task ring(Endpoint net, Call call, Stripe stripe = {});
 
 }  // namespace offbeat::reduce_scatter

@@ -23,19 +23,19 @@ AnyVector piece(const AnyVector& vector, int parts, int index, const Stripe& str
 
 }  // namespace
 
-Task ring(Endpoint net, Allreduce args, Stripe stripe) {
+Task ring(Endpoint net, Call call, Stripe stripe) {
   const int p = net.size;
   const int right = (net.rank + 1) % p;
   const int left = (net.rank + p - 1) % p;
-  const Scratch scratch = net.scratch(piece(args.input, p, 0, stripe).count, args.input.width);
-  ConstVector outgoing = piece(args.input, p, left, stripe);
+  const Scratch scratch = net.scratch(piece(call.input, p, 0, stripe).count, call.input.width);
+  ConstVector outgoing = piece(call.input, p, left, stripe);
   for (int step = 0; step < p - 1; ++step) {
     const int block = (net.rank + 2 * p - 2 - step) % p;
-    const ConstVector mine = piece(args.input, p, block, stripe);
-    const Vector partial = piece(args.output, p, block, stripe);
+    const ConstVector mine = piece(call.input, p, block, stripe);
+    const Vector partial = piece(call.output, p, block, stripe);
     const Vector theirs = scratch.first(mine.count);
     co_await net.exchange(right, outgoing, left, theirs);
-    co_await net.reduce(*args.op, partial, theirs, mine);
+    co_await net.reduce(*call.op, partial, theirs, mine);
     outgoing = partial;
   }
 }

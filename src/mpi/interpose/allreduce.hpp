@@ -79,7 +79,8 @@ class Service {
     if (chosen == nullptr || communicator_->is_revoked()) return {};
     const void* input = call_.input == MPI_IN_PLACE ? call_.output : call_.input;
     communicator_->require_intact();
-    communicator_->run(*chosen, {{static_cast<const std::byte*>(input), count, reduction.width},
+    communicator_->run(*chosen, {Collective::allreduce,
+                                 {static_cast<const std::byte*>(input), count, reduction.width},
                                  {static_cast<std::byte*>(call_.output), count, reduction.width},
                                  &reduction});
     communicator_->served.increment();

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The one list of collectives. Whatever is said once for each of them is made from it: expressions, settings,
+// counters, the tracer's functions and files, the benchmark, the Python tool.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string_view>
+
+namespace offbeat {
+
+// The numbers stand in trace files (docs/trace-format.md).
+enum class Collective : std::uint8_t {
+  allreduce = 1,
+  barrier,
+  bcast,
+  reduce,
+  allgather,
+  allgatherv,
+  alltoall,
+  alltoallv,
+  alltoallw,
+  gather,
+  gatherv,
+  scatter,
+  scatterv,
+  reduce_scatter,
+  reduce_scatter_block,
+  scan,
+  exscan,
+  neighbor_allgather,
+  neighbor_allgatherv,
+  neighbor_alltoall,
+  neighbor_alltoallv,
+  neighbor_alltoallw,
+};
+
+struct CollectiveFacts {
+  std::string_view name;      // wherever a person reads or writes it
+  std::string_view function;  // of MPI, without MPI_
+  std::string_view moves;     // the data of one call
+  bool has_root = false;
+  bool has_operation = false;
+};
+
+// In the order of their numbers. cmake/trace_functions.py reads the second column.
+inline constexpr std::array collectives{
+    CollectiveFacts{"allreduce", "Allreduce", "one vector, combined, to every rank", false, true},
+    CollectiveFacts{"barrier", "Barrier", "nothing"},
+    CollectiveFacts{"bcast", "Bcast", "the root's vector to every rank", true},
+    CollectiveFacts{"reduce", "Reduce", "one vector, combined, to the root", true, true},
+    CollectiveFacts{"allgather", "Allgather", "a block of each rank to every rank"},
+    CollectiveFacts{"allgatherv", "Allgatherv", "a block of each rank, of any length, to every rank"},
+    CollectiveFacts{"alltoall", "Alltoall", "a block of each rank for each rank"},
+    CollectiveFacts{"alltoallv", "Alltoallv", "a block of each rank for each rank, of any length"},
+    CollectiveFacts{"alltoallw", "Alltoallw", "a block of each rank for each rank, of any length and type"},
+    CollectiveFacts{"gather", "Gather", "a block of each rank to the root", true},
+    CollectiveFacts{"gatherv", "Gatherv", "a block of each rank, of any length, to the root", true},
+    CollectiveFacts{"scatter", "Scatter", "a block of the root's vector to each rank", true},
+    CollectiveFacts{"scatterv", "Scatterv", "a block of the root's vector, of any length, to each rank",
+                    true},
+    CollectiveFacts{"reduce_scatter", "Reduce_scatter",
+                    "a block of one combined vector, of any length, to each rank", false, true},
+    CollectiveFacts{"reduce_scatter_block", "Reduce_scatter_block",
+                    "a block of one combined vector to each rank", false, true},
+    CollectiveFacts{"scan", "Scan", "one vector, combined up to each rank", false, true},
+    CollectiveFacts{"exscan", "Exscan", "one vector, combined up to the rank before", false, true},
+    CollectiveFacts{"neighbor_allgather", "Neighbor_allgather", "a block to each neighbor"},
+    CollectiveFacts{"neighbor_allgatherv", "Neighbor_allgatherv", "a block of any length to each neighbor"},
+    CollectiveFacts{"neighbor_alltoall", "Neighbor_alltoall", "a block for each neighbor"},
+    CollectiveFacts{"neighbor_alltoallv", "Neighbor_alltoallv", "a block of any length for each neighbor"},
+    CollectiveFacts{"neighbor_alltoallw", "Neighbor_alltoallw",
+                    "a block of any length and type for each neighbor"},
+};
+static_assert(collectives.size() == static_cast<std::size_t>(Collective::neighbor_alltoallw));
+
+[[nodiscard]] constexpr const CollectiveFacts& facts(Collective collective) {
+  return collectives[static_cast<std::size_t>(collective) - 1];
+}
+[[nodiscard]] constexpr std::string_view name_of(Collective collective) { return facts(collective).name; }
+
+[[nodiscard]] constexpr std::optional<Collective> collective_named(std::string_view name) {
+  for (std::size_t k = 0; k < collectives.size(); ++k) {
+    if (collectives[k].name == name) return static_cast<Collective>(k + 1);
+  }
+  return std::nullopt;
+}
+static_assert(collective_named("neighbor_alltoallw") == Collective::neighbor_alltoallw);
+
+// Some of them.
+class Collectives {
+ public:
+  constexpr Collectives(std::initializer_list<Collective> some) {
+    for (const Collective each : some) bits_ |= bit(each);
+  }
+  [[nodiscard]] constexpr bool contain(Collective collective) const { return (bits_ & bit(collective)) != 0; }
+
+ private:
+  [[nodiscard]] static constexpr std::uint32_t bit(Collective collective) {
+    return std::uint32_t{1} << static_cast<unsigned>(collective);
+  }
+  std::uint32_t bits_ = 0;
+};
+
+}  // namespace offbeat
