@@ -24,10 +24,11 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-from offbeat import bench, discovery, libraries
-from offbeat.choice import Choice
+from offbeat import bench
 from offbeat.errors import CommandError
-from offbeat.mpi import MpiInstall
+from offbeat.mpi import discovery, libraries
+from offbeat.mpi.choice import Choice
+from offbeat.mpi.install import MpiInstall
 from offbeat.plan import Plan
 from offbeat.units import format_size
 

@@ -22,12 +22,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from offbeat import bench, discovery, libraries, machine
+from offbeat import bench, machine
 from offbeat import patterns as arrival_patterns
-from offbeat.choice import Choice
 from offbeat.errors import CommandError
 from offbeat.expressions import split_list
-from offbeat.mpi import MpiInstall
+from offbeat.mpi import discovery, libraries
+from offbeat.mpi.choice import Choice
+from offbeat.mpi.install import MpiInstall
 from offbeat.plan import Cell, Plan, parse_algorithms
 from offbeat.results import FEW_SAMPLES, MEASURED, Benchmark
 from offbeat.units import Skew, format_size, format_us, parse_sizes, parse_skew

@@ -20,9 +20,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from offbeat import __version__, launch, libraries, machine, patterns
-from offbeat.choice import Choice
+from offbeat import __version__, machine, patterns
 from offbeat.errors import FAILED, CommandError
+from offbeat.mpi import launch, libraries
+from offbeat.mpi.choice import Choice
 from offbeat.plan import Cell, Job, Plan
 from offbeat.records import Records
 from offbeat.results import Benchmark

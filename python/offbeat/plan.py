@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from offbeat import host_algorithms, patterns, units
+from offbeat import patterns, units
 from offbeat.errors import CommandError
 from offbeat.expressions import canonical, split_list
+from offbeat.mpi import host_algorithms
 from offbeat.units import Skew, parse_skew
 
 COLLECTIVES = ("allreduce", "barrier", "bcast", "reduce", "allgather", "alltoall", "reduce_scatter")

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from harness import CORES, PROGRAMS, VENV, Mpi, clean_environment, execute
-from offbeat import bench, host_algorithms, libraries
-from offbeat.choice import choose
+from offbeat import bench
 from offbeat.errors import CommandError
+from offbeat.mpi import host_algorithms, libraries
+from offbeat.mpi.choice import choose
 from offbeat.plan import Job, Plan
 
 NAMED = {"openmpi": "linear", "mpich": "recursive_doubling", "impi": "recursive_doubling"}

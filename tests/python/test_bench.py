@@ -12,10 +12,10 @@ import pytest
 from fakes import Offbeat, benchmark_of, result_of
 from offbeat import bench, results
 from offbeat.bench import rank_arguments
-from offbeat.choice import Choice
 from offbeat.errors import CommandError
-from offbeat.launch import Launch
-from offbeat.mpi import MpiInstall
+from offbeat.mpi.choice import Choice
+from offbeat.mpi.install import MpiInstall
+from offbeat.mpi.launch import Launch
 from offbeat.plan import Cell, Job, Plan, parse_algorithms, parse_collectives, parse_sizes
 from offbeat.results import Benchmark
 from offbeat.units import Skew

@@ -18,11 +18,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from offbeat import bench as benchmark
-from offbeat import host_algorithms
 from offbeat import plan as plans
-from offbeat.choice import Choice, choose
 from offbeat.commands.options import Mpi, MpirunArgs, Ranks, Verbose, checked_ranks, split_arguments
 from offbeat.errors import FAILED, CommandError
+from offbeat.mpi import host_algorithms
+from offbeat.mpi.choice import Choice, choose
 from offbeat.patterns import PATTERNS, parse_names
 from offbeat.records import Records
 from offbeat.reports import table
