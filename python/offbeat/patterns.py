@@ -199,7 +199,9 @@ def as_text(names: Sequence[str], ranks: int, seed: int) -> str:
 def read(path: Path) -> list[float]:
     """The microseconds of a pattern file, one line a rank; of a trace the mean skew of each rank."""
     if path.is_dir():
-        from offbeat import metrics, trace  # what replays a trace needs NumPy, all else here does not
+        # Replaying a trace needs NumPy, and nothing else here does.
+        from offbeat import trace
+        from offbeat.trace import metrics
 
         return [float(skew) for skew in metrics.mean_skew_us(trace.read(path))]
     try:

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from made_traces import START_NS, begun, iterations
-from offbeat import formulas, message_time, metrics, patterns, summaries, trace
+from offbeat import patterns, trace
 from offbeat.errors import CommandError
-from offbeat.message_time import MessageTime
+from offbeat.trace import formulas, message_time, metrics, summaries
+from offbeat.trace.message_time import MessageTime
 
 # Arrivals 0, 3, 5, 12 us: mean 5, distances 5, 2, 0, 7; usual 3.
 ARRIVALS = np.array([[0, 3000, 5000, 12000]])

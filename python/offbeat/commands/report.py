@@ -19,9 +19,9 @@ from offbeat.reports import bench_sheets
 from offbeat.reports.sheet import Sheet, to_terminal
 
 if TYPE_CHECKING:
-    from offbeat.diagnosis import Diagnosis
-    from offbeat.message_time import MessageTime
-    from offbeat.metrics import Calls
+    from offbeat.trace.diagnosis import Diagnosis
+    from offbeat.trace.message_time import MessageTime
+    from offbeat.trace.metrics import Calls
 
 _PLAIN_WIDTH = 140
 
@@ -100,8 +100,9 @@ class _Measured:
 
 def _measure(paths: list[Path], alpha_file: Path | None) -> list[_Measured]:
     # NumPy takes a while to load, and bench results do not need it.
-    from offbeat import diagnosis, message_time, metrics, trace
-    from offbeat.reports import trace_sheets
+    from offbeat import trace
+    from offbeat.reports import next_commands, trace_sheets
+    from offbeat.trace import diagnosis, message_time, metrics
 
     known = message_time.MessageTime.read(alpha_file) if alpha_file is not None else None
     found = []
@@ -109,7 +110,7 @@ def _measure(paths: list[Path], alpha_file: Path | None) -> list[_Measured]:
         calls = metrics.collect(trace.read(path))
         alpha = known or message_time.estimated(calls)
         diagnosed = diagnosis.diagnose(calls)
-        commands = [diagnosis.commands(calls, finding) for finding in diagnosed.findings]
+        commands = [next_commands.of_finding(calls, finding) for finding in diagnosed.findings]
         sheets = trace_sheets.sheets(calls, alpha)
         facts = list(trace_sheets.facts(calls))
         found.append(_Measured(path, calls, diagnosed, alpha, facts, sheets, commands))

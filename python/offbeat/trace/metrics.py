@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from offbeat import formulas
-from offbeat.formulas import Floats
-from offbeat.trace import Block, Communicator, Flag, Trace
+from offbeat.trace import Block, Communicator, Flag, Trace, formulas
+from offbeat.trace.formulas import Floats
 from offbeat.trace.layout import Naming
 
 Mask = NDArray[np.bool_]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -12,10 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from offbeat import formulas, metrics
-from offbeat.metrics import Calls, Group
-from offbeat.plan import COLLECTIVES as BENCHED
-from offbeat.trace import COLLECTIVES
+from offbeat.trace import COLLECTIVES, formulas, metrics
+from offbeat.trace.metrics import Calls, Group
 from offbeat.trace.reader import ranges
 from offbeat.units import format_size, format_us
 
@@ -166,19 +163,6 @@ class Finding:
 
 
 _MEANWHILE = "Meanwhile use an algorithm that does not mind who is late; to see which one that is:"
-
-
-def commands(calls: Calls, finding: Finding) -> list[str]:
-    """What to type next: the pattern of this trace, and a benchmark under it at the size of the finding."""
-    trace, name = calls.trace, COLLECTIVES[finding.group.collective]
-    pattern = f"offbeat report {shlex.quote(str(trace.path))} --pattern skew.txt"
-    if name not in BENCHED:
-        return [pattern]
-    which = "" if name == "allreduce" else f" --collectives {name}"
-    # Of bytes that are whole floats; a barrier has none.
-    size = f" --sizes {max(4, finding.group.most_bytes // 4 * 4)}" if name != "barrier" else ""
-    skew = f"--patterns balanced,./skew.txt --skew {finding.lateness_us[1]:.0f}us"
-    return [pattern, f"offbeat bench -n {trace.ranks}{which}{size} {skew}"]
 
 
 @dataclass(frozen=True)
