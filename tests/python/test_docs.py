@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,15 @@ def test_examples_of_expressions_are_canonical() -> None:
     for line in block[1].splitlines():
         expression = re.split(r" {3,}", line.strip())[0]
         assert _core.check_expression("allreduce", expression) == expression
+
+
+def test_the_modules_that_the_page_on_reports_names_are_there() -> None:
+    """In a process of its own, to which these imports are the first."""
+    page = (ROOT / "docs" / "reading-a-report.md").read_text()
+    program = re.search(r"^```python\n(from offbeat import .*)\n", page, re.MULTILINE)[1]
+    program += "\nprint(trace.read.__name__, metrics.collect.__name__, diagnosis.diagnose.__name__)"
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout == "read collect diagnose\n"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
