@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from offbeat import _core, patterns
+from offbeat import _core
+from offbeat.bench import arrival_patterns
 from offbeat.commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -98,8 +99,8 @@ def test_links_lead_somewhere_and_lines_are_short(page: Path) -> None:
 def test_every_pattern_is_described_with_its_formula() -> None:
     text = (ROOT / "docs" / "commands.md").read_text().partition("## offbeat pattern")[2]
     table = dict(re.findall(r"^\| `(\w+)(?:\(\w\))?` \| .* \| (.*) \|$", text, re.MULTILINE))
-    assert list(table) == list(patterns.PATTERNS), "the same patterns, in the same order"
-    assert table["ascending"] == patterns.PATTERNS["ascending"].formula
+    assert list(table) == list(arrival_patterns.PATTERNS), "the same patterns, in the same order"
+    assert table["ascending"] == arrival_patterns.PATTERNS["ascending"].formula
 
 
 def test_every_command_is_in_the_list() -> None:

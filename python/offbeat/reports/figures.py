@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from offbeat import ranking
-from offbeat.ranking import Row
+from offbeat.bench import ranking
+from offbeat.bench.ranking import Row
 from offbeat.trace import COLLECTIVES, Block, matching, summaries
 from offbeat.trace.diagnosis import Diagnosis, Finding
 from offbeat.trace.metrics import Calls

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shlex
 
-from offbeat.plan import COLLECTIVES as BENCHED
+from offbeat.bench.plan import COLLECTIVES as BENCHED
 from offbeat.trace import COLLECTIVES
 from offbeat.trace.diagnosis import Finding
 from offbeat.trace.metrics import Calls
