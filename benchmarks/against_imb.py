@@ -24,11 +24,12 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-from offbeat import bench, discovery, libraries
-from offbeat.choice import Choice
+from offbeat.bench import runner
+from offbeat.bench.plan import Plan
 from offbeat.errors import CommandError
-from offbeat.mpi import MpiInstall
-from offbeat.plan import Plan
+from offbeat.mpi import discovery, libraries
+from offbeat.mpi.choice import Choice
+from offbeat.mpi.install import MpiInstall
 from offbeat.units import format_size
 
 SOURCE = Path(__file__).resolve().parent / "against_imb.c"
@@ -60,7 +61,7 @@ def by_imb(install: MpiInstall, sizes: list[int], seconds: float) -> dict[int, f
 def by_offbeat(install: MpiInstall, sizes: list[int], seconds: float) -> dict[int, float]:
     """The median of the last delay of ``native``, in microseconds."""
     plan = Plan(2, sizes, ["native"], budget_s=seconds, same_buffers=True)
-    found = bench.measure(plan, Choice(install, "", PLACED))
+    found = runner.measure(plan, Choice(install, "", PLACED))
     if found.missing():
         sys.exit(f"not measured within {seconds} s: {found.missing()}")
     return {result.cell.size_bytes: result.last_delay.median for result in found.results}

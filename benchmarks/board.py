@@ -22,14 +22,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from offbeat import bench, discovery, libraries, machine
-from offbeat import patterns as arrival_patterns
-from offbeat.choice import Choice
+from offbeat import machine
+from offbeat.bench import arrival_patterns, runner
+from offbeat.bench.plan import Cell, Plan, parse_algorithms
+from offbeat.bench.results import FEW_SAMPLES, MEASURED, Benchmark
 from offbeat.errors import CommandError
 from offbeat.expressions import split_list
-from offbeat.mpi import MpiInstall
-from offbeat.plan import Cell, Plan, parse_algorithms
-from offbeat.results import FEW_SAMPLES, MEASURED, Benchmark
+from offbeat.mpi import discovery, libraries
+from offbeat.mpi.choice import Choice
+from offbeat.mpi.install import MpiInstall
 from offbeat.units import Skew, format_size, format_us, parse_sizes, parse_skew
 from rich.console import Console
 from rich.table import Table
@@ -111,7 +112,7 @@ def placed(install: MpiInstall, ranks: int) -> tuple[list[str], dict[str, str]]:
 def measure(
     board: Board,
     plans: Sequence[Plan],
-    natives: Mapping[int, bench.NativeUs],
+    natives: Mapping[int, runner.NativeUs],
     installs: Sequence[MpiInstall],
     repeats: int,
 ) -> None:
@@ -122,7 +123,7 @@ def measure(
         placed_plan = replace(plan, mpirun_arguments=arguments)
         started = time.monotonic()
         try:
-            found = bench.measure(placed_plan, Choice(install, "", variables), natives.get(plan.ranks))
+            found = runner.measure(placed_plan, Choice(install, "", variables), natives.get(plan.ranks))
         except CommandError as error:
             sys.exit(f"{install}, {plan.ranks} ranks: {error}")
         board.add(found, install.name)
@@ -247,7 +248,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--ranks", type=numbers(int), default=[2, 4, 8, 16])
     parser.add_argument("--sizes", type=parse_sizes, default=parse_sizes(SIZES))
     parser.add_argument(
-        "--patterns", type=arrival_patterns.parse_names, default=["balanced", "last_delayed", "random", "ascending"]
+        "--patterns",
+        type=arrival_patterns.parse_names,
+        default=["balanced", "last_delayed", "random", "ascending"],
     )
     parser.add_argument("--skews", type=numbers(float), default=[0.5, 1.0, 1.5, 10.0])
     parser.add_argument(

@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from harness import CORES, PROGRAMS, VENV, Mpi, clean_environment, execute
-from offbeat import bench, host_algorithms, libraries
-from offbeat.choice import choose
+from offbeat.bench import runner
+from offbeat.bench.plan import Job, Plan
 from offbeat.errors import CommandError
-from offbeat.plan import Job, Plan
+from offbeat.mpi import host_algorithms, libraries
+from offbeat.mpi.choice import choose
 
 NAMED = {"openmpi": "linear", "mpich": "recursive_doubling", "impi": "recursive_doubling"}
 
@@ -50,7 +51,7 @@ def sums_by(mpi: Mpi, algorithm: str, elements: int, monkeypatch: pytest.MonkeyP
     job: Job = plan.jobs(choice.install.vendor)[-1]
     assert job.algorithms == [algorithm]
     files = {name: Path("/unused") / name for name in ("output", "arrivals", "cells", "gate")}
-    built = bench.build(job, plan, choice, files, deadline=0)
+    built = runner.build(job, plan, choice, files, deadline=0)
     starter, _ = libraries.bench_files(choice.install.family)
     command = built.command[: built.command.index(str(starter))]
     command += [str(mpi.python), str(PROGRAMS / "sum_order.py"), str(elements)]
@@ -97,7 +98,7 @@ def test_ranks_refuse_more_floats_than_a_call_counts(mpi: Mpi) -> None:
     """The command line refuses such a size; a file that is resumed, or was written by hand, may have one."""
     choice = choose(str(mpi.prefix), None, [], clean_environment(mpi))
     with pytest.raises(CommandError, match="8589934592 bytes are more floats than an MPI call counts"):
-        bench.measure(Plan(2, [8 << 30], ["native"], budget_s=20), choice)
+        runner.measure(Plan(2, [8 << 30], ["native"], budget_s=20), choice)
 
 
 @pytest.mark.mpis(lambda mpi: mpi.name == "openmpi")

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import trace_file
 from harness import PROGRAMS, Mpi, compile_program
-from offbeat import metrics, trace
+from offbeat import trace
+from offbeat.trace import metrics
 from spawning import can_spawn, run_spawning
 from trace_file import COLLECTIVES, INTER, SEVERAL_JOBS, TraceFile
 from tracing import EVERY_COLLECTIVE, assert_sound, traced, tracer

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from offbeat.plan import Cell, Plan
-from offbeat.results import MEASURED, Benchmark, Result
+from offbeat.bench.plan import Cell, Plan
+from offbeat.bench.results import MEASURED, Benchmark, Result
 from offbeat.units import parse_skew
 
 VERSION_TEXTS = {

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 from fakes import Offbeat, benchmark_of, result_of
-from offbeat import bench, results
-from offbeat.bench import rank_arguments
-from offbeat.choice import Choice
+from offbeat.bench import results, runner
+from offbeat.bench.plan import Cell, Job, Plan, parse_algorithms, parse_collectives, parse_sizes
+from offbeat.bench.results import Benchmark
+from offbeat.bench.runner import rank_arguments
 from offbeat.errors import CommandError
-from offbeat.launch import Launch
-from offbeat.mpi import MpiInstall
-from offbeat.plan import Cell, Job, Plan, parse_algorithms, parse_collectives, parse_sizes
-from offbeat.results import Benchmark
+from offbeat.mpi.choice import Choice
+from offbeat.mpi.install import MpiInstall
+from offbeat.mpi.launch import Launch
 from offbeat.units import Skew
 
 PLAN = Plan(2, [4, 1024], ["native", "pipeline(4, ring)", "native(ring)"], ["balanced"], budget_s=8.0)
@@ -89,7 +89,7 @@ def fake_job(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
         arguments = [str(files["output"]), str(files["cells"]), " ".join(job.algorithms[:1]), variables]
         return Launch([sys.executable, "-c", f"import sys, time, json\n{script}", *arguments], {})
 
-    monkeypatch.setattr(bench, "build", build)
+    monkeypatch.setattr(runner, "build", build)
 
 
 BEGIN = json.dumps(
@@ -127,7 +127,7 @@ file.write('"end"}}\\n')
 """,
     )
     seen: list[str] = []
-    bench.run(new_benchmark(), CHOICE, on_change=lambda records, deadline: seen.append(records.doing))
+    runner.run(new_benchmark(), CHOICE, on_change=lambda records, deadline: seen.append(records.doing))
     assert "checking ring at 4 B" in seen
 
 
@@ -143,16 +143,16 @@ file.write('"end"}}\\n')
 def test_a_job_that_fails_says_where(monkeypatch: pytest.MonkeyPatch, script: str, message: str) -> None:
     fake_job(monkeypatch, script)
     with pytest.raises(CommandError, match=message) as caught:
-        bench.run(new_benchmark(), CHOICE)
+        runner.run(new_benchmark(), CHOICE)
     assert caught.value.exit_code == 1
 
 
 def test_a_job_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "_GRACE_S", 0.5)
+    monkeypatch.setattr(runner, "_GRACE_S", 0.5)
     fake_job(monkeypatch, f"open(sys.argv[1], 'w').write({BEGIN!r} + '\\n'); time.sleep(60)")
     began = time.monotonic()
     with pytest.raises(CommandError, match=r"nothing happened for .* while checking ring at 4 B"):
-        bench.run(new_benchmark(), CHOICE, budget_s=2)
+        runner.run(new_benchmark(), CHOICE, budget_s=2)
     assert time.monotonic() - began < 30
 
 
@@ -166,17 +166,17 @@ def test_what_is_finished_is_kept_and_only_the_rest_is_measured(
     crash = "def stop_at(size):\n    if size == 1024: sys.exit('crash')\n"
     fake_job(monkeypatch, crash + MEASURE)
     with pytest.raises(CommandError, match="crash"):
-        bench.run(new_benchmark(), CHOICE, path=path)
+        runner.run(new_benchmark(), CHOICE, path=path)
     found = results.read(path)
     assert [(r.cell.size_bytes, r.algorithm) for r in found.results] == [
         (4, "native"), (4, "pipeline(4, ring)"),
     ]  # fmt: skip
     assert not found.to_json()["complete"]
-    assert not bench.part_of(path).exists()
+    assert not runner.part_of(path).exists()
 
     once = "def stop_at(size):\n    assert size == 1024 or sys.argv[3] == 'native(ring)'\n"
     fake_job(monkeypatch, once + MEASURE)
-    bench.run(found, CHOICE, path=path)
+    runner.run(found, CHOICE, path=path)
     again = results.read(path)
     assert again.missing() == []
     assert len(again.results) == 6
@@ -188,21 +188,21 @@ def test_after_a_kill_the_part_is_joined(tmp_path: Path) -> None:
     new_benchmark().write(path)
     lines = tmp_path / "cells"
     lines.write_text("allreduce 4 balanced 0us 0 0 0\n")
-    arguments = [str(bench.part_of(path)), str(lines), "native"]
+    arguments = [str(runner.part_of(path)), str(lines), "native"]
     script = f"import sys, json\n{ALL_IS_WELL}{MEASURE}"
     subprocess.run([sys.executable, "-c", script, *arguments], check=True)
-    with bench.part_of(path).open("a") as file:
+    with runner.part_of(path).open("a") as file:
         file.write('{"record": "result", "coll')  # cut by the kill
     found = results.read(path)
-    bench.join_part(found, path)
+    runner.join_part(found, path)
     assert len(found.results) == 2
-    assert not bench.part_of(path).exists()
+    assert not runner.part_of(path).exists()
     assert len(results.read(path).results) == 2
 
 
 def test_a_file_of_elsewhere_is_not_resumed() -> None:
     path = Path("b.json")
-    bench.refuse_other(ABOUT, ABOUT, path)
+    runner.refuse_other(ABOUT, ABOUT, path)
     for field, name, value, message in (
         ("machine", "host", "other", "another machine.* host was h, is other"),
         ("mpi", "version", "4", "another MPI.* version was 5, is 4"),
@@ -210,7 +210,7 @@ def test_a_file_of_elsewhere_is_not_resumed() -> None:
         ("environment", "OMPI_MCA_btl", "tcp", "another environment.* OMPI_MCA_btl was unset, is tcp"),
     ):
         with pytest.raises(CommandError, match=message):
-            bench.refuse_other(ABOUT, {**ABOUT, field: {**ABOUT[field], name: value}}, path)
+            runner.refuse_other(ABOUT, {**ABOUT, field: {**ABOUT[field], name: value}}, path)
 
 
 # -- the file
@@ -320,7 +320,7 @@ def test_interrupted_and_resumed_for_real(offbeat: Offbeat, tmp_path: Path, clea
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        part = bench.part_of(path)
+        part = runner.part_of(path)
         deadline = time.monotonic() + 60
         while not (part.exists() and part.read_bytes().count(b'"result"') >= 2):
             assert process.poll() is None

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 from fakes import Offbeat
-from offbeat import bench, results
-from offbeat.records import Records
+from offbeat.bench import results, runner
+from offbeat.bench.records import Records
 
 ARGUMENTS = [
     "bench", "-n", "2", "--mpi", "embedded", "--sizes", "4,1KiB,4KiB", "--algorithms",
@@ -83,7 +83,7 @@ def test_killed_and_resumed(
 ) -> None:
     """kill -9 leaves no process, and all that was finished; the rest is measured, and nothing twice."""
     path = tmp_path / "b.json"
-    part = bench.part_of(path)
+    part = runner.part_of(path)
     with started(path, clean_environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         deadline = time.monotonic() + 60
         while not (part.exists() and part.read_bytes().count(b'"result"') >= 2):

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from fakes import FakeMpi, MakeMpi, compile_c, write_program
-from offbeat import discovery
-from offbeat.choice import choose
 from offbeat.errors import CommandError
+from offbeat.mpi import discovery
+from offbeat.mpi.choice import choose
 
 Environment = dict[str, str]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import offbeat as package
 import pytest
 from fakes import MakeMpi, Offbeat
-from offbeat import libraries
 from offbeat.commands.env import Shell, render
 from offbeat.errors import CommandError
+from offbeat.mpi import libraries
 
 VERBS = ("run", "trace", "env", "report", "bench", "compare", "pattern", "export", "info")
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from fakes import Offbeat, benchmark_of, result_of
-from offbeat.compare import FASTER, NO_DIFFERENCE, SLOWER, compare, conditions
+from offbeat.bench.compare import FASTER, NO_DIFFERENCE, SLOWER, compare, conditions
+from offbeat.bench.results import Benchmark, Wrong
+from offbeat.bench.samples import summarize
 from offbeat.errors import CommandError
-from offbeat.results import Benchmark, Wrong
-from offbeat.samples import summarize
 
 
 def verdicts(first: Benchmark, second: Benchmark, **options) -> list[str]:

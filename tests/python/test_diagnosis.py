@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from fakes import Offbeat
 from made_traces import START_NS, begun, iterations
-from offbeat import diagnosis, metrics, trace
-from offbeat.diagnosis import Diagnosis, Kind
+from offbeat import trace
+from offbeat.trace import diagnosis, metrics
+from offbeat.trace.diagnosis import Diagnosis, Kind
 
 SKEW_NS = 2_000_000
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from fakes import FakeMpi, MakeMpi
-from offbeat import discovery
 from offbeat.errors import CommandError
+from offbeat.mpi import discovery
 
 Environment = dict[str, str]
 

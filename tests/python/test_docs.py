@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from offbeat import _core, patterns
+from offbeat import _core
+from offbeat.bench import arrival_patterns
 from offbeat.commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,6 +79,15 @@ def test_examples_of_expressions_are_canonical() -> None:
         assert _core.check_expression("allreduce", expression) == expression
 
 
+def test_the_modules_that_the_page_on_reports_names_are_there() -> None:
+    """In a process of its own, to which these imports are the first."""
+    page = (ROOT / "docs" / "reading-a-report.md").read_text()
+    program = re.search(r"^```python\n(from offbeat import .*)\n", page, re.MULTILINE)[1]
+    program += "\nprint(trace.read.__name__, metrics.collect.__name__, diagnosis.diagnose.__name__)"
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout == "read collect diagnose\n"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere_and_lines_are_short(page: Path) -> None:
     text = page.read_text()
@@ -87,8 +99,8 @@ def test_links_lead_somewhere_and_lines_are_short(page: Path) -> None:
 def test_every_pattern_is_described_with_its_formula() -> None:
     text = (ROOT / "docs" / "commands.md").read_text().partition("## offbeat pattern")[2]
     table = dict(re.findall(r"^\| `(\w+)(?:\(\w\))?` \| .* \| (.*) \|$", text, re.MULTILINE))
-    assert list(table) == list(patterns.PATTERNS), "the same patterns, in the same order"
-    assert table["ascending"] == patterns.PATTERNS["ascending"].formula
+    assert list(table) == list(arrival_patterns.PATTERNS), "the same patterns, in the same order"
+    assert table["ascending"] == arrival_patterns.PATTERNS["ascending"].formula
 
 
 def test_every_command_is_in_the_list() -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 import pytest
+from offbeat.bench.plan import parse_algorithms
 from offbeat.errors import CommandError
 from offbeat.expressions import canonical, split_list
-from offbeat.plan import parse_algorithms
 
 
 def test_lists_are_split_at_commas_outside_parentheses() -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from offbeat.errors import CommandError
-from offbeat.launch import Launch, Request, Settings, build, rank_variables
-from offbeat.libraries import joined_preload
-from offbeat.mpi import MpiInstall
+from offbeat.mpi.install import MpiInstall
+from offbeat.mpi.launch import Launch, Request, Settings, build, rank_variables
+from offbeat.mpi.libraries import joined_preload
 
 LIBRARY = Path("/pkg/lib/liboffbeat-x.so")
 PRELOAD = ["-x", f"LD_PRELOAD={LIBRARY}"]

@@ -6,9 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from made_traces import START_NS, begun, iterations
-from offbeat import formulas, message_time, metrics, patterns, summaries, trace
+from offbeat import trace
+from offbeat.bench import arrival_patterns
 from offbeat.errors import CommandError
-from offbeat.message_time import MessageTime
+from offbeat.trace import formulas, message_time, metrics, summaries
+from offbeat.trace.message_time import MessageTime
 
 # Arrivals 0, 3, 5, 12 us: mean 5, distances 5, 2, 0, 7; usual 3.
 ARRIVALS = np.array([[0, 3000, 5000, 12000]])
@@ -157,5 +159,5 @@ def test_message_times_of_a_file(tmp_path: Path) -> None:
 
 def test_a_trace_is_a_pattern_to_replay(tmp_path: Path) -> None:
     path = iterations(tmp_path / "run.trace", 4, 10, lambda rank, call: 1000 * rank)
-    assert patterns.read(path) == [0, 1, 2, 3]
-    assert patterns.find(str(path)).rounds(4, 1) == [[0, 1 / 3, 2 / 3, 1]]
+    assert arrival_patterns.read(path) == [0, 1, 2, 3]
+    assert arrival_patterns.find(str(path)).rounds(4, 1) == [[0, 1 / 3, 2 / 3, 1]]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from fakes import PROGRAM_SOURCE, MakeMpi, compile_c, write_program
-from offbeat import interpreter
 from offbeat.errors import CommandError
-from offbeat.program import find_program, linkage
+from offbeat.mpi import interpreter
+from offbeat.mpi.program import find_program, linkage
 
 Environment = dict[str, str]
 

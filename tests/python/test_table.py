@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from fakes import benchmark_of, result_of
-from offbeat.records import Records
+from offbeat.bench.records import Records
+from offbeat.bench.results import NOT_SERVED, Benchmark, Wrong
 from offbeat.reports import inventory, table
-from offbeat.results import NOT_SERVED, Benchmark, Wrong
 from rich.console import Console
 
 WRONG = Wrong(elements=3, rank=1, index=7, expected=5.0, got=None)

@@ -294,7 +294,8 @@ def test_a_file_that_was_cut_keeps_what_it_has(tmp_path: Path) -> None:
 FUZZ = """
 import sys
 from pathlib import Path
-from offbeat import diagnosis, message_time, metrics, summaries, trace
+from offbeat import trace
+from offbeat.trace import diagnosis, message_time, metrics, summaries
 from offbeat.errors import CommandError
 for folder in sorted(Path(sys.argv[1]).iterdir()):
     try:
@@ -390,7 +391,7 @@ def test_export_as_a_table(offbeat: Offbeat, tmp_path: Path) -> None:
 
 
 def test_calls_that_do_not_match_are_left_out(tmp_path: Path) -> None:
-    from offbeat import metrics
+    from offbeat.trace import metrics
 
     for rank in range(2):
         made = begun(rank, 2)

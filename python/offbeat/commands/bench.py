@@ -17,16 +17,15 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from offbeat import bench as benchmark
-from offbeat import host_algorithms
-from offbeat import plan as plans
-from offbeat.choice import Choice, choose
+from offbeat.bench import arrival_patterns, runner
+from offbeat.bench import plan as plans
+from offbeat.bench.records import Records
+from offbeat.bench.results import Benchmark, read
 from offbeat.commands.options import Mpi, MpirunArgs, Ranks, Verbose, checked_ranks, split_arguments
 from offbeat.errors import FAILED, CommandError
-from offbeat.patterns import PATTERNS, parse_names
-from offbeat.records import Records
+from offbeat.mpi import host_algorithms
+from offbeat.mpi.choice import Choice, choose
 from offbeat.reports import table
-from offbeat.results import Benchmark, read
 from offbeat.units import parse_skew
 
 _PLAIN_WIDTH = 120  # of output that goes to a file or pipe
@@ -58,7 +57,8 @@ def bench(
         ),
     ] = "",
     patterns: Annotated[
-        str, typer.Option(metavar="NAME,...", help=f"Arrival patterns: {', '.join(PATTERNS)}.")
+        str,
+        typer.Option(metavar="NAME,...", help=f"Arrival patterns: {', '.join(arrival_patterns.PATTERNS)}."),
     ] = "balanced,last_delayed,random",
     skew: Annotated[
         str,
@@ -103,7 +103,7 @@ def bench(
             algorithms=plans.parse_algorithms(
                 algorithms or (_ALGORITHMS if "allreduce" in names else "native"), names
             ),
-            patterns=parse_names(patterns),
+            patterns=arrival_patterns.parse_names(patterns),
             skews=list(dict.fromkeys(parse_skew(text) for text in skew.split(","))),
             same_buffers=same_buffers,
             budget_s=budget,
@@ -115,7 +115,7 @@ def bench(
         choice = choose(mpi, None, [], os.environ)
         for algorithm in plan.algorithms:
             host_algorithms.check(choice.install.vendor, names, algorithm)
-        found = Benchmark(plan, benchmark.about(plan, choice))
+        found = Benchmark(plan, runner.about(plan, choice))
         path, seconds = json_file, budget
     _measure(found, choice, path, _checked_budget(seconds), verbose=verbose > 0)
 
@@ -129,9 +129,7 @@ def _measure(found: Benchmark, choice: Choice, path: Path | None, budget_s: floa
         found.write(path)
     try:
         with _ended_by_signals(), _progress(found) as on_change:
-            benchmark.run(
-                found, choice, path=path, budget_s=budget_s, on_change=on_change, show_output=verbose
-            )
+            runner.run(found, choice, path=path, budget_s=budget_s, on_change=on_change, show_output=verbose)
     except KeyboardInterrupt:
         _stop_interrupted(found, path)
     console.print(table.render(found, console.width))
@@ -215,8 +213,8 @@ def _resumed(path: Path) -> tuple[Benchmark, Choice]:
     found = read(path)
     libmpi = found.about["mpi"].get("libmpi")
     choice = choose(str(libmpi), None, [], os.environ)
-    benchmark.refuse_other(found.about, benchmark.about(found.plan, choice), path)
-    joined = benchmark.join_part(found, path)
+    runner.refuse_other(found.about, runner.about(found.plan, choice), path)
+    joined = runner.join_part(found, path)
     left = f" ({joined} of them left by a run that was killed)" if joined else ""
     wanted = len(found.results) + len(found.missing())
     why = f"going on with {path}, which has {len(found.results)} of {wanted} results{left}"
@@ -236,4 +234,4 @@ def _refuse_overwrite(path: Path | None, *, force: bool) -> None:
         raise CommandError(f"{path} exists; add --force to overwrite it, or --resume {path} to go on with it")
     if not path.absolute().parent.is_dir():
         raise CommandError(f"--json {path}: there is no folder {path.absolute().parent}")
-    benchmark.part_of(path).unlink(missing_ok=True)
+    runner.part_of(path).unlink(missing_ok=True)

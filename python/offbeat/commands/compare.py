@@ -12,10 +12,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from offbeat import compare as comparing
+from offbeat.bench import compare as comparing
+from offbeat.bench.results import read
 from offbeat.errors import FAILED, CommandError
 from offbeat.reports import comparison
-from offbeat.results import read
 
 _PLAIN_WIDTH = 120  # of output that goes to a file or pipe
 

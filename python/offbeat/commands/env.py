@@ -12,12 +12,12 @@ from typing import Annotated
 
 import typer
 
-from offbeat import launch
-from offbeat.choice import choose
 from offbeat.commands.options import Allreduce, Mpi, Trace, Verbose, checked_trace
 from offbeat.commands.start import libraries
 from offbeat.expressions import canonical
-from offbeat.program import find_program
+from offbeat.mpi import launch
+from offbeat.mpi.choice import choose
+from offbeat.mpi.program import find_program
 
 
 class Shell(str, Enum):

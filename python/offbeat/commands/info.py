@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from offbeat import __version__, _core, libraries
-from offbeat.discovery import discover
+from offbeat import __version__, _core
+from offbeat.mpi import libraries
+from offbeat.mpi.discovery import discover
 from offbeat.reports import inventory
 
 

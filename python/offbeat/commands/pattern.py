@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from offbeat import patterns
+from offbeat.bench import arrival_patterns
 from offbeat.commands.options import checked_output, checked_ranks, write_text
 from offbeat.errors import CommandError
 from offbeat.reports import pattern_chart
@@ -59,9 +59,9 @@ def pattern(
     skew_us = _skew_us(skew, mif, alpha)
     delays = _delays(name, ranks, skew_us, seed)
     if output is None:
-        console.print(pattern_chart.chart(name, patterns.find(name).summary, delays, console.width))
+        console.print(pattern_chart.chart(name, arrival_patterns.find(name).summary, delays, console.width))
         return
-    text = patterns.file_text(delays, f"{name} arrival of {len(delays)} ranks")
+    text = arrival_patterns.file_text(delays, f"{name} arrival of {len(delays)} ranks")
     if str(output) == "-":
         print(text, end="")
         return
@@ -70,9 +70,9 @@ def pattern(
 
 
 def _delays(name: str, ranks: int, skew_us: float | None, seed: int) -> list[float]:
-    found = patterns.find(name)
-    if skew_us is None and name not in patterns.PATTERNS and Path(name).exists():
-        return patterns.read(Path(name))  # as recorded: it has its own ranks and times
+    found = arrival_patterns.find(name)
+    if skew_us is None and name not in arrival_patterns.PATTERNS and Path(name).exists():
+        return arrival_patterns.read(Path(name))  # as recorded: it has its own ranks and times
     if skew_us is None:
         raise CommandError("say how late the latest rank is: --skew 100us, or --mif 20 --alpha 1.5us")
     return [skew_us * fraction for fraction in found.rounds(ranks, seed)[0]]

@@ -12,16 +12,17 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from offbeat import __version__, bench_file, patterns
+from offbeat import __version__
+from offbeat.bench import arrival_patterns, result_file
 from offbeat.commands.options import checked_output, write_text
 from offbeat.errors import FAILED, CommandError
 from offbeat.reports import bench_sheets
 from offbeat.reports.sheet import Sheet, to_terminal
 
 if TYPE_CHECKING:
-    from offbeat.diagnosis import Diagnosis
-    from offbeat.message_time import MessageTime
-    from offbeat.metrics import Calls
+    from offbeat.trace.diagnosis import Diagnosis
+    from offbeat.trace.message_time import MessageTime
+    from offbeat.trace.metrics import Calls
 
 _PLAIN_WIDTH = 140
 
@@ -62,8 +63,8 @@ def report(
     checked_output(pattern, force=force)
     if figures is not None and figures.exists() and not figures.is_dir():
         raise CommandError(f"--figures {figures}: it is not a folder")
-    benches = [bench_file.read(path) for path in files if bench_file.looks_like_one(path)]
-    paths = [path for path in files if not bench_file.looks_like_one(path)]
+    benches = [result_file.read(path) for path in files if result_file.looks_like_one(path)]
+    paths = [path for path in files if not result_file.looks_like_one(path)]
     if paths:
         traces = _measure(paths, alpha)
     else:
@@ -83,7 +84,7 @@ def report(
         _write_figures(traces, benches, output, figures, console)
     if pattern is not None:
         title = f"mean skew of each rank in {traces[0].path}"
-        write_text(pattern, patterns.file_text(traces[0].calls.mean_skew_us(), title))
+        write_text(pattern, arrival_patterns.file_text(traces[0].calls.mean_skew_us(), title))
         console.print(f"wrote {pattern}", soft_wrap=True)
 
 
@@ -100,8 +101,9 @@ class _Measured:
 
 def _measure(paths: list[Path], alpha_file: Path | None) -> list[_Measured]:
     # NumPy takes a while to load, and bench results do not need it.
-    from offbeat import diagnosis, message_time, metrics, trace
-    from offbeat.reports import trace_sheets
+    from offbeat import trace
+    from offbeat.reports import next_commands, trace_sheets
+    from offbeat.trace import diagnosis, message_time, metrics
 
     known = message_time.MessageTime.read(alpha_file) if alpha_file is not None else None
     found = []
@@ -109,7 +111,7 @@ def _measure(paths: list[Path], alpha_file: Path | None) -> list[_Measured]:
         calls = metrics.collect(trace.read(path))
         alpha = known or message_time.estimated(calls)
         diagnosed = diagnosis.diagnose(calls)
-        commands = [diagnosis.commands(calls, finding) for finding in diagnosed.findings]
+        commands = [next_commands.of_finding(calls, finding) for finding in diagnosed.findings]
         sheets = trace_sheets.sheets(calls, alpha)
         facts = list(trace_sheets.facts(calls))
         found.append(_Measured(path, calls, diagnosed, alpha, facts, sheets, commands))
@@ -146,7 +148,7 @@ def _print_sheets(console: Console, sheets: list[Sheet]) -> None:
 
 def _write_figures(
     traces: list[_Measured],
-    benches: list[bench_file.BenchFile],
+    benches: list[result_file.ResultFile],
     output: Path | None,
     folder: Path | None,
     console: Console,

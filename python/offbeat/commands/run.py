@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from offbeat import launch
 from offbeat.commands.options import Allreduce, Mpi, MpirunArgs, Ranks, Trace, Verbose, checked_trace
 from offbeat.commands.start import built
 from offbeat.errors import CommandError
 from offbeat.expressions import canonical
+from offbeat.mpi import launch
 
 
 def register(app: typer.Typer) -> None:

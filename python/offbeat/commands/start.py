@@ -9,11 +9,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from offbeat import launch, machine
-from offbeat.choice import choose
+from offbeat import machine
 from offbeat.commands.options import checked_ranks, split_arguments
-from offbeat.libraries import preload_library, trace_library
-from offbeat.program import find_program
+from offbeat.mpi import launch
+from offbeat.mpi.choice import choose
+from offbeat.mpi.libraries import preload_library, trace_library
+from offbeat.mpi.program import find_program
 
 
 def built(

@@ -15,11 +15,11 @@ from typing import Annotated
 
 import typer
 
-from offbeat import launch
 from offbeat.commands.options import Allreduce, Mpi, MpirunArgs, Ranks, Verbose
 from offbeat.commands.start import built
 from offbeat.errors import CommandError
 from offbeat.expressions import canonical
+from offbeat.mpi import launch
 
 
 def register(app: typer.Typer) -> None:

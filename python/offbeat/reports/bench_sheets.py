@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from offbeat import ranking
-from offbeat.ranking import Row
+from offbeat.bench import ranking
+from offbeat.bench.ranking import Row
 from offbeat.reports.sheet import Cell, Sheet, Tone
 from offbeat.units import format_size, format_us
 

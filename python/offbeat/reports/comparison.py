@@ -11,8 +11,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from offbeat.compare import FASTER, NO_DIFFERENCE, SLOWER, Comparison
-from offbeat.plan import NO_SKEW
+from offbeat.bench.compare import FASTER, NO_DIFFERENCE, SLOWER, Comparison
+from offbeat.bench.plan import NO_SKEW
 from offbeat.units import format_size, format_us
 
 _STYLES = {FASTER: "green", SLOWER: "red", NO_DIFFERENCE: "dim"}

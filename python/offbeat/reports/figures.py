@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from offbeat import ranking, summaries
-from offbeat.diagnosis import Diagnosis, Finding
-from offbeat.metrics import Calls
-from offbeat.ranking import Row
-from offbeat.trace import COLLECTIVES, Block, matching
+from offbeat.bench import ranking
+from offbeat.bench.ranking import Row
+from offbeat.trace import COLLECTIVES, Block, matching, summaries
+from offbeat.trace.diagnosis import Diagnosis, Finding
+from offbeat.trace.metrics import Calls
 from offbeat.trace.reader import ranges
 from offbeat.units import format_size, format_us
 

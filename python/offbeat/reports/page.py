@@ -10,9 +10,9 @@ from importlib import resources
 
 from plotly.offline import get_plotlyjs
 
-from offbeat.diagnosis import Diagnosis
 from offbeat.reports.figures import Figure
 from offbeat.reports.sheet import Sheet
+from offbeat.trace.diagnosis import Diagnosis
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from offbeat.patterns import PATTERNS
+from offbeat.bench.arrival_patterns import PATTERNS
 from offbeat.units import format_us
 
 _LEVELS = "▁▂▃▄▅▆▇█"

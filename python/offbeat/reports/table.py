@@ -11,10 +11,10 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from offbeat import patterns
-from offbeat.plan import NO_SKEW, Cell
-from offbeat.results import FEW_SAMPLES, NOT_SERVED, WRONG, Benchmark, Result
-from offbeat.samples import Delay
+from offbeat.bench import arrival_patterns
+from offbeat.bench.plan import NO_SKEW, Cell
+from offbeat.bench.results import FEW_SAMPLES, NOT_SERVED, WRONG, Benchmark, Result
+from offbeat.bench.samples import Delay
 from offbeat.units import format_size, format_us, parse_skew
 
 LEGEND = (
@@ -75,7 +75,7 @@ def _title(group: _Group) -> Text:
     # Not the table's own title: that is folded to the table's width.
     lateness = "" if group.skew == NO_SKEW.label else f" (skew {parse_skew(group.skew)})"
     collective = "" if group.collective == "allreduce" else f"{group.collective}, "
-    summary = patterns.summary(group.pattern)
+    summary = arrival_patterns.summary(group.pattern)
     return Text(f"{collective}{group.pattern} arrival: {summary}{lateness}", style="bold")
 
 

@@ -6,12 +6,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from offbeat import summaries
-from offbeat.message_time import MessageTime
-from offbeat.metrics import Calls
 from offbeat.reports.sheet import Cell, Sheet, Tone, cells
-from offbeat.summaries import Measure
-from offbeat.trace import COLLECTIVES, Trace
+from offbeat.trace import COLLECTIVES, Trace, summaries
+from offbeat.trace.message_time import MessageTime
+from offbeat.trace.metrics import Calls
+from offbeat.trace.summaries import Measure
 from offbeat.units import format_us
 
 _MOST_RANKS = 16

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Traces of collective calls (docs/trace-format.md) as NumPy arrays.
+"""Traces of collective calls (docs/trace-format.md) as NumPy arrays, and what is computed from them.
 
 trace = offbeat.trace.read("run.trace")
 trace.calls(3)                       the calls of rank 3, one structured array, times of one clock

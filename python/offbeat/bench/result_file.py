@@ -7,15 +7,15 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from offbeat import results
+from offbeat.bench import results
+from offbeat.bench.ranking import Row
+from offbeat.bench.results import Benchmark
+from offbeat.bench.samples import Delay
 from offbeat.errors import CommandError
-from offbeat.ranking import Row
-from offbeat.results import Benchmark
-from offbeat.samples import Delay
 
 
 @dataclass(frozen=True)
-class BenchFile:
+class ResultFile:
     """What was measured, where."""
 
     path: Path
@@ -33,11 +33,11 @@ def looks_like_one(path: Path) -> bool:
         return False
 
 
-def read(path: Path) -> BenchFile:
+def read(path: Path) -> ResultFile:
     """A result file; anything else gives one line that says what is wrong with it."""
     try:
         benchmark = results.read(path)
-        return BenchFile(path, _rows(benchmark), _facts(benchmark), _warnings(benchmark))
+        return ResultFile(path, _rows(benchmark), _facts(benchmark), _warnings(benchmark))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         raise CommandError(f"{path} is damaged: it is not what offbeat bench writes") from None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from offbeat.samples import Delay
+from offbeat.bench.samples import Delay
 
 BALANCED = "balanced"
 GOOD = 0.05  # section IV.B: at most so much slower than the fastest is as good as it

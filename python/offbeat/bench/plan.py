@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from offbeat import host_algorithms, patterns, units
+from offbeat import units
+from offbeat.bench import arrival_patterns
 from offbeat.errors import CommandError
 from offbeat.expressions import canonical, split_list
+from offbeat.mpi import host_algorithms
 from offbeat.units import Skew, parse_skew
 
 COLLECTIVES = ("allreduce", "barrier", "bcast", "reduce", "allgather", "alltoall", "reduce_scatter")
@@ -61,7 +63,7 @@ class Plan:
             for collective in self.collectives
             for size in (self.sizes_bytes if collective != "barrier" else [0])
             for pattern in self.patterns
-            for skew in (self.skews if patterns.is_skewed(pattern, self.ranks) else [NO_SKEW])
+            for skew in (self.skews if arrival_patterns.is_skewed(pattern, self.ranks) else [NO_SKEW])
         ]
 
     def jobs(self, vendor: str) -> list[Job]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from fakes import MakeMpi, write_program
-from offbeat.mpi import inspect, is_libmpi, prepend, same_library
+from offbeat.mpi.install import inspect, is_libmpi, prepend, same_library
 
 
 @pytest.mark.parametrize(

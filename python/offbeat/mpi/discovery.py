@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 from offbeat.errors import CommandError
-from offbeat.mpi import MpiInstall, inspect, is_libmpi, same_library
+from offbeat.mpi.install import MpiInstall, inspect, is_libmpi, same_library
 
 _PREFIX_VARIABLES = ("I_MPI_ROOT", "MPI_HOME", "MPI_ROOT", "MPICH_DIR", "OPAL_PREFIX")
 _KNOWN_PREFIXES = (

@@ -11,9 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from offbeat.bench.plan import Cell, Job, Plan
+from offbeat.bench.samples import Delay, summarize
 from offbeat.errors import FAILED, CommandError
-from offbeat.plan import Cell, Job, Plan
-from offbeat.samples import Delay, summarize
 from offbeat.units import format_size
 
 FORMAT = "offbeat bench"

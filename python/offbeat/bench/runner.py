@@ -20,12 +20,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from offbeat import __version__, launch, libraries, machine, patterns
-from offbeat.choice import Choice
+from offbeat import __version__, machine
+from offbeat.bench import arrival_patterns
+from offbeat.bench.plan import Cell, Job, Plan
+from offbeat.bench.records import Records
+from offbeat.bench.results import Benchmark
 from offbeat.errors import FAILED, CommandError
-from offbeat.plan import Cell, Job, Plan
-from offbeat.records import Records
-from offbeat.results import Benchmark
+from offbeat.mpi import launch, libraries
+from offbeat.mpi.choice import Choice
 from offbeat.units import parse_skew
 
 NativeUs = Mapping[tuple[str, int], float]  # the host's balanced medians by collective and size
@@ -75,9 +77,9 @@ def about(plan: Plan, choice: Choice) -> dict[str, Any]:
 
 
 def _described(pattern: str, plan: Plan) -> dict[str, Any]:
-    rounds = patterns.rounds(pattern, plan.ranks, plan.seed)
+    rounds = arrival_patterns.rounds(pattern, plan.ranks, plan.seed)
     means = [round(statistics.fmean(delays), 6) for delays in zip(*rounds, strict=True)]
-    return {"summary": patterns.summary(pattern), "mean": means}
+    return {"summary": arrival_patterns.summary(pattern), "mean": means}
 
 
 def _add_header(benchmark: Benchmark, header: Mapping[str, Any]) -> None:
@@ -134,7 +136,7 @@ def _cell_line(cell: Cell, native_us: float) -> str:
 
 
 def _write_files(job: Job, plan: Plan, native_us: NativeUs, files: Mapping[str, Path]) -> None:
-    files["arrivals"].write_text(patterns.as_text(list(plan.patterns), plan.ranks, plan.seed))
+    files["arrivals"].write_text(arrival_patterns.as_text(list(plan.patterns), plan.ranks, plan.seed))
     lines = [_cell_line(c, native_us.get((c.collective, c.size_bytes), 0.0)) for c in job.cells]
     files["cells"].write_text("".join(lines))
     files["gate"].write_bytes(bytes(mmap.PAGESIZE))

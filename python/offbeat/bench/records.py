@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from offbeat.plan import Cell
-from offbeat.results import Result, Wrong
+from offbeat.bench.plan import Cell
+from offbeat.bench.results import Result, Wrong
 from offbeat.units import format_size
 
 Json = Mapping[str, Any]

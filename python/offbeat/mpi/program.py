@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from offbeat import interpreter
 from offbeat.errors import CommandError
-from offbeat.mpi import is_libmpi
+from offbeat.mpi import interpreter
+from offbeat.mpi.install import is_libmpi
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*[a-z]*")
 

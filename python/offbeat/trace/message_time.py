@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offbeat.errors import CommandError
-from offbeat.formulas import Floats
-from offbeat.metrics import Calls
+from offbeat.trace.formulas import Floats
+from offbeat.trace.metrics import Calls
 
 
 @dataclass(frozen=True)

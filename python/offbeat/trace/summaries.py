@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offbeat.message_time import MessageTime
-from offbeat.metrics import Calls
+from offbeat.trace.message_time import MessageTime
+from offbeat.trace.metrics import Calls
 
 SMALL_BYTES = 1 << 10  # paper 0, section 6.1.1: to here MVAPICH uses shared memory
 MEDIUM_BYTES = 64 << 10  # and to here the arrival-aware algorithm for small messages is compared

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 from fakes import Offbeat
+from offbeat.bench.arrival_patterns import PATTERNS, as_text, file_text, find, parse_names, read
 from offbeat.errors import CommandError
-from offbeat.patterns import PATTERNS, as_text, file_text, find, parse_names, read
 
 
 def test_formulas() -> None:

@@ -86,8 +86,8 @@ def _node_late(ranks_per_node: int | None) -> Callable[[int, int], Rounds]:
     return delays
 
 
-# Balanced; eight for the shapes of paper 4, figure 3, whose text names five of them (half_step, bell and valley are
-# ours); paper 0's bounded random arrival; and what clusters show.
+# Balanced; eight for the shapes of paper 4, figure 3, whose text names five of them (half_step, bell and
+# valley are ours); paper 0's bounded random arrival; and what clusters show.
 PATTERNS: dict[str, Pattern] = {
     "balanced": Pattern("all ranks arrive together", "0", _each(lambda x: 0.0)),
     "ascending": Pattern("rank 0 arrives first, the others follow at equal steps", "x", _each(lambda x: x)),
@@ -199,7 +199,9 @@ def as_text(names: Sequence[str], ranks: int, seed: int) -> str:
 def read(path: Path) -> list[float]:
     """The microseconds of a pattern file, one line a rank; of a trace the mean skew of each rank."""
     if path.is_dir():
-        from offbeat import metrics, trace  # what replays a trace needs NumPy, all else here does not
+        # Replaying a trace needs NumPy, and nothing else here does.
+        from offbeat import trace
+        from offbeat.trace import metrics
 
         return [float(skew) for skew in metrics.mean_skew_us(trace.read(path))]
     try:

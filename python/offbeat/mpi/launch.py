@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from offbeat.errors import CommandError
-from offbeat.libraries import joined_preload
-from offbeat.mpi import MpiInstall
+from offbeat.mpi.install import MpiInstall
+from offbeat.mpi.libraries import joined_preload
 
 _PREFIX = "OFFBEAT_"
 # Options of Open MPI's mpirun by which a user says where ranks go; then we add nothing.

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
+from offbeat.bench.plan import Cell
+from offbeat.bench.results import MEASURED, Benchmark, Result
+from offbeat.bench.samples import Delay
 from offbeat.errors import CommandError
-from offbeat.plan import Cell
-from offbeat.results import MEASURED, Benchmark, Result
-from offbeat.samples import Delay
 
 FASTER, SLOWER, NO_DIFFERENCE = "faster", "slower", "no difference seen"
 _CONFIDENCE = 0.95

@@ -1,0 +1,378 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Who is late, in which calls, by how much: from the measured calls of a trace to findings in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offbeat.trace import COLLECTIVES, formulas, metrics
+from offbeat.trace.metrics import Calls, Group
+from offbeat.trace.reader import ranges
+from offbeat.units import format_size, format_us
+
+# Late is what comes after half of the ranks by more than all of these.
+_SPREADS = 3.0  # of the early half of the ranks
+_DELAYS = 0.5  # of the time the call needs once all are there
+_CLOCK_ERRORS = 2.0
+_LEAST_NS = 1000.0
+
+_REGULAR = 0.8  # of the calls that a regularity says must be among the late ones
+_TOGETHER = 0.8  # of their late calls that ranks must share to be one finding
+_MOST_OF_ONE = 3.0  # times the average of the waiting, that one of varying ranks may cause
+_MUCH = 0.25  # of what is usual for a late call: less than this is noise
+_WORTH_TELLING = 0.01  # of the time in collectives
+_SPREAD_OUT = 0.25  # of the time in a group of calls, waited without a rank that stands out
+_SAME_ORDER = 0.5  # of the imbalance that ranks' averages must differ by to arrive in one order
+_MOST_FINDINGS = 8
+_MOST_RANKS_MERGED = 512
+
+
+@dataclass(frozen=True)
+class Period:
+    """Every ``step``-th, from ``first`` on."""
+
+    step: int
+    first: int
+
+    def __str__(self) -> str:
+        return "every" if self.step == 1 else f"every {ordinal(self.step)}"
+
+
+class Kind(Enum):
+    """What makes the others wait."""
+
+    LATE = "some ranks are late"
+    VARYING = "a different rank is late each time"
+    SPREAD = "the ranks arrive one after the other"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that makes ranks wait."""
+
+    kind: Kind
+    group: Group
+    ranks: tuple[int, ...]  # that are late; empty: a different one each time
+    host: str | None  # whose ranks these all are
+    rows: NDArray[np.intp]  # of Calls.table: the late calls
+    numbers: NDArray[np.uint64]  # of these calls on their communicator
+    lateness_us: tuple[float, float, float]  # p10, median, p90
+    waited_s: float  # by all other ranks together
+    share: float  # of the time of all ranks in collectives
+    of_kind: Period | None  # among the calls of this group
+    of_communicator: Period | None  # among all calls of the communicator
+
+    @property
+    def worst(self) -> int:
+        """The row of the call with the longest wait."""
+        return int(self.rows[0])
+
+    @property
+    def who(self) -> str:
+        if self.kind is Kind.VARYING:
+            return "A different rank each time"
+        if self.kind is Kind.SPREAD:
+            return "The ranks, one after the other"
+        if self.host is not None:
+            return f"All ranks on {self.host} ({ranges(self.ranks)})"
+        return f"Rank {self.ranks[0]}" if len(self.ranks) == 1 else f"Ranks {ranges(self.ranks)}"
+
+    @property
+    def call(self) -> str:
+        return f"{COLLECTIVES[self.group.collective]} of {size_text(self.group)} on {self.group.communicator}"
+
+    @property
+    def when(self) -> str:
+        """Which of these calls."""
+        count = f"{len(self.rows)} of {len(self.group.calls)} such calls"
+        listed = ", ".join(str(number) for number in self.numbers[:3])
+        dots = ", ..." if len(self.numbers) > 3 else ""
+        numbers = f"call number{'s' * (len(self.numbers) > 1)} {listed}{dots}"
+        if self.of_kind is not None and self.of_kind.step == 1:
+            return f"in {count}"
+        period = f"{self.of_kind} such call" if self.of_kind else ""
+        if self.of_communicator is not None and (
+            self.of_kind is None or self.of_communicator.step != self.of_kind.step
+        ):
+            whole = f"{self.of_communicator} call on the communicator"
+            period = f"{period}, which is {whole}" if period else whole
+        return f"before {period} ({numbers}; {count})" if period else f"in {count}, irregularly ({numbers})"
+
+    @property
+    def sentence(self) -> str:
+        low, median, high = map(format_us, self.lateness_us)
+        middle = f"median; {low} .. {high} in the middle 80%"
+        cost = (
+            f"{format_us(1e6 * self.waited_s)} in all, {100 * self.share:.0f}% of the time of all ranks "
+            "in collectives"
+        )
+        if self.kind is Kind.SPREAD:
+            order = f"mostly in the same order, last {ranges(self.ranks)}" if self.ranks else "in any order"
+            return (
+                f"The ranks arrive {order}, spread over {median} ({middle}), at {self.call}, {self.when}. "
+                f"Waiting for the last one takes {cost}."
+            )
+        verb, it = ("are", "them") if len(self.ranks) > 1 else ("is", "it")
+        return (
+            f"{self.who} {verb} late by {median} ({middle}) at {self.call}, {self.when}. "
+            f"The others wait for {it}: {cost}."
+        )
+
+    @property
+    def advice(self) -> str:
+        return f"{self._cause()} {_MEANWHILE}"
+
+    def _cause(self) -> str:
+        if self.kind is Kind.VARYING:
+            return (
+                "No rank is to blame: noise, such as interrupts, other jobs, garbage collection, or ranks "
+                "that share cores. Pin the ranks, leave a core to the system, and make fewer, larger calls."
+            )
+        if self.kind is Kind.SPREAD:
+            if not self.ranks:
+                return (
+                    "The work between the calls differs each time: even it out, or make fewer, larger calls."
+                )
+            return (
+                "The work between the calls differs from rank to rank: balance it, or, where it is a chain "
+                "in which each rank waits for its neighbour, start the chain earlier."
+            )
+        if self.host is not None:
+            return f"Look at node {self.host}: its clock rate, memory, other jobs, and its share of the work."
+        period = self.of_kind or self.of_communicator
+        one = len(self.ranks) == 1
+        who = f"rank {self.ranks[0]}" if one else "these ranks"
+        core = "its core" if one else "their cores"
+        if period is None:
+            return f"Look at what interrupts {who} now and then: I/O, allocation, other processes on {core}."
+        if period.step > 1 and len(self.rows) < len(self.group.calls):
+            return (
+                f"Look at what {who} alone {'does' if one else 'do'} before {period} such call: output, "
+                "a checkpoint, logging, garbage collection. Let the ranks take turns, or do it beside the "
+                "computation."
+            )
+        comes = "comes last: give it" if one else "come last: give them"
+        slower = f"{core} {'is' if one else 'are'} slower or shared"
+        return f"{who.capitalize()} always {comes} less work, or see whether {slower}."
+
+
+_MEANWHILE = "Meanwhile use an algorithm that does not mind who is late; to see which one that is:"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The findings, the longest wait first, and how much they explain."""
+
+    findings: list[Finding]
+    in_calls_s: float  # of all ranks
+    waiting_s: float
+    explained_s: float
+
+    @property
+    def summary(self) -> str:
+        if self.in_calls_s <= 0:
+            return "No call was recorded on two ranks or more: there is nothing to compare."
+        share = 100 * self.waiting_s / self.in_calls_s
+        text = (
+            f"The ranks spent {format_us(1e6 * self.in_calls_s)} in collectives, summed over ranks; "
+            f"{share:.0f}% of it waiting for the last rank to arrive."
+        )
+        if not self.findings:
+            return f"{text} No rank is late so often, or by so much, that it stands out."
+        if self.waiting_s > 0:
+            explained = 100 * min(self.explained_s / self.waiting_s, 1.0)
+            text += f" What follows explains {explained:.0f}% of the waiting."
+        return text
+
+
+def diagnose(calls: Calls) -> Diagnosis:
+    """Find who is late."""
+    table = calls.whole
+    in_calls, waited = float(table["in_call"].sum()), float(table["waiting"].sum())
+    groups = list(metrics.groups(calls))
+    events, skews = _late_events(calls, groups)
+    found: list[Finding] = []
+    for number, group in enumerate(groups):
+        late = _late(calls, group, events[events["group"] == number], in_calls)
+        explained_s = sum(finding.waited_s for finding in late)
+        spread = _spread(calls, group, skews[number], explained_s, in_calls)
+        found += [finding for finding in (*late, *spread) if finding.share >= _WORTH_TELLING]
+    found.sort(key=lambda finding: -finding.waited_s)
+    told = found[:_MOST_FINDINGS]
+    return Diagnosis(told, in_calls / 1e9, waited / 1e9, sum(finding.waited_s for finding in told))
+
+
+_EVENT = np.dtype([("group", "<i4"), ("row", "<i8"), ("rank", "<i4")])
+
+
+def _late_events(calls: Calls, groups: Sequence[Group]) -> tuple[NDArray[Any], list[dict[int, float]]]:
+    """Every (call, rank) in which the rank was late, and for each group the mean skew of each rank."""
+    group_of = np.full(len(calls.table), -1, dtype=np.int32)
+    limits = np.full(len(groups), np.inf)
+    skews: list[dict[int, float]] = [{} for _ in groups]
+    for number, group in enumerate(groups):
+        group_of[group.calls] = number
+        limits[number] = _limit_ns(calls, group)
+    parts = [np.empty(0, dtype=_EVENT)]
+    for block, rows in metrics.blocks_with_rows(calls):
+        kept = np.flatnonzero((rows >= 0) & (group_of[rows] >= 0))
+        numbers = group_of[rows[kept]]
+        for number in np.unique(numbers):
+            sums = formulas.skew(block.arrival[kept[numbers == number]]).sum(axis=0)
+            for rank, total in zip(block.ranks, sums / len(groups[number].calls), strict=True):
+                skews[number][int(rank)] = skews[number].get(int(rank), 0.0) + float(total)
+        # Most calls have no late rank; only the others are looked at rank by rank.
+        some = calls.table["lateness"][rows[kept]] > limits[numbers]
+        kept, numbers = kept[some], numbers[some]
+        arrival = block.arrival[kept]
+        late = arrival - formulas.usual_arrival(arrival)[:, None] > limits[numbers][:, None]
+        which, column = np.nonzero(late)
+        part = np.empty(len(which), dtype=_EVENT)
+        part["group"], part["row"] = numbers[which], rows[kept][which]
+        part["rank"] = block.ranks[column]
+        parts.append(part)
+    return np.concatenate(parts), skews
+
+
+def _limit_ns(calls: Calls, group: Group) -> float:
+    rows = calls.table[group.calls]
+    delay = float(np.median(rows["end"] - rows["last"]))
+    spread = float(np.median(rows["early_spread"]))
+    return max(_limit_floor(calls), _SPREADS * spread, _DELAYS * delay)
+
+
+def _limit_floor(calls: Calls) -> float:
+    """What the clocks can tell."""
+    error = calls.trace.clock_error_ns
+    return max(_LEAST_NS, _CLOCK_ERRORS * error if np.isfinite(error) else 0.0)
+
+
+def _late(calls: Calls, group: Group, events: NDArray[Any], in_calls: float) -> list[Finding]:
+    """One finding for each set of ranks that are late together, or one for all that vary."""
+    if not len(events):
+        return []
+    ranks, count = np.unique(events["rank"], return_counts=True)
+    sets: list[tuple[list[int], NDArray[np.intp]]] = []
+    for rank in ranks[np.argsort(-count, kind="stable")][:_MOST_RANKS_MERGED]:
+        own = events["row"][events["rank"] == rank]
+        for members, theirs in sets:
+            shared = len(np.intersect1d(own, theirs, assume_unique=True))
+            if shared >= _TOGETHER * max(len(own), len(theirs)):
+                members.append(int(rank))
+                break
+        else:
+            sets.append(([int(rank)], own))
+    rows = np.unique(events["row"])
+    last = calls.table["last_rank"][rows]
+    parts = [(tuple(sorted(members)), rows[np.isin(last, members)]) for members, _ in sets]
+    waited = [float(calls.table["waiting"][mine].sum()) for _, mine in parts]
+    if _varies(waited, len(group.communicator.members)):
+        return [_finding(calls, group, Kind.VARYING, (), rows, in_calls)]
+    return [
+        _finding(calls, group, Kind.LATE, members, mine, in_calls) for members, mine in parts if len(mine)
+    ]
+
+
+def _varies(waited: Sequence[float], members: int) -> bool:
+    """Whether it is another rank each time: at least half of the ranks, and none of them for much of it."""
+    sets = len(waited)
+    return sets >= max(4, members // 2) and max(waited) <= _MOST_OF_ONE * sum(waited) / sets
+
+
+def _spread(
+    calls: Calls, group: Group, skews: dict[int, float], explained_s: float, in_calls: float
+) -> list[Finding]:
+    """Much waiting although nobody stands out."""
+    rows = calls.table[group.calls]
+    waited_s = float(rows["waiting"].sum()) / 1e9
+    much = waited_s >= _SPREAD_OUT * float(rows["in_call"].sum()) / 1e9
+    if not much or explained_s >= waited_s / 2 or float(np.median(rows["omega"])) < _limit_floor(calls):
+        return []
+    latest = sorted(skews, key=lambda rank: -skews[rank])
+    in_order = skews[latest[0]] - skews[latest[-1]] > _SAME_ORDER * float(np.median(rows["omega"]))
+    named = tuple(sorted(latest[: max(1, len(latest) // 4)])) if in_order else ()
+    finding = _finding(calls, group, Kind.SPREAD, named, group.calls, in_calls)
+    return [finding]
+
+
+def _finding(
+    calls: Calls, group: Group, kind: Kind, ranks: tuple[int, ...], rows: NDArray[np.intp], in_calls: float
+) -> Finding:
+    table = calls.table
+    rows = np.sort(rows)
+    if kind is Kind.LATE and _period(np.searchsorted(group.calls, rows))[0] is None:
+        rows = _without_noise(table, rows)
+    of_kind, regular = _period(np.searchsorted(group.calls, rows))
+    rows = rows[regular]
+    of_communicator, _ = _period(table["number"][rows].astype(np.int64))
+    late = table["omega" if kind is Kind.SPREAD else "lateness"][rows] / 1e3
+    p10, median, p90 = (float(value) for value in np.percentile(late, (10, 50, 90)))
+    waited = float(table["waiting"][rows].sum())
+    worst_first = rows[np.argsort(-table["waiting"][rows], kind="stable")]
+    return Finding(
+        kind,
+        group,
+        ranks,
+        _host(calls, group, ranks) if kind is Kind.LATE else None,
+        worst_first,
+        table["number"][rows],
+        (p10, median, p90),
+        waited / 1e9,
+        waited / max(in_calls, 1e-9),
+        of_kind,
+        of_communicator,
+    )
+
+
+def _without_noise(table: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The calls that matter, where they are much worse than others: a rank may be late for two reasons."""
+    late = table["lateness"][rows]
+    much = rows[late >= _MUCH * np.percentile(late, 90)]
+    waited = float(table["waiting"][rows].sum())
+    return much if float(table["waiting"][much].sum()) >= _REGULAR * waited else rows
+
+
+def _host(calls: Calls, group: Group, ranks: tuple[int, ...]) -> str | None:
+    hosts = calls.trace.hosts
+    named = {hosts[rank] for rank in ranks}
+    if len(ranks) < 2 or len(named) != 1:
+        return None
+    (host,) = named
+    there = [rank for rank in group.communicator.members if hosts[rank] == host]
+    alone = len(there) == len(group.communicator.members)
+    return host if there == list(ranks) and not alone else None
+
+
+def _period(places: NDArray[Any]) -> tuple[Period | None, NDArray[np.bool_]]:
+    """How regular ascending numbers are, and which of them belong to the regularity."""
+    everything = np.ones(len(places), dtype=bool)
+    if len(places) < 3:
+        return None, everything
+    steps, count = np.unique(np.diff(places), return_counts=True)
+    step = int(steps[np.argmax(count)])
+    remainders, count = np.unique(places % step, return_counts=True)
+    regular = places % step == remainders[np.argmax(count)]
+    chosen = places[regular]
+    expected = (int(chosen[-1]) - int(chosen[0])) // step + 1
+    enough = len(chosen) >= max(3, _REGULAR * len(places)) and len(chosen) >= _REGULAR * expected
+    if not enough:
+        return None, everything
+    return Period(step, int(chosen[0])), regular
+
+
+def size_text(group: Group) -> str:
+    """``8 B``, or ``4 KiB .. 7 KiB`` where sizes are put together."""
+    least = format_size(group.least_bytes)
+    return least if group.single_size else f"{least} .. {format_size(group.most_bytes)}"
+
+
+def ordinal(number: int) -> str:
+    """``2nd``, ``10th``, ``21st``."""
+    suffix = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{'th' if number % 100 in (11, 12, 13) else suffix}"

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Every call of a trace, measured: the ranks' records of each brought together, one row for a call.
+
+Times are nanoseconds unless a name says otherwise. ``formulas`` says what the columns mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offbeat.trace import Block, Communicator, Flag, Trace, formulas
+from offbeat.trace.formulas import Floats
+from offbeat.trace.layout import Naming
+
+Mask = NDArray[np.bool_]
+
+_MOST_SIZES = 32  # of one collective on one communicator, before sizes are put together by powers of two
+
+CALL = np.dtype(
+    [
+        ("communicator", "<u4"),
+        ("number", "<u8"),
+        ("collective", "u1"),
+        ("flags", "u1"),
+        ("algorithm", "<u2"),  # index into Calls.algorithms
+        ("bytes", "<i8"),  # the largest that a rank contributes
+        ("root", "<i4"),
+        ("ranks", "<u4"),  # that are there
+        ("complete", "?"),  # all ranks that record are there, and have left it
+        ("first", "<i8"),  # arrival, since the first call of the trace
+        ("last", "<i8"),
+        ("end", "<i8"),  # the last exit
+        ("last_rank", "<i4"),  # of MPI_COMM_WORLD
+        ("omega", "<f8"),
+        ("delta", "<f8"),
+        ("node_omega", "<f8"),
+        ("node_delta", "<f8"),
+        ("in_call", "<f8"),  # over all ranks, from the call to its return
+        ("waiting", "<f8"),  # over all ranks; of non-blocking calls 0: the program goes on meanwhile
+        ("lateness", "<f8"),  # of the last rank, against the usual arrival
+        ("early_spread", "<f8"),  # the usual arrival against the first
+    ]
+)
+
+
+@dataclass
+class Calls:
+    """Every call of a trace, in the order of the communicators and their numbers."""
+
+    trace: Trace
+    table: NDArray[Any]
+    algorithms: list[str]
+    mean_skew: Floats  # of each recording rank, over complete calls
+    skew_ranks: NDArray[np.int64]
+    mismatched: int  # calls that are not the same collective on all ranks: left out
+
+    @cached_property
+    def whole(self) -> NDArray[Any]:
+        """Those that all recording ranks made and left: what averages are over."""
+        complete = self.table["complete"]
+        return self.table if complete.all() else self.table[complete]
+
+    def mean_skew_us(self) -> list[float]:
+        """The average of a_i - min a over all calls, one for each rank of MPI_COMM_WORLD, in microseconds.
+
+        This is what paper 4 (section V.A) calls the scenario of a program. Ranks that were not recorded
+        get 0.
+        """
+        skews = [0.0] * self.trace.ranks
+        for rank, mean in zip(self.skew_ranks, self.mean_skew, strict=True):
+            skews[int(rank)] = float(mean) / 1e3
+        return skews
+
+
+def collect(trace: Trace) -> Calls:
+    """Bring the ranks' records together and measure each call."""
+    parts, names = [], _Numbered()
+    skew_sum = dict.fromkeys(trace.recording, 0.0)
+    skew_calls = dict.fromkeys(trace.recording, 0)
+    mismatched = 0
+    nodes = {host: number for number, host in enumerate(dict.fromkeys(trace.hosts.values()))}
+    for communicator in trace.communicators:
+        if communicator.alone:
+            continue  # nobody to wait for
+        for block in trace.blocks(communicator):
+            table, same = _measure(trace, block, names, nodes)
+            mismatched += int(len(same) - np.count_nonzero(same))
+            parts.append(table[same])
+            whole = table["complete"] & same
+            sums = formulas.skew(block.arrival[whole], block.present[whole]).sum(axis=0)
+            for rank, total in zip(block.ranks, sums, strict=True):
+                skew_sum[int(rank)] += float(total)
+                skew_calls[int(rank)] += int(np.count_nonzero(whole))
+    ranks = np.array(trace.recording, dtype=np.int64)
+    mean = np.array([skew_sum[rank] / max(skew_calls[rank], 1) for rank in trace.recording])
+    return Calls(trace, _joined(parts), names.texts, mean, ranks, mismatched)
+
+
+def mean_skew_us(trace: Trace) -> list[float]:
+    """A trace as a pattern to replay: see ``Calls.mean_skew_us``."""
+    return collect(trace).mean_skew_us()
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """All in one; each part is freed as soon as it is copied, so that a long trace is not there twice."""
+    table = np.empty(sum(map(len, parts)), dtype=CALL)
+    end = len(table)
+    while parts:
+        part = parts.pop()
+        table[end - len(part) : end] = part
+        end -= len(part)
+    return table
+
+
+class _Numbered:
+    """Texts by number, each once."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._numbers: dict[str, int] = {}
+
+    def __getitem__(self, text: str) -> int:
+        if text not in self._numbers:
+            self._numbers[text] = len(self.texts)
+            self.texts.append(text)
+        return self._numbers[text]
+
+
+def _measure(
+    trace: Trace, block: Block, names: _Numbered, nodes: Mapping[str, int]
+) -> tuple[NDArray[Any], Mask]:
+    table = np.zeros(len(block.number), dtype=CALL)
+    arrival, present = block.arrival, block.present
+    table["communicator"] = block.communicator.index
+    table["number"] = block.number
+    for name in ("collective", "flags", "root"):
+        table[name] = block.call[name]
+    table["algorithm"] = _algorithms(trace, block, names)
+    table["bytes"] = block.bytes
+    table["ranks"] = np.count_nonzero(present, axis=1)
+    table["complete"] = present.all(axis=1) & ~block.pending.any(axis=1) & (table["ranks"] >= 2)
+    table["first"] = formulas.first(arrival, present)
+    table["last"] = formulas.last(arrival, present)
+    table["end"] = formulas.last(block.end, present)
+    latest = np.argmax(np.where(present, arrival, np.iinfo(np.int64).min), axis=1)
+    table["last_rank"] = block.ranks[latest]
+    table["omega"] = formulas.worst_imbalance(arrival, present)
+    table["delta"] = formulas.average_imbalance(arrival, present)
+    node_of_rank = np.array([nodes[trace.hosts[int(rank)]] for rank in block.ranks], dtype=np.intp)
+    table["node_omega"] = formulas.node_wide(formulas.worst_imbalance, arrival, node_of_rank, present)
+    table["node_delta"] = formulas.node_wide(formulas.average_imbalance, arrival, node_of_rank, present)
+    table["in_call"] = np.where(present, block.exit - arrival, 0).sum(axis=1)
+    blocking = (table["flags"] & (Flag.NONBLOCKING | Flag.PERSISTENT)) == 0
+    table["waiting"] = np.where(blocking, formulas.waiting(arrival, block.end, present).sum(axis=1), 0.0)
+    usual = formulas.usual_arrival(arrival, present)
+    table["lateness"] = table["last"] - usual
+    table["early_spread"] = usual - table["first"]
+    return table, block.same
+
+
+def _algorithms(trace: Trace, block: Block, names: _Numbered) -> NDArray[np.uint16]:
+    found = np.zeros(len(block.number), dtype=np.uint16)
+    for source in np.unique(block.source):
+        mine = block.source == source
+        known = trace.names(int(source), Naming.ALGORITHM)
+        for number in np.unique(block.call["algorithm"][mine]):
+            text = known.get(int(number), "unknown")
+            found[mine & (block.call["algorithm"] == number)] = names[text]
+    return found
+
+
+def blocks_with_rows(calls: Calls) -> Iterator[tuple[Block, NDArray[np.intp]]]:
+    """The trace once more, with the row of ``Calls.table`` of each call of a block; -1 where it has none."""
+    begin = 0
+    for communicator in calls.trace.communicators:
+        if communicator.alone:
+            continue
+        for block in calls.trace.blocks(communicator):
+            rows = np.where(block.same, begin + np.cumsum(block.same) - 1, -1)
+            begin += int(np.count_nonzero(block.same))
+            if begin > len(calls.table):
+                return  # the program is running, and its trace has grown since
+            yield block, rows
+
+
+# -- groups of calls
+
+
+@dataclass(frozen=True)
+class Group:
+    """The calls of one collective on one communicator with one size, or sizes of one power of two."""
+
+    communicator: Communicator
+    collective: int
+    least_bytes: int
+    most_bytes: int
+    calls: NDArray[np.intp]  # rows of Calls.table
+
+    @property
+    def single_size(self) -> bool:
+        return self.least_bytes == self.most_bytes
+
+
+def groups(calls: Calls) -> Iterator[Group]:
+    """All complete calls, in groups."""
+    table = calls.table
+    whole = np.flatnonzero(table["complete"])
+    kinds = table["communicator"].astype(np.int64) * 256 + table["collective"]
+    for kind in np.unique(kinds[whole]):
+        rows = whole[kinds[whole] == kind]
+        sizes = table["bytes"][rows]
+        distinct = np.unique(sizes)
+        keys = sizes if len(distinct) <= _MOST_SIZES else np.frexp(sizes.astype(np.float64))[1]
+        for key in np.unique(keys):
+            chosen = rows[keys == key]
+            found = table["bytes"][chosen]
+            communicator = calls.trace.communicators[int(kind) // 256]
+            yield Group(communicator, int(kind) % 256, int(found.min()), int(found.max()), chosen)
