@@ -149,7 +149,7 @@ class Accounting final : public Transport {
 // Sums over all ranks, of one allreduce.
 void where_time_goes(const Job& job, int rank) {
   const Reduction sum(ElementType::float32, ReduceOp::sum);
-  const Expression arrival_tree = parse_expression(Collective::allreduce, "arrival_tree");
+  const Expression arrival_tree = parse_expression(offbeat::Collective::allreduce, "arrival_tree");
   auto* const memory = static_cast<std::byte*>(job.other_memory);
   Board board(memory, job.shape, rank, Patience{.shares_cores = job.shares_cores});
   board.at_once = job.at_once;
@@ -306,11 +306,11 @@ int main(int argc, char** argv) {
   const int ranks = argc > 1 ? std::atoi(argv[1]) : 2;
   std::vector<offbeat::Expression> expressions;
   for (int k = 2; k < argc; ++k)
-    expressions.push_back(offbeat::parse_expression(Collective::allreduce, argv[k]));
+    expressions.push_back(offbeat::parse_expression(offbeat::Collective::allreduce, argv[k]));
   if (expressions.empty()) {
-    for (const auto* algorithm : offbeat::algorithms(Collective::allreduce)) {
+    for (const auto* algorithm : offbeat::algorithms(offbeat::Collective::allreduce)) {
       if (algorithm->needs.board == offbeat::OnBoard::one_node) {
-        expressions.push_back(offbeat::parse_expression(Collective::allreduce, algorithm->name));
+        expressions.push_back(offbeat::parse_expression(offbeat::Collective::allreduce, algorithm->name));
       }
     }
   }

@@ -44,6 +44,7 @@ HEAD = """\
 // Written by cmake/trace_functions.py.
 #include "mpi/tracer/wrapped.hpp"
 
+using offbeat::Collective;
 using namespace offbeat::trace;
 
 extern "C" {

@@ -128,7 +128,7 @@ TEST(Board, AlignsChunksAsTheirElementsWantIt) {
   const Reduction nothing;
   std::size_t chunks = 0;
   const auto look = [&](const BoardRound& round) -> Task {
-    const std::size_t alignment = alignment_of(round.args.input.width);
+    const std::size_t alignment = alignment_of(round.call.input.width);
     EXPECT_LE(round.chunks, shape.most_chunks());
     for (int owner = 0; owner < shape.ranks; ++owner) {
       const std::byte* window = board.window(round.number, owner);
