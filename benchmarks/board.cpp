@@ -24,7 +24,7 @@
 
 #include "base/settings.hpp"
 #include "collectives/algorithm.hpp"
-#include "collectives/allreduce/arrival_tree_inline.hpp"
+#include "collectives/allreduce/allreduce.hpp"
 #include "processes.hpp"
 
 namespace offbeat {
@@ -106,8 +106,8 @@ void live(const Job& job, int rank, const std::vector<Expression>& expressions) 
                         {reinterpret_cast<std::byte*>(outputs[k % sets].data()), bytes / 4, 4},
                         &sum};
         board.enter(++calls, bytes);
-        if (expression.text() == "arrival_tree" && fits_inline(board, bytes)) {
-          arrival_tree_inline(board, args);
+        if (is_immediate(*expression.algorithm, job.ranks, bytes)) {
+          expression.algorithm->immediate->run(board, args);
           return;
         }
         Task task = carry_out(net, args, expression);
@@ -243,13 +243,14 @@ void back_to_back(const Job& job, int rank) {
                   {reinterpret_cast<const std::byte*>(&input), 1, 4},
                   {reinterpret_cast<std::byte*>(&output), 1, 4},
                   &sum};
-  if (!fits_inline(board, sizeof input)) return;
+  const Algorithm& arrival_tree = allreduce_algorithms::arrival_tree;
+  if (!is_immediate(arrival_tree, job.ranks, sizeof input)) return;
   job.meeting->wait(job.ranks, job.shares_cores);
   const double changes_before = changes();
   const double start = now_us();
   for (int k = 0; k < calls; ++k) {
     board.enter(static_cast<std::uint64_t>(k) + 1, sizeof input);
-    arrival_tree_inline(board, args);
+    arrival_tree.immediate->run(board, args);
   }
   job.exits[rank * 8] = (now_us() - start) / calls;
   job.arrivals[rank * 8] = (changes() - changes_before) / calls;

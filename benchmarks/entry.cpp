@@ -11,7 +11,7 @@
 #include <cstring>
 #include <vector>
 
-#include "collectives/allreduce/arrival_tree_inline.hpp"
+#include "collectives/allreduce/allreduce.hpp"
 #include "processes.hpp"
 
 using namespace offbeat;
@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
     for (int call = 0; call < calls; ++call)
       MPI_Allreduce(&input, &output, 1, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     const double middle = now_us();
-    for (int call = 0; call < calls; ++call) arrival_tree_inline(board, args);
+    for (int call = 0; call < calls; ++call) allreduce_algorithms::arrival_tree.immediate->run(board, args);
     const double end = now_us();
     through_mpi.push_back((middle - start) / calls * 1e3);
     on_board.push_back((end - middle) / calls * 1e3);

@@ -18,7 +18,7 @@
 #include "base/copy.hpp"
 #include "base/settings.hpp"
 #include "collectives/algorithm.hpp"
-#include "collectives/allreduce/arrival_tree_inline.hpp"
+#include "collectives/allreduce/allreduce.hpp"
 #include "processes.hpp"
 
 namespace offbeat {
@@ -88,8 +88,8 @@ void tree(Board& board, const Endpoint& net, const Expression& expression, const
                   {reinterpret_cast<std::byte*>(buffers.output.data()), count, sizeof(float)},
                   &sum};
   board.enter(board.entered + 1, count * sizeof(float));
-  if (fits_inline(board, count * sizeof(float))) {
-    arrival_tree_inline(board, args);
+  if (is_immediate(*expression.algorithm, board.size, args.output.bytes())) {
+    expression.algorithm->immediate->run(board, args);
     return;
   }
   Task task = carry_out(net, args, expression);

@@ -63,6 +63,16 @@ class Uncollected;
 // marks there; null: nobody wants them from this rank.
 using NodePhase = Task (*)(const BoardRound& round, Uncollected* results);
 
+// See collectives/immediate.hpp.
+struct Immediate {
+  // Of the longest call that it can serve among so many ranks of one node; the same on all of them.
+  std::size_t (*most_bytes)(int ranks);
+  // From beginning to end, waiting in real time.
+  void (*run)(Board& board, const Call& call);
+  // The same for who has other things to do meanwhile, and in virtual time.
+  Task (*run_in_steps)(Endpoint net, Call call);
+};
+
 struct Algorithm {
   std::string_view name;
   std::string_view summary;
@@ -74,6 +84,8 @@ struct Algorithm {
   // The same bits on every run, whoever comes first, if its parts have them; on every rank always.
   bool every_run = true;
   NodePhase node_phase = nullptr;
+  // For small calls among the ranks of one node; null: they are like the others.
+  const Immediate* immediate = nullptr;
 
   // Null for `native`, which only the MPI layer can run.
   Task (*run)(Endpoint net, Call call, const Expression& self) = nullptr;
@@ -102,6 +114,11 @@ struct Expression {
   [[nodiscard]] std::string text() const;
   [[nodiscard]] bool is_native() const { return algorithm->run == nullptr; }
 };
+
+// Whether a call of so many bytes takes the immediate form of its algorithm. The same answer on all ranks.
+[[nodiscard]] inline bool is_immediate(const Algorithm& algorithm, int ranks, std::size_t bytes) {
+  return algorithm.immediate != nullptr && bytes <= algorithm.immediate->most_bytes(ranks);
+}
 
 // More lanes than this do not fit in the tags that every MPI has, several collectives in flight.
 inline constexpr int most_lanes = 1024;

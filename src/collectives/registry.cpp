@@ -29,6 +29,8 @@ std::span<const Algorithm* const> algorithms(Collective collective) {
 
 Task carry_out(Endpoint net, Call call, const Expression& expression) {
   if (net.size == 1) return copy_only(net, call);
+  if (net.board() != nullptr && is_immediate(*expression.algorithm, net.size, call.output.bytes()))
+    return expression.algorithm->immediate->run_in_steps(net, call);
   return expression.algorithm->run(net, call, expression);
 }
 

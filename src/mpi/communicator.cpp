@@ -12,8 +12,6 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "collectives/allreduce/allreduce.hpp"
-#include "collectives/allreduce/arrival_tree_inline.hpp"
 #include "mpi/runtime.hpp"
 #include "mpi/set_up.hpp"
 
@@ -440,9 +438,8 @@ void Communicator::run(const Expression& expression, const Call& call) {
   if (call.output.count == 0) return;
   enter_board(call.output.bytes());
   or_break([&] {
-    if (expression.algorithm == &allreduce_algorithms::arrival_tree &&
-        fits_inline(*transport_->board, call.output.bytes())) {
-      arrival_tree_inline(*transport_->board, call);
+    if (is_immediate(*expression.algorithm, size_, call.output.bytes())) {
+      expression.algorithm->immediate->run(*transport_->board, call);
       return;
     }
     Task task = carry_out(Endpoint(*transport_, rank_, size_, expression.lanes()), call, expression);

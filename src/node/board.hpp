@@ -215,6 +215,7 @@ class Board {
   class Arrival;
   class Meeting;
   class Announcement;
+  class Touch;
   class Pause;
 
   // Take a place in the arrival order of a round: 0 for the first. Every rank does, or none.
@@ -223,6 +224,8 @@ class Board {
   [[nodiscard]] Meeting exchange(Word& word, Mark mark);
   // Everything this rank wrote before is visible to who reads the mark.
   [[nodiscard]] Announcement announce(Word& word, Mark mark);
+  // What comes after it is done at the end of a transfer of a cache line.
+  [[nodiscard]] Touch touch();
   // Nothing to do until another rank gets further.
   [[nodiscard]] Pause pause(Patience::Wait& wait);
 
@@ -274,6 +277,17 @@ class Board::Arrival {
  private:
   Board& board_;
   Word& counter_;
+};
+
+class Board::Touch {
+ public:
+  explicit Touch(Board& board) : board_(board) {}
+  [[nodiscard]] bool await_ready() const { return board_.simulation == nullptr; }
+  void await_suspend(std::coroutine_handle<> waiter) const { board_.simulation->touch(board_.rank, waiter); }
+  void await_resume() const {}
+
+ private:
+  Board& board_;
 };
 
 class Board::Announcement {
@@ -333,6 +347,7 @@ class Board::Pause {
 inline Board::Arrival Board::arrive(std::uint64_t round) { return {*this, *arrivals(round)}; }
 inline Board::Announcement Board::announce(Word& word, Mark mark) { return {*this, word, mark.word()}; }
 inline Board::Meeting Board::exchange(Word& word, Mark mark) { return {*this, word, mark.word()}; }
+inline Board::Touch Board::touch() { return Touch(*this); }
 inline Board::Pause Board::pause(Patience::Wait& wait) { return {*this, wait}; }
 
 }  // namespace offbeat

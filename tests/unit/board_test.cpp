@@ -364,7 +364,7 @@ class World final : public BoardInSimulation {
   void clear() {
     for (Member& member : members_) member.task = {};
     std::ranges::fill(words(), 0);
-    before_.assign(words().begin(), words().end());
+    before_.assign(words().size(), 0);
     boards_.clear();
     boards_.reserve(members_.size());  // they are pointed to
     bool in_place = false;
@@ -475,12 +475,10 @@ class World final : public BoardInSimulation {
   }
 
   [[nodiscard]] Member& member(int rank) { return members_[static_cast<std::size_t>(rank)]; }
-  // Arrivals and steps.
+  // All but the windows: inline slots with their data, arrivals, steps.
   [[nodiscard]] std::span<std::uint64_t> words() {
-    auto* memory = reinterpret_cast<std::byte*>(memory_.data());
-    const std::size_t end = shape_.steps_offset() + 2 * shape_.most_chunks() * shape_.step_bytes();
-    return {reinterpret_cast<std::uint64_t*>(memory + shape_.arrivals_offset()),
-            (end - shape_.arrivals_offset()) / sizeof(std::uint64_t)};
+    return {reinterpret_cast<std::uint64_t*>(memory_.data()),
+            shape_.windows_offset() / sizeof(std::uint64_t)};
   }
   static void mix(std::uint64_t& hash, std::uint64_t value) {
     hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
@@ -534,13 +532,15 @@ class World final : public BoardInSimulation {
     return used;
   }
 
-  // The one word that a touch changes: what stood there may have been got. Who pauses looks again.
+  // The words that a touch changes: what stood there may have been got. Who pauses looks again.
   void note_change(Member& self, bool same_collective) {
-    const auto [now, before] = std::ranges::mismatch(words(), before_);
-    std::uint64_t deed = static_cast<std::uint64_t>(before - before_.begin());
-    mix(deed, *before);
-    if (same_collective) self.history += deed;
-    *before = *now;
+    const std::span<const std::uint64_t> now = words();
+    for (std::size_t k = 0; k < now.size(); ++k) {
+      if (now[k] == before_[k]) continue;
+      std::uint64_t deed = k;
+      mix(deed, std::exchange(before_[k], now[k]));
+      if (same_collective) self.history += deed;
+    }
     for (Member& member : members_) {
       if (&member != &self && member.state == State::paused) member.state = State::woken;
     }

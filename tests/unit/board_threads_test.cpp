@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "collectives/algorithm.hpp"
-#include "collectives/allreduce/arrival_tree_inline.hpp"
+#include "collectives/allreduce/allreduce.hpp"
 #include "collectives/allreduce/board_round.hpp"
 #include "node/board.hpp"
 
@@ -222,8 +222,9 @@ TEST_P(BoardOfThreads, GivesTheRightResultTenThousandTimes) {
       const bool in_place = random % 8 < 4;
       const Expression& expression = expressions[random / 8 % expressions.size()];
       board.at_once = 1 + static_cast<int>(hash(k, 1002) % static_cast<std::uint32_t>(shape.ranks));
-      const bool is_inline =
-          random >> 31 != 0 && count > 0 && fits_inline(board, count * sizeof(std::uint32_t));
+      const bool runs_to_its_end =
+          random >> 31 != 0 &&
+          is_immediate(allreduce_algorithms::arrival_tree, shape.ranks, count * sizeof(std::uint32_t));
 
       auto& from = in_place ? output : input;
       for (std::size_t i = 0; i < count; ++i) from[i] = start(k, rank) + static_cast<std::uint32_t>(i * k);
@@ -232,8 +233,8 @@ TEST_P(BoardOfThreads, GivesTheRightResultTenThousandTimes) {
                       {reinterpret_cast<std::byte*>(output.data()), count, sizeof(std::uint32_t)},
                       &sum};
       dawdle(hash(k, 2000 + static_cast<std::uint64_t>(rank)));
-      if (is_inline) {
-        arrival_tree_inline(board, args);
+      if (runs_to_its_end) {
+        allreduce_algorithms::arrival_tree.immediate->run(board, args);
       } else {
         Task task = carry_out(net, args, expression);
         task.start();

@@ -19,11 +19,18 @@
 //
 // Cost of the last arrival: it reads n bytes for each of log2(p) levels and its own, and writes 2n, at memory
 // speed. Balanced: each rank reads and writes at most (6 - 4/p)n bytes.
-// Order: the tree, whoever comes first: the bits never depend on arrival. Powers of two: that of
-// recursive_doubling.
-// Source: ours; the idea of arrival order from Alizadeh et al. 2022.
+// Small messages: every rank writes its vector into its slot and reads those of the others, in rank order, as
+// they come: when the data fit in a line or a few, combining them is cheaper than telling others the result.
+// The last arrival is followed by one cache line transfer.
+// Order: the tree, whoever comes first; rank order for small messages: the bits never depend on arrival.
+// Powers of two: that of recursive_doubling. Source: ours; the idea of arrival order from Alizadeh et al.
+// 2022.
+#include <array>
+#include <cstring>
+
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/allreduce/board_round.hpp"
+#include "collectives/immediate.hpp"
 
 namespace offbeat::allreduce_algorithms {
 namespace {
@@ -38,6 +45,45 @@ bool comes_last(const BoardRound& round) {
   }
   return true;
 }
+
+class Small {
+ public:
+  static constexpr int most_ranks = 16;
+  // Every rank reads the vectors of all: beyond this the tree is faster (benchmark_board).
+  static constexpr std::size_t most_bytes_of_all = 2 * BoardShape::inline_bytes;
+  static std::size_t most_bytes(int ranks) {
+    return ranks <= most_ranks ? most_bytes_of_all / static_cast<std::size_t>(ranks) : 0;
+  }
+
+  Small(Board& board, const Call& call) : board_(board), call_(call), sequence_(++board.sequence) {}
+
+  void give() {
+    Board::InlineSlot& mine = board_.inline_slot(sequence_, board_.rank);
+    if (call_.input.data != nullptr) std::memcpy(mine.data, call_.input.data, call_.input.bytes());
+    mine.sequence.store(sequence_, std::memory_order_release);
+  }
+  // Not this rank's own slot, which the other one of two may have used again.
+  [[nodiscard]] bool has_come(int rank) const {
+    return rank == board_.rank ||
+           board_.inline_slot(sequence_, rank).sequence.load(std::memory_order_acquire) == sequence_;
+  }
+  void take() {
+    if (call_.output.data == nullptr) return;
+    std::array<const void*, most_ranks> operands;
+    for (int rank = 0; rank < board_.size; ++rank) {
+      const bool is_mine = rank == board_.rank;
+      operands[static_cast<std::size_t>(rank)] =
+          is_mine ? call_.input.data : board_.inline_slot(sequence_, rank).data;
+    }
+    (*call_.op)(call_.output.data, operands.data(), static_cast<std::size_t>(board_.size),
+                call_.output.count);
+  }
+
+ private:
+  Board& board_;
+  const Call& call_;
+  std::uint64_t sequence_;
+};
 
 // Climb from this rank's leaf towards the root, chunk by chunk. What is met on the way is combined in one
 // pass, once another rank needs it or all is there: so the last arrival reads what the other groups have come
@@ -102,6 +148,7 @@ const Algorithm arrival_tree{
     .needs = {.board = OnBoard::one_node},
     .source = "offbeat",
     .node_phase = contribute,
+    .immediate = &immediate<Small>,
     .run = run_on_one_node,
 };
 

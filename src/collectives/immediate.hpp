@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The immediate form of an algorithm: for calls so small that their data fit beside a sequence number, in a
+// slot of the board. No chunk and one step: a rank gives what the others wait for, and takes what they gave.
+#pragma once
+
+#include "collectives/algorithm.hpp"
+#include "node/board.hpp"
+
+namespace offbeat {
+
+// What an algorithm says is a class Form:
+//
+//     static std::size_t most_bytes(int ranks);   of a call, the same on all ranks
+//     Form(Board& board, const Call& call);
+//     void give();                                what others wait for
+//     bool has_come(int rank) const;              whether all is there that this rank needs from that one
+//     void take();                                once all have come
+//
+// The same text runs in real time, where it is a plain function, and in the simulator.
+template <class Form>
+void run_immediately(Board& board, const Call& call) {
+  Form form(board, call);
+  form.give();
+  board.bell().ring();
+  const auto has_come = [&form](int rank) { return form.has_come(rank); };
+  for (int rank = 0; rank < board.size; ++rank) {
+    if (has_come(rank)) [[likely]]
+      continue;
+    Patience::Wait wait(board.patience);
+    while (!has_come(rank)) wait.pause(board.patience.shares_cores && board.core_is_wanted(has_come));
+  }
+  form.take();
+}
+
+template <class Form>
+Task run_in_steps(Endpoint net, Call call) {
+  Board& board = *net.board();
+  Form form(board, call);
+  co_await board.touch();
+  form.give();
+  board.bell().ring();
+  for (int rank = 0; rank < board.size; ++rank) {
+    Patience::Wait wait(board.patience);
+    while (!form.has_come(rank)) co_await board.pause(wait);
+  }
+  co_await board.touch();
+  form.take();
+}
+
+template <class Form>
+inline constexpr Immediate immediate{
+    .most_bytes = Form::most_bytes, .run = run_immediately<Form>, .run_in_steps = run_in_steps<Form>};
+
+}  // namespace offbeat
