@@ -65,8 +65,8 @@ using NodePhase = Task (*)(const BoardRound& round, Uncollected* results);
 
 // See collectives/immediate.hpp.
 struct Immediate {
-  // Of the longest call that it can serve among so many ranks of one node; the same on all of them.
-  std::size_t (*most_bytes)(int ranks);
+  // Whether it can serve a call of so many bytes among so many ranks of one node; all of them say the same.
+  bool (*fits)(int ranks, std::size_t bytes);
   // From beginning to end, waiting in real time.
   void (*run)(Board& board, const Call& call);
   // The same for who has other things to do meanwhile, and in virtual time.
@@ -117,7 +117,7 @@ struct Expression {
 
 // Whether a call of so many bytes takes the immediate form of its algorithm. The same answer on all ranks.
 [[nodiscard]] inline bool is_immediate(const Algorithm& algorithm, int ranks, std::size_t bytes) {
-  return algorithm.immediate != nullptr && bytes <= algorithm.immediate->most_bytes(ranks);
+  return algorithm.immediate != nullptr && algorithm.immediate->fits(ranks, bytes);
 }
 
 // More lanes than this do not fit in the tags that every MPI has, several collectives in flight.

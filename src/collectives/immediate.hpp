@@ -10,11 +10,12 @@ namespace offbeat {
 
 // What an algorithm says is a class Form:
 //
-//     static std::size_t most_bytes(int ranks);   of a call, the same on all ranks
+//     static bool fits(int ranks, std::size_t bytes);   the same on all ranks
 //     Form(Board& board, const Call& call);
-//     void give();                                what others wait for
-//     bool has_come(int rank) const;              whether all is there that this rank needs from that one
-//     void take();                                once all have come
+//     void give();                     what others wait for
+//     bool has_come(int rank) const;   whether all is there that this rank needs from that one
+//     void meet(int rank);             once for each rank, in rank order, when it has come
+//     void take();                     once all have come
 //
 // The same text runs in real time, where it is a plain function, and in the simulator.
 template <class Form>
@@ -24,10 +25,11 @@ void run_immediately(Board& board, const Call& call) {
   board.bell().ring();
   const auto has_come = [&form](int rank) { return form.has_come(rank); };
   for (int rank = 0; rank < board.size; ++rank) {
-    if (has_come(rank)) [[likely]]
-      continue;
-    Patience::Wait wait(board.patience);
-    while (!has_come(rank)) wait.pause(board.patience.shares_cores && board.core_is_wanted(has_come));
+    if (!has_come(rank)) [[unlikely]] {
+      Patience::Wait wait(board.patience);
+      while (!has_come(rank)) wait.pause(board.patience.shares_cores && board.core_is_wanted(has_come));
+    }
+    form.meet(rank);
   }
   form.take();
 }
@@ -42,6 +44,7 @@ Task run_in_steps(Endpoint net, Call call) {
   for (int rank = 0; rank < board.size; ++rank) {
     Patience::Wait wait(board.patience);
     while (!form.has_come(rank)) co_await board.pause(wait);
+    form.meet(rank);
   }
   co_await board.touch();
   form.take();
@@ -49,6 +52,6 @@ Task run_in_steps(Endpoint net, Call call) {
 
 template <class Form>
 inline constexpr Immediate immediate{
-    .most_bytes = Form::most_bytes, .run = run_immediately<Form>, .run_in_steps = run_in_steps<Form>};
+    .fits = Form::fits, .run = run_immediately<Form>, .run_in_steps = run_in_steps<Form>};
 
 }  // namespace offbeat

@@ -51,8 +51,8 @@ class Small {
   static constexpr int most_ranks = 16;
   // Every rank reads the vectors of all: beyond this the tree is faster (benchmark_board).
   static constexpr std::size_t most_bytes_of_all = 2 * BoardShape::inline_bytes;
-  static std::size_t most_bytes(int ranks) {
-    return ranks <= most_ranks ? most_bytes_of_all / static_cast<std::size_t>(ranks) : 0;
+  static bool fits(int ranks, std::size_t bytes) {
+    return ranks <= most_ranks && bytes * static_cast<std::size_t>(ranks) <= most_bytes_of_all;
   }
 
   Small(Board& board, const Call& call) : board_(board), call_(call), sequence_(++board.sequence) {}
@@ -67,15 +67,14 @@ class Small {
     return rank == board_.rank ||
            board_.inline_slot(sequence_, rank).sequence.load(std::memory_order_acquire) == sequence_;
   }
+  void meet(int rank) {
+    const bool is_mine = rank == board_.rank;
+    operands_[static_cast<std::size_t>(rank)] =
+        is_mine ? static_cast<const void*>(call_.input.data) : board_.inline_slot(sequence_, rank).data;
+  }
   void take() {
     if (call_.output.data == nullptr) return;
-    std::array<const void*, most_ranks> operands;
-    for (int rank = 0; rank < board_.size; ++rank) {
-      const bool is_mine = rank == board_.rank;
-      operands[static_cast<std::size_t>(rank)] =
-          is_mine ? call_.input.data : board_.inline_slot(sequence_, rank).data;
-    }
-    (*call_.op)(call_.output.data, operands.data(), static_cast<std::size_t>(board_.size),
+    (*call_.op)(call_.output.data, operands_.data(), static_cast<std::size_t>(board_.size),
                 call_.output.count);
   }
 
@@ -83,6 +82,7 @@ class Small {
   Board& board_;
   const Call& call_;
   std::uint64_t sequence_;
+  std::array<const void*, most_ranks> operands_;  // written before it is read
 };
 
 // Climb from this rank's leaf towards the root, chunk by chunk. What is met on the way is combined in one
