@@ -2,6 +2,7 @@
 #include "mpi/runtime.hpp"
 
 #include <unistd.h>
+#include <unwind.h>
 
 #include <algorithm>
 #include <array>
@@ -71,24 +72,59 @@ static_assert(recent_count == 1 << 3);
 
 // The communicators that this thread is freeing: one, and more where attribute functions free others.
 //
-// The calls that free them may not return, because an error handler of the program's can throw or jump: so
-// nothing here has a destructor, and a call that has ended is told by the address of its frame.
+// The calls that free them may not return, because an error handler of the program's can throw or jump. So
+// nothing here has a destructor; whether a call still goes on is seen on the stack.
 struct Freeing {
   MPI_Comm handle;
-  const void* frame;
+  const void* frame;        // its canonical frame address
   Communicator* left_over;  // what was kept for it, once the host has let go of it
 };
 constexpr std::size_t most_freed_at_once = 16;
 constinit thread_local std::array<Freeing, most_freed_at_once> freeing{};
 constinit thread_local std::size_t freeing_count = 0;
 
-void forget_ended_calls(const void* frame) {
-  while (freeing_count > 0 && std::less<>()(freeing[freeing_count - 1].frame, frame)) --freeing_count;
+// A function of its own in every build, so that its frame can be told.
+[[gnu::noipa]] int call_while_freeing(Freeing& entry, HostFunction<int(MPI_Comm*)> host_call,
+                                      MPI_Comm* argument) {
+  entry.frame = __builtin_dwarf_cfa();
+  const int code = host_call(argument);
+  entry.frame = nullptr;
+  return code;
 }
 
-// Null: this thread is not freeing it.
+// Whether call_while_freeing has a frame at this address, on the stack of this thread.
+class StackWalk {
+ public:
+  explicit StackWalk(const void* frame) : frame_(frame) {}
+  [[nodiscard]] bool finds_it() {
+    const _Unwind_Reason_Code end = _Unwind_Backtrace(look, this);
+    // Where a function without unwind tables ends the walk, a frame may be beyond.
+    return is_found_ || end != _URC_END_OF_STACK;
+  }
+
+ private:
+  // The address of a frame is known to the caller's context.
+  static _Unwind_Reason_Code look(_Unwind_Context* context, void* state) {
+    auto* self = static_cast<StackWalk*>(state);
+    const auto address = static_cast<std::uintptr_t>(_Unwind_GetCFA(context));
+    if (self->callee_is_it_ && address == reinterpret_cast<std::uintptr_t>(self->frame_))
+      self->is_found_ = true;
+    self->callee_is_it_ = _Unwind_FindEnclosingFunction(reinterpret_cast<void*>(_Unwind_GetIP(context))) ==
+                          reinterpret_cast<void*>(call_while_freeing);
+    return _URC_NO_REASON;
+  }
+
+  const void* frame_;
+  bool callee_is_it_ = false;
+  bool is_found_ = false;
+};
+
+void forget_ended_calls() {
+  while (freeing_count > 0 && !StackWalk(freeing[freeing_count - 1].frame).finds_it()) --freeing_count;
+}
+
+// Null: this thread is not freeing it, as far as is known.
 Freeing* find_freeing(MPI_Comm handle) {
-  forget_ended_calls(__builtin_frame_address(0));
   for (std::size_t k = 0; k < freeing_count; ++k) {
     if (freeing[k].handle == handle) return &freeing[k];
   }
@@ -125,6 +161,7 @@ bool Runtime::is_mpi_running() const {
 Communicator* Runtime::find_or_create(MPI_Comm handle) {
   if (handle == MPI_COMM_NULL || !is_mpi_running()) return nullptr;
   // In which order the host deletes attributes, ours among them, may differ between ranks.
+  forget_ended_calls();
   if (find_freeing(handle) != nullptr) return nullptr;
   const bool has_memory = is_started() && keyval_ != MPI_KEYVAL_INVALID;
   if (has_memory) {
@@ -208,14 +245,16 @@ void Runtime::destroy(Communicator* communicator) {
 }
 
 int Runtime::free_communicator(MPI_Comm handle, HostFunction<int(MPI_Comm*)> host_call, MPI_Comm* argument) {
-  const void* frame = __builtin_frame_address(0);
-  forget_ended_calls(frame);
+  forget_ended_calls();
   if (freeing_count == most_freed_at_once) return host_call(argument);
   const std::size_t depth = freeing_count++;
-  freeing[depth] = {handle, frame, nullptr};
+  freeing[depth] = {handle, nullptr, nullptr};
   deaths_.fetch_add(1, std::memory_order_acq_rel);  // no thread finds it in its cache any more
-  const int code = host_call(argument);
+  const int code = call_while_freeing(freeing[depth], host_call, argument);
   freeing_count = depth;
+  // The host may have freed others with it, unseen: the halves of an inter-communicator in Open MPI, on which
+  // attribute functions can have called.
+  deaths_.fetch_add(1, std::memory_order_acq_rel);
   if (freeing[depth].left_over != nullptr) destroy(freeing[depth].left_over);
   return code;
 }

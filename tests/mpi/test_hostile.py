@@ -78,6 +78,14 @@ def test_delete_callbacks_communicate(mpi: Mpi) -> None:
     assert 0 <= result.report.served - (result.calls - number("to the host", result)) <= 2, str(result)
 
 
+def test_communicators_that_the_host_frees_unseen_are_forgotten(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "inter_attributes.c")
+    rounds = "5" if mpi.name == "debian-mpich" else "20"
+    result = run(mpi, 4, [program, rounds], timeout=120).succeeded()
+    assert result.report.intercepted == result.calls, str(result)
+    assert result.report.served > 0, str(result)
+
+
 TOOL_PLACES = {  # where the tool is: arguments of the program
     "linked": [],
     "preloaded behind offbeat": ["threads"],
