@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "collectives/allreduce/allreduce.hpp"
+#include "node/board.hpp"
 #include "processes.hpp"
 
 using namespace offbeat;

@@ -19,6 +19,7 @@
 #include "base/settings.hpp"
 #include "collectives/algorithm.hpp"
 #include "collectives/allreduce/allreduce.hpp"
+#include "node/board.hpp"
 #include "processes.hpp"
 
 namespace offbeat {
