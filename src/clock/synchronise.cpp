@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/hash.hpp"
+
 namespace offbeat::clock {
 namespace {
 
@@ -162,14 +164,12 @@ void check(Network& network, std::span<const int> speakers, std::size_t me, int 
 }  // namespace
 
 std::uint64_t host_of_this_process() {
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  std::string text;
   for (const char* path : {"/proc/sys/kernel/random/boot_id", "/proc/self/timens_offsets"}) {
     std::ifstream file(path);
-    for (std::istreambuf_iterator<char> byte(file), end; byte != end; ++byte) {
-      hash = (hash ^ static_cast<unsigned char>(*byte)) * 0x100000001b3;
-    }
+    text.append(std::istreambuf_iterator<char>(file), {});
   }
-  return hash;
+  return fnv1a(text);
 }
 
 Model synchronise(Network& network, std::span<const std::uint64_t> hosts, Method method, Effort effort) {

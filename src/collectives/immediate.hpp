@@ -3,6 +3,8 @@
 // slot of the board. No chunk and one step: a rank gives what the others wait for, and takes what they gave.
 #pragma once
 
+#include <array>
+
 #include "collectives/algorithm.hpp"
 #include "node/board.hpp"
 
@@ -10,28 +12,33 @@ namespace offbeat {
 
 // What an algorithm says is a class Form:
 //
-//     static bool fits(int ranks, std::size_t bytes);   the same on all ranks
+//     static bool fits(int ranks, std::size_t bytes);   the same on all ranks; at most most_immediate_ranks
 //     Form(Board& board, const Call& call);
-//     void give();                     what others wait for
-//     bool has_come(int rank) const;   whether all is there that this rank needs from that one
-//     void meet(int rank);             once for each rank, in rank order, when it has come
-//     void take();                     once all have come
+//     void give();                       what others wait for
+//     bool has_come(int rank) const;     whether all is there that this rank needs from that one
+//     const void* data(int rank) const;  and where
+//     void take(const void* const* data);
 //
 // The same text runs in real time, where it is a plain function, and in the simulator.
+inline constexpr int most_immediate_ranks = 16;
+
 template <class Form>
 void run_immediately(Board& board, const Call& call) {
   Form form(board, call);
   form.give();
   board.bell().ring();
+  // Not in the form, which so can stay in registers.
+  std::array<const void*, most_immediate_ranks> data;
   const auto has_come = [&form](int rank) { return form.has_come(rank); };
-  for (int rank = 0; rank < board.size; ++rank) {
+  const int ranks = board.size;
+  for (int rank = 0; rank < ranks; ++rank) {
     if (!has_come(rank)) [[unlikely]] {
       Patience::Wait wait(board.patience);
       while (!has_come(rank)) wait.pause(board.patience.shares_cores && board.core_is_wanted(has_come));
     }
-    form.meet(rank);
+    data[static_cast<std::size_t>(rank)] = form.data(rank);
   }
-  form.take();
+  form.take(data.data());
 }
 
 template <class Form>
@@ -41,13 +48,14 @@ Task run_in_steps(Endpoint net, Call call) {
   co_await board.touch();
   form.give();
   board.bell().ring();
+  std::array<const void*, most_immediate_ranks> data;
   for (int rank = 0; rank < board.size; ++rank) {
     Patience::Wait wait(board.patience);
     while (!form.has_come(rank)) co_await board.pause(wait);
-    form.meet(rank);
+    data[static_cast<std::size_t>(rank)] = form.data(rank);
   }
   co_await board.touch();
-  form.take();
+  form.take(data.data());
 }
 
 template <class Form>

@@ -428,10 +428,6 @@ void Communicator::check_processes() const {
     throw CommunicationError("a process of the communicator has died", FaultTolerance::process_failed);
 }
 
-void Communicator::enter_board(std::size_t bytes) {
-  if (has_board()) place_->board->board().enter(intercepted.value() + other_calls_, bytes);
-}
-
 void Communicator::run(const Expression& expression, const Call& call) {
   if (open_ != nullptr) [[unlikely]]
     complete_open();

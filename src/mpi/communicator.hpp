@@ -132,7 +132,9 @@ class Communicator {
   // To the host, after a collective that may have made no call to it.
   void give_progress();
   // For the report of a stall.
-  void enter_board(std::size_t bytes);
+  void enter_board(std::size_t bytes) {
+    if (has_board()) place_->board->board().enter(intercepted.value() + other_calls_, bytes);
+  }
   [[nodiscard]] bool has_board() const { return place_ && place_->board != nullptr; }
 
   Runtime& process_;

@@ -25,7 +25,6 @@
 // Order: the tree, whoever comes first; rank order for small messages: the bits never depend on arrival.
 // Powers of two: that of recursive_doubling. Source: ours; the idea of arrival order from Alizadeh et al.
 // 2022.
-#include <array>
 #include <cstring>
 
 #include "collectives/allreduce/allreduce.hpp"
@@ -48,41 +47,39 @@ bool comes_last(const BoardRound& round) {
 
 class Small {
  public:
-  static constexpr int most_ranks = 16;
   // Every rank reads the vectors of all: beyond this the tree is faster (benchmark_board).
   static constexpr std::size_t most_bytes_of_all = 2 * BoardShape::inline_bytes;
   static bool fits(int ranks, std::size_t bytes) {
-    return ranks <= most_ranks && bytes * static_cast<std::size_t>(ranks) <= most_bytes_of_all;
+    return ranks <= most_immediate_ranks && bytes * static_cast<std::size_t>(ranks) <= most_bytes_of_all;
   }
 
-  Small(Board& board, const Call& call) : board_(board), call_(call), sequence_(++board.sequence) {}
+  Small(Board& board, const Call& call)
+      : board_(board), call_(call), rank_(board.rank), sequence_(++board.sequence) {}
 
   void give() {
-    Board::InlineSlot& mine = board_.inline_slot(sequence_, board_.rank);
+    Board::InlineSlot& mine = board_.inline_slot(sequence_, rank_);
     if (call_.input.data != nullptr) std::memcpy(mine.data, call_.input.data, call_.input.bytes());
     mine.sequence.store(sequence_, std::memory_order_release);
   }
   // Not this rank's own slot, which the other one of two may have used again.
   [[nodiscard]] bool has_come(int rank) const {
-    return rank == board_.rank ||
+    return rank == rank_ ||
            board_.inline_slot(sequence_, rank).sequence.load(std::memory_order_acquire) == sequence_;
   }
-  void meet(int rank) {
-    const bool is_mine = rank == board_.rank;
-    operands_[static_cast<std::size_t>(rank)] =
-        is_mine ? static_cast<const void*>(call_.input.data) : board_.inline_slot(sequence_, rank).data;
+  [[nodiscard]] const void* data(int rank) const {
+    return rank == rank_ ? static_cast<const void*>(call_.input.data)
+                         : board_.inline_slot(sequence_, rank).data;
   }
-  void take() {
+  void take(const void* const* data) {
     if (call_.output.data == nullptr) return;
-    (*call_.op)(call_.output.data, operands_.data(), static_cast<std::size_t>(board_.size),
-                call_.output.count);
+    (*call_.op)(call_.output.data, data, static_cast<std::size_t>(board_.size), call_.output.count);
   }
 
  private:
   Board& board_;
   const Call& call_;
-  std::uint64_t sequence_;
-  std::array<const void*, most_ranks> operands_;  // written before it is read
+  const int rank_;
+  const std::uint64_t sequence_;
 };
 
 // Climb from this rank's leaf towards the root, chunk by chunk. What is met on the way is combined in one
