@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What people read: lines on standard error, and what a user wrote, quoted in an error.
+// Lines on standard error, and user input made fit to be quoted in an error.
 #pragma once
 
 #include <cstddef>

@@ -34,7 +34,7 @@ struct Settings {
   static Settings from_environment();
 };
 
-// What `offbeat info --settings` and the documentation print.
+// One setting as `offbeat info --settings` and the documentation print it.
 struct SettingDescription {
   std::string_view name;
   std::string_view default_value;
@@ -46,7 +46,7 @@ struct SettingDescription {
 // The rank that the launcher gave this process, before MPI_Init; 0 if it did not say. Only for messages.
 [[nodiscard]] int launcher_rank();
 
-// What a process needs in its environment to run under the preload as this one does: LD_PRELOAD and all
+// The environment with which another process runs under the preload as this one does: LD_PRELOAD and all
 // OFFBEAT_ variables, one NAME=VALUE in each line. Empty if LD_PRELOAD is not set.
 [[nodiscard]] std::string preload_environment();
 

@@ -19,7 +19,7 @@
 
 namespace offbeat::clock {
 
-// What the synchronisation needs of the ranks; tests plant clocks and latencies here. Messages between two
+// The messages that the synchronisation needs; tests plant clocks and latencies here. Messages between two
 // ranks arrive in order. Errors are exceptions.
 class Network {
  public:

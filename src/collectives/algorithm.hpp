@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an algorithm is: a name, what a person wants to know about it, and a coroutine.
+// An algorithm: its name, a description for people, its requirements as data, and a coroutine.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace offbeat {
 
 struct Expression;
 
-// What an algorithm takes between its brackets, in this order.
+// The kinds of argument that an algorithm can take between its brackets.
 enum class Parameter : std::uint8_t {
   segments_or_bytes,  // 4, or 32MiB
   bytes,              // 8KiB
@@ -37,14 +37,14 @@ struct Placement {
   bool board = false;  // every node gives its ranks shared memory
 };
 
-// What an algorithm needs a board for.
+// Whether an algorithm needs a board, and on which nodes.
 enum class OnBoard : std::uint8_t {
   no,
   one_node,    // all ranks are on one node
   every_node,  // the ranks of each node
 };
 
-// What it takes to run an algorithm, beside the collective.
+// The requirements of an algorithm, beside the collective.
 struct Needs {
   // If not `no`: all ranks take part, so it is never a part of another algorithm, but of `hierarchy`.
   OnBoard board = OnBoard::no;
@@ -59,8 +59,8 @@ struct Needs {
 class BoardRound;
 class Uncollected;
 // The part of an allreduce on the board that combines what one node has: all that this rank does for the
-// others until every chunk is marked as Board::Step::result. What it collects of the `results` on the way it
-// marks there; null: nobody wants them from this rank.
+// others until every chunk is marked as Board::Step::result. It may collect some results on the way, and
+// marks these in `results`; null: this rank collects none.
 using NodePhase = Task (*)(const BoardRound& round, Uncollected* results);
 
 // See collectives/immediate.hpp.

@@ -10,7 +10,7 @@
 
 namespace offbeat {
 
-// What an algorithm says is a class Form:
+// An algorithm provides a class Form:
 //
 //     static bool fits(int ranks, std::size_t bytes);   the same on all ranks; at most most_immediate_ranks
 //     Form(Board& board, const Call& call);

@@ -12,7 +12,7 @@ namespace offbeat {
 
 class SetUp;
 
-// What must be equal on all ranks. Types and operations by name: handles differ from process to process.
+// The facts about a call that must be equal on all ranks. Types and operations by name: handles differ.
 struct CallSignature {
   std::int64_t count = 0;
   char type[40] = {};

@@ -93,7 +93,7 @@ bool needs_messages(const ChoiceTable& table) {
   });
 }
 
-// What rank 0 proposes to the others.
+// Rank 0's proposal to the others.
 struct Invitation {
   std::uint64_t settings = 0;     // that must be equal: a hash
   std::uint64_t team = 0;         // its serial number
@@ -103,7 +103,7 @@ struct Invitation {
   std::uint64_t new_messages = 0;  // number for one that may be made
 };
 
-// What a rank has to say to an invitation.
+// A rank's answer to an invitation, bit by bit.
 namespace has {
 constexpr std::uint64_t memory = 1;
 constexpr std::uint64_t same_settings = 2;
@@ -317,7 +317,7 @@ bool Communicator::find_messages(SetUp& set_up, bool has_room) {
   return true;
 }
 
-// Who this communicator is, for those who wait.
+// Tells the board which communicator now uses it.
 void Communicator::tell_board() {
   if (!has_board()) return;
   if (!turn_) turn_.emplace(process_.host, process_.own_communicator());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What offbeat keeps for one communicator of the program, as an attribute of it.
+// The state that offbeat keeps for one communicator of the program, as an attribute of it.
 //
 // Collective calls on one communicator never overlap (MPI 5.0, section 6.14), so nothing here is locked.
 #pragma once
@@ -112,7 +112,7 @@ class Communicator {
   void find_board(SetUp& set_up);
   [[nodiscard]] bool find_messages(SetUp& set_up, bool has_room);
   void tell_board();
-  // What runs, now that the choices, or what can run, have changed.
+  // Recomputes which expressions run, after the choices or the means to run them have changed.
   void apply();
   void leave_to_host(std::string_view why);
   [[nodiscard]] const ChoiceTable& table() const;

@@ -23,7 +23,7 @@
 namespace offbeat {
 namespace {
 
-// What stands in Board::broken: never 0.
+// The value of Board::broken: never 0.
 class Failure {
  public:
   // `error_class`: of the host MPI, whose classes are the same numbers on all ranks.
@@ -153,7 +153,7 @@ bool seems_to_share_cores() { return launcher_ranks_on_node() > std::min(get_npr
 
 }  // namespace
 
-// Whatever can fail on one rank alone comes before a vote.
+// Everything that can fail on one rank alone comes before a vote.
 std::unique_ptr<NodeBoard> NodeBoard::create(SetUp& set_up, const Locality& locality,
                                              const std::vector<int>& world_ranks, const Settings& settings) {
   const BoardShape shape{.ranks = static_cast<int>(locality.here().size()),
@@ -233,8 +233,7 @@ void NodeBoard::look_at_cores(const Settings& settings, std::span<CoreSet> work_
   }
   // From what all ranks see alike: it decides how messages are cut.
   board_.at_once = std::clamp(together(work_space).count(), 1, board_.size);
-  // What one communicator of this node has found out holds for its parts, too: the other ranks are still
-  // there.
+  // A finding of one communicator of this node holds for its parts, too: the other ranks are still there.
   static std::atomic<bool> cores_are_shared{false};
   if (seems_to_share_cores() || board_.size > quota() || must_share_cores(work_space))
     cores_are_shared = true;

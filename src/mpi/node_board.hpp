@@ -23,7 +23,7 @@ class SetUp;
 // For who waits for messages only, and knows what the launcher says.
 [[nodiscard]] Patience patience_without_board(const Settings& settings);
 
-// What the present communicator of a board brings with it.
+// The present user of a board: one communicator.
 struct BoardClient {
   HostTurn* turn = nullptr;  // null: there is no communicator at present
   // Leaders tell each other of failures there, with a tag; negative: nobody does.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What one process has: the host MPI, the settings, the choice of algorithms, and what it keeps for each
+// The state of one process: the host MPI, the settings, the choice of algorithms, and an entry for each
 // communicator.
 //
 // It starts at the first intercepted call, because a preload also reaches shells and pythons that never call
@@ -32,7 +32,7 @@ class Runtime {
   // Whether there is what needs a running MPI. False, on all ranks alike, while it is not running.
   [[nodiscard]] bool is_started() { return is_started_.load(std::memory_order_acquire) || start_with_mpi(); }
 
-  // What is kept for a communicator, made at its first collective call. Null if offbeat can neither serve nor
+  // The entry of a communicator, made at its first collective call. Null if offbeat can neither serve nor
   // judge it (null, or MPI is not running): the host must see the call.
   [[nodiscard]] Communicator* communicator(MPI_Comm handle);
 
@@ -111,7 +111,7 @@ extern std::atomic<Runtime*> the_runtime;
   return running != nullptr ? *running : start_runtime_or_exit();
 }
 
-// What this thread's last intercepted collective ran; null: native.
+// The expression that this thread's last intercepted collective ran; null: native.
 extern constinit thread_local const Expression* last_algorithm [[gnu::tls_model("initial-exec")]];
 
 // True while this thread is inside offbeat: calls that arrive then are offbeat's or the host's own.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the C API needs of a running MPI, without mpi.h.
+// The services of a running MPI that the C API needs, without mpi.h.
 #pragma once
 
 #include <cstddef>

@@ -73,7 +73,7 @@ void SetUp::require(int code) const {
   if (code != MPI_SUCCESS) throw CommunicationError("a communicator could not be set up", code);
 }
 
-// Who is missing cannot be known. A thousand ranks wait for it, and eleven of them say so.
+// Nobody can know which rank is missing. Of a thousand ranks that wait for it eleven say so.
 std::string SetUp::what_waits(const std::string& waited) const {
   if (!std::has_single_bit(static_cast<unsigned>(rank)) && rank != 0) return {};
   const std::string where = "the first allreduce on a communicator of " + std::to_string(size) + " ranks: ";

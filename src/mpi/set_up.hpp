@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What offbeat agrees on with the other ranks of a communicator before it serves it.
+// The agreement of all ranks of a communicator before offbeat serves it.
 #pragma once
 
 #include <cstddef>

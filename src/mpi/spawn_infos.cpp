@@ -29,7 +29,7 @@ std::string value_of(const Host& host, MPI_Info info, const char* key) {
 
 SpawnInfos::SpawnInfos(const Host& host, int count, const MPI_Info* infos, int root, MPI_Comm communicator)
     : host_(host), infos_(infos) {
-  // What MPI_Info_set calls, without its limit of 255 characters.
+  // The function behind MPI_Info_set, without its limit of 255 characters.
   auto* const set = find<int(MPI_Info, const char*, const char*)>(host, "ompi_info_set");
   if (set == nullptr || infos == nullptr || count < 1 || communicator == MPI_COMM_NULL) return;
   int rank = MPI_PROC_NULL;

@@ -19,7 +19,7 @@ class SpawnInfos {
   SpawnInfos(const SpawnInfos&) = delete;
   SpawnInfos& operator=(const SpawnInfos&) = delete;
 
-  // What to call the host with.
+  // The array to pass to the host.
   [[nodiscard]] const MPI_Info* data() const { return own_.empty() ? infos_ : own_.data(); }
 
  private:

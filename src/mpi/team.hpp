@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What communicators of the same processes share.
+// Shared by the communicators of the same processes.
 //
 // A program makes many communicators of few sets of processes, duplicates above all. A team is one ordered
 // list of processes: where they are, what is chosen for them, the host's communicator for their messages,
@@ -44,7 +44,7 @@ class Team {
   // The same number on all ranks of a team, and another one for each team of these ranks.
   [[nodiscard]] std::uint64_t serial() const { return serial_; }
 
-  // What `selection` says now.
+  // The present choices of `selection` for this team.
   [[nodiscard]] std::shared_ptr<const TeamChoices> choices(const Selection& selection);
 
   // The communicator for messages that the next communicator of this team may share. Null: there is none.

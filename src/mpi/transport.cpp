@@ -93,8 +93,8 @@ void MpiTransport::guarded(Task& task, Body&& body) {
   try {
     body();
   } catch (...) {
-    // What the host may still write to is never freed. A message that has begun to come cannot be cancelled,
-    // and MPI_Cancel itself was seen to crash (MPICH 5.0 with UCX).
+    // Memory that the host may still write to is never freed. A message that has begun to come cannot be
+    // cancelled, and MPI_Cancel itself was seen to crash (MPICH 5.0 with UCX).
     if (abandon()) task.leak();
     throw;
   }

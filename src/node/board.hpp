@@ -14,9 +14,9 @@
 // Vectors are aligned as their elements want it: a window begins a page, and a chunk is a whole number of
 // elements away from it.
 //
-// What belongs to a round exists twice and is used in turn: in round R the half R mod 2. A rank that ends
-// round R + 1 has seen every rank begin it, so every rank has ended round R, and half R mod 2 is free for
-// round R + 2, without a barrier.
+// Everything that belongs to a round exists twice and is used in turn: round R uses half R mod 2. A rank that
+// ends round R + 1 has seen every rank begin it, so every rank has ended round R, and half R mod 2 is free
+// for round R + 2, without a barrier.
 //
 // Memory orders, all that is relied on. Words carry the number of their round or only grow, so none is ever
 // reset.
@@ -68,7 +68,7 @@ struct BoardShape {
   [[nodiscard]] std::size_t total_bytes() const;
 };
 
-// What the simulator puts in the place of real time; null in production.
+// The simulator's replacement for real time; null in production.
 class BoardInSimulation {
  public:
   // Resume `waiter` when the transfer of a cache line is over.
@@ -133,7 +133,7 @@ class Board {
   // only by who has waited long.
   [[nodiscard]] Word& broken() const { return *reinterpret_cast<Word*>(memory_ + shape_.broken_offset()); }
 
-  // What others may know of a rank; only its owner writes it.
+  // Facts about one rank that the others may read. Only that rank writes them.
   struct alignas(BoardShape::line) Presence {
     Word entered;      // the number of its collective on this communicator, for the report of a stall
     Word contributed;  // the last round in which it has done all that others need from it
@@ -189,7 +189,7 @@ class Board {
                 ((round & 1) * shape_.most_chunks() + chunk) * shape_.step_bytes());
   }
 
-  // What a step's words hold: a partial result of this round stands in the window of `holder`.
+  // The value of a step's word: a partial result of this round stands in the window of `holder`.
   struct Mark {
     std::uint64_t round;
     int holder;
@@ -199,7 +199,7 @@ class Board {
   };
   static constexpr int most_ranks = 1 << 16;
 
-  // Who came at `position` of the arrival order, once it is marked with the round.
+  // The rank that took `position` in the arrival order, once it is marked with the round.
   [[nodiscard]] Word& arrived(std::uint64_t round, int position) const {
     return arrivals(round)[1 + position];
   }
@@ -224,7 +224,7 @@ class Board {
   [[nodiscard]] Meeting exchange(Word& word, Mark mark);
   // Everything this rank wrote before is visible to who reads the mark.
   [[nodiscard]] Announcement announce(Word& word, Mark mark);
-  // What comes after it is done at the end of a transfer of a cache line.
+  // In virtual time the code after it runs when one cache line has been transferred.
   [[nodiscard]] Touch touch();
   // Nothing to do until another rank gets further.
   [[nodiscard]] Pause pause(Patience::Wait& wait);

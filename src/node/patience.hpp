@@ -39,7 +39,7 @@ inline void relax() {
 
 // Wakes the ranks of a board that sleep. In shared memory, on a line of its own; zero at the beginning.
 //
-// Who waits hangs it up, looks once more for its word, and sleeps. Who announces writes the word, and rings.
+// A waiter hangs it up, looks once more for its word, and sleeps. An announcer writes the word and rings.
 // Between these two the announcer has no fence, which would cost each announcement more than all the rest of
 // it: it may look at the bell before its word is visible and miss one that is being hung up in these
 // nanoseconds. So no sleep is without end: what is missed costs a nap (Patience), not a hang. While nobody
@@ -112,7 +112,7 @@ struct Patience {
     static constexpr std::uint64_t spins_when_alone = 4000;  // some 100 us
     static constexpr std::uint64_t look_interval = 64;
     static constexpr std::uint64_t yield_interval = 32;
-    // What each kind of pause counts for the host's next turn.
+    // The time that each kind of pause adds to the wait for the host's next turn.
     static constexpr std::int64_t spin_ns = 25;
     static constexpr std::int64_t yield_ns = 500;
     static constexpr std::int64_t spin_in_long_wait_ns = ProgressDue::interval_ns / 64;

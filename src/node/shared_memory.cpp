@@ -90,7 +90,7 @@ struct Letter {
 
   bool receive(const Descriptor& socket) { return recvmsg(socket.get(), &header, MSG_CMSG_CLOEXEC) >= 0; }
 
-  // What was enclosed in a letter that has been received, of that type, one piece after the other.
+  // Calls `use` for each enclosure of that type in a letter that has been received.
   template <class Piece, class Use>
   void for_each(int type, Use&& use) {
     for (cmsghdr* each = CMSG_FIRSTHDR(&header); each != nullptr; each = CMSG_NXTHDR(&header, each)) {
@@ -216,8 +216,8 @@ Mailbox::Mailbox(Refusals& refusals) {
     inbox_ = Descriptor(pair[0]);
     const Descriptor peer(pair[1]);
     outbox_ = Descriptor(socket(AF_UNIX, mail, 0));
-    // Who has no number in this user namespace has the same one as all strangers, so no letter would tell who
-    // sent it. A letter to ourselves finds that out; nobody reads it.
+    // A user without a number in this user namespace shares one with all strangers, so no letter would tell
+    // its sender. A letter to ourselves finds that out; nobody reads it.
     if (setsockopt(inbox_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) == 0 &&
         Letter().send(peer, nullptr, nullptr) && give_name(inbox_, mine.inbox) && outbox_ &&
         shutdown(outbox_.get(), SHUT_RD) == 0 && give_name(outbox_, mine.outbox)) {

@@ -19,7 +19,7 @@
 
 namespace offbeat {
 
-// What the system did not let us do, each thing once: the call, and its errno. Makes no allocation.
+// The system calls that failed, each once, with their errno. Makes no allocation.
 struct Refusal {
   const char* call = nullptr;
   int code = 0;
@@ -78,7 +78,7 @@ class SharedMemory {
   std::size_t bytes_ = 0;
 };
 
-// What others must know of the memory; plain data, to be sent to them.
+// A description of the memory that other processes need to map it. Plain data, to be sent to them.
 struct MemoryOffer {
   pid_t pid = 0;
   int descriptor = -1;       // negative: there is none

@@ -10,7 +10,7 @@
 namespace offbeat {
 namespace {
 
-// What runs when nobody chose: the first line that is suitable and whose limit is above the message's length.
+// The defaults: the first line that is suitable and whose limit is above the message's length.
 // Every limit is a power of two, because a choice is made for a whole size class.
 struct Default {
   std::size_t below_bytes;  // 0: any length

@@ -47,7 +47,8 @@ class Selection {
  public:
   explicit Selection(Collective collective) : collective_(collective) {}
 
-  // What every size starts with, and returns to. Before the first call only. Throws ExpressionError.
+  // The expression that every size starts with, and returns to. Before the first call only. Throws
+  // ExpressionError.
   void start_with(std::string_view expression, std::string_view reason);
 
   // `expression` for every size from now on; empty: back to the start. Throws ExpressionError.

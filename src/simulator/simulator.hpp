@@ -40,7 +40,7 @@
 
 namespace offbeat {
 
-// What would hang, corrupt or abort an MPI program; what() says which rank does what.
+// A fault that would hang, corrupt or abort an MPI program; what() names the ranks.
 class SimulationError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -90,7 +90,7 @@ struct SimulationResult {
 class SimulatedBoard;
 class Simulator;
 
-// What serves one after the other.
+// A resource that serves one request after the other.
 struct SimulatedPort {
   double free = 0;
   double pass(double begin, double seconds) {
@@ -134,7 +134,7 @@ class Simulator {
 
   [[nodiscard]] int ranks() const { return static_cast<int>(ranks_.size()); }
 
-  // What another kind of awaitable needs: the time, and to be resumed at a time from now on.
+  // For other kinds of awaitable: the time, and a resumption at a later one.
   [[nodiscard]] double now() const { return now_; }
   void resume_at(double time, int rank, std::coroutine_handle<> waiter) {
     schedule(time, Kind::resume, waiter.address(), rank);

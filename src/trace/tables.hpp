@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the tracer looks up in each call, by handle: no lock, no malloc once warm.
+// Tables by handle that the tracer reads in each call: no lock, no malloc once warm.
 #pragma once
 
 #include <array>

@@ -54,7 +54,7 @@ void* map(int file, std::uint64_t offset, std::size_t bytes) {
 
 Writer::Writer(const std::string& path, std::size_t window_bytes, std::uint64_t most_bytes)
     : window_bytes_(window_bytes), most_bytes_(most_bytes), path_(path) {
-  // Whatever the umask: a mapped file that somebody else shortens ends the process.
+  // Independent of the umask: a mapped file that somebody else shortens ends the process.
   file_ = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (file_ < 0) {
     if (errno == EEXIST) throw UsageError(path + " exists already: remove the trace or name another folder");

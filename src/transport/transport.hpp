@@ -53,7 +53,7 @@ class Transport {
   std::exception_ptr branch_failure;
 };
 
-// What one rank sends and receives in one step. Ranks are those of the communicator.
+// One step of one rank: a message sent, one received, or both. Ranks are those of the communicator.
 struct Transfer {
   // Not -1: that is rank 0's left neighbour, miscomputed.
   static constexpr int nobody = std::numeric_limits<int>::min();

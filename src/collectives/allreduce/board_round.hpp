@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the algorithms on the board share: a message goes in rounds that fit the windows, a round in chunks.
+// Shared by the algorithms on the board: a message goes in rounds that fit the windows, a round in chunks.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +48,7 @@ class BoardRound {
   [[nodiscard]] std::size_t first_chunk() const {
     return chunks * static_cast<std::size_t>(net.rank) / static_cast<std::size_t>(net.size);
   }
-  // What stands in the window of `holder` is ready.
+  // The partial result in the window of `holder` is ready.
   [[nodiscard]] Board::Mark mark(int holder) const { return {number, holder}; }
   [[nodiscard]] Board::Mark mark() const { return mark(net.rank); }
 

@@ -7,7 +7,7 @@
 
 namespace offbeat::bench {
 
-// What one rank reports about a check. Doubles hold all of it exactly.
+// One rank's report about a check. Doubles hold all of it exactly.
 enum Field : std::size_t { kIntercepted, kServed, kWrong, kIndex, kExpected, kGot, kFields };
 using Report = std::array<double, kFields>;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a benchmark does with a rank's own clock.
+// A benchmark's use of a rank's own clock.
 #pragma once
 
 #include <sched.h>

@@ -25,7 +25,7 @@ struct Times {
 };
 constexpr int kTimesFields = sizeof(Times) / sizeof(std::int64_t);
 
-// What rank 0 announces before each batch. No rounds: the cell is finished.
+// Rank 0's announcement of a batch. No rounds: the cell is finished.
 struct Batch {
   std::int64_t rounds, lead_ns;
 };

@@ -28,7 +28,7 @@
 
 namespace offbeat::bench {
 
-// What every rank knows and all agree on, but for the rank itself.
+// The facts on which all ranks agree, and the rank itself.
 struct Job {
   int rank = 0;
   int ranks = 1;

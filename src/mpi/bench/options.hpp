@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What `offbeat bench` (python/offbeat/bench/runner.py) asks the ranks to measure.
+// The request of `offbeat bench` (python/offbeat/bench/runner.py) to the ranks.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +46,7 @@ struct Options {
   bool yield = false;         // ranks share cores: give the core away while waiting
 };
 
-// What the host runs by itself, or was told to run by its own variables.
+// The host's own choice, or one that its own variables name.
 inline bool is_native(const std::string& algorithm) { return algorithm.starts_with("native"); }
 
 // Throws std::runtime_error with one line.

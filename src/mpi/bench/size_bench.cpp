@@ -8,7 +8,7 @@
 
 namespace offbeat::bench {
 
-// What one cell may take of the others' time until it has enough samples.
+// How many shares of time one cell may take until it has enough samples.
 constexpr Nanoseconds kMostShares = 5;
 constexpr Nanoseconds kMostCalibrationNs = 1'000'000'000;
 

@@ -10,14 +10,14 @@
 
 namespace offbeat {
 
-// What became of a call that offbeat was to serve.
+// The result of an attempt to serve a call.
 struct Outcome {
   enum class Kind : std::uint8_t { served, native, failed };
   Kind kind = Kind::native;
   int code = MPI_SUCCESS;  // of the host MPI, of one that failed
 };
 
-// What a program hands to MPI_Allreduce.
+// The arguments of MPI_Allreduce.
 struct AllreduceCall {
   const void* input;
   void* output;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the preload puts before the host MPI.
+// The functions that the preload puts before the host MPI's.
 //
 // Both MPI_X and PMPI_X are exported. MPI_X is what programs call; a tool that stands behind us gets it first
 // (tools.hpp). PMPI_X is what tools call, and Open MPI's Fortran bindings, with Fortran's sentinels already
@@ -68,7 +68,7 @@ int free_communicator(MPI_Comm* communicator, const Next& next) {
   return runtime().free_communicator(*communicator, next, communicator);
 }
 
-// What a call of MPI_X goes on to.
+// The next function in line for a call of MPI_X.
 template <class Function>
 const Function& tool_or(const Function& tool, const Function& host) {
   return tool && !inside_offbeat ? tool : host;

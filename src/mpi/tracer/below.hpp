@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the tracer's functions stand before. A call of MPI_X goes on to the next MPI_X in line, and one of
+// The functions behind the tracer. A call of MPI_X goes on to the next MPI_X in line, and one of
 // PMPI_X to the next PMPI_X, as if the tracer were not there: to those of tools behind the tracer, and of
 // liboffbeat-<family>.so, which is preloaded behind it and does the same. Where only the host is behind, both
 // go on to its PMPI_X.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a record says of a call, from its arguments. One description serves every spelling of a collective:
+// From the arguments of a call to its record. One description serves every spelling of a collective:
 // blocking, non-blocking and persistent, whose further arguments come last, with counts of int and of
 // MPI_Count.
 //
@@ -73,7 +73,7 @@ class Describer {
     return rooted(root, vector(count, type));
   }
 
-  // What a rank gets: on others than the root there is nothing else.
+  // The bytes that a rank gets: on others than the root there is nothing else.
   Facts operator()(Of<Collective::scatter>, const void*, auto root_count, MPI_Datatype root_type,
                    void* receive, auto count, MPI_Datatype type, int root, auto...) {
     if (receives_only(root)) return rooted(root, {});

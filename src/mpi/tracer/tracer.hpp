@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What one traced process has: its file, and what it knows of communicators, types, operations and requests.
+// The state of one traced process: its file, and its communicators, types, operations and requests.
 #pragma once
 
 #include <atomic>
@@ -38,7 +38,7 @@ struct Communicator {
   std::uint64_t calls = 0;
 };
 
-// What a record has from the arguments of a call.
+// The part of a record that follows from the arguments of a call.
 struct Facts {
   std::int64_t count = 0;
   std::int64_t bytes = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the tracer does around a call of the program. cmake/trace_functions.py writes the functions that
+// The tracer's work around a call of the program. cmake/trace_functions.py writes the functions that
 // programs see; each calls one of these with the function `next` that does the work.
 #pragma once
 
