@@ -65,8 +65,9 @@ using NodePhase = Task (*)(const BoardRound& round, Uncollected* results);
 
 // See collectives/immediate.hpp.
 struct Immediate {
-  // Whether it can serve a call of so many bytes among so many ranks of one node; all of them say the same.
-  bool (*fits)(int ranks, std::size_t bytes);
+  // Of one node, and of the vectors of all of them together.
+  int most_ranks;
+  std::size_t most_bytes_of_all;
   // From beginning to end, waiting in real time.
   void (*run)(Board& board, const Call& call);
   // The same for who has other things to do meanwhile, and in virtual time.
@@ -117,7 +118,8 @@ struct Expression {
 
 // Whether a call of so many bytes takes the immediate form of its algorithm. The same answer on all ranks.
 [[nodiscard]] inline bool is_immediate(const Algorithm& algorithm, int ranks, std::size_t bytes) {
-  return algorithm.immediate != nullptr && algorithm.immediate->fits(ranks, bytes);
+  return algorithm.immediate != nullptr && ranks <= algorithm.immediate->most_ranks &&
+         bytes * static_cast<std::size_t>(ranks) <= algorithm.immediate->most_bytes_of_all;
 }
 
 // More lanes than this do not fit in the tags that every MPI has, several collectives in flight.

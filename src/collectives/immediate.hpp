@@ -12,12 +12,13 @@ namespace offbeat {
 
 // An algorithm provides a class Form:
 //
-//     static bool fits(int ranks, std::size_t bytes);   the same on all ranks; at most most_immediate_ranks
+//     static constexpr int most_ranks;                  at most most_immediate_ranks
+//     static constexpr std::size_t most_bytes_of_all;   of the vectors of all ranks together
 //     Form(Board& board, const Call& call);
-//     void give();                       what others wait for
-//     bool has_come(int rank) const;     whether all is there that this rank needs from that one
-//     const void* data(int rank) const;  and where
-//     void take(const void* const* data);
+//     void give();                         what others wait for
+//     bool has_come(int rank) const;       whether all is there that this rank needs from that one
+//     const void* data(int rank) const;    and where
+//     void take(const void* const* data);  of all ranks, in their order
 //
 // The same text runs in real time, where it is a plain function, and in the simulator.
 inline constexpr int most_immediate_ranks = 16;
@@ -59,7 +60,9 @@ Task run_in_steps(Endpoint net, Call call) {
 }
 
 template <class Form>
-inline constexpr Immediate immediate{
-    .fits = Form::fits, .run = run_immediately<Form>, .run_in_steps = run_in_steps<Form>};
+inline constexpr Immediate immediate{.most_ranks = Form::most_ranks,
+                                     .most_bytes_of_all = Form::most_bytes_of_all,
+                                     .run = run_immediately<Form>,
+                                     .run_in_steps = run_in_steps<Form>};
 
 }  // namespace offbeat

@@ -48,10 +48,8 @@ bool comes_last(const BoardRound& round) {
 class Small {
  public:
   // Every rank reads the vectors of all: beyond this the tree is faster (benchmark_board).
+  static constexpr int most_ranks = most_immediate_ranks;
   static constexpr std::size_t most_bytes_of_all = 2 * BoardShape::inline_bytes;
-  static bool fits(int ranks, std::size_t bytes) {
-    return ranks <= most_immediate_ranks && bytes * static_cast<std::size_t>(ranks) <= most_bytes_of_all;
-  }
 
   Small(Board& board, const Call& call)
       : board_(board), call_(call), rank_(board.rank), sequence_(++board.sequence) {}
