@@ -53,6 +53,7 @@ function(offbeat_family family headers)
     src/capi/offbeat.cpp
     src/mpi/check.cpp
     src/mpi/communicator.cpp
+    src/mpi/communicator_set_up.cpp
     src/mpi/host.cpp
     src/mpi/node_board.cpp
     src/mpi/private_communicator.cpp

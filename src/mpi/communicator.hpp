@@ -101,6 +101,12 @@ class Communicator {
 
  private:
   [[noreturn]] void report_earlier_failure() const;
+
+  // Setting up (communicator_set_up.cpp).
+
+  // Why the host serves every call on a communicator; empty: it need not. No message, no memory, and the same
+  // answer on all ranks.
+  [[nodiscard]] static std::string_view why_never_served(const Host& host, MPI_Comm communicator);
   // The ranks agree on a team and a place there. Like start.
   [[nodiscard]] static bool agree(Communicator* mine, Runtime& process, SetUp& set_up);
   // `shared`: null if there is none. `new_id`: of one that this communicator may make.
@@ -111,7 +117,9 @@ class Communicator {
   void provide(SetUp& set_up, std::shared_ptr<const TeamChoices> choices, bool has_room_for_messages);
   void find_board(SetUp& set_up);
   [[nodiscard]] bool find_messages(SetUp& set_up, bool has_room);
+  // Tells the board which communicator now uses it.
   void tell_board();
+
   // Recomputes which expressions run, after the choices or the means to run them have changed.
   void apply();
   void leave_to_host(std::string_view why);
@@ -120,9 +128,19 @@ class Communicator {
   [[nodiscard]] bool asks_whether_revoked() const;
   // Throws CommunicationError where the program's communicator was revoked, or has lost a process.
   void check_processes() const;
-  // An exception of `body` ends all use of this communicator, on all ranks that wait on its board.
+  // An exception of `body` ends all use of this communicator. After an error ranks no longer agree on what was
+  // sent: nobody can serve it again, not even the host. The ranks that wait on its board are told.
   template <class Body>
-  void or_break(Body&& body);
+  void or_break(Body&& body) {
+    try {
+      body();
+    } catch (...) {
+      break_down();
+      throw;
+    }
+  }
+  // In a handler of the exception.
+  void break_down();
   void complete_open();
   // Null: it cannot be served.
   [[nodiscard]] const Expression* choose_without_host(const Expression& fallback, const Vector& output);

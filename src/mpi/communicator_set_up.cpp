@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How the ranks of a communicator agree, before offbeat serves it and after another choice.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <string>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "mpi/communicator.hpp"
+#include "mpi/runtime.hpp"
+#include "mpi/set_up.hpp"
+
+namespace offbeat {
+namespace {
+
+// calls(first, ranks): for all ranks of a communicator, some at a time, their numbers in MPI_COMM_WORLD.
+template <class Calls>
+void for_world_ranks(const Host& host, MPI_Comm communicator, int size, Calls&& calls) {
+  constexpr int at_once = 256;
+  std::array<int, at_once> local;
+  std::array<int, at_once> in_world;
+  MPI_Group group;
+  MPI_Group world;
+  host.Comm_group(communicator, &group);
+  host.Comm_group(MPI_COMM_WORLD, &world);
+  for (int first = 0; first < size; first += at_once) {
+    const int count = std::min(at_once, size - first);
+    for (int k = 0; k < count; ++k) local[static_cast<std::size_t>(k)] = first + k;
+    host.Group_translate_ranks(group, count, local.data(), world, in_world.data());
+    calls(first, std::span<const int>(in_world).first(static_cast<std::size_t>(count)));
+  }
+  host.Group_free(&world);
+  host.Group_free(&group);
+}
+
+bool needs_messages(const ChoiceTable& table) {
+  return std::ranges::any_of(table.by_class, [](const Choice& choice) {
+    return !choice.expression->is_native() && choice.expression->algorithm->needs.board != OnBoard::one_node;
+  });
+}
+
+// Rank 0's proposal to the others.
+struct Invitation {
+  std::uint64_t settings = 0;     // that must be equal: a hash
+  std::uint64_t team = 0;         // its serial number
+  std::uint64_t is_new_team = 0;  // which all make now
+  std::uint64_t place = 0;
+  std::uint64_t messages = 0;      // number of the private communicator to be shared; 0: none
+  std::uint64_t new_messages = 0;  // number for one that may be made
+};
+
+// A rank's answer to an invitation, bit by bit.
+namespace has {
+constexpr std::uint64_t memory = 1;
+constexpr std::uint64_t same_settings = 2;
+constexpr std::uint64_t team = 4;
+constexpr std::uint64_t place = 8;
+constexpr std::uint64_t board = 16;
+constexpr std::uint64_t no_board = 32;
+constexpr std::uint64_t messages = 64;
+constexpr std::uint64_t room_for_messages = 128;
+}  // namespace has
+
+// A program that makes many communicators is not told as often.
+void say_once_that_settings_differ(int ranks) {
+  static std::atomic<bool> is_said{false};
+  if (is_said.exchange(true)) return;
+  try_to([&] {
+    say("ranks have different OFFBEAT_ settings: the host MPI serves this communicator of " +
+        std::to_string(ranks) + " ranks, and others of them");
+  });
+}
+
+}  // namespace
+
+std::string_view Communicator::why_never_served(const Host& host, MPI_Comm communicator) {
+  int inter = 0;
+  int size = 1;
+  host.Comm_test_inter(communicator, &inter);
+  if (inter != 0) return "inter-communicator";
+  host.Comm_size(communicator, &size);
+  if (size == 1) return "one rank";
+  // Processes that were spawned, or that connected: nobody knows whether they run under offbeat. Each rank
+  // sees some that are not of its own MPI_COMM_WORLD.
+  bool is_foreign = false;
+  for_world_ranks(host, communicator, size, [&](int, std::span<const int> ranks) {
+    is_foreign = is_foreign || std::ranges::find(ranks, MPI_UNDEFINED) != ranks.end();
+  });
+  return is_foreign ? "ranks of several MPI_COMM_WORLDs" : "";
+}
+
+bool Communicator::start(Communicator* mine, Runtime& process, MPI_Comm handle) {
+  const bool is_never_served =
+      mine != nullptr ? !mine->serves() : !why_never_served(process.host, handle).empty();
+  if (is_never_served) return mine != nullptr;
+  try {
+    SetUp set_up(process.host, handle, process.settings);
+    return agree(mine, process, set_up);
+  } catch (const CommunicationError&) {  // the host reports it, in the call itself
+    return false;
+  }
+}
+
+bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up) {
+  std::vector<int> world_ranks;
+  const bool is_ready = mine != nullptr && try_to([&] {
+                          world_ranks.resize(static_cast<std::size_t>(set_up.size));
+                          process.teams.reserve();
+                          for_world_ranks(process.host, set_up.communicator(), set_up.size,
+                                          [&](int first, std::span<const int> some) {
+                                            std::ranges::copy(some, world_ranks.begin() + first);
+                                          });
+                        });
+
+  bool is_new_team = false;
+  auto which = Team::Which::free;
+  // Twice at most, unless memory is short: a team that is new, and a place that was never used, are fine.
+  for (;;) {
+    std::shared_ptr<Team> team;
+    std::optional<Team::Place> place;
+    std::shared_ptr<PrivateCommunicator> shared;
+    std::shared_ptr<const TeamChoices> choices;
+    Invitation invitation{.settings = process.settings_hash};
+    const auto look_for_team = [&] {
+      team = invitation.is_new_team != 0 ? std::make_shared<Team>(world_ranks, set_up.rank, invitation.team)
+                                         : process.teams.find(world_ranks);
+      if (team == nullptr || invitation.is_new_team != 0) return;
+      choices = team->choices(*mine->selection_);
+      shared = team->messages();
+    };
+
+    bool has_memory = is_ready;
+    if (set_up.rank == 0) {
+      has_memory = has_memory && try_to([&] {
+                     if (!is_new_team) look_for_team();
+                     if (team == nullptr) {
+                       invitation.is_new_team = 1;
+                       invitation.team = process.teams.next_serial();
+                       look_for_team();
+                     }
+                     place.emplace(Team::choose_place(team, which));
+                     invitation.team = team->serial();
+                     invitation.place = static_cast<std::uint64_t>(place->index());
+                     invitation.messages = shared != nullptr ? shared->id() : 0;
+                     invitation.new_messages = process.teams.next_serial();
+                   });
+    }
+    set_up.broadcast(invitation);
+    if (set_up.rank != 0) {
+      has_memory = has_memory && try_to([&] {
+                     look_for_team();
+                     if (team == nullptr) return;
+                     if (auto taken = Team::take_place(team, static_cast<int>(invitation.place)))
+                       place.emplace(std::move(*taken));
+                   });
+    }
+
+    std::uint64_t mine_to_say = 0;
+    const auto say_if = [&](bool holds, std::uint64_t what) { mine_to_say |= holds ? what : 0; };
+    say_if(has_memory, has::memory);
+    say_if(invitation.settings == process.settings_hash, has::same_settings);
+    say_if(team != nullptr && team->serial() == invitation.team, has::team);
+    say_if(place.has_value(), has::place);
+    say_if(place && place->board != nullptr, has::board);
+    say_if(place && place->board == nullptr, has::no_board);
+    say_if(shared != nullptr && shared->id() == invitation.messages, has::messages);
+    say_if(PrivateCommunicator::may_be_created(), has::room_for_messages);
+    const std::uint64_t all = set_up.unanimous(mine_to_say);
+
+    if ((all & has::memory) == 0) return false;
+    if ((all & has::same_settings) == 0) {
+      mine->leave_to_host("the ranks have different settings");
+      if (set_up.rank == 0) say_once_that_settings_differ(set_up.size);
+      return true;
+    }
+    is_new_team = (all & has::team) == 0;
+    which = (all & has::place) == 0 ? Team::Which::never_used : Team::Which::free;
+    if (is_new_team || which == Team::Which::never_used) continue;
+
+    if (invitation.is_new_team != 0) {
+      team->locate(set_up, process.settings);
+      if (!set_up.all(try_to([&] { choices = team->choices(*mine->selection_); }))) return false;
+      process.teams.add(team);
+    }
+    if ((all & (has::board | has::no_board)) == 0) place->board.reset();
+    mine->place_.emplace(std::move(*place));
+    mine->transport_->locality = &team->locality();
+    mine->share_messages((all & has::messages) != 0 ? std::move(shared) : nullptr, invitation.new_messages);
+    mine->provide(set_up, std::move(choices), (all & has::room_for_messages) != 0);
+    return true;
+  }
+}
+
+// Each place has tags of its own, so that communicators of a team can share one of the host's for messages.
+void Communicator::share_messages(std::shared_ptr<PrivateCommunicator> shared, std::uint64_t new_id) {
+  const int base = MpiTransport::tags * place_->index();
+  const bool tags_suffice = base <= process_.highest_tag() - MpiTransport::tags;
+  if (tags_suffice && shared != nullptr) messages_ = std::move(shared);
+  tag_base_ = tags_suffice ? base : 0;
+  new_messages_id_ = tags_suffice ? new_id : 0;
+}
+
+void Communicator::provide(SetUp& set_up, std::shared_ptr<const TeamChoices> choices,
+                           bool has_room_for_messages) {
+  choices_ = std::move(choices);
+  if (process_.settings.window_bytes > 0 && choices_->with_board.any_on_board()) find_board(set_up);
+  if (needs_messages(table()) && !find_messages(set_up, has_room_for_messages)) {
+    leave_to_host("the MPI has no communicator, or the process no memory, left for offbeat");
+    return;
+  }
+  tell_board();
+  apply();
+}
+
+void Communicator::find_board(SetUp& set_up) {
+  if (board_tried_) return;
+  board_tried_ = true;
+  Team& team = place_->team();
+  if (place_->board == nullptr) {
+    place_->board = NodeBoard::create(set_up, team.locality(), team.world_ranks(), process_.settings);
+  }
+  if (place_->board == nullptr) return;
+  Board& board = place_->board->board();
+  board.waiters = transport_.get();
+  transport_->use(board);
+}
+
+bool Communicator::find_messages(SetUp& set_up, bool has_room) {
+  if (messages_->handle() == MPI_COMM_NULL) {
+    if (!has_room || !messages_->create(set_up.communicator(), new_messages_id_)) return false;
+    if (new_messages_id_ != 0) place_->team().offer_messages(messages_);
+  }
+  transport_->use(messages_->handle(), tag_base_);
+  tell_board();
+  return true;
+}
+
+void Communicator::tell_board() {
+  if (!has_board()) return;
+  if (!turn_) turn_.emplace(process_.host, process_.own_communicator());
+  BoardClient client{.turn = &*turn_};
+  if (messages_->handle() != MPI_COMM_NULL) {
+    client.messages = messages_->handle();
+    client.failure_tag = tag_base_ + MpiTransport::tags - 1;
+  }
+  if (may_be_revoked_) {
+    client.check = [](void* state) { static_cast<Communicator*>(state)->check_processes(); };
+    client.state = this;
+  }
+  place_->board->serve(client);
+}
+
+void Communicator::refresh() {
+  if (!serves()) {
+    generation_ = selection_->generation();
+    return;
+  }
+  or_break([&] {
+    SetUp set_up(process_.host, handle_, process_.settings);
+    std::shared_ptr<const TeamChoices> choices;
+    std::uint64_t mine = 0;
+    if (try_to([&] { choices = place_->team().choices(*selection_); })) mine |= has::memory;
+    if (PrivateCommunicator::may_be_created()) mine |= has::room_for_messages;
+    const std::uint64_t all = set_up.unanimous(mine);
+    // Without memory somewhere all stay with what they have, and try again in the next call.
+    if ((all & has::memory) != 0) provide(set_up, std::move(choices), (all & has::room_for_messages) != 0);
+  });
+}
+
+}  // namespace offbeat
