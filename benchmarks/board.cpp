@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "base/settings.hpp"
-#include "collectives/algorithm.hpp"
+#include "collectives/repertoire.hpp"
 #include "collectives/allreduce/allreduce.hpp"
 #include "processes.hpp"
 
@@ -309,7 +309,7 @@ int main(int argc, char** argv) {
   for (int k = 2; k < argc; ++k)
     expressions.push_back(offbeat::parse_expression(offbeat::Collective::allreduce, argv[k]));
   if (expressions.empty()) {
-    for (const auto* algorithm : offbeat::algorithms(offbeat::Collective::allreduce)) {
+    for (const auto* algorithm : offbeat::repertoire(offbeat::Collective::allreduce).algorithms) {
       if (algorithm->needs.board == offbeat::OnBoard::one_node) {
         expressions.push_back(offbeat::parse_expression(offbeat::Collective::allreduce, algorithm->name));
       }

@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/settings.hpp"
-#include "collectives/algorithm.hpp"
+#include "collectives/repertoire.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -20,7 +20,7 @@ nb::list algorithm_list() {
   nb::list result;
   for (std::size_t k = 0; k < offbeat::collectives.size(); ++k) {
     const auto collective = static_cast<offbeat::Collective>(k + 1);
-    for (const offbeat::Algorithm* algorithm : offbeat::algorithms(collective)) {
+    for (const offbeat::Algorithm* algorithm : offbeat::repertoire(collective).algorithms) {
       nb::list parameters;
       for (const offbeat::Parameter parameter : algorithm->parameters) parameters.append(name_of(parameter));
       nb::dict entry;

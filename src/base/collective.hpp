@@ -77,8 +77,12 @@ inline constexpr std::array collectives{
 };
 static_assert(collectives.size() == static_cast<std::size_t>(Collective::neighbor_alltoallw));
 
+// From 0 on: the place of a collective in the list, and in whatever is kept for each of them.
+[[nodiscard]] constexpr std::size_t index_of(Collective collective) {
+  return static_cast<std::size_t>(collective) - 1;
+}
 [[nodiscard]] constexpr const CollectiveFacts& facts(Collective collective) {
-  return collectives[static_cast<std::size_t>(collective) - 1];
+  return collectives[index_of(collective)];
 }
 [[nodiscard]] constexpr std::string_view name_of(Collective collective) { return facts(collective).name; }
 

@@ -24,7 +24,7 @@ constexpr SettingDescription descriptions[] = {
     {"OFFBEAT_ALLREDUCE", "", "an algorithm expression, such as ring or pipeline(4, ring)",
      "the algorithm of every MPI_Allreduce; unset: offbeat chooses by size"},
     {"OFFBEAT_VERBOSE", "0", "0, 1",
-     "1: say once for each collective and size class which algorithm runs and why (standard error, one "
+     "1: say once for each collective and range of lengths which algorithm runs and why (standard error, one "
      "rank)"},
     {"OFFBEAT_REPORT", "0", "0, 1",
      "1: at MPI_Finalize rank 0 says how many calls were intercepted and served"},

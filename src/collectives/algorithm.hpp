@@ -136,7 +136,4 @@ inline constexpr int most_lanes = 1024;
 // Throws ExpressionError, whose text names the column.
 [[nodiscard]] Expression parse_expression(Collective collective, std::string_view text);
 
-// All algorithms of a collective, in the order in which people want to read them; empty: the host serves it.
-[[nodiscard]] std::span<const Algorithm* const> algorithms(Collective collective);
-
 }  // namespace offbeat

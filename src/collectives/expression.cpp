@@ -11,7 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "collectives/algorithm.hpp"
+#include "collectives/repertoire.hpp"
 
 namespace offbeat {
 namespace {
@@ -43,7 +43,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 class Parser {
  public:
-  Parser(Collective collective, std::string_view text) : known_(algorithms(collective)), text_(text) {
+  Parser(Collective collective, std::string_view text)
+      : known_(repertoire(collective).algorithms), text_(text) {
     if (known_.empty()) throw UsageError(std::string(name_of(collective)) + " has no algorithms");
   }
 

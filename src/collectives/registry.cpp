@@ -1,29 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "collectives/allreduce/allreduce.hpp"
-#include "collectives/combinators/combinators.hpp"
+#include "collectives/repertoire.hpp"
 
 namespace offbeat {
 namespace {
-
-using namespace allreduce_algorithms;
-using namespace combinators;
-
-constexpr const Algorithm* allreduce_list[] = {
-    &native,       &arrival_tree, &arrival_leader, &arrival_chain, &recursive_doubling,
-    &rabenseifner, &ring,         &ring_segmented, &binomial,      &linear,
-    &pipeline,     &grid,         &hierarchy,
-};
 
 Task copy_only(Endpoint net, Call call) { co_await net.copy(call.output, call.input); }
 
 }  // namespace
 
-std::span<const Algorithm* const> algorithms(Collective collective) {
+const Repertoire& repertoire(Collective collective) {
+  static constexpr Repertoire nothing;
   switch (collective) {
     case Collective::allreduce:
-      return allreduce_list;
+      return allreduce;
     default:
-      return {};
+      return nothing;
   }
 }
 

@@ -10,9 +10,9 @@
 
 namespace offbeat {
 
-CallSignature::CallSignature(const Host& host, const Types& types, std::int64_t count, MPI_Datatype type,
-                             MPI_Op op)
-    : count(count) {
+CallSignature::CallSignature(const Host& host, const Types& types, Collective collective, std::int64_t count,
+                             MPI_Datatype type, MPI_Op op)
+    : collective(collective), count(count) {
   char name[MPI_MAX_OBJECT_NAME] = "";
   int length = 0;
   if (type != MPI_DATATYPE_NULL) host.Type_get_name(type, name, &length);
@@ -27,16 +27,25 @@ CallSignature::CallSignature(const Host& host, const Types& types, std::int64_t 
 }
 
 bool CallSignature::operator==(const CallSignature& other) const {
-  return count == other.count && std::strcmp(type, other.type) == 0 && std::strcmp(op, other.op) == 0;
+  return collective == other.collective && count == other.count && std::strcmp(type, other.type) == 0 &&
+         std::strcmp(op, other.op) == 0;
 }
 
 std::string CallSignature::text() const { return std::to_string(count) + " x " + type + ", " + op; }
 
 namespace {
 
+std::string function_of(const CallSignature& call) {
+  return "MPI_" + std::string(facts(call.collective).function);
+}
+
 std::string mismatch(const CallSignature& first, int rank, const CallSignature& other) {
-  return "mismatched MPI_Allreduce: rank 0 has " + first.text() + "; rank " + std::to_string(rank) + " has " +
-         other.text();
+  const bool is_one_function = first.collective == other.collective;
+  const auto call = [&](const CallSignature& each) {
+    return is_one_function ? each.text() : function_of(each) + " of " + each.text();
+  };
+  return "mismatched " + (is_one_function ? function_of(first) : "collectives") + ": rank 0 has " +
+         call(first) + "; rank " + std::to_string(rank) + " has " + call(other);
 }
 
 }  // namespace

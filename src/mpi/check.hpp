@@ -14,11 +14,13 @@ class SetUp;
 
 // The facts about a call that must be equal on all ranks. Types and operations by name: handles differ.
 struct CallSignature {
+  Collective collective;
   std::int64_t count = 0;
   char type[40] = {};
   char op[16] = {};
 
-  CallSignature(const Host& host, const Types& types, std::int64_t count, MPI_Datatype type, MPI_Op op);
+  CallSignature(const Host& host, const Types& types, Collective collective, std::int64_t count,
+                MPI_Datatype type, MPI_Op op);
   [[nodiscard]] bool operator==(const CallSignature&) const;
   [[nodiscard]] std::string text() const;
 };

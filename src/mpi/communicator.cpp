@@ -28,6 +28,12 @@ std::string size_text(std::size_t bytes) {
   return std::to_string(bytes) + " " + units[unit];
 }
 
+// Of calls of `least` to `most` bytes.
+std::string range_text(std::size_t least, std::size_t most) {
+  if (most == any_length) return least == 0 ? " of any length" : " from " + size_text(least);
+  return (least == 0 ? " up to " : " from " + size_text(least) + " to ") + size_text(most);
+}
+
 struct Reason {
   const char*
       text;  // lives as long as the exception; null: the program knows, it has revoked the communicator
@@ -61,10 +67,10 @@ void Communicator::break_down() {
 }
 
 Communicator::Communicator(Runtime& process, MPI_Comm handle)
-    : process_(process), handle_(handle), selection_(&process.allreduce) {
+    : process_(process), handle_(handle), selection_(&process.selection) {
   const Host& host = process.host;
-  host.Comm_rank(handle, &rank_);
-  host.Comm_size(handle, &size_);
+  rank_ = host.rank_in(handle);
+  size_ = host.size_of(handle);
   why_native_ = why_never_served(host, handle);
   is_one_rank_ = why_native_ == "one rank";
   if (why_native_.empty()) {
@@ -94,35 +100,39 @@ void Communicator::leave_to_host(std::string_view why) {
 }
 
 const ChoiceTable& Communicator::table() const {
+  if (!serves() || choices_ == nullptr) return selection_->native();
   return has_board() ? choices_->with_board : choices_->without_board;
 }
 
 void Communicator::apply() {
-  runnable_.fill(nullptr);
-  if (serves() && choices_ != nullptr) {
-    generation_ = choices_->without_board.generation;
-    std::ranges::transform(table().by_class, runnable_.begin(), [](const Choice& choice) {
-      return choice.expression->is_native() ? nullptr : choice.expression;
-    });
+  is_verbose_ = process_.settings.verbose > 0 && launcher_rank() == 0;
+  if (choices_ != nullptr) generation_ = choices_->without_board.generation;
+  for (std::size_t k = 0; k < of_.size(); ++k) {
+    const Choices& choices = table().by_collective[k];
+    of_[k].choices = choices.empty() ? nullptr : &choices;
+    of_[k].announced = 0;
   }
-  unannounced_.fill(process_.settings.verbose > 0 && launcher_rank() == 0);
 }
 
-void Communicator::announce(std::size_t index) {
-  unannounced_[index] = false;
+void Communicator::announce(Collective collective, const Choice& choice) {
+  OfCollective& mine = of(collective);
+  const Choices& choices = *mine.choices;
+  const std::ptrdiff_t index = &choice - choices.data();
+  const std::uint64_t bit = std::uint64_t{1} << std::min<std::ptrdiff_t>(index, 63);
+  if ((mine.announced & bit) != 0) return;
+  mine.announced |= bit;
   // Never destroyed: a program may call MPI while it exits.
   static std::mutex mutex;
   static auto* said = new std::set<std::pair<int, std::string>>;
-  const std::size_t smallest = index == 0 ? 0 : std::size_t{1} << (index - 1);
   try_to([&] {
-    const std::string range =
-        index == 0 ? "0 B" : "from " + size_text(smallest) + " to below " + size_text(smallest * 2);
-    const Expression* expression = runnable_[index];
-    const std::string algorithm = expression != nullptr ? expression->text() : "native";
-    const bool varies = expression != nullptr && !expression->every_run();
-    const std::string why(why_native_.empty() ? table().by_class[index].reason : why_native_);
-    const std::string line = "allreduce " + range + ", ranks: " + std::to_string(size_) + ": " + algorithm +
-                             " (" + why + (varies ? "; bits differ from run to run)" : ")");
+    const std::size_t least = index == 0 ? 0 : choices[static_cast<std::size_t>(index - 1)].most_bytes + 1;
+    const std::string range = range_text(least, choice.most_bytes);
+    const Expression& expression = *choice.expression;
+    const bool varies = !expression.is_native() && !expression.every_run();
+    const std::string why = why_native_.empty() ? choice.reason : std::string(why_native_);
+    const std::string line = std::string(name_of(collective)) + range + ", ranks: " + std::to_string(size_) +
+                             ": " + expression.text() + " (" + why +
+                             (varies ? "; bits differ from run to run)" : ")");
     const std::lock_guard lock(mutex);
     if (said->emplace(size_, line).second) say(line);
   });
@@ -134,7 +144,7 @@ void Communicator::check(const CallSignature& mine) {
   if (!serves()) return;
   require_intact();
   complete_open();
-  enter_board(0);
+  enter_board(mine.collective, 0);
   std::string mismatch;
   or_break([&] {
     // On several nodes the board only names who is late; its ranks must not leave the others alone with a
@@ -169,7 +179,7 @@ void Communicator::run(const Expression& expression, const Call& call) {
   if (open_ != nullptr) [[unlikely]]
     complete_open();
   if (call.output.count == 0) return;
-  enter_board(call.output.bytes());
+  enter_board(call.collective, call.output.bytes());
   or_break([&] {
     if (is_immediate(*expression.algorithm, size_, call.output.bytes())) {
       expression.algorithm->immediate->run(*transport_->board, call);
@@ -189,41 +199,41 @@ void Communicator::give_progress() {
   });
 }
 
-const Expression* Communicator::choose_without_host(const Expression& fallback, const Vector& output) {
-  const Expression* chosen = choose(output.count, output.width);
+const Expression* Communicator::choose_without_host(const Call& call) {
+  const Expression* chosen = choose(call.collective, call.output.count, call.output.width);
   if (chosen != nullptr || !serves()) return chosen;
   bool has_messages = false;
   or_break([&] {
     SetUp set_up(process_.host, handle_, process_.settings);
     has_messages = find_messages(set_up, set_up.all(PrivateCommunicator::may_be_created()));
   });
-  return has_messages ? &fallback : nullptr;
+  return has_messages ? selection_->without_host(call.collective) : nullptr;
 }
 
-bool Communicator::run_without_host(const Expression& fallback, Call call) {
-  ++other_calls_;
+bool Communicator::run_without_host(Call call) {
+  ++calls_;
   require_intact();
   if (is_one_rank_) {
     if (call.input.data != call.output.data)
       std::copy_n(call.input.data, call.input.bytes(), call.output.data);
     return true;
   }
-  const Expression* expression = choose_without_host(fallback, call.output);
+  const Expression* expression = choose_without_host(call);
   if (expression != nullptr) run(*expression, call);
   return expression != nullptr;
 }
 
-bool Communicator::begin(const Expression& fallback, Open& open, Call call) {
+bool Communicator::begin(Open& open, Call call) {
   require_intact();
   complete_open();
   if (is_one_rank_ || call.output.count == 0) {
     open.is_complete = true;
-    return run_without_host(fallback, call);
+    return run_without_host(call);
   }
-  ++other_calls_;
-  const Expression* expression = choose_without_host(fallback, call.output);
+  ++calls_;
+  const Expression* expression = choose_without_host(call);
   if (expression == nullptr) return false;
-  enter_board(call.output.bytes());
+  enter_board(call.collective, call.output.bytes());
   or_break([&] {
     open.task = carry_out(Endpoint(*transport_, rank_, size_, expression->lanes()), call, *expression);
     transport_->begin(open.task);

@@ -36,6 +36,17 @@ class Counter {
   std::atomic<std::uint64_t> value_{0};
 };
 
+struct Counts {
+  std::uint64_t intercepted = 0;
+  std::uint64_t served = 0;
+
+  Counts& operator+=(const Counts& other) {
+    intercepted += other.intercepted;
+    served += other.served;
+    return *this;
+  }
+};
+
 class Communicator {
  public:
   // Takes the memory that is needed until the first message; here, because it may fail on one rank alone.
@@ -48,19 +59,19 @@ class Communicator {
   // on all ranks: one of them could not be made, and nobody is to keep its own.
   [[nodiscard]] static bool start(Communicator* mine, Runtime& process, MPI_Comm handle);
 
-  // Null: leave the call to the host.
-  [[nodiscard]] const Expression* choose(std::size_t count, std::size_t width) {
+  // For a call of `count` elements. Null: leave it to the host.
+  [[nodiscard]] const Expression* choose(Collective collective, std::size_t count, std::size_t width) {
     if (generation_ != selection_->generation()) [[unlikely]]
       refresh();
-    const auto index = static_cast<std::size_t>(size_class(count * width));
-    if (unannounced_[index]) [[unlikely]]
-      announce(index);
-    const Expression* chosen = runnable_[index];
-    if (width > BoardShape::smallest_chunk && chosen != nullptr &&
-        chosen->algorithm->needs.board != OnBoard::no) {
-      return nullptr;
-    }
-    return chosen;
+    const Choices* choices = of(collective).choices;
+    if (choices == nullptr) return nullptr;
+    const Choice& choice = choice_for(*choices, count * width);
+    if (is_verbose_) [[unlikely]]
+      announce(collective, choice);
+    const Algorithm& algorithm = *choice.expression->algorithm;
+    if (algorithm.run == nullptr) return nullptr;
+    if (width > BoardShape::smallest_chunk && algorithm.needs.board != OnBoard::no) return nullptr;
+    return choice.expression;
   }
   [[nodiscard]] bool serves() const { return transport_ != nullptr; }
   // The program has revoked it (ULFM): the host reports that.
@@ -75,9 +86,9 @@ class Communicator {
       report_earlier_failure();
   }
   void run(const Expression& expression, const Call& call);
-  // For types that the host lacks: the chosen algorithm, or `fallback` where that is native. False: cannot be
-  // served.
-  [[nodiscard]] bool run_without_host(const Expression& fallback, Call call);
+  // For calls that the host cannot serve: where its own algorithm was chosen, one of ours takes its place.
+  // False: it cannot be served.
+  [[nodiscard]] bool run_without_host(Call call);
 
   // A collective that goes on while the program computes. At most one is open on a communicator: starting
   // another collective completes it first, on every rank alike. It outlives the program's communicator.
@@ -87,7 +98,7 @@ class Communicator {
     Task task{};
     bool is_complete = false;
   };
-  [[nodiscard]] bool begin(const Expression& fallback, Open& open, Call call);
+  [[nodiscard]] bool begin(Open& open, Call call);
   // True: complete. It may have been the last that kept its communicator alive.
   [[nodiscard]] bool advance(Open& open);
   // Waits until it is complete.
@@ -96,10 +107,27 @@ class Communicator {
   // The program has freed its communicator. True: nothing is open, and this may be destroyed.
   [[nodiscard]] bool abandon();
 
-  Counter intercepted;
-  Counter served;
+  // A call of the program has come here.
+  void count(Collective collective) {
+    of(collective).intercepted.increment();
+    ++calls_;
+  }
+  void count_served(Collective collective) { of(collective).served.increment(); }
+  [[nodiscard]] Counts counts(Collective collective) const {
+    return {of(collective).intercepted.value(), of(collective).served.value()};
+  }
 
  private:
+  // What is kept for each collective.
+  struct OfCollective {
+    Counter intercepted;
+    Counter served;
+    const Choices* choices = nullptr;  // null: the host serves it
+    std::uint64_t announced = 0;       // bit k: choice k, and the last one for all that follow
+  };
+  [[nodiscard]] OfCollective& of(Collective collective) { return of_[index_of(collective)]; }
+  [[nodiscard]] const OfCollective& of(Collective collective) const { return of_[index_of(collective)]; }
+
   [[noreturn]] void report_earlier_failure() const;
 
   // Setting up (communicator_set_up.cpp).
@@ -120,16 +148,16 @@ class Communicator {
   // Tells the board which communicator now uses it.
   void tell_board();
 
-  // Recomputes which expressions run, after the choices or the means to run them have changed.
+  // After the choices or the means to run them have changed.
   void apply();
   void leave_to_host(std::string_view why);
   [[nodiscard]] const ChoiceTable& table() const;
-  void announce(std::size_t index);
+  void announce(Collective collective, const Choice& choice);
   [[nodiscard]] bool asks_whether_revoked() const;
   // Throws CommunicationError where the program's communicator was revoked, or has lost a process.
   void check_processes() const;
-  // An exception of `body` ends all use of this communicator. After an error ranks no longer agree on what was
-  // sent: nobody can serve it again, not even the host. The ranks that wait on its board are told.
+  // An exception of `body` ends all use of this communicator. After an error ranks no longer agree on what
+  // was sent: nobody can serve it again, not even the host. The ranks that wait on its board are told.
   template <class Body>
   void or_break(Body&& body) {
     try {
@@ -143,15 +171,15 @@ class Communicator {
   void break_down();
   void complete_open();
   // Null: it cannot be served.
-  [[nodiscard]] const Expression* choose_without_host(const Expression& fallback, const Vector& output);
+  [[nodiscard]] const Expression* choose_without_host(const Call& call);
   // `body` moves an open operation on. May destroy this communicator at the end.
   template <class Body>
   void go_on(Open& open, Body&& body);
   // To the host, after a collective that may have made no call to it.
   void give_progress();
   // For the report of a stall.
-  void enter_board(std::size_t bytes) {
-    if (has_board()) place_->board->board().enter(intercepted.value() + other_calls_, bytes);
+  void enter_board(Collective collective, std::size_t bytes) {
+    if (has_board()) place_->board->board().enter(calls_, collective, bytes);
   }
   [[nodiscard]] bool has_board() const { return place_ && place_->board != nullptr; }
 
@@ -173,12 +201,12 @@ class Communicator {
   int failure_ = MPI_ERR_OTHER;  // of every later call
   bool is_abandoned_ = false;
   Open* open_ = nullptr;
-  std::uint64_t other_calls_ = 0;  // those that were not intercepted but come through the C interface
   std::string_view why_native_;
   std::shared_ptr<const TeamChoices> choices_;
-  std::uint64_t generation_ = 0;                                // of the choices
-  std::array<const Expression*, size_class_count> runnable_{};  // null: native
-  std::array<bool, size_class_count> unannounced_{};
+  std::uint64_t generation_ = 0;  // of the choices
+  bool is_verbose_ = false;
+  std::uint64_t calls_ = 0;  // of all collectives, those of the C interface among them
+  std::array<OfCollective, collectives.size()> of_;
 };
 
 }  // namespace offbeat

@@ -35,12 +35,6 @@ void for_world_ranks(const Host& host, MPI_Comm communicator, int size, Calls&& 
   host.Group_free(&group);
 }
 
-bool needs_messages(const ChoiceTable& table) {
-  return std::ranges::any_of(table.by_class, [](const Choice& choice) {
-    return !choice.expression->is_native() && choice.expression->algorithm->needs.board != OnBoard::one_node;
-  });
-}
-
 // Rank 0's proposal to the others.
 struct Invitation {
   std::uint64_t settings = 0;     // that must be equal: a hash
@@ -206,7 +200,7 @@ void Communicator::provide(SetUp& set_up, std::shared_ptr<const TeamChoices> cho
                            bool has_room_for_messages) {
   choices_ = std::move(choices);
   if (process_.settings.window_bytes > 0 && choices_->with_board.any_on_board()) find_board(set_up);
-  if (needs_messages(table()) && !find_messages(set_up, has_room_for_messages)) {
+  if (table().any_by_messages() && !find_messages(set_up, has_room_for_messages)) {
     leave_to_host("the MPI has no communicator, or the process no memory, left for offbeat");
     return;
   }

@@ -309,9 +309,9 @@ void NodeBoard::give_up(const char* why, int code) noexcept {
 }
 
 std::string NodeBoard::call() const {
-  return "allreduce number " + std::to_string(board_.entered) + " on this communicator, " +
-         std::to_string(board_.current_bytes) + " bytes, " + std::to_string(board_.size) + " ranks on " +
-         host_name_;
+  return std::string(name_of(board_.current)) + " number " + std::to_string(board_.entered) +
+         " on this communicator, " + std::to_string(board_.current_bytes) + " bytes, " +
+         std::to_string(board_.size) + " ranks on " + host_name_;
 }
 
 void NodeBoard::report_stall(double waited_s, bool over) {

@@ -49,7 +49,7 @@ Runtime::Runtime() : settings(Settings::from_environment()) {
   pool::set_cache_limit(settings.cache_bytes);
   if (!settings.allreduce.empty()) {
     try {
-      allreduce.start_with(settings.allreduce, "OFFBEAT_ALLREDUCE");
+      selection.start_with(Collective::allreduce, settings.allreduce, "OFFBEAT_ALLREDUCE");
     } catch (const UsageError& error) {
       throw UsageError("OFFBEAT_ALLREDUCE='" + printable(settings.allreduce) + "': " + error.what());
     }
@@ -226,8 +226,8 @@ int Runtime::on_delete(MPI_Comm handle, int, void* attribute, void* state) {
   {
     const std::lock_guard lock(self->mutex_);
     std::erase(self->communicators_, communicator);
-    self->of_dead_communicators_.intercepted += communicator->intercepted.value();
-    self->of_dead_communicators_.served += communicator->served.value();
+    for (std::size_t k = 0; k < collectives.size(); ++k)
+      self->of_dead_communicators_[k] += communicator->counts(static_cast<Collective>(k + 1));
   }
   self->deaths_.fetch_add(1, std::memory_order_acq_rel);
   // The host is not to be re-entered from its own function.
@@ -268,32 +268,32 @@ void Runtime::remove(MPI_Comm handle) {
   }
 }
 
-Runtime::Counts Runtime::counts() {
+Counts Runtime::counts(Collective collective) {
   const std::lock_guard lock(mutex_);
-  Counts total = of_dead_communicators_;
-  total.intercepted += without_communicator_.load(std::memory_order_relaxed);
-  for (const Communicator* communicator : communicators_) {
-    total.intercepted += communicator->intercepted.value();
-    total.served += communicator->served.value();
-  }
+  Counts total = of_dead_communicators_[index_of(collective)];
+  total.intercepted += without_communicator_[index_of(collective)].load(std::memory_order_relaxed);
+  for (const Communicator* communicator : communicators_) total += communicator->counts(collective);
   return total;
 }
 
 void Runtime::finalize() {
   if (!is_mpi_running() || is_finalizing_.exchange(true)) return;  // the host reports it
-  if (settings.report) {
-    int rank = 0;
-    host.Comm_rank(MPI_COMM_WORLD, &rank);
-    const Counts total = counts();
-    if (rank == 0) {
-      say("allreduce: " + std::to_string(total.intercepted) + " calls intercepted, " +
-          std::to_string(total.served) + " served, " + std::to_string(total.intercepted - total.served) +
-          " native");
-    }
-  }
+  if (settings.report && host.rank_in(MPI_COMM_WORLD) == 0) report();
   if (!is_started_.load(std::memory_order_acquire)) return;
   remove(MPI_COMM_WORLD);
   remove(MPI_COMM_SELF);
+}
+
+// One line for each collective that offbeat may serve.
+void Runtime::report() {
+  for (std::size_t k = 0; k < collectives.size(); ++k) {
+    const auto collective = static_cast<Collective>(k + 1);
+    if (repertoire(collective).algorithms.empty()) continue;
+    const Counts total = counts(collective);
+    say(std::string(name_of(collective)) + ": " + std::to_string(total.intercepted) + " calls intercepted, " +
+        std::to_string(total.served) + " served, " + std::to_string(total.intercepted - total.served) +
+        " native");
+  }
 }
 
 }  // namespace offbeat

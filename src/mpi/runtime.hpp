@@ -6,6 +6,7 @@
 // MPI.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -43,23 +44,17 @@ class Runtime {
   // Before MPI_Finalize; the first time counts.
   void finalize();
 
-  struct Counts {
-    std::uint64_t intercepted = 0;
-    std::uint64_t served = 0;
-  };
-  [[nodiscard]] Counts counts();
+  [[nodiscard]] Counts counts(Collective collective);
   // A call that the host serves, whatever is kept for its communicator.
-  void count_native() { without_communicator_.fetch_add(1, std::memory_order_relaxed); }
+  void count_native(Collective collective) {
+    without_communicator_[index_of(collective)].fetch_add(1, std::memory_order_relaxed);
+  }
 
   const Settings settings;
   const std::uint64_t settings_hash = settings.agreement();
   const Host host;
   const Tools tools;
-  Selection allreduce{Collective::allreduce};
-  // Null: the host serves the collective.
-  [[nodiscard]] Selection* selection(Collective collective) {
-    return collective == Collective::allreduce ? &allreduce : nullptr;
-  }
+  Selection selection;
   Teams teams;
 
   // Since is_started().
@@ -73,6 +68,7 @@ class Runtime {
   [[nodiscard]] bool is_mpi_running() const;
 
  private:
+  void report();
   static int on_copy(MPI_Comm, int, void*, void*, void*, int* flag);
   static int on_delete(MPI_Comm, int, void* communicator, void*);
 
@@ -87,7 +83,7 @@ class Runtime {
 
   std::atomic<bool> is_started_{false};
   std::atomic<bool> is_finalizing_{false};
-  std::atomic<std::uint64_t> without_communicator_{0};
+  std::array<std::atomic<std::uint64_t>, collectives.size()> without_communicator_{};
   std::optional<const Types> types_;
   std::optional<const FaultTolerance> fault_tolerance_;
   int keyval_ = MPI_KEYVAL_INVALID;  // no memory: nothing can be kept
@@ -96,7 +92,7 @@ class Runtime {
   std::atomic<std::uint64_t> deaths_{1};
   std::mutex mutex_;  // of what follows, and of starting
   std::vector<Communicator*> communicators_;
-  Counts of_dead_communicators_;
+  std::array<Counts, collectives.size()> of_dead_communicators_;
 };
 
 // Throws UsageError: a bad setting, or no MPI of this family is loaded.

@@ -14,12 +14,12 @@
 namespace offbeat::service {
 namespace {
 
-// The choices of a collective. Throws UsageError where offbeat serves none of this name.
-Selection& selection_of(std::string_view name) {
-  Selection* selection = nullptr;
-  if (const auto collective = collective_named(name)) selection = start_runtime().selection(*collective);
-  if (selection == nullptr) throw UsageError("unknown collective '" + printable(name) + "'");
-  return *selection;
+// Throws UsageError where offbeat serves none of this name.
+Collective served_collective(std::string_view name) {
+  const auto collective = collective_named(name);
+  if (!collective || repertoire(*collective).algorithms.empty())
+    throw UsageError("unknown collective '" + printable(name) + "'");
+  return *collective;
 }
 
 // Expressions live as long as the process, and so do their texts.
@@ -51,23 +51,15 @@ const char* last_algorithm() {
 std::string_view family() { return abi::family; }
 
 void select(std::string_view collective, std::string_view expression) {
-  selection_of(collective).choose_always(expression, "offbeat_select");
+  start_runtime().selection.choose_always(served_collective(collective), expression, "offbeat_select");
 }
 
 Counts count(std::string_view collective) {
-  static_cast<void>(selection_of(collective));
-  const Runtime::Counts counts = start_runtime().counts();
+  const offbeat::Counts counts = start_runtime().counts(served_collective(collective));
   return {counts.intercepted, counts.served};
 }
 
 namespace {
-
-// Never destroyed: a program may call MPI while it exits.
-const Expression& fallback() {
-  static const auto* expression =
-      new Expression(parse_expression(Collective::allreduce, "recursive_doubling"));
-  return *expression;
-}
 
 Call arguments(const void* input, void* output, std::size_t count, const Reduction& reduction) {
   const void* from = input == nullptr ? output : input;
@@ -94,7 +86,7 @@ bool allreduce(const void* input, void* output, std::size_t count, const Reducti
   const InsideOffbeat guard;
   Communicator* communicator = communicator_of(fortran_communicator);
   return communicator != nullptr &&
-         communicator->run_without_host(fallback(), arguments(input, output, count, reduction));
+         communicator->run_without_host(arguments(input, output, count, reduction));
 }
 
 class Operation : public Communicator::Open {};
@@ -107,8 +99,7 @@ OperationPointer begin_allreduce(const void* input, void* output, std::size_t co
   Communicator* communicator = communicator_of(fortran_communicator);
   if (communicator == nullptr) return nullptr;
   OperationPointer operation(new Operation{{communicator, reduction}});
-  const bool begun =
-      communicator->begin(fallback(), *operation, arguments(input, output, count, operation->reduction));
+  const bool begun = communicator->begin(*operation, arguments(input, output, count, operation->reduction));
   return begun ? std::move(operation) : nullptr;
 }
 

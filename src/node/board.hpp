@@ -39,6 +39,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/collective.hpp"
 #include "node/patience.hpp"
 
 namespace offbeat {
@@ -143,8 +144,9 @@ class Board {
     return *reinterpret_cast<Presence*>(memory_ + shape_.presence_offset() +
                                         static_cast<std::size_t>(owner) * sizeof(Presence));
   }
-  void enter(std::uint64_t number, std::size_t bytes) {
+  void enter(std::uint64_t number, Collective collective, std::size_t bytes) {
     entered = number;
+    current = collective;
     current_bytes = bytes;
     presence(rank).entered.store(number, std::memory_order_relaxed);
     if (patience.shares_cores) show_core();
@@ -232,8 +234,9 @@ class Board {
   // Numbers of the current inline collective and of the current round; equal on all ranks.
   std::uint64_t sequence = 0;
   std::uint64_t round = 0;
-  // The number of the current collective on this communicator, and its length.
+  // The number of the current collective on this communicator, which one it is, and its length.
   std::uint64_t entered = 0;
+  Collective current = Collective::allreduce;
   std::size_t current_bytes = 0;
 
   int rank;

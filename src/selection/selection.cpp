@@ -2,39 +2,29 @@
 #include "selection/selection.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
-#include <span>
 #include <utility>
 
 namespace offbeat {
 namespace {
 
-// The defaults: the first line that is suitable and whose limit is above the message's length.
-// Every limit is a power of two, because a choice is made for a whole size class.
-struct Default {
-  std::size_t below_bytes;  // 0: any length
-  std::string_view expression;
-};
-constexpr Default allreduce_defaults[] = {
-    {0, "arrival_tree"},
-    {std::size_t{32} << 10, "hierarchy(arrival_tree, recursive_doubling)"},
-    {0, "hierarchy(arrival_tree, rabenseifner)"},
-    {std::size_t{32} << 10, "recursive_doubling"},
-    {0, "rabenseifner"},
-};
-
-constexpr std::span<const Default> defaults_of(Collective collective) {
-  switch (collective) {
-    case Collective::allreduce:
-      return allreduce_defaults;
-    default:
-      return {};
+// The default for calls of so many bytes, and of more up to its limit.
+Choice default_choice(Collective collective, const Placement& placement, std::size_t bytes) {
+  for (const Default& entry : repertoire(collective).defaults) {
+    if (bytes > entry.most_bytes) continue;
+    const Expression* expression = interned_expression(collective, entry.expression);
+    if (expression->unsuitable(placement).empty())
+      return {entry.most_bytes, expression, "offbeat's default for this size"};
   }
+  return {any_length, interned_expression(collective, "native"), "offbeat has nothing better here"};
 }
 
-constexpr bool holds(const Default& entry, int size_class) {
-  return entry.below_bytes == 0 || size_class < offbeat::size_class(entry.below_bytes);
+template <class Holds>
+bool any_of(const ChoiceTable& table, Holds&& holds) {
+  return std::ranges::any_of(table.by_collective, [&](const Choices& choices) {
+    return std::ranges::any_of(choices,
+                               [&](const Choice& choice) { return holds(*choice.expression->algorithm); });
+  });
 }
 
 }  // namespace
@@ -49,54 +39,61 @@ const Expression* interned_expression(Collective collective, std::string_view te
   return &known->try_emplace(std::move(key), std::move(expression)).first->second;
 }
 
-bool ChoiceTable::all_native() const {
-  return std::all_of(by_class.begin(), by_class.end(),
-                     [](const Choice& choice) { return choice.expression->is_native(); });
+bool ChoiceTable::any_on_board() const {
+  return any_of(*this, [](const Algorithm& algorithm) { return algorithm.needs.board != OnBoard::no; });
 }
 
-bool ChoiceTable::any_on_board() const {
-  return std::any_of(by_class.begin(), by_class.end(), [](const Choice& choice) {
-    return choice.expression->algorithm->needs.board != OnBoard::no;
+bool ChoiceTable::any_by_messages() const {
+  return any_of(*this, [](const Algorithm& algorithm) {
+    return algorithm.run != nullptr && algorithm.needs.board != OnBoard::one_node;
   });
 }
 
-void Selection::start_with(std::string_view expression, std::string_view reason) {
-  choose_always(expression, reason);
-  at_start_ = always_.load(std::memory_order_relaxed);
+Selection::Selection() {
+  for (std::size_t k = 0; k < collectives.size(); ++k) {
+    const auto collective = static_cast<Collective>(k + 1);
+    if (repertoire(collective).algorithms.empty()) continue;
+    native_.by_collective[k] = {{any_length, interned_expression(collective, "native"), ""}};
+    of_[k].without_host = interned_expression(collective, repertoire(collective).without_host);
+  }
 }
 
-void Selection::choose_always(std::string_view expression, std::string_view reason) {
-  const Choice* choice = at_start_;
+void Selection::start_with(Collective collective, std::string_view expression, std::string_view reason) {
+  choose_always(collective, expression, reason);
+  OfCollective& mine = of_[index_of(collective)];
+  mine.at_start = mine.always.load(std::memory_order_relaxed);
+}
+
+void Selection::choose_always(Collective collective, std::string_view expression, std::string_view reason) {
+  OfCollective& mine = of_[index_of(collective)];
+  const Choice* choice = mine.at_start;
   if (!expression.empty()) {
-    Choice chosen{interned_expression(collective_, expression), std::string(reason)};
+    Choice chosen{any_length, interned_expression(collective, expression), std::string(reason)};
     const std::lock_guard lock(mutex_);
-    choice = &*choices_.insert(std::move(chosen)).first;
+    choice = &*ever_chosen_.insert(std::move(chosen)).first;
   }
-  always_.store(choice, std::memory_order_release);
+  mine.always.store(choice, std::memory_order_release);
   generation_.fetch_add(1, std::memory_order_acq_rel);
 }
 
-ChoiceTable Selection::table(const Placement& placement) const {
-  const Expression* const native = interned_expression(collective_, "native");
-  const auto by_default = [&](int size_class) {
-    for (const Default& entry : defaults_of(collective_)) {
-      if (!holds(entry, size_class)) continue;
-      const Expression* expression = interned_expression(collective_, entry.expression);
-      if (expression->unsuitable(placement).empty()) return expression;
-    }
-    return native;
-  };
-
-  ChoiceTable table;
-  table.generation = generation();
-  const Choice* always = always_.load(std::memory_order_acquire);
-  for (int k = 0; k < size_class_count; ++k) {
-    Choice choice = always != nullptr ? *always : Choice{by_default(k), "offbeat's default for this size"};
-    if (std::string why_not = choice.expression->unsuitable(placement); !why_not.empty()) {
-      choice = {native, choice.expression->text() + " " + why_not};
-    }
-    table.by_class[static_cast<std::size_t>(k)] = std::move(choice);
+Choices Selection::choices(Collective collective, const Placement& placement) const {
+  if (repertoire(collective).algorithms.empty()) return {};
+  if (const Choice* always = of_[index_of(collective)].always.load(std::memory_order_acquire)) {
+    const std::string why_not = always->expression->unsuitable(placement);
+    if (why_not.empty()) return {*always};
+    return {
+        {any_length, interned_expression(collective, "native"), always->expression->text() + " " + why_not}};
   }
+  Choices by_default{default_choice(collective, placement, 0)};
+  while (by_default.back().most_bytes != any_length)
+    by_default.push_back(default_choice(collective, placement, by_default.back().most_bytes + 1));
+  return by_default;
+}
+
+ChoiceTable Selection::table(const Placement& placement) const {
+  ChoiceTable table{.by_collective = {}, .generation = generation()};
+  for (std::size_t k = 0; k < collectives.size(); ++k)
+    table.by_collective[k] = choices(static_cast<Collective>(k + 1), placement);
   return table;
 }
 

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <atomic>
-#include <bit>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -12,60 +11,85 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "collectives/algorithm.hpp"
+#include "collectives/repertoire.hpp"
 
 namespace offbeat {
-
-// Sizes are told apart by their highest bit: class 0 is empty, class k holds [2^(k-1), 2^k) bytes.
-inline constexpr int size_class_count = 65;
-[[nodiscard]] constexpr int size_class(std::size_t bytes) { return std::bit_width(bytes); }
 
 // The one expression of this process that has this canonical spelling; made when it is first asked for, and
 // never freed: communicators, collectives under way and the last algorithm of each thread point to it, and a
 // program may call MPI while it exits. Throws ExpressionError.
 [[nodiscard]] const Expression* interned_expression(Collective collective, std::string_view text);
 
+// The expression for calls of at most so many bytes that no choice before it holds for.
 struct Choice {
-  const Expression* expression = nullptr;  // interned
+  std::size_t most_bytes = any_length;
+  const Expression* expression = nullptr;  // interned; native is one like any other
   std::string reason;                      // why, for people
 
   friend auto operator<=>(const Choice&, const Choice&) = default;
 };
 
-// The choices for one communicator, one per size class.
+// For one collective on one communicator, in the order of their lengths: the last one holds for any length.
+// Empty: the host serves the collective.
+using Choices = std::vector<Choice>;
+
+[[nodiscard]] inline const Choice& choice_for(const Choices& choices, std::size_t bytes) {
+  auto choice = choices.begin();
+  while (bytes > choice->most_bytes) ++choice;
+  return *choice;
+}
+
+// For all collectives on one communicator.
 struct ChoiceTable {
-  std::array<Choice, size_class_count> by_class;
+  std::array<Choices, collectives.size()> by_collective;
   std::uint64_t generation = 0;
 
-  [[nodiscard]] bool all_native() const;
+  [[nodiscard]] const Choices& of(Collective collective) const { return by_collective[index_of(collective)]; }
   [[nodiscard]] bool any_on_board() const;
+  // Whether one of them sends messages of offbeat's own.
+  [[nodiscard]] bool any_by_messages() const;
 };
 
-// The choices of one collective in this process.
+// What is chosen in this process, for every collective.
 class Selection {
  public:
-  explicit Selection(Collective collective) : collective_(collective) {}
+  Selection();
 
-  // The expression that every size starts with, and returns to. Before the first call only. Throws
+  // The expression that every length starts with, and returns to. Before the first call only. Throws
   // ExpressionError.
-  void start_with(std::string_view expression, std::string_view reason);
+  void start_with(Collective collective, std::string_view expression, std::string_view reason);
 
-  // `expression` for every size from now on; empty: back to the start. Throws ExpressionError.
-  void choose_always(std::string_view expression, std::string_view reason);
+  // `expression` for every length from now on; empty: back to the start. Throws ExpressionError.
+  void choose_always(Collective collective, std::string_view expression, std::string_view reason);
 
-  // For a communicator. What cannot run there becomes native.
+  // For a communicator. An expression that cannot run there becomes native.
   [[nodiscard]] ChoiceTable table(const Placement& placement) const;
 
-  // Moves whenever the choice changes: a communicator's table is stale when it differs.
+  // For a communicator that the host serves, whatever is chosen. No reason is given.
+  [[nodiscard]] const ChoiceTable& native() const { return native_; }
+
+  // For calls that the host cannot serve: messages are all that it needs. Null: there is none.
+  [[nodiscard]] const Expression* without_host(Collective collective) const {
+    return of_[index_of(collective)].without_host;
+  }
+
+  // Moves whenever a choice changes: those of a communicator are stale when it differs.
   [[nodiscard]] std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
  private:
-  Collective collective_;
+  [[nodiscard]] Choices choices(Collective collective, const Placement& placement) const;
+
+  struct OfCollective {
+    std::atomic<const Choice*> always{nullptr};
+    const Choice* at_start = nullptr;  // null: the defaults
+    const Expression* without_host = nullptr;
+  };
+  std::array<OfCollective, collectives.size()> of_;
   std::mutex mutex_;
-  std::set<Choice> choices_;  // all that was ever chosen, each once: table() reads `always_` without the lock
-  std::atomic<const Choice*> always_{nullptr};
-  const Choice* at_start_ = nullptr;  // null: the defaults
+  std::set<Choice> ever_chosen_;  // each once, and never freed: table() reads `always` without the lock
+  ChoiceTable native_;
   std::atomic<std::uint64_t> generation_{1};
 };
 

@@ -16,7 +16,7 @@
 #include <tuple>
 #include <vector>
 
-#include "collectives/algorithm.hpp"
+#include "collectives/repertoire.hpp"
 #include "simulator/simulator.hpp"
 
 namespace offbeat {
@@ -49,7 +49,7 @@ const std::vector<int> rank_counts = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11
 // Algorithms without arguments, from the registry: a new one is tested without being named here.
 std::vector<std::string> expressions() {
   std::vector<std::string> all;
-  for (const Algorithm* algorithm : algorithms(Collective::allreduce)) {
+  for (const Algorithm* algorithm : repertoire(Collective::allreduce).algorithms) {
     const bool runs_here =
         algorithm->run != nullptr && algorithm->needs.board == OnBoard::no;  // board_test runs those
     if (algorithm->parameters.empty() && runs_here) all.emplace_back(algorithm->name);

@@ -28,7 +28,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "collectives/algorithm.hpp"
+#include "collectives/repertoire.hpp"
 #include "simulator/simulator.hpp"
 
 namespace offbeat {
@@ -38,7 +38,7 @@ constexpr std::size_t tiny_window = 8192;  // two chunks: a few thousand element
 
 std::vector<std::string> algorithms_on_board() {
   std::vector<std::string> names;
-  for (const Algorithm* algorithm : algorithms(Collective::allreduce)) {
+  for (const Algorithm* algorithm : repertoire(Collective::allreduce).algorithms) {
     if (algorithm->needs.board == OnBoard::one_node) names.emplace_back(algorithm->name);
   }
   return names;

@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/algorithm.hpp"
+#include "collectives/repertoire.hpp"
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/allreduce/board_round.hpp"
 #include "node/board.hpp"
@@ -198,7 +198,7 @@ TEST_P(BoardOfThreads, GivesTheRightResultTenThousandTimes) {
   const Mapping memory(shape.total_bytes());
   const Reduction sum(ElementType::uint32, ReduceOp::sum);
   std::vector<Expression> expressions;
-  for (const Algorithm* algorithm : algorithms(Collective::allreduce)) {
+  for (const Algorithm* algorithm : repertoire(Collective::allreduce).algorithms) {
     if (algorithm->needs.board == OnBoard::one_node)
       expressions.push_back(parse_expression(Collective::allreduce, algorithm->name));
   }

@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "collectives/algorithm.hpp"
+#include "collectives/repertoire.hpp"
 
 namespace offbeat {
 namespace {
@@ -163,20 +163,20 @@ TEST(Expression, RandomTextIsAnExpressionOrAnErrorInOneLine) {
 
 TEST(Expression, ACollectiveOfTheHostHasNoAlgorithms) {
   EXPECT_FALSE(collective_named("alreduce").has_value());
-  EXPECT_TRUE(algorithms(Collective::scan).empty());
+  EXPECT_TRUE(repertoire(Collective::scan).algorithms.empty());
   EXPECT_THROW(static_cast<void>(parse_expression(Collective::scan, "ring")), UsageError);
 }
 
 TEST(Expression, EveryAlgorithmServesTheCollectiveThatListsIt) {
   for (std::size_t k = 1; k <= collectives.size(); ++k) {
     const auto collective = static_cast<Collective>(k);
-    for (const Algorithm* algorithm : algorithms(collective))
+    for (const Algorithm* algorithm : repertoire(collective).algorithms)
       EXPECT_TRUE(algorithm->serves.contain(collective)) << name_of(collective) << ": " << algorithm->name;
   }
 }
 
 TEST(Expression, EveryAlgorithmSaysWhatPeopleWantToKnow) {
-  for (const Algorithm* algorithm : algorithms(Collective::allreduce)) {
+  for (const Algorithm* algorithm : repertoire(Collective::allreduce).algorithms) {
     EXPECT_FALSE(algorithm->summary.empty()) << algorithm->name;
     EXPECT_FALSE(algorithm->cost.empty()) << algorithm->name;
     EXPECT_TRUE(algorithm->run == nullptr || !algorithm->source.empty()) << algorithm->name;

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <functional>
 #include <new>
 #include <string>
 
@@ -29,73 +31,78 @@ static std::atomic<long> blocks{0};
 namespace offbeat {
 namespace {
 
+Choice choice(const Selection& selection, const Placement& placement, std::size_t bytes) {
+  return choice_for(selection.table(placement).of(Collective::allreduce), bytes);
+}
+
 std::string chosen(const Selection& selection, int ranks, std::size_t bytes) {
-  return selection.table({ranks}).by_class[static_cast<std::size_t>(size_class(bytes))].expression->text();
+  return choice(selection, {ranks}, bytes).expression->text();
 }
 
 TEST(Selection, OneExpressionForEverySize) {
-  Selection selection(Collective::allreduce);
-  selection.choose_always("ring", "a test");
+  Selection selection;
+  selection.choose_always(Collective::allreduce, "ring", "a test");
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{1} << 30, ~std::size_t{0}}) {
     EXPECT_EQ(chosen(selection, 4, bytes), "ring");
   }
-  EXPECT_EQ(selection.table({4}).by_class[3].reason, "a test");
+  EXPECT_EQ(choice(selection, {4}, 8).reason, "a test");
 }
 
 TEST(Selection, AnEmptyExpressionRestoresTheStart) {
-  Selection selection(Collective::allreduce);
-  selection.start_with("ring", "environment");
+  Selection selection;
+  selection.start_with(Collective::allreduce, "ring", "environment");
   const std::uint64_t generation = selection.generation();
-  selection.choose_always("linear", "call");
+  selection.choose_always(Collective::allreduce, "linear", "call");
   EXPECT_NE(selection.generation(), generation);
   EXPECT_EQ(chosen(selection, 4, 8), "linear");
-  selection.choose_always("", "call");
+  selection.choose_always(Collective::allreduce, "", "call");
   EXPECT_EQ(chosen(selection, 4, 8), "ring");
 }
 
 TEST(Selection, WithoutAStartAnEmptyExpressionRestoresTheDefaults) {
-  Selection selection(Collective::allreduce);
+  Selection selection;
   const std::string before = chosen(selection, 4, 8);
-  selection.choose_always("linear", "call");
+  selection.choose_always(Collective::allreduce, "linear", "call");
   EXPECT_EQ(chosen(selection, 4, 8), "linear");
-  selection.choose_always("", "call");
+  selection.choose_always(Collective::allreduce, "", "call");
   EXPECT_EQ(chosen(selection, 4, 8), before);
 }
 
 TEST(Selection, TheDefaultsRepeatTheirBitsOnEveryRun) {
-  const Selection selection(Collective::allreduce);
+  const Selection selection;
   constexpr Placement placements[] = {{.ranks = 4, .board = true},
                                       {.ranks = 8, .nodes = 2, .board = true},
                                       {.ranks = 8, .nodes = 2},
                                       {.ranks = 4}};
   for (const Placement& placement : placements) {
-    for (const Choice& choice : selection.table(placement).by_class) {
+    const ChoiceTable table = selection.table(placement);
+    for (const Choice& choice : table.of(Collective::allreduce)) {
       EXPECT_TRUE(choice.expression->every_run()) << choice.expression->text();
     }
   }
 }
 
 TEST(Selection, WhatCannotRunBecomesNativeAndSaysWhy) {
-  Selection selection(Collective::allreduce);
-  selection.choose_always("grid(4x4, ring)", "a test");
+  Selection selection;
+  selection.choose_always(Collective::allreduce, "grid(4x4, ring)", "a test");
   EXPECT_EQ(chosen(selection, 16, 8), "grid(4x4, ring)");
   EXPECT_EQ(chosen(selection, 8, 8), "native");
-  EXPECT_TRUE(selection.table({8}).all_native());
-  EXPECT_EQ(selection.table({8}).by_class[4].reason, "grid(4x4, ring) needs at least 16 ranks");
+  EXPECT_EQ(chosen(selection, 8, any_length), "native");
+  EXPECT_EQ(choice(selection, {8}, 8).reason, "grid(4x4, ring) needs at least 16 ranks");
 }
 
 TEST(Selection, ABadExpressionChangesNothing) {
-  Selection selection(Collective::allreduce);
+  Selection selection;
   const std::uint64_t generation = selection.generation();
-  EXPECT_THROW(selection.choose_always("rng", "a test"), ExpressionError);
+  EXPECT_THROW(selection.choose_always(Collective::allreduce, "rng", "a test"), ExpressionError);
   EXPECT_EQ(selection.generation(), generation);
 }
 
 TEST(Selection, AChoiceThatIsMadeAgainTakesNoFurtherMemory) {
-  Selection selection(Collective::allreduce);
+  Selection selection;
   const auto choose_all = [&] {
     for (const char* text : {"pipeline(1024KiB, ring)", "pipeline( 1MiB,ring )", "grid(2x2, ring)", ""})
-      selection.choose_always(text, "a test");
+      selection.choose_always(Collective::allreduce, text, "a test");
   };
   choose_all();
   const long before = blocks;
@@ -105,9 +112,9 @@ TEST(Selection, AChoiceThatIsMadeAgainTakesNoFurtherMemory) {
 
 TEST(Selection, AnExpressionOutlivesItsSelectionAndIsOneForAllSpellings) {
   const auto expression = [](const char* text) {
-    Selection selection(Collective::allreduce);
-    selection.choose_always(text, "a test");
-    return selection.table({4}).by_class[4].expression;
+    Selection selection;
+    selection.choose_always(Collective::allreduce, text, "a test");
+    return choice(selection, {4}, 8).expression;
   };
   const Expression* first = expression("pipeline(1024KiB, ring)");
   EXPECT_EQ(expression("pipeline( 1MiB,ring )"), first);
@@ -117,23 +124,31 @@ TEST(Selection, AnExpressionOutlivesItsSelectionAndIsOneForAllSpellings) {
 }
 
 TEST(Selection, TheDefaultChangesExactlyAt32KiB) {
-  const Selection selection(Collective::allreduce);
+  const Selection selection;
   EXPECT_EQ(chosen(selection, 4, 32767), "recursive_doubling");
   EXPECT_EQ(chosen(selection, 4, 32768), "rabenseifner");
   const auto on_nodes = [&](std::size_t bytes) {
-    const ChoiceTable table = selection.table({.ranks = 8, .nodes = 2, .board = true});
-    return table.by_class[static_cast<std::size_t>(size_class(bytes))].expression->text();
+    return choice(selection, {.ranks = 8, .nodes = 2, .board = true}, bytes).expression->text();
   };
   EXPECT_EQ(on_nodes(32767), "hierarchy(arrival_tree, recursive_doubling)");
   EXPECT_EQ(on_nodes(32768), "hierarchy(arrival_tree, rabenseifner)");
 }
 
-TEST(Selection, SizeClassesFollowTheHighestBit) {
-  EXPECT_EQ(size_class(0), 0);
-  EXPECT_EQ(size_class(1), 1);
-  EXPECT_EQ(size_class(1023), 10);
-  EXPECT_EQ(size_class(1024), 11);
-  EXPECT_LT(size_class(~std::size_t{0}), size_class_count);
+TEST(Selection, TheLastChoiceHoldsForAnyLength) {
+  const Selection selection;
+  for (const bool board : {false, true}) {
+    const ChoiceTable table = selection.table({.ranks = 8, .nodes = 2, .board = board});
+    for (const Choices& choices : table.by_collective) {
+      EXPECT_TRUE(choices.empty() || choices.back().most_bytes == any_length);
+      EXPECT_TRUE(std::ranges::is_sorted(choices, std::ranges::less_equal(), &Choice::most_bytes));
+    }
+  }
+}
+
+TEST(Selection, CollectivesAreChosenForOneByOne) {
+  Selection selection;
+  EXPECT_TRUE(selection.table({4}).of(Collective::scan).empty());
+  EXPECT_THROW(selection.choose_always(Collective::scan, "ring", "a test"), UsageError);
 }
 
 }  // namespace

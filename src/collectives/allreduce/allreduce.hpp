@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The allreduce algorithms. To add one: a file beside this, a line here, a line in registry.cpp, a line in
+// The allreduce algorithms. To add one: a file beside this, a line here, one in allreduce.cpp, and one in
 // CMakeLists.txt.
 #pragma once
 
-#include "collectives/algorithm.hpp"
+#include "collectives/repertoire.hpp"
 
 namespace offbeat::allreduce_algorithms {
 
@@ -19,3 +19,9 @@ extern const Algorithm linear;
 extern const Algorithm binomial;
 
 }  // namespace offbeat::allreduce_algorithms
+
+namespace offbeat {
+
+extern const Repertoire allreduce;
+
+}  // namespace offbeat

@@ -49,7 +49,7 @@ class Service {
     if (call_.is_wrong(types) || (reduction == nullptr && !types.are_accepted(call_.type, call_.op)))
       return {};
     if (process_.settings.check && is_counted()) [[unlikely]]
-      communicator_->check({process_.host, types, call_.count, call_.type, call_.op});
+      communicator_->check({process_.host, types, Collective::allreduce, call_.count, call_.type, call_.op});
     return reduction != nullptr ? run(*reduction) : run_user_defined();
   }
 
@@ -62,7 +62,7 @@ class Service {
     if (communicator_ != nullptr) return true;
     communicator_ = process_.communicator(call_.communicator);
     if (communicator_ == nullptr) return false;
-    communicator_->intercepted.increment();
+    communicator_->count(Collective::allreduce);
     return true;
   }
 
@@ -75,7 +75,7 @@ class Service {
   Outcome run(const Reduction& reduction) {
     if (!is_counted()) return {};
     const auto count = static_cast<std::size_t>(call_.count);
-    const Expression* chosen = communicator_->choose(count, reduction.width);
+    const Expression* chosen = communicator_->choose(Collective::allreduce, count, reduction.width);
     if (chosen == nullptr || communicator_->is_revoked()) return {};
     const void* input = call_.input == MPI_IN_PLACE ? call_.output : call_.input;
     communicator_->require_intact();
@@ -83,7 +83,7 @@ class Service {
                                  {static_cast<const std::byte*>(input), count, reduction.width},
                                  {static_cast<std::byte*>(call_.output), count, reduction.width},
                                  &reduction});
-    communicator_->served.increment();
+    communicator_->count_served(Collective::allreduce);
     last_algorithm = chosen;
     return {Outcome::Kind::served};
   }
@@ -102,7 +102,8 @@ inline Outcome serve(Runtime& process, const AllreduceCall& call) noexcept {
   try {
     Service service(process, call);
     const Outcome outcome = service.run();
-    if (outcome.kind == Outcome::Kind::native && !service.has_communicator()) process.count_native();
+    if (outcome.kind == Outcome::Kind::native && !service.has_communicator())
+      process.count_native(Collective::allreduce);
     return outcome;
   } catch (const CommunicationError& error) {
     return {Outcome::Kind::failed, error.code != MPI_SUCCESS ? error.code : MPI_ERR_INTERN};
