@@ -81,10 +81,10 @@ TEST(Board, KnowsWhichRankWantsTheCore) {
     Board neighbour(memory.data(), shape, 1, {.shares_cores = true});
     Board spinner(memory.data(), shape, 2, {.shares_cores = false});
     const auto nobody_has_come = [](int) { return false; };
-    here.enter(1, 8);
-    spinner.enter(1, 8);
+    here.enter(1, Collective::allreduce, 8);
+    spinner.enter(1, Collective::allreduce, 8);
     EXPECT_FALSE(here.core_is_wanted(nobody_has_come)) << "of the others nobody has shown a core";
-    neighbour.enter(1, 8);
+    neighbour.enter(1, Collective::allreduce, 8);
     EXPECT_TRUE(here.core_is_wanted(nobody_has_come));
     EXPECT_TRUE(here.core_is_wanted([](int rank) { return rank != 1; }));
     EXPECT_FALSE(here.core_is_wanted([](int rank) { return rank == 1; }));
