@@ -23,8 +23,8 @@
 #include <vector>
 
 #include "base/settings.hpp"
-#include "collectives/repertoire.hpp"
 #include "collectives/allreduce/allreduce.hpp"
+#include "collectives/repertoire.hpp"
 #include "processes.hpp"
 
 namespace offbeat {
@@ -105,7 +105,7 @@ void live(const Job& job, int rank, const std::vector<Expression>& expressions) 
                         {reinterpret_cast<const std::byte*>(inputs[k % sets].data()), bytes / 4, 4},
                         {reinterpret_cast<std::byte*>(outputs[k % sets].data()), bytes / 4, 4},
                         &sum};
-        board.enter(++calls, bytes);
+        board.enter(++calls, offbeat::Collective::allreduce, bytes);
         if (is_immediate(*expression.algorithm, job.ranks, bytes)) {
           expression.algorithm->immediate->run(board, args);
           return;
@@ -171,7 +171,7 @@ void where_time_goes(const Job& job, int rank) {
                       {reinterpret_cast<std::byte*>(outputs[k % sets].data()), bytes / 4, 4},
                       &sum};
       job.meeting->wait(job.ranks, job.shares_cores);
-      board.enter(board.entered + 1, bytes);
+      board.enter(board.entered + 1, offbeat::Collective::allreduce, bytes);
       Task task = carry_out(net, args, arrival_tree);
       task.start();
       task.rethrow_if_failed();
@@ -249,7 +249,7 @@ void back_to_back(const Job& job, int rank) {
   const double changes_before = changes();
   const double start = now_us();
   for (int k = 0; k < calls; ++k) {
-    board.enter(static_cast<std::uint64_t>(k) + 1, sizeof input);
+    board.enter(static_cast<std::uint64_t>(k) + 1, offbeat::Collective::allreduce, sizeof input);
     arrival_tree.immediate->run(board, args);
   }
   job.exits[rank * 8] = (now_us() - start) / calls;

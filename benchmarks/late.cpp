@@ -88,7 +88,7 @@ void tree(Board& board, const Endpoint& net, const Expression& expression, const
                   {reinterpret_cast<const std::byte*>(buffers.input.data()), count, sizeof(float)},
                   {reinterpret_cast<std::byte*>(buffers.output.data()), count, sizeof(float)},
                   &sum};
-  board.enter(board.entered + 1, count * sizeof(float));
+  board.enter(board.entered + 1, offbeat::Collective::allreduce, count * sizeof(float));
   if (is_immediate(*expression.algorithm, board.size, args.output.bytes())) {
     expression.algorithm->immediate->run(board, args);
     return;
