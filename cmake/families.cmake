@@ -56,6 +56,7 @@ function(offbeat_family family headers)
     src/mpi/communicator_set_up.cpp
     src/mpi/host.cpp
     src/mpi/node_board.cpp
+    src/mpi/operation.cpp
     src/mpi/private_communicator.cpp
     src/mpi/runtime.cpp
     src/mpi/service.cpp
@@ -66,6 +67,7 @@ function(offbeat_family family headers)
     src/mpi/transport.cpp
     src/mpi/types.cpp
     src/mpi/watch.cpp
+    src/mpi/window_budget.cpp
     src/mpi/interpose/wrappers.cpp)
   target_include_directories(offbeat-${family} PRIVATE include)
   target_link_libraries(offbeat-${family} PRIVATE offbeat_core)

@@ -124,8 +124,10 @@ typedef struct offbeat_request offbeat_request;
 
 /**
  * Begin an allreduce like offbeat_allreduce and return at once. The buffers must stay, and the input must not change, until it
- * is complete. It moves on in offbeat_test and offbeat_wait. One is open on a communicator at a time: another
- * collective of offbeat's on the communicator first completes it.
+ * is complete. It moves on in offbeat_test, in offbeat_wait and in every other collective of offbeat's that waits. Any
+ * number may be under way, on any communicators, beside blocking ones; all ranks of a communicator must begin its
+ * collectives in the same order, and may complete them in any order. The first one on a communicator sets it up, which is
+ * collective and waits for the other ranks.
  *
  * @param request  receives the request; NULL on error
  */

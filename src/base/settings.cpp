@@ -41,6 +41,9 @@ constexpr SettingDescription descriptions[] = {
     {"OFFBEAT_BOARD_KIB", "2048", "0 to 1048576",
      "shared memory of a rank for each communicator on one node, for all but short messages; 0: no shared "
      "memory"},
+    {"OFFBEAT_MEMORY_MIB", "64", "1 to 1048576",
+     "shared memory of a rank for all communicators together, beyond which those that are not in use give "
+     "theirs back"},
     {"OFFBEAT_CACHE_MIB", "256", "0 to 1048576",
      "how much freed scratch memory a thread keeps for the next call"},
     {"OFFBEAT_TRACE", "", "a folder",
@@ -93,6 +96,8 @@ void apply(Settings& settings, const SettingDescription& setting, std::string_vi
     // Two halves of whole pages.
     const auto kib = static_cast<std::size_t>(whole_number(setting, value, 1 << 20));
     settings.window_bytes = kib == 0 ? 0 : std::max<std::size_t>(1, kib / 8) * 4096;
+  } else if (setting.name == "OFFBEAT_MEMORY_MIB") {
+    settings.memory_bytes = static_cast<std::size_t>(whole_number(setting, value, 1 << 20, 1)) << 20;
   } else if (setting.name == "OFFBEAT_CACHE_MIB") {
     settings.cache_bytes = static_cast<std::size_t>(whole_number(setting, value, 1 << 20)) << 20;
   } else if (setting.name == "OFFBEAT_TRACE") {

@@ -21,6 +21,7 @@ struct Settings {
   WaitPolicy wait = WaitPolicy::automatic;             // OFFBEAT_WAIT
   int node_ranks = 0;                                  // OFFBEAT_NODE_RANKS; 0: as they are
   std::size_t window_bytes = std::size_t{1} << 20;     // OFFBEAT_BOARD_KIB, half of it
+  std::size_t memory_bytes = std::size_t{64} << 20;    // OFFBEAT_MEMORY_MIB
   std::size_t cache_bytes = std::size_t{256} << 20;    // OFFBEAT_CACHE_MIB
   std::string trace;                                   // OFFBEAT_TRACE; empty: no trace
   int trace_every = 1;                                 // OFFBEAT_TRACE_EVERY

@@ -129,7 +129,7 @@ offbeat_status offbeat_test(offbeat_request** request, int* complete) {
   if (request == nullptr || complete == nullptr) return OFFBEAT_ERROR_ARGUMENT;
   *complete = 1;
   if (*request == nullptr) return OFFBEAT_OK;
-  offbeat::service::OperationPointer operation(reinterpret_cast<offbeat::service::Operation*>(*request));
+  offbeat::service::OperationPointer operation(reinterpret_cast<offbeat::Operation*>(*request));
   *request = nullptr;
   try {
     if (offbeat::service::test(*operation)) return OFFBEAT_OK;
@@ -144,8 +144,7 @@ offbeat_status offbeat_test(offbeat_request** request, int* complete) {
 offbeat_status offbeat_wait(offbeat_request** request) {
   if (request == nullptr) return OFFBEAT_ERROR_ARGUMENT;
   if (*request == nullptr) return OFFBEAT_OK;
-  const offbeat::service::OperationPointer operation(
-      reinterpret_cast<offbeat::service::Operation*>(*request));
+  const offbeat::service::OperationPointer operation(reinterpret_cast<offbeat::Operation*>(*request));
   *request = nullptr;
   try {
     offbeat::service::wait(*operation);

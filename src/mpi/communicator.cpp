@@ -77,10 +77,6 @@ Communicator::Communicator(Runtime& process, MPI_Comm handle)
     transport_ = std::make_unique<MpiTransport>(host, patience_without_board(process.settings));
     messages_ = std::make_shared<PrivateCommunicator>(host);
     may_be_revoked_ = process.fault_tolerance().is_on();
-    if (may_be_revoked_) {
-      transport_->watch(
-          {.call = [](void* state) { static_cast<Communicator*>(state)->check_processes(); }, .state = this});
-    }
   }
   apply();
 }
@@ -143,7 +139,6 @@ void Communicator::announce(Collective collective, const Choice& choice) {
 void Communicator::check(const CallSignature& mine) {
   if (!serves()) return;
   require_intact();
-  complete_open();
   enter_board(mine.collective, 0);
   std::string mismatch;
   or_break([&] {
@@ -176,8 +171,6 @@ void Communicator::check_processes() const {
 }
 
 void Communicator::run(const Expression& expression, const Call& call) {
-  if (open_ != nullptr) [[unlikely]]
-    complete_open();
   if (call.output.count == 0) return;
   enter_board(call.collective, call.output.bytes());
   or_break([&] {
@@ -185,8 +178,11 @@ void Communicator::run(const Expression& expression, const Call& call) {
       expression.algorithm->immediate->run(*transport_->board, call);
       return;
     }
-    Task task = carry_out(Endpoint(*transport_, rank_, size_, expression.lanes()), call, expression);
+    NodeBoard::Stage* const stage = stage_of_board(0);
+    if (stage != nullptr) stage->begin_use(call.output.bytes());
+    Task task = carry_out(endpoint(*transport_, expression), call, expression);
     transport_->drive(task);
+    if (stage != nullptr) stage->end_use();
   });
   if (ProgressDue::after_call(call.output.bytes())) [[unlikely]]
     give_progress();
@@ -223,62 +219,54 @@ bool Communicator::run_without_host(Call call) {
   return expression != nullptr;
 }
 
-bool Communicator::begin(Open& open, Call call) {
+std::unique_ptr<Operation> Communicator::begin(const Call& call) {
   require_intact();
-  complete_open();
   if (is_one_rank_ || call.output.count == 0) {
-    open.is_complete = true;
-    return run_without_host(call);
+    auto complete = std::make_unique<Operation>(*this, call);
+    return run_without_host(call) ? std::move(complete) : nullptr;
   }
   ++calls_;
   const Expression* expression = choose_without_host(call);
-  if (expression == nullptr) return false;
+  if (expression == nullptr) return nullptr;
   enter_board(call.collective, call.output.bytes());
+  std::unique_ptr<Operation> operation;
   or_break([&] {
-    open.task = carry_out(Endpoint(*transport_, rank_, size_, expression->lanes()), call, *expression);
-    transport_->begin(open.task);
+    operation = std::make_unique<Operation>(*this, call);
+    operation->expression_ = expression;
+    operation->number_ = calls_;
+    operation->index_ = 1 + static_cast<int>(begun_++ % (NodeBoard::stages - 1));
+    operation->stage_ = stage_of_board(operation->index_);
+    operation->transport_.emplace(process_.host, patience_without_board(process_.settings));
+    prepare(*operation->transport_, operation->index_);
   });
-  open_ = &open;
-  return true;
-}
-
-bool Communicator::advance(Open& open) {
-  go_on(open, [&] { open.is_complete = transport_->advance(open.task); });
-  return open.is_complete;
-}
-
-void Communicator::complete(Open& open) {
-  go_on(open, [&] {
-    transport_->complete(open.task);
-    open.is_complete = true;
-  });
-}
-
-template <class Body>
-void Communicator::go_on(Open& open, Body&& body) {
-  if (open.is_complete) return;
-  try {
-    require_intact();
-    or_break(body);
-  } catch (...) {
-    open_ = nullptr;  // whoever holds it gives it up
-    if (is_abandoned_) delete this;
-    throw;
+  {
+    const OperationsUnderWay::Turn turn(operations_under_way);
+    Operation*& last = last_on_stage_[static_cast<std::size_t>(operation->index_)];
+    operation->before_ = last;
+    if (last != nullptr) last->after_ = operation.get();
+    last = operation.get();
+    ++under_way_;
+    operation->is_complete_.store(false, std::memory_order_relaxed);
+    operations_under_way.add(*operation);
+    operation->advance();
   }
-  if (!open.is_complete) return;
-  open_ = nullptr;
-  if (is_abandoned_) delete this;
+  operation->rethrow_if_failed();
+  return operation;
 }
 
-void Communicator::complete_open() {
-  if (open_ != nullptr) complete(*open_);
+// In a turn.
+void Communicator::forget(const Operation& operation) noexcept {
+  Operation*& last = last_on_stage_[static_cast<std::size_t>(operation.index_)];
+  if (last == &operation) last = nullptr;
+  if (--under_way_ == 0 && is_abandoned_) delete this;
 }
 
 bool Communicator::abandon() {
+  const OperationsUnderWay::Turn turn(operations_under_way);
   handle_ = MPI_COMM_NULL;
   may_be_revoked_ = false;
   is_abandoned_ = true;
-  return open_ == nullptr;
+  return under_way_ == 0;
 }
 
 }  // namespace offbeat

@@ -15,6 +15,7 @@
 #include "mpi/check.hpp"
 #include "mpi/host_turn.hpp"
 #include "mpi/node_board.hpp"
+#include "mpi/operation.hpp"
 #include "mpi/private_communicator.hpp"
 #include "mpi/team.hpp"
 #include "mpi/transport.hpp"
@@ -90,21 +91,11 @@ class Communicator {
   // False: it cannot be served.
   [[nodiscard]] bool run_without_host(Call call);
 
-  // A collective that goes on while the program computes. At most one is open on a communicator: starting
-  // another collective completes it first, on every rank alike. It outlives the program's communicator.
-  struct Open {
-    Communicator* communicator;
-    Reduction reduction;  // call point to it
-    Task task{};
-    bool is_complete = false;
-  };
-  [[nodiscard]] bool begin(Open& open, Call call);
-  // True: complete. It may have been the last that kept its communicator alive.
-  [[nodiscard]] bool advance(Open& open);
-  // Waits until it is complete.
-  void complete(Open& open);
+  // The same for a collective that goes on while the program computes. Null: it cannot be served. It may
+  // outlive the program's communicator.
+  [[nodiscard]] std::unique_ptr<Operation> begin(const Call& call);
 
-  // The program has freed its communicator. True: nothing is open, and this may be destroyed.
+  // The program has freed its communicator. True: no operation is under way, and this may be destroyed.
   [[nodiscard]] bool abandon();
 
   // A call of the program has come here.
@@ -118,6 +109,8 @@ class Communicator {
   }
 
  private:
+  friend class Operation;
+
   // What is kept for each collective.
   struct OfCollective {
     Counter intercepted;
@@ -145,8 +138,8 @@ class Communicator {
   void provide(SetUp& set_up, std::shared_ptr<const TeamChoices> choices, bool has_room_for_messages);
   void find_board(SetUp& set_up);
   [[nodiscard]] bool find_messages(SetUp& set_up, bool has_room);
-  // Tells the board which communicator now uses it.
-  void tell_board();
+  // After a board or a communicator for messages was found: who uses them.
+  void take_over();
 
   // After the choices or the means to run them have changed.
   void apply();
@@ -169,12 +162,19 @@ class Communicator {
   }
   // In a handler of the exception.
   void break_down();
-  void complete_open();
   // Null: it cannot be served.
   [[nodiscard]] const Expression* choose_without_host(const Call& call);
-  // `body` moves an open operation on. May destroy this communicator at the end.
-  template <class Body>
-  void go_on(Open& open, Body&& body);
+  [[nodiscard]] Endpoint endpoint(MpiTransport& transport, const Expression& expression) const {
+    return Endpoint(transport, rank_, size_, expression.lanes());
+  }
+  // For collective `index` of those under way; 0: the blocking one.
+  void prepare(MpiTransport& transport, int index);
+  // Null: there is no board.
+  [[nodiscard]] NodeBoard::Stage* stage_of_board(int index) {
+    return has_board() ? &place_->board->stage(index) : nullptr;
+  }
+  // An operation is over. May destroy this communicator.
+  void forget(const Operation& operation) noexcept;
   // To the host, after a collective that may have made no call to it.
   void give_progress();
   // For the report of a stall.
@@ -200,7 +200,9 @@ class Communicator {
   bool is_broken_ = false;
   int failure_ = MPI_ERR_OTHER;  // of every later call
   bool is_abandoned_ = false;
-  Open* open_ = nullptr;
+  int under_way_ = 0;  // operations
+  std::uint64_t begun_ = 0;
+  std::array<Operation*, NodeBoard::stages> last_on_stage_{};  // under way; null: none
   std::string_view why_native_;
   std::shared_ptr<const TeamChoices> choices_;
   std::uint64_t generation_ = 0;  // of the choices

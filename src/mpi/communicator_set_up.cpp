@@ -180,7 +180,6 @@ bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up) {
     }
     if ((all & (has::board | has::no_board)) == 0) place->board.reset();
     mine->place_.emplace(std::move(*place));
-    mine->transport_->locality = &team->locality();
     mine->share_messages((all & has::messages) != 0 ? std::move(shared) : nullptr, invitation.new_messages);
     mine->provide(set_up, std::move(choices), (all & has::room_for_messages) != 0);
     return true;
@@ -204,7 +203,7 @@ void Communicator::provide(SetUp& set_up, std::shared_ptr<const TeamChoices> cho
     leave_to_host("the MPI has no communicator, or the process no memory, left for offbeat");
     return;
   }
-  tell_board();
+  take_over();
   apply();
 }
 
@@ -213,12 +212,10 @@ void Communicator::find_board(SetUp& set_up) {
   board_tried_ = true;
   Team& team = place_->team();
   if (place_->board == nullptr) {
-    place_->board = NodeBoard::create(set_up, team.locality(), team.world_ranks(), process_.settings);
+    place_->board =
+        NodeBoard::create(set_up, team.locality(), team.world_ranks(), process_.settings, process_.windows);
   }
-  if (place_->board == nullptr) return;
-  Board& board = place_->board->board();
-  board.waiters = transport_.get();
-  transport_->use(board);
+  take_over();
 }
 
 bool Communicator::find_messages(SetUp& set_up, bool has_room) {
@@ -226,24 +223,36 @@ bool Communicator::find_messages(SetUp& set_up, bool has_room) {
     if (!has_room || !messages_->create(set_up.communicator(), new_messages_id_)) return false;
     if (new_messages_id_ != 0) place_->team().offer_messages(messages_);
   }
-  transport_->use(messages_->handle(), tag_base_);
-  tell_board();
+  take_over();
   return true;
 }
 
-void Communicator::tell_board() {
+void Communicator::take_over() {
+  prepare(*transport_, 0);
   if (!has_board()) return;
+  place_->board->board().waiters = transport_.get();
   if (!turn_) turn_.emplace(process_.host, process_.own_communicator());
   BoardClient client{.turn = &*turn_};
   if (messages_->handle() != MPI_COMM_NULL) {
     client.messages = messages_->handle();
-    client.failure_tag = tag_base_ + MpiTransport::tags - 1;
+    client.failure_tag = tag_base_ + MpiTransport::failure_tag;
   }
   if (may_be_revoked_) {
     client.check = [](void* state) { static_cast<Communicator*>(state)->check_processes(); };
     client.state = this;
   }
   place_->board->serve(client);
+}
+
+void Communicator::prepare(MpiTransport& transport, int index) {
+  transport.locality = &place_->team().locality();
+  if (may_be_revoked_) {
+    transport.watch(
+        {.call = [](void* state) { static_cast<Communicator*>(state)->check_processes(); }, .state = this});
+  }
+  if (messages_->handle() != MPI_COMM_NULL)
+    transport.use(messages_->handle(), tag_base_ + index * most_lanes);
+  if (NodeBoard::Stage* stage = stage_of_board(index)) transport.use(stage->board);
 }
 
 void Communicator::refresh() {

@@ -17,6 +17,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "mpi/operation.hpp"
 #include "mpi/set_up.hpp"
 #include "node/cores.hpp"
 
@@ -155,9 +156,11 @@ bool seems_to_share_cores() { return launcher_ranks_on_node() > std::min(get_npr
 
 // Everything that can fail on one rank alone comes before a vote.
 std::unique_ptr<NodeBoard> NodeBoard::create(SetUp& set_up, const Locality& locality,
-                                             const std::vector<int>& world_ranks, const Settings& settings) {
+                                             const std::vector<int>& world_ranks, const Settings& settings,
+                                             WindowBudget& budget) {
   const BoardShape shape{.ranks = static_cast<int>(locality.here().size()),
-                         .window_bytes = settings.window_bytes};
+                         .window_bytes = settings.window_bytes,
+                         .stages = stages};
   Refusals refusals;
   std::vector<Whereabouts> whereabouts;
   std::vector<CoreSet> cores;
@@ -174,8 +177,10 @@ std::unique_ptr<NodeBoard> NodeBoard::create(SetUp& set_up, const Locality& loca
       std::unique_ptr<NodeBoard> mine;
       const bool is_made = try_to([&] {
         SharedMemory memory = SharedMemory::map(file, shape.total_bytes(), refusals);
-        if (memory) mine.reset(new NodeBoard(set_up.host(), std::move(memory), shape, locality, world_ranks));
+        if (memory)
+          mine.reset(new NodeBoard(set_up.host(), std::move(memory), shape, locality, world_ranks, budget));
       });
+      if (locality.member == 0 && mine != nullptr && can_give_pages_back(file)) mine->board().open_gate();
       if (!is_made) refusals.add("malloc", ENOMEM);
       first = set_up.first_without(mine != nullptr);
       if (first == locality.membership.ranks()) {
@@ -194,11 +199,40 @@ Patience patience_without_board(const Settings& settings) {
   return patience;
 }
 
+NodeBoard::Stage::Stage(NodeBoard& owner, int index)
+    : board(owner.memory_.data(), owner.shape_, owner.member_, {}, index), owner_(owner) {
+  board.patience.progress = {.call = [](void* state) { static_cast<NodeBoard*>(state)->progress(); },
+                             .state = &owner};
+  board.patience.stall = {.call =
+                              [](void* state, double waited_s, bool over) {
+                                auto* stage = static_cast<Stage*>(state);
+                                try_to([&] { stage->owner_.report_stall(*stage, waited_s, over); });
+                              },
+                          .state = this};
+}
+
+// The budget asks other boards to give theirs back, and never this one, which is in use.
+void NodeBoard::Stage::keep(std::size_t used) noexcept {
+  const std::size_t before = kept_bytes_.exchange(used, std::memory_order_relaxed);
+  owner_.budget_.add(owner_, 2 * (used - before));
+}
+
+bool NodeBoard::give_pages_back() noexcept {
+  return board().give_pages_back([this](std::byte* pages, std::size_t bytes) {
+    SharedMemory::give_back(pages, bytes);
+    for (Stage& stage : stages_) stage.kept_bytes_.store(0, std::memory_order_relaxed);
+    kept_bytes = 0;
+  });
+}
+
 NodeBoard::NodeBoard(const Host& host, SharedMemory memory, const BoardShape& shape, const Locality& locality,
-                     const std::vector<int>& world_ranks)
+                     const std::vector<int>& world_ranks, WindowBudget& budget)
     : host_(&host),
+      budget_(budget),
       memory_(std::move(memory)),
-      board_(memory_.data(), shape, locality.member, {}),
+      shape_(shape),
+      member_(locality.member),
+      stages_{Stage(*this, 0), Stage(*this, 1), Stage(*this, 2), Stage(*this, 3)},
       host_name_(host_name()),
       has_other_nodes_(locality.membership.nodes() > 1) {
   world_ranks_.reserve(locality.here().size());
@@ -206,52 +240,54 @@ NodeBoard::NodeBoard(const Host& host, SharedMemory memory, const BoardShape& sh
   for (int node = 0; locality.member == 0 && node < locality.membership.nodes(); ++node) {
     if (node != locality.node) other_leaders_.push_back(locality.membership.rank(node, 0));
   }
-  board_.patience.progress = {.call = [](void* state) { static_cast<NodeBoard*>(state)->progress(); },
-                              .state = this};
-  board_.patience.stall = {
-      .call =
-          [](void* state, double waited_s, bool over) {
-            try_to([&] { static_cast<NodeBoard*>(state)->report_stall(waited_s, over); });
-          },
-      .state = this};
   // Smaller windows would share a page with those of others, and lie where the first of them runs.
   constexpr std::size_t huge_page = std::size_t{2} << 20;
   if (shape.window_bytes >= huge_page) memory_.prefer_huge_pages();
   // For look_at_cores of the others, where they write nothing before they have read it.
-  std::memcpy(board_.inline_slot(0, board_.rank).data, &cores_, sizeof cores_);
+  std::memcpy(board().inline_slot(0, member_).data, &cores_, sizeof cores_);
 }
 
 void NodeBoard::look_at_cores(const Settings& settings, std::span<CoreSet> work_space) {
-  for (int rank = 0; rank < board_.size; ++rank) {
+  for (int rank = 0; rank < shape_.ranks; ++rank) {
     CoreSet& cores = work_space[static_cast<std::size_t>(rank)];
     // Of two ranks, the other may be in its first collective and use this rank's slot.
-    if (rank == board_.rank) {
+    if (rank == member_) {
       cores = cores_;
     } else {
-      std::memcpy(&cores, board_.inline_slot(0, rank).data, sizeof cores);
+      std::memcpy(&cores, board().inline_slot(0, rank).data, sizeof cores);
     }
   }
   // From what all ranks see alike: it decides how messages are cut.
-  board_.at_once = std::clamp(together(work_space).count(), 1, board_.size);
+  const int at_once = std::clamp(together(work_space).count(), 1, shape_.ranks);
   // A finding of one communicator of this node holds for its parts, too: the other ranks are still there.
   static std::atomic<bool> cores_are_shared{false};
-  if (seems_to_share_cores() || board_.size > quota() || must_share_cores(work_space))
+  if (seems_to_share_cores() || shape_.ranks > quota() || must_share_cores(work_space))
     cores_are_shared = true;
   const Patience chosen = patience_for(settings, cores_are_shared);
-  board_.patience.shares_cores = chosen.shares_cores;
-  board_.patience.sleep_after_s = chosen.sleep_after_s;
-  board_.patience.stall.after_s = chosen.stall.after_s;
+  for (Stage& stage : stages_) {
+    stage.board.at_once = at_once;
+    stage.board.patience.shares_cores = chosen.shares_cores;
+    stage.board.patience.sleep_after_s = chosen.sleep_after_s;
+    stage.board.patience.stall.after_s = chosen.stall.after_s;
+  }
 }
 
 void NodeBoard::rest() {
   client_ = {};
-  board_.waiters = nullptr;
-  board_.entered = 0;
-  board_.presence(board_.rank).entered.store(0, std::memory_order_relaxed);
+  for (Stage& stage : stages_) stage.board.waiters = nullptr;
+  board().entered = 0;
+  board().presence(member_).entered.store(0, std::memory_order_relaxed);
 }
 
+// One thread at a time takes the host's turn; the others need no second one.
 int NodeBoard::look_for_failure() noexcept {
-  if (client_.turn == nullptr) return MPI_SUCCESS;
+  if (client_.turn == nullptr || is_looking_.test_and_set(std::memory_order_acquire)) return MPI_SUCCESS;
+  const int code = take_turn();
+  is_looking_.clear(std::memory_order_release);
+  return code;
+}
+
+int NodeBoard::take_turn() noexcept {
   int code = client_.turn->take();
   if (code != MPI_SUCCESS || client_.failure_tag < 0 || was_told_) return code;
   int is_told = 0;
@@ -261,20 +297,21 @@ int NodeBoard::look_for_failure() noexcept {
                      client_.messages, MPI_STATUS_IGNORE);
   if (code != MPI_SUCCESS) return code;
   was_told_ = true;
-  board_.broken().store(notice_, std::memory_order_relaxed);
+  board().broken().store(notice_, std::memory_order_relaxed);
   return MPI_SUCCESS;
 }
 
 bool NodeBoard::is_given_up() noexcept {
   if (client_.failure_tag >= 0 && look_for_failure() != MPI_SUCCESS) return true;
-  return board_.broken().load(std::memory_order_relaxed) != 0;
+  return board().broken().load(std::memory_order_relaxed) != 0;
 }
 
 void NodeBoard::progress() {
   if (client_.check != nullptr) client_.check(client_.state);
   if (const int code = look_for_failure(); code != MPI_SUCCESS)
     throw CommunicationError("the MPI can no longer look for messages", code);
-  const std::uint64_t broken = board_.broken().load(std::memory_order_relaxed);
+  operations_under_way.advance();
+  const std::uint64_t broken = board().broken().load(std::memory_order_relaxed);
   if (broken == 0) return;
   const Failure failure(broken);
   throw CommunicationError("rank " + std::to_string(failure.world_rank()) + " of MPI_COMM_WORLD has failed",
@@ -282,7 +319,7 @@ void NodeBoard::progress() {
 }
 
 void NodeBoard::give_up(const char* why, int code) noexcept {
-  Board::Word& broken = board_.broken();
+  Board::Word& broken = board().broken();
   int error_class = MPI_ERR_OTHER;
   host_->Error_class(code, &error_class);
   const Failure mine(world_rank(), error_class);
@@ -291,11 +328,11 @@ void NodeBoard::give_up(const char* why, int code) noexcept {
     first = mine.word();
     if (why != nullptr)
       try_to([&] {
-        say(call() + ": rank " + std::to_string(world_rank()) + " of MPI_COMM_WORLD has failed: " + why +
-            "; this communicator can no longer be used");
+        say(call(board()) + ": rank " + std::to_string(world_rank()) +
+            " of MPI_COMM_WORLD has failed: " + why + "; this communicator can no longer be used");
       });
   }
-  board_.bell().ring();
+  board().bell().ring();
   // A node that was told tells nobody: all were.
   if (was_told_) return;
   notice_ = first;
@@ -308,36 +345,37 @@ void NodeBoard::give_up(const char* why, int code) noexcept {
   }
 }
 
-std::string NodeBoard::call() const {
-  return std::string(name_of(board_.current)) + " number " + std::to_string(board_.entered) +
-         " on this communicator, " + std::to_string(board_.current_bytes) + " bytes, " +
-         std::to_string(board_.size) + " ranks on " + host_name_;
+std::string NodeBoard::call(const Board& board) const {
+  return std::string(name_of(board.current)) + " number " + std::to_string(board.entered) +
+         " on this communicator, " + std::to_string(board.current_bytes) + " bytes, " +
+         std::to_string(board.size) + " ranks on " + host_name_;
 }
 
-void NodeBoard::report_stall(double waited_s, bool over) {
+void NodeBoard::report_stall(Stage& stage, double waited_s, bool over) {
+  const Board& board = stage.board;
   std::vector<int> missing;
   bool lower_rank_waits = false;
-  for (int rank = 0; rank < board_.size; ++rank) {
-    if (board_.presence(rank).entered.load(std::memory_order_relaxed) < board_.entered) {
+  for (int rank = 0; rank < board.size; ++rank) {
+    if (board.presence(rank).entered.load(std::memory_order_relaxed) < board.entered) {
       missing.push_back(world_ranks_[static_cast<std::size_t>(rank)]);
-    } else if (rank < board_.rank) {
+    } else if (rank < board.rank) {
       lower_rank_waits = true;
     }
   }
   // One line for the node, from the first rank that waits; and who said it says that it is over.
-  if (over ? !reported_ : lower_rank_waits) return;
-  reported_ = !over;
+  if (over ? !stage.reported_ : lower_rank_waits) return;
+  stage.reported_ = !over;
 
   const std::string time = std::to_string(std::lround(waited_s)) + " s";
   if (over) {
-    const bool has_failed = board_.broken().load(std::memory_order_relaxed) != 0;
-    say(call() + (has_failed ? ": failed after " : ": complete after ") + time);
+    const bool has_failed = board.broken().load(std::memory_order_relaxed) != 0;
+    say(call(board) + (has_failed ? ": failed after " : ": complete after ") + time);
     return;
   }
   const std::string whom = !missing.empty()   ? rank_list(missing) + " on " + host_name_
                            : has_other_nodes_ ? "ranks on other nodes"
                                               : "ranks that have entered it";
-  say(call() + ": rank " + std::to_string(world_rank()) + " has waited " + time + " for " + whom +
+  say(call(board) + ": rank " + std::to_string(world_rank()) + " has waited " + time + " for " + whom +
       " (ranks of MPI_COMM_WORLD)");
 }
 

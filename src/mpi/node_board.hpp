@@ -3,6 +3,9 @@
 // of it.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,6 +14,7 @@
 #include "base/settings.hpp"
 #include "mpi/host.hpp"
 #include "mpi/host_turn.hpp"
+#include "mpi/window_budget.hpp"
 #include "node/board.hpp"
 #include "node/cores.hpp"
 #include "node/membership.hpp"
@@ -40,9 +44,48 @@ class NodeBoard {
   // memory. If not, one line says why. `world_ranks`: of all ranks of the communicator. Throws
   // CommunicationError.
   static std::unique_ptr<NodeBoard> create(SetUp& set_up, const Locality& locality,
-                                           const std::vector<int>& world_ranks, const Settings& settings);
+                                           const std::vector<int>& world_ranks, const Settings& settings,
+                                           WindowBudget& budget);
+  ~NodeBoard() { budget_.remove(*this); }
 
-  [[nodiscard]] Board& board() { return board_; }
+  // Where one collective at a time is carried out. A communicator's blocking collectives are carried out on
+  // the first stage, those that go on while the program computes on one of the others.
+  class Stage {
+   public:
+    Stage(NodeBoard& owner, int index);
+    Stage(const Stage&) = delete;
+    Stage& operator=(const Stage&) = delete;
+
+    // A collective that uses windows begins, and ends.
+    void begin_use(std::size_t bytes) noexcept {
+      board.begin_use();
+      owner_.last_use_.store(owner_.budget_.now(), std::memory_order_relaxed);
+      const std::size_t used = std::min(bytes, board.shape().window_bytes);
+      if (used > kept_bytes_.load(std::memory_order_relaxed)) [[unlikely]]
+        keep(used);
+    }
+    void end_use() noexcept { board.end_use(); }
+
+    Board board;
+
+   private:
+    friend class NodeBoard;
+    void keep(std::size_t used) noexcept;
+
+    NodeBoard& owner_;
+    std::atomic<std::size_t> kept_bytes_{0};  // of each window
+    bool reported_ = false;                   // a stall
+  };
+  static constexpr int stages = 4;
+
+  [[nodiscard]] Stage& stage(int index) { return stages_[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] Board& board() { return stage(0).board; }
+
+  // For the budget.
+  [[nodiscard]] std::uint64_t last_use() const { return last_use_.load(std::memory_order_relaxed); }
+  // False: they are in use.
+  [[nodiscard]] bool give_pages_back() noexcept;
+  std::size_t kept_bytes = 0;  // of this rank's windows
 
   // From now on for this communicator.
   void serve(const BoardClient& client) { client_ = client; }
@@ -60,30 +103,35 @@ class NodeBoard {
 
  private:
   NodeBoard(const Host& host, SharedMemory memory, const BoardShape& shape, const Locality& locality,
-            const std::vector<int>& world_ranks);
+            const std::vector<int>& world_ranks, WindowBudget& budget);
 
   // When all ranks of the node have their board. `work_space`: of as many elements as there are of them.
   void look_at_cores(const Settings& settings, std::span<CoreSet> work_space);
   // Lets the host move messages, and hears of failures on other nodes. An error code of the host.
   int look_for_failure() noexcept;
+  int take_turn() noexcept;
   // The same for a rank that waits. Throws CommunicationError if a rank has given up.
   void progress();
-  [[nodiscard]] int world_rank() const { return world_ranks_[static_cast<std::size_t>(board_.rank)]; }
-  [[nodiscard]] std::string call() const;
+  [[nodiscard]] int world_rank() const { return world_ranks_[static_cast<std::size_t>(member_)]; }
+  [[nodiscard]] std::string call(const Board& board) const;
   // Names the ranks that have not entered the collective in which this rank waits.
-  void report_stall(double waited_s, bool over);
+  void report_stall(Stage& stage, double waited_s, bool over);
 
   const Host* host_;
   BoardClient client_;
+  WindowBudget& budget_;
+  std::atomic<std::uint64_t> last_use_{0};
   SharedMemory memory_;
-  Board board_;
+  const BoardShape shape_;
+  const int member_;
+  std::array<Stage, stages> stages_;
   const CoreSet cores_ = CoreSet::of_this_process();  // as the others are told
   std::vector<int> world_ranks_;                      // of the ranks of the board
   std::string host_name_;
   std::vector<int> other_leaders_;  // on the lowest rank of the node, those of the other nodes
   bool has_other_nodes_;
-  bool reported_ = false;
-  std::uint64_t notice_ = 0;  // of a failure, to other nodes: what stands in Board::broken
+  std::atomic_flag is_looking_{};  // for a failure
+  std::uint64_t notice_ = 0;       // of a failure, to other nodes: what stands in Board::broken
   bool was_told_ = false;
 };
 

@@ -22,6 +22,7 @@
 #include "mpi/team.hpp"
 #include "mpi/tools.hpp"
 #include "mpi/types.hpp"
+#include "mpi/window_budget.hpp"
 #include "selection/selection.hpp"
 
 namespace offbeat {
@@ -55,6 +56,7 @@ class Runtime {
   const Host host;
   const Tools tools;
   Selection selection;
+  WindowBudget windows{settings.memory_bytes};
   Teams teams;
 
   // Since is_started().

@@ -89,8 +89,6 @@ bool allreduce(const void* input, void* output, std::size_t count, const Reducti
          communicator->run_without_host(arguments(input, output, count, reduction));
 }
 
-class Operation : public Communicator::Open {};
-
 void OperationDeleter::operator()(Operation* operation) const { delete operation; }
 
 OperationPointer begin_allreduce(const void* input, void* output, std::size_t count,
@@ -98,21 +96,19 @@ OperationPointer begin_allreduce(const void* input, void* output, std::size_t co
   const InsideOffbeat guard;
   Communicator* communicator = communicator_of(fortran_communicator);
   if (communicator == nullptr) return nullptr;
-  OperationPointer operation(new Operation{{communicator, reduction}});
-  const bool begun = communicator->begin(*operation, arguments(input, output, count, operation->reduction));
-  return begun ? std::move(operation) : nullptr;
+  return OperationPointer(communicator->begin(arguments(input, output, count, reduction)).release());
 }
 
 bool test(Operation& operation) {
   const InsideOffbeat guard;
   require_running_mpi();
-  return operation.is_complete || operation.communicator->advance(operation);
+  return operation.test();
 }
 
 void wait(Operation& operation) {
   const InsideOffbeat guard;
   require_running_mpi();
-  if (!operation.is_complete) operation.communicator->complete(operation);
+  operation.wait();
 }
 
 }  // namespace offbeat::service

@@ -9,6 +9,10 @@
 
 #include "reduction/reduction.hpp"
 
+namespace offbeat {
+class Operation;
+}
+
 namespace offbeat::service {
 
 [[nodiscard]] std::string_view family();
@@ -35,7 +39,6 @@ struct Counts {
 // The same without waiting. The communicator may be freed before the operation is complete. `test` is true
 // when it is complete, and is then not called again, nor `wait`. Both throw CommunicationError, also after
 // MPI_Finalize.
-class Operation;
 struct OperationDeleter {
   void operator()(Operation* operation) const;
 };

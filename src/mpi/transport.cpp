@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "mpi/operation.hpp"
 
 namespace offbeat {
 namespace {
@@ -31,7 +32,8 @@ void MpiTransport::use(Board& node_board) {
 }
 
 bool MpiTransport::start(Transfer& transfer) {
-  if (branches == 1 && transfer_at_once(transfer)) return true;
+  // A rank that sits in a call of the host advances nothing else.
+  if (branches == 1 && !operations_under_way.any() && transfer_at_once(transfer)) return true;
   // Not thrown in the coroutine: half of the transfer may be under way, and its memory must stay.
   try {
     post(transfer);
@@ -105,16 +107,14 @@ void MpiTransport::drive(Task& task) {
   branch_failure = nullptr;
   guarded(task, [&] {
     task.start();
-    wait_until_over(task);
+    while (!is_over(task)) {
+      const bool only_board = requests_.empty();
+      Patience::Wait wait(only_board && board != nullptr ? board->patience : patience_);
+      while (!move() && !is_over(task) && requests_.empty() == only_board) {
+        if (!operations_under_way.advance()) wait.pause();
+      }
+    }
   });
-}
-
-void MpiTransport::wait_until_over(const Task& task) {
-  while (!is_over(task)) {
-    const bool only_board = requests_.empty();
-    Patience::Wait wait(only_board && board != nullptr ? board->patience : patience_);
-    while (!move() && !is_over(task) && requests_.empty() == only_board) wait.pause();
-  }
 }
 
 void MpiTransport::begin(Task& task) {
@@ -123,18 +123,13 @@ void MpiTransport::begin(Task& task) {
   guarded(task, [&] { task.start(); });
 }
 
-bool MpiTransport::advance(Task& task) {
+bool MpiTransport::advance(Task& task, bool& got_further) {
   guarded(task, [&] {
-    if (!is_over(task) && !move() && board != nullptr) {
-      // The host still has the program's messages to move, and another rank may have failed.
-      board->patience.progress.call(board->patience.progress.state);
-    }
+    got_further = !is_over(task) && move();
+    // The host still has the program's messages to move, and another rank may have failed.
+    if (!got_further && !is_over(task)) patience_.progress();
   });
   return is_over(task);
-}
-
-void MpiTransport::complete(Task& task) {
-  guarded(task, [&] { wait_until_over(task); });
 }
 
 bool MpiTransport::is_over(const Task& task) const {

@@ -6,6 +6,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "mpi/host.hpp"
+#include "mpi/node_board.hpp"
 #include "node/board.hpp"
 #include "transport/endpoint.hpp"
 
@@ -16,8 +17,10 @@ class MpiTransport final : public Transport, public BoardWaiters {
   MpiTransport(const Host& host, const Patience& patience)
       : host_(&host), communicator_(MPI_COMM_NULL), patience_(patience) {}
 
-  // The tags of one communicator of the program: one for each lane, and one for failures.
-  static constexpr int tags = most_lanes + 1;
+  // The tags of one communicator of the program: one for each lane of each collective under way, and one for
+  // failures.
+  static constexpr int failure_tag = NodeBoard::stages * most_lanes;
+  static constexpr int tags = failure_tag + 1;
 
   // Before the first message, which have tags from `tag_base` on. It is not freed here.
   void use(MPI_Comm communicator, int tag_base) {
@@ -51,9 +54,10 @@ class MpiTransport final : public Transport, public BoardWaiters {
   // The same without waiting: begin runs until the first thing to wait for, advance does what can be done
   // now, and is true when the task is at its end. One task at a time. They throw like drive.
   void begin(Task& task);
-  [[nodiscard]] bool advance(Task& task);
-  // Waits for the end of what begin has begun.
-  void complete(Task& task);
+  [[nodiscard]] bool advance(Task& task, bool& got_further);
+
+  // For who waits for messages, and for the board.
+  [[nodiscard]] const Patience& patience() const { return patience_; }
 
  private:
   // Sends and receives that are short enough for an int and need no company: one blocking call.
@@ -61,7 +65,6 @@ class MpiTransport final : public Transport, public BoardWaiters {
   void post(Transfer& transfer);
   // Test all messages once; resume who became complete. False: nothing moved.
   bool progress();
-  void wait_until_over(const Task& task);
   [[nodiscard]] int tag(const Transfer& transfer) const { return tag_base_ + transfer.lane; }
   // Let who waits for the board look again.
   void look_at_board();

@@ -12,6 +12,8 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
 
 }  // namespace
 
+static_assert(sizeof(Board::Presence) == BoardShape::line);
+static_assert(sizeof(Bell) == BoardShape::line);
 static_assert(sizeof(Board::InlineSlot) == BoardShape::inline_bytes + BoardShape::line);
 static_assert(offsetof(Board::InlineSlot, data) <= 16,
               "a short vector is in the line of its sequence number");
@@ -21,8 +23,7 @@ std::size_t BoardShape::step_bytes() const { return (static_cast<std::size_t>(ra
 std::size_t BoardShape::arrivals_bytes() const {
   return round_up((static_cast<std::size_t>(ranks) + 1) * sizeof(Board::Word), line);
 }
-std::size_t BoardShape::broken_offset() const { return bell_offset() + sizeof(Bell); }
-std::size_t BoardShape::arrivals_offset() const { return broken_offset() + line; }
+std::size_t BoardShape::stages_offset() const { return round_up(gate_offset() + line, page); }
 std::size_t BoardShape::steps_offset() const {
   return round_up(arrivals_offset() + 2 * arrivals_bytes(), page);
 }
@@ -30,7 +31,25 @@ std::size_t BoardShape::windows_offset() const {
   return steps_offset() + round_up(2 * most_chunks() * step_bytes(), page);
 }
 std::size_t BoardShape::total_bytes() const {
-  return windows_offset() + static_cast<std::size_t>(ranks) * 2 * window_bytes;
+  return stages_offset() + static_cast<std::size_t>(stages) * stage_bytes();
+}
+
+// For as long as it takes to give some pages back.
+void Board::wait_at_gate() const {
+  Patience::Wait wait(patience);
+  while (gate().load(std::memory_order_seq_cst) == gate_closed) wait.pause();
+}
+
+bool Board::is_between_uses() const {
+  const std::uint64_t uses = presence(0).ended.load(std::memory_order_acquire);
+  for (int rank = 0; rank < size; ++rank) {
+    const Presence& other = presence(rank);
+    if (other.begun.load(std::memory_order_seq_cst) != uses ||
+        other.ended.load(std::memory_order_acquire) != uses) {
+      return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace offbeat

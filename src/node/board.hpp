@@ -3,20 +3,23 @@
 //
 // Layout, each part on cache lines or pages of its own:
 //
-//   inline slots   2 x ranks     a sequence number and up to inline_bytes of data beside it
-//   presence       ranks         to which collective and round a rank has come, and on which core it is
+//   presence       ranks         to which collective a rank has come, and on which core it is
 //   bell           1             wakes who sleeps (patience.hpp)
 //   broken         1             who failed, if somebody did
-//   arrivals       2             who came to a round, in this order
-//   steps          2 x chunks    how far the combination of each chunk has come: words, each on its own line
-//   windows        ranks x 2     where a rank puts chunks for others to read
+//   gate           1             closed while the windows give their pages back
+//   stages         as many as there may be collectives under way at a time; of each
+//     inline slots   2 x ranks     a sequence number and up to inline_bytes of data beside it
+//     contributed    ranks         the last round in which a rank has done all that others need from it
+//     arrivals       2             who came to a round, in this order
+//     steps          2 x chunks    how far the combination of each chunk has come: words, each on its own
+//     line windows        ranks x 2     where a rank puts chunks for others to read
 //
 // Vectors are aligned as their elements want it: a window begins a page, and a chunk is a whole number of
 // elements away from it.
 //
-// Everything that belongs to a round exists twice and is used in turn: round R uses half R mod 2. A rank that
-// ends round R + 1 has seen every rank begin it, so every rank has ended round R, and half R mod 2 is free
-// for round R + 2, without a barrier.
+// Everything that belongs to a round exists twice and is used in turn: round R of a stage uses half R mod 2.
+// A rank that ends round R + 1 has seen every rank begin it, so every rank has ended round R, and half R mod
+// 2 is free for round R + 2, without a barrier.
 //
 // Memory orders, all that is relied on. Words carry the number of their round or only grow, so none is ever
 // reset.
@@ -47,26 +50,33 @@ namespace offbeat {
 struct BoardShape {
   int ranks = 1;
   std::size_t window_bytes = 0;  // of each half of each rank; a multiple of the page size
+  int stages = 1;
 
   static constexpr std::size_t inline_bytes = 4096;
   static constexpr std::size_t smallest_chunk = 4096;
   static constexpr std::size_t line = 64;
 
   [[nodiscard]] std::size_t most_chunks() const { return window_bytes / smallest_chunk; }
-  [[nodiscard]] std::size_t inline_slot_bytes() const { return inline_bytes + line; }
-  [[nodiscard]] std::size_t presence_offset() const {
-    return 2 * static_cast<std::size_t>(ranks) * inline_slot_bytes();
-  }
-  [[nodiscard]] std::size_t bell_offset() const {
-    return presence_offset() + static_cast<std::size_t>(ranks) * line;
-  }
-  [[nodiscard]] std::size_t broken_offset() const;
-  [[nodiscard]] std::size_t arrivals_bytes() const;  // of one half
-  [[nodiscard]] std::size_t arrivals_offset() const;
-  [[nodiscard]] std::size_t step_bytes() const;  // of one chunk
-  [[nodiscard]] std::size_t steps_offset() const;
-  [[nodiscard]] std::size_t windows_offset() const;
+  [[nodiscard]] std::size_t lines(int count) const { return static_cast<std::size_t>(count) * line; }
+  [[nodiscard]] std::size_t bell_offset() const { return lines(ranks); }
+  [[nodiscard]] std::size_t broken_offset() const { return bell_offset() + line; }
+  [[nodiscard]] std::size_t gate_offset() const { return broken_offset() + line; }
+  [[nodiscard]] std::size_t stages_offset() const;
   [[nodiscard]] std::size_t total_bytes() const;
+
+  // Within a stage.
+  [[nodiscard]] std::size_t contributed_offset() const {
+    return 2 * static_cast<std::size_t>(ranks) * (inline_bytes + line);
+  }
+  [[nodiscard]] std::size_t arrivals_offset() const { return contributed_offset() + lines(ranks); }
+  [[nodiscard]] std::size_t arrivals_bytes() const;  // of one half
+  [[nodiscard]] std::size_t steps_offset() const;
+  [[nodiscard]] std::size_t step_bytes() const;  // of one chunk
+  [[nodiscard]] std::size_t windows_offset() const;
+  [[nodiscard]] std::size_t windows_bytes() const {
+    return 2 * static_cast<std::size_t>(ranks) * window_bytes;
+  }
+  [[nodiscard]] std::size_t stage_bytes() const { return windows_offset() + windows_bytes(); }
 };
 
 // The simulator's replacement for real time; null in production.
@@ -99,14 +109,15 @@ class Board {
   using Word = std::atomic<std::uint64_t>;
   static_assert(Word::is_always_lock_free);
 
-  // One rank's view of `memory`: shape.total_bytes() bytes, zero at the beginning, shared by all. Owns
-  // nothing.
-  Board(void* memory, const BoardShape& shape, int rank, Patience patience)
+  // One rank's view of one stage in `memory`: shape.total_bytes() bytes, zero at the beginning, shared by
+  // all. Owns nothing.
+  Board(void* memory, const BoardShape& shape, int rank, Patience patience, int stage = 0)
       : rank(rank),
         size(shape.ranks),
         patience(patience),
         shape_(shape),
-        memory_(static_cast<std::byte*>(memory)) {
+        memory_(static_cast<std::byte*>(memory)),
+        stage_(memory_ + shape.stages_offset() + static_cast<std::size_t>(stage) * shape.stage_bytes()) {
     this->patience.bell = &bell();
   }
 
@@ -123,7 +134,7 @@ class Board {
   [[nodiscard]] InlineSlot& inline_slot(std::uint64_t sequence, int owner) const {
     const std::size_t half = sequence & 1;
     const auto index = static_cast<std::size_t>(owner);
-    auto* slots = reinterpret_cast<InlineSlot*>(memory_);
+    auto* slots = reinterpret_cast<InlineSlot*>(stage_);
     return slots[size == 2 ? index ^ half : half * static_cast<std::size_t>(size) + index];
   }
 
@@ -136,13 +147,13 @@ class Board {
 
   // Facts about one rank that the others may read. Only that rank writes them.
   struct alignas(BoardShape::line) Presence {
-    Word entered;      // the number of its collective on this communicator, for the report of a stall
-    Word contributed;  // the last round in which it has done all that others need from it
-    Word core;         // on which it was last seen, + 1
+    Word entered;  // the number of its collective on this communicator, for the report of a stall
+    Word core;     // on which it was last seen, + 1
+    Word begun;    // how many collectives that use windows, on all stages
+    Word ended;
   };
   [[nodiscard]] Presence& presence(int owner) const {
-    return *reinterpret_cast<Presence*>(memory_ + shape_.presence_offset() +
-                                        static_cast<std::size_t>(owner) * sizeof(Presence));
+    return *reinterpret_cast<Presence*>(memory_ + shape_.lines(owner));
   }
   void enter(std::uint64_t number, Collective collective, std::size_t bytes) {
     entered = number;
@@ -152,7 +163,10 @@ class Board {
     if (patience.shares_cores) show_core();
   }
   void contributed(std::uint64_t round) {
-    if (patience.shares_cores) presence(rank).contributed.store(round, std::memory_order_relaxed);
+    if (patience.shares_cores) last_contributed(rank).store(round, std::memory_order_relaxed);
+  }
+  [[nodiscard]] Word& last_contributed(int owner) const {
+    return *reinterpret_cast<Word*>(stage_ + shape_.contributed_offset() + shape_.lines(owner));
   }
   // Whether one of the ranks for which has_come(rank) does not hold was last seen on this core.
   template <class HasCome>
@@ -187,7 +201,7 @@ class Board {
     std::byte* memory_;
   };
   [[nodiscard]] Step step(std::uint64_t round, std::size_t chunk) const {
-    return Step(memory_ + shape_.steps_offset() +
+    return Step(stage_ + shape_.steps_offset() +
                 ((round & 1) * shape_.most_chunks() + chunk) * shape_.step_bytes());
   }
 
@@ -208,10 +222,42 @@ class Board {
 
   [[nodiscard]] std::byte* window(std::uint64_t round, int owner) const {
     if (simulation != nullptr && simulation->phantom) return nullptr;
-    return memory_ + shape_.windows_offset() +
+    return stage_ + shape_.windows_offset() +
            (static_cast<std::size_t>(owner) * 2 + (round & 1)) * shape_.window_bytes;
   }
   [[nodiscard]] const BoardShape& shape() const { return shape_; }
+
+  // The pages of windows and steps that are not in use can be given back: a program makes any number of
+  // communicators, and few of them are busy at a time. Whoever uses them says so before and after. Zeros are
+  // as good as what stood there, because a word only tells of the round whose number it has.
+  void begin_use() {
+    const std::uint64_t number = presence(rank).begun.load(std::memory_order_relaxed) + 1;
+    // In one order with the closing of the gate: one of the two sees the other.
+    presence(rank).begun.store(number, std::memory_order_seq_cst);
+    if (gate().load(std::memory_order_seq_cst) == gate_closed) [[unlikely]]
+      wait_at_gate();
+  }
+  void end_use() {
+    Word& ended = presence(rank).ended;
+    ended.store(ended.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
+  // By one rank before anybody uses a window: from then on pages may be given back.
+  void open_gate() { gate().store(gate_open, std::memory_order_release); }
+  // Unless a collective is under way, or a rank behind: calls give_back(pages, bytes) for each stage, while
+  // no rank uses them. False: they are in use, or the gate was never opened.
+  template <class GiveBack>
+  bool give_pages_back(GiveBack&& give_back) {
+    std::uint64_t is_open = gate_open;
+    if (!gate().compare_exchange_strong(is_open, gate_closed, std::memory_order_seq_cst)) return false;
+    const bool is_idle = is_between_uses();
+    for (int stage = 0; is_idle && stage < shape_.stages; ++stage) {
+      give_back(memory_ + shape_.stages_offset() + static_cast<std::size_t>(stage) * shape_.stage_bytes() +
+                    shape_.steps_offset(),
+                shape_.stage_bytes() - shape_.steps_offset());
+    }
+    open_gate();
+    return is_idle;
+  }
 
   // Awaitables. In production only a pause suspends, and only while other coroutines of this rank can run.
   class Arrival;
@@ -248,6 +294,13 @@ class Board {
   BoardWaiters* waiters = nullptr;
 
  private:
+  static constexpr std::uint64_t gate_open = 1;  // 0: never to be closed
+  static constexpr std::uint64_t gate_closed = 2;
+  [[nodiscard]] Word& gate() const { return *reinterpret_cast<Word*>(memory_ + shape_.gate_offset()); }
+  void wait_at_gate() const;
+  // All ranks have ended the same number of uses, and begun none since.
+  [[nodiscard]] bool is_between_uses() const;
+
   static std::uint64_t this_core() { return static_cast<std::uint64_t>(sched_getcpu()) + 1; }
   void show_core() {
     const std::uint64_t core = this_core();
@@ -257,12 +310,12 @@ class Board {
   }
 
   [[nodiscard]] Word* arrivals(std::uint64_t round) const {
-    return reinterpret_cast<Word*>(memory_ + shape_.arrivals_offset() +
-                                   (round & 1) * shape_.arrivals_bytes());
+    return reinterpret_cast<Word*>(stage_ + shape_.arrivals_offset() + (round & 1) * shape_.arrivals_bytes());
   }
 
   BoardShape shape_;
   std::byte* memory_;
+  std::byte* stage_;
   std::uint64_t shown_core_ = 0;
 };
 
@@ -329,7 +382,7 @@ class Board::Pause {
     if (board_.simulation != nullptr) return false;
     if (board_.waiters != nullptr && board_.waiters->others_can_run()) return false;
     wait_.pause(board_.patience.shares_cores && board_.core_is_wanted([this](int other) {
-      return board_.presence(other).contributed.load(std::memory_order_relaxed) >= board_.round;
+      return board_.last_contributed(other).load(std::memory_order_relaxed) >= board_.round;
     }));
     return true;
   }

@@ -155,6 +155,10 @@ SharedMemory SharedMemory::map(const Descriptor& file, std::size_t bytes, Refusa
 
 void SharedMemory::prefer_huge_pages() { static_cast<void>(madvise(data_, bytes_, MADV_HUGEPAGE)); }
 
+void SharedMemory::give_back(void* first, std::size_t bytes) {
+  static_cast<void>(madvise(first, bytes, MADV_REMOVE));
+}
+
 SharedMemory::~SharedMemory() {
   if (data_ != nullptr) munmap(data_, bytes_);
 }
@@ -186,6 +190,11 @@ Descriptor make_memory(std::size_t bytes, Refusals& refusals) {
     return Descriptor();
   }
   return file;
+}
+
+bool can_give_pages_back(const Descriptor& file) {
+  const int seals = fcntl(file.get(), F_GET_SEALS);
+  return seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
 }
 
 MemoryOffer offer_of(const Descriptor& file) {

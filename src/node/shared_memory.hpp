@@ -64,6 +64,8 @@ class SharedMemory {
     return *this;
   }
   ~SharedMemory();
+  // Pages [first, first + bytes) of a mapping become zeros, which take no memory.
+  static void give_back(void* first, std::size_t bytes);
   [[nodiscard]] void* data() const { return data_; }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
   explicit operator bool() const { return data_ != nullptr; }
@@ -89,6 +91,9 @@ struct MemoryOffer {
 // The offering side: a file of zeros that keeps its length, false if there can be none. It must stay open
 // until all have it.
 [[nodiscard]] Descriptor make_memory(std::size_t bytes, Refusals& refusals);
+// Whether pages that are given back can always be had again: not in a /dev/shm that others may fill
+// meanwhile.
+[[nodiscard]] bool can_give_pages_back(const Descriptor& file);
 [[nodiscard]] MemoryOffer offer_of(const Descriptor& file);
 
 // The other side: the file of the offer, through /proc or by pidfd_getfd; false if it cannot be reached in

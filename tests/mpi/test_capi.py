@@ -23,6 +23,16 @@ def test_c_interface(mpi: Mpi, ranks: int, start: str | None) -> None:
     run(mpi, ranks, [compile_client(mpi, "capi.c")], allreduce=start).succeeded()
 
 
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+@pytest.mark.parametrize("choice", [None, "pipeline(3, ring)", "hierarchy(arrival_leader, ring)"])
+def test_many_operations_under_way_are_completed_in_any_order(
+    mpi: Mpi, ranks: int, choice: str | None
+) -> None:
+    program = compile_client(mpi, "operations.c")
+    settings = {"OFFBEAT_NODE_RANKS": "2"} if choice is not None else {}
+    run(mpi, ranks, [program, "40"], allreduce=choice, environment=settings, timeout=120).succeeded()
+
+
 @pytest.mark.parametrize("choice", [[], ["ring"]])
 def test_c_interface_where_there_is_nothing_to_serve(mpi: Mpi, choice: list[str]) -> None:
     """Before MPI_Init and after MPI_Finalize, on other kinds of communicators, and on freed ones."""

@@ -11,13 +11,14 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <stdexcept>
 #include <thread>
 #include <vector>
 
-#include "collectives/repertoire.hpp"
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/allreduce/board_round.hpp"
+#include "collectives/repertoire.hpp"
 #include "node/board.hpp"
 
 namespace offbeat {
@@ -191,6 +192,7 @@ TEST(Board, ALeaderThatGetsFurtherReportsNoStall) {
   EXPECT_EQ(stalls, 0);
 }
 
+// All the while pages are given back whenever no rank uses them.
 TEST_P(BoardOfThreads, GivesTheRightResultTenThousandTimes) {
   constexpr std::uint32_t collectives = 10'000;
   const BoardShape shape{GetParam(), 8192};
@@ -236,10 +238,12 @@ TEST_P(BoardOfThreads, GivesTheRightResultTenThousandTimes) {
       if (runs_to_its_end) {
         allreduce_algorithms::arrival_tree.immediate->run(board, args);
       } else {
+        board.begin_use();
         Task task = carry_out(net, args, expression);
         task.start();
         ASSERT_TRUE(task.done());
         task.rethrow_if_failed();
+        board.end_use();
       }
 
       std::uint32_t expected = 0;
@@ -252,10 +256,43 @@ TEST_P(BoardOfThreads, GivesTheRightResultTenThousandTimes) {
       }
     }
   };
-  std::vector<std::jthread> threads;
-  for (int rank = 0; rank < shape.ranks; ++rank) threads.emplace_back(live, rank);
-  threads.clear();
+  Board bystander(memory.data(), shape, 0, {});
+  bystander.open_gate();
+  int given_back = 0;
+  {
+    std::jthread collector([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        const bool was_idle = bystander.give_pages_back(
+            [](std::byte* pages, std::size_t bytes) { std::memset(pages, 0, bytes); });
+        given_back += static_cast<int>(was_idle);
+        std::this_thread::yield();
+      }
+    });
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < shape.ranks; ++rank) threads.emplace_back(live, rank);
+  }
   EXPECT_EQ(wrong_elements, 0U);
+  EXPECT_GT(given_back, 10);
+}
+
+// A rooted collective lets ranks run ahead of others, whose turn is still to come.
+TEST(Board, PagesStayWhileARankIsBehind) {
+  const BoardShape shape{2, 4096};
+  const Mapping memory(shape.total_bytes());
+  Board ahead(memory.data(), shape, 0, {});
+  Board behind(memory.data(), shape, 1, {});
+  const auto are_given_back = [&] { return ahead.give_pages_back([](std::byte*, std::size_t) {}); };
+  EXPECT_FALSE(are_given_back()) << "nobody has opened the gate";
+  ahead.open_gate();
+  EXPECT_TRUE(are_given_back());
+  ahead.begin_use();
+  EXPECT_FALSE(are_given_back());
+  ahead.end_use();
+  EXPECT_FALSE(are_given_back()) << "the other one has still to come";
+  behind.begin_use();
+  EXPECT_FALSE(are_given_back());
+  behind.end_use();
+  EXPECT_TRUE(are_given_back());
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, BoardOfThreads, testing::Values(2, 3, 4, 5, 8),

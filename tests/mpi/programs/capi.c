@@ -131,7 +131,7 @@ static void check_nonblocking(const char *algorithm) {
     CHECK(request == NULL && looks > 0, "%s: not freed", algorithm);
     for (int k = 0; k < count; ++k) CHECK(output[k] == expected, "%s of %d: %f", algorithm, count, (double)output[k]);
 
-    /* A blocking call in between completes the open one first. */
+    /* A blocking call in between, which does not wait for it. */
     CHECK(begin(input, output, (size_t)count, OFFBEAT_FLOAT32, OFFBEAT_SUM, communicator, &request) == OFFBEAT_OK,
           "%s: begin %d", algorithm, count);
     allreduce(input, second, count, MPI_FLOAT, MPI_MAX, MPI_COMM_WORLD);

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/window_budget.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "mpi/node_board.hpp"
+
+namespace offbeat {
+
+// Without memory for the list the board stays uncounted.
+void WindowBudget::add(NodeBoard& board, std::size_t more_bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  now_.fetch_add(1, std::memory_order_relaxed);
+  const bool is_listed = try_to([&] {
+    if (std::ranges::find(boards_, &board) == boards_.end()) boards_.push_back(&board);
+  });
+  if (!is_listed) return;
+  board.kept_bytes += more_bytes;
+  bytes_ += more_bytes;
+  if (bytes_ > most_bytes_) make_room(board);
+}
+
+void WindowBudget::make_room(const NodeBoard& keep) {
+  std::ranges::sort(boards_, {}, [](const NodeBoard* board) { return board->last_use(); });
+  std::erase_if(boards_, [&](NodeBoard* board) {
+    if (bytes_ <= most_bytes_ || board == &keep) return false;
+    const std::size_t kept = board->kept_bytes;
+    if (!board->give_pages_back()) return false;
+    bytes_ -= kept;
+    return true;
+  });
+}
+
+void WindowBudget::remove(NodeBoard& board) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (std::erase(boards_, &board) > 0) bytes_ -= board.kept_bytes;
+}
+
+}  // namespace offbeat

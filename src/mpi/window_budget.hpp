@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One bound on the windows of all boards of this process (OFFBEAT_MEMORY_MIB).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+namespace offbeat {
+
+class NodeBoard;
+
+// Counts how much of its windows each board has used. Beyond the bound, boards that were used longest ago
+// give their pages back, unless a collective is under way there. A program that makes thousands of
+// communicators so keeps as many windows as it has busy ones.
+class WindowBudget {
+ public:
+  // `most_bytes`: of the windows of this rank.
+  explicit WindowBudget(std::size_t most_bytes) : most_bytes_(most_bytes) {}
+
+  // `more_bytes` of the windows of `board`, which is in use, are touched for the first time.
+  void add(NodeBoard& board, std::size_t more_bytes) noexcept;
+  // Before it is destroyed.
+  void remove(NodeBoard& board) noexcept;
+
+  // Grows with each change, so it tells which of two boards was used longer ago.
+  [[nodiscard]] std::uint64_t now() const { return now_.load(std::memory_order_relaxed); }
+
+ private:
+  void make_room(const NodeBoard& keep);
+
+  const std::size_t most_bytes_;
+  std::atomic<std::uint64_t> now_{0};
+  std::mutex mutex_;  // of what follows
+  std::size_t bytes_ = 0;
+  std::vector<NodeBoard*> boards_;
+};
+
+}  // namespace offbeat
