@@ -109,4 +109,8 @@ class Collectives {
   std::uint32_t bits_ = 0;
 };
 
+// In these no rank can end before every rank has begun.
+inline constexpr Collectives meetings{Collective::allreduce, Collective::barrier, Collective::allgather,
+                                      Collective::alltoall, Collective::reduce_scatter_block};
+
 }  // namespace offbeat

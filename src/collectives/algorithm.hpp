@@ -41,7 +41,7 @@ struct Placement {
 enum class OnBoard : std::uint8_t {
   no,
   one_node,    // all ranks are on one node
-  every_node,  // the ranks of each node
+  every_node,  // the ranks of each node that has several
 };
 
 // The requirements of an algorithm, beside the collective.
@@ -109,6 +109,10 @@ struct Expression {
   [[nodiscard]] int lanes() const;
   // Why it cannot run there; empty if it can.
   [[nodiscard]] std::string unsuitable(const Placement& placement) const;
+  // Whether it uses a board there: a node of one rank has no use for one.
+  [[nodiscard]] bool uses_board(const Placement& placement) const {
+    return algorithm->needs.board != OnBoard::no && placement.nodes < placement.ranks;
+  }
   // The same bits on every run: nothing in it combines in the order of arrival.
   [[nodiscard]] bool every_run() const;
   // The canonical spelling; parsing it gives the same expression.

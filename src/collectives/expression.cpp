@@ -289,8 +289,7 @@ int Expression::lanes() const {
 std::string Expression::unsuitable(const Placement& placement) const {
   if (algorithm->needs.board == OnBoard::one_node && placement.nodes > 1)
     return "needs all ranks on one node";
-  if (algorithm->needs.board != OnBoard::no && !placement.board)
-    return "needs shared memory between the ranks of a node";
+  if (uses_board(placement) && !placement.board) return "needs shared memory between the ranks of a node";
   if (algorithm->needs.ranks != nullptr && placement.ranks < algorithm->needs.ranks(*this))
     return "needs at least " + std::to_string(algorithm->needs.ranks(*this)) + " ranks";
   if (algorithm->unsuitable != nullptr) return algorithm->unsuitable(*this, placement);

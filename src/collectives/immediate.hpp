@@ -14,7 +14,8 @@ namespace offbeat {
 //
 //     static constexpr int most_ranks;                  at most most_immediate_ranks
 //     static constexpr std::size_t most_bytes_of_all;   of the vectors of all ranks together
-//     Form(Board& board, const Call& call);
+//     static constexpr bool all_meet;                   no rank can end before every rank has begun
+//     Form(Board& board, const Call& call);             for collective number board.sequence.present
 //     void give();                         what others wait for
 //     bool has_come(int rank) const;       whether all is there that this rank needs from that one
 //     const void* data(int rank) const;    and where
@@ -25,6 +26,16 @@ inline constexpr int most_immediate_ranks = 16;
 
 template <class Form>
 void run_immediately(Board& board, const Call& call) {
+  board.sequence.next(Form::all_meet);
+  if constexpr (!Form::all_meet) {
+    const Board::Mark begun(board.sequence.present, board.rank);
+    board.signs(board.rank).sequence.store(begun.word(), std::memory_order_release);
+    board.bell().ring();
+  }
+  if (!board.is_free(board.sequence)) [[unlikely]] {
+    Patience::Wait wait(board.patience);
+    while (!board.is_free(board.sequence)) wait.pause();
+  }
   Form form(board, call);
   form.give();
   board.bell().ring();
@@ -45,6 +56,14 @@ void run_immediately(Board& board, const Call& call) {
 template <class Form>
 Task run_in_steps(Endpoint net, Call call) {
   Board& board = *net.board();
+  board.sequence.next(Form::all_meet);
+  if constexpr (!Form::all_meet) {
+    co_await board.announce(board.signs(board.rank).sequence, {board.sequence.present, board.rank});
+  }
+  {
+    Patience::Wait wait(board.patience);
+    while (!board.is_free(board.sequence)) co_await board.pause(wait);
+  }
   Form form(board, call);
   co_await board.touch();
   form.give();

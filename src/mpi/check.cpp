@@ -53,7 +53,9 @@ std::string mismatch(const CallSignature& first, int rank, const CallSignature& 
 // The inline slots carry the signatures, as they would carry a message.
 std::string find_mismatch(Board& board, const CallSignature& mine) {
   static_assert(sizeof(CallSignature) <= BoardShape::inline_bytes);
-  const std::uint64_t sequence = ++board.sequence;
+  board.sequence.next(true);
+  const std::uint64_t sequence = board.sequence.present;
+  for (Patience::Wait wait(board.patience); !board.is_free(board.sequence);) wait.pause();
   Board::InlineSlot& slot = board.inline_slot(sequence, board.rank);
   std::memcpy(slot.data, &mine, sizeof mine);
   slot.sequence.store(sequence, std::memory_order_release);

@@ -198,7 +198,7 @@ void Communicator::share_messages(std::shared_ptr<PrivateCommunicator> shared, s
 void Communicator::provide(SetUp& set_up, std::shared_ptr<const TeamChoices> choices,
                            bool has_room_for_messages) {
   choices_ = std::move(choices);
-  if (process_.settings.window_bytes > 0 && choices_->with_board.any_on_board()) find_board(set_up);
+  if (process_.settings.window_bytes > 0 && choices_->with_board.any_on_board) find_board(set_up);
   if (table().any_by_messages() && !find_messages(set_up, has_room_for_messages)) {
     leave_to_host("the MPI has no communicator, or the process no memory, left for offbeat");
     return;

@@ -18,14 +18,12 @@ static_assert(sizeof(Board::InlineSlot) == BoardShape::inline_bytes + BoardShape
 static_assert(offsetof(Board::InlineSlot, data) <= 16,
               "a short vector is in the line of its sequence number");
 
-// Two words more than ranks: see Board::Step.
-std::size_t BoardShape::step_bytes() const { return (static_cast<std::size_t>(ranks) + 2) * line; }
-std::size_t BoardShape::arrivals_bytes() const {
+std::size_t BoardShape::round_words_bytes() const {
   return round_up((static_cast<std::size_t>(ranks) + 1) * sizeof(Board::Word), line);
 }
 std::size_t BoardShape::stages_offset() const { return round_up(gate_offset() + line, page); }
 std::size_t BoardShape::steps_offset() const {
-  return round_up(arrivals_offset() + 2 * arrivals_bytes(), page);
+  return round_up(round_words_offset() + 2 * round_words_bytes(), page);
 }
 std::size_t BoardShape::windows_offset() const {
   return steps_offset() + round_up(2 * most_chunks() * step_bytes(), page);

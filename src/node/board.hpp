@@ -9,7 +9,7 @@
 //   gate           1             closed while the windows give their pages back
 //   stages         as many as there may be collectives under way at a time; of each
 //     inline slots   2 x ranks     a sequence number and up to inline_bytes of data beside it
-//     contributed    ranks         the last round in which a rank has done all that others need from it
+//     signs          ranks         how far a rank has come in its rounds
 //     arrivals       2             who came to a round, in this order
 //     steps          2 x chunks    how far the combination of each chunk has come: words, each on its own
 //     line windows        ranks x 2     where a rank puts chunks for others to read
@@ -63,15 +63,18 @@ struct BoardShape {
   [[nodiscard]] std::size_t gate_offset() const { return broken_offset() + line; }
   [[nodiscard]] std::size_t stages_offset() const;
   [[nodiscard]] std::size_t total_bytes() const;
+  // Of the first stage, and all that stands before it.
+  [[nodiscard]] std::size_t bytes_without_windows() const { return stages_offset() + windows_offset(); }
 
   // Within a stage.
-  [[nodiscard]] std::size_t contributed_offset() const {
+  [[nodiscard]] std::size_t signs_offset() const {
     return 2 * static_cast<std::size_t>(ranks) * (inline_bytes + line);
   }
-  [[nodiscard]] std::size_t arrivals_offset() const { return contributed_offset() + lines(ranks); }
-  [[nodiscard]] std::size_t arrivals_bytes() const;  // of one half
+  [[nodiscard]] std::size_t round_words_offset() const { return signs_offset() + lines(ranks); }
+  [[nodiscard]] std::size_t round_words_bytes() const;  // of one half
   [[nodiscard]] std::size_t steps_offset() const;
-  [[nodiscard]] std::size_t step_bytes() const;  // of one chunk
+  [[nodiscard]] int words_of_step() const { return ranks + 2; }
+  [[nodiscard]] std::size_t step_bytes() const { return lines(words_of_step()); }  // of one chunk
   [[nodiscard]] std::size_t windows_offset() const;
   [[nodiscard]] std::size_t windows_bytes() const {
     return 2 * static_cast<std::size_t>(ranks) * window_bytes;
@@ -145,6 +148,15 @@ class Board {
   // only by who has waited long.
   [[nodiscard]] Word& broken() const { return *reinterpret_cast<Word*>(memory_ + shape_.broken_offset()); }
 
+  // The value of a word: a partial result of this round stands in the window of `holder`.
+  struct Mark {
+    std::uint64_t round;
+    int holder;
+    explicit Mark(std::uint64_t word) : round(word >> 16), holder(static_cast<int>(word & 0xffff)) {}
+    Mark(std::uint64_t round, int holder) : round(round), holder(holder) {}
+    [[nodiscard]] std::uint64_t word() const { return round << 16 | static_cast<std::uint64_t>(holder); }
+  };
+
   // Facts about one rank that the others may read. Only that rank writes them.
   struct alignas(BoardShape::line) Presence {
     Word entered;  // the number of its collective on this communicator, for the report of a stall
@@ -162,11 +174,43 @@ class Board {
     presence(rank).entered.store(number, std::memory_order_relaxed);
     if (patience.shares_cores) show_core();
   }
-  void contributed(std::uint64_t round) {
-    if (patience.shares_cores) last_contributed(rank).store(round, std::memory_order_relaxed);
+
+  // How far each rank has come on this stage. Only that rank writes there.
+  struct alignas(BoardShape::line) Signs {
+    Word contributed;  // the last round in which it has done all that others need from it
+    Word round;        // the last one begun in which not all ranks meet
+    Word sequence;     // the same for immediate collectives
+  };
+  [[nodiscard]] Signs& signs(int owner) const {
+    return *reinterpret_cast<Signs*>(stage_ + shape_.signs_offset() + shape_.lines(owner));
   }
-  [[nodiscard]] Word& last_contributed(int owner) const {
-    return *reinterpret_cast<Word*>(stage_ + shape_.contributed_offset() + shape_.lines(owner));
+  void contributed(std::uint64_t round) {
+    if (patience.shares_cores) signs(rank).contributed.store(round, std::memory_order_relaxed);
+  }
+
+  // The numbers of rounds, or of immediate collectives, equal on all ranks: each takes the next one. If not
+  // all ranks meet in it, each then announces it in `sign`; and it begins when is_free(): all ranks have
+  // begun the one before, if they did not meet in that.
+  struct Numbers {
+    Word Signs::*sign;
+    std::uint64_t present = 0;
+    std::uint64_t apart = ~std::uint64_t{0};  // the last one in which not all ranks meet
+    bool follows_apart = false;
+
+    void next(bool all_meet) {
+      follows_apart = apart == present;
+      ++present;
+      if (!all_meet) apart = present;
+    }
+    [[nodiscard]] bool is_apart() const { return apart == present; }
+  };
+  [[nodiscard]] bool is_free(const Numbers& numbers) const {
+    for (int other = 0; numbers.follows_apart && other < size; ++other) {
+      if (other == rank) continue;
+      const Mark begun((signs(other).*numbers.sign).load(std::memory_order_acquire));
+      if (begun.round + 1 < numbers.present) return false;
+    }
+    return true;
   }
   // Whether one of the ranks for which has_come(rank) does not hold was last seen on this core.
   template <class HasCome>
@@ -180,45 +224,32 @@ class Board {
     return false;
   }
 
-  // The state of one chunk in one round.
+  // The words of one chunk in one round, each on its own line. They mean what the algorithm wants them to
+  // mean.
   class Step {
    public:
-    // The result of this node is there; that of all nodes is there (hierarchy).
-    [[nodiscard]] Word& result() const { return word(0); }
-    [[nodiscard]] Word& everywhere() const { return word(1); }
-    // arrival_leader, arrival_chain. What this rank has to give is there.
-    [[nodiscard]] Word& given(int rank) const { return word(2 + rank); }
-    // arrival_tree. The first of two neighbouring groups to be ready leaves its mark here, the second finds
-    // it. A pair of groups is named by the first rank of the right one, 1 <= split < ranks.
-    [[nodiscard]] Word& meeting(int split) const { return word(2 + split); }
+    // 0 <= index < BoardShape::words_of_step().
+    [[nodiscard]] Word& word(int index) const {
+      return *reinterpret_cast<Word*>(memory_ + static_cast<std::size_t>(index) * BoardShape::line);
+    }
 
    private:
     friend class Board;
     explicit Step(std::byte* memory) : memory_(memory) {}
-    [[nodiscard]] Word& word(int index) const {
-      return *reinterpret_cast<Word*>(memory_ + static_cast<std::size_t>(index) * BoardShape::line);
-    }
     std::byte* memory_;
   };
   [[nodiscard]] Step step(std::uint64_t round, std::size_t chunk) const {
     return Step(stage_ + shape_.steps_offset() +
                 ((round & 1) * shape_.most_chunks() + chunk) * shape_.step_bytes());
   }
-
-  // The value of a step's word: a partial result of this round stands in the window of `holder`.
-  struct Mark {
-    std::uint64_t round;
-    int holder;
-    explicit Mark(std::uint64_t word) : round(word >> 16), holder(static_cast<int>(word & 0xffff)) {}
-    Mark(std::uint64_t round, int holder) : round(round), holder(holder) {}
-    [[nodiscard]] std::uint64_t word() const { return round << 16 | static_cast<std::uint64_t>(holder); }
-  };
-  static constexpr int most_ranks = 1 << 16;
-
-  // The rank that took `position` in the arrival order, once it is marked with the round.
-  [[nodiscard]] Word& arrived(std::uint64_t round, int position) const {
-    return arrivals(round)[1 + position];
+  // The words of a round, close together: 0 <= index <= ranks.
+  [[nodiscard]] Word& round_word(std::uint64_t round, int index) const {
+    auto* words = reinterpret_cast<Word*>(stage_ + shape_.round_words_offset() +
+                                          (round & 1) * shape_.round_words_bytes());
+    return words[index];
   }
+
+  static constexpr int most_ranks = 1 << 16;
 
   [[nodiscard]] std::byte* window(std::uint64_t round, int owner) const {
     if (simulation != nullptr && simulation->phantom) return nullptr;
@@ -266,8 +297,9 @@ class Board {
   class Touch;
   class Pause;
 
-  // Take a place in the arrival order of a round: 0 for the first. Every rank does, or none.
-  [[nodiscard]] Arrival arrive(std::uint64_t round);
+  // Take a place in the order of arrival at a word: 0 for the first. Every rank does, or none, and nothing
+  // else is written there.
+  [[nodiscard]] Arrival arrive(Word& word);
   // Leave a mark and get the one that stood there.
   [[nodiscard]] Meeting exchange(Word& word, Mark mark);
   // Everything this rank wrote before is visible to who reads the mark.
@@ -277,9 +309,8 @@ class Board {
   // Nothing to do until another rank gets further.
   [[nodiscard]] Pause pause(Patience::Wait& wait);
 
-  // Numbers of the current inline collective and of the current round; equal on all ranks.
-  std::uint64_t sequence = 0;
-  std::uint64_t round = 0;
+  Numbers sequence{.sign = &Signs::sequence};  // of immediate collectives
+  Numbers round{.sign = &Signs::round};
   // The number of the current collective on this communicator, which one it is, and its length.
   std::uint64_t entered = 0;
   Collective current = Collective::allreduce;
@@ -307,10 +338,6 @@ class Board {
     if (core == shown_core_) return;  // others look at that line all the time
     shown_core_ = core;
     presence(rank).core.store(core, std::memory_order_relaxed);
-  }
-
-  [[nodiscard]] Word* arrivals(std::uint64_t round) const {
-    return reinterpret_cast<Word*>(stage_ + shape_.arrivals_offset() + (round & 1) * shape_.arrivals_bytes());
   }
 
   BoardShape shape_;
@@ -382,7 +409,7 @@ class Board::Pause {
     if (board_.simulation != nullptr) return false;
     if (board_.waiters != nullptr && board_.waiters->others_can_run()) return false;
     wait_.pause(board_.patience.shares_cores && board_.core_is_wanted([this](int other) {
-      return board_.last_contributed(other).load(std::memory_order_relaxed) >= board_.round;
+      return board_.signs(other).contributed.load(std::memory_order_relaxed) >= board_.round.present;
     }));
     return true;
   }
@@ -400,7 +427,7 @@ class Board::Pause {
   Patience::Wait& wait_;
 };
 
-inline Board::Arrival Board::arrive(std::uint64_t round) { return {*this, *arrivals(round)}; }
+inline Board::Arrival Board::arrive(Word& word) { return {*this, word}; }
 inline Board::Announcement Board::announce(Word& word, Mark mark) { return {*this, word, mark.word()}; }
 inline Board::Meeting Board::exchange(Word& word, Mark mark) { return {*this, word, mark.word()}; }
 inline Board::Touch Board::touch() { return Touch(*this); }

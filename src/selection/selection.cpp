@@ -13,6 +13,8 @@ Choice default_choice(Collective collective, const Placement& placement, std::si
   for (const Default& entry : repertoire(collective).defaults) {
     if (bytes > entry.most_bytes) continue;
     const Expression* expression = interned_expression(collective, entry.expression);
+    // Its part alone does the same, and is a default, too.
+    if (expression->algorithm->needs.board != OnBoard::no && !expression->uses_board(placement)) continue;
     if (expression->unsuitable(placement).empty())
       return {entry.most_bytes, expression, "offbeat's default for this size"};
   }
@@ -22,8 +24,7 @@ Choice default_choice(Collective collective, const Placement& placement, std::si
 template <class Holds>
 bool any_of(const ChoiceTable& table, Holds&& holds) {
   return std::ranges::any_of(table.by_collective, [&](const Choices& choices) {
-    return std::ranges::any_of(choices,
-                               [&](const Choice& choice) { return holds(*choice.expression->algorithm); });
+    return std::ranges::any_of(choices, [&](const Choice& choice) { return holds(*choice.expression); });
   });
 }
 
@@ -39,13 +40,9 @@ const Expression* interned_expression(Collective collective, std::string_view te
   return &known->try_emplace(std::move(key), std::move(expression)).first->second;
 }
 
-bool ChoiceTable::any_on_board() const {
-  return any_of(*this, [](const Algorithm& algorithm) { return algorithm.needs.board != OnBoard::no; });
-}
-
 bool ChoiceTable::any_by_messages() const {
-  return any_of(*this, [](const Algorithm& algorithm) {
-    return algorithm.run != nullptr && algorithm.needs.board != OnBoard::one_node;
+  return any_of(*this, [](const Expression& expression) {
+    return !expression.is_native() && expression.algorithm->needs.board != OnBoard::one_node;
   });
 }
 
@@ -91,9 +88,12 @@ Choices Selection::choices(Collective collective, const Placement& placement) co
 }
 
 ChoiceTable Selection::table(const Placement& placement) const {
-  ChoiceTable table{.by_collective = {}, .generation = generation()};
+  ChoiceTable table;
+  table.generation = generation();
   for (std::size_t k = 0; k < collectives.size(); ++k)
     table.by_collective[k] = choices(static_cast<Collective>(k + 1), placement);
+  table.any_on_board =
+      any_of(table, [&](const Expression& expression) { return expression.uses_board(placement); });
   return table;
 }
 

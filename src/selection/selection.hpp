@@ -45,9 +45,9 @@ using Choices = std::vector<Choice>;
 struct ChoiceTable {
   std::array<Choices, collectives.size()> by_collective;
   std::uint64_t generation = 0;
+  bool any_on_board = false;
 
   [[nodiscard]] const Choices& of(Collective collective) const { return by_collective[index_of(collective)]; }
-  [[nodiscard]] bool any_on_board() const;
   // Whether one of them sends messages of offbeat's own.
   [[nodiscard]] bool any_by_messages() const;
 };

@@ -25,7 +25,7 @@ SimulatedBoard::SimulatedBoard(Simulator& simulator, std::vector<int> ranks, std
     : simulator_(simulator),
       ranks_(std::move(ranks)),
       shape_{static_cast<int>(ranks_.size()), window_bytes},
-      memory_(phantom ? shape_.windows_offset() : shape_.total_bytes()) {
+      memory_(phantom ? shape_.bytes_without_windows() : shape_.total_bytes()) {
   this->phantom = phantom;
 }
 

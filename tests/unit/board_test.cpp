@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "collectives/allreduce/board_round.hpp"
 #include "collectives/repertoire.hpp"
 #include "simulator/simulator.hpp"
 
@@ -500,10 +501,10 @@ class World final : public BoardInSimulation {
   }
 
   [[nodiscard]] Member& member(int rank) { return members_[static_cast<std::size_t>(rank)]; }
-  // All but the windows: inline slots with their data, arrivals, steps.
+  // All but the windows.
   [[nodiscard]] std::span<std::uint64_t> words() {
     return {reinterpret_cast<std::uint64_t*>(memory_.data()),
-            shape_.windows_offset() / sizeof(std::uint64_t)};
+            shape_.bytes_without_windows() / sizeof(std::uint64_t)};
   }
   static void mix(std::uint64_t& hash, std::uint64_t value) {
     hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
@@ -674,6 +675,60 @@ TEST_P(EveryInterleavingOfShort, OneMessage) { explore({{3, Operation::float_sum
 // The third message comes to the half of the board that the first one used.
 TEST_P(EveryInterleavingOfShort, ThreeMessages) {
   explore({{3, Operation::int_sum}, {3, Operation::weave}, {3, Operation::int_sum}});
+}
+
+// Rooted rounds on the board, in which a root may be ahead of the others: an allreduce of three elements,
+// made of broadcasts from each rank in turn, one element after the other.
+Task broadcast_round(const BoardRound& round) {
+  Board::Word& is_there = BoardRound::result(round.step(0));
+  if (round.net.rank == round.call.root) {
+    co_await round.net.copy(round.on_board(round.net.rank, 0), round.call.input);
+    co_await round.board.announce(is_there, round.mark());
+    co_return;
+  }
+  Patience::Wait wait(round.board.patience);
+  while (!round.is_marked(is_there)) co_await round.board.pause(wait);
+  co_await round.net.copy(round.call.output, round.on_board(round.call.root, 0));
+}
+
+Task broadcasts_in_turn(Endpoint net, Call call, const Expression&) {
+  const Scratch mine = net.scratch(call.input.count, call.input.width);
+  const Scratch theirs = net.scratch(1, call.input.width);
+  co_await net.copy(mine.vector(), call.input);
+  Call broadcast{.collective = Collective::bcast};
+  for (broadcast.root = 0; broadcast.root < net.size; ++broadcast.root) {
+    for (std::size_t k = 0; k < call.input.count; ++k) {
+      const Vector element = mine.vector().slice(k, 1);
+      co_await in_rounds(net, broadcast.with(element, theirs.vector()), 1, broadcast_round);
+      const ConstVector got =
+          broadcast.root == net.rank ? ConstVector(element) : ConstVector(theirs.vector());
+      const Vector result = call.output.slice(k, 1);
+      if (broadcast.root == 0) {
+        co_await net.copy(result, got);
+      } else {
+        co_await net.reduce(*call.op, result, result, got);
+      }
+    }
+  }
+}
+
+TEST(EveryInterleavingOfRooted, Rounds) {
+  const Algorithm algorithm{.name = "broadcasts_in_turn",
+                            .summary = "",
+                            .cost = "",
+                            .serves = {Collective::allreduce},
+                            .needs = {.board = OnBoard::one_node},
+                            .source = "",
+                            .run = broadcasts_in_turn};
+  Expression expression;
+  expression.algorithm = &algorithm;
+  for (const int ranks : {2, 3}) {
+    World world(ranks, {{3, Operation::weave}}, expression, Grain::fine);
+    Explorer explorer(world, most_states);
+    explorer.visit();
+    EXPECT_EQ(explorer.problem(), "") << ranks << " ranks";
+    EXPECT_TRUE(explorer.exhaustive() || ranks > 2);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Board, EveryInterleaving,

@@ -134,6 +134,17 @@ TEST(Selection, TheDefaultChangesExactlyAt32KiB) {
   EXPECT_EQ(on_nodes(32768), "hierarchy(arrival_tree, rabenseifner)");
 }
 
+TEST(Selection, ANodeOfOneRankHasNoBoard) {
+  Selection selection;
+  constexpr Placement spread{.ranks = 8, .nodes = 8, .board = true};
+  EXPECT_EQ(choice(selection, spread, 8).expression->text(), "recursive_doubling");
+  EXPECT_FALSE(selection.table(spread).any_on_board);
+  EXPECT_TRUE(selection.table({.ranks = 8, .nodes = 7, .board = true}).any_on_board);
+  selection.choose_always(Collective::allreduce, "hierarchy(arrival_tree, ring)", "a test");
+  EXPECT_EQ(choice(selection, spread, 8).expression->text(), "hierarchy(arrival_tree, ring)");
+  EXPECT_FALSE(selection.table(spread).any_on_board);
+}
+
 TEST(Selection, TheLastChoiceHoldsForAnyLength) {
   const Selection selection;
   for (const bool board : {false, true}) {

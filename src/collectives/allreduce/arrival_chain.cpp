@@ -13,15 +13,22 @@
 namespace offbeat::allreduce_algorithms {
 namespace {
 
+// Which rank took this place in the order of arrival.
+Board::Word& came_at(const BoardRound& round, int position) {
+  return round.board.round_word(round.number, 1 + position);
+}
+// The partial result that ends with this rank is on the board.
+Board::Word& passed_on(const Board::Step& step, int rank) { return BoardRound::own(step, rank); }
+
 Task contribute(const BoardRound& round, Uncollected*) {
   const Endpoint& net = round.net;
   Board& board = round.board;
-  const int position = co_await board.arrive(round.number);
-  co_await board.announce(board.arrived(round.number, position), round.mark());
+  const int position = co_await board.arrive(board.round_word(round.number, 0));
+  co_await board.announce(came_at(round, position), round.mark());
 
   int before = net.rank;
   if (position > 0) {
-    const Board::Word& word = board.arrived(round.number, position - 1);
+    const Board::Word& word = came_at(round, position - 1);
     Patience::Wait wait(board.patience);
     while (!round.is_marked(word)) co_await board.pause(wait);
     before = round.holder(word);
@@ -35,10 +42,10 @@ Task contribute(const BoardRound& round, Uncollected*) {
       co_await net.copy(mine, input);
     } else {
       Patience::Wait wait(board.patience);
-      while (!round.is_marked(step.given(before))) co_await board.pause(wait);
+      while (!round.is_marked(passed_on(step, before))) co_await board.pause(wait);
       co_await net.reduce(*round.call.op, mine, round.on_board(before, chunk), input);
     }
-    co_await board.announce(last ? step.result() : step.given(net.rank), round.mark());
+    co_await board.announce(last ? BoardRound::result(step) : passed_on(step, net.rank), round.mark());
   }
 }
 

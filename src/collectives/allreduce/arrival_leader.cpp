@@ -13,6 +13,9 @@
 namespace offbeat::allreduce_algorithms {
 namespace {
 
+// The chunk of this rank is on the board.
+Board::Word& given(const Board::Step& step, int rank) { return BoardRound::own(step, rank); }
+
 constexpr std::size_t most_operands = Computation::most_operands;
 
 // Chunk by chunk over all ranks at once: a late rank must not keep the leader from the chunks of the others.
@@ -38,7 +41,7 @@ Task lead(const BoardRound& round) {
         std::size_t ready = 1;
         for (int rank = 0; rank < net.size && ready < most_operands; ++rank) {
           const auto index = static_cast<std::size_t>(rank);
-          if (rank == net.rank || combined[index] != chunk || !round.is_marked(step.given(rank))) continue;
+          if (rank == net.rank || combined[index] != chunk || !round.is_marked(given(step, rank))) continue;
           operands[ready++] = round.on_board(rank, chunk).data;
           ++combined[index];
         }
@@ -50,18 +53,18 @@ Task lead(const BoardRound& round) {
       if (!found) co_await round.board.pause(wait);
     }
     while (complete < round.chunks && ranks_in[complete] == ranks) {
-      co_await round.board.announce(round.step(complete++).result(), round.mark());
+      co_await round.board.announce(BoardRound::result(round.step(complete++)), round.mark());
     }
   }
 }
 
 Task contribute(const BoardRound& round, Uncollected*) {
-  if (co_await round.board.arrive(round.number) == 0) {
+  if (co_await round.board.arrive(round.board.round_word(round.number, 0)) == 0) {
     co_await lead(round);
   } else {
     for (std::size_t chunk = 0; chunk < round.chunks; ++chunk) {
       co_await round.net.copy(round.on_board(round.net.rank, chunk), round.of(round.call.input, chunk));
-      co_await round.board.announce(round.step(chunk).given(round.net.rank), round.mark());
+      co_await round.board.announce(given(round.step(chunk), round.net.rank), round.mark());
     }
   }
 }

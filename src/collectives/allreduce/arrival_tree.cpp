@@ -34,13 +34,17 @@
 namespace offbeat::allreduce_algorithms {
 namespace {
 
+// The first of two neighbouring groups to be ready leaves its mark here, and the second one finds it. A pair
+// of groups is named by the first rank of the right one, 1 <= split < ranks.
+Board::Word& meeting_of(const Board::Step& step, int split) { return BoardRound::own(step, split); }
+
 // Whether everybody else has put on the board what this rank will combine last: so they wait for it.
 bool comes_last(const BoardRound& round) {
   const Board::Step step = round.step((round.first_chunk() + round.chunks - 1) % round.chunks);
   const int ranks = round.net.size;
   for (int level = 0, group = round.net.rank; (1 << level) < ranks; ++level, group /= 2) {
     const bool has_neighbour = (group ^ 1) << level < ranks;
-    if (has_neighbour && !round.is_marked(step.meeting((group | 1) << level))) return false;
+    if (has_neighbour && !round.is_marked(meeting_of(step, (group | 1) << level))) return false;
   }
   return true;
 }
@@ -50,9 +54,10 @@ class Small {
   // Every rank reads the vectors of all: beyond this the tree is faster (benchmark_board).
   static constexpr int most_ranks = most_immediate_ranks;
   static constexpr std::size_t most_bytes_of_all = 2 * BoardShape::inline_bytes;
+  static constexpr bool all_meet = true;
 
   Small(Board& board, const Call& call)
-      : board_(board), call_(call), rank_(board.rank), sequence_(++board.sequence) {}
+      : board_(board), call_(call), rank_(board.rank), sequence_(board.sequence.present) {}
 
   void give() {
     Board::InlineSlot& mine = board_.inline_slot(sequence_, rank_);
@@ -101,7 +106,7 @@ Task contribute(const BoardRound& round, Uncollected* results) {
     for (int level = 0; (1 << level) < net.size; ++level, group /= 2) {
       const int neighbour = (group ^ 1) << level;  // its first rank
       if (neighbour >= net.size) continue;
-      Board::Word& meeting = step.meeting((group | 1) << level);
+      Board::Word& meeting = meeting_of(step, (group | 1) << level);
       Board::Mark first(meeting.load(std::memory_order_acquire));
       const bool is_first = first.round != round.number;
       if (!stands && (is_first || partial.operand_count == Computation::most_operands)) {
@@ -129,7 +134,7 @@ Task contribute(const BoardRound& round, Uncollected* results) {
       results->mark_collected(chunk);
     }
     co_await partial;
-    co_await round.board.announce(step.result(), round.mark(place));
+    co_await round.board.announce(BoardRound::result(step), round.mark(place));
   }
 }
 

@@ -12,13 +12,13 @@ namespace offbeat {
 
 class BoardRound {
  public:
-  // The next round, for a message of at most a window. `chunk`: elements.
+  // The present round, for a message of at most a window. `chunk`: elements.
   BoardRound(const Endpoint& net, const Call& call, std::size_t chunk, bool past_cache)
       : net(net),
         board(*net.board()),
         call(call),
         chunks((call.input.count + chunk - 1) / chunk),
-        number(++board.round),
+        number(board.round.present),
         past_cache(past_cache),
         chunk_(chunk) {}
 
@@ -37,6 +37,11 @@ class BoardRound {
     return of(all, chunk);
   }
   [[nodiscard]] Board::Step step(std::size_t chunk) const { return board.step(number, chunk); }
+  // The words of a step: one that the node's result of the chunk is there, one that the result of all nodes
+  // is there (hierarchy), and one for each rank that the node phase may use as it likes.
+  [[nodiscard]] static Board::Word& result(const Board::Step& step) { return step.word(0); }
+  [[nodiscard]] static Board::Word& everywhere(const Board::Step& step) { return step.word(1); }
+  [[nodiscard]] static Board::Word& own(const Board::Step& step, int index) { return step.word(2 + index); }
   [[nodiscard]] bool is_marked(const Board::Word& word) const {
     return Board::Mark(word.load(std::memory_order_acquire)).round == number;
   }
@@ -53,9 +58,9 @@ class BoardRound {
   [[nodiscard]] Board::Mark mark() const { return mark(net.rank); }
 
   // The node's result of a chunk is on the board; copy it to the output.
-  [[nodiscard]] bool has_result(std::size_t chunk) const { return is_marked(step(chunk).result()); }
+  [[nodiscard]] bool has_result(std::size_t chunk) const { return is_marked(result(step(chunk))); }
   [[nodiscard]] Computation collect(std::size_t chunk) const {
-    Computation copy = net.copy(of(call.output, chunk), on_board(holder(step(chunk).result()), chunk));
+    Computation copy = net.copy(of(call.output, chunk), on_board(holder(result(step(chunk))), chunk));
     copy.past_cache = past_cache;
     return copy;
   }
@@ -121,8 +126,9 @@ template <class One>
 Task in_rounds(Endpoint net, Call call, int at_once, One one) {
   // Longer ones are no faster, and others wait longer for the last one (benchmarks/README.md).
   constexpr std::size_t longest_chunk = 64 * 1024;
+  Board& board = *net.board();
   const std::size_t width = call.input.width;
-  const std::size_t window = net.board()->shape().window_bytes / width;
+  const std::size_t window = board.shape().window_bytes / width;
   // Two chunks for each that works, so that the work spreads; but no more than the board has steps for.
   const std::size_t spread = call.input.bytes() / (2 * static_cast<std::size_t>(at_once));
   const std::size_t chunk_bytes = std::clamp(spread, BoardShape::smallest_chunk, longest_chunk);
@@ -134,6 +140,14 @@ Task in_rounds(Endpoint net, Call call, int at_once, One one) {
       4 * static_cast<std::size_t>(net.size) * call.input.bytes() >= last_level_cache_bytes();
   for (std::size_t first = 0; first < call.input.count; first += window) {
     const std::size_t length = std::min(window, call.input.count - first);
+    board.round.next(meetings.contain(call.collective));
+    if (board.round.is_apart()) {
+      co_await board.announce(board.signs(net.rank).round, {board.round.present, net.rank});
+    }
+    if (!board.is_free(board.round)) {
+      Patience::Wait wait(board.patience);
+      while (!board.is_free(board.round)) co_await board.pause(wait);
+    }
     BoardRound round(net, call.with(call.input.slice(first, length), call.output.slice(first, length)), chunk,
                      past_cache);
     co_await one(round);

@@ -36,9 +36,10 @@ Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, std
     }
   }
   co_await carry_out(node_leaders(lane), round.call.with(segment, segment), phases.leaders);
+  if (round.net.size == 1) co_return;
   for (std::size_t chunk = first; chunk < last; ++chunk) {
     co_await lane.copy(round.on_board(round.net.rank, chunk), round.of(round.call.output, chunk));
-    co_await round.board.announce(round.step(chunk).everywhere(), round.mark());
+    co_await round.board.announce(BoardRound::everywhere(round.step(chunk)), round.mark());
   }
 }
 
@@ -61,7 +62,7 @@ Task one_round(Endpoint net, const BoardRound& round, Phases phases) {
   co_await contribute(round, phases.node);
   round.board.contributed(round.number);
   for (std::size_t chunk = 0; chunk < round.chunks; ++chunk) {
-    const Board::Word& everywhere = round.step(chunk).everywhere();
+    const Board::Word& everywhere = BoardRound::everywhere(round.step(chunk));
     Patience::Wait wait(round.board.patience);
     while (!round.is_marked(everywhere)) co_await round.board.pause(wait);
     co_await round.net.copy(round.of(round.call.output, chunk),
@@ -69,7 +70,7 @@ Task one_round(Endpoint net, const BoardRound& round, Phases phases) {
   }
 }
 
-Task run(Endpoint net, Call call, const Expression& self) {
+Task run_on_nodes(Endpoint net, Call call, const Expression& self) {
   const Endpoint node = on_node(net);
   const Phases phases{self.parts[0].algorithm->node_phase, self.parts[1]};
   // Leaders must cut the message alike, however many ranks their nodes have.
@@ -77,6 +78,11 @@ Task run(Endpoint net, Call call, const Expression& self) {
   const int ranks_per_node = (net.size + nodes - 1) / nodes;
   co_await in_rounds(node, call, ranks_per_node,
                      [&](const BoardRound& round) { return one_round(net, round, phases); });
+}
+
+// Where each node has one rank there is one phase, and no board.
+Task run(Endpoint net, Call call, const Expression& self) {
+  return node_count(net) == net.size ? carry_out(net, call, self.parts[1]) : run_on_nodes(net, call, self);
 }
 
 int lanes(const Expression& self) { return lanes_product(1 + in_flight, self.parts[1].lanes()); }
