@@ -19,7 +19,7 @@ namespace {
 nb::list algorithm_list() {
   nb::list result;
   for (std::size_t k = 0; k < offbeat::collectives.size(); ++k) {
-    const auto collective = static_cast<offbeat::Collective>(k + 1);
+    const auto collective = offbeat::collective_at(k);
     for (const offbeat::Algorithm* algorithm : offbeat::repertoire(collective).algorithms) {
       nb::list parameters;
       for (const offbeat::Parameter parameter : algorithm->parameters) parameters.append(name_of(parameter));
@@ -60,6 +60,7 @@ nb::list setting_list() {
     entry["default"] = setting.default_value;
     entry["values"] = setting.values;
     entry["meaning"] = setting.meaning;
+    entry["equal_on_all_ranks"] = setting.equal_on_all_ranks;
     result.append(entry);
   }
   return result;
@@ -83,7 +84,7 @@ NB_MODULE(_core, module) {
              "of name, "
              "function, moves, has_root, has_operation.");
   module.def("settings", setting_list,
-             "Every environment variable: a dict of name, default, values, meaning.");
+             "Every environment variable: a dict of name, default, values, meaning, equal_on_all_ranks.");
   module.def(
       "check_expression",
       [](std::string_view collective, std::string_view expression) {

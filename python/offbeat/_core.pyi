@@ -20,6 +20,7 @@ class Setting(TypedDict):
     default: str
     values: str
     meaning: str
+    equal_on_all_ranks: bool
 
 def algorithms() -> list[Algorithm]: ...
 def check_expression(collective: str, expression: str) -> str: ...

@@ -77,10 +77,14 @@ inline constexpr std::array collectives{
 };
 static_assert(collectives.size() == static_cast<std::size_t>(Collective::neighbor_alltoallw));
 
-// From 0 on: the place of a collective in the list, and in whatever is kept for each of them.
+// The place of a collective in this list, and in any array with one element for each of them.
 [[nodiscard]] constexpr std::size_t index_of(Collective collective) {
   return static_cast<std::size_t>(collective) - 1;
 }
+[[nodiscard]] constexpr Collective collective_at(std::size_t index) {
+  return static_cast<Collective>(index + 1);
+}
+
 [[nodiscard]] constexpr const CollectiveFacts& facts(Collective collective) {
   return collectives[index_of(collective)];
 }
@@ -88,7 +92,7 @@ static_assert(collectives.size() == static_cast<std::size_t>(Collective::neighbo
 
 [[nodiscard]] constexpr std::optional<Collective> collective_named(std::string_view name) {
   for (std::size_t k = 0; k < collectives.size(); ++k) {
-    if (collectives[k].name == name) return static_cast<Collective>(k + 1);
+    if (collectives[k].name == name) return collective_at(k);
   }
   return std::nullopt;
 }
@@ -108,5 +112,8 @@ class Collectives {
   }
   std::uint32_t bits_ = 0;
 };
+
+// Those that have algorithms (collectives/registry.cpp); the host MPI serves the others. Each has a setting.
+inline constexpr Collectives served{Collective::allreduce};
 
 }  // namespace offbeat

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import document_settings
 import pytest
 from offbeat import _core
 from offbeat.bench import arrival_patterns
@@ -31,10 +32,6 @@ def sections(page: str) -> dict[str, str]:
     return found
 
 
-def sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
-
-
 def test_every_algorithm_is_described_as_the_registry_has_it() -> None:
     described = sections("algorithms.md")
     registered = {}
@@ -52,14 +49,26 @@ def test_every_algorithm_is_described_as_the_registry_has_it() -> None:
 
 
 def test_every_setting_is_described_as_the_library_has_it() -> None:
-    described = sections("settings.md")
-    settings = {setting["name"]: setting for setting in _core.settings()}
-    assert list(described) == list(settings), "the same settings, in the same order"
-    for name, setting in settings.items():
-        text = described[name]
-        assert text.startswith(sentence(setting["meaning"]))
-        assert f"Values: {setting['values']}." in text
-        assert f"Default: {setting['default'] or 'unset'}." in text
+    page = document_settings.PAGE.read_text()
+    assert page == document_settings.written(page), "run tools/document_settings.py"
+    assert list(sections("settings.md")) == [setting["name"] for setting in _core.settings()]
+
+
+def test_the_page_on_settings_follows_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A changed text replaces the old one, a new setting gets a section, no section is lost in silence."""
+    page = document_settings.PAGE.read_text()
+    first, second, *others = _core.settings()
+    added = {**second, "name": "OFFBEAT_ADDED"}
+    changed = {**first, "meaning": "changed", "equal_on_all_ranks": False}
+    monkeypatch.setattr(_core, "settings", lambda: [changed, added, second, *others])
+    written = document_settings.written(page)
+    assert f"## `{first['name']}`\n\nChanged.\nValues: {first['values']}. Default: unset.\n\n" in written
+    assert written.count(document_settings.reference(added)) == 1
+    replaced = [line for line in page.splitlines() if line not in written.splitlines()]
+    assert replaced == document_settings.reference(first).splitlines()[2:]
+    monkeypatch.setattr(_core, "settings", lambda: [second, *others])
+    with pytest.raises(ValueError, match=f"{first['name']}: no such setting"):
+        document_settings.written(page)
 
 
 def test_errors_of_expressions_are_those_of_the_parser() -> None:
