@@ -116,4 +116,9 @@ class Collectives {
 // Those that have algorithms (collectives/registry.cpp); the host MPI serves the others. Each has a setting.
 inline constexpr Collectives served{Collective::allreduce};
 
+// Those that `offbeat bench` can measure: mpi/bench/collectives.cpp has a runner for each.
+inline constexpr Collectives benchmarked{
+    Collective::allreduce, Collective::barrier,  Collective::bcast,         Collective::reduce,
+    Collective::allgather, Collective::alltoall, Collective::reduce_scatter};
+
 }  // namespace offbeat

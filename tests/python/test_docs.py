@@ -11,7 +11,7 @@ from pathlib import Path
 import document_settings
 import pytest
 from offbeat import _core
-from offbeat.bench import arrival_patterns
+from offbeat.bench import arrival_patterns, plan
 from offbeat.commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,6 +69,18 @@ def test_the_page_on_settings_follows_the_table(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(_core, "settings", lambda: [second, *others])
     with pytest.raises(ValueError, match=f"{first['name']}: no such setting"):
         document_settings.written(page)
+
+
+def test_collectives_have_the_numbers_that_the_page_on_trace_files_gives() -> None:
+    page = (ROOT / "docs" / "trace-format.md").read_text()
+    listed = re.findall(r"(\d+) (\w+)", re.search(r"^Collectives: ([^.]*)\.$", page, re.MULTILINE)[1])
+    assert listed == [(str(number), each["name"]) for number, each in enumerate(_core.collectives(), 1)]
+
+
+def test_every_collective_that_can_be_benchmarked_is_in_the_list() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text()
+    listed = re.search(r"^- `--collectives`: (.*)\.$", page, re.MULTILINE)[1]
+    assert tuple(re.findall(r"`(\w+)`", listed)) == plan.COLLECTIVES
 
 
 def test_errors_of_expressions_are_those_of_the_parser() -> None:

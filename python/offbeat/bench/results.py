@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from offbeat.bench.plan import Cell, Job, Plan
+from offbeat.bench.plan import USUAL, Cell, Job, Plan
 from offbeat.bench.samples import Delay, summarize
 from offbeat.errors import FAILED, CommandError
 from offbeat.units import format_size
@@ -148,7 +148,7 @@ class Benchmark:
         for result in self.results:
             if result.wrong is not None:
                 cell = result.cell
-                where = "" if cell.collective == "allreduce" else f"{cell.collective} by "
+                where = "" if cell.collective == USUAL else f"{cell.collective} by "
                 key = f"{where}{result.algorithm} at {format_size(cell.size_bytes)}"
                 pattern = f" ({cell.pattern} arrival)" if result.last_delays_us else ""
                 found.setdefault(key, f"{key}: {result.wrong}{pattern}")

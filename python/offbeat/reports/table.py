@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from offbeat.bench import arrival_patterns
-from offbeat.bench.plan import NO_SKEW, Cell
+from offbeat.bench.plan import NO_SKEW, USUAL, Cell
 from offbeat.bench.results import FEW_SAMPLES, NOT_SERVED, WRONG, Benchmark, Result
 from offbeat.bench.samples import Delay
 from offbeat.units import format_size, format_us, parse_skew
@@ -74,7 +74,7 @@ def _wrong(benchmark: Benchmark) -> list[Text]:
 def _title(group: _Group) -> Text:
     # Not the table's own title: that is folded to the table's width.
     lateness = "" if group.skew == NO_SKEW.label else f" (skew {parse_skew(group.skew)})"
-    collective = "" if group.collective == "allreduce" else f"{group.collective}, "
+    collective = "" if group.collective == USUAL else f"{group.collective}, "
     summary = arrival_patterns.summary(group.pattern)
     return Text(f"{collective}{group.pattern} arrival: {summary}{lateness}", style="bold")
 

@@ -7,17 +7,14 @@ from enum import IntEnum, IntFlag
 
 import numpy as np
 
+from offbeat import _core
+
 MAGIC = b"OFFBEAT\n"
 VERSION = 1
 HEADER_BYTES = 4096
 SLOT_BYTES = 64
 
-COLLECTIVES = (
-    "", "allreduce", "barrier", "bcast", "reduce", "allgather", "allgatherv", "alltoall", "alltoallv",
-    "alltoallw", "gather", "gatherv", "scatter", "scatterv", "reduce_scatter", "reduce_scatter_block",
-    "scan", "exscan", "neighbor_allgather", "neighbor_allgatherv", "neighbor_alltoall",
-    "neighbor_alltoallv", "neighbor_alltoallw",
-)  # fmt: skip
+COLLECTIVES = ("", *(collective["name"] for collective in _core.collectives()))  # by their numbers
 
 
 class Kind(IntEnum):

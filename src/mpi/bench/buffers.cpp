@@ -5,8 +5,6 @@
 #include <cstring>
 #include <limits>
 
-#include "mpi_header.hpp"
-
 namespace offbeat::bench {
 
 // A prime, so that blocks of any power-of-two size that end up in the wrong place are seen.
@@ -18,8 +16,8 @@ static float value(std::size_t rank, std::size_t set, std::size_t index) {
   return static_cast<float>(static_cast<int>(mixed % 127) - 63);
 }
 
-Buffers::Buffers(const Collective& collective, std::size_t count, int rank, int ranks, bool only_one_set)
-    : collective_(collective), count_(count), shape_(collective.shape(count, rank, ranks)) {
+Buffers::Buffers(const Runner& runner, std::size_t count, int rank, int ranks, bool only_one_set)
+    : runner_(runner), count_(count), shape_(runner.shape(count, rank, ranks)) {
   const std::size_t set_bytes = 2 * sizeof(float) * std::max<std::size_t>(shape_.longest, 1);
   sets_.resize(only_one_set ? 1 : std::clamp<std::size_t>(kFootprintBytes / set_bytes, 2, 8));
   for (std::size_t s = 0; s < sets_.size(); ++s) {
@@ -45,7 +43,7 @@ Buffers::Buffers(const Collective& collective, std::size_t count, int rank, int 
 void Buffers::call_in_place(std::size_t set) {
   Set& s = sets_[set];
   s.receive = s.send;
-  MPI_Allreduce(MPI_IN_PLACE, s.receive.data(), static_cast<int>(count_), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  runner_.call_in_place(count_, s.receive.data());
 }
 
 void Buffers::poison(std::size_t set) {

@@ -22,13 +22,14 @@ struct Mismatch {
 
 class Buffers {
  public:
-  Buffers(const Collective& collective, std::size_t count, int rank, int ranks, bool only_one_set);
+  Buffers(const Runner& runner, std::size_t count, int rank, int ranks, bool only_one_set);
 
+  const Runner& runner() const { return runner_; }
   std::size_t sets() const { return sets_.size(); }
   void call(std::size_t set) {
-    collective_.call(shape_, count_, sets_[set].send.data(), sets_[set].receive.data());
+    runner_.call(shape_, count_, sets_[set].send.data(), sets_[set].receive.data());
   }
-  // Allreduce with MPI_IN_PLACE.
+  // Where the runner has such a call.
   void call_in_place(std::size_t set);
 
   // Write what no correct result can leave behind.
@@ -46,7 +47,7 @@ class Buffers {
   static void compare(const float* got, const Piece& piece, const Period& period, std::size_t index,
                       Mismatch& mismatch);
 
-  const Collective& collective_;
+  const Runner& runner_;
   const std::size_t count_;
   const Shape shape_;
   std::vector<Set> sets_;

@@ -19,22 +19,23 @@ static void merge(Mismatch& into, const Mismatch& other) {
   }
 }
 
-Check check(Job& job, const Collective& collective, const std::string& algorithm, Buffers& buffers) {
+Check check(Job& job, const std::string& algorithm, Buffers& buffers) {
+  const Runner& runner = buffers.runner();
   Check result;
-  result.error = job.library.select(algorithm);
+  result.error = job.library.select(runner.collective, algorithm);
   // Every rank parses the same text, so every rank leaves here or none does.
   if (!result.error.empty()) return result;
 
-  const offbeat_counters before = job.library.counters();
+  const offbeat_counters before = job.library.counters(runner.collective);
   buffers.poison(0);
   buffers.call(0);
   Mismatch mismatch = buffers.verify(0);
-  if (collective.is_allreduce()) {
+  if (runner.call_in_place != nullptr) {
     const std::size_t other = buffers.sets() - 1;
     buffers.call_in_place(other);
     merge(mismatch, buffers.verify(other));
   }
-  const offbeat_counters after = job.library.counters();
+  const offbeat_counters after = job.library.counters(runner.collective);
 
   const Report mine = {static_cast<double>(after.intercepted - before.intercepted),
                        static_cast<double>(after.served - before.served),
@@ -45,10 +46,12 @@ Check check(Job& job, const Collective& collective, const std::string& algorithm
   std::vector<Report> reports(job.rank == 0 ? static_cast<std::size_t>(job.ranks) : 0);
   MPI_Gather(mine.data(), kFields, MPI_DOUBLE, reports.data(), kFields, MPI_DOUBLE, 0, MPI_COMM_WORLD);
 
+  const int calls = !served.contain(runner.collective) ? 0 : runner.call_in_place == nullptr ? 1 : 2;
   for (std::size_t rank = 0; rank < reports.size(); ++rank) {
     const Report& report = reports[rank];
-    if (collective.is_allreduce() && report[kIntercepted] < 2) {
-      result.error = "MPI_Allreduce does not reach offbeat on rank " + std::to_string(rank);
+    if (report[kIntercepted] < calls) {
+      result.error = "MPI_" + std::string(facts(runner.collective).function) +
+                     " does not reach offbeat on rank " + std::to_string(rank);
     } else if (report[kServed] != reports[0][kServed]) {
       result.error =
           "ranks 0 and " + std::to_string(rank) + " disagree on whether offbeat serves " + algorithm;

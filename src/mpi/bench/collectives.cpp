@@ -3,6 +3,7 @@
 
 #include <array>
 #include <stdexcept>
+#include <string>
 
 #include "mpi_header.hpp"
 
@@ -39,6 +40,10 @@ static Shape allreduce_shape(std::size_t count, int, int) { return reduce_shape(
 
 static void allreduce(const Shape&, std::size_t count, const float* send, float* receive) {
   MPI_Allreduce(send, receive, length(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void allreduce_in_place(std::size_t count, float* data) {
+  MPI_Allreduce(MPI_IN_PLACE, data, length(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 }
 
 // The same piece of what each rank gave.
@@ -87,21 +92,38 @@ static void reduce_scatter(const Shape& shape, std::size_t, const float* send, f
   MPI_Reduce_scatter(send, receive, shape.counts.data(), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 }
 
-static constexpr std::array kCollectives = {
-    Collective{"allreduce", allreduce_shape, allreduce},
-    Collective{"barrier", barrier_shape, barrier},
-    Collective{"bcast", bcast_shape, bcast},
-    Collective{"reduce", reduce_shape, reduce},
-    Collective{"allgather", allgather_shape, allgather},
-    Collective{"alltoall", alltoall_shape, alltoall},
-    Collective{"reduce_scatter", reduce_scatter_shape, reduce_scatter},
+static constexpr std::array runners = {
+    Runner{Collective::allreduce, allreduce_shape, allreduce, allreduce_in_place},
+    Runner{Collective::barrier, barrier_shape, barrier},
+    Runner{Collective::bcast, bcast_shape, bcast},
+    Runner{Collective::reduce, reduce_shape, reduce},
+    Runner{Collective::allgather, allgather_shape, allgather},
+    Runner{Collective::alltoall, alltoall_shape, alltoall},
+    Runner{Collective::reduce_scatter, reduce_scatter_shape, reduce_scatter},
 };
 
-const Collective& find_collective(const std::string& name) {
-  for (const Collective& collective : kCollectives) {
-    if (collective.name == name) return collective;
+static constexpr const Runner* find_runner(Collective collective) {
+  for (const Runner& runner : runners) {
+    if (runner.collective == collective) return &runner;
   }
-  throw std::runtime_error("unknown collective " + name);
+  return nullptr;
+}
+
+// The command line tool offers what base/collective.hpp lists.
+static constexpr bool has_those_that_are_listed() {
+  for (std::size_t k = 0; k < offbeat::collectives.size(); ++k) {
+    const Collective collective = collective_at(k);
+    if (benchmarked.contain(collective) != (find_runner(collective) != nullptr)) return false;
+  }
+  return true;
+}
+static_assert(has_those_that_are_listed());
+
+const Runner& runner_of(std::string_view collective) {
+  const auto known = collective_named(collective);
+  const Runner* runner = known ? find_runner(*known) : nullptr;
+  if (runner == nullptr) throw std::runtime_error("no runner for " + std::string(collective));
+  return *runner;
 }
 
 }  // namespace offbeat::bench

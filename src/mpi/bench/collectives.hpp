@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The collectives that can be measured: MPI_FLOAT, MPI_SUM, root 0, MPI_COMM_WORLD.
+// A runner for each collective that can be measured: MPI_FLOAT, MPI_SUM, root 0, MPI_COMM_WORLD.
 #pragma once
 
 #include <cstddef>
-#include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/collective.hpp"
 
 namespace offbeat::bench {
 
@@ -26,15 +27,15 @@ struct Shape {
   std::vector<int> counts{};    // of reduce_scatter
 };
 
-struct Collective {
-  std::string_view name;
+struct Runner {
+  Collective collective;
   Shape (*shape)(std::size_t count, int rank, int ranks);
   void (*call)(const Shape& shape, std::size_t count, const float* send, float* receive);
-
-  bool is_allreduce() const { return name == "allreduce"; }
+  // With MPI_IN_PLACE, of vectors that are sent and received alike. Null: not checked.
+  void (*call_in_place)(std::size_t count, float* data) = nullptr;
 };
 
 // Throws std::runtime_error.
-const Collective& find_collective(const std::string& name);
+[[nodiscard]] const Runner& runner_of(std::string_view collective);
 
 }  // namespace offbeat::bench

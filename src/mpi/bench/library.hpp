@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "base/collective.hpp"
 #include "offbeat/offbeat.h"
 
 namespace offbeat::bench {
@@ -18,9 +19,10 @@ class Library {
   const char* version() const { return version_ == nullptr ? "" : version_(); }
   const char* family() const { return family_ == nullptr ? "" : family_(); }
 
-  // For allreduce. Empty when the expression was accepted, else the reason in one line.
-  std::string select(const std::string& expression) const;
-  offbeat_counters counters() const;
+  // Both do nothing for a collective that the host serves. Empty when the expression was accepted, else the
+  // reason in one line.
+  std::string select(Collective collective, const std::string& expression) const;
+  offbeat_counters counters(Collective collective) const;
 
  private:
   decltype(&offbeat_select) select_;

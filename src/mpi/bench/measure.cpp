@@ -114,7 +114,7 @@ class Run {
 
   void run_block(std::size_t algorithm, const Batch& batch, std::vector<Times>& times,
                  std::vector<Call>& calls) {
-    job_.library.select(algorithms_[algorithm]);  // accepted before, by check()
+    job_.library.select(buffers_.runner().collective, algorithms_[algorithm]);  // accepted before, by check()
     const Block block = blocks_[algorithm];
     for (int i = 0; i < block.calls; ++i) {
       const std::size_t set = calls_++ % buffers_.sets();

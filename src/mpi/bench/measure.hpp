@@ -68,7 +68,7 @@ struct Measurement {  // complete on rank 0, empty elsewhere
   std::string stopped;  // "precision", "budget" or "iterations"
 };
 
-// Correctness of one algorithm on these buffers; of allreduce also in place.
+// Correctness of one algorithm on these buffers, and in place where the runner can.
 struct Check {        // complete on rank 0
   std::string error;  // not usable at all: the benchmark is meaningless
   bool served = false;
@@ -76,7 +76,7 @@ struct Check {        // complete on rank 0
 };
 
 // Both are collective over MPI_COMM_WORLD.
-Check check(Job& job, const Collective& collective, const std::string& algorithm, Buffers& buffers);
+Check check(Job& job, const std::string& algorithm, Buffers& buffers);
 std::vector<Measurement> measure(Job& job, const Cell& cell, const std::vector<std::string>& algorithms,
                                  Buffers& buffers);
 

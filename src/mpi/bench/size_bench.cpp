@@ -30,8 +30,8 @@ SizeBench::SizeBench(Job& job, const Options& options, const CellRequest& first)
       options_(options),
       end_ns_(from_unix_time(options.deadline_s)),
       size_bytes_(static_cast<std::int64_t>(first.size_bytes)),
-      collective_(find_collective(first.collective)),
-      buffers_(collective_, first.size_bytes / sizeof(float), job.rank, job.ranks, options.same_buffers),
+      buffers_(runner_of(first.collective), first.size_bytes / sizeof(float), job.rank, job.ranks,
+               options.same_buffers),
       native_us_(first.native_us) {}
 
 std::string SizeBench::prepare(std::size_t cells_left) {
@@ -83,7 +83,7 @@ void SizeBench::measure_all(const CellRequest& request, const Arrival& arrival, 
 
 void SizeBench::begin(const char* what, const std::string& pattern, const std::string& algorithm) {
   Record record("begin");
-  record.add("what", what).add("collective", collective_.name).add("size_bytes", size_bytes_);
+  record.add("what", what).add("collective", name_of(collective())).add("size_bytes", size_bytes_);
   record.add("pattern", pattern).add("algorithm", algorithm);
   job_.records.write(record);
 }
@@ -91,10 +91,10 @@ void SizeBench::begin(const char* what, const std::string& pattern, const std::s
 std::string SizeBench::check_all() {
   for (const std::string& algorithm : options_.algorithms) {
     const bool native = is_native(algorithm);
-    if (!native && !collective_.is_allreduce()) continue;
+    if (!native && !served.contain(collective())) continue;
     if (time_is_over(options_)) return {};
     begin("check", "", algorithm);
-    Check found = check(job_, collective_, algorithm, buffers_);
+    Check found = check(job_, algorithm, buffers_);
     enum : int { kSkip, kTime, kFatal };
     int verdict = found.wrong.rank < 0 && (native || found.served) ? kTime : kSkip;
     if (!found.error.empty()) verdict = kFatal;

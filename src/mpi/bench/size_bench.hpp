@@ -38,13 +38,13 @@ class SizeBench {
   double calibrate(std::size_t cells_left);
   Nanoseconds share_ns(std::size_t cells_left) const;
   bool only_on_time(const std::vector<Measurement>& measurements) const;
+  Collective collective() const { return buffers_.runner().collective; }
   void write_unusable(const CellRequest& request);
 
   Job& job_;
   const Options& options_;
   const Nanoseconds end_ns_;
   const std::int64_t size_bytes_;
-  const Collective& collective_;
   Buffers buffers_;
   double native_us_;  // the balanced median
   std::vector<Checked> checked_;
