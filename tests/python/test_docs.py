@@ -48,6 +48,12 @@ def test_every_algorithm_is_described_as_the_registry_has_it() -> None:
             assert f"Source: {algorithm['source']}." in text
 
 
+def test_the_example_of_an_algorithm_is_the_file_that_is_tested() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    shown = re.findall(r"^```cpp\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert shown == [(ROOT / "examples" / "algorithm" / "chain.cpp").read_text()]
+
+
 def test_every_setting_is_described_as_the_library_has_it() -> None:
     page = document_settings.PAGE.read_text()
     assert page == document_settings.written(page), "run tools/document_settings.py"
