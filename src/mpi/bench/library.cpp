@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "library.hpp"
+#include "mpi/bench/library.hpp"
 
 #include <dlfcn.h>
 
-#include "options.hpp"
+#include "mpi/bench/options.hpp"
 
 namespace offbeat::bench {
 
-template <typename Function>
-static Function find(const char* name) {
+namespace {
+
+template <class Function>
+Function find(const char* name) {
   return reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
 }
+
+}  // namespace
 
 Library::Library()
     : select_(find<decltype(select_)>("offbeat_select")),
