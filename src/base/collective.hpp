@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The one list of collectives. Whatever is said once for each of them is made from it: expressions, settings,
-// counters, the tracer's functions and files, the benchmark, the Python tool.
+// The one list of collectives. Everything that exists once for each of them is made from it: expressions,
+// settings, counters, the tracer's functions and files, the benchmark, the Python tool.
 #pragma once
 
 #include <array>
@@ -39,7 +39,7 @@ enum class Collective : std::uint8_t {
 };
 
 struct CollectiveFacts {
-  std::string_view name;      // wherever a person reads or writes it
+  std::string_view name;      // in expressions, options and reports
   std::string_view function;  // of MPI, without MPI_
   std::string_view moves;     // the data of one call
   bool has_root = false;
@@ -98,7 +98,7 @@ static_assert(collectives.size() == static_cast<std::size_t>(Collective::neighbo
 }
 static_assert(collective_named("neighbor_alltoallw") == Collective::neighbor_alltoallw);
 
-// Some of them.
+// A set of collectives.
 class Collectives {
  public:
   constexpr Collectives(std::initializer_list<Collective> some) {
@@ -113,10 +113,11 @@ class Collectives {
   std::uint32_t bits_ = 0;
 };
 
-// Those that have algorithms (collectives/registry.cpp); the host MPI serves the others. Each has a setting.
+// The collectives that have algorithms (collectives/registry.cpp) and a setting for them. The host MPI serves
+// the others.
 inline constexpr Collectives served{Collective::allreduce};
 
-// Those that `offbeat bench` can measure: mpi/bench/collectives.cpp has a runner for each.
+// The collectives that `offbeat bench` can measure: mpi/bench/collectives.cpp has a runner for each.
 inline constexpr Collectives benchmarked{
     Collective::allreduce, Collective::barrier,  Collective::bcast,         Collective::reduce,
     Collective::allgather, Collective::alltoall, Collective::reduce_scatter};
