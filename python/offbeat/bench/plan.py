@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What ``offbeat bench`` is to measure."""
+"""The plan of a benchmark: cells, algorithms, and the jobs that measure them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_SKEW = Skew(microseconds=0.0)
 
 
 class Cell(NamedTuple):
-    """What all algorithms are measured at, in turn."""
+    """One place in the tables; all algorithms are measured there in turn."""
 
     collective: str
     size_bytes: int
@@ -34,7 +34,7 @@ class Cell(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What one call of mpirun measures; the first algorithm is the host's."""
+    """The part of a plan that one call of mpirun measures; the first algorithm is the host's."""
 
     algorithms: list[str]
     cells: list[Cell]
@@ -43,7 +43,7 @@ class Job(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure."""
+    """Everything that is to be measured."""
 
     ranks: int
     sizes_bytes: Sequence[int]

@@ -42,7 +42,7 @@ class Wrong:
 
 @dataclass(frozen=True)
 class Result:
-    """What came out for one algorithm in one cell."""
+    """The result of one algorithm in one cell."""
 
     cell: Cell
     algorithm: str
@@ -123,11 +123,11 @@ class Benchmark:
         self.results = list(by_key.values())
 
     def jobs(self) -> list[Job]:
-        """All that the plan asks for, as calls of mpirun."""
+        """The whole plan as calls of mpirun."""
         return self.plan.jobs(self.about["mpi"]["vendor"])
 
     def missing(self) -> list[tuple[Cell, str]]:
-        """What the plan asks for and is not there."""
+        """The cells and algorithms that the plan asks for and that have no result."""
         there = {(result.cell, result.algorithm) for result in self.results}
         wanted = (
             (cell, algorithm)

@@ -30,7 +30,7 @@ _CELL_WIDTH = 22
 
 
 class _Group(NamedTuple):
-    """What one table is about."""
+    """The cells of one table have all of this in common."""
 
     collective: str
     pattern: str
@@ -110,7 +110,7 @@ def _text(result: Result | None, native: Result | None) -> Text:
 
 
 def _interval(native: Delay, delay: Delay) -> tuple[float, float]:
-    """What the 95% intervals of the two medians leave open about the factor."""
+    """The range of the factor that the 95% intervals of the two medians leave open."""
     low = max(native.ci95_low, 0.0) / max(delay.ci95_high, 1e-9)
     return low, native.ci95_high / max(delay.ci95_low, 1e-9)
 
