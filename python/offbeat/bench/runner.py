@@ -97,8 +97,8 @@ def refuse_other(earlier: Mapping[str, Any], now: Mapping[str, Any], path: Path)
     """Refuse to go on elsewhere: one file is of one machine, MPI, offbeat and environment."""
     for field, what in (("machine", "machine"), ("mpi", "MPI"), ("environment", "environment")):
         _compare(earlier.get(field), now[field], what, path)
-    sums = [dict(side.get("offbeat", {})) for side in (earlier, now)]
-    _compare(*({k: v for k, v in side.items() if k != "library"} for side in sums), "offbeat", path)
+    sums = [{**side.get("offbeat", {}), "library": None} for side in (earlier, now)]
+    _compare(sums[0], sums[1], "offbeat", path)
 
 
 def _compare(earlier: Any, now: Mapping[str, Any], what: str, path: Path) -> None:

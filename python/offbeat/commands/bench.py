@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -172,7 +172,7 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 @contextmanager
-def _progress(found: Benchmark):
+def _progress(found: Benchmark) -> Iterator[Callable[[Records, float], None]]:
     """On a terminal: what is being done, how far it is, and how long it can take."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
