@@ -113,8 +113,8 @@ class Collectives {
   std::uint32_t bits_ = 0;
 };
 
-// The collectives that have algorithms (collectives/registry.cpp) and a setting for them. The host MPI serves
-// the others.
+// The collectives that have algorithms (collectives/repertoire.hpp) and a setting for them. The host MPI
+// serves the others.
 inline constexpr Collectives served{Collective::allreduce};
 
 // The collectives that `offbeat bench` can measure: mpi/bench/collectives.cpp has a runner for each.
