@@ -19,6 +19,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -101,18 +102,10 @@ void live(const Job& job, int rank, const std::vector<Expression>& expressions) 
     if (rank == 0) std::printf("%10zu  %10.2f  %10.2f", bytes, copy, kernel_copy);
     for (const Expression& expression : expressions) {
       const double time = measure(job, rank, bytes, [&](std::size_t k) {
-        const Call args{Collective::allreduce,
-                        {reinterpret_cast<const std::byte*>(inputs[k % sets].data()), bytes / 4, 4},
-                        {reinterpret_cast<std::byte*>(outputs[k % sets].data()), bytes / 4, 4},
-                        &sum};
         board.enter(++calls, offbeat::Collective::allreduce, bytes);
-        if (is_immediate(*expression.algorithm, job.ranks, bytes)) {
-          expression.algorithm->immediate->run(board, args);
-          return;
-        }
-        Task task = carry_out(net, args, expression);
-        task.start();
-        task.rethrow_if_failed();
+        const std::size_t set = k % sets;
+        run_on_board(board, net, allreduce_of(inputs[set].data(), outputs[set].data(), bytes / 4, sum),
+                     expression);
       });
       if (rank == 0) std::printf("  %14.2f", time);
     }
@@ -166,15 +159,11 @@ void where_time_goes(const Job& job, int rank) {
     const Endpoint net(transport, rank, job.ranks);
     constexpr std::size_t calls = 300;
     for (std::size_t k = 0; k < calls; ++k) {
-      const Call args{Collective::allreduce,
-                      {reinterpret_cast<const std::byte*>(inputs[k % sets].data()), bytes / 4, 4},
-                      {reinterpret_cast<std::byte*>(outputs[k % sets].data()), bytes / 4, 4},
-                      &sum};
+      const std::size_t set = k % sets;
       job.meeting->wait(job.ranks, job.shares_cores);
       board.enter(board.entered + 1, offbeat::Collective::allreduce, bytes);
-      Task task = carry_out(net, args, arrival_tree);
-      task.start();
-      task.rethrow_if_failed();
+      finish(carry_out(net, allreduce_of(inputs[set].data(), outputs[set].data(), bytes / 4, sum),
+                       arrival_tree));
     }
     double* const mine = job.accounts + static_cast<std::ptrdiff_t>(rank) * 2 * Accounting::parts;
     std::copy_n(transport.us, Accounting::parts, mine);
@@ -239,10 +228,7 @@ void back_to_back(const Job& job, int rank) {
   const Reduction sum(ElementType::float32, ReduceOp::sum);
   float input = 1;
   float output = 0;
-  const Call args{Collective::allreduce,
-                  {reinterpret_cast<const std::byte*>(&input), 1, 4},
-                  {reinterpret_cast<std::byte*>(&output), 1, 4},
-                  &sum};
+  const Call args = allreduce_of(&input, &output, 1, sum);
   const Algorithm& arrival_tree = allreduce_algorithms::arrival_tree;
   if (!is_immediate(arrival_tree, job.ranks, sizeof input)) return;
   job.meeting->wait(job.ranks, job.shares_cores);

@@ -45,10 +45,7 @@ int main(int argc, char** argv) {
   const Reduction sum(ElementType::float32, ReduceOp::sum);
   float input = 1;
   float output = 0;
-  const Call args{Collective::allreduce,
-                  {reinterpret_cast<std::byte*>(&input), 1, sizeof input},
-                  {reinterpret_cast<std::byte*>(&output), 1, sizeof output},
-                  &sum};
+  const Call args = allreduce_of(&input, &output, 1, sum);
 
   constexpr int calls = 1000;
   constexpr int batches = 301;

@@ -84,18 +84,8 @@ void least(Shared& shared, bool is_late, const Reduction& sum, Buffers& buffers,
 void tree(Board& board, const Endpoint& net, const Expression& expression, const Reduction& sum,
           Buffers& buffers) {
   const std::size_t count = buffers.input.size();
-  const Call args{Collective::allreduce,
-                  {reinterpret_cast<const std::byte*>(buffers.input.data()), count, sizeof(float)},
-                  {reinterpret_cast<std::byte*>(buffers.output.data()), count, sizeof(float)},
-                  &sum};
   board.enter(board.entered + 1, offbeat::Collective::allreduce, count * sizeof(float));
-  if (is_immediate(*expression.algorithm, board.size, args.output.bytes())) {
-    expression.algorithm->immediate->run(board, args);
-    return;
-  }
-  Task task = carry_out(net, args, expression);
-  task.start();
-  task.rethrow_if_failed();
+  run_on_board(board, net, allreduce_of(buffers.input.data(), buffers.output.data(), count, sum), expression);
 }
 
 void live(Shared& shared, void* memory, const BoardShape& shape, int rank) {

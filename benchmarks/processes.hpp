@@ -12,11 +12,10 @@
 #include <csignal>
 #include <cstddef>
 #include <new>
-#include <stdexcept>
 #include <vector>
 
-#include "collectives/algorithm.hpp"
 #include "node/patience.hpp"
+#include "support/board_only.hpp"
 
 namespace offbeat {
 
@@ -63,16 +62,6 @@ struct Barrier {
     } else {
       while (generation.load() == mine) yields ? static_cast<void>(sched_yield()) : relax();
     }
-  }
-};
-
-// A transport with a board and nothing else.
-class BoardOnly final : public Transport {
- public:
-  bool start(Transfer&) override { throw std::logic_error("a message on the board"); }
-  bool start(Computation& computation) override {
-    computation.perform();
-    return true;
   }
 };
 

@@ -19,7 +19,7 @@ namespace {
 nb::list algorithm_list() {
   nb::list result;
   for (std::size_t k = 0; k < offbeat::collectives.size(); ++k) {
-    const auto collective = static_cast<offbeat::Collective>(k + 1);
+    const auto collective = offbeat::collective_at(k);
     for (const offbeat::Algorithm* algorithm : offbeat::repertoire(collective).algorithms) {
       nb::list parameters;
       for (const offbeat::Parameter parameter : algorithm->parameters) parameters.append(name_of(parameter));
@@ -40,13 +40,17 @@ nb::list algorithm_list() {
 
 nb::list collective_list() {
   nb::list result;
-  for (const offbeat::CollectiveFacts& facts : offbeat::collectives) {
+  for (std::size_t k = 0; k < offbeat::collectives.size(); ++k) {
+    const auto collective = offbeat::collective_at(k);
+    const offbeat::CollectiveFacts& facts = offbeat::facts(collective);
     nb::dict entry;
     entry["name"] = facts.name;
     entry["function"] = facts.function;
     entry["moves"] = facts.moves;
     entry["has_root"] = facts.has_root;
     entry["has_operation"] = facts.has_operation;
+    entry["served"] = offbeat::served.contain(collective);
+    entry["benchmarked"] = offbeat::benchmarked.contain(collective);
     result.append(entry);
   }
   return result;
@@ -60,6 +64,7 @@ nb::list setting_list() {
     entry["default"] = setting.default_value;
     entry["values"] = setting.values;
     entry["meaning"] = setting.meaning;
+    entry["equal_on_all_ranks"] = setting.equal_on_all_ranks;
     result.append(entry);
   }
   return result;
@@ -80,10 +85,10 @@ NB_MODULE(_core, module) {
       "Every algorithm: a dict of name, collective, parameters, summary, cost, needs, source, every_run.");
   module.def("collectives", collective_list,
              "Every collective of MPI, in the order of the numbers in trace files, which begin at 1: a dict "
-             "of name, "
-             "function, moves, has_root, has_operation.");
+             "of name, function, moves, has_root, has_operation, served (there are algorithms for it), "
+             "benchmarked (offbeat bench measures it).");
   module.def("settings", setting_list,
-             "Every environment variable: a dict of name, default, values, meaning.");
+             "Every environment variable: a dict of name, default, values, meaning, equal_on_all_ranks.");
   module.def(
       "check_expression",
       [](std::string_view collective, std::string_view expression) {

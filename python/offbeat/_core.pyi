@@ -15,13 +15,24 @@ class Algorithm(TypedDict):
     source: str
     every_run: bool
 
+class Collective(TypedDict):
+    name: str
+    function: str
+    moves: str
+    has_root: bool
+    has_operation: bool
+    served: bool
+    benchmarked: bool
+
 class Setting(TypedDict):
     name: str
     default: str
     values: str
     meaning: str
+    equal_on_all_ranks: bool
 
 def algorithms() -> list[Algorithm]: ...
+def collectives() -> list[Collective]: ...
 def check_expression(collective: str, expression: str) -> str: ...
 def settings() -> list[Setting]: ...
 def version() -> str: ...

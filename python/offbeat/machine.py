@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the tool needs to know about the machine it runs on."""
+"""The machine that the tool runs on: its cores, and whether a scheduler deals them out."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def in_batch_job(environment: Mapping[str, str]) -> bool:
 
 
 def description() -> dict[str, str | int]:
-    """For the records of a measurement."""
+    """The machine, for the file of a measurement."""
     model = platform.machine()
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():

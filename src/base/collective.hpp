@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The one list of collectives. Whatever is said once for each of them is made from it: expressions, settings,
-// counters, the tracer's functions and files, the benchmark, the Python tool.
+// The one list of collectives. Everything that exists once for each of them is made from it: expressions,
+// settings, counters, the tracer's functions and files, the benchmark, the Python tool.
 #pragma once
 
 #include <array>
@@ -39,7 +39,7 @@ enum class Collective : std::uint8_t {
 };
 
 struct CollectiveFacts {
-  std::string_view name;      // wherever a person reads or writes it
+  std::string_view name;      // in expressions, options and reports
   std::string_view function;  // of MPI, without MPI_
   std::string_view moves;     // the data of one call
   bool has_root = false;
@@ -77,10 +77,14 @@ inline constexpr std::array collectives{
 };
 static_assert(collectives.size() == static_cast<std::size_t>(Collective::neighbor_alltoallw));
 
-// From 0 on: the place of a collective in the list, and in whatever is kept for each of them.
+// The place of a collective in this list, and in any array with one element for each of them.
 [[nodiscard]] constexpr std::size_t index_of(Collective collective) {
   return static_cast<std::size_t>(collective) - 1;
 }
+[[nodiscard]] constexpr Collective collective_at(std::size_t index) {
+  return static_cast<Collective>(index + 1);
+}
+
 [[nodiscard]] constexpr const CollectiveFacts& facts(Collective collective) {
   return collectives[index_of(collective)];
 }
@@ -88,13 +92,13 @@ static_assert(collectives.size() == static_cast<std::size_t>(Collective::neighbo
 
 [[nodiscard]] constexpr std::optional<Collective> collective_named(std::string_view name) {
   for (std::size_t k = 0; k < collectives.size(); ++k) {
-    if (collectives[k].name == name) return static_cast<Collective>(k + 1);
+    if (collectives[k].name == name) return collective_at(k);
   }
   return std::nullopt;
 }
 static_assert(collective_named("neighbor_alltoallw") == Collective::neighbor_alltoallw);
 
-// Some of them.
+// A set of collectives.
 class Collectives {
  public:
   constexpr Collectives(std::initializer_list<Collective> some) {
@@ -112,5 +116,14 @@ class Collectives {
 // In these no rank can end before every rank has begun.
 inline constexpr Collectives meetings{Collective::allreduce, Collective::barrier, Collective::allgather,
                                       Collective::alltoall, Collective::reduce_scatter_block};
+
+// The collectives that have algorithms (collectives/repertoire.hpp) and a setting for them. The host MPI
+// serves the others.
+inline constexpr Collectives served{Collective::allreduce};
+
+// The collectives that `offbeat bench` can measure: mpi/bench/collectives.cpp has a runner for each.
+inline constexpr Collectives benchmarked{
+    Collective::allreduce, Collective::barrier,  Collective::bcast,         Collective::reduce,
+    Collective::allgather, Collective::alltoall, Collective::reduce_scatter};
 
 }  // namespace offbeat

@@ -55,7 +55,8 @@ void copy_past_cache(void* to, const void* from, std::size_t bytes) { std::memcp
 
 #endif
 
-// From the kernel: on some virtual machines, sysconf and CPUID tell the sum over sockets that are not ours.
+// The kernel knows. On some virtual machines sysconf and CPUID add up the caches of sockets that are not
+// ours.
 std::size_t last_level_cache_bytes() {
   static const std::size_t bytes = [] {
     std::size_t largest_kib = 0;

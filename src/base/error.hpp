@@ -10,7 +10,7 @@
 
 namespace offbeat {
 
-// Something the user gave us is wrong: a setting, an expression, a library that does not fit.
+// The user gave us something wrong: a setting, an expression, a library that does not fit.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -31,8 +31,8 @@ class CommunicationError : public std::runtime_error {
   int code;
 };
 
-// False: there was no memory for it. For what a call can do without, such as a line for people, and where
-// other ranks have to be told.
+// Returns false where there was no memory for the body. For work that a call can do without, such as a line
+// for people, and for failures that other ranks have to be told.
 template <class Body>
 bool try_to(Body&& body) {
   try {

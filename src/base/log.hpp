@@ -8,8 +8,8 @@
 
 namespace offbeat {
 
-// `text` without anything that a terminal obeys: what is no printable character of UTF-8 becomes \n, \x1b and
-// the like. What is longer than `most_bytes` then ends in "...".
+// `text` without anything that a terminal obeys: bytes that are not a printable character of UTF-8 become \n,
+// \x1b and the like. A text of more than `most_bytes` is cut and ends in "...".
 [[nodiscard]] std::string printable(std::string_view text, std::size_t most_bytes = 200);
 
 // One line on standard error, written at once so that ranks do not mix.

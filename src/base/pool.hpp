@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory that comes back: coroutine frames, scratch vectors and task lists are taken from size classes
-// of freed blocks, so that the second call of a collective allocates nothing.
+// A pool of freed memory, by size classes. Coroutine frames, scratch vectors and lists of tasks come from it,
+// so that the second call of a collective asks malloc for nothing.
 //
 // One pool per thread, without locks. A block may be freed in another thread than the one that took it; it
 // then joins that thread's pool. What a thread keeps is bounded: beyond the bound blocks go back to malloc.
@@ -16,7 +16,7 @@ inline constexpr std::size_t alignment = 64;
 // Never null: throws std::bad_alloc. Aligned to 64 bytes.
 [[nodiscard]] void* allocate(std::size_t bytes);
 
-// `bytes` is what was asked for.
+// `bytes` is the argument of allocate().
 void release(void* block, std::size_t bytes) noexcept;
 
 // A block for the life of a scope, also of one that an exception leaves.
@@ -33,14 +33,14 @@ class Block {
   std::byte* data_;
 };
 
-// How many bytes of freed blocks one thread keeps, for all threads; 256 MiB unless set, nothing under
-// AddressSanitizer. Returns what it was.
+// Sets how many bytes of freed blocks each thread keeps: 256 MiB by default, none under AddressSanitizer.
+// Returns the limit before.
 std::size_t set_cache_limit(std::size_t bytes);
 
-// Blocks this thread has taken from malloc so far: a test asserts that it stands still.
+// How many blocks this thread has taken from malloc so far. A test asserts that the number stands still.
 [[nodiscard]] std::uint64_t malloc_calls();
 
-// Give every cached block of this thread back to malloc.
+// Gives every cached block of this thread back to malloc.
 void trim() noexcept;
 
 }  // namespace offbeat::pool

@@ -6,8 +6,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <functional>
 #include <initializer_list>
+#include <iterator>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
@@ -20,95 +24,147 @@ namespace {
 
 constexpr std::string_view prefix = "OFFBEAT_";
 
-constexpr SettingDescription descriptions[] = {
-    {"OFFBEAT_ALLREDUCE", "", "an algorithm expression, such as ring or pipeline(4, ring)",
-     "the algorithm of every MPI_Allreduce; unset: offbeat chooses by size"},
-    {"OFFBEAT_VERBOSE", "0", "0, 1",
-     "1: say once for each collective and range of lengths which algorithm runs and why (standard error, one "
-     "rank)"},
-    {"OFFBEAT_REPORT", "0", "0, 1",
-     "1: at MPI_Finalize rank 0 says how many calls were intercepted and served"},
-    {"OFFBEAT_STALL_S", "60", "0 to 1000000",
-     "say which ranks have not arrived when a collective on one node waits longer than this, in seconds; 0: "
-     "never"},
-    {"OFFBEAT_CHECK", "0", "0, 1",
-     "1: compare count, type and operation of all ranks before each collective; a mismatch is an error, not "
-     "a hang"},
-    {"OFFBEAT_WAIT", "auto", "auto, spin, yield, sleep",
-     "how a rank waits for another; auto spins where each rank has a core, and otherwise yields"},
-    {"OFFBEAT_NODE_RANKS", "0", "0 to 1000000",
-     "for tests on one machine: treat every so many consecutive ranks as a node; 0: ask the MPI"},
-    {"OFFBEAT_BOARD_KIB", "2048", "0 to 1048576",
-     "shared memory of a rank for each communicator on one node, for all but short messages; 0: no shared "
-     "memory"},
-    {"OFFBEAT_MEMORY_MIB", "64", "1 to 1048576",
-     "shared memory of a rank for all communicators together, beyond which those that are not in use give "
-     "theirs back"},
-    {"OFFBEAT_CACHE_MIB", "256", "0 to 1048576",
-     "how much freed scratch memory a thread keeps for the next call"},
-    {"OFFBEAT_TRACE", "", "a folder",
-     "where liboffbeat-trace writes who arrives when, one file for each rank; unset: nowhere"},
-    {"OFFBEAT_TRACE_EVERY", "1", "1 to 1000000000", "trace every so many calls of each communicator"},
-    {"OFFBEAT_TRACE_RANKS_EVERY", "1", "1 to 1000000000", "trace every so many ranks of MPI_COMM_WORLD"},
-    {"OFFBEAT_TRACE_MIB", "1024", "2 to 1048576", "the longest that the trace of one rank becomes, in MiB"},
+// How the text of a variable becomes a field.
+struct Parser {
+  std::string values;  // what it takes, for people
+  // False: the text is not understood.
+  std::function<bool(Settings&, std::string_view)> store;
+  // The field again, equal for texts that mean the same.
+  std::function<std::string(const Settings&)> text;
 };
 
-[[noreturn]] void bad(const SettingDescription& setting, std::string_view value) {
-  throw UsageError(std::string(setting.name) + "='" + printable(value) +
-                   "' is not understood; values: " + std::string(setting.values));
+Parser any_text(std::string values, std::string Settings::*field) {
+  return {std::move(values),
+          [=](Settings& settings, std::string_view text) {
+            settings.*field = text;
+            return true;
+          },
+          [=](const Settings& settings) { return settings.*field; }};
 }
 
-long whole_number(const SettingDescription& setting, std::string_view value, long most, long least = 0) {
-  long result = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), result);
-  if (error != std::errc() || end != value.data() + value.size() || result < least || result > most) {
-    bad(setting, value);
-  }
-  return result;
+Parser algorithm_of(Collective collective) {
+  const std::size_t index = index_of(collective);
+  // It is parsed where the algorithms are known.
+  return {"an algorithm expression, such as ring or pipeline(4, ring)",
+          [=](Settings& settings, std::string_view text) {
+            settings.algorithms[index] = text;
+            return true;
+          },
+          [=](const Settings& settings) { return settings.algorithms[index]; }};
 }
 
-void apply(Settings& settings, const SettingDescription& setting, std::string_view value) {
-  if (setting.name == "OFFBEAT_ALLREDUCE") {
-    settings.allreduce = value;
-  } else if (setting.name == "OFFBEAT_VERBOSE") {
-    settings.verbose = static_cast<int>(whole_number(setting, value, 1));
-  } else if (setting.name == "OFFBEAT_REPORT") {
-    settings.report = whole_number(setting, value, 1) == 1;
-  } else if (setting.name == "OFFBEAT_STALL_S") {
-    settings.stall_s = static_cast<double>(whole_number(setting, value, 1000000));
-  } else if (setting.name == "OFFBEAT_CHECK") {
-    settings.check = whole_number(setting, value, 1) == 1;
-  } else if (setting.name == "OFFBEAT_WAIT") {
-    if (value == "auto") {
-      settings.wait = WaitPolicy::automatic;
-    } else if (value == "spin") {
-      settings.wait = WaitPolicy::spin;
-    } else if (value == "yield") {
-      settings.wait = WaitPolicy::yield;
-    } else if (value == "sleep") {
-      settings.wait = WaitPolicy::sleep;
-    } else {
-      bad(setting, value);
-    }
-  } else if (setting.name == "OFFBEAT_NODE_RANKS") {
-    settings.node_ranks = static_cast<int>(whole_number(setting, value, 1000000));
-  } else if (setting.name == "OFFBEAT_BOARD_KIB") {
-    // Two halves of whole pages.
-    const auto kib = static_cast<std::size_t>(whole_number(setting, value, 1 << 20));
-    settings.window_bytes = kib == 0 ? 0 : std::max<std::size_t>(1, kib / 8) * 4096;
-  } else if (setting.name == "OFFBEAT_MEMORY_MIB") {
-    settings.memory_bytes = static_cast<std::size_t>(whole_number(setting, value, 1 << 20, 1)) << 20;
-  } else if (setting.name == "OFFBEAT_CACHE_MIB") {
-    settings.cache_bytes = static_cast<std::size_t>(whole_number(setting, value, 1 << 20)) << 20;
-  } else if (setting.name == "OFFBEAT_TRACE") {
-    settings.trace = value;
-  } else if (setting.name == "OFFBEAT_TRACE_EVERY") {
-    settings.trace_every = static_cast<int>(whole_number(setting, value, 1'000'000'000, 1));
-  } else if (setting.name == "OFFBEAT_TRACE_RANKS_EVERY") {
-    settings.trace_ranks_every = static_cast<int>(whole_number(setting, value, 1'000'000'000, 1));
-  } else if (setting.name == "OFFBEAT_TRACE_MIB") {
-    settings.trace_bytes = static_cast<std::uint64_t>(whole_number(setting, value, 1 << 20, 2)) << 20;
+// `convert` makes the field of the number.
+template <class Field, class Convert>
+Parser number(Field Settings::*field, long least, long most, Convert convert) {
+  return {std::to_string(least) + (most == least + 1 ? ", " : " to ") + std::to_string(most),
+          [=](Settings& settings, std::string_view text) {
+            long value = 0;
+            const char* const end = text.data() + text.size();
+            const auto [read_to, error] = std::from_chars(text.data(), end, value);
+            if (error != std::errc() || read_to != end || value < least || value > most) return false;
+            settings.*field = static_cast<Field>(convert(value));
+            return true;
+          },
+          [=](const Settings& settings) { return std::to_string(settings.*field); }};
+}
+template <class Field>
+Parser number(Field Settings::*field, long least, long most) {
+  return number(field, least, most, [](long value) { return value; });
+}
+Parser yes_or_no(bool Settings::*field) { return number(field, 0, 1); }
+
+template <class Field>
+struct Word {
+  std::string_view text;
+  Field value;
+};
+template <class Field>
+Parser one_of(Field Settings::*field, std::vector<Word<Field>> words) {
+  std::string values;
+  for (const Word<Field>& word : words) values += (values.empty() ? "" : ", ") + std::string(word.text);
+  return {std::move(values),
+          [=](Settings& settings, std::string_view text) {
+            const auto found = std::find_if(words.begin(), words.end(),
+                                            [&](const Word<Field>& word) { return word.text == text; });
+            if (found == words.end()) return false;
+            settings.*field = found->value;
+            return true;
+          },
+          [=](const Settings& settings) { return std::to_string(static_cast<int>(settings.*field)); }};
+}
+
+constexpr auto mebibytes = [](long count) { return count << 20; };
+// Half of so many KiB, in whole pages of 4 KiB.
+constexpr auto half_in_pages = [](long kib) { return kib == 0 ? 0 : std::max(1L, kib / 8) * 4096; };
+
+// What is sent, and where a call goes, follows from the first kind: ranks that differ in it would hang.
+enum class OnRanks { equal, may_differ };
+
+struct Setting {
+  std::string name;
+  Parser parser;
+  std::string_view default_value;  // empty: unset
+  OnRanks on_ranks;
+  std::string meaning;
+};
+
+std::vector<Setting> all_settings() {
+  std::vector<Setting> all;
+  for (std::size_t k = 0; k < collectives.size(); ++k) {
+    const Collective collective = collective_at(k);
+    if (!served.contain(collective)) continue;
+    all.push_back({algorithm_setting(collective), algorithm_of(collective), "", OnRanks::equal,
+                   "the algorithm of every MPI_" + std::string(facts(collective).function) +
+                       "; unset: offbeat chooses by size"});
   }
+  const Setting others[] = {
+      {"OFFBEAT_VERBOSE", number(&Settings::verbose, 0, 1), "0", OnRanks::may_differ,
+       "1: say once for each collective and range of lengths which algorithm runs and why (standard error, "
+       "one rank)"},
+      {"OFFBEAT_REPORT", yes_or_no(&Settings::report), "0", OnRanks::may_differ,
+       "1: at MPI_Finalize rank 0 says how many calls were intercepted and served"},
+      {"OFFBEAT_STALL_S", number(&Settings::stall_s, 0, 1'000'000), "60", OnRanks::may_differ,
+       "say which ranks have not arrived when a collective on one node waits longer than this, in seconds; "
+       "0: never"},
+      {"OFFBEAT_CHECK", yes_or_no(&Settings::check), "0", OnRanks::equal,
+       "1: compare count, type and operation of all ranks before each collective; a mismatch is an error, "
+       "not a hang"},
+      {"OFFBEAT_WAIT",
+       one_of(&Settings::wait, {{"auto", WaitPolicy::automatic},
+                                {"spin", WaitPolicy::spin},
+                                {"yield", WaitPolicy::yield},
+                                {"sleep", WaitPolicy::sleep}}),
+       "auto", OnRanks::may_differ,
+       "how a rank waits for another; auto spins where each rank has a core, and otherwise yields"},
+      {"OFFBEAT_NODE_RANKS", number(&Settings::node_ranks, 0, 1'000'000), "0", OnRanks::equal,
+       "for tests on one machine: treat every so many consecutive ranks as a node; 0: ask the MPI"},
+      {"OFFBEAT_BOARD_KIB", number(&Settings::window_bytes, 0, 1 << 20, half_in_pages), "2048",
+       OnRanks::equal,
+       "shared memory of a rank for each communicator on one node, for all but short messages; 0: no shared "
+       "memory"},
+      {"OFFBEAT_MEMORY_MIB", number(&Settings::memory_bytes, 1, 1 << 20, mebibytes), "64",
+       OnRanks::may_differ,
+       "shared memory of a rank for all communicators together, beyond which those that are not in use give "
+       "theirs back"},
+      {"OFFBEAT_CACHE_MIB", number(&Settings::cache_bytes, 0, 1 << 20, mebibytes), "256", OnRanks::may_differ,
+       "how much freed scratch memory a thread keeps for the next call"},
+      {"OFFBEAT_TRACE", any_text("a folder", &Settings::trace), "", OnRanks::may_differ,
+       "where liboffbeat-trace writes who arrives when, one file for each rank; unset: nowhere"},
+      {"OFFBEAT_TRACE_EVERY", number(&Settings::trace_every, 1, 1'000'000'000), "1", OnRanks::may_differ,
+       "trace every so many calls of each communicator"},
+      {"OFFBEAT_TRACE_RANKS_EVERY", number(&Settings::trace_ranks_every, 1, 1'000'000'000), "1",
+       OnRanks::may_differ, "trace every so many ranks of MPI_COMM_WORLD"},
+      {"OFFBEAT_TRACE_MIB", number(&Settings::trace_bytes, 2, 1 << 20, mebibytes), "1024",
+       OnRanks::may_differ, "the longest that the trace of one rank becomes, in MiB"},
+  };
+  all.insert(all.end(), std::begin(others), std::end(others));
+  return all;
+}
+
+// Made at the first use, and kept when the process exits.
+const std::vector<Setting>& table() {
+  static const auto* made = new std::vector<Setting>(all_settings());
+  return *made;
 }
 
 int first_number(std::initializer_list<const char*> names, int otherwise) {
@@ -120,6 +176,18 @@ int first_number(std::initializer_list<const char*> names, int otherwise) {
 
 }  // namespace
 
+std::string algorithm_setting(Collective collective) {
+  std::string name(prefix);
+  for (const char letter : name_of(collective)) {
+    name += letter >= 'a' && letter <= 'z' ? static_cast<char>(letter - 'a' + 'A') : letter;
+  }
+  return name;
+}
+
+Settings::Settings() {
+  for (const Setting& setting : table()) setting.parser.store(*this, setting.default_value);
+}
+
 Settings Settings::from_environment() {
   Settings settings;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
@@ -127,26 +195,38 @@ Settings Settings::from_environment() {
     if (!text.starts_with(prefix)) continue;
     const std::size_t equals = text.find('=');
     const std::string_view name = text.substr(0, equals);
-    const SettingDescription* known = nullptr;
-    for (const SettingDescription& setting : descriptions) {
-      if (setting.name == name) known = &setting;
-    }
-    if (known == nullptr) {
+    const auto known = std::find_if(table().begin(), table().end(),
+                                    [&](const Setting& setting) { return setting.name == name; });
+    if (known == table().end()) {
       throw UsageError("unknown setting " + printable(name) + "; `offbeat info --settings` lists them");
     }
     // Set but empty is unset: launchers cannot always remove a variable.
-    if (equals + 1 < text.size()) apply(settings, *known, text.substr(equals + 1));
+    if (equals + 1 >= text.size()) continue;
+    const std::string_view value = text.substr(equals + 1);
+    if (!known->parser.store(settings, value)) {
+      throw UsageError(known->name + "='" + printable(value) +
+                       "' is not understood; values: " + known->parser.values);
+    }
   }
   return settings;
 }
 
 std::uint64_t Settings::agreement() const {
-  const std::string shared = allreduce + '\0' + std::to_string(window_bytes) + ' ' +
-                             std::to_string(node_ranks) + ' ' + std::to_string(check ? 1 : 0);
+  std::string shared;
+  for (const Setting& setting : table()) {
+    if (setting.on_ranks == OnRanks::equal) shared += setting.parser.text(*this) + '\0';
+  }
   return fnv1a(shared);
 }
 
-std::span<const SettingDescription> setting_descriptions() { return descriptions; }
+std::vector<SettingDescription> setting_descriptions() {
+  std::vector<SettingDescription> all;
+  for (const Setting& setting : table()) {
+    all.push_back({setting.name, std::string(setting.default_value), setting.parser.values, setting.meaning,
+                   setting.on_ranks == OnRanks::equal});
+  }
+  return all;
+}
 
 int launcher_rank() {
   return first_number({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}, 0);

@@ -2,47 +2,61 @@
 // Every environment variable of offbeat, in one struct. Nothing else calls getenv.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
-#include <string_view>
+#include <vector>
+
+#include "base/collective.hpp"
 
 namespace offbeat {
 
 enum class WaitPolicy { automatic, spin, yield, sleep };
 
+// The table in settings.cpp has the variable and the default of each field.
 struct Settings {
-  std::string allreduce;                               // OFFBEAT_ALLREDUCE; empty: offbeat chooses
-  int verbose = 0;                                     // OFFBEAT_VERBOSE
-  bool report = false;                                 // OFFBEAT_REPORT
-  double stall_s = 60;                                 // OFFBEAT_STALL_S
-  bool check = false;                                  // OFFBEAT_CHECK
-  WaitPolicy wait = WaitPolicy::automatic;             // OFFBEAT_WAIT
-  int node_ranks = 0;                                  // OFFBEAT_NODE_RANKS; 0: as they are
-  std::size_t window_bytes = std::size_t{1} << 20;     // OFFBEAT_BOARD_KIB, half of it
-  std::size_t memory_bytes = std::size_t{64} << 20;    // OFFBEAT_MEMORY_MIB
-  std::size_t cache_bytes = std::size_t{256} << 20;    // OFFBEAT_CACHE_MIB
-  std::string trace;                                   // OFFBEAT_TRACE; empty: no trace
-  int trace_every = 1;                                 // OFFBEAT_TRACE_EVERY
-  int trace_ranks_every = 1;                           // OFFBEAT_TRACE_RANKS_EVERY
-  std::uint64_t trace_bytes = std::uint64_t{1} << 30;  // OFFBEAT_TRACE_MIB
+  // For each collective, by index_of(); empty: offbeat chooses.
+  std::array<std::string, collectives.size()> algorithms;
+  int verbose;
+  bool report;
+  double stall_s;
+  bool check;
+  WaitPolicy wait;
+  int node_ranks;            // 0: as they are
+  std::size_t window_bytes;  // half of a rank's board
+  std::size_t memory_bytes;  // of all boards together
+  std::size_t cache_bytes;
+  std::string trace;  // empty: no trace
+  int trace_every;
+  int trace_ranks_every;
+  std::uint64_t trace_bytes;
 
-  // A number that differs, almost surely, when settings differ that all ranks must share.
-  [[nodiscard]] std::uint64_t agreement() const;
-
+  // The defaults.
+  Settings();
   // Throws UsageError for a bad value and for an OFFBEAT_ variable that does not exist.
   static Settings from_environment();
+
+  [[nodiscard]] const std::string& algorithm(Collective collective) const {
+    return algorithms[index_of(collective)];
+  }
+
+  // A number that differs, almost surely, when settings differ that must be equal on all ranks.
+  [[nodiscard]] std::uint64_t agreement() const;
 };
 
 // One setting as `offbeat info --settings` and the documentation print it.
 struct SettingDescription {
-  std::string_view name;
-  std::string_view default_value;
-  std::string_view values;
-  std::string_view meaning;
+  std::string name;
+  std::string default_value;
+  std::string values;
+  std::string meaning;
+  bool equal_on_all_ranks;
 };
-[[nodiscard]] std::span<const SettingDescription> setting_descriptions();
+[[nodiscard]] std::vector<SettingDescription> setting_descriptions();
+
+// The variable with the algorithm of a collective: OFFBEAT_ALLREDUCE.
+[[nodiscard]] std::string algorithm_setting(Collective collective);
 
 // The rank that the launcher gave this process, before MPI_Init; 0 if it did not say. Only for messages.
 [[nodiscard]] int launcher_rank();

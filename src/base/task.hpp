@@ -15,7 +15,7 @@
 namespace offbeat {
 
 // Counts the tasks of one Endpoint::concurrently down; the last one resumes the parent. The first failure is
-// left in `failure` at once: the others may wait for ever for what the task that failed did not do.
+// left in `failure` at once, because the other tasks may wait for ever for the one that failed.
 struct JoinCounter {
   std::size_t running = 0;
   std::coroutine_handle<> parent{};
@@ -37,11 +37,11 @@ class [[nodiscard]] Task {
     if (handle_) handle_.destroy();
   }
 
-  // Run until the first suspension. For drivers and joins; an algorithm says co_await.
+  // Runs until the first suspension. For drivers and joins; an algorithm awaits the task instead.
   void start() { handle_.resume(); }
   [[nodiscard]] bool done() const { return handle_.done(); }
   void rethrow_if_failed() const;
-  // Keep its memory for ever, because somebody may still write to it.
+  // Keeps its frame for ever, because the MPI or another rank may still write to it.
   void leak() { handle_ = nullptr; }
   void set_join(JoinCounter& join);
 

@@ -150,7 +150,7 @@ Model learn(Network& network, std::span<const int> speakers, std::size_t me, Met
   return model;
 }
 
-// Each host asks rank 0, whatever the way by which it learned.
+// Measures the residual error: each host pings rank 0, even if it got its model from another host.
 void check(Network& network, std::span<const int> speakers, std::size_t me, int pings, Model& model) {
   if (me == 0) {
     for (const int client : speakers.subspan(1)) serve(network, client, model);

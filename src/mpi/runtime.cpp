@@ -47,11 +47,15 @@ Runtime& start_runtime_or_exit() {
 
 Runtime::Runtime() : settings(Settings::from_environment()) {
   pool::set_cache_limit(settings.cache_bytes);
-  if (!settings.allreduce.empty()) {
+  for (std::size_t k = 0; k < collectives.size(); ++k) {
+    const Collective collective = collective_at(k);
+    const std::string& expression = settings.algorithm(collective);
+    if (expression.empty()) continue;
+    const std::string name = algorithm_setting(collective);
     try {
-      selection.start_with(Collective::allreduce, settings.allreduce, "OFFBEAT_ALLREDUCE");
+      selection.start_with(collective, expression, name);
     } catch (const UsageError& error) {
-      throw UsageError("OFFBEAT_ALLREDUCE='" + printable(settings.allreduce) + "': " + error.what());
+      throw UsageError(name + "='" + printable(expression) + "': " + error.what());
     }
   }
 }
@@ -227,7 +231,7 @@ int Runtime::on_delete(MPI_Comm handle, int, void* attribute, void* state) {
     const std::lock_guard lock(self->mutex_);
     std::erase(self->communicators_, communicator);
     for (std::size_t k = 0; k < collectives.size(); ++k)
-      self->of_dead_communicators_[k] += communicator->counts(static_cast<Collective>(k + 1));
+      self->of_dead_communicators_[k] += communicator->counts(collective_at(k));
   }
   self->deaths_.fetch_add(1, std::memory_order_acq_rel);
   // The host is not to be re-entered from its own function.
@@ -287,7 +291,7 @@ void Runtime::finalize() {
 // One line for each collective that offbeat may serve.
 void Runtime::report() {
   for (std::size_t k = 0; k < collectives.size(); ++k) {
-    const auto collective = static_cast<Collective>(k + 1);
+    const auto collective = collective_at(k);
     if (repertoire(collective).algorithms.empty()) continue;
     const Counts total = counts(collective);
     say(std::string(name_of(collective)) + ": " + std::to_string(total.intercepted) + " calls intercepted, " +

@@ -9,8 +9,8 @@
 
 namespace offbeat {
 
-// Block by block through two scratch blocks, because the host overwrites its right operand, which may be
-// the user's input, and because the destination may be any of the operands.
+// Works block by block through two scratch blocks, because the host overwrites its right operand, which may
+// be the user's input, and because the destination may be any of the operands.
 void Reduction::reduce_by_host(void* destination, const void* const* operands, std::size_t operand_count,
                                std::size_t count) const {
   constexpr std::size_t block_bytes = 16 * 1024;

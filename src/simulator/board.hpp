@@ -18,21 +18,21 @@ class Simulator;
 
 class SimulatedBoard final : public BoardInSimulation {
  public:
-  // For these ranks of the simulator. A phantom board has no windows. Call clear() before each run.
+  // The board of these ranks of the simulator. A phantom board has no windows. Call clear() before each run.
   SimulatedBoard(Simulator& simulator, std::vector<int> ranks, std::size_t window_bytes, bool phantom);
 
   [[nodiscard]] std::span<const int> ranks() const { return ranks_; }
   [[nodiscard]] Board& of(int member) { return boards_[static_cast<std::size_t>(member)]; }
 
-  // As at the beginning: zero, round 0, nobody waits.
+  // Makes the board new: zeros, round 0, no waiting rank.
   void clear();
 
   void touch(int member, std::coroutine_handle<> waiter) override;
   void pause(int member, std::coroutine_handle<> waiter) override;
-  // Everybody who pauses goes on, after the event that is being dispatched.
+  // Lets every rank that pauses go on, after the event that is being dispatched.
   void wake();
 
-  // Appends those that pause.
+  // Appends the ranks that pause.
   void list_waiting(std::vector<int>& ranks) const;
 
  private:

@@ -23,8 +23,8 @@ void SimulatedEvents::Run::push(const SimulatedEvent& event) {
   (*this)[last++] = event;
 }
 
-// To the run that ends latest among those that end before the event: this keeps the others open for earlier
-// ones.
+// The event joins the run that ends latest of those that end before it: this keeps the other runs open for
+// earlier events.
 void SimulatedEvents::push(const SimulatedEvent& event) {
   ++size_;
   Run* best = nullptr;

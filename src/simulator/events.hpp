@@ -36,8 +36,8 @@ struct SimulatedEvent {
 //
 // Only a few different delays are in use at a time, and events with the same delay are pushed in order. So an
 // event usually comes after the last one of some earlier run of events and joins it: a queue, several times
-// faster than a heap, in which one can also see ahead what memory will be needed. What fits no run goes
-// through a heap.
+// faster than a heap, in which one can also see ahead what memory will be needed. An event that fits no run
+// goes through a heap.
 class SimulatedEvents {
  public:
   [[nodiscard]] bool empty() const { return size_ == 0; }

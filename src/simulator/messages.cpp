@@ -21,8 +21,8 @@ constexpr std::size_t most_lines = 10;
 SimulatedMessages::SimulatedMessages(int ranks)
     : buckets_(std::bit_ceil(static_cast<std::size_t>(ranks) * 2)) {}
 
-// Step by step an algorithm keeps to one distance between the ranks: neighbours then find neighbouring
-// buckets, which is kinder to the cache than a good hash function.
+// In one step of an algorithm most ranks send over the same distance. Neighbouring ranks then find
+// neighbouring buckets, which is kinder to the cache than a good hash function.
 SimulatedMessages::Bucket& SimulatedMessages::bucket_of(int source, int destination, int lane) {
   const auto distance = static_cast<std::uint64_t>(static_cast<std::int64_t>(source) - destination);
   const std::uint64_t hash = (distance + (static_cast<std::uint64_t>(lane) << 32)) * 0x9E3779B97F4A7C15u;
@@ -167,7 +167,8 @@ std::string SimulatedMessages::describe_open(std::span<const double> exits) cons
       }
     }
   }
-  // Those that wait first; within a bucket messages are in the order of posting, so a stable sort keeps that.
+  // Ranks that wait come first. Within a bucket messages are in the order of posting, which a stable sort
+  // keeps.
   const auto order = [](const OpenMessage& open) {
     return std::tuple(open.state == OpenMessage::State::sent, open.rank, open.lane, open.peer);
   };

@@ -42,8 +42,8 @@ class SimulatedMessages {
   void clear();
 
   [[nodiscard]] std::size_t open() const { return open_; }
-  // Ten lines at most, and a cycle of ranks that wait for each other if there is one. A rank has ended if its
-  // exit is finite.
+  // Who waits for whom, in ten lines at most, and a cycle of ranks that wait for each other if there is one.
+  // A rank has ended if its exit is finite.
   [[nodiscard]] std::string describe_open(std::span<const double> exits) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The life of a message in the simulator: simulated.hpp has the cost model.
+// The life of a message in the simulator: simulator.hpp has the cost model.
 #include <algorithm>
 #include <cstring>
 #include <functional>

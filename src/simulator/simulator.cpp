@@ -100,7 +100,7 @@ void Simulator::make_boards(std::size_t window_bytes) {
 
 Simulator::~Simulator() = default;
 
-// Coroutines go before the messages that point into them.
+// Destroys the coroutines before the messages, which point into them.
 struct Simulator::Run {
   Simulator& simulator;
   ~Run() {
@@ -160,7 +160,7 @@ SimulationResult Simulator::run(const MakeRootTask& make, std::span<const double
   return std::move(result_);
 }
 
-// Ten ranks at most.
+// Names ten ranks at most.
 std::string Simulator::describe_at_boards() const {
   std::vector<int> waiting;
   for (const auto& board : boards_) board->list_waiting(waiting);
@@ -243,8 +243,8 @@ void Simulator::finish_rank(int rank) {
   }
 }
 
-// The first failure ends the run. It is kept beside being thrown, because a task with other branches that
-// wait for ever would never pass it on.
+// The first failure ends the run. It is kept as well as thrown: a task whose other branches wait for ever
+// would never pass it on.
 void Simulator::fail(const std::string& text) {
   if (!failure_) failure_ = std::make_exception_ptr(SimulationError(text));
   std::rethrow_exception(failure_);

@@ -99,7 +99,7 @@ struct SimulatedPort {
   }
 };
 
-// All that is kept per rank.
+// The state of one rank.
 class SimulatedTransport final : public Transport {
  public:
   [[nodiscard]] bool start(Transfer& transfer) override;

@@ -17,11 +17,11 @@ using Handle = std::uintptr_t;
   return (handle * 0x9E3779B97F4A7C15ULL) >> (64 - std::countr_zero(slots));  // Fibonacci hashing
 }
 
-// The last value of handles; one that shares its place with another is forgotten.
+// The last value of each handle, as long as no other handle takes its place.
 template <class Value, std::size_t Slots>
 class DirectCache {
  public:
-  // Null if not there.
+  // Null if it is not there.
   [[nodiscard]] const Value* find(Handle handle) const {
     const Entry& entry = entries_[hash(handle, Slots)];
     return entry.is_set && entry.handle == handle ? &entry.value : nullptr;

@@ -20,9 +20,9 @@
 namespace offbeat::trace {
 namespace {
 
-// Takes disk space by writing zeros; an error number, or 0. Faster than posix_fallocate, by half on ext4 with
-// the page faults that follow, and the same on every file system. In one call where possible: a file system
-// with large folios then takes the memory in one piece, and one page fault maps all of it.
+// Takes disk space by writing zeros. Returns an error number, or 0. Faster than posix_fallocate, by half on
+// ext4 with the page faults that follow, and the same on every file system. In one call where possible: a
+// file system with large folios then takes the memory in one piece, and one page fault maps all of it.
 int take_space(int file, std::uint64_t offset, std::uint64_t bytes) {
   // Beyond this limit the kernel would send SIGXFSZ, which ends the program.
   rlimit limit{};
@@ -85,7 +85,7 @@ void Writer::unmap() {
   window_ = position_ = window_end_ = nullptr;
 }
 
-// The only line about it: from then on records are counted as lost.
+// Where it fails, it says so once; from then on records are counted as lost.
 bool Writer::grow() {
   const std::uint64_t wanted = window_end_behind(file_bytes_);
   const int error = wanted > most_bytes_ ? EDQUOT : take_space(file_, file_bytes_, wanted - file_bytes_);
@@ -115,7 +115,7 @@ bool Writer::slide() {
   return true;
 }
 
-// Room in the file for so many slots, and in the window for one.
+// Makes room in the file for so many slots, and in the window for one.
 bool Writer::reserve(std::uint64_t slots) {
   if (is_full_) return false;
   while (offset_of(slots_ + slots) > file_bytes_) {
@@ -131,7 +131,7 @@ bool Writer::write(std::span<const std::byte> head, std::span<const std::byte> r
   const std::uint64_t first = slots_;
   for (std::size_t done = 0; done < bytes; done += slot_bytes) {
     if (position_ == window_end_ && !slide()) {
-      // Mapping failed in the middle: what is written stays unpublished, and nothing follows.
+      // A window could not be mapped in the middle of the record, which stays unpublished; nothing follows.
       slots_ = first;
       return false;
     }

@@ -52,7 +52,7 @@ class Endpoint {
   [[nodiscard]] Transfer receive(int from, Vector data) const {
     return {.transport = transport_, .lane = first_lane_, .from = target(from, data), .incoming = data};
   }
-  // Both at once; neither waits for the other.
+  // A send and a receive at once; neither waits for the other.
   [[nodiscard]] Transfer exchange(int to, ConstVector outgoing, int from, Vector incoming) const {
     return {.transport = transport_,
             .lane = first_lane_,
@@ -75,7 +75,7 @@ class Endpoint {
             .operands = {operands.data...},
             .operand_count = sizeof...(operands)};
   }
-  // The same for a list made at run time.
+  // The same with a list of operands made at run time.
   [[nodiscard]] Computation reduce(const Reduction& op, Vector result,
                                    const std::array<const void*, Computation::most_operands>& operands,
                                    std::size_t operand_count) const {
@@ -129,7 +129,7 @@ class Endpoint {
  private:
   friend class Concurrently;
 
-  // Nothing to move: no message. Both sides know, because both know the lengths.
+  // An empty vector takes no message. Both sides know that, because both know the lengths.
   template <class Byte>
   [[nodiscard]] int target(int peer, const BasicVector<Byte>& data) const {
     if (data.count == 0) return Transfer::nobody;
@@ -179,7 +179,7 @@ class Concurrently {
   }
 
  private:
-  // Apart, so that what is there is freed when a task cannot be made.
+  // A constructor of its own, so that the destructor runs when one of the tasks cannot be made.
   Concurrently(const Endpoint& net, int n)
       : transport_(net.transport_),
         capacity_(static_cast<std::size_t>(n)),

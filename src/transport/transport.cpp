@@ -35,7 +35,7 @@ void Computation::perform() const {
     (*reduction)(destination.data, operands.data(), operand_count, destination.count);
     return;
   }
-  // Block by block, so that what is in between, and what is copied, is in a first-level cache.
+  // Block by block, so that partial results, and the source of the copy, stay in a first-level cache.
   constexpr std::size_t block_bytes = 8192;
   alignas(64) std::byte partial[block_bytes + 64];
   const std::size_t block = std::max<std::size_t>(1, block_bytes / destination.width);

@@ -29,12 +29,12 @@ class Transport {
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
 
-  // Begin a send, a receive, or both. True: complete, the coroutine goes on. False: the transport resumes
+  // Begins a send, a receive, or both. True: complete, the coroutine goes on. False: the transport resumes
   // `waiter` once both halves are complete. Messages between two ranks on one lane do not overtake.
   // Throws CommunicationError.
   [[nodiscard]] virtual bool start(Transfer& transfer) = 0;
 
-  // Reduce or copy. Like start(). A transport in real time does the work at once.
+  // Begins a reduction or a copy; returns as above. A transport in real time does the work at once.
   [[nodiscard]] virtual bool start(Computation& computation) = 0;
 
   // False where vectors are phantoms: scratch is then not allocated.
@@ -55,7 +55,7 @@ class Transport {
 
 // One step of one rank: a message sent, one received, or both. Ranks are those of the communicator.
 struct Transfer {
-  // Not -1: that is rank 0's left neighbour, miscomputed.
+  // Not -1, which a mistake makes of rank 0's left neighbour.
   static constexpr int nobody = std::numeric_limits<int>::min();
 
   Transport* transport;
@@ -83,7 +83,7 @@ struct Computation {
   Vector destination;
   std::array<const void*, most_operands> operands;
   std::size_t operand_count;
-  std::uint32_t left = 0;  // bit k: operand k stands left of what the ones before it have come to, not right
+  std::uint32_t left = 0;     // bit k: operand k is to the left of the result so far, not right
   std::uint32_t used_up = 0;  // bit k: operand k may be spoilt (use_up_last)
   Vector second{};
   bool past_cache = false;  // the destination of a copy, or the second one, is not kept in the cache

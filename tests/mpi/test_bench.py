@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from harness import CORES, PROGRAMS, VENV, Mpi, clean_environment, execute
 from offbeat.bench import runner
-from offbeat.bench.plan import Job, Plan
+from offbeat.bench.plan import COLLECTIVES, Job, Plan
 from offbeat.errors import CommandError
 from offbeat.mpi import host_algorithms, libraries
 from offbeat.mpi.choice import choose
@@ -25,7 +25,7 @@ def test_all_collectives(mpi: Mpi, tmp_path: Path) -> None:
     ranks = 2 if mpi.slow_when_oversubscribed else 3
     command = [
         str(VENV / "bin" / "offbeat"), "bench", "-n", str(ranks), "--mpi", str(mpi.prefix),
-        "--collectives", "allreduce,barrier,bcast,reduce,allgather,alltoall,reduce_scatter",
+        "--collectives", ",".join(COLLECTIVES),
         "--sizes", "4,1004", "--patterns", "last_delayed", "--algorithms", f"ring,native({NAMED[mpi.kind]})",
         "--budget", "12", "--json", str(output),
     ]  # fmt: skip

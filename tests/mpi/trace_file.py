@@ -3,17 +3,16 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "trace-format.md"
 HEADER, SLOT = 4096, 64
-COLLECTIVES = (
-    "allreduce barrier bcast reduce allgather allgatherv alltoall alltoallv alltoallw gather gatherv scatter "
-    "scatterv reduce_scatter reduce_scatter_block scan exscan neighbor_allgather neighbor_allgatherv "
-    "neighbor_alltoall neighbor_alltoallv neighbor_alltoallw"
-).split()
+# By their numbers, from 1.
+COLLECTIVES = re.findall(r"\d+ (\w+)", re.search(r"^Collectives: ([^.]*)\.$", PAGE.read_text(), re.M)[1])
 IN_PLACE, NONBLOCKING, PERSISTENT, INCOMPLETE = 1, 2, 4, 8
 ENDED, SILENT = 1, 2
 INTER, SEVERAL_JOBS = 1, 8  # of a communicator

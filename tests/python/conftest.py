@@ -22,6 +22,8 @@ from fakes import (
     write_program,
 )
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+
 
 @pytest.fixture
 def fake_mpi(tmp_path: Path) -> MakeMpi:

@@ -11,10 +11,19 @@ from pathlib import Path
 import pytest
 from fakes import Offbeat, benchmark_of, result_of
 from offbeat.bench import results, runner
-from offbeat.bench.plan import Cell, Job, Plan, parse_algorithms, parse_collectives, parse_sizes
+from offbeat.bench.plan import (
+    COLLECTIVES,
+    Cell,
+    Job,
+    Plan,
+    parse_algorithms,
+    parse_collectives,
+    parse_sizes,
+)
 from offbeat.bench.results import Benchmark
 from offbeat.bench.runner import rank_arguments
 from offbeat.errors import CommandError
+from offbeat.mpi import host_algorithms
 from offbeat.mpi.choice import Choice
 from offbeat.mpi.install import MpiInstall
 from offbeat.mpi.launch import Launch
@@ -68,6 +77,11 @@ def test_what_may_be_named() -> None:
         parse_collectives("allreduce,scan")
     with pytest.raises(CommandError, match="serve allreduce only, so ring cannot run bcast"):
         parse_algorithms("ring", ["bcast"])
+
+
+@pytest.mark.parametrize("vendor", ["Open MPI", "MPICH", "Intel MPI"])
+def test_every_collective_that_is_benchmarked_has_algorithms_of_the_host(vendor: str) -> None:
+    assert all(host_algorithms.known(vendor, collective) for collective in COLLECTIVES)
 
 
 def test_sizes_are_floats_that_an_mpi_call_can_count() -> None:

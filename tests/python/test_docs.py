@@ -8,9 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import document_settings
 import pytest
 from offbeat import _core
-from offbeat.bench import arrival_patterns
+from offbeat.bench import arrival_patterns, plan
 from offbeat.commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,10 +32,6 @@ def sections(page: str) -> dict[str, str]:
     return found
 
 
-def sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
-
-
 def test_every_algorithm_is_described_as_the_registry_has_it() -> None:
     described = sections("algorithms.md")
     registered = {}
@@ -51,15 +48,45 @@ def test_every_algorithm_is_described_as_the_registry_has_it() -> None:
             assert f"Source: {algorithm['source']}." in text
 
 
+def test_the_example_of_an_algorithm_is_the_file_that_is_tested() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    shown = re.findall(r"^```cpp\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert shown == [(ROOT / "examples" / "algorithm" / "chain.cpp").read_text()]
+
+
 def test_every_setting_is_described_as_the_library_has_it() -> None:
-    described = sections("settings.md")
-    settings = {setting["name"]: setting for setting in _core.settings()}
-    assert list(described) == list(settings), "the same settings, in the same order"
-    for name, setting in settings.items():
-        text = described[name]
-        assert text.startswith(sentence(setting["meaning"]))
-        assert f"Values: {setting['values']}." in text
-        assert f"Default: {setting['default'] or 'unset'}." in text
+    page = document_settings.PAGE.read_text()
+    assert page == document_settings.written(page), "run tools/document_settings.py"
+    assert list(sections("settings.md")) == [setting["name"] for setting in _core.settings()]
+
+
+def test_the_page_on_settings_follows_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A changed text replaces the old one, a new setting gets a section, no section is lost in silence."""
+    page = document_settings.PAGE.read_text()
+    first, second, *others = _core.settings()
+    added = {**second, "name": "OFFBEAT_ADDED"}
+    changed = {**first, "meaning": "changed", "equal_on_all_ranks": False}
+    monkeypatch.setattr(_core, "settings", lambda: [changed, added, second, *others])
+    written = document_settings.written(page)
+    assert f"## `{first['name']}`\n\nChanged.\nValues: {first['values']}. Default: unset.\n\n" in written
+    assert written.count(document_settings.reference(added)) == 1
+    replaced = [line for line in page.splitlines() if line not in written.splitlines()]
+    assert replaced == document_settings.reference(first).splitlines()[2:]
+    monkeypatch.setattr(_core, "settings", lambda: [second, *others])
+    with pytest.raises(ValueError, match=f"{first['name']}: no such setting"):
+        document_settings.written(page)
+
+
+def test_collectives_have_the_numbers_that_the_page_on_trace_files_gives() -> None:
+    page = (ROOT / "docs" / "trace-format.md").read_text()
+    listed = re.findall(r"(\d+) (\w+)", re.search(r"^Collectives: ([^.]*)\.$", page, re.MULTILINE)[1])
+    assert listed == [(str(number), each["name"]) for number, each in enumerate(_core.collectives(), 1)]
+
+
+def test_every_collective_that_can_be_benchmarked_is_in_the_list() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text()
+    listed = re.search(r"^- `--collectives`: (.*)\.$", page, re.MULTILINE)[1]
+    assert tuple(re.findall(r"`(\w+)`", listed)) == plan.COLLECTIVES
 
 
 def test_errors_of_expressions_are_those_of_the_parser() -> None:

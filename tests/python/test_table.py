@@ -126,7 +126,10 @@ def test_inventory_tables() -> None:
         "name": "pipeline", "parameters": "SEGMENTS, ALGORITHM", "summary": "in flight",
         "cost": "x", "needs": "", "every_run": True,
     }  # fmt: skip
-    setting = {"name": "OFFBEAT_X", "default": "0", "values": "0, 1", "meaning": "[brackets] stay"}
+    setting = {
+        "name": "OFFBEAT_X", "default": "0", "values": "0, 1", "meaning": "[brackets] stay",
+        "equal_on_all_ranks": True,
+    }  # fmt: skip
     with console.capture() as capture:
         console.print(inventory.algorithm_table([algorithm]), inventory.settings_table([setting]))
         console.print(inventory.mpi_table([]))

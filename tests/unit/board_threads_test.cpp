@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -20,19 +19,10 @@
 #include "collectives/allreduce/board_round.hpp"
 #include "collectives/repertoire.hpp"
 #include "node/board.hpp"
+#include "support/board_only.hpp"
 
 namespace offbeat {
 namespace {
-
-// In real time an algorithm on the board never suspends.
-class AtOnce final : public Transport {
- public:
-  bool start(Transfer&) override { throw std::logic_error("a message on the board"); }
-  bool start(Computation& computation) override {
-    computation.perform();
-    return true;
-  }
-};
 
 class Mapping {
  public:
@@ -122,7 +112,7 @@ std::size_t alignment_of(std::size_t width) {
 TEST(Board, AlignsChunksAsTheirElementsWantIt) {
   const BoardShape shape{3, 65536};
   const Mapping memory(shape.total_bytes());
-  AtOnce transport;
+  BoardOnly transport;
   Board board(memory.data(), shape, 1, {});
   transport.board = &board;
   const Endpoint net(transport, 1, shape.ranks);
@@ -169,7 +159,7 @@ TEST(Board, ALeaderThatGetsFurtherReportsNoStall) {
   std::atomic<int> stalls{0};
   const auto live = [&](int rank) {
     std::this_thread::sleep_for(rank * between);
-    AtOnce transport;
+    BoardOnly transport;
     Patience patience{.shares_cores = true};
     if (rank == 0) {
       patience.stall = {.after_s = stall_s,
@@ -207,7 +197,7 @@ TEST_P(BoardOfThreads, GivesTheRightResultTenThousandTimes) {
   std::atomic<std::uint32_t> wrong_elements{0};
 
   const auto live = [&](int rank) {
-    AtOnce transport;
+    BoardOnly transport;
     // Every second rank sleeps whenever it can, and must be woken.
     Board board(memory.data(), shape, rank,
                 {.shares_cores = true, .sleep_after_s = rank % 2 == 0 ? 1e-3 : 0});
@@ -230,10 +220,7 @@ TEST_P(BoardOfThreads, GivesTheRightResultTenThousandTimes) {
 
       auto& from = in_place ? output : input;
       for (std::size_t i = 0; i < count; ++i) from[i] = start(k, rank) + static_cast<std::uint32_t>(i * k);
-      const Call args{Collective::allreduce,
-                      {reinterpret_cast<const std::byte*>(from.data()), count, sizeof(std::uint32_t)},
-                      {reinterpret_cast<std::byte*>(output.data()), count, sizeof(std::uint32_t)},
-                      &sum};
+      const Call args = allreduce_of(from.data(), output.data(), count, sum);
       dawdle(hash(k, 2000 + static_cast<std::uint64_t>(rank)));
       if (runs_to_its_end) {
         allreduce_algorithms::arrival_tree.immediate->run(board, args);

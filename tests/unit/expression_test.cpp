@@ -167,9 +167,16 @@ TEST(Expression, ACollectiveOfTheHostHasNoAlgorithms) {
   EXPECT_THROW(static_cast<void>(parse_expression(Collective::scan, "ring")), UsageError);
 }
 
+TEST(Expression, TheServedCollectivesAreThoseThatHaveAlgorithms) {
+  for (std::size_t k = 0; k < collectives.size(); ++k) {
+    const Collective collective = collective_at(k);
+    EXPECT_EQ(served.contain(collective), !repertoire(collective).algorithms.empty()) << name_of(collective);
+  }
+}
+
 TEST(Expression, EveryAlgorithmServesTheCollectiveThatListsIt) {
-  for (std::size_t k = 1; k <= collectives.size(); ++k) {
-    const auto collective = static_cast<Collective>(k);
+  for (std::size_t k = 0; k < collectives.size(); ++k) {
+    const Collective collective = collective_at(k);
     for (const Algorithm* algorithm : repertoire(collective).algorithms)
       EXPECT_TRUE(algorithm->serves.contain(collective)) << name_of(collective) << ": " << algorithm->name;
   }

@@ -17,8 +17,7 @@ namespace {
 class SettingsTest : public testing::Test {
  protected:
   void TearDown() override {
-    for (const SettingDescription& setting : setting_descriptions())
-      unsetenv(std::string(setting.name).c_str());
+    for (const SettingDescription& setting : setting_descriptions()) unsetenv(setting.name.c_str());
     unsetenv("OFFBEAT_ALREDUCE");
   }
   static void expect_error(const char* name, const char* value) {
@@ -43,7 +42,7 @@ TEST_F(SettingsTest, ReadsEveryVariable) {
   setenv("OFFBEAT_CACHE_MIB", "3", 1);
   setenv("OFFBEAT_TRACE", "folder", 1);
   const Settings settings = Settings::from_environment();
-  EXPECT_EQ(settings.allreduce, "ring");
+  EXPECT_EQ(settings.algorithm(Collective::allreduce), "ring");
   EXPECT_EQ(settings.trace, "folder");
   EXPECT_EQ(settings.verbose, 1);
   EXPECT_TRUE(settings.report);
@@ -51,6 +50,82 @@ TEST_F(SettingsTest, ReadsEveryVariable) {
   EXPECT_TRUE(settings.check);
   EXPECT_EQ(settings.wait, WaitPolicy::yield);
   EXPECT_EQ(settings.cache_bytes, std::size_t{3} << 20);
+}
+
+TEST_F(SettingsTest, HasTheDefaultsOfTheTable) {
+  const Settings settings = Settings::from_environment();
+  EXPECT_EQ(settings.algorithm(Collective::allreduce), "");
+  EXPECT_EQ(settings.verbose, 0);
+  EXPECT_FALSE(settings.report);
+  EXPECT_EQ(settings.stall_s, 60);
+  EXPECT_EQ(settings.wait, WaitPolicy::automatic);
+  EXPECT_EQ(settings.window_bytes, std::size_t{1} << 20);
+  EXPECT_EQ(settings.cache_bytes, std::size_t{256} << 20);
+  EXPECT_EQ(settings.trace, "");
+  EXPECT_EQ(settings.trace_every, 1);
+  EXPECT_EQ(settings.trace_bytes, std::uint64_t{1} << 30);
+}
+
+TEST_F(SettingsTest, EveryServedCollectiveHasASettingForItsAlgorithm) {
+  for (std::size_t k = 0; k < collectives.size(); ++k) {
+    const Collective collective = collective_at(k);
+    const std::string name = algorithm_setting(collective);
+    if (!served.contain(collective)) {
+      expect_error(name.c_str(), "ring");
+      continue;
+    }
+    setenv(name.c_str(), "ring", 1);
+    EXPECT_EQ(Settings::from_environment().algorithm(collective), "ring") << name;
+    unsetenv(name.c_str());
+  }
+  EXPECT_EQ(algorithm_setting(Collective::reduce_scatter), "OFFBEAT_REDUCE_SCATTER");
+}
+
+// A value that is not the default, made from the text that names the values: the last one.
+std::string last_value(const SettingDescription& setting) {
+  for (const std::string_view before : {" to ", ", "}) {
+    const std::size_t at = setting.values.rfind(before);
+    if (at != std::string::npos) return setting.values.substr(at + before.size());
+  }
+  return setting.values;
+}
+
+TEST_F(SettingsTest, TakesTheNumbersThatItsDescriptionNamesAndNoOthers) {
+  int ranges = 0;
+  for (const SettingDescription& setting : setting_descriptions()) {
+    const std::size_t to = setting.values.find(" to ");
+    if (to == std::string::npos) continue;
+    ++ranges;
+    const long least = std::stol(setting.values);
+    const long most = std::stol(setting.values.substr(to + 4));
+    for (const long value : {least, most}) {
+      setenv(setting.name.c_str(), std::to_string(value).c_str(), 1);
+      EXPECT_NO_THROW(static_cast<void>(Settings::from_environment())) << setting.name << "=" << value;
+      unsetenv(setting.name.c_str());
+    }
+    expect_error(setting.name.c_str(), std::to_string(least - 1).c_str());
+    expect_error(setting.name.c_str(), std::to_string(most + 1).c_str());
+  }
+  EXPECT_GT(ranges, 4);
+}
+
+TEST_F(SettingsTest, RanksAgreeOnWhatMustBeEqualAndOnNothingElse) {
+  const std::uint64_t by_default = Settings().agreement();
+  int equal = 0;
+  for (const SettingDescription& setting : setting_descriptions()) {
+    setenv(setting.name.c_str(), last_value(setting).c_str(), 1);
+    EXPECT_EQ(Settings::from_environment().agreement() != by_default, setting.equal_on_all_ranks)
+        << setting.name << "=" << last_value(setting);
+    unsetenv(setting.name.c_str());
+    if (setting.equal_on_all_ranks) ++equal;
+  }
+  EXPECT_EQ(equal, 4);
+}
+
+TEST_F(SettingsTest, WhatMeansTheSameIsAgreedOn) {
+  setenv("OFFBEAT_BOARD_KIB", "02049", 1);  // whole pages: 2048
+  setenv("OFFBEAT_CHECK", "", 1);
+  EXPECT_EQ(Settings::from_environment().agreement(), Settings().agreement());
 }
 
 TEST_F(SettingsTest, ReadsEveryWayToWait) {
@@ -124,7 +199,7 @@ TEST_F(SettingsTest, RandomBytesAreErrorsInOneLine) {
   };
   for (int k = 0; k < 500; ++k) {
     for (const SettingDescription& setting : setting_descriptions())
-      expect_one_line(error_of(std::string(setting.name), text()));
+      expect_one_line(error_of(setting.name, text()));
     std::string name = "OFFBEAT_" + text();
     std::replace(name.begin(), name.end(), '=', '_');
     expect_one_line(error_of(name, text()));
@@ -133,11 +208,11 @@ TEST_F(SettingsTest, RandomBytesAreErrorsInOneLine) {
 }
 
 TEST_F(SettingsTest, EveryDescribedVariableIsRead) {
-  // A value that no setting takes: each must object, but for the expression, which is parsed later, and the
-  // folder, which may have any name. ReadsEveryVariable has those two.
+  // A value that no setting takes: each must object, but for the expressions, which are parsed later, and the
+  // folder, which may have any name. ReadsEveryVariable has those.
   for (const SettingDescription& setting : setting_descriptions()) {
-    if (setting.name == "OFFBEAT_ALLREDUCE" || setting.name == "OFFBEAT_TRACE") continue;
-    expect_error(std::string(setting.name).c_str(), "#");
+    if (setting.values.starts_with("an algorithm expression") || setting.name == "OFFBEAT_TRACE") continue;
+    expect_error(setting.name.c_str(), "#");
   }
 }
 

@@ -19,6 +19,7 @@
 
 #include "base/error.hpp"
 #include "base/pool.hpp"
+#include "support/bare_algorithms.hpp"
 
 namespace offbeat {
 namespace {
@@ -113,30 +114,8 @@ Task receive_then_nothing(Endpoint net) {
   co_await net.receive(2, phantom(8));
 }
 
-Task recursive_doubling(Endpoint net, Vector data) {
-  const Scratch other = net.scratch(data.count, data.width);
-  for (int distance = 1; distance < net.size; distance *= 2) {
-    co_await net.exchange(net.rank ^ distance, data, other.vector());
-    co_await net.reduce(sum, data, data, other.vector());
-  }
-}
-
-Task ring(Endpoint net, Vector data) {
-  const int p = net.size;
-  const Scratch other = net.scratch(data.count, data.width);
-  const auto block = [&](int index) { return data.block(p, (index + 2 * p) % p); };
-  const int next = (net.rank + 1) % p;
-  const int previous = (net.rank + p - 1) % p;
-  for (int step = 0; step < p - 1; ++step) {
-    const Vector mine = block(net.rank - step - 1);
-    const Vector theirs = other.first(mine.count);
-    co_await net.exchange(next, block(net.rank - step), previous, theirs);
-    co_await net.reduce(sum, mine, theirs, mine);
-  }
-  for (int step = 0; step < p - 1; ++step) {
-    co_await net.exchange(next, block(net.rank + 1 - step), previous, block(net.rank - step));
-  }
-}
+Task recursive_doubling(Endpoint net, Vector data) { return bare_recursive_doubling(net, sum, data); }
+Task ring(Endpoint net, Vector data) { return bare_ring(net, sum, data); }
 
 Task two_with_a_pause(Simulator& simulator, int rank, Endpoint net, double until) {
   co_await recursive_doubling(net, phantom(8));

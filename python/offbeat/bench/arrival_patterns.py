@@ -26,7 +26,7 @@ _DRAWN_ROUNDS = 1024
 
 @dataclass(frozen=True)
 class Pattern:
-    """What is said about a pattern, and its delays for a number of ranks and a seed."""
+    """The description of a pattern, and its delays for a number of ranks and a seed."""
 
     summary: str
     formula: str  # of the delay of rank i of p, as a fraction of the skew
@@ -169,7 +169,7 @@ def parse_names(text: str) -> list[str]:
 
 
 def summary(name: str) -> str:
-    """What is said about a pattern."""
+    """The pattern in words."""
     return find(name).summary
 
 

@@ -96,7 +96,7 @@ def _measured(benchmark: Benchmark) -> dict[tuple[Cell, str], Result]:
 
 def conditions(first: Benchmark, second: Benchmark) -> list[str]:
     """One line for each condition that differs: what the comparison may be showing in truth."""
-    lines = []
+    lines: list[str] = []
     for field in ("machine", "mpi", "offbeat", "binding", "environment"):
         ours, theirs = first.about.get(field) or {}, second.about.get(field) or {}
         lines += _differences(field, ours, theirs)

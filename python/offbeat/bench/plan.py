@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What ``offbeat bench`` is to measure."""
+"""The plan of a benchmark: cells, algorithms, and the jobs that measure them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from offbeat import units
+from offbeat import _core, units
 from offbeat.bench import arrival_patterns
 from offbeat.errors import CommandError
 from offbeat.expressions import canonical, split_list
 from offbeat.mpi import host_algorithms
 from offbeat.units import Skew, parse_skew
 
-COLLECTIVES = ("allreduce", "barrier", "bcast", "reduce", "allgather", "alltoall", "reduce_scatter")
+COLLECTIVES = tuple(each["name"] for each in _core.collectives() if each["benchmarked"])
+SERVED = tuple(each["name"] for each in _core.collectives() if each["served"])  # by offbeat's algorithms
+USUAL = "allreduce"  # the collective of a benchmark that names none; what is printed does not name it
 MAX_ITERATIONS = 1000
 FLOAT_BYTES = 4
 MOST_FLOATS = (1 << 31) - 1  # the count of an MPI call is an int
@@ -23,7 +25,7 @@ NO_SKEW = Skew(microseconds=0.0)
 
 
 class Cell(NamedTuple):
-    """What all algorithms are measured at, in turn."""
+    """One place in the tables; all algorithms are measured there in turn."""
 
     collective: str
     size_bytes: int
@@ -32,7 +34,7 @@ class Cell(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What one call of mpirun measures; the first algorithm is the host's."""
+    """The part of a plan that one call of mpirun measures; the first algorithm is the host's."""
 
     algorithms: list[str]
     cells: list[Cell]
@@ -41,14 +43,14 @@ class Job(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure."""
+    """Everything that is to be measured."""
 
     ranks: int
     sizes_bytes: Sequence[int]
     algorithms: Sequence[str]  # canonical; the first is native
     patterns: Sequence[str] = ("balanced",)
     skews: Sequence[Skew] = (Skew(factor=1.0),)
-    collectives: Sequence[str] = ("allreduce",)
+    collectives: Sequence[str] = (USUAL,)
     budget_s: float = 60.0
     seed: int = 1
     max_iterations: int = MAX_ITERATIONS
@@ -79,8 +81,8 @@ class Plan:
         return jobs
 
     def serves(self, algorithm: str, collective: str) -> bool:
-        """Whether an algorithm takes part in the cells of a collective: offbeat's own are for allreduce."""
-        return collective == "allreduce" or host_algorithms.is_native(algorithm)
+        """Whether an algorithm takes part in the cells of a collective."""
+        return collective in SERVED or host_algorithms.is_native(algorithm)
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "skews": [skew.label for skew in self.skews]}
@@ -116,14 +118,14 @@ def parse_sizes(text: str) -> list[int]:
     return list(dict.fromkeys(sizes))
 
 
-def parse_algorithms(text: str, collectives: Sequence[str] = ("allreduce",)) -> list[str]:
+def parse_algorithms(text: str, collectives: Sequence[str] = (USUAL,)) -> list[str]:
     """Canonical expressions and native(NAME), native first whether it is named or not."""
     named = [_canonical(expression) for expression in split_list(text)]
     own = [name for name in named if not host_algorithms.is_native(name)]
-    if own and "allreduce" not in collectives:
+    if own and not set(SERVED) & set(collectives):
         raise CommandError(
-            f"offbeat's algorithms serve allreduce only, so {own[0]} cannot run {' or '.join(collectives)}; "
-            "compare native and native(NAME) there"
+            f"offbeat's algorithms serve {', '.join(SERVED)} only, so {own[0]} cannot run "
+            f"{' or '.join(collectives)}; compare native and native(NAME) there"
         )
     return list(dict.fromkeys(["native", *named]))
 

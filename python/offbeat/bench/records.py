@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from offbeat.bench.plan import Cell
+from offbeat.bench.plan import USUAL, Cell
 from offbeat.bench.results import Result, Wrong
 from offbeat.units import format_size
 
@@ -45,7 +45,7 @@ class Records:
 
 def _doing(record: Json) -> str:
     what, size = record["what"], format_size(record["size_bytes"])
-    collective = "" if record["collective"] == "allreduce" else f"{record['collective']}, "
+    collective = "" if record["collective"] == USUAL else f"{record['collective']}, "
     if what == "measure":
         return f"measuring {collective}{size}, {record['pattern']} arrival"
     verb = "checking" if what == "check" else "calibrating"

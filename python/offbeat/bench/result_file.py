@@ -16,7 +16,7 @@ from offbeat.errors import CommandError
 
 @dataclass(frozen=True)
 class ResultFile:
-    """What was measured, where."""
+    """The rows of a file, and what is wrong with it."""
 
     path: Path
     rows: list[Row]

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from offbeat.bench.plan import Cell, Job, Plan
+from offbeat.bench.plan import USUAL, Cell, Job, Plan
 from offbeat.bench.samples import Delay, summarize
 from offbeat.errors import FAILED, CommandError
 from offbeat.units import format_size
@@ -42,7 +42,7 @@ class Wrong:
 
 @dataclass(frozen=True)
 class Result:
-    """What came out for one algorithm in one cell."""
+    """The result of one algorithm in one cell."""
 
     cell: Cell
     algorithm: str
@@ -123,11 +123,11 @@ class Benchmark:
         self.results = list(by_key.values())
 
     def jobs(self) -> list[Job]:
-        """All that the plan asks for, as calls of mpirun."""
+        """The whole plan as calls of mpirun."""
         return self.plan.jobs(self.about["mpi"]["vendor"])
 
     def missing(self) -> list[tuple[Cell, str]]:
-        """What the plan asks for and is not there."""
+        """The cells and algorithms that the plan asks for and that have no result."""
         there = {(result.cell, result.algorithm) for result in self.results}
         wanted = (
             (cell, algorithm)
@@ -148,7 +148,7 @@ class Benchmark:
         for result in self.results:
             if result.wrong is not None:
                 cell = result.cell
-                where = "" if cell.collective == "allreduce" else f"{cell.collective} by "
+                where = "" if cell.collective == USUAL else f"{cell.collective} by "
                 key = f"{where}{result.algorithm} at {format_size(cell.size_bytes)}"
                 pattern = f" ({cell.pattern} arrival)" if result.last_delays_us else ""
                 found.setdefault(key, f"{key}: {result.wrong}{pattern}")

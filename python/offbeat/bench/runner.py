@@ -83,7 +83,7 @@ def _described(pattern: str, plan: Plan) -> dict[str, Any]:
 
 
 def _add_header(benchmark: Benchmark, header: Mapping[str, Any]) -> None:
-    """What only the ranks know."""
+    """Adds the facts that only the ranks know."""
     benchmark.about["binding"]["cpus"] = header.get("cpus", [])
     for name in ("hosts", "clock_residual_ns"):
         benchmark.about[name] = header.get(name)
@@ -94,11 +94,11 @@ def _now() -> str:
 
 
 def refuse_other(earlier: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
-    """Cells of one file come from one machine, MPI, offbeat and environment."""
+    """Refuse to go on elsewhere: one file is of one machine, MPI, offbeat and environment."""
     for field, what in (("machine", "machine"), ("mpi", "MPI"), ("environment", "environment")):
         _compare(earlier.get(field), now[field], what, path)
-    sums = [dict(side.get("offbeat", {})) for side in (earlier, now)]
-    _compare(*({k: v for k, v in side.items() if k != "library"} for side in sums), "offbeat", path)
+    sums = [{**side.get("offbeat", {}), "library": None} for side in (earlier, now)]
+    _compare(sums[0], sums[1], "offbeat", path)
 
 
 def _compare(earlier: Any, now: Mapping[str, Any], what: str, path: Path) -> None:
@@ -289,7 +289,7 @@ def _run_job(
 
 
 class _Reader:
-    """What the ranks have written, line by line."""
+    """The lines that the ranks write, as they come."""
 
     def __init__(self, path: Path, records: Records) -> None:
         self._path, self._records = path, records

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a series of delays comes to; src/mpi/bench/statistics.hpp decides with the same when to stop."""
+"""The summary of a series of delays. src/mpi/bench/statistics.hpp stops by the same one."""
 
 from __future__ import annotations
 

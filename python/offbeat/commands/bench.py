@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -44,7 +44,7 @@ def bench(
     mpi: Mpi = None,
     collectives: Annotated[
         str, typer.Option(metavar="NAME,...", help=f"Of {', '.join(plans.COLLECTIVES)}.")
-    ] = "allreduce",
+    ] = plans.USUAL,
     sizes: Annotated[
         str, typer.Option(metavar="4,1KiB|4..1MiB", help="Bytes per rank of MPI_FLOAT.")
     ] = "4..1MiB",
@@ -101,7 +101,7 @@ def bench(
             collectives=names,
             sizes_bytes=plans.parse_sizes(sizes),
             algorithms=plans.parse_algorithms(
-                algorithms or (_ALGORITHMS if "allreduce" in names else "native"), names
+                algorithms or (_ALGORITHMS if set(plans.SERVED) & set(names) else "native"), names
             ),
             patterns=arrival_patterns.parse_names(patterns),
             skews=list(dict.fromkeys(parse_skew(text) for text in skew.split(","))),
@@ -123,8 +123,9 @@ def bench(
 def _measure(found: Benchmark, choice: Choice, path: Path | None, budget_s: float, *, verbose: bool) -> None:
     console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
     console.print(f"{found.plan.ranks} ranks, {choice.install}: {choice.why}", soft_wrap=True)
-    if any(name != "allreduce" for name in found.plan.collectives) and len(found.plan.algorithms) > 1:
-        console.print("offbeat's own algorithms serve allreduce only; the other collectives are the host's.")
+    if set(found.plan.collectives) - set(plans.SERVED) and len(found.plan.algorithms) > 1:
+        only = ", ".join(plans.SERVED)
+        console.print(f"offbeat's own algorithms serve {only} only; the other collectives are the host's.")
     if path is not None:
         found.write(path)
     try:
@@ -171,7 +172,7 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 @contextmanager
-def _progress(found: Benchmark):
+def _progress(found: Benchmark) -> Iterator[Callable[[Records, float], None]]:
     """On a terminal: what is being done, how far it is, and how long it can take."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())

@@ -50,6 +50,6 @@ def built(
 
 
 def libraries(family: str, *, traced: bool, algorithms: bool = True) -> list[Path]:
-    """What to preload. The tracer comes first: it hands its calls to the other one."""
+    """The libraries to preload. The tracer comes first: it hands its calls to the other one."""
     tracer = [trace_library(family)] if traced else []
     return [*tracer, *([preload_library(family)] if algorithms else [])]

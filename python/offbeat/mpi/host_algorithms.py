@@ -71,7 +71,7 @@ def known(vendor: str, collective: str) -> list[str]:
 
 
 def variables(vendor: str, collective: str, name: str) -> dict[str, str]:
-    """What makes the MPI use the algorithm for the collective; nothing where it has none of that name."""
+    """The variables that make the MPI use the algorithm; none where it has none of that name."""
     names = known(vendor, collective)
     if name not in names:
         return {}

@@ -68,7 +68,7 @@ class MpiInstall:
 
     @property
     def name(self) -> str:
-        """What ``--mpi`` takes, first form."""
+        """The name that ``--mpi`` takes, without a version."""
         return "mpiabi" if self.family == "mpiabi" else SLUGS[self.vendor]
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
@@ -88,7 +88,7 @@ def prepend(variable: str, folder: Path, base: Mapping[str, str]) -> str:
 
 
 def inspect(libmpi: Path) -> MpiInstall | None:
-    """What an MPI library is; None when it is no MPI library at all."""
+    """The installation of an MPI library; None when the file is no MPI library at all."""
     # Where /lib is a link to /usr/lib, ld.so says /lib; Open MPI does not take / as its prefix.
     return _inspect(libmpi.parent.resolve() / libmpi.name)
 

@@ -24,7 +24,7 @@ _PLACEMENT = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command line says about offbeat itself."""
+    """The options of the command line that concern offbeat itself."""
 
     allreduce: str | None = None
     verbose: int = 0
@@ -52,7 +52,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Request:
-    """What to start."""
+    """A program to start, and how."""
 
     install: MpiInstall
     ranks: int
@@ -67,14 +67,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Launch:
-    """What to execute."""
+    """A command line with its environment."""
 
     command: list[str]
     environment: dict[str, str]
 
 
 def rank_variables(libraries: Sequence[Path], settings: Settings, base: Mapping[str, str]) -> dict[str, str]:
-    """What the ranks, and only the ranks, get in their environment."""
+    """The variables that the ranks get, and nobody else."""
     inherited = {name: value for name, value in base.items() if name.startswith(_PREFIX)}
     return {"LD_PRELOAD": joined_preload(libraries, base), **inherited, **settings.variables()}
 

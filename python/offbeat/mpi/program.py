@@ -80,7 +80,7 @@ def _interpreter_of(first_line: bytes, environment: Mapping[str, str]) -> list[s
 
 
 def _of_elf(path: Path, environment: Mapping[str, str], how: str) -> Linkage:
-    """What ld.so resolves, with rpath, runpath and LD_LIBRARY_PATH; through other libraries too."""
+    """The libraries that ld.so finds, by rpath, runpath and LD_LIBRARY_PATH, through others too."""
     ask = {name: value for name, value in environment.items() if name != "LD_PRELOAD"}
     try:
         listing = subprocess.run(

@@ -134,7 +134,7 @@ def _normal(value: float, microseconds: float) -> Cell:
 
 
 def choice(rows: Sequence[Row], collective: str, sizes: Sequence[int]) -> Sheet:
-    """What to use, size by size."""
+    """The algorithm to use, size by size."""
     lines = []
     for size in sizes:
         mine = ranking.at(rows, collective, size)

@@ -41,16 +41,20 @@ def algorithm_table(algorithms: Rows) -> Table:
     for algorithm in algorithms:
         parameters = algorithm["parameters"]
         name = f"{algorithm['name']}({parameters.strip('()')})" if parameters else algorithm["name"]
-        repeat = "no" if not algorithm["every_run"] else "as its parts'" if "ALGORITHM" in parameters else "yes"
+        repeat = "as its parts'" if "ALGORITHM" in parameters else "yes"
+        if not algorithm["every_run"]:
+            repeat = "no"
         table.add_row(Text(name), algorithm["summary"], Text(algorithm["cost"]), algorithm["needs"], repeat)
     return table
 
 
 def settings_table(settings: Rows) -> Table:
     """One row for each environment variable."""
-    table = _table("Settings", "variable", "default", "values", "meaning")
+    table = _table("Settings", "variable", "default", "values", "on all ranks", "meaning")
     for setting in settings:
-        table.add_row(*(Text(str(setting[key])) for key in ("name", "default", "values", "meaning")))
+        on_all_ranks = "equal" if setting["equal_on_all_ranks"] else ""
+        cells = (setting["name"], setting["default"], setting["values"], on_all_ranks, setting["meaning"])
+        table.add_row(*(Text(cell) for cell in cells))
     return table
 
 

@@ -73,7 +73,7 @@ def bench_sections(
     *,
     prefix: str = "",
 ) -> list[Section]:
-    """What to use first, then the tables it follows from, then curves."""
+    """First the algorithms to use, then the tables that say so, then curves."""
     choices = [sheet for sheet in sheets if sheet.caption.endswith("what to use")]
     others = [sheet for sheet in sheets if sheet not in choices]
     figures = [replace(figure, name=prefix + figure.name) for figure in figures]

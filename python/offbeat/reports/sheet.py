@@ -14,7 +14,7 @@ from rich.text import Text
 
 
 class Tone(Enum):
-    """What a cell means; each also has a mark, so that nothing depends on colour."""
+    """The meaning of a cell; each also has a mark, so that nothing depends on colour."""
 
     PLAIN = ""
     GOOD = "good"
@@ -28,7 +28,7 @@ _STYLES = {Tone.PLAIN: "", Tone.GOOD: "blue", Tone.BAD: "dark_orange", Tone.DIM:
 
 @dataclass(frozen=True)
 class Cell:
-    """What is written, and what it means."""
+    """A text and its meaning."""
 
     text: str
     tone: Tone = Tone.PLAIN

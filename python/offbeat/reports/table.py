@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from offbeat.bench import arrival_patterns
-from offbeat.bench.plan import NO_SKEW, Cell
+from offbeat.bench.plan import NO_SKEW, USUAL, Cell
 from offbeat.bench.results import FEW_SAMPLES, NOT_SERVED, WRONG, Benchmark, Result
 from offbeat.bench.samples import Delay
 from offbeat.units import format_size, format_us, parse_skew
@@ -30,7 +30,7 @@ _CELL_WIDTH = 22
 
 
 class _Group(NamedTuple):
-    """What one table is about."""
+    """The cells of one table have all of this in common."""
 
     collective: str
     pattern: str
@@ -74,7 +74,7 @@ def _wrong(benchmark: Benchmark) -> list[Text]:
 def _title(group: _Group) -> Text:
     # Not the table's own title: that is folded to the table's width.
     lateness = "" if group.skew == NO_SKEW.label else f" (skew {parse_skew(group.skew)})"
-    collective = "" if group.collective == "allreduce" else f"{group.collective}, "
+    collective = "" if group.collective == USUAL else f"{group.collective}, "
     summary = arrival_patterns.summary(group.pattern)
     return Text(f"{collective}{group.pattern} arrival: {summary}{lateness}", style="bold")
 
@@ -110,7 +110,7 @@ def _text(result: Result | None, native: Result | None) -> Text:
 
 
 def _interval(native: Delay, delay: Delay) -> tuple[float, float]:
-    """What the 95% intervals of the two medians leave open about the factor."""
+    """The range of the factor that the 95% intervals of the two medians leave open."""
     low = max(native.ci95_low, 0.0) / max(delay.ci95_high, 1e-9)
     return low, native.ci95_high / max(delay.ci95_low, 1e-9)
 

@@ -107,7 +107,7 @@ def shares(calls: Calls) -> Sheet:
 
 
 def algorithms(calls: Calls) -> Sheet:
-    """What ran."""
+    """The algorithms that ran."""
     table = calls.whole
     rows = []
     for collective in sorted(set(table["collective"].tolist())):
@@ -125,7 +125,7 @@ def algorithms(calls: Calls) -> Sheet:
 
 
 def facts(calls: Calls) -> Sequence[tuple[str, str]]:
-    """What the trace is of."""
+    """The run that was traced: its ranks, hosts and clocks."""
     trace = calls.trace
     hosts = len(set(trace.hosts.values()))
     recording = len(trace.recording)

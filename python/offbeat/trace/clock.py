@@ -17,7 +17,7 @@ SANE_NS = 1 << 55  # a bit more than a year
 
 
 class Clock:
-    """What one file says about its rank's clock."""
+    """The clock of one rank, as its file describes it."""
 
     def __init__(self, header: Any, wall_offset_ns: int = 0) -> None:
         """``wall_offset_ns`` is what CLOCK_REALTIME says, for a rank that never synchronised."""
@@ -36,7 +36,7 @@ class Clock:
 
     @property
     def bound_ns(self) -> float:
-        """What the clock is not wrong by, however much longer one direction takes; 0 if it is not known."""
+        """The most that the clock can be wrong, however unlike the two directions are; 0: not known."""
         return max((float(sync["bound"]) for sync in self._syncs), default=0.0)
 
     def to_global(self, local: Times) -> Times:

@@ -45,7 +45,7 @@ class Period:
 
 
 class Kind(Enum):
-    """What makes the others wait."""
+    """Why ranks wait."""
 
     LATE = "some ranks are late"
     VARYING = "a different rank is late each time"
@@ -54,7 +54,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that makes ranks wait."""
+    """One reason for which ranks wait, and in which calls."""
 
     kind: Kind
     group: Group
@@ -89,7 +89,7 @@ class Finding:
 
     @property
     def when(self) -> str:
-        """Which of these calls."""
+        """Which of these calls, in words."""
         count = f"{len(self.rows)} of {len(self.group.calls)} such calls"
         listed = ", ".join(str(number) for number in self.numbers[:3])
         dots = ", ..." if len(self.numbers) > 3 else ""
@@ -248,7 +248,7 @@ def _limit_ns(calls: Calls, group: Group) -> float:
 
 
 def _limit_floor(calls: Calls) -> float:
-    """What the clocks can tell."""
+    """The least lateness that the clocks can tell from their own errors."""
     error = calls.trace.clock_error_ns
     return max(_LEAST_NS, _CLOCK_ERRORS * error if np.isfinite(error) else 0.0)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is computed of a call: imbalance of arrival, delays, waiting.
+"""The formulas for a call: imbalance of arrival, delays, waiting.
 
-Of one call or of many: the last axis is ranks, ``present`` says which arrived. a_i is the arrival of rank i,
-e_i its exit (of a non-blocking call its completion). Paper 0 is Alizadeh et al., EuroMPI 2022; paper 4 is
-Salimi Beni, Cosenza, Hunold, Cluster 2024.
+They take one call or many: the last axis is ranks, ``present`` says which arrived. a_i is the arrival of
+rank i, e_i its exit (of a non-blocking call its completion). Paper 0 is Alizadeh et al., EuroMPI 2022;
+paper 4 is Salimi Beni, Cosenza, Hunold, Cluster 2024.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ def last_delay(arrival: Any, end: Any, present: Any = True) -> Floats:
 
 
 def waiting(arrival: Any, end: Any, present: Any = True) -> Floats:
-    """Of each rank: its time in the call before the last rank arrived. The rest of it is communicating."""
+    """For each rank the time in the call before the last rank arrived; the rest is communicating."""
     present = np.broadcast_to(present, np.shape(arrival))
     until = np.minimum(end, last(arrival, present)[..., None])
     return np.asarray(np.where(present, np.maximum(until - arrival, 0), 0), dtype=np.float64)
 
 
 def skew(arrival: Any, present: Any = True) -> Floats:
-    """Of each rank: a_i - min a (paper 4, section V.A)."""
+    """For each rank a_i - min a (paper 4, section V.A)."""
     present = np.broadcast_to(present, np.shape(arrival))
     since_first = arrival - first(arrival, present)[..., None]
     return np.asarray(np.where(present, since_first, 0), dtype=np.float64)

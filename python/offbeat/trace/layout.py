@@ -7,21 +7,18 @@ from enum import IntEnum, IntFlag
 
 import numpy as np
 
+from offbeat import _core
+
 MAGIC = b"OFFBEAT\n"
 VERSION = 1
 HEADER_BYTES = 4096
 SLOT_BYTES = 64
 
-COLLECTIVES = (
-    "", "allreduce", "barrier", "bcast", "reduce", "allgather", "allgatherv", "alltoall", "alltoallv",
-    "alltoallw", "gather", "gatherv", "scatter", "scatterv", "reduce_scatter", "reduce_scatter_block",
-    "scan", "exscan", "neighbor_allgather", "neighbor_allgatherv", "neighbor_alltoall",
-    "neighbor_alltoallv", "neighbor_alltoallw",
-)  # fmt: skip
+COLLECTIVES = ("", *(collective["name"] for collective in _core.collectives()))  # by their numbers
 
 
 class Kind(IntEnum):
-    """Of a record."""
+    """The kinds of record."""
 
     CALL = 1
     COMMUNICATOR = 2
@@ -29,7 +26,7 @@ class Kind(IntEnum):
 
 
 class Flag(IntFlag):
-    """Of a call."""
+    """The flags of a call."""
 
     IN_PLACE = 1
     NONBLOCKING = 2
@@ -38,14 +35,14 @@ class Flag(IntFlag):
 
 
 class FileFlag(IntFlag):
-    """Of a file."""
+    """The flags of a file."""
 
     ENDED = 1
     NOT_RECORDING = 2
 
 
 class CommunicatorFlag(IntFlag):
-    """Of the definition of a communicator."""
+    """The flags of a communicator's definition."""
 
     INTER = 1
     WORLD_ORDER = 2
@@ -57,7 +54,7 @@ OF_ANOTHER_JOB = 0xFFFFFFFF  # in place of a rank of MPI_COMM_WORLD
 
 
 class Naming(IntEnum):
-    """What a name is of."""
+    """The kinds of thing that have a name."""
 
     TYPE = 1
     OPERATION = 2

@@ -62,7 +62,7 @@ class Calls:
 
     @cached_property
     def whole(self) -> NDArray[Any]:
-        """Those that all recording ranks made and left: what averages are over."""
+        """The calls that all recording ranks made and left; averages are over these."""
         complete = self.table["complete"]
         return self.table if complete.all() else self.table[complete]
 

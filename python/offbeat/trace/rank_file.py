@@ -38,7 +38,7 @@ class Definition:
 
 @dataclass
 class RankFile:
-    """What one file holds, with the rank's own times; ``Trace.calls`` has those of one clock."""
+    """The contents of one file, with the rank's own times; ``Trace.calls`` has those of one clock."""
 
     path: Path
     header: Any
@@ -76,7 +76,7 @@ class RankFile:
 
 
 def chosen(mask: NDArray[np.bool_]) -> slice | NDArray[np.intp]:
-    """What a mask chooses, as a slice where that is possible: slices do not copy."""
+    """The elements that a mask chooses, as a slice where that is possible: slices do not copy."""
     where = np.flatnonzero(mask)
     if not len(where):
         return slice(0, 0)
@@ -85,7 +85,7 @@ def chosen(mask: NDArray[np.bool_]) -> slice | NDArray[np.intp]:
 
 
 def text(raw: bytes) -> str:
-    """Of a header or a name: what a terminal and a page can show."""
+    """The text in a header or a name, without what a terminal or a page cannot show."""
     decoded = bytes(raw).split(b"\0")[0].decode("utf-8", "replace")
     return "".join(c if c.isprintable() else "?" for c in decoded)
 
@@ -227,7 +227,7 @@ def _sane(calls: NDArray[Any], header: Any, communicators: int) -> NDArray[np.bo
     sane &= calls["communicator"] < communicators
     sane &= (arrival > own_time - SANE_NS) & (arrival < own_time + SANE_NS)
     sane &= (calls["bytes"] >= 0) & (calls["number"] < 1 << 62)
-    # Of a pending call neither is there yet.
+    # A pending call has neither yet.
     for time in (end, completion):
         after = time - np.where(sane, arrival, 0)
         sane &= (pending & (time == 0)) | ((after >= 0) & (after < SANE_NS))

@@ -77,7 +77,7 @@ class Communicator:
 
 
 class Trace:
-    """What was recorded of one run; made by ``read``."""
+    """The record of one run; made by ``read``."""
 
     def __init__(self, path: Path, files: Sequence[RankFile], notes: Sequence[str]) -> None:
         self.path = path
@@ -109,7 +109,7 @@ class Trace:
 
     @property
     def clock_bound_ns(self) -> float:
-        """What no clock is wrong by; 0 if it is not known."""
+        """The most that any clock can be wrong; 0 if it is not known."""
         return max((file.clock.bound_ns for file in self.files.values()), default=0.0)
 
     @cached_property
@@ -159,7 +159,7 @@ class Trace:
         return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
 
     def names(self, rank: int, kind: Naming) -> dict[int, str]:
-        """What the numbers in a rank's calls mean."""
+        """The names behind the numbers in a rank's calls."""
         zero = "native" if kind is Naming.ALGORITHM else ""
         return {0: zero, **self.files[rank].names[kind]}
 
@@ -270,7 +270,7 @@ def read(path: str | Path) -> Trace:
 
 
 def _of_one_run(files: Sequence[RankFile], notes: list[str]) -> list[RankFile]:
-    """Those of the run that most files are of, one for each rank."""
+    """The files of one run, one for each rank: of the run to which most files belong."""
     runs = Counter((int(file.header["run"]), int(file.header["ranks"])) for file in files)
     ((run, _),) = runs.most_common(1)
     kept: dict[int, RankFile] = {}

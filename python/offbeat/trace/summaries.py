@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the tables of a trace say: shares of calls and time, who is last, imbalance; over complete calls.
+"""The contents of a trace's tables: shares of calls and time, who is last, imbalance; over complete calls.
 
 Paper 0 is Alizadeh et al., EuroMPI 2022; paper 4 is Salimi Beni, Cosenza, Hunold, Cluster 2024.
 """
@@ -28,7 +28,7 @@ def size_class(size: Any) -> NDArray[np.intp]:
 
 @dataclass(frozen=True)
 class Share:
-    """How much of all collective calls, and of the time in them, one kind is (paper 0, section 4.2)."""
+    """The share of one kind of call in all calls, and in the time in them (paper 0, section 4.2)."""
 
     collective: int
     size_class: str
@@ -81,7 +81,7 @@ class RankLateness:
 
 
 def lateness(calls: Calls) -> list[RankLateness]:
-    """Of each recording rank, in the order of the ranks."""
+    """The lateness of each recording rank, in the order of the ranks."""
     table = calls.whole
     order = np.argsort(table["last_rank"], kind="stable")
     by_rank = table[order]
@@ -125,7 +125,7 @@ class Imbalance:
 
 
 def imbalance(calls: Calls, alpha: MessageTime | None) -> list[Imbalance]:
-    """Of all sizes, then of each class. The factors of the calls are averaged, as in the paper."""
+    """A row for all sizes, then one for each class. As in the paper, the calls' factors are averaged."""
     table = calls.whole
     classes = size_class(table["bytes"])
     chosen = [("all", np.ones(len(table), dtype=bool))]

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
-// The rank side of `offbeat bench`: runs under mpirun and the preload, measures
-// every cell that it is asked for and lets rank 0 write JSON lines.
+// The ranks of `offbeat bench`: under mpirun and the preload they measure every cell that they are asked for,
+// and rank 0 writes JSON lines.
 
 #include <sched.h>
 
-#include <array>
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -16,31 +15,35 @@
 #include <string>
 #include <vector>
 
-#include "measure.hpp"
-#include "mpi_header.hpp"
-#include "records.hpp"
-#include "size_bench.hpp"
-
-// After mpi.h.
-// clang-format off
+#include "mpi/bench/measure.hpp"
+#include "mpi/bench/mpi_header.hpp"
+#include "mpi/bench/records.hpp"
+#include "mpi/bench/size_bench.hpp"
 #include "mpi/clock_network.hpp"
-// clang-format on
 
 namespace offbeat::bench {
+namespace {
 
-static std::set<std::string> hosts(const Job& job) {
+// The texts of all ranks, cut to what fits, on rank 0.
+std::vector<std::string> texts_of_all(const Job& job, const std::string& mine) {
+  constexpr std::size_t most_bytes = 256;
+  std::vector<char> padded(most_bytes);
+  mine.copy(padded.data(), most_bytes - 1);
+  const std::vector<char> all = gather(job, padded);
+  std::vector<std::string> texts;
+  for (std::size_t k = 0; k < all.size(); k += most_bytes) texts.emplace_back(&all[k]);
+  return texts;
+}
+
+std::string host_name() {
   char name[MPI_MAX_PROCESSOR_NAME + 1] = "";
   int length = 0;
   MPI_Get_processor_name(name, &length);
-  std::vector<char> names(job.rank == 0 ? sizeof name * static_cast<std::size_t>(job.ranks) : 0);
-  MPI_Gather(name, sizeof name, MPI_CHAR, names.data(), sizeof name, MPI_CHAR, 0, MPI_COMM_WORLD);
-  std::set<std::string> result;
-  for (std::size_t i = 0; i < names.size(); i += sizeof name) result.insert(&names[i]);
-  return result;
+  return name;
 }
 
 // The CPUs that this rank may use, such as "0-3,8".
-static std::string allowed_cpus() {
+std::string allowed_cpus() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) != 0) return "";
   std::string text;
@@ -55,19 +58,8 @@ static std::string allowed_cpus() {
   return text;
 }
 
-// Of every rank, on rank 0.
-static std::vector<std::string> binding(const Job& job) {
-  std::array<char, 128> mine{};
-  allowed_cpus().copy(mine.data(), mine.size() - 1);
-  std::vector<std::array<char, 128>> all(job.rank == 0 ? static_cast<std::size_t>(job.ranks) : 0);
-  MPI_Gather(mine.data(), sizeof mine, MPI_CHAR, all.data(), sizeof mine, MPI_CHAR, 0, MPI_COMM_WORLD);
-  std::vector<std::string> cpus;
-  for (const auto& text : all) cpus.emplace_back(text.data());
-  return cpus;
-}
-
-// Half a second for two hosts, so that the slope holds for minutes. No messages on one host.
-static clock::Model synchronised(const Job& job) {
+// Two hosts measure for half a second, so that the slope holds for minutes. On one host there is no message.
+clock::Model synchronised(const Job& job) {
   const struct {
     decltype(&MPI_Send) Send = MPI_Send;
     decltype(&MPI_Recv) Recv = MPI_Recv;
@@ -77,16 +69,8 @@ static clock::Model synchronised(const Job& job) {
   return clock::synchronise(network, network.hosts(), clock::Method::hca3, {.least_ns = 500'000'000});
 }
 
-// The worst of all ranks, on rank 0.
-static double residual_ns(const Job& job) {
-  double mine = job.clock.residual_ns;
-  double worst = mine;
-  MPI_Reduce(&mine, &worst, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
-  return worst;
-}
-
-static Record header(const Job& job, const std::set<std::string>& hosts, double clock_residual_ns,
-                     const std::vector<std::string>& cpus) {
+Record header(const Job& job, const std::set<std::string>& hosts, double clock_residual_ns,
+              const std::vector<std::string>& cpus) {
   char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;
   MPI_Get_library_version(version, &length);
@@ -99,15 +83,15 @@ static Record header(const Job& job, const std::set<std::string>& hosts, double 
   return record;
 }
 
-static const Arrival& named(const std::vector<Arrival>& arrivals, const std::string& name) {
+const Arrival& named(const std::vector<Arrival>& arrivals, const std::string& name) {
   for (const Arrival& arrival : arrivals) {
     if (arrival.name == name) return arrival;
   }
   throw std::runtime_error("no arrival pattern " + name);
 }
 
-static std::string measure_cells(Job& job, const Options& options, const std::vector<Arrival>& arrivals,
-                                 const std::vector<CellRequest>& cells) {
+std::string measure_cells(Job& job, const Options& options, const std::vector<Arrival>& arrivals,
+                          const std::vector<CellRequest>& cells) {
   std::unique_ptr<SizeBench> bench;
   for (std::size_t c = 0; c < cells.size(); ++c) {
     const std::size_t left = cells.size() - c;
@@ -124,22 +108,22 @@ static std::string measure_cells(Job& job, const Options& options, const std::ve
 }
 
 // Empty, or why nothing (more) was measured.
-static std::string run(Job& job, const Options& options) {
-  const std::set<std::string> all_hosts = hosts(job);
-  int host_count = static_cast<int>(all_hosts.size());
-  MPI_Bcast(&host_count, 1, MPI_INT, 0, MPI_COMM_WORLD);
-  if (!job.library.loaded()) return "liboffbeat is not loaded in the ranks";
+std::string run(Job& job, const Options& options) {
+  const std::vector<std::string> names = texts_of_all(job, host_name());
+  const std::set<std::string> hosts(names.begin(), names.end());
+  const bool is_one_host = of_rank_0(hosts.size() == 1);
+  if (!job.library.is_loaded()) return "liboffbeat is not loaded in the ranks";
   job.clock = synchronised(job);
   job.gate =
-      std::make_unique<Gate>(host_count == 1 ? options.gate : std::string(), job.rank, job.ranks, job.yield);
+      std::make_unique<Gate>(is_one_host ? options.gate : std::string(), job.rank, job.ranks, job.yield);
   const std::vector<Arrival> arrivals = read_arrivals(options.arrivals, static_cast<std::size_t>(job.ranks));
-  const std::vector<std::string> cpus = binding(job);
-  const double clock_residual_ns = residual_ns(job);
-  if (job.rank == 0) job.records.write(header(job, all_hosts, clock_residual_ns, cpus));
+  const std::vector<std::string> cpus = texts_of_all(job, allowed_cpus());
+  const std::vector<double> residuals_ns = gather(job, std::vector{job.clock.residual_ns});
+  if (job.rank == 0) job.records.write(header(job, hosts, *std::ranges::max_element(residuals_ns), cpus));
   return measure_cells(job, options, arrivals, read_cells(options.cells));
 }
 
-static void run_options(Job& job, int argc, char** argv) {
+void run_options(Job& job, int argc, char** argv) {
   const Options options = parse_options(argc, argv);
   job.yield = options.yield;
   if (job.rank == 0) job.records.open(options.output);
@@ -147,6 +131,7 @@ static void run_options(Job& job, int argc, char** argv) {
   job.records.write(error.empty() ? Record("end") : Record("error").add("message", error));
 }
 
+}  // namespace
 }  // namespace offbeat::bench
 
 extern "C" __attribute__((visibility("default"))) int offbeat_bench_main(int argc, char** argv) {

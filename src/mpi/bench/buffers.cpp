@@ -1,41 +1,43 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "buffers.hpp"
+#include "mpi/bench/buffers.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <limits>
 
-#include "mpi_header.hpp"
-
 namespace offbeat::bench {
 
-// A prime, so that blocks of any power-of-two size that end up in the wrong place are seen.
-constexpr std::size_t kPeriod = 251;
-constexpr std::size_t kFootprintBytes = std::size_t{8} << 20;
+namespace {
 
-static float value(std::size_t rank, std::size_t set, std::size_t index) {
-  const std::size_t mixed = (rank + 1) * 31 + (set + 1) * 17 + (index % kPeriod) * (2 * rank + 7);
+// A prime: a block of a power of two of elements that ends up in the wrong place is seen.
+constexpr std::size_t period_length = 251;
+constexpr std::size_t footprint_bytes = std::size_t{8} << 20;
+
+float value(std::size_t rank, std::size_t set, std::size_t index) {
+  const std::size_t mixed = (rank + 1) * 31 + (set + 1) * 17 + (index % period_length) * (2 * rank + 7);
   return static_cast<float>(static_cast<int>(mixed % 127) - 63);
 }
 
-Buffers::Buffers(const Collective& collective, std::size_t count, int rank, int ranks, bool only_one_set)
-    : collective_(collective), count_(count), shape_(collective.shape(count, rank, ranks)) {
+}  // namespace
+
+Buffers::Buffers(const Runner& runner, std::size_t count, int rank, int ranks, bool only_one_set)
+    : runner_(runner), count_(count), shape_(runner.shape(count, rank, ranks)) {
   const std::size_t set_bytes = 2 * sizeof(float) * std::max<std::size_t>(shape_.longest, 1);
-  sets_.resize(only_one_set ? 1 : std::clamp<std::size_t>(kFootprintBytes / set_bytes, 2, 8));
+  sets_.resize(only_one_set ? 1 : std::clamp<std::size_t>(footprint_bytes / set_bytes, 2, 8));
   for (std::size_t s = 0; s < sets_.size(); ++s) {
     Set& set = sets_[s];
-    set.sum.resize(kPeriod);
+    set.sum.resize(period_length);
     for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r) {
-      Period& given = set.given.emplace_back(kPeriod);
-      for (std::size_t i = 0; i < kPeriod; ++i) {
+      Period& given = set.given.emplace_back(period_length);
+      for (std::size_t i = 0; i < period_length; ++i) {
         given[i] = value(r, s, i);
         set.sum[i] += given[i];
       }
     }
     const Period& mine = set.given[static_cast<std::size_t>(rank)];
     set.send.resize(shape_.send_count);
-    for (std::size_t i = 0; i < set.send.size(); i += kPeriod)
-      std::copy_n(mine.begin(), std::min(kPeriod, set.send.size() - i),
+    for (std::size_t i = 0; i < set.send.size(); i += period_length)
+      std::copy_n(mine.begin(), std::min(period_length, set.send.size() - i),
                   set.send.begin() + static_cast<std::ptrdiff_t>(i));
     set.receive.resize(shape_.receive_count);
     poison(s);
@@ -45,7 +47,7 @@ Buffers::Buffers(const Collective& collective, std::size_t count, int rank, int 
 void Buffers::call_in_place(std::size_t set) {
   Set& s = sets_[set];
   s.receive = s.send;
-  MPI_Allreduce(MPI_IN_PLACE, s.receive.data(), static_cast<int>(count_), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  runner_.call_in_place(count_, s.receive.data());
 }
 
 void Buffers::poison(std::size_t set) {
@@ -67,8 +69,8 @@ Mismatch Buffers::verify(std::size_t set) const {
 void Buffers::compare(const float* got, const Piece& piece, const Period& period, std::size_t index,
                       Mismatch& mismatch) {
   for (std::size_t done = 0; done < piece.count;) {
-    const std::size_t phase = (piece.begin + done) % kPeriod;
-    const std::size_t length = std::min(kPeriod - phase, piece.count - done);
+    const std::size_t phase = (piece.begin + done) % period_length;
+    const std::size_t length = std::min(period_length - phase, piece.count - done);
     const float* expected = &period[phase];
     const bool equal = std::memcmp(got + done, expected, length * sizeof(float)) == 0;
     for (std::size_t i = 0; i < length && !equal; ++i) {

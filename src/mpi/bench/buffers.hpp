@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
-// Send and receive buffers in several sets, used in turn so that no operation
-// finds its own data of the last time in the first cache, unless that is wanted. Values are small
-// integers: every order of summation gives the same, exact, float.
+// Send and receive buffers in several sets. They are used in turn, so that no call finds its own data of the
+// last time in the first cache, unless that is wanted. Values are small integers: every order of summation
+// gives the same, exact, float.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "collectives.hpp"
+#include "mpi/bench/collectives.hpp"
 
 namespace offbeat::bench {
 
@@ -22,19 +21,20 @@ struct Mismatch {
 
 class Buffers {
  public:
-  Buffers(const Collective& collective, std::size_t count, int rank, int ranks, bool only_one_set);
+  Buffers(const Runner& runner, std::size_t count, int rank, int ranks, bool only_one_set);
 
-  std::size_t sets() const { return sets_.size(); }
+  [[nodiscard]] const Runner& runner() const { return runner_; }
+  [[nodiscard]] std::size_t sets() const { return sets_.size(); }
   void call(std::size_t set) {
-    collective_.call(shape_, count_, sets_[set].send.data(), sets_[set].receive.data());
+    runner_.call(shape_, count_, sets_[set].send.data(), sets_[set].receive.data());
   }
-  // Allreduce with MPI_IN_PLACE.
+  // For a runner that has such a call.
   void call_in_place(std::size_t set);
 
-  // Write what no correct result can leave behind.
+  // Writes values that no correct result has.
   void poison(std::size_t set);
-  // Compare the receive buffer with what it has to be, every element bit by bit.
-  Mismatch verify(std::size_t set) const;
+  // Compares every element of the receive buffer with its right value, bit by bit.
+  [[nodiscard]] Mismatch verify(std::size_t set) const;
 
  private:
   using Period = std::vector<float>;  // values repeat along a vector
@@ -46,7 +46,7 @@ class Buffers {
   static void compare(const float* got, const Piece& piece, const Period& period, std::size_t index,
                       Mismatch& mismatch);
 
-  const Collective& collective_;
+  const Runner& runner_;
   const std::size_t count_;
   const Shape shape_;
   std::vector<Set> sets_;

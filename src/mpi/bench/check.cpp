@@ -1,65 +1,75 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
-#include "measure.hpp"
-#include "mpi_header.hpp"
+#include "mpi/bench/measure.hpp"
 
 namespace offbeat::bench {
+namespace {
 
-// One rank's report about a check. Doubles hold all of it exactly.
-enum Field : std::size_t { kIntercepted, kServed, kWrong, kIndex, kExpected, kGot, kFields };
-using Report = std::array<double, kFields>;
+// The calls of one rank in a check, as its liboffbeat counts them.
+struct Counted {
+  std::uint64_t intercepted;
+  std::uint64_t served;
+};
 
-static void merge(Mismatch& into, const Mismatch& other) {
-  if (into.wrong_elements == 0) {
-    into = other;
-  } else {
-    into.wrong_elements += other.wrong_elements;
-  }
+// The second of two results of one call; the first mismatch is the one that is shown.
+void add(Mismatch& mismatch, const Mismatch& second) {
+  const std::int64_t wrong_elements = mismatch.wrong_elements + second.wrong_elements;
+  if (mismatch.wrong_elements == 0) mismatch = second;
+  mismatch.wrong_elements = wrong_elements;
 }
 
-Check check(Job& job, const Collective& collective, const std::string& algorithm, Buffers& buffers) {
+}  // namespace
+
+std::vector<Wrong> first_wrong(const Job& job, const std::vector<Mismatch>& mine) {
+  const std::vector<Mismatch> all = gather(job, mine);
+  std::vector<Wrong> found(job.rank == 0 ? mine.size() : 0);
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    Wrong& wrong = found[k % mine.size()];
+    if (all[k].wrong_elements == 0 || wrong.rank >= 0) continue;
+    wrong = {all[k], static_cast<int>(k / mine.size())};
+  }
+  return found;
+}
+
+Check check(Job& job, const std::string& algorithm, Buffers& buffers) {
+  const Runner& runner = buffers.runner();
   Check result;
-  result.error = job.library.select(algorithm);
+  result.error = job.library.select(runner.collective, algorithm);
   // Every rank parses the same text, so every rank leaves here or none does.
   if (!result.error.empty()) return result;
 
-  const offbeat_counters before = job.library.counters();
+  const offbeat_counters before = job.library.counters(runner.collective);
   buffers.poison(0);
   buffers.call(0);
   Mismatch mismatch = buffers.verify(0);
-  if (collective.is_allreduce()) {
+  std::uint64_t calls = 1;
+  if (runner.call_in_place != nullptr) {
     const std::size_t other = buffers.sets() - 1;
     buffers.call_in_place(other);
-    merge(mismatch, buffers.verify(other));
+    add(mismatch, buffers.verify(other));
+    ++calls;
   }
-  const offbeat_counters after = job.library.counters();
+  const offbeat_counters after = job.library.counters(runner.collective);
 
-  const Report mine = {static_cast<double>(after.intercepted - before.intercepted),
-                       static_cast<double>(after.served - before.served),
-                       static_cast<double>(mismatch.wrong_elements),
-                       static_cast<double>(mismatch.first_index),
-                       mismatch.expected,
-                       mismatch.got};
-  std::vector<Report> reports(job.rank == 0 ? static_cast<std::size_t>(job.ranks) : 0);
-  MPI_Gather(mine.data(), kFields, MPI_DOUBLE, reports.data(), kFields, MPI_DOUBLE, 0, MPI_COMM_WORLD);
-
-  for (std::size_t rank = 0; rank < reports.size(); ++rank) {
-    const Report& report = reports[rank];
-    if (collective.is_allreduce() && report[kIntercepted] < 2) {
-      result.error = "MPI_Allreduce does not reach offbeat on rank " + std::to_string(rank);
-    } else if (report[kServed] != reports[0][kServed]) {
+  const std::vector<Wrong> wrong = first_wrong(job, {mismatch});
+  const std::vector<Counted> counted =
+      gather(job, std::vector{Counted{after.intercepted - before.intercepted, after.served - before.served}});
+  if (job.rank != 0) return result;
+  result.wrong = wrong.front();
+  result.served = counted.front().served > 0;
+  for (std::size_t rank = 0; rank < counted.size(); ++rank) {
+    if (served.contain(runner.collective) && counted[rank].intercepted < calls) {
+      result.error = "MPI_" + std::string(facts(runner.collective).function) +
+                     " does not reach offbeat on rank " + std::to_string(rank);
+    } else if (counted[rank].served != counted.front().served) {
       result.error =
           "ranks 0 and " + std::to_string(rank) + " disagree on whether offbeat serves " + algorithm;
     }
-    if (report[kWrong] > 0 && result.wrong.rank < 0) {
-      result.wrong.rank = static_cast<int>(rank);
-      result.wrong.mismatch = {static_cast<std::int64_t>(report[kWrong]),
-                               static_cast<std::int64_t>(report[kIndex]), report[kExpected], report[kGot]};
-    }
   }
-  if (!reports.empty()) result.served = reports[0][kServed] > 0;
   return result;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A benchmark's use of a rank's own clock.
+// A rank's own clock, as the benchmark uses it.
 #pragma once
 
 #include <sched.h>
@@ -13,12 +13,12 @@ namespace offbeat::bench {
 
 using clock::Nanoseconds;
 
-inline Nanoseconds now_ns() { return clock::now(); }
+[[nodiscard]] inline Nanoseconds now_ns() { return clock::now(); }
 
-constexpr Nanoseconds kNever = std::numeric_limits<Nanoseconds>::max();
+inline constexpr Nanoseconds never = std::numeric_limits<Nanoseconds>::max();
 
 // An instant of the wall clock on this host's monotonic clock.
-inline Nanoseconds from_unix_time(double seconds) {
+[[nodiscard]] inline Nanoseconds from_unix_time(double seconds) {
   timespec time{};
   clock_gettime(CLOCK_REALTIME, &time);
   const double from_now_s =

@@ -1,73 +1,79 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "collectives.hpp"
+#include "mpi/bench/collectives.hpp"
 
 #include <array>
 #include <stdexcept>
+#include <string>
 
-#include "mpi_header.hpp"
+#include "mpi/bench/mpi_header.hpp"
 
 namespace offbeat::bench {
+namespace {
 
-// It fits: read_cells has seen to that.
-static int length(std::size_t count) { return static_cast<int>(count); }
+// The count fits: read_cells() has refused others.
+int length(std::size_t count) { return static_cast<int>(count); }
 
-static Shape barrier_shape(std::size_t, int, int) { return {}; }
+Shape barrier_shape(std::size_t, int, int) { return {}; }
 
-static void barrier(const Shape&, std::size_t, const float*, float*) { MPI_Barrier(MPI_COMM_WORLD); }
+void barrier(const Shape&, std::size_t, const float*, float*) { MPI_Barrier(MPI_COMM_WORLD); }
 
-static Shape bcast_shape(std::size_t count, int rank, int) {
+Shape bcast_shape(std::size_t count, int rank, int) {
   if (rank == 0) return {.send_count = count, .longest = count};
   return {.receive_count = count, .longest = count, .result = {{0, 0, count}}};
 }
 
-static void bcast(const Shape& shape, std::size_t count, const float* send, float* receive) {
+void bcast(const Shape& shape, std::size_t count, const float* send, float* receive) {
   // The root only reads its buffer.
   float* buffer = shape.send_count > 0 ? const_cast<float*>(send) : receive;
   MPI_Bcast(buffer, length(count), MPI_FLOAT, 0, MPI_COMM_WORLD);
 }
 
-static Shape reduce_shape(std::size_t count, int rank, int) {
+Shape reduce_shape(std::size_t count, int rank, int) {
   if (rank != 0) return {.send_count = count, .longest = count};
   return {.send_count = count, .receive_count = count, .longest = count, .result = {{Piece::sum, 0, count}}};
 }
 
-static void reduce(const Shape&, std::size_t count, const float* send, float* receive) {
+void reduce(const Shape&, std::size_t count, const float* send, float* receive) {
   MPI_Reduce(send, receive, length(count), MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
 }
 
-static Shape allreduce_shape(std::size_t count, int, int) { return reduce_shape(count, 0, 1); }
+Shape allreduce_shape(std::size_t count, int, int) { return reduce_shape(count, 0, 1); }
 
-static void allreduce(const Shape&, std::size_t count, const float* send, float* receive) {
+void allreduce(const Shape&, std::size_t count, const float* send, float* receive) {
   MPI_Allreduce(send, receive, length(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 }
 
+void allreduce_in_place(std::size_t count, float* data) {
+  MPI_Allreduce(MPI_IN_PLACE, data, length(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
 // The same piece of what each rank gave.
-static std::vector<Piece> from_all(std::size_t begin, std::size_t count, int ranks) {
+std::vector<Piece> from_all(std::size_t begin, std::size_t count, int ranks) {
   std::vector<Piece> pieces;
   for (int rank = 0; rank < ranks; ++rank) pieces.push_back({rank, begin, count});
   return pieces;
 }
 
-static Shape allgather_shape(std::size_t count, int, int ranks) {
+Shape allgather_shape(std::size_t count, int, int ranks) {
   const std::size_t all = count * static_cast<std::size_t>(ranks);
   return {.send_count = count, .receive_count = all, .longest = all, .result = from_all(0, count, ranks)};
 }
 
-static void allgather(const Shape&, std::size_t count, const float* send, float* receive) {
+void allgather(const Shape&, std::size_t count, const float* send, float* receive) {
   MPI_Allgather(send, length(count), MPI_FLOAT, receive, length(count), MPI_FLOAT, MPI_COMM_WORLD);
 }
 
-static Shape alltoall_shape(std::size_t count, int rank, int ranks) {
+Shape alltoall_shape(std::size_t count, int rank, int ranks) {
   const std::size_t all = count * static_cast<std::size_t>(ranks);
   const std::size_t mine = count * static_cast<std::size_t>(rank);
   return {.send_count = all, .receive_count = all, .longest = all, .result = from_all(mine, count, ranks)};
 }
 
-static void alltoall(const Shape&, std::size_t count, const float* send, float* receive) {
+void alltoall(const Shape&, std::size_t count, const float* send, float* receive) {
   MPI_Alltoall(send, length(count), MPI_FLOAT, receive, length(count), MPI_FLOAT, MPI_COMM_WORLD);
 }
 
-static Shape reduce_scatter_shape(std::size_t count, int rank, int ranks) {
+Shape reduce_scatter_shape(std::size_t count, int rank, int ranks) {
   Shape shape{.send_count = count, .longest = count};
   std::size_t begin = 0;
   for (int r = 0; r < ranks; ++r) {
@@ -83,25 +89,44 @@ static Shape reduce_scatter_shape(std::size_t count, int rank, int ranks) {
   return shape;
 }
 
-static void reduce_scatter(const Shape& shape, std::size_t, const float* send, float* receive) {
+void reduce_scatter(const Shape& shape, std::size_t, const float* send, float* receive) {
   MPI_Reduce_scatter(send, receive, shape.counts.data(), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 }
 
-static constexpr std::array kCollectives = {
-    Collective{"allreduce", allreduce_shape, allreduce},
-    Collective{"barrier", barrier_shape, barrier},
-    Collective{"bcast", bcast_shape, bcast},
-    Collective{"reduce", reduce_shape, reduce},
-    Collective{"allgather", allgather_shape, allgather},
-    Collective{"alltoall", alltoall_shape, alltoall},
-    Collective{"reduce_scatter", reduce_scatter_shape, reduce_scatter},
+constexpr std::array runners = {
+    Runner{Collective::allreduce, allreduce_shape, allreduce, allreduce_in_place},
+    Runner{Collective::barrier, barrier_shape, barrier},
+    Runner{Collective::bcast, bcast_shape, bcast},
+    Runner{Collective::reduce, reduce_shape, reduce},
+    Runner{Collective::allgather, allgather_shape, allgather},
+    Runner{Collective::alltoall, alltoall_shape, alltoall},
+    Runner{Collective::reduce_scatter, reduce_scatter_shape, reduce_scatter},
 };
 
-const Collective& find_collective(const std::string& name) {
-  for (const Collective& collective : kCollectives) {
-    if (collective.name == name) return collective;
+constexpr const Runner* find_runner(Collective collective) {
+  for (const Runner& runner : runners) {
+    if (runner.collective == collective) return &runner;
   }
-  throw std::runtime_error("unknown collective " + name);
+  return nullptr;
+}
+
+// The command line tool offers what base/collective.hpp lists.
+constexpr bool has_those_that_are_listed() {
+  for (std::size_t k = 0; k < offbeat::collectives.size(); ++k) {
+    const Collective collective = collective_at(k);
+    if (benchmarked.contain(collective) != (find_runner(collective) != nullptr)) return false;
+  }
+  return true;
+}
+static_assert(has_those_that_are_listed());
+
+}  // namespace
+
+const Runner& runner_of(std::string_view collective) {
+  const auto known = collective_named(collective);
+  const Runner* runner = known ? find_runner(*known) : nullptr;
+  if (runner == nullptr) throw std::runtime_error("no runner for " + std::string(collective));
+  return *runner;
 }
 
 }  // namespace offbeat::bench

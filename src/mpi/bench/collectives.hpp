@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
-// The collectives that can be measured: MPI_FLOAT, MPI_SUM, root 0, MPI_COMM_WORLD.
+// A runner for each collective that can be measured: MPI_FLOAT, MPI_SUM, root 0, MPI_COMM_WORLD.
 #pragma once
 
 #include <cstddef>
-#include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/collective.hpp"
 
 namespace offbeat::bench {
 
@@ -14,27 +14,28 @@ namespace offbeat::bench {
 struct Piece {
   static constexpr int sum = -1;
   int rank;
-  std::size_t begin, count;
+  std::size_t begin;
+  std::size_t count;
 };
 
-// Vectors of one call on one rank.
+// The vectors of one call on one rank.
 struct Shape {
   std::size_t send_count = 0;
   std::size_t receive_count = 0;
-  std::size_t longest = 0;      // of all ranks' vectors: the same on all ranks
-  std::vector<Piece> result{};  // what the received vector has to be, front to end
+  std::size_t longest = 0;      // the length of the longest vector of all ranks: equal on all of them
+  std::vector<Piece> result{};  // the right contents of the received vector, front to end
   std::vector<int> counts{};    // of reduce_scatter
 };
 
-struct Collective {
-  std::string_view name;
+struct Runner {
+  Collective collective;
   Shape (*shape)(std::size_t count, int rank, int ranks);
   void (*call)(const Shape& shape, std::size_t count, const float* send, float* receive);
-
-  bool is_allreduce() const { return name == "allreduce"; }
+  // With MPI_IN_PLACE. Null: the benchmark does not check the collective in place.
+  void (*call_in_place)(std::size_t count, float* data) = nullptr;
 };
 
 // Throws std::runtime_error.
-const Collective& find_collective(const std::string& name);
+[[nodiscard]] const Runner& runner_of(std::string_view collective);
 
 }  // namespace offbeat::bench

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "gate.hpp"
+#include "mpi/bench/gate.hpp"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -8,11 +8,13 @@
 
 #include <stdexcept>
 
-#include "mpi_header.hpp"
+#include "mpi/bench/mpi_header.hpp"
 
 namespace offbeat::bench {
 
-constexpr std::uint64_t kPausesBetweenProgress = 1024;
+namespace {
+constexpr std::uint64_t pauses_between_progress = 1024;
+}  // namespace
 
 Gate::Gate(const std::string& path, int rank, int ranks, bool yield)
     : rank_(rank), others_(static_cast<std::uint64_t>(ranks) - 1), yield_(yield) {
@@ -52,7 +54,7 @@ void Gate::wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t value)
   for (std::uint64_t pauses = 1; word.load(std::memory_order_acquire) < value; ++pauses) {
     if (yield_) sched_yield();
     // A rank still in the last call may need messages that this one's MPI has accepted but not yet sent.
-    if (pauses % kPausesBetweenProgress == 0) {
+    if (pauses % pauses_between_progress == 0) {
       int found = 0;
       MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
     }

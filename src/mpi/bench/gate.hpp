@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
 // Where the ranks of a host meet before each call: a page of a file that all of them map.
 //
-// Not MPI's own barrier or broadcast: where ranks share cores a host MPI may spin in them for whole time
-// slices, and then what is measured is how late the others hear of the start. Ranks on several hosts have no
-// such page; they meet in MPI's barrier.
+// MPI's own barrier and broadcast are worse: where ranks share cores a host MPI may spin in them for whole
+// time slices, and the benchmark would measure how late the others hear of the start. Ranks on several hosts
+// have no such page and meet in MPI's barrier.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <string>
 
-#include "clock.hpp"
+#include "mpi/bench/clock.hpp"
 
 namespace offbeat::bench {
 
@@ -24,7 +23,8 @@ class Gate {
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
-  // Returns on every rank, once all are here, the instant that rank 0 sets by its clock: `lead_ns` from then.
+  // Waits until all ranks are here. Returns on every rank the instant that rank 0 sets by its clock, which is
+  // then `lead_ns` away.
   Nanoseconds next_start(Nanoseconds lead_ns);
 
  private:

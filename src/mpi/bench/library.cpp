@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "library.hpp"
+#include "mpi/bench/library.hpp"
 
 #include <dlfcn.h>
 
-#include "options.hpp"
+#include "mpi/bench/options.hpp"
 
 namespace offbeat::bench {
 
-template <typename Function>
-static Function find(const char* name) {
+namespace {
+
+template <class Function>
+Function find(const char* name) {
   return reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
 }
+
+}  // namespace
 
 Library::Library()
     : select_(find<decltype(select_)>("offbeat_select")),
@@ -18,17 +22,17 @@ Library::Library()
       version_(find<decltype(version_)>("offbeat_version")),
       family_(find<decltype(family_)>("offbeat_family")) {}
 
-std::string Library::select(const std::string& expression) const {
+std::string Library::select(Collective collective, const std::string& expression) const {
+  if (!served.contain(collective)) return {};
+  const char* const chosen = is_native(expression) ? "native" : expression.c_str();
   char error[512] = "";
-  if (select_("allreduce", is_native(expression) ? "native" : expression.c_str(), error, sizeof error) ==
-      OFFBEAT_OK)
-    return {};
+  if (select_(name_of(collective).data(), chosen, error, sizeof error) == OFFBEAT_OK) return {};
   return error[0] != '\0' ? error : "offbeat_select failed";
 }
 
-offbeat_counters Library::counters() const {
+offbeat_counters Library::counters(Collective collective) const {
   offbeat_counters counters{};
-  count_("allreduce", &counters, sizeof counters);
+  if (served.contain(collective)) count_(name_of(collective).data(), &counters, sizeof counters);
   return counters;
 }
 

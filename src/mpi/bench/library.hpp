@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
-// The preloaded liboffbeat, as this process finds it. Looked up by name at run
-// time: the benchmark is not linked to liboffbeat.
+// The preloaded liboffbeat of this process. The benchmark is not linked to it, and looks its functions up by
+// name.
 #pragma once
 
 #include <string>
 
+#include "base/collective.hpp"
 #include "offbeat/offbeat.h"
 
 namespace offbeat::bench {
@@ -14,13 +14,14 @@ class Library {
  public:
   Library();
 
-  bool loaded() const { return select_ != nullptr && count_ != nullptr; }
-  const char* version() const { return version_ == nullptr ? "" : version_(); }
-  const char* family() const { return family_ == nullptr ? "" : family_(); }
+  [[nodiscard]] bool is_loaded() const { return select_ != nullptr && count_ != nullptr; }
+  [[nodiscard]] const char* version() const { return version_ == nullptr ? "" : version_(); }
+  [[nodiscard]] const char* family() const { return family_ == nullptr ? "" : family_(); }
 
-  // For allreduce. Empty when the expression was accepted, else the reason in one line.
-  std::string select(const std::string& expression) const;
-  offbeat_counters counters() const;
+  // Both do nothing for a collective that the host serves. Empty when the expression was accepted, else the
+  // reason in one line.
+  [[nodiscard]] std::string select(Collective collective, const std::string& expression) const;
+  [[nodiscard]] offbeat_counters counters(Collective collective) const;
 
  private:
   decltype(&offbeat_select) select_;

@@ -1,46 +1,49 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "measure.hpp"
+#include "mpi/bench/measure.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
+#include <span>
+#include <utility>
 
-#include "mpi_header.hpp"
-#include "statistics.hpp"
+#include "mpi/bench/statistics.hpp"
 
 namespace offbeat::bench {
+namespace {
 
-constexpr std::size_t kEnoughSamples = 5;
-constexpr std::size_t kPreciseSamples = kEnoughForBatches;
-constexpr double kPrecision = 0.025;  // half the 95% interval, relative to the median
-constexpr Nanoseconds kBatchNs = 50'000'000;
-constexpr Nanoseconds kAliveNs = 5'000'000'000;
+constexpr std::size_t enough_samples = 5;
+constexpr std::size_t precise_samples = enough_for_batches;
+constexpr double precision = 0.025;  // half the 95% interval, relative to the median
+constexpr Nanoseconds longest_batch_ns = 50'000'000;
+constexpr Nanoseconds longest_silence_ns = 5'000'000'000;
 
 // One call as one rank saw it.
 struct Times {
-  std::int64_t arrival, exit;
-  std::int64_t late;    // arrival - the instant the pattern asked for
-  std::int64_t notice;  // from rank 0 announcing the start to this rank knowing it
+  Nanoseconds arrival;
+  Nanoseconds exit;
+  Nanoseconds late;    // arrival - the instant that the pattern asks for
+  Nanoseconds notice;  // from the announcement of the start by rank 0 until this rank knew of it
 };
-constexpr int kTimesFields = sizeof(Times) / sizeof(std::int64_t);
 
-// Rank 0's announcement of a batch. No rounds: the cell is finished.
+// What rank 0 announces. No rounds: the cell is finished.
 struct Batch {
-  std::int64_t rounds, lead_ns;
+  std::int64_t rounds;
+  Nanoseconds lead_ns;
 };
 
-// Calls of one algorithm in a row. The first find the code of another algorithm in the caches; they are not
-// counted, or a time would depend on what it is compared with. In long calls that is lost anyway.
+// Calls of one algorithm in a row. The first ones find the code of another algorithm in the caches. They are
+// not counted, or a time would depend on the algorithm before; in long calls it makes no difference.
 struct Block {
-  int calls, counted;
+  int calls;
+  int counted;
 };
-constexpr int kMostCalls = 16;
+constexpr int most_calls = 16;
 
-static Block block_for(double expected_us) {
+Block block_for(double expected_us) {
   if (expected_us > 10'000) return {1, 1};
   if (expected_us > 100) return {4, 4};
-  return {kMostCalls, kMostCalls - 4};
+  return {most_calls, most_calls - 4};
 }
 
 struct Call {
@@ -48,8 +51,7 @@ struct Call {
   bool counted;
 };
 
-static Times call(const Job& job, Nanoseconds lead_ns, Nanoseconds delay_ns, Buffers& buffers,
-                  std::size_t set) {
+Times call(const Job& job, Nanoseconds lead_ns, Nanoseconds delay_ns, Buffers& buffers, std::size_t set) {
   const Nanoseconds start = job.gate->next_start(lead_ns);
   const Nanoseconds noticed = job.clock.global(now_ns());
   const Nanoseconds arrival = job.clock.global(wait_until(job.clock.own(start + delay_ns), job.yield));
@@ -82,11 +84,12 @@ class Run {
  private:
   Batch next() {
     Batch batch{};
-    if (job_.rank == 0) batch = {stopped() ? 0 : rounds_, job_.lead_ns};
-    if (job_.rank == 0) choose_blocks();
-    MPI_Bcast(&batch, 2, MPI_INT64_T, 0, MPI_COMM_WORLD);
-    MPI_Bcast(blocks_.data(), 2 * static_cast<int>(blocks_.size()), MPI_INT, 0, MPI_COMM_WORLD);
-    return batch;
+    if (job_.rank == 0) {
+      batch = {stopped() ? 0 : rounds_, job_.lead_ns};
+      choose_blocks();
+    }
+    share(std::span(blocks_));
+    return of_rank_0(batch);
   }
 
   void execute(const Batch& batch) {
@@ -102,24 +105,25 @@ class Run {
     gather_times(batch, times, calls);
     gather_mismatches();
     say_alive();
-    if (now_ns() - begin < kBatchNs / 2) rounds_ = std::min<std::int64_t>(rounds_ * 2, 32);
+    if (now_ns() - begin < longest_batch_ns / 2) rounds_ = std::min<std::int64_t>(rounds_ * 2, 32);
   }
 
   // A cell may take long; silence means that the ranks hang.
   void say_alive() {
-    if (now_ns() - job_.alive_ns < kAliveNs) return;
+    if (now_ns() - job_.alive_ns < longest_silence_ns) return;
     job_.records.write(Record("alive"));
     job_.alive_ns = now_ns();
   }
 
   void run_block(std::size_t algorithm, const Batch& batch, std::vector<Times>& times,
                  std::vector<Call>& calls) {
-    job_.library.select(algorithms_[algorithm]);  // accepted before, by check()
+    // check() has seen that it is accepted.
+    static_cast<void>(job_.library.select(buffers_.runner().collective, algorithms_[algorithm]));
     const Block block = blocks_[algorithm];
     for (int i = 0; i < block.calls; ++i) {
       const std::size_t set = calls_++ % buffers_.sets();
       // The same delays for every algorithm: the differences are the algorithms' own.
-      const Nanoseconds late = delay(round_ * kMostCalls + static_cast<std::size_t>(i));
+      const Nanoseconds late = delay(round_ * most_calls + static_cast<std::size_t>(i));
       times.push_back(call(job_, batch.lead_ns, late, buffers_, set));
       calls.push_back({algorithm, i >= block.calls - block.counted});
       owners_[set] = algorithm;
@@ -135,7 +139,8 @@ class Run {
     }
   }
 
-  // Before anything is measured: the host's time is known, an algorithm of offbeat gets a chance.
+  // Before anything is measured the host's time is known. An algorithm of offbeat is taken to be fast, so
+  // that it gets a chance.
   double expected_us(std::size_t algorithm) const {
     return algorithm == 0 ? static_cast<double>(cell_.expected_ns) * 1e-3 : 0;
   }
@@ -148,9 +153,7 @@ class Run {
 
   void gather_times(const Batch& batch, const std::vector<Times>& times, const std::vector<Call>& calls) {
     const auto ranks = static_cast<std::size_t>(job_.ranks);
-    std::vector<Times> all(job_.rank == 0 ? times.size() * ranks : 0);
-    const int fields = kTimesFields * static_cast<int>(times.size());
-    MPI_Gather(times.data(), fields, MPI_INT64_T, all.data(), fields, MPI_INT64_T, 0, MPI_COMM_WORLD);
+    const std::vector<Times> all = gather(job_, times);
     if (job_.rank != 0) return;
 
     const Nanoseconds tolerance_ns = std::max<Nanoseconds>(1000, cell_.skew_ns / 20);
@@ -171,7 +174,7 @@ class Run {
            static_cast<double>(last.exit - first_arrival) * 1e-3, last.late <= tolerance_ns});
     }
     // Soon enough not to waste time, late enough that nearly every rank knows in time.
-    const double notice_ns = summarize(notices).p90;
+    const double notice_ns = summarize(notices).percentile_90;
     const double wanted_ns = std::clamp(1.5 * notice_ns + 2000, 5'000.0, 5'000'000.0);
     job_.lead_ns = std::max(static_cast<Nanoseconds>(wanted_ns), batch.lead_ns / 2);
   }
@@ -184,32 +187,24 @@ class Run {
 
   // Each set still holds the result of the last call that used it.
   void gather_mismatches() {
-    using Report = std::array<double, 4>;
-    std::vector<Report> mine(algorithms_.size(), Report{});
+    std::vector<Mismatch> mine(algorithms_.size());
     for (std::size_t set = 0; set < owners_.size(); ++set) {
       if (owners_[set] == algorithms_.size()) continue;
-      const Mismatch mismatch = buffers_.verify(set);
-      Report& report = mine[owners_[set]];
-      if (mismatch.wrong_elements == 0 || report[0] > 0) continue;
-      report = {static_cast<double>(mismatch.wrong_elements), static_cast<double>(mismatch.first_index),
-                mismatch.expected, mismatch.got};
+      Mismatch& first = mine[owners_[set]];
+      if (first.wrong_elements == 0) first = buffers_.verify(set);
     }
-    std::vector<Report> all(job_.rank == 0 ? mine.size() * static_cast<std::size_t>(job_.ranks) : 0);
-    const int fields = 4 * static_cast<int>(mine.size());
-    MPI_Gather(mine.data(), fields, MPI_DOUBLE, all.data(), fields, MPI_DOUBLE, 0, MPI_COMM_WORLD);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      Wrong& wrong = measurements_[i % mine.size()].wrong;
-      if (all[i][0] == 0 || wrong.rank >= 0) continue;
-      wrong.rank = static_cast<int>(i / mine.size());
-      wrong.mismatch = {static_cast<std::int64_t>(all[i][0]), static_cast<std::int64_t>(all[i][1]), all[i][2],
-                        all[i][3]};
+    const std::vector<Wrong> found = first_wrong(job_, mine);
+    for (std::size_t a = 0; a < found.size(); ++a) {
+      Wrong& wrong = measurements_[a].wrong;
+      if (wrong.rank < 0) wrong = found[a];
     }
   }
 
   bool stopped() {
     const Nanoseconds now = now_ns();
     std::size_t fewest = measurements_.front().samples.size();
-    bool precise = job_.yield || mostly_on_time(measurements_), wrong = false;
+    bool precise = job_.yield || mostly_on_time(measurements_);
+    bool wrong = false;
     for (const Measurement& m : measurements_) {
       fewest = std::min(fewest, m.samples.size());
       wrong = wrong || m.wrong.rank >= 0;
@@ -217,7 +212,7 @@ class Run {
     }
     const char* reason = nullptr;
     if (fewest >= static_cast<std::size_t>(cell_.max_iterations)) reason = "iterations";
-    if (now > cell_.deadline_ns && fewest >= kEnoughSamples) reason = "budget";
+    if (now > cell_.deadline_ns && fewest >= enough_samples) reason = "budget";
     if (now > cell_.end_ns) reason = "budget";
     if (precise) reason = "precision";
     if (wrong && reason == nullptr) reason = "wrong result";
@@ -227,21 +222,31 @@ class Run {
 
   bool is_precise(const Measurement& m) const {
     const Summary summary = summarize(last_delays_us(m, !job_.yield));
-    return summary.count >= kPreciseSamples &&
-           summary.ci_high - summary.ci_low <= 2 * kPrecision * summary.median;
+    return summary.count >= precise_samples && summary.high - summary.low <= 2 * precision * summary.median;
   }
 
   Job& job_;
   const Cell& cell_;
   const std::vector<std::string>& algorithms_;
   Buffers& buffers_;
-  std::vector<std::size_t> owners_;  // of each buffer set's content; algorithms_.size(): none
+  std::vector<std::size_t> owners_;  // of each set the algorithm that used it last; algorithms_.size(): none
   std::vector<Measurement> measurements_;
   std::vector<Block> blocks_;
   std::int64_t rounds_ = 1;  // of the next batch (rank 0)
   std::size_t round_ = 0;
   std::size_t calls_ = 0;
 };
+
+template <class Member>
+std::vector<double> collect(const Measurement& measurement, bool only_on_time, Member member) {
+  std::vector<double> values;
+  for (const Sample& sample : measurement.samples) {
+    if (sample.on_time || !only_on_time) values.push_back(sample.*member);
+  }
+  return values;
+}
+
+}  // namespace
 
 std::vector<Measurement> measure(Job& job, const Cell& cell, const std::vector<std::string>& algorithms,
                                  Buffers& buffers) {
@@ -252,18 +257,9 @@ bool mostly_on_time(const std::vector<Measurement>& measurements) {
   for (const Measurement& m : measurements) {
     std::size_t on_time = 0;
     for (const Sample& sample : m.samples) on_time += sample.on_time ? 1 : 0;
-    if (on_time < kEnoughSamples || 4 * on_time < m.samples.size()) return false;
+    if (on_time < enough_samples || 4 * on_time < m.samples.size()) return false;
   }
   return true;
-}
-
-template <typename Member>
-static std::vector<double> collect(const Measurement& measurement, bool only_on_time, Member member) {
-  std::vector<double> values;
-  for (const Sample& sample : measurement.samples) {
-    if (sample.on_time || !only_on_time) values.push_back(sample.*member);
-  }
-  return values;
 }
 
 std::vector<double> last_delays_us(const Measurement& measurement, bool only_on_time) {

@@ -1,52 +1,31 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
 // Timing of a collective under an arrival pattern, all algorithms in turn.
 //
-// Rank 0 announces a start in the near future; each rank waits for that instant
-// plus its own delay, notes its arrival, calls, and notes its exit. Announcing
-// an instant instead of leaving a barrier makes the arrivals exact: a barrier
-// lets ranks out at different times, and its messages meet those of the call.
+// Rank 0 announces a start in the near future. Each rank waits for that instant plus its own delay, notes its
+// arrival, calls, and notes its exit. A barrier in place of the announcement would let ranks out at different
+// times, and its messages would meet those of the call.
 //
-// Where ranks share cores, a rank that waits inside its call may keep the core
-// from one whose time has come. Then delays count from the instants that the
-// pattern asked for: from the arrivals, the time that a call steals would be
-// missing from its own delay.
+// Where ranks share cores, a rank that waits inside its call may keep the core from one whose time has come.
+// Delays then count from the instants that the pattern asks for: counted from the arrivals, a call would not
+// be charged with the time that it steals.
 #pragma once
 
-#include <cstddef>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "buffers.hpp"
-#include "clock.hpp"
-#include "clock/clock.hpp"
-#include "gate.hpp"
-#include "library.hpp"
-#include "options.hpp"
-#include "records.hpp"
+#include "mpi/bench/buffers.hpp"
+#include "mpi/bench/clock.hpp"
+#include "mpi/bench/job.hpp"
+#include "mpi/bench/options.hpp"
 
 namespace offbeat::bench {
-
-// The facts on which all ranks agree, and the rank itself.
-struct Job {
-  int rank = 0;
-  int ranks = 1;
-  bool yield = false;  // ranks share cores
-  Library library;
-  std::unique_ptr<Gate> gate;
-  clock::Model clock;            // from this host's clock to that of rank 0
-  RecordFile records;            // of rank 0
-  Nanoseconds alive_ns = 0;      // when rank 0 last said so
-  Nanoseconds lead_ns = 50'000;  // from announcing a start to the start; adapts (rank 0)
-};
 
 struct Cell {
   const Arrival* arrival = nullptr;  // null: balanced
   Nanoseconds skew_ns = 0;
-  Nanoseconds expected_ns = 0;       // of one call, to size the blocks; 0: unknown
-  Nanoseconds deadline_ns = kNever;  // when it should be done
-  Nanoseconds end_ns = kNever;       // when it has to be, however few samples there are
+  Nanoseconds expected_ns = 0;      // of one call, to size the blocks; 0: unknown
+  Nanoseconds deadline_ns = never;  // when it should be done
+  Nanoseconds end_ns = never;       // when it has to be, however few samples there are
   int max_iterations = 1000;
 };
 
@@ -56,35 +35,39 @@ struct Sample {
   bool on_time;           // every rank arrived as the pattern says
 };
 
-// A mismatch and the first rank that saw it.
+// A mismatch and the first rank that saw it; -1: none did.
 struct Wrong {
   Mismatch mismatch;
   int rank = -1;
 };
 
-struct Measurement {  // complete on rank 0, empty elsewhere
+// Complete on rank 0, empty elsewhere.
+struct Measurement {
   std::vector<Sample> samples;
   Wrong wrong;
-  std::string stopped;  // "precision", "budget" or "iterations"
+  std::string stopped;  // by "precision", "budget", "iterations" or "wrong result"
 };
 
-// Correctness of one algorithm on these buffers; of allreduce also in place.
-struct Check {        // complete on rank 0
+// Whether one algorithm is right on these buffers; complete on rank 0.
+struct Check {
   std::string error;  // not usable at all: the benchmark is meaningless
   bool served = false;
   Wrong wrong;
 };
 
-// Both are collective over MPI_COMM_WORLD.
-Check check(Job& job, const Collective& collective, const std::string& algorithm, Buffers& buffers);
-std::vector<Measurement> measure(Job& job, const Cell& cell, const std::vector<std::string>& algorithms,
-                                 Buffers& buffers);
+// These three are collective over MPI_COMM_WORLD.
+// Where the runner can, also in place.
+[[nodiscard]] Check check(Job& job, const std::string& algorithm, Buffers& buffers);
+[[nodiscard]] std::vector<Measurement> measure(Job& job, const Cell& cell,
+                                               const std::vector<std::string>& algorithms, Buffers& buffers);
+// For each of these mismatches the first rank that has one; complete on rank 0, empty elsewhere.
+[[nodiscard]] std::vector<Wrong> first_wrong(const Job& job, const std::vector<Mismatch>& mine);
 
-// Whether every algorithm has enough samples that were on time to use these only.
-// One answer for all, so that like is compared with like.
-bool mostly_on_time(const std::vector<Measurement>& measurements);
+// Whether every algorithm has enough samples that were on time to use these only. One answer for all, so that
+// like is compared with like.
+[[nodiscard]] bool mostly_on_time(const std::vector<Measurement>& measurements);
 
-std::vector<double> last_delays_us(const Measurement& measurement, bool only_on_time);
-std::vector<double> total_delays_us(const Measurement& measurement, bool only_on_time);
+[[nodiscard]] std::vector<double> last_delays_us(const Measurement& measurement, bool only_on_time);
+[[nodiscard]] std::vector<double> total_delays_us(const Measurement& measurement, bool only_on_time);
 
 }  // namespace offbeat::bench

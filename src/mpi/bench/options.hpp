@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
-// The request of `offbeat bench` (python/offbeat/bench/runner.py) to the ranks.
+// What `offbeat bench` (python/offbeat/bench/runner.py) asks of the ranks.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +9,14 @@
 
 namespace offbeat::bench {
 
-// An arrival pattern: for each round, how late each rank is, as a fraction of the skew.
-// Rounds repeat from the first when there are more iterations than rounds.
+// An arrival pattern: for each round, how late each rank is, as a fraction of the skew. Where there are more
+// iterations than rounds, the rounds repeat from the first.
 struct Arrival {
   std::string name;
   std::size_t ranks = 0;
   std::vector<double> fractions;  // rounds x ranks
 
-  double fraction(std::size_t round, std::size_t rank) const {
+  [[nodiscard]] double fraction(std::size_t round, std::size_t rank) const {
     const std::size_t rounds = fractions.size() / ranks;
     return fractions[(round % rounds) * ranks + rank];
   }
@@ -46,17 +45,17 @@ struct Options {
   bool yield = false;         // ranks share cores: give the core away while waiting
 };
 
-// The host's own choice, or one that its own variables name.
-inline bool is_native(const std::string& algorithm) { return algorithm.starts_with("native"); }
+// Whether the host runs it: by its own choice, or as its own variables name it.
+[[nodiscard]] inline bool is_native(const std::string& algorithm) { return algorithm.starts_with("native"); }
 
 // Throws std::runtime_error with one line.
-Options parse_options(int argc, char** argv);
+[[nodiscard]] Options parse_options(int argc, char** argv);
 
 // The file holds, for each pattern, "NAME ROUNDS" and then ROUNDS x ranks numbers.
-std::vector<Arrival> read_arrivals(const std::string& path, std::size_t ranks);
+[[nodiscard]] std::vector<Arrival> read_arrivals(const std::string& path, std::size_t ranks);
 
 // The file holds, for each cell, "COLLECTIVE BYTES PATTERN SKEW SKEW_FACTOR SKEW_US NATIVE_US"; those of a
 // collective and size are together. No size is of more floats than an int counts.
-std::vector<CellRequest> read_cells(const std::string& path);
+[[nodiscard]] std::vector<CellRequest> read_cells(const std::string& path);
 
 }  // namespace offbeat::bench

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "records.hpp"
+#include "mpi/bench/records.hpp"
 
 #include <sys/file.h>
 
@@ -8,7 +8,9 @@
 
 namespace offbeat::bench {
 
-static std::string quoted(std::string_view text) {
+namespace {
+
+std::string quoted(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') {
@@ -25,8 +27,20 @@ static std::string quoted(std::string_view text) {
   return result + "\"";
 }
 
+}  // namespace
+
 Record::Record(std::string_view kind) {
   if (!kind.empty()) add("record", kind);
+}
+
+template <class Element, class Text>
+Record& Record::add_list(std::string_view name, const std::vector<Element>& elements, Text text_of) {
+  key(name);
+  text_ += '[';
+  for (const Element& element : elements) text_ += text_of(element) + ',';
+  if (!elements.empty()) text_.pop_back();
+  text_ += ']';
+  return *this;
 }
 
 void Record::key(std::string_view name) {
@@ -61,25 +75,15 @@ Record& Record::add(std::string_view name, bool value) {
 }
 
 Record& Record::add(std::string_view name, const std::vector<double>& numbers) {
-  key(name);
-  text_ += '[';
-  for (const double number : numbers) {
+  return add_list(name, numbers, [](double number) {
     char digits[40];
-    std::snprintf(digits, sizeof digits, "%.4g,", number);
-    text_ += digits;
-  }
-  if (text_.back() == ',') text_.pop_back();
-  text_ += ']';
-  return *this;
+    std::snprintf(digits, sizeof digits, "%.4g", number);
+    return std::string(digits);
+  });
 }
 
 Record& Record::add(std::string_view name, const std::vector<std::string>& texts) {
-  key(name);
-  text_ += '[';
-  for (const std::string& text : texts) text_ += quoted(text) + ',';
-  if (text_.back() == ',') text_.pop_back();
-  text_ += ']';
-  return *this;
+  return add_list(name, texts, quoted);
 }
 
 void RecordFile::open(const std::string& path) {

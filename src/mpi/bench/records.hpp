@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
-// JSON lines: one object a line, flushed at once, so that the reader can follow.
+// JSON lines: one object in each, written at once, so that a reader can follow.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +21,13 @@ class Record {
   Record& add(std::string_view name, bool value);
   Record& add(std::string_view name, const std::vector<double>& numbers);  // four digits
   Record& add(std::string_view name, const std::vector<std::string>& texts);
-  std::string line() const { return text_ + "}"; }
+  [[nodiscard]] std::string line() const { return text_ + "}"; }
 
  private:
   void key(std::string_view name);
+  template <class Element, class Text>
+  Record& add_list(std::string_view name, const std::vector<Element>& elements, Text text_of);
+
   std::string text_ = "{";
 };
 

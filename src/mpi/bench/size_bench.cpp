@@ -1,28 +1,36 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "size_bench.hpp"
+#include "mpi/bench/size_bench.hpp"
 
 #include <algorithm>
 
-#include "mpi_header.hpp"
-#include "statistics.hpp"
+#include "mpi/bench/statistics.hpp"
 
 namespace offbeat::bench {
+namespace {
 
 // How many shares of time one cell may take until it has enough samples.
-constexpr Nanoseconds kMostShares = 5;
-constexpr Nanoseconds kMostCalibrationNs = 1'000'000'000;
+constexpr Nanoseconds most_shares = 5;
+constexpr Nanoseconds most_calibration_ns = 1'000'000'000;
 
-bool time_is_over(const Options& options) {
-  int over = now_ns() >= from_unix_time(options.deadline_s) ? 1 : 0;
-  MPI_Bcast(&over, 1, MPI_INT, 0, MPI_COMM_WORLD);
-  return over != 0;
-}
-
-static void add_wrong(Record& record, const Wrong& wrong) {
+void add_wrong(Record& record, const Wrong& wrong) {
   if (wrong.rank < 0) return;
   record.add("wrong_elements", wrong.mismatch.wrong_elements);
   record.add("wrong_rank", std::int64_t{wrong.rank}).add("wrong_index", wrong.mismatch.first_index);
   record.add("expected", wrong.mismatch.expected).add("got", wrong.mismatch.got);
+}
+
+Record result(const CellRequest& request, const std::string& algorithm) {
+  Record record("result");
+  record.add("collective", request.collective);
+  record.add("size_bytes", static_cast<std::int64_t>(request.size_bytes));
+  record.add("pattern", request.pattern).add("skew", request.skew).add("algorithm", algorithm);
+  return record;
+}
+
+}  // namespace
+
+bool time_is_over(const Options& options) {
+  return of_rank_0(now_ns() >= from_unix_time(options.deadline_s));
 }
 
 SizeBench::SizeBench(Job& job, const Options& options, const CellRequest& first)
@@ -30,8 +38,8 @@ SizeBench::SizeBench(Job& job, const Options& options, const CellRequest& first)
       options_(options),
       end_ns_(from_unix_time(options.deadline_s)),
       size_bytes_(static_cast<std::int64_t>(first.size_bytes)),
-      collective_(find_collective(first.collective)),
-      buffers_(collective_, first.size_bytes / sizeof(float), job.rank, job.ranks, options.same_buffers),
+      buffers_(runner_of(first.collective), first.size_bytes / sizeof(float), job.rank, job.ranks,
+               options.same_buffers),
       native_us_(first.native_us) {}
 
 std::string SizeBench::prepare(std::size_t cells_left) {
@@ -42,30 +50,24 @@ std::string SizeBench::prepare(std::size_t cells_left) {
   return {};
 }
 
-static Record result(const CellRequest& request, const std::string& algorithm) {
-  Record record("result");
-  record.add("collective", request.collective);
-  record.add("size_bytes", static_cast<std::int64_t>(request.size_bytes));
-  record.add("pattern", request.pattern).add("skew", request.skew).add("algorithm", algorithm);
-  return record;
-}
-
 void SizeBench::measure_all(const CellRequest& request, const Arrival& arrival, std::size_t cells_left) {
   const double skew_us = request.skew_factor * native_us_ + request.skew_us;
-  const Nanoseconds now = now_ns(), share = share_ns(cells_left);
+  const Nanoseconds now = now_ns();
+  const Nanoseconds share = share_ns(cells_left);
   Cell cell;
   cell.arrival = &arrival;
   cell.skew_ns = static_cast<Nanoseconds>(skew_us * 1e3);
   cell.expected_ns = static_cast<Nanoseconds>(native_us_ * 1e3);
   cell.deadline_ns = now + share;
-  cell.end_ns = std::min(end_ns_, now + kMostShares * share);
+  cell.end_ns = std::min(end_ns_, now + most_shares * share);
   cell.max_iterations = options_.max_iterations;
   begin("measure", arrival.name, "");
   std::vector<Measurement> measurements;
   if (!usable_.empty()) measurements = measure(job_, cell, usable_, buffers_);
   if (job_.rank != 0) return;
 
-  const bool on_time = mostly_on_time(measurements), only = only_on_time(measurements);
+  const bool on_time = mostly_on_time(measurements);
+  const bool only = only_on_time(measurements);
   for (std::size_t a = 0; a < usable_.size(); ++a) {
     const Measurement& m = measurements[a];
     const std::vector<double> last_us = last_delays_us(m, only);
@@ -83,7 +85,7 @@ void SizeBench::measure_all(const CellRequest& request, const Arrival& arrival, 
 
 void SizeBench::begin(const char* what, const std::string& pattern, const std::string& algorithm) {
   Record record("begin");
-  record.add("what", what).add("collective", collective_.name).add("size_bytes", size_bytes_);
+  record.add("what", what).add("collective", name_of(collective())).add("size_bytes", size_bytes_);
   record.add("pattern", pattern).add("algorithm", algorithm);
   job_.records.write(record);
 }
@@ -91,17 +93,15 @@ void SizeBench::begin(const char* what, const std::string& pattern, const std::s
 std::string SizeBench::check_all() {
   for (const std::string& algorithm : options_.algorithms) {
     const bool native = is_native(algorithm);
-    if (!native && !collective_.is_allreduce()) continue;
+    if (!native && !served.contain(collective())) continue;
     if (time_is_over(options_)) return {};
     begin("check", "", algorithm);
-    Check found = check(job_, collective_, algorithm, buffers_);
-    enum : int { kSkip, kTime, kFatal };
-    int verdict = found.wrong.rank < 0 && (native || found.served) ? kTime : kSkip;
-    if (!found.error.empty()) verdict = kFatal;
-    MPI_Bcast(&verdict, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    if (verdict == kFatal) return found.error.empty() ? "rank 0 found an error" : found.error;
-    checked_.push_back({algorithm, verdict == kTime, found.wrong});
-    if (verdict == kSkip && native) break;  // nothing to compare with at this size
+    Check found = check(job_, algorithm, buffers_);
+    const bool has_error = of_rank_0(!found.error.empty());
+    if (has_error) return found.error.empty() ? "rank 0 found an error" : found.error;
+    const bool usable = of_rank_0(found.wrong.rank < 0 && (native || found.served));
+    checked_.push_back({algorithm, usable, found.wrong});
+    if (!usable && native) break;  // nothing to compare with at this size
   }
   for (const Checked& checked : checked_) {
     if (checked.usable) usable_.push_back(checked.algorithm);
@@ -111,13 +111,11 @@ std::string SizeBench::check_all() {
 
 double SizeBench::calibrate(std::size_t cells_left) {
   Cell cell;
-  cell.deadline_ns = now_ns() + std::min<Nanoseconds>(share_ns(cells_left) / 4, kMostCalibrationNs);
+  cell.deadline_ns = now_ns() + std::min<Nanoseconds>(share_ns(cells_left) / 4, most_calibration_ns);
   cell.end_ns = end_ns_;
   cell.max_iterations = 200;
   const std::vector<Measurement> native = measure(job_, cell, {usable_.front()}, buffers_);
-  double median_us = summarize(last_delays_us(native.front(), only_on_time(native))).median;
-  MPI_Bcast(&median_us, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
-  return median_us;
+  return of_rank_0(summarize(last_delays_us(native.front(), only_on_time(native))).median);
 }
 
 Nanoseconds SizeBench::share_ns(std::size_t cells_left) const {

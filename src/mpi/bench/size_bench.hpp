@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
-// All the work on one collective at one message size. Rank 0 writes the records.
+// A collective at one message size: all cells in turn. Rank 0 writes the records.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "buffers.hpp"
-#include "collectives.hpp"
-#include "measure.hpp"
-#include "options.hpp"
+#include "mpi/bench/buffers.hpp"
+#include "mpi/bench/collectives.hpp"
+#include "mpi/bench/measure.hpp"
+#include "mpi/bench/options.hpp"
 
 namespace offbeat::bench {
 
@@ -19,9 +18,9 @@ class SizeBench {
  public:
   SizeBench(Job& job, const Options& options, const CellRequest& first);
 
-  // Checks every algorithm, and measures native where that is not known. Empty, or why the benchmark cannot
-  // go on.
-  std::string prepare(std::size_t cells_left);
+  // Checks every algorithm, and measures native where its time is not known. Empty, or why the benchmark
+  // cannot go on.
+  [[nodiscard]] std::string prepare(std::size_t cells_left);
 
   // Measures all algorithms in turn; `cells_left`, this one among them, share the time that is left.
   void measure_all(const CellRequest& request, const Arrival& arrival, std::size_t cells_left);
@@ -34,17 +33,17 @@ class SizeBench {
   };
 
   void begin(const char* what, const std::string& pattern, const std::string& algorithm);
-  std::string check_all();
-  double calibrate(std::size_t cells_left);
-  Nanoseconds share_ns(std::size_t cells_left) const;
-  bool only_on_time(const std::vector<Measurement>& measurements) const;
+  [[nodiscard]] std::string check_all();
+  [[nodiscard]] double calibrate(std::size_t cells_left);
+  [[nodiscard]] Nanoseconds share_ns(std::size_t cells_left) const;
+  [[nodiscard]] bool only_on_time(const std::vector<Measurement>& measurements) const;
+  [[nodiscard]] Collective collective() const { return buffers_.runner().collective; }
   void write_unusable(const CellRequest& request);
 
   Job& job_;
   const Options& options_;
   const Nanoseconds end_ns_;
   const std::int64_t size_bytes_;
-  const Collective& collective_;
   Buffers buffers_;
   double native_us_;  // the balanced median
   std::vector<Checked> checked_;
@@ -52,6 +51,6 @@ class SizeBench {
 };
 
 // The same answer on all ranks, whose clocks may differ.
-bool time_is_over(const Options& options);
+[[nodiscard]] bool time_is_over(const Options& options);
 
 }  // namespace offbeat::bench
