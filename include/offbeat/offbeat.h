@@ -111,34 +111,54 @@ offbeat_status offbeat_reduce(void* destination, const void* const* operands, si
                               size_t count, offbeat_type type, offbeat_op op);
 
 /**
- * Allreduce over offbeat's own types, OFFBEAT_FLOAT16 and OFFBEAT_BFLOAT16
- * included. Collective over the communicator. In place when input is NULL or
- * equals output. Runs the algorithm that is chosen for this size; types that MPI lacks
- * never go to the host, so where the choice is `native` they run recursive_doubling.
+ * One call of a collective, over offbeat's own types: OFFBEAT_FLOAT16 and OFFBEAT_BFLOAT16 among them, which MPI
+ * lacks. Members that a collective does not have are ignored. Begin with OFFBEAT_CALL_INIT, so that a program that was
+ * compiled with an older header goes on working.
  */
-offbeat_status offbeat_allreduce(const void* input, void* output, size_t count, offbeat_type type,
-                                 offbeat_op op, int fortran_communicator);
+typedef struct offbeat_call {
+  size_t size;            /**< sizeof(offbeat_call) */
+  const char* collective; /**< "allreduce"; `offbeat info` lists those that offbeat serves */
+  int communicator;       /**< a Fortran handle */
+  int root;
+  const void* input; /**< NULL, or equal to output: in place */
+  void* output;
+  size_t count; /**< elements */
+  offbeat_type type;
+  offbeat_op op;
+} offbeat_call;
+#define OFFBEAT_CALL_INIT {sizeof(offbeat_call), NULL, 0, 0, NULL, NULL, 0, OFFBEAT_INT8, OFFBEAT_SUM}
 
-/** An allreduce that goes on while the program computes. */
+/**
+ * Run a collective. All ranks of the communicator must. Runs the algorithm that is chosen for this size; these calls
+ * never go to the host, so where the choice is `native` another algorithm is taken.
+ */
+offbeat_status offbeat_run(const offbeat_call* call);
+
+/** A collective that goes on while the program computes. */
 typedef struct offbeat_request offbeat_request;
 
 /**
- * Begin an allreduce like offbeat_allreduce and return at once. The buffers must stay, and the input must not change, until it
- * is complete. It moves on in offbeat_test, in offbeat_wait and in every other collective of offbeat's that waits. Any
- * number may be under way, on any communicators, beside blocking ones; all ranks of a communicator must begin its
- * collectives in the same order, and may complete them in any order. The first one on a communicator sets it up, which is
- * collective and waits for the other ranks.
+ * Begin a collective and return at once. The buffers must stay, and the input must not change, until it is complete. It
+ * moves on in offbeat_test, in offbeat_wait and in every other collective of offbeat's that waits. Any number may be
+ * under way, on any communicators, beside blocking ones; all ranks of a communicator must begin its collectives in the
+ * same order, and may complete them in any order. The communicator may be freed meanwhile. The first call on a
+ * communicator sets it up, which is collective and waits for the other ranks.
  *
  * @param request  receives the request; NULL on error
  */
-offbeat_status offbeat_iallreduce(const void* input, void* output, size_t count, offbeat_type type, offbeat_op op,
-                                  int fortran_communicator, offbeat_request** request);
+offbeat_status offbeat_begin(const offbeat_call* call, offbeat_request** request);
 
 /** Move on; *complete is 1 at the end, the request is then freed and *request is NULL. A NULL request is complete. */
 offbeat_status offbeat_test(offbeat_request** request, int* complete);
 
 /** Move on until the end, then free the request and set *request to NULL. */
 offbeat_status offbeat_wait(offbeat_request** request);
+
+/** One line about the last call of this thread that failed, until the next one does; "" if none has. */
+const char* offbeat_error_text(void);
+
+/** The error code of the host MPI for that call; 0 if MPI had no part in it. */
+int offbeat_error_code(void);
 
 #ifdef __cplusplus
 }

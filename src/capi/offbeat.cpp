@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/collective.hpp"
 #include "base/error.hpp"
 #include "mpi/service.hpp"
 
@@ -14,7 +15,44 @@ static_assert(OFFBEAT_BITWISE_XOR == static_cast<int>(offbeat::ReduceOp::bitwise
 
 namespace {
 
+using offbeat::Operation;
 using offbeat::Reduction;
+
+// The last error of this thread.
+struct LastError {
+  int code = 0;
+  char text[256] = "";
+};
+constinit thread_local LastError last_error;
+
+void write_line(char* target, std::size_t size, const char* text) {
+  if (target == nullptr || size == 0) return;
+  const std::size_t length = std::min(size - 1, std::strlen(text));
+  std::memcpy(target, text, length);
+  target[length] = '\0';
+}
+
+offbeat_status fail(offbeat_status status, const char* text, int code = 0) {
+  last_error.code = code;
+  write_line(last_error.text, sizeof last_error.text, text);
+  return status;
+}
+
+// No exception leaves the library.
+template <class Body>
+offbeat_status guarded(Body&& body) {
+  try {
+    return body();
+  } catch (const offbeat::ExpressionError& failure) {
+    return fail(OFFBEAT_ERROR_EXPRESSION, failure.what());
+  } catch (const offbeat::UsageError& failure) {
+    return fail(OFFBEAT_ERROR_ARGUMENT, failure.what());
+  } catch (const offbeat::CommunicationError& failure) {
+    return fail(OFFBEAT_ERROR_MPI, failure.what(), failure.code);
+  } catch (const std::exception& failure) {
+    return fail(OFFBEAT_ERROR_MPI, failure.what());
+  }
+}
 
 bool is_known(offbeat_type type, offbeat_op op) {
   return type >= 0 && static_cast<std::size_t>(type) < offbeat::element_type_count && op >= 0 &&
@@ -25,11 +63,28 @@ Reduction reduction_of(offbeat_type type, offbeat_op op) {
   return {static_cast<offbeat::ElementType>(type), static_cast<offbeat::ReduceOp>(op)};
 }
 
-void write_line(char* target, std::size_t size, const char* text) {
-  if (target == nullptr || size == 0) return;
-  const std::size_t length = std::min(size - 1, std::strlen(text));
-  std::memcpy(target, text, length);
-  target[length] = '\0';
+// Calls body(arguments) for a call that is in order.
+template <class Body>
+offbeat_status with_arguments(const offbeat_call* call, Body&& body) {
+  if (call == nullptr || call->size < sizeof(offbeat_call) || call->collective == nullptr)
+    return fail(OFFBEAT_ERROR_ARGUMENT, "no call: begin with OFFBEAT_CALL_INIT and name the collective");
+  if (!is_known(call->type, call->op))
+    return fail(OFFBEAT_ERROR_ARGUMENT, "no such type, or no such operation");
+  return guarded([&] {
+    const offbeat::service::Arguments arguments{.collective = call->collective,
+                                                .communicator = call->communicator,
+                                                .root = call->root,
+                                                .input = call->input,
+                                                .output = call->output,
+                                                .count = call->count,
+                                                .reduction = reduction_of(call->type, call->op)};
+    const auto collective = offbeat::collective_named(call->collective);
+    if (collective && offbeat::facts(*collective).has_operation && !arguments.reduction)
+      return fail(OFFBEAT_ERROR_UNSUPPORTED, "this type does not know this operation");
+    if (call->output == nullptr && call->count > 0)
+      return fail(OFFBEAT_ERROR_ARGUMENT, "there are elements, but no output");
+    return body(arguments);
+  });
 }
 
 }  // namespace
@@ -60,98 +115,82 @@ const char* offbeat_family(void) { return offbeat::service::family().data(); }
 
 offbeat_status offbeat_select(const char* collective, const char* expression, char* error,
                               size_t error_size) {
-  if (collective == nullptr || expression == nullptr) return OFFBEAT_ERROR_ARGUMENT;
-  try {
-    offbeat::service::select(collective, expression);
-    return OFFBEAT_OK;
-  } catch (const offbeat::ExpressionError& failure) {
-    write_line(error, error_size, failure.what());
-    return OFFBEAT_ERROR_EXPRESSION;
-  } catch (const std::exception& failure) {
-    write_line(error, error_size, failure.what());
-    return OFFBEAT_ERROR_ARGUMENT;
-  }
+  const offbeat_status status = collective == nullptr || expression == nullptr
+                                    ? fail(OFFBEAT_ERROR_ARGUMENT, "no collective, or no expression")
+                                    : guarded([&] {
+                                        offbeat::service::select(collective, expression);
+                                        return OFFBEAT_OK;
+                                      });
+  if (status != OFFBEAT_OK) write_line(error, error_size, last_error.text);
+  return status;
 }
 
 offbeat_status offbeat_count(const char* collective, offbeat_counters* counters, size_t size) {
   if (collective == nullptr || counters == nullptr || size < sizeof(offbeat_counters))
-    return OFFBEAT_ERROR_ARGUMENT;
-  try {
+    return fail(OFFBEAT_ERROR_ARGUMENT, "no collective, or no room for the counters");
+  return guarded([&] {
     const auto counts = offbeat::service::count(collective);
     *counters = {counts.intercepted, counts.served};
     return OFFBEAT_OK;
-  } catch (const std::exception&) {
-    return OFFBEAT_ERROR_ARGUMENT;
-  }
+  });
 }
 
 offbeat_status offbeat_reduce(void* destination, const void* const* operands, size_t operand_count,
                               size_t count, offbeat_type type, offbeat_op op) {
-  if (operands == nullptr || operand_count == 0 || !is_known(type, op)) return OFFBEAT_ERROR_ARGUMENT;
-  if (destination == nullptr && count > 0) return OFFBEAT_ERROR_ARGUMENT;
+  if (operands == nullptr || operand_count == 0 || !is_known(type, op))
+    return fail(OFFBEAT_ERROR_ARGUMENT, "no operands, no such type, or no such operation");
+  if (destination == nullptr && count > 0)
+    return fail(OFFBEAT_ERROR_ARGUMENT, "there are elements, but no destination");
   const Reduction reduction = reduction_of(type, op);
-  if (!reduction) return OFFBEAT_ERROR_UNSUPPORTED;
+  if (!reduction) return fail(OFFBEAT_ERROR_UNSUPPORTED, "this type does not know this operation");
   reduction(destination, operands, operand_count, count);
   return OFFBEAT_OK;
 }
 
-offbeat_status offbeat_allreduce(const void* input, void* output, size_t count, offbeat_type type,
-                                 offbeat_op op, int fortran_communicator) {
-  if (!is_known(type, op) || (output == nullptr && count > 0)) return OFFBEAT_ERROR_ARGUMENT;
-  const Reduction reduction = reduction_of(type, op);
-  if (!reduction) return OFFBEAT_ERROR_UNSUPPORTED;
-  try {
-    const bool served = offbeat::service::allreduce(input, output, count, reduction, fortran_communicator);
-    return served ? OFFBEAT_OK : OFFBEAT_ERROR_MPI;
-  } catch (const std::exception&) {
-    return OFFBEAT_ERROR_MPI;
-  }
+offbeat_status offbeat_run(const offbeat_call* call) {
+  return with_arguments(call, [](const offbeat::service::Arguments& arguments) {
+    offbeat::service::run(arguments);
+    return OFFBEAT_OK;
+  });
 }
 
-offbeat_status offbeat_iallreduce(const void* input, void* output, size_t count, offbeat_type type,
-                                  offbeat_op op, int fortran_communicator, offbeat_request** request) {
-  if (request == nullptr) return OFFBEAT_ERROR_ARGUMENT;
+offbeat_status offbeat_begin(const offbeat_call* call, offbeat_request** request) {
+  if (request == nullptr) return fail(OFFBEAT_ERROR_ARGUMENT, "no place for the request");
   *request = nullptr;
-  if (!is_known(type, op) || (output == nullptr && count > 0)) return OFFBEAT_ERROR_ARGUMENT;
-  const Reduction reduction = reduction_of(type, op);
-  if (!reduction) return OFFBEAT_ERROR_UNSUPPORTED;
-  try {
-    auto operation = offbeat::service::begin_allreduce(input, output, count, reduction, fortran_communicator);
-    if (operation == nullptr) return OFFBEAT_ERROR_MPI;
-    *request = reinterpret_cast<offbeat_request*>(operation.release());
+  return with_arguments(call, [&](const offbeat::service::Arguments& arguments) {
+    *request = reinterpret_cast<offbeat_request*>(offbeat::service::begin(arguments).release());
     return OFFBEAT_OK;
-  } catch (const std::exception&) {
-    return OFFBEAT_ERROR_MPI;
-  }
+  });
 }
 
 offbeat_status offbeat_test(offbeat_request** request, int* complete) {
-  if (request == nullptr || complete == nullptr) return OFFBEAT_ERROR_ARGUMENT;
+  if (request == nullptr || complete == nullptr)
+    return fail(OFFBEAT_ERROR_ARGUMENT, "no request, or no place for the answer");
   *complete = 1;
   if (*request == nullptr) return OFFBEAT_OK;
-  offbeat::service::OperationPointer operation(reinterpret_cast<offbeat::Operation*>(*request));
+  offbeat::service::OperationPointer operation(reinterpret_cast<Operation*>(*request));
   *request = nullptr;
-  try {
+  return guarded([&] {
     if (offbeat::service::test(*operation)) return OFFBEAT_OK;
     *complete = 0;
     *request = reinterpret_cast<offbeat_request*>(operation.release());
     return OFFBEAT_OK;
-  } catch (const std::exception&) {
-    return OFFBEAT_ERROR_MPI;
-  }
+  });
 }
 
 offbeat_status offbeat_wait(offbeat_request** request) {
-  if (request == nullptr) return OFFBEAT_ERROR_ARGUMENT;
+  if (request == nullptr) return fail(OFFBEAT_ERROR_ARGUMENT, "no request");
   if (*request == nullptr) return OFFBEAT_OK;
-  const offbeat::service::OperationPointer operation(reinterpret_cast<offbeat::Operation*>(*request));
+  const offbeat::service::OperationPointer operation(reinterpret_cast<Operation*>(*request));
   *request = nullptr;
-  try {
+  return guarded([&] {
     offbeat::service::wait(*operation);
     return OFFBEAT_OK;
-  } catch (const std::exception&) {
-    return OFFBEAT_ERROR_MPI;
-  }
+  });
 }
+
+const char* offbeat_error_text(void) { return last_error.text; }
+
+int offbeat_error_code(void) { return last_error.code; }
 
 }  // extern "C"

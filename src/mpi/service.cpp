@@ -61,42 +61,49 @@ Counts count(std::string_view collective) {
 
 namespace {
 
-Call arguments(const void* input, void* output, std::size_t count, const Reduction& reduction) {
-  const void* from = input == nullptr ? output : input;
-  return {Collective::allreduce,
-          {static_cast<const std::byte*>(from), count, reduction.width},
-          {static_cast<std::byte*>(output), count, reduction.width},
-          &reduction};
-}
-
-Communicator* communicator_of(int fortran_communicator) {
-  Runtime& process = start_runtime();
-  if (!process.is_mpi_running()) return nullptr;
-  return process.communicator(process.host.Comm_f2c(fortran_communicator));
+Call call_of(const Arguments& arguments) {
+  const Collective collective = served_collective(arguments.collective);
+  const void* input = arguments.input == nullptr ? arguments.output : arguments.input;
+  const std::size_t width = arguments.reduction.width;
+  return {collective,
+          {static_cast<const std::byte*>(input), arguments.count, width},
+          {static_cast<std::byte*>(arguments.output), arguments.count, width},
+          facts(collective).has_operation ? &arguments.reduction : nullptr,
+          arguments.root};
 }
 
 void require_running_mpi() {
   if (!start_runtime().is_mpi_running()) throw CommunicationError("MPI is not running");
 }
 
+Communicator& communicator_of(int fortran_communicator) {
+  require_running_mpi();
+  Runtime& process = start_runtime();
+  Communicator* communicator = process.communicator(process.host.Comm_f2c(fortran_communicator));
+  if (communicator == nullptr) throw CommunicationError("this is no communicator that can be used");
+  return *communicator;
+}
+
+[[noreturn]] void refuse() {
+  throw CommunicationError("offbeat cannot serve this communicator; OFFBEAT_VERBOSE=1 says why");
+}
+
 }  // namespace
 
-bool allreduce(const void* input, void* output, std::size_t count, const Reduction& reduction,
-               int fortran_communicator) {
+void run(const Arguments& arguments) {
   const InsideOffbeat guard;
-  Communicator* communicator = communicator_of(fortran_communicator);
-  return communicator != nullptr &&
-         communicator->run_without_host(arguments(input, output, count, reduction));
+  const Call call = call_of(arguments);
+  if (!communicator_of(arguments.communicator).run_without_host(call)) refuse();
 }
 
 void OperationDeleter::operator()(Operation* operation) const { delete operation; }
 
-OperationPointer begin_allreduce(const void* input, void* output, std::size_t count,
-                                 const Reduction& reduction, int fortran_communicator) {
+OperationPointer begin(const Arguments& arguments) {
   const InsideOffbeat guard;
-  Communicator* communicator = communicator_of(fortran_communicator);
-  if (communicator == nullptr) return nullptr;
-  return OperationPointer(communicator->begin(arguments(input, output, count, reduction)).release());
+  const Call call = call_of(arguments);
+  OperationPointer operation(communicator_of(arguments.communicator).begin(call).release());
+  if (operation == nullptr) refuse();
+  return operation;
 }
 
 bool test(Operation& operation) {

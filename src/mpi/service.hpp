@@ -31,21 +31,29 @@ struct Counts {
 };
 [[nodiscard]] Counts count(std::string_view collective);
 
-// Collective over the communicator. `input` null or equal to `output`: in place. False: MPI is not running,
-// or the communicator cannot be served. Throws CommunicationError.
-[[nodiscard]] bool allreduce(const void* input, void* output, std::size_t count, const Reduction& reduction,
-                             int fortran_communicator);
+// One call; what the collective does not have is ignored. Throws UsageError for a collective that offbeat
+// does not serve.
+struct Arguments {
+  std::string_view collective;
+  int communicator = 0;  // a Fortran handle
+  int root = 0;
+  const void* input = nullptr;  // null, or equal to `output`: in place
+  void* output = nullptr;
+  std::size_t count = 0;
+  Reduction reduction;  // or only the width of an element
+};
+
+// Collective over the communicator. Throws CommunicationError, also where MPI is not running or the
+// communicator cannot be served.
+void run(const Arguments& arguments);
 
 // The same without waiting. The communicator may be freed before the operation is complete. `test` is true
-// when it is complete, and is then not called again, nor `wait`. Both throw CommunicationError, also after
-// MPI_Finalize.
+// when it is complete. Both throw CommunicationError, also after MPI_Finalize.
 struct OperationDeleter {
   void operator()(Operation* operation) const;
 };
 using OperationPointer = std::unique_ptr<Operation, OperationDeleter>;
-// Null: like false above.
-[[nodiscard]] OperationPointer begin_allreduce(const void* input, void* output, std::size_t count,
-                                               const Reduction& reduction, int fortran_communicator);
+[[nodiscard]] OperationPointer begin(const Arguments& arguments);
 [[nodiscard]] bool test(Operation& operation);
 void wait(Operation& operation);
 

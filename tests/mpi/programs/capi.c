@@ -3,26 +3,9 @@
  * A program that uses offbeat's C interface where it is preloaded: the one kind that knows about offbeat.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
-#include <offbeat/offbeat.h>
 #include <stdint.h>
 
-#include "check.h"
-
-#ifdef OFFBEAT_TEST_STANDARD_ABI
-#define FORTRAN_HANDLE MPI_Comm_toint
-#else
-#define FORTRAN_HANDLE MPI_Comm_c2f
-#endif
-
-static void *function(const char *name) {
-  void *found = dlsym(RTLD_DEFAULT, name);
-  if (found == NULL) {
-    fprintf(stderr, "FAIL: %s is not there: not preloaded?\n", name);
-    MPI_Abort(MPI_COMM_WORLD, 3);
-  }
-  return found;
-}
+#include "interface.h"
 
 /* bfloat16 is the upper half of a float; exact for the small integers used here. */
 static uint16_t to_bfloat16(float value) {
@@ -86,44 +69,53 @@ static void check_reduce(void) {
 }
 
 static void check_allreduce(void) {
-  __typeof__(&offbeat_allreduce) all = function("offbeat_allreduce");
   enum { most = 10000 };
   static uint16_t input[most], output[most];
-  const int communicator = (int)FORTRAN_HANDLE(MPI_COMM_WORLD);
+  const int communicator = FORTRAN_HANDLE(MPI_COMM_WORLD);
   const int expected = world_size * (world_size + 1) / 2;
   for (int count = 0; count <= most; count = count == 0 ? 1 : count * 10) {
     for (int in_place = 0; in_place < 2; ++in_place) {
       uint16_t *const source = in_place ? output : input;
       for (int k = 0; k < count; ++k) source[k] = to_float16(world_rank + 1);
-      CHECK(all(in_place ? NULL : input, output, (size_t)count, OFFBEAT_FLOAT16, OFFBEAT_SUM, communicator) == OFFBEAT_OK,
+      CHECK(offbeat_allreduce(in_place ? NULL : input, output, (size_t)count, OFFBEAT_FLOAT16, OFFBEAT_SUM, communicator) == OFFBEAT_OK,
             "float16 allreduce of %d", count);
       for (int k = 0; k < count; ++k) CHECK(output[k] == to_float16(expected), "float16 of %d: %x", count, output[k]);
       for (int k = 0; k < count; ++k) source[k] = to_bfloat16((float)(world_rank + 1));
-      CHECK(all(in_place ? output : input, output, (size_t)count, OFFBEAT_BFLOAT16, OFFBEAT_MAX, communicator) == OFFBEAT_OK,
+      CHECK(offbeat_allreduce(in_place ? output : input, output, (size_t)count, OFFBEAT_BFLOAT16, OFFBEAT_MAX, communicator) == OFFBEAT_OK,
             "bfloat16 allreduce of %d", count);
       for (int k = 0; k < count; ++k) CHECK(output[k] == to_bfloat16((float)world_size), "bfloat16 of %d: %x", count, output[k]);
     }
   }
-  const int self = (int)FORTRAN_HANDLE(MPI_COMM_SELF);
-  CHECK(all(input, output, 5, OFFBEAT_FLOAT16, OFFBEAT_SUM, self) == OFFBEAT_OK && memcmp(input, output, 10) == 0, "alone");
-  CHECK(all(NULL, NULL, 5, OFFBEAT_FLOAT16, OFFBEAT_SUM, communicator) == OFFBEAT_ERROR_ARGUMENT, "no output");
+  const int self = FORTRAN_HANDLE(MPI_COMM_SELF);
+  CHECK(offbeat_allreduce(input, output, 5, OFFBEAT_FLOAT16, OFFBEAT_SUM, self) == OFFBEAT_OK && memcmp(input, output, 10) == 0, "alone");
+  CHECK(offbeat_allreduce(NULL, NULL, 5, OFFBEAT_FLOAT16, OFFBEAT_SUM, communicator) == OFFBEAT_ERROR_ARGUMENT, "no output");
+  __typeof__(&offbeat_run) run = function("offbeat_run");
+  __typeof__(&offbeat_error_text) error_text = function("offbeat_error_text");
+  __typeof__(&offbeat_error_code) error_code = function("offbeat_error_code");
+  offbeat_call call = sum_call(input, output, 1, OFFBEAT_FLOAT16, OFFBEAT_SUM, communicator);
+  call.collective = "scan";
+  CHECK(run(&call) == OFFBEAT_ERROR_ARGUMENT && strstr(error_text(), "'scan'") != NULL, "scan: %s", error_text());
+  call.collective = "allreduce";
+  call.op = OFFBEAT_BITWISE_OR;
+  CHECK(run(&call) == OFFBEAT_ERROR_UNSUPPORTED && error_code() == 0, "or of float16: %s", error_text());
+  call.size = 8;
+  CHECK(run(&call) == OFFBEAT_ERROR_ARGUMENT && run(NULL) == OFFBEAT_ERROR_ARGUMENT, "no call");
 }
 
 /* The sum 1 + 2 + ... + ranks in float32, while the program looks at it from time to time. */
 static void check_nonblocking(const char *algorithm) {
   __typeof__(&offbeat_select) select_algorithm = function("offbeat_select");
-  __typeof__(&offbeat_iallreduce) begin = function("offbeat_iallreduce");
   __typeof__(&offbeat_test) test = function("offbeat_test");
   __typeof__(&offbeat_wait) wait = function("offbeat_wait");
   enum { most = 100000 };
   static float input[most], output[most], second[most];
-  const int communicator = (int)FORTRAN_HANDLE(MPI_COMM_WORLD);
+  const int communicator = FORTRAN_HANDLE(MPI_COMM_WORLD);
   const float expected = (float)(world_size * (world_size + 1) / 2);
   CHECK(select_algorithm("allreduce", algorithm, NULL, 0) == OFFBEAT_OK, "%s", algorithm);
   for (int count = 0; count <= most; count = count == 0 ? 1 : count * 10) {
     for (int k = 0; k < count; ++k) input[k] = (float)(world_rank + 1);
     offbeat_request *request = NULL;
-    CHECK(begin(input, output, (size_t)count, OFFBEAT_FLOAT32, OFFBEAT_SUM, communicator, &request) == OFFBEAT_OK,
+    CHECK(offbeat_iallreduce(input, output, (size_t)count, OFFBEAT_FLOAT32, OFFBEAT_SUM, communicator, &request) == OFFBEAT_OK,
           "%s: begin %d", algorithm, count);
     int complete = 0;
     long looks = 0;
@@ -132,7 +124,7 @@ static void check_nonblocking(const char *algorithm) {
     for (int k = 0; k < count; ++k) CHECK(output[k] == expected, "%s of %d: %f", algorithm, count, (double)output[k]);
 
     /* A blocking call in between, which does not wait for it. */
-    CHECK(begin(input, output, (size_t)count, OFFBEAT_FLOAT32, OFFBEAT_SUM, communicator, &request) == OFFBEAT_OK,
+    CHECK(offbeat_iallreduce(input, output, (size_t)count, OFFBEAT_FLOAT32, OFFBEAT_SUM, communicator, &request) == OFFBEAT_OK,
           "%s: begin %d", algorithm, count);
     allreduce(input, second, count, MPI_FLOAT, MPI_MAX, MPI_COMM_WORLD);
     CHECK(wait(&request) == OFFBEAT_OK && request == NULL, "%s: wait for %d", algorithm, count);
@@ -142,7 +134,7 @@ static void check_nonblocking(const char *algorithm) {
   offbeat_request *none = NULL;
   int complete = 0;
   CHECK(test(&none, &complete) == OFFBEAT_OK && complete == 1, "no request");
-  CHECK(begin(input, output, 1, OFFBEAT_FLOAT32, OFFBEAT_BITWISE_OR, communicator, &none) == OFFBEAT_ERROR_UNSUPPORTED, "or");
+  CHECK(offbeat_iallreduce(input, output, 1, OFFBEAT_FLOAT32, OFFBEAT_BITWISE_OR, communicator, &none) == OFFBEAT_ERROR_UNSUPPORTED, "or");
   CHECK(select_algorithm("allreduce", "", NULL, 0) == OFFBEAT_OK, "back");
 }
 

@@ -4,39 +4,22 @@
  * they are waited for. Needs two ranks at least.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
-#include <offbeat/offbeat.h>
-
-#include "check.h"
-
-#ifdef OFFBEAT_TEST_STANDARD_ABI
-#define FORTRAN_HANDLE(communicator) ((int)MPI_Comm_toint(communicator))
-#else
-#define FORTRAN_HANDLE(communicator) ((int)MPI_Comm_c2f(communicator))
-#endif
+#include "interface.h"
 
 enum { MANY = 100000 };
 
-static __typeof__(&offbeat_allreduce) all;
-static __typeof__(&offbeat_iallreduce) begin;
 static __typeof__(&offbeat_test) test;
 static __typeof__(&offbeat_wait) wait_for;
-
-static void *function(const char *name) {
-  void *found = dlsym(RTLD_DEFAULT, name);
-  CHECK(found != NULL, "%s is not there: not preloaded?", name);
-  if (found == NULL) exit(3);
-  return found;
-}
 
 /* Neither kind of call is served, and neither ends the job. */
 static void refused(int fortran_communicator, const char *where) {
   float one = 1, sum = 0;
   offbeat_request *request = NULL;
   within(20, "%s", where);
-  offbeat_status status = all(&one, &sum, 1, OFFBEAT_FLOAT32, OFFBEAT_SUM, fortran_communicator);
-  CHECK(status == OFFBEAT_ERROR_MPI, "%s: status %d", where, (int)status);
-  status = begin(&one, &sum, 1, OFFBEAT_FLOAT32, OFFBEAT_SUM, fortran_communicator, &request);
+  offbeat_status status = offbeat_allreduce(&one, &sum, 1, OFFBEAT_FLOAT32, OFFBEAT_SUM, fortran_communicator);
+  const char *text = ((__typeof__(&offbeat_error_text))function("offbeat_error_text"))();
+  CHECK(status == OFFBEAT_ERROR_MPI && strlen(text) > 10, "%s: status %d, '%s'", where, (int)status, text);
+  status = offbeat_iallreduce(&one, &sum, 1, OFFBEAT_FLOAT32, OFFBEAT_SUM, fortran_communicator, &request);
   CHECK(status == OFFBEAT_ERROR_MPI && request == NULL, "%s, begun: status %d", where, (int)status);
 }
 
@@ -67,7 +50,7 @@ static offbeat_request *begun(MPI_Comm communicator) {
     output[k] = -1;
   }
   const offbeat_status status =
-      begin(input, output, MANY, OFFBEAT_FLOAT32, OFFBEAT_SUM, FORTRAN_HANDLE(communicator), &request);
+      offbeat_iallreduce(input, output, MANY, OFFBEAT_FLOAT32, OFFBEAT_SUM, FORTRAN_HANDLE(communicator), &request);
   CHECK(status == OFFBEAT_OK && request != NULL, "begun: status %d", (int)status);
   return request;
 }
@@ -103,8 +86,6 @@ static void free_while_open(int disconnect, int with_test) {
 }
 
 int main(int argc, char **argv) {
-  all = function("offbeat_allreduce");
-  begin = function("offbeat_iallreduce");
   test = function("offbeat_test");
   wait_for = function("offbeat_wait");
   refused(0, "before MPI_Init");
@@ -123,7 +104,7 @@ int main(int argc, char **argv) {
   static float ones[MANY], sums[MANY];
   const int world = FORTRAN_HANDLE(MPI_COMM_WORLD);
   offbeat_request *on_leftover = begun(leftover), *on_world = NULL;
-  CHECK(begin(ones, sums, MANY, OFFBEAT_FLOAT32, OFFBEAT_SUM, world, &on_world) == OFFBEAT_OK, "begun");
+  CHECK(offbeat_iallreduce(ones, sums, MANY, OFFBEAT_FLOAT32, OFFBEAT_SUM, world, &on_world) == OFFBEAT_OK, "begun");
   check_finish();
   within(20, "after MPI_Finalize");
   CHECK(wait_for(&on_leftover) == OFFBEAT_ERROR_MPI, "a duplicate, waited for after MPI_Finalize");

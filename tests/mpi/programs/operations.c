@@ -6,11 +6,9 @@
  * order that differs from rank to rank.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
-#include <offbeat/offbeat.h>
 #include <stdint.h>
 
-#include "check.h"
+#include "interface.h"
 
 enum { under_way = 9, most = 40000 };
 static const size_t lengths[] = {1, 5, 700, 3000, most, 0};
@@ -29,21 +27,11 @@ static int64_t sum(uint64_t number, int ranks, size_t i) {
   return total;
 }
 
-static int fortran(MPI_Comm communicator) {
-#ifdef OFFBEAT_TEST_STANDARD_ABI
-  return MPI_Comm_toint(communicator);
-#else
-  return (int)MPI_Comm_c2f(communicator);
-#endif
-}
-
 int main(int argc, char** argv) {
   check_start(&argc, &argv);
   const int rounds = atoi(argv[1]);
-  __typeof__(&offbeat_iallreduce) begin = dlsym(RTLD_DEFAULT, "offbeat_iallreduce");
-  __typeof__(&offbeat_test) test = dlsym(RTLD_DEFAULT, "offbeat_test");
-  __typeof__(&offbeat_wait) wait = dlsym(RTLD_DEFAULT, "offbeat_wait");
-  CHECK(begin != NULL && test != NULL && wait != NULL, "not preloaded");
+  __typeof__(&offbeat_test) test = function("offbeat_test");
+  __typeof__(&offbeat_wait) wait = function("offbeat_wait");
   const int rank = world_rank, ranks = world_size;
   MPI_Comm communicators[2] = {MPI_COMM_WORLD, MPI_COMM_NULL};
   MPI_Comm_dup(MPI_COMM_WORLD, &communicators[1]);
@@ -62,7 +50,7 @@ int main(int argc, char** argv) {
         output[k][i] = -1;
       }
       const MPI_Comm communicator = communicators[(number / 3) % 2];
-      CHECK(begin(input[k], output[k], counts[k], OFFBEAT_INT64, OFFBEAT_SUM, fortran(communicator),
+      CHECK(offbeat_iallreduce(input[k], output[k], counts[k], OFFBEAT_INT64, OFFBEAT_SUM, FORTRAN_HANDLE(communicator),
                   &requests[k]) == OFFBEAT_OK,
             "begin %d", (int)number);
       if (number % 4 == 0) {
@@ -89,7 +77,7 @@ int main(int argc, char** argv) {
   }
   /* The communicator goes before what is under way on it. */
   offbeat_request* last;
-  CHECK(begin(input[0], output[0], most, OFFBEAT_INT64, OFFBEAT_SUM, fortran(communicators[1]), &last) ==
+  CHECK(offbeat_iallreduce(input[0], output[0], most, OFFBEAT_INT64, OFFBEAT_SUM, FORTRAN_HANDLE(communicators[1]), &last) ==
             OFFBEAT_OK,
         "begin the last");
   MPI_Comm_free(&communicators[1]);

@@ -660,8 +660,8 @@ void step_spawn() {
 
 struct Interface {
   decltype(&offbeat_select) select;
-  decltype(&offbeat_allreduce) allreduce;
-  decltype(&offbeat_iallreduce) iallreduce;
+  decltype(&offbeat_run) run;
+  decltype(&offbeat_begin) begin;
   decltype(&offbeat_test) test;
   decltype(&offbeat_wait) wait;
 };
@@ -705,20 +705,23 @@ std::function<void()> begin_with_offbeat(const Shared& on) {
       std::make_shared<Reduction>(*found, count, draw.bits(), false, std::array<std::size_t, 2>{0, 0});
   const bool by_looking = draw.chance(50), is_at_once = draw.chance(20);
   if (!offbeat.wait || !on->is_mine()) return [] {};
-  const int comm = fortran_handle(on->handle);
-  const void* const input = reduction->input.data();
-  void* const output = reduction->output.data();
+  offbeat_call call = OFFBEAT_CALL_INIT;
+  call.collective = "allreduce";
+  call.communicator = fortran_handle(on->handle);
+  call.input = reduction->input.data();
+  call.output = reduction->output.data();
+  call.count = count;
+  call.type = known.type;
+  call.op = known.op;
   if (is_at_once) {
-    doing = "offbeat_allreduce";
-    check(offbeat.allreduce(input, output, count, known.type, known.op, comm) == OFFBEAT_OK,
-          "offbeat_allreduce");
+    doing = "offbeat_run";
+    check(offbeat.run(&call) == OFFBEAT_OK, "offbeat_run");
     check_outside_of_digest(*reduction, on->members);
     return [] {};
   }
   auto request = std::make_shared<offbeat_request*>(nullptr);
-  doing = "offbeat_iallreduce";
-  check(offbeat.iallreduce(input, output, count, known.type, known.op, comm, request.get()) == OFFBEAT_OK,
-        "offbeat_iallreduce");
+  doing = "offbeat_begin";
+  check(offbeat.begin(&call, request.get()) == OFFBEAT_OK, "offbeat_begin");
   return [=, members = on->members] {
     int is_over = 0;
     MPI_Finalized(&is_over);
@@ -851,8 +854,8 @@ void start_mpi(int* argc, char*** argv) {
                                           : Host::mpich;
 
   find(offbeat.select, "offbeat_select");
-  find(offbeat.allreduce, "offbeat_allreduce");
-  find(offbeat.iallreduce, "offbeat_iallreduce");
+  find(offbeat.run, "offbeat_run");
+  find(offbeat.begin, "offbeat_begin");
   find(offbeat.test, "offbeat_test");
   find(offbeat.wait, "offbeat_wait");
   make_predefined();
