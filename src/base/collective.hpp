@@ -117,9 +117,12 @@ class Collectives {
 inline constexpr Collectives meetings{Collective::allreduce, Collective::barrier, Collective::allgather,
                                       Collective::alltoall, Collective::reduce_scatter_block};
 
+// Whether a call without elements still has something to do.
+[[nodiscard]] constexpr bool moves_data(Collective collective) { return collective != Collective::barrier; }
+
 // The collectives that have algorithms (collectives/repertoire.hpp) and a setting for them. The host MPI
 // serves the others.
-inline constexpr Collectives served{Collective::allreduce};
+inline constexpr Collectives served{Collective::allreduce, Collective::barrier};
 
 // The collectives that `offbeat bench` can measure: mpi/bench/collectives.cpp has a runner for each.
 inline constexpr Collectives benchmarked{

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "collectives/allreduce/allreduce.hpp"
+#include "collectives/barrier/barrier.hpp"
 #include "collectives/repertoire.hpp"
 
 namespace offbeat {
@@ -14,6 +15,8 @@ const Repertoire& repertoire(Collective collective) {
   switch (collective) {
     case Collective::allreduce:
       return allreduce;
+    case Collective::barrier:
+      return barrier;
     default:
       return nothing;
   }

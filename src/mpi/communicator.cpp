@@ -171,7 +171,7 @@ void Communicator::check_processes() const {
 }
 
 void Communicator::run(const Expression& expression, const Call& call) {
-  if (call.output.count == 0) return;
+  if (call.output.count == 0 && moves_data(call.collective)) return;
   enter_board(call.collective, call.output.bytes());
   or_break([&] {
     if (is_immediate(*expression.algorithm, size_, call.output.bytes())) {
@@ -221,7 +221,7 @@ bool Communicator::run_without_host(Call call) {
 
 std::unique_ptr<Operation> Communicator::begin(const Call& call) {
   require_intact();
-  if (is_one_rank_ || call.output.count == 0) {
+  if (is_one_rank_ || (call.output.count == 0 && moves_data(call.collective))) {
     auto complete = std::make_unique<Operation>(*this, call);
     return run_without_host(call) ? std::move(complete) : nullptr;
   }

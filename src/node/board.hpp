@@ -204,6 +204,10 @@ class Board {
     }
     [[nodiscard]] bool is_apart() const { return apart == present; }
   };
+  // Without announcing or waiting for anything.
+  [[nodiscard]] static bool may_begin(const Numbers& numbers) {
+    return !numbers.follows_apart && !numbers.is_apart();
+  }
   [[nodiscard]] bool is_free(const Numbers& numbers) const {
     for (int other = 0; numbers.follows_apart && other < size; ++other) {
       if (other == rank) continue;

@@ -603,6 +603,46 @@ TEST(EveryInterleavingOfRooted, Rounds) {
   }
 }
 
+// Every rank puts its vector on the board; after a barrier each combines all of them.
+Task between_barriers(Endpoint net, Call call, const Expression& self) {
+  Board& board = *net.board();
+  const auto on_board = [&](int rank) {
+    return Vector{board.window(0, rank), call.input.count, call.input.width};
+  };
+  co_await net.copy(on_board(net.rank), call.input);
+  co_await carry_out(net, {Collective::barrier}, self.parts[0]);
+  co_await net.copy(call.output, on_board(0));
+  for (int rank = 1; rank < net.size; ++rank)
+    co_await net.reduce(*call.op, call.output, call.output, on_board(rank));
+  co_await carry_out(net, {Collective::barrier}, self.parts[0]);
+}
+
+TEST(EveryInterleavingOfBarriers, LetsNobodyGoTooEarly) {
+  const Algorithm algorithm{.name = "between_barriers",
+                            .summary = "",
+                            .cost = "",
+                            .serves = {Collective::allreduce},
+                            .needs = {.board = OnBoard::one_node},
+                            .source = "",
+                            .run = between_barriers};
+  const Algorithm& at_once = *parse_expression(Collective::barrier, "arrival_counter").algorithm;
+  Algorithm in_words = at_once;
+  in_words.immediate = nullptr;
+  for (const Algorithm* form : std::initializer_list<const Algorithm*>{&at_once, &in_words}) {
+    for (const int ranks : {2, 3}) {
+      Expression expression;
+      expression.algorithm = &algorithm;
+      expression.parts.emplace_back().algorithm = form;
+      World world(ranks, {{1, Operation::weave}, {1, Operation::int_sum}, {1, Operation::weave}}, expression,
+                  Grain::fine);
+      Explorer explorer(world, most_states);
+      explorer.visit();
+      EXPECT_EQ(explorer.problem(), "") << ranks << " ranks";
+      EXPECT_TRUE(explorer.exhaustive() || ranks > 2);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Board, EveryInterleaving,
                          testing::Combine(testing::ValuesIn(algorithms_on_board()), testing::Values(2, 3, 4)),
                          readable);

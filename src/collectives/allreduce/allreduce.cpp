@@ -2,6 +2,7 @@
 #include "collectives/allreduce/allreduce.hpp"
 
 #include "collectives/combinators/combinators.hpp"
+#include "collectives/native.hpp"
 
 namespace offbeat {
 namespace {

@@ -7,7 +7,6 @@
 
 namespace offbeat::allreduce_algorithms {
 
-extern const Algorithm native;
 extern const Algorithm arrival_tree;
 extern const Algorithm arrival_leader;
 extern const Algorithm arrival_chain;

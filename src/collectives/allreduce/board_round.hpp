@@ -6,6 +6,7 @@
 
 #include "base/copy.hpp"
 #include "collectives/algorithm.hpp"
+#include "collectives/board_rounds.hpp"
 #include "node/board.hpp"
 
 namespace offbeat {
@@ -141,13 +142,7 @@ Task in_rounds(Endpoint net, Call call, int at_once, One one) {
   for (std::size_t first = 0; first < call.input.count; first += window) {
     const std::size_t length = std::min(window, call.input.count - first);
     board.round.next(meetings.contain(call.collective));
-    if (board.round.is_apart()) {
-      co_await board.announce(board.signs(net.rank).round, {board.round.present, net.rank});
-    }
-    if (!board.is_free(board.round)) {
-      Patience::Wait wait(board.patience);
-      while (!board.is_free(board.round)) co_await board.pause(wait);
-    }
+    if (!board.may_begin(board.round)) co_await begin_round(board);
     BoardRound round(net, call.with(call.input.slice(first, length), call.output.slice(first, length)), chunk,
                      past_cache);
     co_await one(round);

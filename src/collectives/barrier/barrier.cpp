@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "collectives/barrier/barrier.hpp"
+
+#include "collectives/native.hpp"
+
+namespace offbeat {
+namespace {
+
+using namespace barrier_algorithms;
+
+constexpr const Algorithm* algorithms[] = {&native, &arrival_counter, &dissemination};
+
+// Between nodes the hosts do as well.
+constexpr Default defaults[] = {{any_length, "arrival_counter"}};
+
+}  // namespace
+
+const Repertoire barrier{
+    .algorithms = algorithms, .defaults = defaults, .without_host = "dissemination"};
+
+}  // namespace offbeat
