@@ -43,6 +43,17 @@ class Host {
   // host's PMPI_X. Null if that does not exist.
   [[nodiscard]] void* behind(const std::string& name) const;
 
+  [[nodiscard]] int rank_in(MPI_Comm communicator) const {
+    int rank = 0;
+    Comm_rank(communicator, &rank);
+    return rank;
+  }
+  [[nodiscard]] int size_of(MPI_Comm communicator) const {
+    int size = 1;
+    Comm_size(communicator, &size);
+    return size;
+  }
+
   // Within its scope a call that finds nothing to do does not yield. Open MPI does where ranks share cores:
   // for us, who call it between two collectives, that would be two changes of ranks.
   class WithoutYield {

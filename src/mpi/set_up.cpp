@@ -8,29 +8,14 @@
 #include "base/log.hpp"
 
 namespace offbeat {
-namespace {
-
-int rank_in(const Host& host, MPI_Comm communicator) {
-  int rank = 0;
-  host.Comm_rank(communicator, &rank);
-  return rank;
-}
-
-int size_of(const Host& host, MPI_Comm communicator) {
-  int size = 1;
-  host.Comm_size(communicator, &size);
-  return size;
-}
-
-}  // namespace
 
 SetUp::SetUp(const Host& host, MPI_Comm communicator, const Settings& settings)
-    : rank(rank_in(host, communicator)),
-      size(size_of(host, communicator)),
+    : rank(host.rank_in(communicator)),
+      size(host.size_of(communicator)),
       host_(host),
       communicator_(communicator),
       errors_return_(host, communicator),
-      world_rank_(rank_in(host, MPI_COMM_WORLD)),
+      world_rank_(host.rank_in(MPI_COMM_WORLD)),
       watch_(
           settings.stall_s,
           [](const void* self, const std::string& waited) {

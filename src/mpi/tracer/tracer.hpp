@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/settings.hpp"
+#include "mpi/inside_offbeat.hpp"
 #include "mpi/tracer/below.hpp"
 #include "trace/tables.hpp"
 #include "trace/writer.hpp"
@@ -228,20 +229,9 @@ extern std::atomic<Tracer*> the_tracer;
 void start_tracer_or_exit();
 void stop_tracer();
 
-// True while this thread is inside a traced call. What arrives then is the same call, which a tool behind the
-// tracer sends on as PMPI_X, or a call that this tool, offbeat or the host makes of its own.
-extern constinit thread_local bool inside_trace;
-class InsideTrace {
- public:
-  InsideTrace() { inside_trace = true; }
-  ~InsideTrace() { inside_trace = false; }
-  InsideTrace(const InsideTrace&) = delete;
-  InsideTrace& operator=(const InsideTrace&) = delete;
-};
-
 // For a call of the program's; null for others.
 [[nodiscard]] inline Tracer* tracer_of_program() {
-  return inside_trace ? nullptr : the_tracer.load(std::memory_order_acquire);
+  return inside_offbeat ? nullptr : the_tracer.load(std::memory_order_acquire);
 }
 
 }  // namespace offbeat::trace

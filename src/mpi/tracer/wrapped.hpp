@@ -29,7 +29,7 @@ MPI_Comm communicator_of(const Arguments&... arguments) {
   return std::get<sizeof...(Arguments) - behind>(std::tie(arguments...));
 }
 
-inline const void* this_thread() { return &inside_trace; }
+inline const void* this_thread() { return &inside_offbeat; }
 
 // Bookkeeping must not fail a call of the program: without memory it goes on unrecorded.
 template <class Body>
@@ -49,7 +49,7 @@ inline int unsupported(MPI_Comm communicator) {
 template <Collective collective, class Next, class... Arguments>
 int blocking(Tracer& tracer, Next* next, Arguments... arguments) {
   const Nanoseconds arrival = clock::now();
-  const InsideTrace guard;
+  const InsideOffbeat guard;
   Open open;
   if_possible([&] {
     const auto lock = tracer.lock();
@@ -74,7 +74,7 @@ int blocking(Tracer& tracer, Next* next, Arguments... arguments) {
 template <Collective collective, class Next, class... Arguments>
 int nonblocking(Tracer& tracer, Next* next, Arguments... arguments) {
   const Nanoseconds arrival = clock::now();
-  const InsideTrace guard;
+  const InsideOffbeat guard;
   Open open;
   if_possible([&] {
     const auto lock = tracer.lock();
@@ -102,7 +102,7 @@ int nonblocking(Tracer& tracer, Next* next, Arguments... arguments) {
 
 template <Collective collective, class Next, class... Arguments>
 int persistent(Tracer& tracer, Next* next, Arguments... arguments) {
-  const InsideTrace guard;
+  const InsideOffbeat guard;
   const int code = next(arguments...);
   if (code != MPI_SUCCESS) return code;
   const MPI_Request request = *std::get<sizeof...(Arguments) - 1>(std::tie(arguments...));
@@ -141,7 +141,7 @@ int starts(int count, MPI_Request* requests, Body&& body) {
   Tracer* tracer = tracer_of_program();
   if (tracer == nullptr) return body();
   const Nanoseconds arrival = clock::now();
-  const InsideTrace guard;
+  const InsideOffbeat guard;
   bool is_known = false;
   if_possible([&] {
     const auto lock = tracer->lock();
@@ -213,7 +213,7 @@ template <class Body, class IsComplete>
 int completes(int count, MPI_Request* requests, Body&& body, IsComplete&& is_complete) {
   Tracer* tracer = tracer_of_program();
   if (tracer == nullptr) return body();
-  const InsideTrace guard;
+  const InsideOffbeat guard;
   std::optional<Claims> claims;
   if_possible([&] {
     const auto lock = tracer->lock();
@@ -309,7 +309,7 @@ inline int request_get_status(decltype(PMPI_Request_get_status)* next, MPI_Reque
 inline int request_free(decltype(PMPI_Request_free)* next, MPI_Request* request) {
   Tracer* tracer = tracer_of_program();
   if (tracer == nullptr) return next(request);
-  const InsideTrace guard;
+  const InsideOffbeat guard;
   const Handle handle = abi::bits(*request);
   const int code = next(request);
   if (code == MPI_SUCCESS) {
@@ -333,7 +333,7 @@ int creates(Next* next, Arguments... arguments) {
     return MPI_ERR_UNSUPPORTED_OPERATION;
   Tracer* tracer = tracer_of_program();
   if (tracer == nullptr) return next(arguments...);
-  const InsideTrace guard;
+  const InsideOffbeat guard;
   const int code = next(arguments...);
   if (code != MPI_SUCCESS) return code;
   // The first argument of this type. In MPICH those behind it, such as MPI_Comm_idup's request, may have the
@@ -377,7 +377,7 @@ template <class Next>
 int frees_communicator(Next* next, MPI_Comm* communicator) {
   Tracer* tracer = tracer_of_program();
   if (tracer == nullptr) return next(communicator);
-  const InsideTrace guard;
+  const InsideOffbeat guard;
   {
     const auto lock = tracer->lock();
     tracer->remove(*communicator);
@@ -406,10 +406,10 @@ inline int op_free(decltype(PMPI_Op_free)* next, MPI_Op* op) {
 // A host may begin by calling the other one of the two functions.
 template <class Next, class... Arguments>
 int init(Next* next, Arguments... arguments) {
-  if (inside_trace) return next(arguments...);
+  if (inside_offbeat) return next(arguments...);
   int code = MPI_SUCCESS;
   {
-    const InsideTrace guard;
+    const InsideOffbeat guard;
     code = next(arguments...);
   }
   if (code == MPI_SUCCESS) start_tracer_or_exit();
@@ -417,7 +417,7 @@ int init(Next* next, Arguments... arguments) {
 }
 
 inline int finalize(decltype(PMPI_Finalize)* next) {
-  if (!inside_trace) stop_tracer();
+  if (!inside_offbeat) stop_tracer();
   return next();
 }
 
