@@ -29,13 +29,15 @@ CREATORS = {
     ),
 }  # fmt: skip
 
+# Functions that start, complete and free requests; see src/mpi/request_functions.hpp.
+REQUESTS = (
+    "Start", "Startall", "Wait", "Waitall", "Waitany", "Waitsome", "Test", "Testall", "Testany", "Testsome",
+    "Request_free", "Request_get_status",
+)  # fmt: skip
+
 # Functions that have a wrapper of their own.
 OTHERS = {
-    "Start": "start", "Startall": "startall",
-    "Wait": "wait", "Waitall": "waitall", "Waitany": "waitany", "Waitsome": "waitsome",
-    "Test": "test", "Testall": "testall", "Testany": "testany", "Testsome": "testsome",
-    "Request_free": "request_free", "Request_get_status": "request_get_status", "Type_free": "type_free",
-    "Op_free": "op_free", "Comm_free": "frees_communicator", "Comm_disconnect": "frees_communicator",
+    "Type_free": "type_free", "Op_free": "op_free", "Comm_free": "frees_communicator", "Comm_disconnect": "frees_communicator",
     "Comm_spawn": "spawn", "Comm_spawn_multiple": "spawn_multiple",
     "Init": "init", "Init_thread": "init", "Finalize": "finalize",
 }  # fmt: skip
@@ -60,7 +62,7 @@ def spellings(collective: str) -> dict[str, str]:
 
 def wrappers() -> dict[str, str]:
     """The wrapper of each MPI function."""
-    found = dict(OTHERS)
+    found = OTHERS | {name: f"OnRequests::{name.lower()}" for name in REQUESTS}
     for collective in COLLECTIVES:
         for name, form in spellings(collective).items():
             found[name] = f"call<Collective::{collective.lower()}, wrapped::Form::{form}>"
@@ -92,7 +94,7 @@ def main() -> None:
     source, target = map(Path, sys.argv[1:3])
     large_counts = "--no-large-counts" not in sys.argv
     declared = parameters(source.read_text())
-    missing = [name for name in (*COLLECTIVES, *OTHERS) if name not in declared]
+    missing = [name for name in (*COLLECTIVES, *REQUESTS, *OTHERS) if name not in declared]
     if missing:
         sys.exit(f"{source}: no prototype of PMPI_{missing[0]}")
     functions = [
