@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The one list of collectives. Whatever is said once for each of them is made from it: expressions, settings,
-// counters, the tracer's functions and files, the benchmark, the Python tool.
+// counters, the functions of the preload and the tracer, the trace files, the benchmark, the Python tool.
 #pragma once
 
 #include <array>
@@ -44,11 +44,12 @@ struct CollectiveFacts {
   std::string_view moves;     // the data of one call
   bool has_root = false;
   bool has_operation = false;
+  bool is_served = false;  // by the preload, whose functions for it follow from this
 };
 
-// In the order of their numbers. cmake/trace_functions.py reads the second column.
+// In the order of their numbers. cmake/entry_points.py reads them, too.
 inline constexpr std::array collectives{
-    CollectiveFacts{"allreduce", "Allreduce", "one vector, combined, to every rank", false, true},
+    CollectiveFacts{"allreduce", "Allreduce", "one vector, combined, to every rank", false, true, true},
     CollectiveFacts{"barrier", "Barrier", "nothing"},
     CollectiveFacts{"bcast", "Bcast", "the root's vector to every rank", true},
     CollectiveFacts{"reduce", "Reduce", "one vector, combined, to the root", true, true},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The tracer's work around a call of the program. cmake/trace_functions.py writes the functions that
+// The tracer's work around a call of the program. cmake/entry_points.py writes the functions that
 // programs see; each calls one of these with the function `next` that does the work.
 #pragma once
 
@@ -15,15 +15,15 @@
 
 namespace offbeat::trace::wrapped {
 
+using trace::next;
 using OnRequests = RequestFunctions<Tracer>;
 
 enum class Form : std::uint8_t { blocking, nonblocking, persistent };
 
-// The communicator is the last argument, but for `request`, and `info` and `request`.
-template <Form form, class... Arguments>
-MPI_Comm communicator_of(const Arguments&... arguments) {
-  constexpr std::size_t behind = form == Form::blocking ? 1 : form == Form::nonblocking ? 2 : 3;
-  return std::get<sizeof...(Arguments) - behind>(std::tie(arguments...));
+// The last argument of those that make a request.
+template <class... Arguments>
+MPI_Request request_of(const Arguments&... arguments) {
+  return *std::get<sizeof...(Arguments) - 1>(std::tie(arguments...));
 }
 
 // The error of a host that is too old for the function.
@@ -39,10 +39,10 @@ int blocking(Tracer& tracer, Next* next, Arguments... arguments) {
   Open open;
   if_possible([&] {
     const auto lock = tracer.lock();
-    const MPI_Comm handle = communicator_of<Form::blocking>(arguments...);
-    Communicator* communicator = tracer.counted(handle);
+    const auto call = Signature<collective>::read(arguments...);
+    Communicator* communicator = tracer.counted(call.communicator);
     if (communicator == nullptr || !tracer.wants(*communicator)) return;
-    const Facts facts = Describer(tracer, handle, *communicator)(Of<collective>{}, arguments...);
+    const Facts facts = describe<collective>(tracer, *communicator, call);
     open = tracer.begin(collective, 0, *communicator, facts, arrival);
   });
   const int code = next(arguments...);
@@ -64,16 +64,16 @@ int nonblocking(Tracer& tracer, Next* next, Arguments... arguments) {
   Open open;
   if_possible([&] {
     const auto lock = tracer.lock();
-    const MPI_Comm handle = communicator_of<Form::nonblocking>(arguments...);
-    Communicator* communicator = tracer.counted(handle);
+    const auto call = Signature<collective>::read(arguments...);
+    Communicator* communicator = tracer.counted(call.communicator);
     if (communicator == nullptr || !tracer.wants(*communicator)) return;
-    const Facts facts = Describer(tracer, handle, *communicator)(Of<collective>{}, arguments...);
+    const Facts facts = describe<collective>(tracer, *communicator, call);
     open = tracer.begin(collective, CallFlag::nonblocking, *communicator, facts, arrival);
   });
   const int code = next(arguments...);
   if (!open.is_recorded()) return code;
   const Nanoseconds exit = clock::now();
-  const MPI_Request request = *std::get<sizeof...(Arguments) - 1>(std::tie(arguments...));
+  const MPI_Request request = request_of(arguments...);
   if_possible([&] {
     const auto lock = tracer.lock();
     const bool is_complete = code != MPI_SUCCESS || tracer.requests.is_null(request);
@@ -90,13 +90,13 @@ int persistent(Tracer& tracer, Next* next, Arguments... arguments) {
   const InsideOffbeat guard;
   const int code = next(arguments...);
   if (code != MPI_SUCCESS) return code;
-  const MPI_Request request = *std::get<sizeof...(Arguments) - 1>(std::tie(arguments...));
+  const MPI_Request request = request_of(arguments...);
   if_possible([&] {
     const auto lock = tracer.lock();
-    const MPI_Comm handle = communicator_of<Form::persistent>(arguments...);
-    std::shared_ptr<Communicator> communicator = tracer.prepared(handle);
+    const auto call = Signature<collective>::read(arguments...);
+    std::shared_ptr<Communicator> communicator = tracer.prepared(call.communicator);
     if (communicator == nullptr) return;
-    const Facts facts = Describer(tracer, handle, *communicator)(Of<collective>{}, arguments...);
+    const Facts facts = describe<collective>(tracer, *communicator, call);
     tracer.requests.insert(
         request, {.open = {}, .prepared = std::make_shared<Prepared>(collective, communicator, facts)});
   });
@@ -106,7 +106,7 @@ int persistent(Tracer& tracer, Next* next, Arguments... arguments) {
 template <Collective collective, Form form, class Next, class... Arguments>
 int call(Next* next, Arguments... arguments) {
   if (next == nullptr) [[unlikely]]
-    return unsupported(communicator_of<form>(arguments...));
+    return unsupported(Signature<collective>::read(arguments...).communicator);
   Tracer* tracer = Tracer::of_program();
   if (tracer == nullptr) return next(arguments...);
   if constexpr (form == Form::blocking) return blocking<collective>(*tracer, next, arguments...);
