@@ -46,9 +46,27 @@ function(offbeat_preload name family headers map)
     LINK_DEPENDS ${map})
 endfunction()
 
+# The functions that a preload library exports, written from the prototypes in the header.
+function(offbeat_entry_points library family headers)
+  set(prototypes "${headers}/mpi.h")
+  if(family STREQUAL mpiabi)
+    set(prototypes "${headers}/mpi_abi.h")
+  elseif(EXISTS "${headers}/mpi_proto.h")
+    set(prototypes "${headers}/mpi_proto.h")
+  endif()
+  set(written "${CMAKE_CURRENT_BINARY_DIR}/entry_points_${library}_${family}.cpp")
+  add_custom_command(OUTPUT "${written}"
+    COMMAND "${Python_EXECUTABLE}" "${CMAKE_SOURCE_DIR}/cmake/entry_points.py"
+      ${library} "${prototypes}" "${written}" ${ARGN}
+    DEPENDS cmake/entry_points.py src/base/collective.hpp "${prototypes}")
+  set(entry_points "${written}" PARENT_SCOPE)
+endfunction()
+
+# Further arguments are options of entry_points.py.
 function(offbeat_family family headers)
   string(TOUPPER ${family} upper)
 
+  offbeat_entry_points(preload ${family} "${headers}" ${ARGN})
   add_library(offbeat-${family} SHARED
     src/capi/offbeat.cpp
     src/mpi/check.cpp
@@ -62,34 +80,24 @@ function(offbeat_family family headers)
     src/mpi/service.cpp
     src/mpi/set_up.cpp
     src/mpi/team.cpp
-    $<$<STREQUAL:${family},openmpi>:${CMAKE_CURRENT_SOURCE_DIR}/src/mpi/interpose/spawn.cpp>
     src/mpi/spawn_infos.cpp
     src/mpi/transport.cpp
     src/mpi/types.cpp
     src/mpi/watch.cpp
     src/mpi/window_budget.cpp
-    src/mpi/interpose/wrappers.cpp)
+    "${entry_points}")
   target_include_directories(offbeat-${family} PRIVATE include)
   target_link_libraries(offbeat-${family} PRIVATE offbeat_core)
   offbeat_preload(offbeat-${family} ${family} "${headers}" ${CMAKE_SOURCE_DIR}/src/capi/offbeat.map)
 
-  # The tracer. Its many functions are written from the prototypes in the header.
-  set(prototypes "${headers}/mpi.h")
-  if(family STREQUAL mpiabi)
-    set(prototypes "${headers}/mpi_abi.h")
-  elseif(EXISTS "${headers}/mpi_proto.h")
-    set(prototypes "${headers}/mpi_proto.h")
-  endif()
-  set(functions "${CMAKE_CURRENT_BINARY_DIR}/trace_functions_${family}.cpp")
-  add_custom_command(OUTPUT "${functions}"
-    COMMAND "${Python_EXECUTABLE}" "${CMAKE_SOURCE_DIR}/cmake/trace_functions.py" "${prototypes}" "${functions}" ${ARGN}
-    DEPENDS cmake/trace_functions.py "${prototypes}")
+  # The tracer.
+  offbeat_entry_points(tracer ${family} "${headers}" ${ARGN})
   add_library(offbeat-trace-${family} SHARED
     src/mpi/host.cpp
     src/mpi/spawn_infos.cpp
     src/mpi/tracer/below.cpp
     src/mpi/tracer/tracer.cpp
-    "${functions}")
+    "${entry_points}")
   target_link_libraries(offbeat-trace-${family} PRIVATE offbeat_trace)
   offbeat_preload(offbeat-trace-${family} ${family} "${headers}" ${CMAKE_SOURCE_DIR}/src/mpi/tracer/trace.map)
 
@@ -106,7 +114,7 @@ function(offbeat_family family headers)
   install(TARGETS offbeat-${family} offbeat-trace-${family} offbeat-bench-${family} LIBRARY DESTINATION offbeat/lib)
 endfunction()
 
-offbeat_family(openmpi "${openmpi_headers}" --no-large-counts)
+offbeat_family(openmpi "${openmpi_headers}" --no-large-counts --spawn)
 offbeat_family(mpich "${mpich_headers}")
 offbeat_family(mpiabi "${mpich_headers}")
 

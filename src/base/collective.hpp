@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The one list of collectives. Everything that exists once for each of them is made from it: expressions,
-// settings, counters, the tracer's functions and files, the benchmark, the Python tool.
+// settings, counters, the functions of the preload and the tracer, the trace files, the benchmark, the Python
+// tool.
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -44,12 +46,13 @@ struct CollectiveFacts {
   std::string_view moves;     // the data of one call
   bool has_root = false;
   bool has_operation = false;
+  bool is_served = false;  // by the preload, whose functions for it follow from this
 };
 
-// In the order of their numbers. cmake/trace_functions.py reads the second column.
+// In the order of their numbers. cmake/entry_points.py reads them, too.
 inline constexpr std::array collectives{
-    CollectiveFacts{"allreduce", "Allreduce", "one vector, combined, to every rank", false, true},
-    CollectiveFacts{"barrier", "Barrier", "nothing"},
+    CollectiveFacts{"allreduce", "Allreduce", "one vector, combined, to every rank", false, true, true},
+    CollectiveFacts{"barrier", "Barrier", "nothing", false, false, true},
     CollectiveFacts{"bcast", "Bcast", "the root's vector to every rank", true},
     CollectiveFacts{"reduce", "Reduce", "one vector, combined, to the root", true, true},
     CollectiveFacts{"allgather", "Allgather", "a block of each rank to every rank"},
@@ -101,9 +104,12 @@ static_assert(collective_named("neighbor_alltoallw") == Collective::neighbor_all
 // A set of collectives.
 class Collectives {
  public:
+  constexpr Collectives() = default;
   constexpr Collectives(std::initializer_list<Collective> some) {
-    for (const Collective each : some) bits_ |= bit(each);
+    for (const Collective each : some) add(each);
   }
+  constexpr void add(Collective collective) { bits_ |= bit(collective); }
+  [[nodiscard]] constexpr int count() const { return std::popcount(bits_); }
   [[nodiscard]] constexpr bool contain(Collective collective) const { return (bits_ & bit(collective)) != 0; }
 
  private:
@@ -122,7 +128,13 @@ inline constexpr Collectives meetings{Collective::allreduce, Collective::barrier
 
 // The collectives that have algorithms (collectives/repertoire.hpp) and a setting for them. The host MPI
 // serves the others.
-inline constexpr Collectives served{Collective::allreduce, Collective::barrier};
+inline constexpr Collectives served = [] {
+  Collectives found;
+  for (std::size_t k = 0; k < collectives.size(); ++k) {
+    if (collectives[k].is_served) found.add(collective_at(k));
+  }
+  return found;
+}();
 
 // The collectives that `offbeat bench` can measure: mpi/bench/collectives.cpp has a runner for each.
 inline constexpr Collectives benchmarked{

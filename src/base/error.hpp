@@ -43,4 +43,13 @@ bool try_to(Body&& body) {
   }
 }
 
+// For bookkeeping, which must not fail a call of the program: what goes wrong in it is left out.
+template <class Body>
+[[gnu::always_inline]] inline void if_possible(Body&& body) noexcept {
+  try {
+    body();
+  } catch (...) {
+  }
+}
+
 }  // namespace offbeat

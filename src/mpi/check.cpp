@@ -18,6 +18,7 @@ CallSignature::CallSignature(const Host& host, const Types& types, Collective co
   if (type != MPI_DATATYPE_NULL) host.Type_get_name(type, name, &length);
   int size = 0;
   if (name[0] == '\0' && type != MPI_DATATYPE_NULL) host.Type_size(type, &size);
+  if (type == MPI_DATATYPE_NULL) return;
   if (name[0] != '\0') {
     std::snprintf(this->type, sizeof this->type, "%.39s", name);
   } else {
@@ -31,7 +32,10 @@ bool CallSignature::operator==(const CallSignature& other) const {
          std::strcmp(op, other.op) == 0;
 }
 
-std::string CallSignature::text() const { return std::to_string(count) + " x " + type + ", " + op; }
+std::string CallSignature::text() const {
+  if (type[0] == '\0') return "nothing";
+  return std::to_string(count) + " x " + type + ", " + op;
+}
 
 namespace {
 

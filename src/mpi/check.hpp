@@ -19,8 +19,8 @@ struct CallSignature {
   char type[40] = {};
   char op[16] = {};
 
-  CallSignature(const Host& host, const Types& types, Collective collective, std::int64_t count,
-                MPI_Datatype type, MPI_Op op);
+  CallSignature(const Host& host, const Types& types, Collective collective, std::int64_t count = 0,
+                MPI_Datatype type = MPI_DATATYPE_NULL, MPI_Op op = MPI_OP_NULL);
   [[nodiscard]] bool operator==(const CallSignature&) const;
   [[nodiscard]] std::string text() const;
 };

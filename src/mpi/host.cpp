@@ -79,6 +79,10 @@ Host::Host() : library_(the_library = find_library()) {}
 
 void* Host::find(const char* name) const { return dlsym(library_, name); }
 
+void* Host::find_profiled(const std::string& name) const {
+  return find((name.front() == 'P' ? name : 'P' + name).c_str());
+}
+
 void* Host::next(const char* name) {
   void* function = dlsym(RTLD_NEXT, name);
   return function != nullptr && !is_of_an_mpi_library(function) ? function : nullptr;
@@ -86,7 +90,7 @@ void* Host::next(const char* name) {
 
 void* Host::behind(const std::string& name) const {
   if (void* function = next(name.c_str())) return function;
-  return find((name.front() == 'P' ? name : 'P' + name).c_str());
+  return find_profiled(name);
 }
 
 // A program that is not position independent holds a copy of the host's data, and the host uses the copy:

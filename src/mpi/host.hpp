@@ -7,9 +7,11 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <string>
 
 #include "mpi/abi.hpp"
+#include "mpi/collective_functions.hpp"
 
 namespace offbeat {
 
@@ -21,12 +23,35 @@ class HostFunction<Result(Arguments...)> {
  public:
   using Pointer = Result (*)(Arguments...);
   explicit HostFunction(void* address) : function_(reinterpret_cast<Pointer>(address)) {}
+  HostFunction(Pointer function) : function_(function) {}  // NOLINT(google-explicit-constructor)
   Result operator()(Arguments... arguments) const { return function_(arguments...); }
   explicit operator bool() const { return function_ != nullptr; }
 
  private:
   Pointer function_;
 };
+
+// The name of a function as an argument of a template.
+template <std::size_t Length>
+struct Name {
+  char text[Length]{};
+  constexpr Name(
+      const char (&literal)[Length]) {  // NOLINT(google-explicit-constructor): for next<"MPI_Wait">
+    for (std::size_t i = 0; i < Length; ++i) text[i] = literal[i];
+  }
+};
+
+// What `find` finds. It is asked the first time only, unless there is nothing.
+template <class Signature, class Find>
+[[nodiscard]] Signature* found_once(Find&& find) {
+  static constinit std::atomic<Signature*> known{nullptr};
+  Signature* function = known.load(std::memory_order_relaxed);
+  if (function == nullptr) [[unlikely]] {
+    function = reinterpret_cast<Signature*>(find());
+    known.store(function, std::memory_order_relaxed);
+  }
+  return function;
+}
 
 class Host {
  public:
@@ -36,6 +61,8 @@ class Host {
   // A symbol of the host's own libmpi; null if it has none. Of the host's functions only those named PMPI_X:
   // a tool that is linked to the host may have been found in its place.
   [[nodiscard]] void* find(const char* name) const;
+  // The host's PMPI_X, of the name MPI_X or PMPI_X.
+  [[nodiscard]] void* find_profiled(const std::string& name) const;
   // The function of this name that is next in line behind the library that asks: that of a tool, or of
   // another preload library of ours. Null where an MPI library's comes next, which need not be the host's.
   [[nodiscard]] static void* next(const char* name);
@@ -81,18 +108,16 @@ class Host {
   bool* yields_when_idle_ = static_cast<bool*>(find("opal_progress_yield_when_idle"));  // null: never
 
  public:
+  // Those that take the program's calls; what follows is called for offbeat itself.
+  const CollectiveFunctions collectives{"PMPI_", [this](const char* name) { return find(name); }};
   HostFunction<decltype(PMPI_Allgather)> Allgather{find("PMPI_Allgather")};
   HostFunction<decltype(PMPI_Allreduce)> Allreduce{find("PMPI_Allreduce")};
-#if OFFBEAT_LARGE_COUNT
-  HostFunction<decltype(PMPI_Allreduce_c)> Allreduce_c{find("PMPI_Allreduce_c")};
-#endif
   HostFunction<decltype(PMPI_Bcast)> Bcast{find("PMPI_Bcast")};
   HostFunction<decltype(PMPI_Cancel)> Cancel{find("PMPI_Cancel")};
   HostFunction<decltype(PMPI_Comm_call_errhandler)> Comm_call_errhandler{find("PMPI_Comm_call_errhandler")};
   HostFunction<decltype(PMPI_Comm_create)> Comm_create{find("PMPI_Comm_create")};
   HostFunction<decltype(PMPI_Comm_create_keyval)> Comm_create_keyval{find("PMPI_Comm_create_keyval")};
   HostFunction<decltype(PMPI_Comm_delete_attr)> Comm_delete_attr{find("PMPI_Comm_delete_attr")};
-  HostFunction<decltype(PMPI_Comm_disconnect)> Comm_disconnect{find("PMPI_Comm_disconnect")};
 #if defined(OFFBEAT_FAMILY_MPIABI)
   HostFunction<decltype(PMPI_Comm_fromint)> Comm_f2c{find("PMPI_Comm_fromint")};
 #elif defined(OFFBEAT_FAMILY_OPENMPI)
@@ -113,14 +138,11 @@ class Host {
   HostFunction<decltype(PMPI_Errhandler_free)> Errhandler_free{find("PMPI_Errhandler_free")};
   HostFunction<decltype(PMPI_Error_class)> Error_class{find("PMPI_Error_class")};
   HostFunction<decltype(PMPI_Error_string)> Error_string{find("PMPI_Error_string")};
-  HostFunction<decltype(PMPI_Finalize)> Finalize{find("PMPI_Finalize")};
   HostFunction<decltype(PMPI_Finalized)> Finalized{find("PMPI_Finalized")};
   HostFunction<decltype(PMPI_Group_free)> Group_free{find("PMPI_Group_free")};
   HostFunction<decltype(PMPI_Group_size)> Group_size{find("PMPI_Group_size")};
   HostFunction<decltype(PMPI_Group_translate_ranks)> Group_translate_ranks{
       find("PMPI_Group_translate_ranks")};
-  HostFunction<decltype(PMPI_Init)> Init{find("PMPI_Init")};
-  HostFunction<decltype(PMPI_Init_thread)> Init_thread{find("PMPI_Init_thread")};
   HostFunction<decltype(PMPI_Initialized)> Initialized{find("PMPI_Initialized")};
   HostFunction<decltype(PMPI_Iprobe)> Iprobe{find("PMPI_Iprobe")};
   HostFunction<decltype(PMPI_Irecv)> Irecv{find("PMPI_Irecv")};

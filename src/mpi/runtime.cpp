@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mpi/runtime.hpp"
 
-#include <unistd.h>
 #include <unwind.h>
 
 #include <algorithm>
@@ -13,12 +12,12 @@
 
 #include "base/error.hpp"
 #include "base/pool.hpp"
+#include "mpi/exit_with.hpp"
 #include "mpi/return_errors.hpp"
 
 namespace offbeat {
 
 constinit thread_local const Expression* last_algorithm [[gnu::tls_model("initial-exec")]] = nullptr;
-constinit thread_local bool inside_offbeat [[gnu::tls_model("initial-exec")]] = false;
 std::atomic<Runtime*> the_runtime{nullptr};
 
 // A lock and not std::call_once: an exception may not pass through glibc's pthread_once when libgcc is linked
@@ -38,10 +37,7 @@ Runtime& start_runtime_or_exit() {
   try {
     return start_runtime();
   } catch (const UsageError& error) {
-    // One rank speaks; the launcher then ends the others before they repeat it, unless only they failed.
-    if (launcher_rank() != 0) sleep(1);
-    say(error.what());
-    _exit(2);
+    exit_with(error);
   }
 }
 

@@ -19,6 +19,7 @@
 #include "mpi/communicator.hpp"
 #include "mpi/fault_tolerance.hpp"
 #include "mpi/host.hpp"
+#include "mpi/inside_offbeat.hpp"
 #include "mpi/team.hpp"
 #include "mpi/tools.hpp"
 #include "mpi/types.hpp"
@@ -111,15 +112,5 @@ extern std::atomic<Runtime*> the_runtime;
 
 // The expression that this thread's last intercepted collective ran; null: native.
 extern constinit thread_local const Expression* last_algorithm [[gnu::tls_model("initial-exec")]];
-
-// True while this thread is inside offbeat: calls that arrive then are offbeat's or the host's own.
-extern constinit thread_local bool inside_offbeat [[gnu::tls_model("initial-exec")]];
-class InsideOffbeat {
- public:
-  InsideOffbeat() { inside_offbeat = true; }
-  ~InsideOffbeat() { inside_offbeat = false; }
-  InsideOffbeat(const InsideOffbeat&) = delete;
-  InsideOffbeat& operator=(const InsideOffbeat&) = delete;
-};
 
 }  // namespace offbeat

@@ -8,6 +8,7 @@
 #include "base/log.hpp"
 
 namespace offbeat {
+
 SetUp::SetUp(const Host& host, MPI_Comm communicator, const Settings& settings)
     : rank(host.rank_in(communicator)),
       size(host.size_of(communicator)),

@@ -43,7 +43,7 @@ class Writer {
 
   // Changes a record that was published. It may have left the window.
   template <class Change>
-  void change(std::uint64_t slot, Change&& apply) {
+  [[gnu::always_inline]] void change(std::uint64_t slot, Change&& apply) {
     if (slot >= window_begin_) [[likely]] {
       apply(*reinterpret_cast<CallRecord*>(window_ + (slot - window_begin_) * slot_bytes));
       return;

@@ -17,7 +17,7 @@
 #include <set>
 
 #include "base/error.hpp"
-#include "trace/tables.hpp"
+#include "base/handle_tables.hpp"
 #include "trace/writer.hpp"
 
 namespace offbeat::trace {

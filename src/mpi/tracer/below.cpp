@@ -2,13 +2,10 @@
 #include "mpi/tracer/below.hpp"
 
 #include <dlfcn.h>
-#include <unistd.h>
 
 #include <mutex>
 
-#include "base/error.hpp"
-#include "base/log.hpp"
-#include "base/settings.hpp"
+#include "mpi/exit_with.hpp"
 
 namespace offbeat::trace {
 Below::Below()
@@ -24,9 +21,7 @@ const Below& find_what_is_below() {
   try {
     found = new Below;  // lives until the process ends
   } catch (const UsageError& error) {
-    if (launcher_rank() != 0) sleep(1);  // one rank speaks
-    say(error.what());
-    _exit(2);
+    exit_with(error);
   }
   what_is_below.store(found, std::memory_order_release);
   return *found;

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
 
 #include "mpi/host.hpp"
 
@@ -29,15 +28,6 @@ const Below& find_what_is_below();
   return known != nullptr ? *known : find_what_is_below();
 }
 
-template <std::size_t Length>
-struct Name {
-  char text[Length]{};
-  constexpr Name(
-      const char (&literal)[Length]) {  // NOLINT(google-explicit-constructor): for next<"MPI_Wait", ...>
-    for (std::size_t i = 0; i < Length; ++i) text[i] = literal[i];
-  }
-};
-
 // A function of the host that the tracer calls for itself, below all tools.
 template <Name name, class Signature>
 [[nodiscard]] Signature* of_host() {
@@ -47,13 +37,7 @@ template <Name name, class Signature>
 // The function behind one of ours; null if the host is too old to have it.
 template <Name name, class Signature>
 [[nodiscard]] Signature* next() {
-  static constinit std::atomic<Signature*> known{nullptr};
-  Signature* function = known.load(std::memory_order_relaxed);
-  if (function == nullptr) [[unlikely]] {
-    function = reinterpret_cast<Signature*>(below().host.behind(name.text));
-    known.store(function, std::memory_order_relaxed);
-  }
-  return function;
+  return found_once<Signature>([] { return below().host.behind(name.text); });
 }
 
 }  // namespace offbeat::trace

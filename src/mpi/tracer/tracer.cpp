@@ -17,25 +17,13 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "mpi/clock_network.hpp"
+#include "mpi/exit_with.hpp"
 
 namespace offbeat::trace {
 
 std::atomic<Tracer*> the_tracer{nullptr};
-constinit thread_local bool inside_trace [[gnu::tls_model("initial-exec")]] = false;
 
 namespace {
-
-int rank_of(const Host& host, MPI_Comm communicator) {
-  int rank = 0;
-  host.Comm_rank(communicator, &rank);
-  return rank;
-}
-
-int size_of(const Host& host, MPI_Comm communicator) {
-  int size = 1;
-  host.Comm_size(communicator, &size);
-  return size;
-}
 
 // From the group, not by MPI_Comm_dup, which would copy the program's attributes.
 MPI_Comm private_communicator(const Host& host) {
@@ -121,8 +109,8 @@ constexpr std::uint32_t most_types = std::numeric_limits<std::uint16_t>::max();
 Tracer::Tracer(const Below& below, const Settings& settings)
     : host_(below.host),
       every_(settings.trace_every),
-      rank_(rank_of(host_, MPI_COMM_WORLD)),
-      ranks_(size_of(host_, MPI_COMM_WORLD)),
+      rank_(host_.rank_in(MPI_COMM_WORLD)),
+      ranks_(host_.size_of(MPI_COMM_WORLD)),
       records_(rank_ % settings.trace_ranks_every == 0),
       is_threaded_(is_threaded()),
       private_(private_communicator(host_)),
@@ -271,8 +259,8 @@ void Tracer::add(MPI_Comm handle, MPI_Comm parent, bool has_group_of_parent) {
     made->neighbours = -1;
     made->calls = 0;
   } else {
-    made->rank = rank_of(host_, handle);
-    made->ranks = made->peers = size_of(host_, handle);
+    made->rank = host_.rank_in(handle);
+    made->ranks = made->peers = host_.size_of(handle);
     int is_inter = 0;
     host_.Comm_test_inter(handle, &is_inter);
     made->is_inter = is_inter != 0;
@@ -377,7 +365,7 @@ int Tracer::neighbours(MPI_Comm handle, Communicator& communicator) const {
 // -- life
 
 void start_tracer_or_exit() {
-  const InsideTrace guard;
+  const InsideOffbeat guard;
   try {
     const Settings settings = Settings::from_environment();
     if (settings.trace.empty()) return;
@@ -386,16 +374,14 @@ void start_tracer_or_exit() {
   } catch (const CommunicationError& error) {
     say(std::string("this run is not traced: ") + error.what());
   } catch (const UsageError& error) {
-    if (launcher_rank() != 0) sleep(1);  // one rank speaks; the launcher then ends the others
-    say(error.what());
-    _exit(2);
+    exit_with(error);
   }
 }
 
 void stop_tracer() {
   Tracer* tracer = the_tracer.exchange(nullptr, std::memory_order_acq_rel);
   if (tracer == nullptr) return;
-  const InsideTrace guard;
+  const InsideOffbeat guard;
   tracer->finish();
 }
 

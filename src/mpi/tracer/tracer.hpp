@@ -12,9 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/handle_tables.hpp"
 #include "base/settings.hpp"
+#include "mpi/inside_offbeat.hpp"
+#include "mpi/requests.hpp"
 #include "mpi/tracer/below.hpp"
-#include "trace/tables.hpp"
 #include "trace/writer.hpp"
 
 namespace offbeat::trace {
@@ -67,11 +69,10 @@ struct Open {
   [[nodiscard]] bool is_recorded() const { return slot != none; }
 };
 
-struct KnownRequest {
+struct TracedRequest {
   Open open;                           // of a persistent one: since MPI_Start
   std::shared_ptr<Prepared> prepared;  // null: not persistent
-  const void* thread = nullptr;        // that made it: others may have the same handle
-  std::uint64_t claim = 0;             // of the completion call that is going on; 0: none
+  [[nodiscard]] bool is_persistent() const { return prepared != nullptr; }
 };
 
 class Tracer {
@@ -80,6 +81,8 @@ class Tracer {
   Tracer(const Below& below, const Settings& settings);
   // Before MPI_Finalize; collective.
   void finish();
+  // For a call of the program's; null for others.
+  [[nodiscard]] static Tracer* of_program();
 
   // With MPI_THREAD_MULTIPLE everything below is called with this lock.
   [[nodiscard]] std::unique_lock<std::mutex> lock() {
@@ -134,8 +137,9 @@ class Tracer {
                .type = facts.type};
     return {writer_.publish()};
   }
-  // The call has returned; `is_complete` if nothing is to follow.
-  void leave(Open open, Nanoseconds exit, bool is_complete, const char* algorithm = nullptr) {
+  // The call has returned; `is_complete` if nothing is to follow. Inlined, likewise.
+  [[gnu::always_inline]] void leave(Open open, Nanoseconds exit, bool is_complete,
+                                    const char* algorithm = nullptr) {
     if (!open.is_recorded()) return;
     const std::uint8_t number = algorithm != nullptr ? number_of(algorithm) : 0;
     writer_.change(open.slot, [&](CallRecord& record) {
@@ -167,9 +171,24 @@ class Tracer {
   void add(MPI_Comm handle, MPI_Comm parent, bool has_group_of_parent);
   void remove(MPI_Comm handle);
 
-  HandleTable<KnownRequest> requests;
-  std::uint64_t claims = 0;  // that completion calls have made on requests
-  [[nodiscard]] bool is_null_request(MPI_Request request) const { return request == null_request_; }
+  // See RequestFunctions.
+  Requests<TracedRequest> requests;
+  [[nodiscard]] static Nanoseconds now() { return clock::now(); }
+  [[nodiscard]] bool starts(TracedRequest& request, Nanoseconds arrival) {
+    const Prepared& prepared = *request.prepared;
+    count(*prepared.communicator);
+    if (!wants(*prepared.communicator)) return false;
+    request.open =
+        begin(prepared.collective, CallFlag::persistent, *prepared.communicator, prepared.facts, arrival);
+    return request.open.is_recorded();
+  }
+  void started(const TracedRequest& request, Nanoseconds exit, int code) {
+    leave(request.open, exit, code != MPI_SUCCESS);
+  }
+  void completed(TracedRequest& request, Nanoseconds completion) {
+    complete(std::exchange(request.open, {}), completion);
+  }
+
   [[nodiscard]] bool is_null_communicator(MPI_Comm communicator) const {
     return communicator == null_communicator_;
   }
@@ -207,7 +226,6 @@ class Tracer {
   std::mutex mutex_;
   // Open MPI's constants are slow to look up; see abi.hpp.
   const MPI_Comm null_communicator_ = MPI_COMM_NULL;
-  const MPI_Request null_request_ = MPI_REQUEST_NULL;
   const MPI_Datatype null_type_ = MPI_DATATYPE_NULL;
 
   DirectCache<Communicator*, 16> recent_;
@@ -228,20 +246,8 @@ extern std::atomic<Tracer*> the_tracer;
 void start_tracer_or_exit();
 void stop_tracer();
 
-// True while this thread is inside a traced call. What arrives then is the same call, which a tool behind the
-// tracer sends on as PMPI_X, or a call that this tool, offbeat or the host makes of its own.
-extern constinit thread_local bool inside_trace;
-class InsideTrace {
- public:
-  InsideTrace() { inside_trace = true; }
-  ~InsideTrace() { inside_trace = false; }
-  InsideTrace(const InsideTrace&) = delete;
-  InsideTrace& operator=(const InsideTrace&) = delete;
-};
-
-// For a call of the program's; null for others.
-[[nodiscard]] inline Tracer* tracer_of_program() {
-  return inside_trace ? nullptr : the_tracer.load(std::memory_order_acquire);
+inline Tracer* Tracer::of_program() {
+  return inside_offbeat ? nullptr : the_tracer.load(std::memory_order_acquire);
 }
 
 }  // namespace offbeat::trace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tables by handle that the tracer reads in each call: no lock, no malloc once warm.
+// Tables by handle that are read in each call: no lock, no malloc once warm.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace offbeat::trace {
+namespace offbeat {
 
 using Handle = std::uintptr_t;
 
@@ -117,4 +117,4 @@ class HandleTable {
   std::size_t size_ = 0;
 };
 
-}  // namespace offbeat::trace
+}  // namespace offbeat

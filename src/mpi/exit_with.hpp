@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <unistd.h>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/settings.hpp"
+
+namespace offbeat {
+
+// Ends the process with one line and exit code 2. One rank speaks; the launcher then ends the others before
+// they repeat it, unless only they failed.
+[[noreturn]] inline void exit_with(const UsageError& error) {
+  if (launcher_rank() != 0) sleep(1);
+  say(error.what());
+  _exit(2);
+}
+
+}  // namespace offbeat
