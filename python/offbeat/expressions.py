@@ -15,6 +15,15 @@ def canonical(expression: str, collective: str = "allreduce") -> str:
         raise CommandError(f"{collective} expression '{expression}': {error}") from None
 
 
+def serves(expression: str, collective: str) -> bool:
+    """Whether it is an expression for this collective."""
+    try:
+        _core.check_expression(collective, expression)
+    except ValueError:
+        return False
+    return True
+
+
 def split_list(text: str) -> list[str]:
     """Split at the commas outside parentheses: ``native, pipeline(4, ring)`` is two."""
     parts = [""]

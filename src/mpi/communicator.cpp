@@ -105,9 +105,30 @@ void Communicator::apply() {
   if (choices_ != nullptr) generation_ = choices_->without_board.generation;
   for (std::size_t k = 0; k < of_.size(); ++k) {
     const Choices& choices = table().by_collective[k];
-    of_[k].choices = choices.empty() ? nullptr : &choices;
-    of_[k].announced = 0;
+    OfCollective& mine = of_[k];
+    mine.choices = choices.empty() ? nullptr : &choices;
+    mine.announced = 0;
+    mine.immediate_below = 0;
+    if (choices.empty() || board_ == nullptr) continue;
+    const Choice& first = choices.front();
+    const Immediate* immediate = first.expression->algorithm->immediate;
+    if (immediate == nullptr || size_ > immediate->most_ranks) continue;
+    const std::size_t most = immediate->most_bytes_of_all / static_cast<std::size_t>(size_);
+    mine.immediate_below = std::min(first.most_bytes, most) + 1;
+    mine.at_once = first.expression;
+    mine.run_at_once = immediate->run;
   }
+}
+
+const Expression* Communicator::choose_from_list(const OfCollective& mine, Collective collective,
+                                                 std::size_t bytes, std::size_t width) {
+  if (mine.choices == nullptr) return nullptr;
+  const Choice& choice = choice_for(*mine.choices, bytes);
+  if (is_verbose_) announce(collective, choice);
+  const Algorithm& algorithm = *choice.expression->algorithm;
+  if (algorithm.run == nullptr) return nullptr;
+  if (width > BoardShape::smallest_chunk && algorithm.needs.board != OnBoard::no) return nullptr;
+  return choice.expression;
 }
 
 void Communicator::announce(Collective collective, const Choice& choice) {
@@ -174,8 +195,9 @@ void Communicator::run(const Expression& expression, const Call& call) {
   if (call.output.count == 0 && moves_data(call.collective)) return;
   enter_board(call.collective, call.output.bytes());
   or_break([&] {
-    if (is_immediate(*expression.algorithm, size_, call.output.bytes())) {
-      expression.algorithm->immediate->run(*transport_->board, call);
+    const OfCollective& mine = of(call.collective);
+    if (call.output.bytes() < mine.immediate_below) {
+      mine.run_at_once(*board_, call);
       return;
     }
     NodeBoard::Stage* const stage = stage_of_board(0);

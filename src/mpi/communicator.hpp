@@ -64,15 +64,11 @@ class Communicator {
   [[nodiscard]] const Expression* choose(Collective collective, std::size_t count, std::size_t width) {
     if (generation_ != selection_->generation()) [[unlikely]]
       refresh();
-    const Choices* choices = of(collective).choices;
-    if (choices == nullptr) return nullptr;
-    const Choice& choice = choice_for(*choices, count * width);
-    if (is_verbose_) [[unlikely]]
-      announce(collective, choice);
-    const Algorithm& algorithm = *choice.expression->algorithm;
-    if (algorithm.run == nullptr) return nullptr;
-    if (width > BoardShape::smallest_chunk && algorithm.needs.board != OnBoard::no) return nullptr;
-    return choice.expression;
+    const OfCollective& mine = of(collective);
+    const std::size_t bytes = count * width;
+    if (bytes < mine.immediate_below && !is_verbose_) [[likely]]
+      return mine.at_once;
+    return choose_from_list(mine, collective, bytes, width);
   }
   [[nodiscard]] bool serves() const { return transport_ != nullptr; }
   // The program has revoked it (ULFM): the host reports that.
@@ -115,12 +111,18 @@ class Communicator {
   struct OfCollective {
     Counter intercepted;
     Counter served;
+    // Shorter calls take the immediate form of the first choice: here, so that they read no more than this.
+    std::size_t immediate_below = 0;
+    const Expression* at_once = nullptr;
+    void (*run_at_once)(Board& board, const Call& call) = nullptr;
     const Choices* choices = nullptr;  // null: the host serves it
     std::uint64_t announced = 0;       // bit k: choice k, and the last one for all that follow
   };
   [[nodiscard]] OfCollective& of(Collective collective) { return of_[index_of(collective)]; }
   [[nodiscard]] const OfCollective& of(Collective collective) const { return of_[index_of(collective)]; }
 
+  [[nodiscard]] const Expression* choose_from_list(const OfCollective& mine, Collective collective,
+                                                   std::size_t bytes, std::size_t width);
   [[noreturn]] void report_earlier_failure() const;
 
   // Setting up (communicator_set_up.cpp).
@@ -179,7 +181,7 @@ class Communicator {
   void give_progress();
   // For the report of a stall.
   void enter_board(Collective collective, std::size_t bytes) {
-    if (has_board()) place_->board->board().enter(calls_, collective, bytes);
+    if (board_ != nullptr) board_->enter(calls_, collective, bytes);
   }
   [[nodiscard]] bool has_board() const { return place_ && place_->board != nullptr; }
 
@@ -192,6 +194,7 @@ class Communicator {
   bool may_be_revoked_ = false;
   std::optional<HostTurn> turn_;  // before the board, which takes it
   std::optional<Team::Place> place_;
+  Board* board_ = nullptr;                         // of the place; null: there is none
   std::shared_ptr<PrivateCommunicator> messages_;  // to be made when it is needed, or shared
   std::uint64_t new_messages_id_ = 0;              // 0: not to be shared
   int tag_base_ = 0;

@@ -230,7 +230,8 @@ bool Communicator::find_messages(SetUp& set_up, bool has_room) {
 void Communicator::take_over() {
   prepare(*transport_, 0);
   if (!has_board()) return;
-  place_->board->board().waiters = transport_.get();
+  board_ = &place_->board->board();
+  board_->waiters = transport_.get();
   if (!turn_) turn_.emplace(process_.host, process_.own_communicator());
   BoardClient client{.turn = &*turn_};
   if (messages_->handle() != MPI_COMM_NULL) {

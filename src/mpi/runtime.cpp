@@ -284,16 +284,20 @@ void Runtime::finalize() {
   remove(MPI_COMM_SELF);
 }
 
-// One line for each collective that offbeat may serve.
+// One line for each collective that was called. No line at all means that the preload did not reach the
+// ranks.
 void Runtime::report() {
+  bool any = false;
   for (std::size_t k = 0; k < collectives.size(); ++k) {
     const auto collective = collective_at(k);
-    if (repertoire(collective).algorithms.empty()) continue;
     const Counts total = counts(collective);
+    if (total.intercepted == 0) continue;
+    any = true;
     say(std::string(name_of(collective)) + ": " + std::to_string(total.intercepted) + " calls intercepted, " +
         std::to_string(total.served) + " served, " + std::to_string(total.intercepted - total.served) +
         " native");
   }
+  if (!any) say("no call intercepted");
 }
 
 }  // namespace offbeat

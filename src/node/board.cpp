@@ -38,6 +38,15 @@ void Board::wait_at_gate() const {
   while (gate().load(std::memory_order_seq_cst) == gate_closed) wait.pause();
 }
 
+bool Board::have_begun(const Numbers& numbers) const {
+  for (int other = 0; other < size; ++other) {
+    if (other == rank) continue;
+    const Mark begun((signs(other).*numbers.sign).load(std::memory_order_acquire));
+    if (begun.round + 1 < numbers.present) return false;
+  }
+  return true;
+}
+
 bool Board::is_between_uses() const {
   const std::uint64_t uses = presence(0).ended.load(std::memory_order_acquire);
   for (int rank = 0; rank < size; ++rank) {

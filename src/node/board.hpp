@@ -194,28 +194,29 @@ class Board {
   struct Numbers {
     Word Signs::*sign;
     std::uint64_t present = 0;
-    std::uint64_t apart = ~std::uint64_t{0};  // the last one in which not all ranks meet
-    bool follows_apart = false;
+    std::uint64_t apart = none;         // the last one in which not all ranks meet
+    std::uint64_t apart_before = none;  // and the one before that
 
     void next(bool all_meet) {
-      follows_apart = apart == present;
       ++present;
-      if (!all_meet) apart = present;
+      if (all_meet) return;
+      apart_before = apart;
+      apart = present;
     }
     [[nodiscard]] bool is_apart() const { return apart == present; }
+    [[nodiscard]] bool follows_apart() const { return (is_apart() ? apart_before : apart) + 1 == present; }
+
+   private:
+    static constexpr std::uint64_t none = ~std::uint64_t{1};
   };
   // Without announcing or waiting for anything.
   [[nodiscard]] static bool may_begin(const Numbers& numbers) {
-    return !numbers.follows_apart && !numbers.is_apart();
+    return !numbers.is_apart() && !numbers.follows_apart();
   }
   [[nodiscard]] bool is_free(const Numbers& numbers) const {
-    for (int other = 0; numbers.follows_apart && other < size; ++other) {
-      if (other == rank) continue;
-      const Mark begun((signs(other).*numbers.sign).load(std::memory_order_acquire));
-      if (begun.round + 1 < numbers.present) return false;
-    }
-    return true;
+    return !numbers.follows_apart() || have_begun(numbers);
   }
+
   // Whether one of the ranks for which has_come(rank) does not hold was last seen on this core.
   template <class HasCome>
   [[nodiscard]] bool core_is_wanted(HasCome&& has_come) const {
@@ -333,6 +334,8 @@ class Board {
   static constexpr std::uint64_t gate_closed = 2;
   [[nodiscard]] Word& gate() const { return *reinterpret_cast<Word*>(memory_ + shape_.gate_offset()); }
   void wait_at_gate() const;
+  // All others have begun the one before the present one.
+  [[nodiscard]] bool have_begun(const Numbers& numbers) const;
   // All ranks have ended the same number of uses, and begun none since.
   [[nodiscard]] bool is_between_uses() const;
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from offbeat import _core, units
 from offbeat.bench import arrival_patterns
 from offbeat.errors import CommandError
-from offbeat.expressions import canonical, split_list
+from offbeat.expressions import canonical, serves, split_list
 from offbeat.mpi import host_algorithms
 from offbeat.units import Skew, parse_skew
 
@@ -82,7 +82,7 @@ class Plan:
 
     def serves(self, algorithm: str, collective: str) -> bool:
         """Whether an algorithm takes part in the cells of a collective."""
-        return collective in SERVED or host_algorithms.is_native(algorithm)
+        return host_algorithms.is_native(algorithm) or serves(algorithm, collective)
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "skews": [skew.label for skew in self.skews]}
@@ -120,7 +120,7 @@ def parse_sizes(text: str) -> list[int]:
 
 def parse_algorithms(text: str, collectives: Sequence[str] = (USUAL,)) -> list[str]:
     """Canonical expressions and native(NAME), native first whether it is named or not."""
-    named = [_canonical(expression) for expression in split_list(text)]
+    named = [_canonical(expression, collectives) for expression in split_list(text)]
     own = [name for name in named if not host_algorithms.is_native(name)]
     if own and not set(SERVED) & set(collectives):
         raise CommandError(
@@ -130,6 +130,10 @@ def parse_algorithms(text: str, collectives: Sequence[str] = (USUAL,)) -> list[s
     return list(dict.fromkeys(["native", *named]))
 
 
-def _canonical(expression: str) -> str:
+def _canonical(expression: str, collectives: Sequence[str]) -> str:
     name = host_algorithms.name_in(expression)
-    return f"native({name})" if name is not None else canonical(expression)
+    if name is not None:
+        return f"native({name})"
+    served = [collective for collective in collectives if collective in SERVED] or [USUAL]
+    fitting = [collective for collective in served if serves(expression, collective)]
+    return canonical(expression, (fitting or served)[0])
