@@ -45,7 +45,7 @@ Parser any_text(std::string values, std::string Settings::*field) {
 Parser algorithm_of(Collective collective) {
   const std::size_t index = index_of(collective);
   // It is parsed where the algorithms are known.
-  return {"an algorithm expression, such as ring or pipeline(4, ring)",
+  return {"an algorithm expression, such as native",
           [=](Settings& settings, std::string_view text) {
             settings.algorithms[index] = text;
             return true;
@@ -115,7 +115,7 @@ std::vector<Setting> all_settings() {
     if (!served.contain(collective)) continue;
     all.push_back({algorithm_setting(collective), algorithm_of(collective), "", OnRanks::equal,
                    "the algorithm of every MPI_" + std::string(facts(collective).function) +
-                       "; unset: offbeat chooses by size"});
+                       "; unset: offbeat chooses"});
   }
   const Setting others[] = {
       {"OFFBEAT_VERBOSE", number(&Settings::verbose, 0, 1), "0", OnRanks::may_differ,
