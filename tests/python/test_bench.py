@@ -75,8 +75,14 @@ def test_what_may_be_named() -> None:
     ]  # fmt: skip
     with pytest.raises(CommandError, match="unknown collective 'scan'"):
         parse_collectives("allreduce,scan")
-    with pytest.raises(CommandError, match="serve allreduce only, so ring cannot run bcast"):
+    with pytest.raises(CommandError, match="serve allreduce, barrier only, so ring cannot run bcast"):
         parse_algorithms("ring", ["bcast"])
+    assert parse_algorithms("dissemination", ["barrier"]) == ["native", "dissemination"]
+    assert parse_algorithms("ring,dissemination", ["allreduce", "barrier"]) == [
+        "native", "ring", "dissemination",
+    ]  # fmt: skip
+    with pytest.raises(CommandError, match="barrier expression 'ring'"):
+        parse_algorithms("ring", ["barrier"])
 
 
 @pytest.mark.parametrize("vendor", ["Open MPI", "MPICH", "Intel MPI"])
