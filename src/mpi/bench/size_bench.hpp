@@ -33,6 +33,7 @@ class SizeBench {
   };
 
   void begin(const char* what, const std::string& pattern, const std::string& algorithm);
+  [[nodiscard]] bool is_ours(const std::string& algorithm) const;
   [[nodiscard]] std::string check_all();
   [[nodiscard]] double calibrate(std::size_t cells_left);
   [[nodiscard]] Nanoseconds share_ns(std::size_t cells_left) const;
