@@ -102,10 +102,12 @@ const ChoiceTable& Communicator::table() const {
 
 void Communicator::apply() {
   is_verbose_ = process_.settings.verbose > 0 && launcher_rank() == 0;
-  if (choices_ != nullptr) generation_ = choices_->without_board.generation;
+  const std::uint64_t generation =
+      choices_ != nullptr ? choices_->without_board.generation : selection_->generation();
   for (std::size_t k = 0; k < of_.size(); ++k) {
     const Choices& choices = table().by_collective[k];
     OfCollective& mine = of_[k];
+    mine.generation = is_provided(collective_at(k)) ? generation : 0;
     mine.choices = choices.empty() ? nullptr : &choices;
     mine.announced = 0;
     mine.immediate_below = 0;

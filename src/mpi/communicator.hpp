@@ -56,15 +56,16 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  // Before the first use; collective over `handle`. `mine`: null on a rank that has no memory for it. False,
+  // Before the first use, for `collective`; collective over `handle`. `mine`: null on a rank that has no memory for it. False,
   // on all ranks: one of them could not be made, and nobody is to keep its own.
-  [[nodiscard]] static bool start(Communicator* mine, Runtime& process, MPI_Comm handle);
+  [[nodiscard]] static bool start(Communicator* mine, Runtime& process, MPI_Comm handle,
+                                  Collective collective);
 
   // For a call of `count` elements. Null: leave it to the host.
   [[nodiscard]] const Expression* choose(Collective collective, std::size_t count, std::size_t width) {
-    if (generation_ != selection_->generation()) [[unlikely]]
-      refresh();
     const OfCollective& mine = of(collective);
+    if (mine.generation != selection_->generation()) [[unlikely]]
+      refresh(collective);
     const std::size_t bytes = count * width;
     if (bytes < mine.immediate_below && !is_verbose_) [[likely]]
       return mine.at_once;
@@ -111,6 +112,7 @@ class Communicator {
   struct OfCollective {
     Counter intercepted;
     Counter served;
+    std::uint64_t generation = 0;  // of the choices; older: they have to be looked at again
     // Shorter calls take the immediate form of the first choice: here, so that they read no more than this.
     std::size_t immediate_below = 0;
     const Expression* at_once = nullptr;
@@ -131,13 +133,16 @@ class Communicator {
   // answer on all ranks.
   [[nodiscard]] static std::string_view why_never_served(const Host& host, MPI_Comm communicator);
   // The ranks agree on a team and a place there. Like start.
-  [[nodiscard]] static bool agree(Communicator* mine, Runtime& process, SetUp& set_up);
+  [[nodiscard]] static bool agree(Communicator* mine, Runtime& process, SetUp& set_up,
+                                  Collective collective);
   // `shared`: null if there is none. `new_id`: of one that this communicator may make.
   void share_messages(std::shared_ptr<PrivateCommunicator> shared, std::uint64_t new_id);
-  // After another choice. Collective.
-  void refresh();
-  // Collective. What `choices` need and is not there yet.
-  void provide(SetUp& set_up, std::shared_ptr<const TeamChoices> choices, bool has_room_for_messages);
+  // Before the first call of a collective, and after another choice. Collective, if anything is missing.
+  void refresh(Collective collective);
+  // Whether all that the choices for a collective use is there.
+  [[nodiscard]] bool is_provided(Collective collective) const;
+  // Collective. What the choices for `collective` use and is not there yet.
+  void provide(SetUp& set_up, Collective collective, bool has_room_for_messages);
   void find_board(SetUp& set_up);
   [[nodiscard]] bool find_messages(SetUp& set_up, bool has_room);
   // After a board or a communicator for messages was found: who uses them.
@@ -208,7 +213,6 @@ class Communicator {
   std::array<Operation*, NodeBoard::stages> last_on_stage_{};  // under way; null: none
   std::string_view why_native_;
   std::shared_ptr<const TeamChoices> choices_;
-  std::uint64_t generation_ = 0;  // of the choices
   bool is_verbose_ = false;
   std::uint64_t calls_ = 0;  // of all collectives, those of the C interface among them
   std::array<OfCollective, collectives.size()> of_;

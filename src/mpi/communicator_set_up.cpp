@@ -85,19 +85,19 @@ std::string_view Communicator::why_never_served(const Host& host, MPI_Comm commu
   return is_foreign ? "ranks of several MPI_COMM_WORLDs" : "";
 }
 
-bool Communicator::start(Communicator* mine, Runtime& process, MPI_Comm handle) {
+bool Communicator::start(Communicator* mine, Runtime& process, MPI_Comm handle, Collective collective) {
   const bool is_never_served =
       mine != nullptr ? !mine->serves() : !why_never_served(process.host, handle).empty();
   if (is_never_served) return mine != nullptr;
   try {
     SetUp set_up(process.host, handle, process.settings);
-    return agree(mine, process, set_up);
+    return agree(mine, process, set_up, collective);
   } catch (const CommunicationError&) {  // the host reports it, in the call itself
     return false;
   }
 }
 
-bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up) {
+bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up, Collective collective) {
   std::vector<int> world_ranks;
   const bool is_ready = mine != nullptr && try_to([&] {
                           world_ranks.resize(static_cast<std::size_t>(set_up.size));
@@ -181,7 +181,8 @@ bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up) {
     if ((all & (has::board | has::no_board)) == 0) place->board.reset();
     mine->place_.emplace(std::move(*place));
     mine->share_messages((all & has::messages) != 0 ? std::move(shared) : nullptr, invitation.new_messages);
-    mine->provide(set_up, std::move(choices), (all & has::room_for_messages) != 0);
+    mine->choices_ = std::move(choices);
+    mine->provide(set_up, collective, (all & has::room_for_messages) != 0);
     return true;
   }
 }
@@ -195,11 +196,16 @@ void Communicator::share_messages(std::shared_ptr<PrivateCommunicator> shared, s
   new_messages_id_ = tags_suffice ? new_id : 0;
 }
 
-void Communicator::provide(SetUp& set_up, std::shared_ptr<const TeamChoices> choices,
-                           bool has_room_for_messages) {
-  choices_ = std::move(choices);
-  if (process_.settings.window_bytes > 0 && choices_->with_board.any_on_board) find_board(set_up);
-  if (table().any_by_messages() && !find_messages(set_up, has_room_for_messages)) {
+bool Communicator::is_provided(Collective collective) const {
+  if (!serves() || choices_ == nullptr) return true;
+  const bool wants_board = process_.settings.window_bytes > 0 && choices_->with_board.uses_board(collective);
+  if (wants_board && !board_tried_) return false;
+  return !table().uses_messages(collective) || messages_->handle() != MPI_COMM_NULL;
+}
+
+void Communicator::provide(SetUp& set_up, Collective collective, bool has_room_for_messages) {
+  if (process_.settings.window_bytes > 0 && choices_->with_board.uses_board(collective)) find_board(set_up);
+  if (table().uses_messages(collective) && !find_messages(set_up, has_room_for_messages)) {
     leave_to_host("the MPI has no communicator, or the process no memory, left for offbeat");
     return;
   }
@@ -256,9 +262,14 @@ void Communicator::prepare(MpiTransport& transport, int index) {
   if (NodeBoard::Stage* stage = stage_of_board(index)) transport.use(stage->board);
 }
 
-void Communicator::refresh() {
-  if (!serves()) {
-    generation_ = selection_->generation();
+void Communicator::refresh(Collective collective) {
+  if (!serves() || choices_ == nullptr) {
+    apply();
+    return;
+  }
+  // Ranks know alike whether the choices are the present ones, and what is there.
+  if (choices_->without_board.generation == selection_->generation() && is_provided(collective)) {
+    apply();
     return;
   }
   or_break([&] {
@@ -269,7 +280,9 @@ void Communicator::refresh() {
     if (PrivateCommunicator::may_be_created()) mine |= has::room_for_messages;
     const std::uint64_t all = set_up.unanimous(mine);
     // Without memory somewhere all stay with what they have, and try again in the next call.
-    if ((all & has::memory) != 0) provide(set_up, std::move(choices), (all & has::room_for_messages) != 0);
+    if ((all & has::memory) == 0) return;
+    choices_ = std::move(choices);
+    provide(set_up, collective, (all & has::room_for_messages) != 0);
   });
 }
 

@@ -133,18 +133,18 @@ Freeing* find_freeing(MPI_Comm handle) {
 
 }  // namespace
 
-Communicator* Runtime::communicator(MPI_Comm handle) {
+Communicator* Runtime::communicator(MPI_Comm handle, Collective collective) {
   const std::uintptr_t key = abi::bits(handle);
   const Recent& entry = recent_slot(key);
   if (entry.handle == key && entry.deaths == deaths_.load(std::memory_order_acquire)) [[likely]]
     return entry.communicator;
-  return remember(handle);
+  return remember(handle, collective);
 }
 
-Communicator* Runtime::remember(MPI_Comm handle) {
+Communicator* Runtime::remember(MPI_Comm handle, Collective collective) {
   // Read first: what is found may be gone by now.
   const std::uint64_t deaths = deaths_.load(std::memory_order_acquire);
-  Communicator* found = find_or_create(handle);
+  Communicator* found = find_or_create(handle, collective);
   const std::uintptr_t key = abi::bits(handle);
   if (found != nullptr) recent_slot(key) = {key, found, deaths};
   return found;
@@ -158,7 +158,7 @@ bool Runtime::is_mpi_running() const {
   return initialized != 0 && finalized == 0;
 }
 
-Communicator* Runtime::find_or_create(MPI_Comm handle) {
+Communicator* Runtime::find_or_create(MPI_Comm handle, Collective collective) {
   if (handle == MPI_COMM_NULL || !is_mpi_running()) return nullptr;
   // In which order the host deletes attributes, ours among them, may differ between ranks.
   forget_ended_calls();
@@ -175,7 +175,7 @@ Communicator* Runtime::find_or_create(MPI_Comm handle) {
   if (is_finalizing_.load(std::memory_order_relaxed)) return nullptr;
   // A rank without memory must not leave the others alone: all keep something, or none, and try again.
   Communicator* mine = has_memory ? add(handle) : nullptr;
-  if (Communicator::start(mine, *this, handle)) return mine;
+  if (Communicator::start(mine, *this, handle, collective)) return mine;
   if (mine != nullptr) host.Comm_delete_attr(handle, keyval_);
   return nullptr;
 }

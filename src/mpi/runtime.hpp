@@ -35,9 +35,9 @@ class Runtime {
   // Whether there is what needs a running MPI. False, on all ranks alike, while it is not running.
   [[nodiscard]] bool is_started() { return is_started_.load(std::memory_order_acquire) || start_with_mpi(); }
 
-  // The entry of a communicator, made at its first collective call. Null if offbeat can neither serve nor
+  // The entry of a communicator, made at its first call of a collective, this one. Null if offbeat can neither serve nor
   // judge it (null, or MPI is not running): the host must see the call.
-  [[nodiscard]] Communicator* communicator(MPI_Comm handle);
+  [[nodiscard]] Communicator* communicator(MPI_Comm handle, Collective collective);
 
   // MPI_Comm_free and MPI_Comm_disconnect: `host_call` frees the communicator, calling the program's
   // attribute functions, which may call anything. Until it returns, the host serves the communicator.
@@ -76,8 +76,8 @@ class Runtime {
   static int on_delete(MPI_Comm, int, void* communicator, void*);
 
   // Apart, so that finding what this thread has used lately stays short.
-  [[gnu::noinline]] Communicator* remember(MPI_Comm handle);
-  Communicator* find_or_create(MPI_Comm handle);
+  [[gnu::noinline]] Communicator* remember(MPI_Comm handle, Collective collective);
+  Communicator* find_or_create(MPI_Comm handle, Collective collective);
   [[nodiscard]] bool start_with_mpi();
   // Null: no memory.
   [[nodiscard]] Communicator* add(MPI_Comm handle);

@@ -76,10 +76,10 @@ void require_running_mpi() {
   if (!start_runtime().is_mpi_running()) throw CommunicationError("MPI is not running");
 }
 
-Communicator& communicator_of(int fortran_communicator) {
+Communicator& communicator_of(int fortran_communicator, Collective collective) {
   require_running_mpi();
   Runtime& process = start_runtime();
-  Communicator* communicator = process.communicator(process.host.Comm_f2c(fortran_communicator));
+  Communicator* communicator = process.communicator(process.host.Comm_f2c(fortran_communicator), collective);
   if (communicator == nullptr) throw CommunicationError("this is no communicator that can be used");
   return *communicator;
 }
@@ -93,7 +93,7 @@ Communicator& communicator_of(int fortran_communicator) {
 void run(const Arguments& arguments) {
   const InsideOffbeat guard;
   const Call call = call_of(arguments);
-  if (!communicator_of(arguments.communicator).run_without_host(call)) refuse();
+  if (!communicator_of(arguments.communicator, call.collective).run_without_host(call)) refuse();
 }
 
 void OperationDeleter::operator()(Operation* operation) const { delete operation; }
@@ -101,7 +101,7 @@ void OperationDeleter::operator()(Operation* operation) const { delete operation
 OperationPointer begin(const Arguments& arguments) {
   const InsideOffbeat guard;
   const Call call = call_of(arguments);
-  OperationPointer operation(communicator_of(arguments.communicator).begin(call).release());
+  OperationPointer operation(communicator_of(arguments.communicator, call.collective).begin(call).release());
   if (operation == nullptr) refuse();
   return operation;
 }

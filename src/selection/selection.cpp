@@ -21,13 +21,6 @@ Choice default_choice(Collective collective, const Placement& placement, std::si
   return {any_length, interned_expression(collective, "native"), "offbeat has nothing better here"};
 }
 
-template <class Holds>
-bool any_of(const ChoiceTable& table, Holds&& holds) {
-  return std::ranges::any_of(table.by_collective, [&](const Choices& choices) {
-    return std::ranges::any_of(choices, [&](const Choice& choice) { return holds(*choice.expression); });
-  });
-}
-
 }  // namespace
 
 const Expression* interned_expression(Collective collective, std::string_view text) {
@@ -40,9 +33,14 @@ const Expression* interned_expression(Collective collective, std::string_view te
   return &known->try_emplace(std::move(key), std::move(expression)).first->second;
 }
 
-bool ChoiceTable::any_by_messages() const {
-  return any_of(*this, [](const Expression& expression) {
-    return !expression.is_native() && expression.algorithm->needs.board != OnBoard::one_node;
+bool ChoiceTable::uses_board(Collective collective) const {
+  return std::ranges::any_of(of(collective), &Choice::uses_board);
+}
+
+bool ChoiceTable::uses_messages(Collective collective) const {
+  return std::ranges::any_of(of(collective), [](const Choice& choice) {
+    return !choice.expression->is_native() &&
+           choice.expression->algorithm->needs.board != OnBoard::one_node;
   });
 }
 
@@ -90,10 +88,11 @@ Choices Selection::choices(Collective collective, const Placement& placement) co
 ChoiceTable Selection::table(const Placement& placement) const {
   ChoiceTable table;
   table.generation = generation();
-  for (std::size_t k = 0; k < collectives.size(); ++k)
-    table.by_collective[k] = choices(static_cast<Collective>(k + 1), placement);
-  table.any_on_board =
-      any_of(table, [&](const Expression& expression) { return expression.uses_board(placement); });
+  for (std::size_t k = 0; k < collectives.size(); ++k) {
+    table.by_collective[k] = choices(collective_at(k), placement);
+    for (Choice& choice : table.by_collective[k])
+      choice.uses_board = choice.expression->uses_board(placement);
+  }
   return table;
 }
 

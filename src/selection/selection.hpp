@@ -27,6 +27,7 @@ struct Choice {
   std::size_t most_bytes = any_length;
   const Expression* expression = nullptr;  // interned; native is one like any other
   std::string reason;                      // why, for people
+  bool uses_board = false;                 // there
 
   friend auto operator<=>(const Choice&, const Choice&) = default;
 };
@@ -45,11 +46,11 @@ using Choices = std::vector<Choice>;
 struct ChoiceTable {
   std::array<Choices, collectives.size()> by_collective;
   std::uint64_t generation = 0;
-  bool any_on_board = false;
 
   [[nodiscard]] const Choices& of(Collective collective) const { return by_collective[index_of(collective)]; }
-  // Whether one of them sends messages of offbeat's own.
-  [[nodiscard]] bool any_by_messages() const;
+  [[nodiscard]] bool uses_board(Collective collective) const;
+  // Whether one of its choices sends messages of offbeat's own.
+  [[nodiscard]] bool uses_messages(Collective collective) const;
 };
 
 // What is chosen in this process, for every collective.

@@ -43,7 +43,7 @@ def test_a_stranger_gets_nothing_into_the_ranks(mpi: Mpi, public_folder: Path) -
     if "seccomp is not to be had" in result.stdout:
         pytest.skip("no seccomp here")
     assert result.succeeded().report.served == result.calls, f"{said}{result}"
-    chosen = set(re.findall(r"^offbeat: allreduce from 4 B to .*, ranks: 2: (\w+)", result.stderr, re.M))
+    chosen = set(re.findall(r"^offbeat: allreduce of any length, ranks: 2: (\w+)", result.stderr, re.M))
     assert chosen == {"arrival_tree"}, f"{said}{result}"
     assert "no shared memory" not in result.stderr, f"{said}{result}"
     letters = re.fullmatch(r"user (\d+): (\d+) letters sent, (\d+) refused\n", said)

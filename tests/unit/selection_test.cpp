@@ -138,11 +138,11 @@ TEST(Selection, ANodeOfOneRankHasNoBoard) {
   Selection selection;
   constexpr Placement spread{.ranks = 8, .nodes = 8, .board = true};
   EXPECT_EQ(choice(selection, spread, 8).expression->text(), "recursive_doubling");
-  EXPECT_FALSE(selection.table(spread).any_on_board);
-  EXPECT_TRUE(selection.table({.ranks = 8, .nodes = 7, .board = true}).any_on_board);
+  EXPECT_FALSE(selection.table(spread).uses_board(Collective::allreduce));
+  EXPECT_TRUE(selection.table({.ranks = 8, .nodes = 7, .board = true}).uses_board(Collective::allreduce));
   selection.choose_always(Collective::allreduce, "hierarchy(arrival_tree, ring)", "a test");
   EXPECT_EQ(choice(selection, spread, 8).expression->text(), "hierarchy(arrival_tree, ring)");
-  EXPECT_FALSE(selection.table(spread).any_on_board);
+  EXPECT_FALSE(selection.table(spread).uses_board(Collective::allreduce));
 }
 
 TEST(Selection, TheLastChoiceHoldsForAnyLength) {

@@ -72,7 +72,7 @@ class Service {
   // Finds the communicator, once, and counts the call there.
   [[nodiscard]] bool is_counted() {
     if (communicator_ != nullptr) return true;
-    communicator_ = process_.communicator(call_.communicator);
+    communicator_ = process_.communicator(call_.communicator, collective);
     if (communicator_ == nullptr) return false;
     communicator_->count(collective);
     return true;
