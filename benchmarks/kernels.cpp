@@ -72,8 +72,8 @@ void run(std::size_t size_bytes) {
       std::printf("  %-9s %-9s", name_of(type).data(), name_of(set).data());
       for (const std::size_t operand_count : operand_counts) {
         std::printf(" %8.1f", gigabytes_per_second((operand_count + 1) * size_bytes, [&] {
-                      reduce(kernels, width_of(type), buffers.destination(), buffers.operands(),
-                             operand_count, size_bytes / width_of(type));
+                      combine(kernels, width_of(type), buffers.destination(), buffers.operands(),
+                              operand_count, size_bytes / width_of(type));
                     }));
       }
       std::printf("\n");

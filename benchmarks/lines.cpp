@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Why the board lets a core write where it has read last: two processes, each on a core, exchange n bytes
-// through shared memory again and again. Each writes a window of its own every time; or so, and who has read
-// a window writes a byte to each of its lines; or the two swap windows after each exchange.
+// Why windows are filled by copy_to_shared: two processes, each on a core, exchange n bytes through shared
+// memory again and again. Each writes a window of its own every time, by copy or by copy_to_shared; or the
+// two swap windows after each exchange, so that a core writes where it has read last.
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdio>
-#include <cstring>
 #include <vector>
 
+#include "base/copy.hpp"
 #include "processes.hpp"
 
 using offbeat::now_us;
@@ -34,7 +34,7 @@ void set_and_wait(Shared::Word (&words)[2], int me, long value) {
   while (words[1 - me].value.load(std::memory_order_acquire) < value) offbeat::relax();
 }
 
-enum class Way { own, own_taken, swapped };
+enum class Way { own, own_to_shared, swapped };
 
 // The median time of one exchange.
 double exchange(Shared& shared, int me, std::size_t bytes, Way way, long& number) {
@@ -48,12 +48,9 @@ double exchange(Shared& shared, int me, std::size_t bytes, Way way, long& number
     auto& pair = shared.windows[swaps ? 0 : number & 1];
     const int window = swaps ? me ^ static_cast<int>(number & 1) : me;
     const double start = now_us();
-    std::memcpy(pair[window], mine.data(), bytes);
+    (way == Way::own_to_shared ? offbeat::copy_to_shared : offbeat::copy)(pair[window], mine.data(), bytes);
     set_and_wait(shared.written, me, number);
-    std::memcpy(theirs.data(), pair[1 - window], bytes);
-    if (way == Way::own_taken) {
-      for (std::size_t line = 0; line < bytes; line += 64) pair[1 - window][line] = std::byte{0};
-    }
+    offbeat::copy(theirs.data(), pair[1 - window], bytes);
     times.push_back(now_us() - start);
     set_and_wait(shared.read, me, number);
   }
@@ -65,9 +62,9 @@ void live(Shared& shared, int me) {
   long number = 0;
   for (std::size_t bytes = 1024; bytes <= most_bytes; bytes *= 4) {
     const double own = exchange(shared, me, bytes, Way::own, number);
-    const double taken = exchange(shared, me, bytes, Way::own_taken, number);
+    const double to_shared = exchange(shared, me, bytes, Way::own_to_shared, number);
     const double swapped = exchange(shared, me, bytes, Way::swapped, number);
-    if (me == 0) std::printf("%10zu  %10.2f  %10.2f  %10.2f\n", bytes, own, taken, swapped);
+    if (me == 0) std::printf("%10zu  %10.2f  %10.2f  %10.2f\n", bytes, own, to_shared, swapped);
   }
 }
 
@@ -75,7 +72,7 @@ void live(Shared& shared, int me) {
 
 int main() {
   Shared& shared = *offbeat::shared<Shared>(1);
-  std::printf("%10s  %10s  %10s  %10s\n", "bytes", "own, us", "own, taken", "swapped");
+  std::printf("%10s  %10s  %10s  %10s\n", "bytes", "own, us", "to_shared", "swapped");
   std::fflush(stdout);
   if (fork() == 0) {
     offbeat::die_with_parent();

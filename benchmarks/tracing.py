@@ -5,8 +5,8 @@
     benchmarks/tracing.py --mpicc PREFIX/bin/mpicc --library build/dev/liboffbeat-trace-openmpi.so
 
 Compiles tracing.c and runs it with and without the tracer in turn, so that whatever else the machine does
-hits both alike: on one rank, where all but the record is the host's shortest way, and on 2 ranks for each size.
-`--offbeat LIBRARY` measures under offbeat's algorithms instead of the host's.
+hits both alike: on one rank, where all but the record is the host's shortest way, and on 2 ranks for each
+size. `--offbeat LIBRARY` measures under offbeat's algorithms instead of the host's.
 """
 
 from __future__ import annotations

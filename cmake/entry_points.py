@@ -73,6 +73,19 @@ REQUESTS = (
     "Start", "Startall", "Wait", "Waitall", "Waitany", "Waitsome", "Test", "Testall", "Testany", "Testsome",
     "Request_free", "Request_get_status",
 )  # fmt: skip
+# Further ones for the preload; see src/mpi/interpose/request_calls.hpp. Those of MPI 4.1 need not be there.
+MORE_REQUESTS = {
+    "Cancel": "cancel",
+    "Request_get_status_all": "request_get_status_of",
+    "Request_get_status_any": "request_get_status_of",
+    "Request_get_status_some": "request_get_status_of",
+}
+
+# Of CREATORS, those that all ranks of the parent call, and that have made the communicator on return.
+BLOCKING_CREATORS = (
+    "Comm_dup", "Comm_dup_with_info", "Comm_create", "Comm_split", "Comm_split_type", "Cart_create",
+    "Cart_sub", "Graph_create", "Dist_graph_create", "Dist_graph_create_adjacent",
+)  # fmt: skip
 
 # Functions that have a wrapper of their own.
 LIFE = {
@@ -92,6 +105,7 @@ namespace offbeat {{
 }}  // namespace offbeat
 
 using offbeat::Collective;
+using offbeat::Form;
 namespace wrapped = offbeat::{namespace};
 
 extern "C" {{
@@ -176,24 +190,30 @@ def traced(declared: dict[str, str]) -> list[str]:
     wrappers = LIFE | SPAWN | FREE | {name: f"OnRequests::{name.lower()}" for name in REQUESTS}
     for collective in collectives():
         for name, form in spellings(collective).items():
-            wrappers[name] = f"call<Collective::{collective.lower()}, wrapped::Form::{form}>"
+            wrappers[name] = f"call<Collective::{collective.lower()}, Form::{form}>"
     for parent, names in CREATORS.items():
         wrappers |= dict.fromkeys(names, f"creates<wrapped::Parent::{parent}>")
     return before_next(wrappers, declared)
 
 
 def served(declared: dict[str, str], *, with_spawn: bool) -> list[str]:
-    return [
+    own = [
         entry_point(
             function,
-            f"{wrapper}<Collective::{collective.lower()}, offbeat::CountKind::{counts}>",
+            f"{wrapper}<Collective::{collective.lower()}, Form::{form}, offbeat::CountKind::{counts}>",
             declared[name],
         )
         for collective in collectives("is_served")
-        for name, counts in ((collective, "of_int"), (f"{collective}_c", "large"))
+        for name, form in spellings(collective).items()
+        for counts in ("large" if name.endswith("_c") else "of_int",)
         if name in declared
         for function, wrapper in ((f"PMPI_{name}", "call"), (f"MPI_{name}", "call_of_program"))
-    ] + before_next(LIFE | (SPAWN if with_spawn else {}), declared)
+    ]
+    others = LIFE | (SPAWN if with_spawn else {}) | dict.fromkeys(BLOCKING_CREATORS, "creates")
+    others["Win_test"] = "win_test"
+    others |= {name: f"OnRequests::{name.lower()}" for name in REQUESTS}
+    others |= {name: f"OnRequests::{wrapper}" for name, wrapper in MORE_REQUESTS.items()}
+    return own + before_next(others, declared)
 
 
 def main() -> None:

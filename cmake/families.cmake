@@ -73,6 +73,9 @@ function(offbeat_family family headers)
     src/mpi/communicator.cpp
     src/mpi/communicator_set_up.cpp
     src/mpi/host.cpp
+    src/mpi/host_pipeline.cpp
+    src/mpi/host_progress.cpp
+    src/mpi/interpose/activity.cpp
     src/mpi/node_board.cpp
     src/mpi/operation.cpp
     src/mpi/private_communicator.cpp

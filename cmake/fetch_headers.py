@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Take the C headers out of an MPI's PyPI wheel: fetch_headers.py REQUIREMENT FOLDER.
 
-The wheels of Open MPI and MPICH both install an mpi.h into the same place of an environment, so they cannot both be
-build requirements; and the headers are all that the build needs.
+The wheels of Open MPI and MPICH both install an mpi.h into the same place of an environment, so they cannot
+both be build requirements; and the headers are all that the build needs.
 """
 
 from __future__ import annotations

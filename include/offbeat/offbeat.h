@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
  * The C interface of offbeat, for programs and tools that want more than the
- * preload gives: to name an algorithm, to ask what ran, to reduce the 16-bit
- * floating types that MPI lacks.
+ * preload gives: to choose an algorithm, to ask which one ran, to reduce the
+ * 16-bit floating types that MPI lacks.
  *
  * Every function is exported by each liboffbeat-<family>.so. A program that
  * must also run without offbeat looks the symbol up with
- * dlsym(RTLD_DEFAULT, "offbeat_version") and does without when it is NULL.
+ * dlsym(RTLD_DEFAULT, "offbeat_version"), and does without offbeat if that is
+ * NULL.
  *
  * Communicators travel as Fortran handles (MPI_Comm_c2f; MPI_Comm_toint in the
- * standard ABI), the one form that is the same in every MPI. Counts are in elements, sizes in bytes.
+ * standard ABI), the one form that is the same in every MPI. Counts are in
+ * elements, sizes in bytes.
  */
 #ifndef OFFBEAT_H
 #define OFFBEAT_H
@@ -21,7 +23,7 @@
 extern "C" {
 #endif
 
-/** What every function returns. */
+/** The status that functions return. */
 typedef enum offbeat_status {
   OFFBEAT_OK = 0,
   OFFBEAT_ERROR_ARGUMENT = 1,    /**< null pointer, unknown collective, bad number */
@@ -75,7 +77,7 @@ const char* offbeat_family(void);
 
 /**
  * Choose the algorithm of all later calls of one collective in this process,
- * over the environment's choice. Every rank must make the same call at the same
+ * overriding the environment's choice. Every rank must make the same call at the same
  * point between collectives. An empty expression restores the start-up choice.
  *
  * @param collective  "allreduce"
@@ -83,12 +85,11 @@ const char* offbeat_family(void);
  * @param error       receives one line when the status is not OFFBEAT_OK; may be NULL
  * @param error_size  bytes at `error`
  */
-offbeat_status offbeat_select(const char* collective, const char* expression, char* error,
-                              size_t error_size);
+offbeat_status offbeat_select(const char* collective, const char* expression, char* error, size_t error_size);
 
 /**
- * The algorithm that this thread's last intercepted collective ran, as an expression; NULL if the host MPI served it.
- * The text lives as long as the process, and one algorithm of one choice has one address.
+ * The algorithm that this thread's last intercepted collective ran, as an expression; NULL if the host MPI
+ * served it. The text lives as long as the process, and one algorithm of one choice has one address.
  */
 const char* offbeat_last_algorithm(void);
 
@@ -104,57 +105,68 @@ offbeat_status offbeat_count(const char* collective, offbeat_counters* counters,
 /**
  * destination[i] = ((operands[0][i] op operands[1][i]) op operands[2][i]) op ...
  *
- * Exactly the bits of combining two at a time, for any number of operands >= 1.
+ * Gives exactly the bits of combining two at a time, for any number of operands >= 1.
  * The destination may be one of the operands; no other overlap is allowed.
  */
 offbeat_status offbeat_reduce(void* destination, const void* const* operands, size_t operand_count,
                               size_t count, offbeat_type type, offbeat_op op);
 
 /**
- * One call of a collective, over offbeat's own types: OFFBEAT_FLOAT16 and OFFBEAT_BFLOAT16 among them, which MPI
- * lacks. Members that a collective does not have are ignored. Begin with OFFBEAT_CALL_INIT, so that a program that was
- * compiled with an older header goes on working.
+ * One call of a collective, over offbeat's own types, including OFFBEAT_FLOAT16 and OFFBEAT_BFLOAT16, which
+ * MPI lacks. Members that a collective does not have are ignored. Start from OFFBEAT_CALL_INIT, so that a
+ * program compiled with an older header goes on working.
  */
 typedef struct offbeat_call {
   size_t size;            /**< sizeof(offbeat_call) */
-  const char* collective; /**< "allreduce"; `offbeat info` lists those that offbeat serves */
+  const char* collective; /**< one that `offbeat info` lists, but for those with lists of counts */
   int communicator;       /**< a Fortran handle */
   int root;
-  const void* input; /**< NULL, or equal to output: in place */
-  void* output;
-  size_t count; /**< elements */
+  /**
+   * NULL, or equal to output: in place, as MPI has it for allreduce, reduce, allgather and gather. A
+   * broadcast has an output only.
+   */
+  const void* input;
+  void* output; /**< not looked at on a rank that takes nothing */
+  size_t count; /**< elements of one block; allgather, gather, scatter, alltoall and reduce_scatter_block have
+                     vectors with a block for each rank */
   offbeat_type type;
   offbeat_op op;
 } offbeat_call;
-#define OFFBEAT_CALL_INIT {sizeof(offbeat_call), NULL, 0, 0, NULL, NULL, 0, OFFBEAT_INT8, OFFBEAT_SUM}
+#define OFFBEAT_CALL_INIT \
+  { sizeof(offbeat_call), NULL, 0, 0, NULL, NULL, 0, OFFBEAT_INT8, OFFBEAT_SUM }
 
 /**
- * Run a collective. All ranks of the communicator must. Runs the algorithm that is chosen for this size; these calls
- * never go to the host, so where the choice is `native` another algorithm is taken.
+ * Run a collective; all ranks of the communicator must call this. Runs the algorithm that is chosen for this
+ * size. These calls never go to the host, so where the choice is `native` another algorithm is taken.
  */
 offbeat_status offbeat_run(const offbeat_call* call);
 
-/** A collective that goes on while the program computes. */
+/** A collective that proceeds while the program computes. */
 typedef struct offbeat_request offbeat_request;
 
 /**
- * Begin a collective and return at once. The buffers must stay, and the input must not change, until it is complete. It
- * moves on in offbeat_test, in offbeat_wait and in every other collective of offbeat's that waits. Any number may be
- * under way, on any communicators, beside blocking ones; all ranks of a communicator must begin its collectives in the
- * same order, and may complete them in any order. The communicator may be freed meanwhile. The first call on a
- * communicator sets it up, which is collective and waits for the other ranks.
+ * Begin a collective and return at once. Until it is complete, the buffers must stay and the input must not
+ * change. The collective advances in offbeat_test, in offbeat_wait, in every other offbeat collective that
+ * waits, in tests and waits of MPI for requests, and while the program waits inside the MPI library, as
+ * docs/non-blocking.md says. Any number may be under way, on any communicators, beside blocking ones. All
+ * ranks of a communicator must begin its collectives in the same order, and may complete them in any order.
+ * The communicator may be freed meanwhile. The first call on a communicator sets it up, which is collective
+ * and waits for the other ranks.
  *
  * @param request  receives the request; NULL on error
  */
 offbeat_status offbeat_begin(const offbeat_call* call, offbeat_request** request);
 
-/** Move on; *complete is 1 at the end, the request is then freed and *request is NULL. A NULL request is complete. */
+/**
+ * Advance. *complete is 1 at the end; the request is then freed and *request is NULL. A NULL request is
+ * complete.
+ */
 offbeat_status offbeat_test(offbeat_request** request, int* complete);
 
-/** Move on until the end, then free the request and set *request to NULL. */
+/** Advance to the end, then free the request and set *request to NULL. */
 offbeat_status offbeat_wait(offbeat_request** request);
 
-/** One line about the last call of this thread that failed, until the next one does; "" if none has. */
+/** One line about this thread's last call that failed; "" if none has. */
 const char* offbeat_error_text(void);
 
 /** The error code of the host MPI for that call; 0 if MPI had no part in it. */

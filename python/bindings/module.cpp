@@ -50,7 +50,6 @@ nb::list collective_list() {
     entry["has_root"] = facts.has_root;
     entry["has_operation"] = facts.has_operation;
     entry["served"] = offbeat::served.contain(collective);
-    entry["benchmarked"] = offbeat::benchmarked.contain(collective);
     result.append(entry);
   }
   return result;
@@ -85,8 +84,8 @@ NB_MODULE(_core, module) {
       "Every algorithm: a dict of name, collective, parameters, summary, cost, needs, source, every_run.");
   module.def("collectives", collective_list,
              "Every collective of MPI, in the order of the numbers in trace files, which begin at 1: a dict "
-             "of name, function, moves, has_root, has_operation, served (there are algorithms for it), "
-             "benchmarked (offbeat bench measures it).");
+             "of name, function, moves, has_root, has_operation, served (there are algorithms for it, "
+             "and offbeat bench measures it).");
   module.def("settings", setting_list,
              "Every environment variable: a dict of name, default, values, meaning, equal_on_all_ranks.");
   module.def(

@@ -22,7 +22,6 @@ class Collective(TypedDict):
     has_root: bool
     has_operation: bool
     served: bool
-    benchmarked: bool
 
 class Setting(TypedDict):
     name: str

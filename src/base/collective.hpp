@@ -53,22 +53,24 @@ struct CollectiveFacts {
 inline constexpr std::array collectives{
     CollectiveFacts{"allreduce", "Allreduce", "one vector, combined, to every rank", false, true, true},
     CollectiveFacts{"barrier", "Barrier", "nothing", false, false, true},
-    CollectiveFacts{"bcast", "Bcast", "the root's vector to every rank", true},
-    CollectiveFacts{"reduce", "Reduce", "one vector, combined, to the root", true, true},
-    CollectiveFacts{"allgather", "Allgather", "a block of each rank to every rank"},
-    CollectiveFacts{"allgatherv", "Allgatherv", "a block of each rank, of any length, to every rank"},
-    CollectiveFacts{"alltoall", "Alltoall", "a block of each rank for each rank"},
-    CollectiveFacts{"alltoallv", "Alltoallv", "a block of each rank for each rank, of any length"},
+    CollectiveFacts{"bcast", "Bcast", "the root's vector to every rank", true, false, true},
+    CollectiveFacts{"reduce", "Reduce", "one vector, combined, to the root", true, true, true},
+    CollectiveFacts{"allgather", "Allgather", "a block of each rank to every rank", false, false, true},
+    CollectiveFacts{"allgatherv", "Allgatherv", "a block of each rank, of any length, to every rank", false,
+                    false, true},
+    CollectiveFacts{"alltoall", "Alltoall", "a block of each rank for each rank", false, false, true},
+    CollectiveFacts{"alltoallv", "Alltoallv", "a block of each rank for each rank, of any length", false,
+                    false, true},
     CollectiveFacts{"alltoallw", "Alltoallw", "a block of each rank for each rank, of any length and type"},
-    CollectiveFacts{"gather", "Gather", "a block of each rank to the root", true},
+    CollectiveFacts{"gather", "Gather", "a block of each rank to the root", true, false, true},
     CollectiveFacts{"gatherv", "Gatherv", "a block of each rank, of any length, to the root", true},
-    CollectiveFacts{"scatter", "Scatter", "a block of the root's vector to each rank", true},
+    CollectiveFacts{"scatter", "Scatter", "a block of the root's vector to each rank", true, false, true},
     CollectiveFacts{"scatterv", "Scatterv", "a block of the root's vector, of any length, to each rank",
                     true},
     CollectiveFacts{"reduce_scatter", "Reduce_scatter",
-                    "a block of one combined vector, of any length, to each rank", false, true},
+                    "a block of one combined vector, of any length, to each rank", false, true, true},
     CollectiveFacts{"reduce_scatter_block", "Reduce_scatter_block",
-                    "a block of one combined vector to each rank", false, true},
+                    "a block of one combined vector to each rank", false, true, true},
     CollectiveFacts{"scan", "Scan", "one vector, combined up to each rank", false, true},
     CollectiveFacts{"exscan", "Exscan", "one vector, combined up to the rank before", false, true},
     CollectiveFacts{"neighbor_allgather", "Neighbor_allgather", "a block to each neighbor"},
@@ -109,7 +111,13 @@ class Collectives {
     for (const Collective each : some) add(each);
   }
   constexpr void add(Collective collective) { bits_ |= bit(collective); }
+  [[nodiscard]] constexpr Collectives with(Collective collective) const {
+    Collectives more = *this;
+    more.add(collective);
+    return more;
+  }
   [[nodiscard]] constexpr int count() const { return std::popcount(bits_); }
+  [[nodiscard]] constexpr bool empty() const { return bits_ == 0; }
   [[nodiscard]] constexpr bool contain(Collective collective) const { return (bits_ & bit(collective)) != 0; }
 
  private:
@@ -123,11 +131,47 @@ class Collectives {
 inline constexpr Collectives meetings{Collective::allreduce, Collective::barrier, Collective::allgather,
                                       Collective::alltoall, Collective::reduce_scatter_block};
 
-// Whether a call without elements still has something to do.
+// Whether a call has a buffer.
 [[nodiscard]] constexpr bool moves_data(Collective collective) { return collective != Collective::barrier; }
 
-// The collectives that have algorithms (collectives/repertoire.hpp) and a setting for them. The host MPI
-// serves the others.
+// Whether a call of length 0 (Call::length) has nothing to do. In the others ranks have no data, or do not
+// know how much others have.
+[[nodiscard]] constexpr bool is_over_if_empty(Collective collective) {
+  return moves_data(collective) && collective != Collective::alltoallv;
+}
+
+// Who gives, who takes, and whether each taker gets a block of its own.
+struct Roles {
+  bool root_gives = false;  // and nobody else
+  bool root_takes = false;
+  bool is_personal = false;
+
+  [[nodiscard]] constexpr bool gives(int rank, int root) const { return !root_gives || rank == root; }
+  [[nodiscard]] constexpr bool takes(int rank, int root) const { return !root_takes || rank == root; }
+};
+[[nodiscard]] constexpr Roles roles(Collective collective) {
+  switch (collective) {
+    case Collective::bcast:
+      return {.root_gives = true};
+    case Collective::scatter:
+    case Collective::scatterv:
+      return {.root_gives = true, .is_personal = true};
+    case Collective::gather:
+    case Collective::gatherv:
+    case Collective::reduce:
+      return {.root_takes = true};
+    case Collective::alltoall:
+    case Collective::alltoallv:
+    case Collective::reduce_scatter:
+    case Collective::reduce_scatter_block:
+      return {.is_personal = true};
+    default:
+      return {};
+  }
+}
+
+// The collectives that have algorithms (collectives/repertoire.hpp), a setting for them, and a runner in the
+// benchmark. The host MPI serves the others.
 inline constexpr Collectives served = [] {
   Collectives found;
   for (std::size_t k = 0; k < collectives.size(); ++k) {
@@ -135,10 +179,5 @@ inline constexpr Collectives served = [] {
   }
   return found;
 }();
-
-// The collectives that `offbeat bench` can measure: mpi/bench/collectives.cpp has a runner for each.
-inline constexpr Collectives benchmarked{
-    Collective::allreduce, Collective::barrier,  Collective::bcast,         Collective::reduce,
-    Collective::allgather, Collective::alltoall, Collective::reduce_scatter};
 
 }  // namespace offbeat

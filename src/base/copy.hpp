@@ -13,6 +13,11 @@ inline constexpr std::size_t cache_line = 64;
 // destination is in a cache, and on Zen 4 slower by up to 40 % where it is not.
 void copy(void* to, const void* from, std::size_t bytes);
 
+// memcpy into shared memory, whose lines another core has read last. `rep movsb` claims whole lines and does
+// not ask that core for what they hold, so it is two to three times as fast there (benchmark_lines). For any
+// length.
+void copy_to_shared(void* to, const void* from, std::size_t bytes);
+
 // memcpy with non-temporal stores, which do not read the destination first. Slower than copy() where the
 // destination is in a cache, or would still be there when it is read next.
 void copy_past_cache(void* to, const void* from, std::size_t bytes);

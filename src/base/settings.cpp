@@ -127,15 +127,16 @@ std::vector<Setting> all_settings() {
        "say which ranks have not arrived when a collective on one node waits longer than this, in seconds; "
        "0: never"},
       {"OFFBEAT_CHECK", yes_or_no(&Settings::check), "0", OnRanks::equal,
-       "1: compare count, type and operation of all ranks before each collective; a mismatch is an error, "
-       "not a hang"},
+       "1: compare collective, root, count, type and operation of all ranks before each collective, or its "
+       "bytes where nothing is combined; a mismatch is an error, not a hang"},
       {"OFFBEAT_WAIT",
        one_of(&Settings::wait, {{"auto", WaitPolicy::automatic},
                                 {"spin", WaitPolicy::spin},
                                 {"yield", WaitPolicy::yield},
                                 {"sleep", WaitPolicy::sleep}}),
        "auto", OnRanks::may_differ,
-       "how a rank waits for another; auto spins where each rank has a core, and otherwise yields"},
+       "how a rank waits for another; auto spins where each rank has a core that no other thread wants, and "
+       "otherwise yields or sleeps"},
       {"OFFBEAT_NODE_RANKS", number(&Settings::node_ranks, 0, 1'000'000), "0", OnRanks::equal,
        "for tests on one machine: treat every so many consecutive ranks as a node; 0: ask the MPI"},
       {"OFFBEAT_BOARD_KIB", number(&Settings::window_bytes, 0, 1 << 20, half_in_pages), "2048",

@@ -81,8 +81,6 @@ offbeat_status with_arguments(const offbeat_call* call, Body&& body) {
     const auto collective = offbeat::collective_named(call->collective);
     if (collective && offbeat::facts(*collective).has_operation && !arguments.reduction)
       return fail(OFFBEAT_ERROR_UNSUPPORTED, "this type does not know this operation");
-    if (call->output == nullptr && call->count > 0)
-      return fail(OFFBEAT_ERROR_ARGUMENT, "there are elements, but no output");
     return body(arguments);
   });
 }

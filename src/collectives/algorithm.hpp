@@ -19,15 +19,16 @@ struct Expression;
 
 // The kinds of argument that an algorithm can take between its brackets.
 enum class Parameter : std::uint8_t {
-  segments_or_bytes,  // 4, or 32MiB
-  bytes,              // 8KiB
-  dimensions,         // 32x32
-  algorithm,          // one expression
-  node_algorithm,     // one algorithm that has a node_phase
-  algorithms,         // one expression for all dimensions, or one for each
+  segments_or_bytes,    // 4, or 32MiB
+  bytes,                // 8KiB
+  dimensions,           // 32x32
+  algorithm,            // one expression
+  algorithm_or_native,  // the same, or native
+  node_algorithm,  // one algorithm that works on the board of a node; in an allreduce one with a node_phase
+  algorithms,      // one expression for all dimensions, or one for each
 };
 
-// "SEGMENTS|BYTES": as it stands in help and errors.
+// The name in help and errors, such as "SEGMENTS|BYTES".
 [[nodiscard]] std::string_view name_of(Parameter parameter);
 
 // Where the ranks are; equal on all of them.
@@ -46,32 +47,35 @@ enum class OnBoard : std::uint8_t {
 
 // The requirements of an algorithm, beside the collective.
 struct Needs {
-  // If not `no`: all ranks take part, so it is never a part of another algorithm, but of `hierarchy`.
+  // Unless `no`, all ranks take part, so the algorithm can be a part of `hierarchy` only.
   OnBoard board = OnBoard::no;
-  // The fewest ranks, and how they are called in documents; null: two.
+  // The fewest ranks, and what documents call that number; null: two.
   int (*ranks)(const Expression& self) = nullptr;
   std::string_view ranks_text = "";
 
-  // For people; empty: nothing.
+  // For people; empty: no needs.
   [[nodiscard]] std::string text() const;
 };
 
 class BoardRound;
 class Uncollected;
-// The part of an allreduce on the board that combines what one node has: all that this rank does for the
-// others until every chunk is marked as Board::Step::result. It may collect some results on the way, and
-// marks these in `results`; null: this rank collects none.
+// The part of an allreduce or a reduce on the board that combines the data of one node: everything that this
+// rank does for the others until every chunk is marked as BoardRound::result. It may collect some results on
+// the way, and marks those in `results`; null: this rank collects none.
 using NodePhase = Task (*)(const BoardRound& round, Uncollected* results);
 
 // See collectives/immediate.hpp.
 struct Immediate {
-  // Of one node, and of the vectors of all of them together.
-  int most_ranks;
-  std::size_t most_bytes_of_all;
-  // From beginning to end, waiting in real time.
-  void (*run)(Board& board, const Call& call);
-  // The same for who has other things to do meanwhile, and in virtual time.
-  Task (*run_in_steps)(Endpoint net, Call call);
+  int most_ranks;                        // of one node; see `beyond`
+  std::size_t (*most_bytes)(int ranks);  // the longest call (Call::length)
+  // Runs from beginning to end, waiting in real time. False on all ranks: lengths differ, some rank has more
+  // than fits, and nothing was taken; the algorithm's `run` must follow.
+  bool (*run)(Board& board, const Call& call);
+  // The same for a rank that has other things to do meanwhile, and for virtual time; `run` is included.
+  Task (*run_in_steps)(Endpoint net, Call call, const Expression& self);
+  // The immediate form for more ranks; null: there is none.
+  const Immediate* beyond = nullptr;
+  bool takes_lists = true;  // blocks of different lengths
 };
 
 struct Algorithm {
@@ -82,18 +86,22 @@ struct Algorithm {
   Needs needs = {};
   std::string_view source;
   std::span<const Parameter> parameters = {};
-  // The same bits on every run, whoever comes first, if its parts have them; on every rank always.
+  // Whether every run gives the same bits, whoever comes first, if its parts do. All ranks always get the
+  // same.
   bool every_run = true;
+  // Of a collective with a block for each rank: it asks for every block by itself (BlockList::of), so that a
+  // segment of `pipeline` can be a stripe of each.
+  bool takes_stripes = false;
   NodePhase node_phase = nullptr;
-  // For small calls among the ranks of one node; null: they are like the others.
+  // For small calls among the ranks of one node; null: small calls are like the others.
   const Immediate* immediate = nullptr;
 
   // Null for `native`, which only the MPI layer can run.
   Task (*run)(Endpoint net, Call call, const Expression& self) = nullptr;
 
-  // Null: as many as the most of its parts.
+  // Null: as many as its part with the most lanes.
   int (*lanes)(const Expression& self) = nullptr;
-  // Why it cannot run there; empty if it can. Null: where its parts can.
+  // Why the algorithm cannot run there; empty if it can. Null: it runs where its parts can.
   std::string (*unsuitable)(const Expression& self, const Placement& placement) = nullptr;
 };
 
@@ -109,32 +117,43 @@ struct Expression {
   [[nodiscard]] int lanes() const;
   // Why it cannot run there; empty if it can.
   [[nodiscard]] std::string unsuitable(const Placement& placement) const;
-  // Whether it uses a board there: a node of one rank has no use for one.
+  // Whether it uses a board there; a node of one rank has no use for one.
   [[nodiscard]] bool uses_board(const Placement& placement) const {
     return algorithm->needs.board != OnBoard::no && placement.nodes < placement.ranks;
   }
-  // The same bits on every run: nothing in it combines in the order of arrival.
+  // Whether every run gives the same bits: nothing in it combines in the order of arrival.
   [[nodiscard]] bool every_run() const;
   // The canonical spelling; parsing it gives the same expression.
   [[nodiscard]] std::string text() const;
   [[nodiscard]] bool is_native() const { return algorithm->run == nullptr; }
+  // Whether the host's own collectives do the work: native, and a pipeline of it.
+  [[nodiscard]] bool runs_on_host() const {
+    return is_native() || (parts.size() == 1 && parts.front().is_native());
+  }
 };
 
-// Whether a call of so many bytes takes the immediate form of its algorithm. The same answer on all ranks.
-[[nodiscard]] inline bool is_immediate(const Algorithm& algorithm, int ranks, std::size_t bytes) {
-  return algorithm.immediate != nullptr && ranks <= algorithm.immediate->most_ranks &&
-         bytes * static_cast<std::size_t>(ranks) <= algorithm.immediate->most_bytes_of_all;
+// The immediate form of an algorithm for so many ranks of a node; null: it has none.
+[[nodiscard]] inline const Immediate* immediate_form(const Algorithm& algorithm, int ranks) {
+  const Immediate* form = algorithm.immediate;
+  while (form != nullptr && ranks > form->most_ranks) form = form->beyond;
+  return form;
 }
 
-// More lanes than this do not fit in the tags that every MPI has, several collectives in flight.
+// Whether a call of `bytes` bytes takes the immediate form of its algorithm. The same answer on all ranks.
+[[nodiscard]] inline bool is_immediate(const Algorithm& algorithm, int ranks, std::size_t bytes) {
+  const Immediate* form = immediate_form(algorithm, ranks);
+  return form != nullptr && bytes <= form->most_bytes(ranks);
+}
+
+// More lanes would not fit in the tags that every MPI has, with several collectives in flight.
 inline constexpr int most_lanes = 1024;
 // The product, or something above most_lanes.
 [[nodiscard]] constexpr int lanes_product(int outer, int inner) {
   return std::min(outer, most_lanes + 1) * std::min(inner, most_lanes + 1);
 }
 
-// Runs an expression (not `native`), which serves the collective of the call, on an endpoint that was made
-// with its lanes().
+// Runs an expression that serves the call's collective and does not run on the host, on an endpoint made with
+// its lanes().
 [[nodiscard]] Task carry_out(Endpoint net, Call call, const Expression& expression);
 
 // Throws ExpressionError, whose text names the column.

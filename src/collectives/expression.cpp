@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "collectives/native.hpp"
 #include "collectives/repertoire.hpp"
 
 namespace offbeat {
@@ -44,7 +45,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 class Parser {
  public:
   Parser(Collective collective, std::string_view text)
-      : known_(repertoire(collective).algorithms), text_(text) {
+      : collective_(collective), known_(repertoire(collective).algorithms), text_(text) {
     if (known_.empty()) throw UsageError(std::string(name_of(collective)) + " has no algorithms");
   }
 
@@ -60,7 +61,7 @@ class Parser {
   }
 
  private:
-  enum class Place { whole, part, node_phase };
+  enum class Place { whole, part, part_or_native, node_phase };
 
   Expression expression(int depth, Place place) {
     skip_blanks();
@@ -71,14 +72,12 @@ class Parser {
       fail(at_end() ? "expected an algorithm" : "expected an algorithm, found '" + here() + "'");
     Expression result;
     result.algorithm = find(name, start);
-    if (place == Place::part && (result.is_native() || result.algorithm->needs.board != OnBoard::no)) {
+    const bool is_part = place == Place::part || place == Place::part_or_native;
+    const bool is_misplaced = result.is_native() && place != Place::part_or_native;
+    if (is_part && (is_misplaced || result.algorithm->needs.board != OnBoard::no))
       fail_at(start, std::string(name) + " cannot be a part of another algorithm");
-    }
-    if (place == Place::node_phase && result.algorithm->node_phase == nullptr) {
-      fail_at(start,
-              std::string(name) +
-                  " does not work on a board; one of arrival_tree, arrival_leader, arrival_chain does");
-    }
+    if (place == Place::node_phase && !works_on_node(result.algorithm))
+      fail_at(start, std::string(name) + " does not work on a board; " + those_that_do());
     const auto parameters = result.algorithm->parameters;
     if (parameters.empty()) {
       if (peek() == '(') fail(std::string(name) + " takes no arguments");
@@ -91,6 +90,8 @@ class Parser {
       argument(parameters[k], result, depth);
     }
     expect(')', *result.algorithm);
+    if (is_part && result.runs_on_host())
+      fail_at(start, result.text() + " cannot be a part of another algorithm");
     return result;
   }
 
@@ -123,6 +124,11 @@ class Parser {
         return;
       case Parameter::algorithm:
         result.parts.push_back(expression(depth + 1, Place::part));
+        return;
+      case Parameter::algorithm_or_native:
+        result.parts.push_back(expression(depth + 1, Place::part_or_native));
+        if (result.parts.front().is_native() && !taken_in_segments.contain(collective_))
+          fail_at(start, "native cannot work on a part of each block");
         return;
       case Parameter::node_algorithm:
         result.parts.push_back(expression(depth + 1, Place::node_phase));
@@ -196,6 +202,21 @@ class Parser {
                        (similar ? " (did you mean '" + std::string(nearest->name) + "'?)" : ""));
   }
 
+  // As the part of a hierarchy. In an allreduce the node has to wait for the others before it has the result.
+  [[nodiscard]] bool works_on_node(const Algorithm* algorithm) const {
+    return algorithm->needs.board == OnBoard::one_node &&
+           (collective_ != Collective::allreduce || algorithm->node_phase != nullptr);
+  }
+  [[nodiscard]] std::string those_that_do() const {
+    std::string names;
+    int count = 0;
+    for (const Algorithm* each : known_) {
+      if (!works_on_node(each)) continue;
+      names += (count++ == 0 ? "" : ", ") + std::string(each->name);
+    }
+    return (count > 1 ? "one of " : "") + names + " does";
+  }
+
   static std::string signature(const Algorithm& algorithm) {
     std::string text = std::string(algorithm.name) + "(";
     for (std::size_t k = 0; k < algorithm.parameters.size(); ++k) {
@@ -234,6 +255,7 @@ class Parser {
     throw ExpressionError(position + 1, what);
   }
 
+  const Collective collective_;
   std::span<const Algorithm* const> known_;
   std::string_view text_;
   std::size_t position_ = 0;
@@ -261,6 +283,7 @@ std::string_view name_of(Parameter parameter) {
     case Parameter::dimensions:
       return "D1xD2[x...]";
     case Parameter::algorithm:
+    case Parameter::algorithm_or_native:
       return "ALGORITHM";
     case Parameter::node_algorithm:
       return "NODE_ALGORITHM";
@@ -329,6 +352,7 @@ std::string Expression::text() const {
         for (; next_part < parts.size(); ++next_part) add(parts[next_part].text());
         break;
       case Parameter::algorithm:
+      case Parameter::algorithm_or_native:
       case Parameter::node_algorithm:
         add(parts[next_part++].text());
         break;

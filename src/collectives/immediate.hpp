@@ -1,31 +1,58 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The immediate form of an algorithm: for calls so small that their data fit beside a sequence number, in a
-// slot of the board. No chunk and one step: a rank gives what the others wait for, and takes what they gave.
+// The immediate form of an algorithm, for calls so small that their data fit beside a sequence number in a
+// slot of the board. There are no chunks and one step: a rank gives its data to the others, and takes theirs.
+// Each reads the slots of all, so this is for few ranks; immediate_tree.hpp is for more.
 #pragma once
 
 #include <array>
 
 #include "collectives/algorithm.hpp"
+#include "collectives/board_rounds.hpp"
 #include "node/board.hpp"
 
 namespace offbeat {
 
 // An algorithm provides a class Form:
 //
-//     static constexpr int most_ranks;                  at most most_immediate_ranks
-//     static constexpr std::size_t most_bytes_of_all;   of the vectors of all ranks together
+//     static constexpr int most_ranks;
+//     static std::size_t most_bytes(int ranks);         of Call::length
 //     static constexpr bool all_meet;                   no rank can end before every rank has begun
 //     Form(Board& board, const Call& call);             for collective number board.sequence.present
-//     void give();                         what others wait for
-//     bool has_come(int rank) const;       whether all is there that this rank needs from that one
-//     const void* data(int rank) const;    and where
-//     void take(const void* const* data);  of all ranks, in their order
+//     std::size_t reads(int rank) const;   bytes that this rank reads of that one's slot; 0: none
+//     void give();                         provides the data that others wait for; writes no other slot
+//     bool has_come(int rank) const;       whether all data are there that this rank needs from that one
+//     const void* data(int rank) const;    where they are
+//     void take(const void* const* data);  the data of all ranks, in rank order
 //
-// The same text runs in real time, where it is a plain function, and in the simulator.
-inline constexpr int most_immediate_ranks = 16;
+// or, where ranks do not know the lengths of one another, in place of data() and take(data),
+//
+//     bool take();                         false on all ranks: some rank has more than fits; nothing is taken
+//
+// The same code runs in real time, where it is a plain function, and in the simulator.
+
+// The data that a form takes, in rank order.
+template <class Form>
+class TakenData {
+ public:
+  void add(const Form& form, int rank) {
+    if constexpr (!finds_them_itself) data_[static_cast<std::size_t>(rank)] = form.data(rank);
+  }
+  [[nodiscard]] bool take(Form& form) const {
+    if constexpr (finds_them_itself) {
+      return form.take();
+    } else {
+      form.take(data_.data());
+      return true;
+    }
+  }
+
+ private:
+  static constexpr bool finds_them_itself = requires(Form & form) { form.take(); };
+  std::array<const void*, finds_them_itself ? 0 : std::size_t{Form::most_ranks}> data_;
+};
 
 template <class Form>
-void run_immediately(Board& board, const Call& call) {
+bool run_immediately(Board& board, const Call& call) {
   board.sequence.next(Form::all_meet);
   if constexpr (!Form::all_meet) {
     const Board::Mark begun(board.sequence.present, board.rank);
@@ -39,8 +66,8 @@ void run_immediately(Board& board, const Call& call) {
   Form form(board, call);
   form.give();
   board.bell().ring();
-  // Not in the form, which so can stay in registers.
-  std::array<const void*, most_immediate_ranks> data;
+  // Kept outside the form, which can then stay in registers.
+  TakenData<Form> data;
   const auto has_come = [&form](int rank) { return form.has_come(rank); };
   const int ranks = board.size;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -48,13 +75,13 @@ void run_immediately(Board& board, const Call& call) {
       Patience::Wait wait(board.patience);
       while (!has_come(rank)) wait.pause(board.patience.shares_cores && board.core_is_wanted(has_come));
     }
-    data[static_cast<std::size_t>(rank)] = form.data(rank);
+    data.add(form, rank);
   }
-  form.take(data.data());
+  return data.take(form);
 }
 
 template <class Form>
-Task run_in_steps(Endpoint net, Call call) {
+Task run_in_steps(Endpoint net, Call call, const Expression& self) {
   Board& board = *net.board();
   board.sequence.next(Form::all_meet);
   if constexpr (!Form::all_meet) {
@@ -64,24 +91,28 @@ Task run_in_steps(Endpoint net, Call call) {
     Patience::Wait wait(board.patience);
     while (!board.is_free(board.sequence)) co_await board.pause(wait);
   }
+  if (board.simulation != nullptr && board.sequence.follows_apart())
+    co_await fetch_signs(board, board.sequence);
   Form form(board, call);
   co_await board.touch();
   form.give();
   board.bell().ring();
-  std::array<const void*, most_immediate_ranks> data;
+  TakenData<Form> data;
   for (int rank = 0; rank < board.size; ++rank) {
     Patience::Wait wait(board.patience);
     while (!form.has_come(rank)) co_await board.pause(wait);
-    data[static_cast<std::size_t>(rank)] = form.data(rank);
+    co_await board.fetch(rank, &board.inline_slot(board.sequence.present, rank), form.reads(rank));
+    data.add(form, rank);
   }
   co_await board.touch();
-  form.take(data.data());
+  if (!data.take(form)) co_await self.algorithm->run(net, call, self);
 }
 
-template <class Form>
+template <class Form, const Immediate* beyond = nullptr>
 inline constexpr Immediate immediate{.most_ranks = Form::most_ranks,
-                                     .most_bytes_of_all = Form::most_bytes_of_all,
+                                     .most_bytes = Form::most_bytes,
                                      .run = run_immediately<Form>,
-                                     .run_in_steps = run_in_steps<Form>};
+                                     .run_in_steps = run_in_steps<Form>,
+                                     .beyond = beyond};
 
 }  // namespace offbeat

@@ -1,12 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "collectives/allgather/allgather.hpp"
 #include "collectives/allreduce/allreduce.hpp"
+#include "collectives/alltoall/alltoall.hpp"
 #include "collectives/barrier/barrier.hpp"
+#include "collectives/bcast/bcast.hpp"
+#include "collectives/gather/gather.hpp"
+#include "collectives/reduce/reduce.hpp"
+#include "collectives/reduce_scatter/reduce_scatter.hpp"
 #include "collectives/repertoire.hpp"
+#include "collectives/scatter/scatter.hpp"
 
 namespace offbeat {
 namespace {
 
-Task copy_only(Endpoint net, Call call) { co_await net.copy(call.output, call.input); }
+Task copy_only(Endpoint net, Call call) {
+  co_await net.copy(call.output_blocks.of(call.output, 0, 1), call.input_blocks.of(call.input, 0, 1));
+}
 
 }  // namespace
 
@@ -17,6 +26,26 @@ const Repertoire& repertoire(Collective collective) {
       return allreduce;
     case Collective::barrier:
       return barrier;
+    case Collective::allgather:
+      return allgather;
+    case Collective::allgatherv:
+      return allgatherv;
+    case Collective::alltoall:
+      return alltoall;
+    case Collective::alltoallv:
+      return alltoallv;
+    case Collective::reduce_scatter:
+      return reduce_scatter;
+    case Collective::reduce_scatter_block:
+      return reduce_scatter_block;
+    case Collective::bcast:
+      return bcast;
+    case Collective::gather:
+      return gather;
+    case Collective::reduce:
+      return reduce;
+    case Collective::scatter:
+      return scatter;
     default:
       return nothing;
   }
@@ -24,8 +53,10 @@ const Repertoire& repertoire(Collective collective) {
 
 Task carry_out(Endpoint net, Call call, const Expression& expression) {
   if (net.size == 1) return copy_only(net, call);
-  if (net.board() != nullptr && is_immediate(*expression.algorithm, net.size, call.output.bytes()))
-    return expression.algorithm->immediate->run_in_steps(net, call);
+  if (net.board() != nullptr && is_immediate(*expression.algorithm, net.size, call.length(net.size))) {
+    const Immediate& form = *immediate_form(*expression.algorithm, net.size);
+    if (form.takes_lists || !call.has_lists()) return form.run_in_steps(net, call, expression);
+  }
   return expression.algorithm->run(net, call, expression);
 }
 

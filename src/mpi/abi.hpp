@@ -13,6 +13,7 @@
 #include <mpi.h>
 #endif
 
+#include <atomic>
 #include <cstdint>
 #include <string_view>
 
@@ -28,17 +29,31 @@ inline constexpr std::string_view family = "mpiabi";
 #error "compile with OFFBEAT_FAMILY_OPENMPI, OFFBEAT_FAMILY_MPICH or OFFBEAT_FAMILY_MPIABI"
 #endif
 
-// The address of a data symbol of the host MPI, null if it has none. Slow: look up once and keep.
+// The address of a data symbol of the host MPI, null if it has none. Slow.
 [[nodiscard]] void* host_data(const char* name);
+
+// The same, kept once it is found: a program may load its MPI later.
+[[nodiscard]] inline void* host_data(const char* name, std::atomic<void*>& kept) {
+  void* found = kept.load(std::memory_order_relaxed);
+  if (found == nullptr) [[unlikely]] {
+    found = host_data(name);
+    kept.store(found, std::memory_order_relaxed);
+  }
+  return found;
+}
 
 }  // namespace offbeat::abi
 
 #if defined(OFFBEAT_FAMILY_OPENMPI)
 // Open MPI's MPI_FLOAT is the address of ompi_mpi_float. A python under this preload has no libmpi at start,
 // and a reference to the symbol would keep it from starting; so every handle is looked up by name when it is
-// used.
+// first used.
 #undef OMPI_PREDEFINED_GLOBAL
-#define OMPI_PREDEFINED_GLOBAL(type, global) static_cast<type>(::offbeat::abi::host_data(#global))
+#define OMPI_PREDEFINED_GLOBAL(type, global)         \
+  static_cast<type>([] {                             \
+    static std::atomic<void*> kept{nullptr};         \
+    return ::offbeat::abi::host_data(#global, kept); \
+  }())
 #endif
 
 // Large counts (MPI_Allreduce_c). Open MPI 4 and 5 have none, and exporting one would divert mpi4py, which

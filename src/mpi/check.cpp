@@ -10,31 +10,35 @@
 
 namespace offbeat {
 
+CallSignature::CallSignature(const Host&, const Types&, Collective collective) : collective(collective) {}
+
 CallSignature::CallSignature(const Host& host, const Types& types, Collective collective, std::int64_t count,
-                             MPI_Datatype type, MPI_Op op)
-    : collective(collective), count(count) {
+                             MPI_Datatype type, MPI_Op op, int root)
+    : collective(collective), count(count), root(root) {
   char name[MPI_MAX_OBJECT_NAME] = "";
   int length = 0;
-  if (type != MPI_DATATYPE_NULL) host.Type_get_name(type, name, &length);
-  int size = 0;
-  if (name[0] == '\0' && type != MPI_DATATYPE_NULL) host.Type_size(type, &size);
-  if (type == MPI_DATATYPE_NULL) return;
+  host.Type_get_name(type, name, &length);
   if (name[0] != '\0') {
     std::snprintf(this->type, sizeof this->type, "%.39s", name);
   } else {
+    int size = 0;
+    host.Type_size(type, &size);
     std::snprintf(this->type, sizeof this->type, "a type of %d bytes", size);
   }
-  std::snprintf(this->op, sizeof this->op, "%s", types.name_of(op));
+  if (facts(collective).has_operation) std::snprintf(this->op, sizeof this->op, "%s", types.name_of(op));
 }
 
 bool CallSignature::operator==(const CallSignature& other) const {
-  return collective == other.collective && count == other.count && std::strcmp(type, other.type) == 0 &&
-         std::strcmp(op, other.op) == 0;
+  return collective == other.collective && count == other.count && root == other.root &&
+         std::strcmp(type, other.type) == 0 && std::strcmp(op, other.op) == 0;
 }
 
 std::string CallSignature::text() const {
   if (type[0] == '\0') return "nothing";
-  return std::to_string(count) + " x " + type + ", " + op;
+  std::string text = std::to_string(count) + " x " + type;
+  if (op[0] != '\0') text += std::string(", ") + op;
+  if (facts(collective).has_root) text += ", root " + std::to_string(root);
+  return text;
 }
 
 namespace {

@@ -12,22 +12,25 @@ namespace offbeat {
 
 class SetUp;
 
-// The facts about a call that must be equal on all ranks. Types and operations by name: handles differ.
+// The facts about a call that must be equal on all ranks. Types and operations by name, as handles differ.
 struct CallSignature {
   Collective collective;
   std::int64_t count = 0;
   char type[40] = {};
-  char op[16] = {};
+  char op[16] = {};  // empty: the collective has none
+  int root = 0;
 
-  CallSignature(const Host& host, const Types& types, Collective collective, std::int64_t count = 0,
-                MPI_Datatype type = MPI_DATATYPE_NULL, MPI_Op op = MPI_OP_NULL);
+  // A barrier, and a collective whose data have `type`, or as many bytes.
+  CallSignature(const Host& host, const Types& types, Collective collective);
+  CallSignature(const Host& host, const Types& types, Collective collective, std::int64_t count,
+                MPI_Datatype type, MPI_Op op, int root);
   [[nodiscard]] bool operator==(const CallSignature&) const;
   [[nodiscard]] std::string text() const;
 };
 
-// Collective. Empty if all ranks agree; else one line, the same on all ranks, that names the first rank that
-// differs from rank 0. Over the board where all ranks are on it: who is late is then named. By messages of
-// the host otherwise.
+// Collective. Empty if all ranks agree; otherwise one line, the same on all ranks, that names the first rank
+// that differs from rank 0. The first form works on the board, for the ranks that share it, and so names late
+// ranks. The second uses messages of the host.
 [[nodiscard]] std::string find_mismatch(Board& board, const CallSignature& mine);
 [[nodiscard]] std::string find_mismatch(SetUp& set_up, const CallSignature& mine);
 

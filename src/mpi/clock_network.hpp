@@ -29,7 +29,7 @@ class ClockNetwork : public clock::Network {
   }
   [[nodiscard]] clock::Nanoseconds now() override { return clock::now(); }
 
-  // Of all ranks, for clock::synchronise. Collective.
+  // The host of every rank, for clock::synchronise. Collective.
   [[nodiscard]] std::vector<std::uint64_t> hosts() const {
     const std::uint64_t mine = clock::host_of_this_process();
     std::vector<std::uint64_t> all(static_cast<std::size_t>(ranks_));

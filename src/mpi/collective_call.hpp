@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the program asks of a collective, in one form for all functions: blocking, non-blocking and
-// persistent, with counts of int and of MPI_Count.
+// The arguments of a collective, in one form for all of its functions: blocking, non-blocking and persistent,
+// with counts of int and of MPI_Count.
 #pragma once
 
 #include <concepts>
@@ -13,7 +13,7 @@
 
 namespace offbeat {
 
-// An array of int, MPI_Count or MPI_Aint of the program's.
+// The program's array of int, MPI_Count or MPI_Aint.
 class Integers {
  public:
   constexpr Integers() = default;
@@ -21,6 +21,7 @@ class Integers {
   constexpr Integers(const Integer* values)  // NOLINT(google-explicit-constructor): for braces
       : values_(values), are_wide_(sizeof(Integer) == sizeof(std::int64_t)) {}
 
+  [[nodiscard]] bool empty() const { return values_ == nullptr; }
   [[nodiscard]] std::int64_t operator[](int i) const {
     return are_wide_ ? read<std::int64_t>(i) : read<std::int32_t>(i);
   }
@@ -38,8 +39,8 @@ class Integers {
   bool are_wide_ = false;
 };
 
-// How a function describes a buffer: as elements, or as a block of so many for each rank; by blocks, of which
-// each has its own length; and by blocks of which each has its own type, too.
+// How a function describes a buffer. Elements: one count, in all or for each rank. Blocks: each block has its
+// own length. TypedBlocks: each block also has its own type.
 template <class Memory>
 struct Elements {
   Memory* data;
@@ -63,8 +64,8 @@ struct TypedBlocks {
 template <class Memory>
 struct Nothing {};
 
-// Nothing of it is read before it is wanted: arguments that do not count on this rank may hold anything. What
-// the collective does not have stays as it is here.
+// Arguments are read only when needed, because those that are not significant on this rank may hold anything.
+// Members that the collective does not have keep their defaults.
 template <class Input, class Output>
 struct CollectiveCall {
   Input input{};
@@ -74,8 +75,8 @@ struct CollectiveCall {
   MPI_Comm communicator{};
 };
 
-// `read(arguments...)` makes a CollectiveCall of a function's arguments. cmake/entry_points.py writes one for
-// each collective, which serves all its functions: their further arguments come last.
+// `read(arguments...)` makes a CollectiveCall from a function's arguments. cmake/entry_points.py writes one
+// for each collective. It serves all functions of the collective, whose additional arguments come last.
 template <Collective collective>
 struct Signature;
 

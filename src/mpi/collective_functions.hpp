@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cctype>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -11,10 +12,11 @@
 
 namespace offbeat {
 
-// Which of the two functions of a collective: MPI_X, or MPI_X_c.
+// The functions of a collective: MPI_X, MPI_Ix and MPI_X_init, each also with _c for large counts.
+enum class Form : std::uint8_t { blocking, nonblocking, persistent };
 enum class CountKind : std::uint8_t { of_int, large };
 
-// The blocking functions of the collectives that are served, those of the host or of a tool.
+// The functions of the served collectives, those of the host or of a tool.
 class CollectiveFunctions {
  public:
   // `look_up(name)` gives the address; null if there is none.
@@ -22,22 +24,28 @@ class CollectiveFunctions {
   CollectiveFunctions(const std::string& prefix, LookUp&& look_up) {
     for (std::size_t k = 0; k < collectives.size(); ++k) {
       if (!collectives[k].is_served) continue;
-      const std::string name = prefix + std::string(collectives[k].function);
-      addresses_[k][0] = look_up(name.c_str());
-      if (OFFBEAT_LARGE_COUNT) addresses_[k][1] = look_up((name + "_c").c_str());
+      const std::string blocking(collectives[k].function);
+      std::string nonblocking = "I" + blocking;
+      nonblocking[1] = static_cast<char>(std::tolower(static_cast<unsigned char>(nonblocking[1])));
+      const std::array forms{blocking, nonblocking, blocking + "_init"};
+      for (std::size_t form = 0; form < forms.size(); ++form) {
+        const std::string name = prefix + forms[form];
+        addresses_[k][form][0] = look_up(name.c_str());
+        if (OFFBEAT_LARGE_COUNT) addresses_[k][form][1] = look_up((name + "_c").c_str());
+      }
     }
   }
 
-  // The one that takes arguments of these types.
-  template <Collective collective, CountKind counts, class... Arguments>
+  // The function that takes arguments of these types; null if there is none.
+  template <Collective collective, Form form, CountKind counts, class... Arguments>
   [[nodiscard]] auto find(Arguments...) const {
     static_assert(facts(collective).is_served);
-    const auto index = static_cast<std::size_t>(collective) - 1;
-    return reinterpret_cast<int (*)(Arguments...)>(addresses_[index][static_cast<std::size_t>(counts)]);
+    const auto& of_form = addresses_[index_of(collective)][static_cast<std::size_t>(form)];
+    return reinterpret_cast<int (*)(Arguments...)>(of_form[static_cast<std::size_t>(counts)]);
   }
 
  private:
-  std::array<std::array<void*, 2>, collectives.size()> addresses_{};
+  std::array<std::array<std::array<void*, 2>, 3>, collectives.size()> addresses_{};
 };
 
 }  // namespace offbeat

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <exception>
 #include <mutex>
 #include <new>
@@ -28,16 +29,15 @@ std::string size_text(std::size_t bytes) {
   return std::to_string(bytes) + " " + units[unit];
 }
 
-// Of calls of `least` to `most` bytes.
+// For calls of `least` to `most` bytes.
 std::string range_text(std::size_t least, std::size_t most) {
   if (most == any_length) return least == 0 ? " of any length" : " from " + size_text(least);
   return (least == 0 ? " up to " : " from " + size_text(least) + " to ") + size_text(most);
 }
 
 struct Reason {
-  const char*
-      text;  // lives as long as the exception; null: the program knows, it has revoked the communicator
-  int code;  // of the host MPI
+  const char* text;  // lives as long as the exception; null: the program itself revoked the communicator
+  int code;          // of the host MPI
 };
 
 Reason reason_of(const std::exception_ptr& failure) {
@@ -58,7 +58,7 @@ Reason reason_of(const std::exception_ptr& failure) {
 }  // namespace
 
 void Communicator::break_down() {
-  is_broken_ = true;
+  if (std::exchange(is_broken_, true)) return;
   const Reason reason = reason_of(std::current_exception());
   const bool is_meant_for_the_program =
       reason.code == FaultTolerance::revoked || reason.code == FaultTolerance::process_failed;
@@ -66,8 +66,12 @@ void Communicator::break_down() {
   if (has_board()) place_->board->give_up(reason.text, reason.code);
 }
 
-Communicator::Communicator(Runtime& process, MPI_Comm handle)
-    : process_(process), handle_(handle), selection_(&process.selection) {
+Communicator::Communicator(Runtime& process, MPI_Comm handle, const Communicator* origin)
+    : process_(process),
+      origin_(origin),
+      handle_(handle),
+      selection_(&process.selection),
+      host_pipelines_(process.host) {
   const Host& host = process.host;
   rank_ = host.rank_in(handle);
   size_ = host.size_of(handle);
@@ -76,15 +80,18 @@ Communicator::Communicator(Runtime& process, MPI_Comm handle)
   if (why_native_.empty()) {
     transport_ = std::make_unique<MpiTransport>(host, patience_without_board(process.settings));
     messages_ = std::make_shared<PrivateCommunicator>(host);
-    may_be_revoked_ = process.fault_tolerance().is_on();
   }
+  const FaultTolerance& faults = process.fault_tolerance();
+  may_be_revoked_ = is_one_rank_ ? faults.can_revoke() : why_native_.empty() && faults.is_on();
   apply();
 }
 
 Communicator::~Communicator() {
+  process_.forget(*this);
   if (!is_broken_ && !(has_board() && place_->board->is_given_up())) return;
   if (place_) place_->spoil();
   if (messages_ != nullptr) messages_->keep_for_ever();
+  host_pipelines_.keep_for_ever();
 }
 
 // -- choices
@@ -107,15 +114,15 @@ void Communicator::apply() {
   for (std::size_t k = 0; k < of_.size(); ++k) {
     const Choices& choices = table().by_collective[k];
     OfCollective& mine = of_[k];
-    mine.generation = is_provided(collective_at(k)) ? generation : 0;
+    mine.generation = are_provided(requested_.with(collective_at(k))) ? generation : 0;
     mine.choices = choices.empty() ? nullptr : &choices;
     mine.announced = 0;
     mine.immediate_below = 0;
     if (choices.empty() || board_ == nullptr) continue;
     const Choice& first = choices.front();
-    const Immediate* immediate = first.expression->algorithm->immediate;
-    if (immediate == nullptr || size_ > immediate->most_ranks) continue;
-    const std::size_t most = immediate->most_bytes_of_all / static_cast<std::size_t>(size_);
+    const Immediate* immediate = immediate_form(*first.expression->algorithm, size_);
+    if (immediate == nullptr) continue;
+    const std::size_t most = immediate->most_bytes(size_);
     mine.immediate_below = std::min(first.most_bytes, most) + 1;
     mine.at_once = first.expression;
     mine.run_at_once = immediate->run;
@@ -129,7 +136,9 @@ const Expression* Communicator::choose_from_list(const OfCollective& mine, Colle
   if (is_verbose_) announce(collective, choice);
   const Algorithm& algorithm = *choice.expression->algorithm;
   if (algorithm.run == nullptr) return nullptr;
-  if (width > BoardShape::smallest_chunk && algorithm.needs.board != OnBoard::no) return nullptr;
+  const bool is_too_wide = width > BoardShape::smallest_chunk ||
+                           width * static_cast<std::size_t>(size_) > process_.settings.window_bytes;
+  if (is_too_wide && algorithm.needs.board != OnBoard::no) return nullptr;
   return choice.expression;
 }
 
@@ -147,7 +156,7 @@ void Communicator::announce(Collective collective, const Choice& choice) {
     const std::size_t least = index == 0 ? 0 : choices[static_cast<std::size_t>(index - 1)].most_bytes + 1;
     const std::string range = range_text(least, choice.most_bytes);
     const Expression& expression = *choice.expression;
-    const bool varies = !expression.is_native() && !expression.every_run();
+    const bool varies = !expression.runs_on_host() && !expression.every_run();
     const std::string why = why_native_.empty() ? choice.reason : std::string(why_native_);
     const std::string line = std::string(name_of(collective)) + range + ", ranks: " + std::to_string(size_) +
                              ": " + expression.text() + " (" + why +
@@ -165,11 +174,11 @@ void Communicator::check(const CallSignature& mine) {
   enter_board(mine.collective, 0);
   std::string mismatch;
   or_break([&] {
-    // On several nodes the board only names who is late; its ranks must not leave the others alone with a
-    // mismatch.
+    // With several nodes the board only names late ranks: its ranks must not stop at a mismatch and leave the
+    // other nodes waiting.
     if (has_board()) mismatch = find_mismatch(place_->board->board(), mine);
     if (!has_board() || place_->team().locality().membership.nodes() > 1) {
-      SetUp set_up(process_.host, handle_, process_.settings);
+      SetUp set_up(process_.host, handle(), process_.settings);
       mismatch = find_mismatch(set_up, mine);
     }
   });
@@ -182,86 +191,129 @@ void Communicator::report_earlier_failure() const {
   throw CommunicationError("an earlier collective on this communicator failed", failure_);
 }
 
-bool Communicator::asks_whether_revoked() const { return process_.fault_tolerance().is_revoked(handle_); }
+bool Communicator::asks_whether_revoked() const { return process_.fault_tolerance().is_revoked(handle()); }
 
 void Communicator::check_processes() const {
-  if (handle_ == MPI_COMM_NULL) return;
+  if (handle() == MPI_COMM_NULL) return;
   const FaultTolerance& faults = process_.fault_tolerance();
-  if (faults.is_revoked(handle_))
+  if (faults.is_revoked(handle()))
     throw CommunicationError("the communicator was revoked", FaultTolerance::revoked);
-  if (faults.has_lost_a_process(handle_))
+  if (faults.has_lost_a_process(handle()))
     throw CommunicationError("a process of the communicator has died", FaultTolerance::process_failed);
 }
 
-void Communicator::run(const Expression& expression, const Call& call) {
-  if (call.output.count == 0 && moves_data(call.collective)) return;
-  enter_board(call.collective, call.output.bytes());
+void Communicator::run(const Expression& expression, const Call& call, std::size_t bytes) {
+  if (bytes == 0 && is_over_if_empty(call.collective)) return;
+  enter_board(call.collective, bytes);
   or_break([&] {
     const OfCollective& mine = of(call.collective);
-    if (call.output.bytes() < mine.immediate_below) {
-      mine.run_at_once(*board_, call);
-      return;
-    }
+    const bool is_immediate = bytes < mine.immediate_below;
+    if (is_immediate && mine.run_at_once(*board_, call)) return;
+    if (expression.runs_on_host()) [[unlikely]]
+      return host_pipeline(expression, call).run();
     NodeBoard::Stage* const stage = stage_of_board(0);
-    if (stage != nullptr) stage->begin_use(call.output.bytes());
-    Task task = carry_out(endpoint(*transport_, expression), call, expression);
+    if (stage != nullptr) stage->begin_use(bytes);
+    const Endpoint net = endpoint(*transport_, expression);
+    Task task =
+        is_immediate ? expression.algorithm->run(net, call, expression) : carry_out(net, call, expression);
     transport_->drive(task);
     if (stage != nullptr) stage->end_use();
   });
-  if (ProgressDue::after_call(call.output.bytes())) [[unlikely]]
+  if (ProgressDue::after_call(bytes)) [[unlikely]]
     give_progress();
 }
 
-// This call is complete, so a rank that has failed meanwhile is the next one's concern.
+// This call is complete, so the next call deals with a rank that has failed meanwhile.
 void Communicator::give_progress() {
   ProgressDue::give([&] {
     if (has_board()) place_->board->let_host_move();
   });
 }
 
-const Expression* Communicator::choose_without_host(const Call& call) {
-  const Expression* chosen = choose(call.collective, call.output.count, call.output.width);
-  if (chosen != nullptr || !serves()) return chosen;
-  bool has_messages = false;
+bool Communicator::has_messages() {
+  if (messages_->handle() != MPI_COMM_NULL) return true;
+  bool are_found = false;
   or_break([&] {
-    SetUp set_up(process_.host, handle_, process_.settings);
-    has_messages = find_messages(set_up, set_up.all(PrivateCommunicator::may_be_created()));
+    SetUp set_up(process_.host, handle(), process_.settings);
+    are_found = find_messages(set_up);
   });
-  return has_messages ? selection_->without_host(call.collective) : nullptr;
+  return are_found;
+}
+
+const Expression* Communicator::choose_without_host(const Call& call, std::size_t bytes) {
+  const Expression* chosen = choose(call.collective, bytes, call.output.width);
+  if ((chosen != nullptr && !chosen->runs_on_host()) || !serves()) return chosen;
+  return has_messages() ? selection_->without_host(call.collective) : nullptr;
+}
+
+// If the board has only the stage for blocking collectives, an operation uses messages.
+const Expression* Communicator::choose_for_operation(const Call& call, std::size_t bytes) {
+  const Expression* chosen = choose_without_host(call, bytes);
+  if (chosen == nullptr || !has_board() || place_->board->stages() > 1) return chosen;
+  if (!has_messages()) return nullptr;
+  const Choices& choices = choices_->without_board.by_collective[index_of(call.collective)];
+  if (choices.empty()) return selection_->without_host(call.collective);
+  const Expression& without_board = *choice_for(choices, bytes).expression;
+  return without_board.runs_on_host() ? selection_->without_host(call.collective) : &without_board;
 }
 
 bool Communicator::run_without_host(Call call) {
   ++calls_;
   require_intact();
   if (is_one_rank_) {
-    if (call.input.data != call.output.data)
-      std::copy_n(call.input.data, call.input.bytes(), call.output.data);
+    copy_alone(call);
     return true;
   }
-  const Expression* expression = choose_without_host(call);
-  if (expression != nullptr) run(*expression, call);
+  const std::size_t bytes = call.length(size_);
+  const Expression* expression = choose_without_host(call, bytes);
+  if (expression != nullptr) run(*expression, call, bytes);
   return expression != nullptr;
 }
 
 std::unique_ptr<Operation> Communicator::begin(const Call& call) {
   require_intact();
-  if (is_one_rank_ || (call.output.count == 0 && moves_data(call.collective))) {
-    auto complete = std::make_unique<Operation>(*this, call);
+  const std::size_t bytes = call.length(size_);
+  if (is_one_rank_ || (bytes == 0 && is_over_if_empty(call.collective))) {
+    auto complete = std::make_unique<Operation>(*this, call, bytes);
     return run_without_host(call) ? std::move(complete) : nullptr;
   }
   ++calls_;
-  const Expression* expression = choose_without_host(call);
+  const Expression* expression = choose_for_operation(call, bytes);
   if (expression == nullptr) return nullptr;
-  enter_board(call.collective, call.output.bytes());
   std::unique_ptr<Operation> operation;
+  begin(operation, *expression, call, bytes, {});
+  operation->rethrow_if_failed();
+  return operation;
+}
+
+const Expression* Communicator::choose_to_begin(Collective collective, std::size_t bytes, std::size_t width) {
+  const OfCollective& mine = of(collective);
+  if (mine.generation != selection_->generation()) {
+    // All ranks agree on both. A blocking call brings the choices up to date.
+    const bool are_current =
+        choices_ == nullptr || choices_->without_board.generation == selection_->generation();
+    if (!are_current || !are_provided({collective})) return nullptr;
+    apply();
+  }
+  const Expression* chosen = choose_from_list(mine, collective, bytes, width);
+  if (chosen == nullptr || chosen->runs_on_host()) return chosen;
+  const bool uses_messages = chosen->algorithm->needs.board != OnBoard::one_node;
+  if (uses_messages && !process_.progress.moves_messages()) return nullptr;
+  // Where each node has one rank, a hierarchy has no board.
+  const bool uses_board = chosen->algorithm->needs.board != OnBoard::no && has_board();
+  return uses_board && place_->board->stages() == 1 ? nullptr : chosen;
+}
+
+void Communicator::begin(std::unique_ptr<Operation>& operation, const Expression& expression,
+                         const Call& call, std::size_t bytes, Sequel sequel) {
+  enter_board(call.collective, bytes);
   or_break([&] {
-    operation = std::make_unique<Operation>(*this, call);
-    operation->expression_ = expression;
+    operation = std::make_unique<Operation>(*this, call, bytes, sequel);
+    operation->expression_ = &expression;
     operation->number_ = calls_;
-    operation->index_ = 1 + static_cast<int>(begun_++ % (NodeBoard::stages - 1));
+    operation->index_ = 1 + static_cast<int>(begun_++ % (NodeBoard::most_stages - 1));
     operation->stage_ = stage_of_board(operation->index_);
-    operation->transport_.emplace(process_.host, patience_without_board(process_.settings));
-    prepare(*operation->transport_, operation->index_);
+    operation->transport_ = &transport_of(operation->index_);
   });
   {
     const OperationsUnderWay::Turn turn(operations_under_way);
@@ -269,20 +321,65 @@ std::unique_ptr<Operation> Communicator::begin(const Call& call) {
     operation->before_ = last;
     if (last != nullptr) last->after_ = operation.get();
     last = operation.get();
-    ++under_way_;
+    ++in_use_;
     operation->is_complete_.store(false, std::memory_order_relaxed);
     operations_under_way.add(*operation);
-    operation->advance();
+    operation->advance(HostCalls::messages);
   }
-  operation->rethrow_if_failed();
-  return operation;
+  if (operations_under_way.any()) process_.progress.ensure();
 }
 
-// In a turn.
+HostPipeline Communicator::host_pipeline(const Expression& expression, const Call& call) const {
+  return {process_.host, process_.types(), host_pipelines_.handle(), call, expression};
+}
+
+MpiTransport& Communicator::transport_of(int index) {
+  auto& transport = transports_[static_cast<std::size_t>(index)];
+  if (transport == nullptr)
+    transport = std::make_unique<MpiTransport>(process_.host, patience_without_board(process_.settings));
+  return *transport;
+}
+
+// No bell rings for an operation: it may be in others' hands.
+Patience Communicator::patience_of(int index) {
+  NodeBoard::Stage* const stage = stage_of_board(index);
+  Patience patience = stage != nullptr ? stage->board.patience : transport_of(index).patience();
+  patience.bell = nullptr;
+  return patience;
+}
+
+bool Communicator::copies_alone(Collective collective) const {
+  return is_one_rank_ && !selection_->is_left_to_host(collective);
+}
+
+void Communicator::copy_alone(const Call& call) {
+  const ConstVector from = call.input_blocks.of(call.input, 0, 1);
+  const Vector to = call.output_blocks.of(call.output, 0, 1);
+  if (from.data != to.data && from.bytes() > 0) std::memmove(to.data, from.data, from.bytes());
+}
+
+// Called within a Turn.
 void Communicator::forget(const Operation& operation) noexcept {
   Operation*& last = last_on_stage_[static_cast<std::size_t>(operation.index_)];
   if (last == &operation) last = nullptr;
-  if (--under_way_ == 0 && is_abandoned_) delete this;
+  if (--in_use_ == 0 && is_abandoned_) operations_under_way.add_abandoned(*this);
+}
+
+std::unique_ptr<Communicator> Communicator::apart(Collective collective) {
+  std::unique_ptr<Communicator> made;
+  static_cast<void>(try_to([&] { made = std::make_unique<Communicator>(process_, handle_, this); }));
+  if (!start(made.get(), process_, handle_, collective)) made.reset();
+  return made;
+}
+
+void Communicator::hold() {
+  const OperationsUnderWay::Turn turn(operations_under_way);
+  ++in_use_;
+}
+
+void Communicator::let_go() noexcept {
+  const OperationsUnderWay::Turn turn(operations_under_way);
+  if (--in_use_ == 0 && is_abandoned_) operations_under_way.add_abandoned(*this);
 }
 
 bool Communicator::abandon() {
@@ -290,7 +387,14 @@ bool Communicator::abandon() {
   handle_ = MPI_COMM_NULL;
   may_be_revoked_ = false;
   is_abandoned_ = true;
-  return under_way_ == 0;
+  return in_use_ == 0;
+}
+
+void Communicator::abandon(std::unique_ptr<Communicator> communicator) noexcept {
+  Communicator* const mine = communicator.release();
+  if (!mine->abandon()) return;
+  const OperationsUnderWay::Turn turn(operations_under_way);
+  operations_under_way.add_abandoned(*mine);
 }
 
 }  // namespace offbeat

@@ -13,6 +13,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "mpi/check.hpp"
+#include "mpi/host_pipeline.hpp"
 #include "mpi/host_turn.hpp"
 #include "mpi/node_board.hpp"
 #include "mpi/operation.hpp"
@@ -26,7 +27,7 @@ namespace offbeat {
 class Runtime;
 class SetUp;
 
-// How calls were served. Written by one thread at a time, read by any: relaxed loads and stores, no locked
+// Counts calls. One thread writes at a time and any may read: relaxed loads and stores, no locked
 // instruction.
 class Counter {
  public:
@@ -50,29 +51,37 @@ struct Counts {
 
 class Communicator {
  public:
-  // Takes the memory that is needed until the first message; here, because it may fail on one rank alone.
-  Communicator(Runtime& process, MPI_Comm handle);
+  // Allocates all memory needed before the first message, because that may fail on one rank alone.
+  // `origin`: the communicator of the program for which this one works apart, and which outlives it.
+  Communicator(Runtime& process, MPI_Comm handle, const Communicator* origin = nullptr);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  // Before the first use, for `collective`; collective over `handle`. `mine`: null on a rank that has no memory for it. False,
-  // on all ranks: one of them could not be made, and nobody is to keep its own.
+  // Call before the first use, for `collective`; collective over `handle`. `mine` is null on a rank without
+  // memory for it. False on all ranks if any rank failed: every rank must then discard its own.
   [[nodiscard]] static bool start(Communicator* mine, Runtime& process, MPI_Comm handle,
                                   Collective collective);
 
-  // For a call of `count` elements. Null: leave it to the host.
-  [[nodiscard]] const Expression* choose(Collective collective, std::size_t count, std::size_t width) {
+  // Whether nothing has to be agreed on: only a communicator of one rank is told so easily.
+  [[nodiscard]] static bool is_made_alone(const Host& host, MPI_Comm handle) {
+    return host.size_of(handle) == 1;
+  }
+
+  // The choice for a call of this length (Call::length) and elements of `width` bytes. Null: leave the call
+  // to the host.
+  [[nodiscard]] const Expression* choose(Collective collective, std::size_t bytes, std::size_t width) {
     const OfCollective& mine = of(collective);
     if (mine.generation != selection_->generation()) [[unlikely]]
       refresh(collective);
-    const std::size_t bytes = count * width;
     if (bytes < mine.immediate_below && !is_verbose_) [[likely]]
       return mine.at_once;
     return choose_from_list(mine, collective, bytes, width);
   }
   [[nodiscard]] bool serves() const { return transport_ != nullptr; }
-  // The program has revoked it (ULFM): the host reports that.
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return size_; }
+  // Whether the program has revoked the communicator (ULFM); the host reports that.
   [[nodiscard]] bool is_revoked() const { return may_be_revoked_ && asks_whether_revoked(); }
 
   // OFFBEAT_CHECK: throws CommunicationError, on all ranks, if they do not make the same call.
@@ -83,19 +92,68 @@ class Communicator {
     if (is_broken_) [[unlikely]]
       report_earlier_failure();
   }
-  void run(const Expression& expression, const Call& call);
-  // For calls that the host cannot serve: where its own algorithm was chosen, one of ours takes its place.
-  // False: it cannot be served.
+  // `bytes`: the length of the call.
+  void run(const Expression& expression, const Call& call, std::size_t bytes);
+  // An exception from `body` ends all use of this communicator. After an error the ranks no longer agree on
+  // what was sent, so nobody can serve it again, not even the host. Ranks that wait on its board are told.
+  template <class Body>
+  void or_break(Body&& body) {
+    try {
+      body();
+    } catch (...) {
+      break_down();
+      throw;
+    }
+  }
+
+  // For calls that the host cannot serve: if the choice is `native`, an offbeat algorithm takes its place.
+  // False: the call cannot be served.
   [[nodiscard]] bool run_without_host(Call call);
 
-  // The same for a collective that goes on while the program computes. Null: it cannot be served. It may
-  // outlive the program's communicator.
+  // The same for a collective that proceeds while the program computes. Null: the call cannot be served. The
+  // operation may outlive the program's communicator.
   [[nodiscard]] std::unique_ptr<Operation> begin(const Call& call);
+
+  // For a call that the host can serve, too. Null: leave it to the host. Waits for no other rank.
+  [[nodiscard]] const Expression* choose_to_begin(Collective collective, std::size_t bytes,
+                                                  std::size_t width);
+  // Begins what was chosen. The sequel follows in each case, unless this throws. A call that is over if it is
+  // empty, and is, cannot be begun.
+  void begin(std::unique_ptr<Operation>& operation, const Expression& expression, const Call& call,
+             std::size_t bytes, Sequel sequel);
+
+  // The call in segments by the host; `expression` was chosen. The pipeline must not outlive this.
+  [[nodiscard]] HostPipeline host_pipeline(const Expression& expression, const Call& call) const;
+
+  // Intra-communicators of one rank have neither board nor messages. Whether their calls are copies of ours,
+  // and such a copy.
+  [[nodiscard]] bool copies_alone(Collective collective) const;
+  static void copy_alone(const Call& call);
+
+  // The program makes non-blocking or persistent calls of `collective` here. Those cannot wait until all
+  // ranks have agreed on anything. So the next blocking call of any collective provides what they need, and
+  // communicators that are made of this one agree when they are made.
+  void has_requests(Collective collective) {
+    if (!requested_.contain(collective)) add_requested(collective);
+  }
+  [[nodiscard]] Collectives requested() const { return requested_; }
+
+  // Persistent requests keep the communicator, though the program may free its own. Ranks may start several
+  // of them in different orders (MPI 5.0, section 6.13), so each works apart, on a board and with tags of its
+  // own. Collective, for `collective`. Null on all ranks: one of them has no memory.
+  [[nodiscard]] std::unique_ptr<Communicator> apart(Collective collective);
+  void hold();
+  void let_go() noexcept;
 
   // The program has freed its communicator. True: no operation is under way, and this may be destroyed.
   [[nodiscard]] bool abandon();
+  // Destroys it when no operation is under way, and the host may be called.
+  static void abandon(std::unique_ptr<Communicator> communicator) noexcept;
 
-  // A call of the program has come here.
+  // How to wait for collective `index` of those under way.
+  [[nodiscard]] Patience patience_of(int index);
+
+  // Counts a call that the program made.
   void count(Collective collective) {
     of(collective).intercepted.increment();
     ++calls_;
@@ -107,18 +165,19 @@ class Communicator {
 
  private:
   friend class Operation;
+  friend class OperationsUnderWay;
 
-  // What is kept for each collective.
+  // State kept for each collective.
   struct OfCollective {
     Counter intercepted;
     Counter served;
-    std::uint64_t generation = 0;  // of the choices; older: they have to be looked at again
-    // Shorter calls take the immediate form of the first choice: here, so that they read no more than this.
+    std::uint64_t generation = 0;  // of the choices; if outdated, they must be looked up again
+    // Shorter calls run the immediate form of the first choice. Copied so that these calls read little.
     std::size_t immediate_below = 0;
     const Expression* at_once = nullptr;
-    void (*run_at_once)(Board& board, const Call& call) = nullptr;
+    bool (*run_at_once)(Board& board, const Call& call) = nullptr;
     const Choices* choices = nullptr;  // null: the host serves it
-    std::uint64_t announced = 0;       // bit k: choice k, and the last one for all that follow
+    std::uint64_t announced = 0;       // bit k: choice k; the last bit: all later choices
   };
   [[nodiscard]] OfCollective& of(Collective collective) { return of_[index_of(collective)]; }
   [[nodiscard]] const OfCollective& of(Collective collective) const { return of_[index_of(collective)]; }
@@ -129,60 +188,54 @@ class Communicator {
 
   // Setting up (communicator_set_up.cpp).
 
-  // Why the host serves every call on a communicator; empty: it need not. No message, no memory, and the same
-  // answer on all ranks.
+  // Why the host must serve every call on a communicator; empty if it need not. Takes no message and no
+  // memory, and gives the same answer on all ranks.
   [[nodiscard]] static std::string_view why_never_served(const Host& host, MPI_Comm communicator);
-  // The ranks agree on a team and a place there. Like start.
-  [[nodiscard]] static bool agree(Communicator* mine, Runtime& process, SetUp& set_up,
-                                  Collective collective);
-  // `shared`: null if there is none. `new_id`: of one that this communicator may make.
+  // The ranks agree on a team and a place in it. Arguments and result are those of start.
+  [[nodiscard]] static bool agree(Communicator* mine, Runtime& process, SetUp& set_up, Collective collective);
+  // `shared` may be null. `new_id`: for a private communicator that this one may create.
   void share_messages(std::shared_ptr<PrivateCommunicator> shared, std::uint64_t new_id);
-  // Before the first call of a collective, and after another choice. Collective, if anything is missing.
+  // Call before the first call of a collective and after a new choice. Collective if anything is missing.
   void refresh(Collective collective);
-  // Whether all that the choices for a collective use is there.
-  [[nodiscard]] bool is_provided(Collective collective) const;
-  // Collective. What the choices for `collective` use and is not there yet.
-  void provide(SetUp& set_up, Collective collective, bool has_room_for_messages);
+  void add_requested(Collective collective);
+  // Whether everything that the choices for these collectives use exists.
+  [[nodiscard]] bool are_provided(Collectives collectives) const;
+  // Collective. Creates everything that the choices for these collectives use and that does not exist yet.
+  void provide(SetUp& set_up, Collectives collectives);
   void find_board(SetUp& set_up);
-  [[nodiscard]] bool find_messages(SetUp& set_up, bool has_room);
-  // After a board or a communicator for messages was found: who uses them.
+  [[nodiscard]] bool find_messages(SetUp& set_up);
+  [[nodiscard]] bool find_host_pipelines(SetUp& set_up);
+  // Puts a newly found board or communicator for messages into use.
   void take_over();
 
-  // After the choices or the means to run them have changed.
+  // Call after the choices, or the means to run them, have changed.
   void apply();
   void leave_to_host(std::string_view why);
   [[nodiscard]] const ChoiceTable& table() const;
   void announce(Collective collective, const Choice& choice);
   [[nodiscard]] bool asks_whether_revoked() const;
-  // Throws CommunicationError where the program's communicator was revoked, or has lost a process.
+  // Throws CommunicationError if the program's communicator was revoked or has lost a process.
   void check_processes() const;
-  // An exception of `body` ends all use of this communicator. After an error ranks no longer agree on what
-  // was sent: nobody can serve it again, not even the host. The ranks that wait on its board are told.
-  template <class Body>
-  void or_break(Body&& body) {
-    try {
-      body();
-    } catch (...) {
-      break_down();
-      throw;
-    }
-  }
-  // In a handler of the exception.
+  // Call in the exception's handler.
   void break_down();
-  // Null: it cannot be served.
-  [[nodiscard]] const Expression* choose_without_host(const Call& call);
+  // Null: the call cannot be served.
+  [[nodiscard]] const Expression* choose_without_host(const Call& call, std::size_t bytes);
+  [[nodiscard]] const Expression* choose_for_operation(const Call& call, std::size_t bytes);
+  // Collective if there is no communicator for messages yet. False: none can be created.
+  [[nodiscard]] bool has_messages();
   [[nodiscard]] Endpoint endpoint(MpiTransport& transport, const Expression& expression) const {
     return Endpoint(transport, rank_, size_, expression.lanes());
   }
   // For collective `index` of those under way; 0: the blocking one.
   void prepare(MpiTransport& transport, int index);
-  // Null: there is no board.
+  // Null: there is no board, or no such stage.
   [[nodiscard]] NodeBoard::Stage* stage_of_board(int index) {
-    return has_board() ? &place_->board->stage(index) : nullptr;
+    return has_board() && index < place_->board->stages() ? &place_->board->stage(index) : nullptr;
   }
-  // An operation is over. May destroy this communicator.
+  // An operation is over.
   void forget(const Operation& operation) noexcept;
-  // To the host, after a collective that may have made no call to it.
+  [[nodiscard]] MpiTransport& transport_of(int index);
+  // Gives the host a turn after a collective that may not have called it.
   void give_progress();
   // For the report of a stall.
   void enter_board(Collective collective, std::size_t bytes) {
@@ -190,31 +243,39 @@ class Communicator {
   }
   [[nodiscard]] bool has_board() const { return place_ && place_->board != nullptr; }
 
+  // Of the program's communicator; null when the program has freed it.
+  [[nodiscard]] MPI_Comm handle() const { return origin_ != nullptr ? origin_->handle_ : handle_; }
+
   Runtime& process_;
+  const Communicator* const origin_;
   MPI_Comm handle_;
   const Selection* selection_;
   int rank_ = 0;
   int size_ = 1;
   bool is_one_rank_ = false;  // of an intra-communicator
   bool may_be_revoked_ = false;
-  std::optional<HostTurn> turn_;  // before the board, which takes it
+  std::optional<HostTurn> turn_;  // before the board, which uses it
   std::optional<Team::Place> place_;
   Board* board_ = nullptr;                         // of the place; null: there is none
-  std::shared_ptr<PrivateCommunicator> messages_;  // to be made when it is needed, or shared
+  std::shared_ptr<PrivateCommunicator> messages_;  // created when needed, or shared
   std::uint64_t new_messages_id_ = 0;              // 0: not to be shared
   int tag_base_ = 0;
+  PrivateCommunicator host_pipelines_;       // created when needed; nothing else uses it
   std::unique_ptr<MpiTransport> transport_;  // null: every call goes to the host
   bool board_tried_ = false;
   bool is_broken_ = false;
   int failure_ = MPI_ERR_OTHER;  // of every later call
   bool is_abandoned_ = false;
-  int under_way_ = 0;  // operations
+  int in_use_ = 0;  // by operations under way and persistent requests
+  Communicator* next_abandoned_ = nullptr;
   std::uint64_t begun_ = 0;
-  std::array<Operation*, NodeBoard::stages> last_on_stage_{};  // under way; null: none
+  Collectives requested_;  // as non-blocking or persistent calls
+  std::array<std::unique_ptr<MpiTransport>, NodeBoard::most_stages> transports_;  // of operations
+  std::array<Operation*, NodeBoard::most_stages> last_on_stage_{};                // under way; null: none
   std::string_view why_native_;
   std::shared_ptr<const TeamChoices> choices_;
   bool is_verbose_ = false;
-  std::uint64_t calls_ = 0;  // of all collectives, those of the C interface among them
+  std::uint64_t calls_ = 0;  // of all collectives, including those through the C interface
   std::array<OfCollective, collectives.size()> of_;
 };
 

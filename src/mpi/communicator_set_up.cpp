@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the ranks of a communicator agree, before offbeat serves it and after another choice.
+// How the ranks of a communicator agree before offbeat serves it and after the choices have changed.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -15,7 +15,7 @@
 namespace offbeat {
 namespace {
 
-// calls(first, ranks): for all ranks of a communicator, some at a time, their numbers in MPI_COMM_WORLD.
+// Calls calls(first, ranks) for batches of the communicator's ranks, given as ranks in MPI_COMM_WORLD.
 template <class Calls>
 void for_world_ranks(const Host& host, MPI_Comm communicator, int size, Calls&& calls) {
   constexpr int at_once = 256;
@@ -37,11 +37,11 @@ void for_world_ranks(const Host& host, MPI_Comm communicator, int size, Calls&& 
 
 // Rank 0's proposal to the others.
 struct Invitation {
-  std::uint64_t settings = 0;     // that must be equal: a hash
+  std::uint64_t settings = 0;     // a hash of those that must be equal
   std::uint64_t team = 0;         // its serial number
-  std::uint64_t is_new_team = 0;  // which all make now
+  std::uint64_t is_new_team = 0;  // all ranks make it now
   std::uint64_t place = 0;
-  std::uint64_t messages = 0;      // number of the private communicator to be shared; 0: none
+  std::uint64_t messages = 0;      // number of the private communicator to share; 0: none
   std::uint64_t new_messages = 0;  // number for one that may be made
 };
 
@@ -54,10 +54,9 @@ constexpr std::uint64_t place = 8;
 constexpr std::uint64_t board = 16;
 constexpr std::uint64_t no_board = 32;
 constexpr std::uint64_t messages = 64;
-constexpr std::uint64_t room_for_messages = 128;
 }  // namespace has
 
-// A program that makes many communicators is not told as often.
+// Said only once, because a program may make many communicators.
 void say_once_that_settings_differ(int ranks) {
   static std::atomic<bool> is_said{false};
   if (is_said.exchange(true)) return;
@@ -76,8 +75,8 @@ std::string_view Communicator::why_never_served(const Host& host, MPI_Comm commu
   if (inter != 0) return "inter-communicator";
   host.Comm_size(communicator, &size);
   if (size == 1) return "one rank";
-  // Processes that were spawned, or that connected: nobody knows whether they run under offbeat. Each rank
-  // sees some that are not of its own MPI_COMM_WORLD.
+  // Nobody knows whether processes that were spawned, or that connected, run under offbeat. Each rank sees
+  // some that are not in its own MPI_COMM_WORLD.
   bool is_foreign = false;
   for_world_ranks(host, communicator, size, [&](int, std::span<const int> ranks) {
     is_foreign = is_foreign || std::ranges::find(ranks, MPI_UNDEFINED) != ranks.end();
@@ -92,7 +91,7 @@ bool Communicator::start(Communicator* mine, Runtime& process, MPI_Comm handle, 
   try {
     SetUp set_up(process.host, handle, process.settings);
     return agree(mine, process, set_up, collective);
-  } catch (const CommunicationError&) {  // the host reports it, in the call itself
+  } catch (const CommunicationError&) {  // the host reports it in the call itself
     return false;
   }
 }
@@ -110,7 +109,7 @@ bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up, Co
 
   bool is_new_team = false;
   auto which = Team::Which::free;
-  // Twice at most, unless memory is short: a team that is new, and a place that was never used, are fine.
+  // At most two passes unless memory is short: a new team and a place that was never used suit every rank.
   for (;;) {
     std::shared_ptr<Team> team;
     std::optional<Team::Place> place;
@@ -160,7 +159,6 @@ bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up, Co
     say_if(place && place->board != nullptr, has::board);
     say_if(place && place->board == nullptr, has::no_board);
     say_if(shared != nullptr && shared->id() == invitation.messages, has::messages);
-    say_if(PrivateCommunicator::may_be_created(), has::room_for_messages);
     const std::uint64_t all = set_up.unanimous(mine_to_say);
 
     if ((all & has::memory) == 0) return false;
@@ -182,12 +180,12 @@ bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up, Co
     mine->place_.emplace(std::move(*place));
     mine->share_messages((all & has::messages) != 0 ? std::move(shared) : nullptr, invitation.new_messages);
     mine->choices_ = std::move(choices);
-    mine->provide(set_up, collective, (all & has::room_for_messages) != 0);
+    mine->provide(set_up, {collective});
     return true;
   }
 }
 
-// Each place has tags of its own, so that communicators of a team can share one of the host's for messages.
+// Each place has its own tags, so communicators of a team can share one host communicator for messages.
 void Communicator::share_messages(std::shared_ptr<PrivateCommunicator> shared, std::uint64_t new_id) {
   const int base = MpiTransport::tags * place_->index();
   const bool tags_suffice = base <= process_.highest_tag() - MpiTransport::tags;
@@ -196,16 +194,18 @@ void Communicator::share_messages(std::shared_ptr<PrivateCommunicator> shared, s
   new_messages_id_ = tags_suffice ? new_id : 0;
 }
 
-bool Communicator::is_provided(Collective collective) const {
+bool Communicator::are_provided(Collectives collectives) const {
   if (!serves() || choices_ == nullptr) return true;
-  const bool wants_board = process_.settings.window_bytes > 0 && choices_->with_board.uses_board(collective);
+  const bool wants_board = process_.settings.window_bytes > 0 && choices_->with_board.use_board(collectives);
   if (wants_board && !board_tried_) return false;
-  return !table().uses_messages(collective) || messages_->handle() != MPI_COMM_NULL;
+  if (table().use_host_pipeline() && host_pipelines_.handle() == MPI_COMM_NULL) return false;
+  return !table().use_messages(collectives) || messages_->handle() != MPI_COMM_NULL;
 }
 
-void Communicator::provide(SetUp& set_up, Collective collective, bool has_room_for_messages) {
-  if (process_.settings.window_bytes > 0 && choices_->with_board.uses_board(collective)) find_board(set_up);
-  if (table().uses_messages(collective) && !find_messages(set_up, has_room_for_messages)) {
+void Communicator::provide(SetUp& set_up, Collectives collectives) {
+  if (process_.settings.window_bytes > 0 && choices_->with_board.use_board(collectives)) find_board(set_up);
+  if ((table().use_messages(collectives) && !find_messages(set_up)) ||
+      (table().use_host_pipeline() && !find_host_pipelines(set_up))) {
     leave_to_host("the MPI has no communicator, or the process no memory, left for offbeat");
     return;
   }
@@ -224,13 +224,20 @@ void Communicator::find_board(SetUp& set_up) {
   take_over();
 }
 
-bool Communicator::find_messages(SetUp& set_up, bool has_room) {
+bool Communicator::find_messages(SetUp& set_up) {
   if (messages_->handle() == MPI_COMM_NULL) {
-    if (!has_room || !messages_->create(set_up.communicator(), new_messages_id_)) return false;
+    if (!set_up.all(PrivateCommunicator::may_be_created())) return false;
+    if (!messages_->create(set_up.communicator(), new_messages_id_)) return false;
     if (new_messages_id_ != 0) place_->team().offer_messages(messages_);
   }
   take_over();
   return true;
+}
+
+bool Communicator::find_host_pipelines(SetUp& set_up) {
+  if (host_pipelines_.handle() != MPI_COMM_NULL) return true;
+  return set_up.all(PrivateCommunicator::may_be_created()) &&
+         host_pipelines_.create(set_up.communicator(), 0);
 }
 
 void Communicator::take_over() {
@@ -262,27 +269,30 @@ void Communicator::prepare(MpiTransport& transport, int index) {
   if (NodeBoard::Stage* stage = stage_of_board(index)) transport.use(stage->board);
 }
 
+// The ranks have made the same calls here, so all of them refresh in the same one.
+void Communicator::add_requested(Collective collective) {
+  requested_.add(collective);
+  if (!are_provided({collective})) apply();
+}
+
 void Communicator::refresh(Collective collective) {
   if (!serves() || choices_ == nullptr) {
     apply();
     return;
   }
-  // Ranks know alike whether the choices are the present ones, and what is there.
-  if (choices_->without_board.generation == selection_->generation() && is_provided(collective)) {
+  const Collectives wanted = requested_.with(collective);
+  // All ranks agree on whether the choices are current and on what already exists.
+  if (choices_->without_board.generation == selection_->generation() && are_provided(wanted)) {
     apply();
     return;
   }
   or_break([&] {
-    SetUp set_up(process_.host, handle_, process_.settings);
+    SetUp set_up(process_.host, handle(), process_.settings);
     std::shared_ptr<const TeamChoices> choices;
-    std::uint64_t mine = 0;
-    if (try_to([&] { choices = place_->team().choices(*selection_); })) mine |= has::memory;
-    if (PrivateCommunicator::may_be_created()) mine |= has::room_for_messages;
-    const std::uint64_t all = set_up.unanimous(mine);
-    // Without memory somewhere all stay with what they have, and try again in the next call.
-    if ((all & has::memory) == 0) return;
+    // If any rank lacks memory, all keep their present choices and try again in the next call.
+    if (!set_up.all(try_to([&] { choices = place_->team().choices(*selection_); }))) return;
     choices_ = std::move(choices);
-    provide(set_up, collective, (all & has::room_for_messages) != 0);
+    provide(set_up, wanted);
   });
 }
 

@@ -9,8 +9,8 @@
 
 namespace offbeat {
 
-// Ends the process with one line and exit code 2. One rank speaks; the launcher then ends the others before
-// they repeat it, unless only they failed.
+// Ends the process with one line and exit code 2. Rank 0 speaks first; the launcher then ends the others
+// before they repeat the line, unless only they failed.
 [[noreturn]] inline void exit_with(const UsageError& error) {
   if (launcher_rank() != 0) sleep(1);
   say(error.what());

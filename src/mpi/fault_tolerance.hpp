@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// User-level failure mitigation (ULFM): programs that go on after a process has died. Open MPI 5 has it, for
-// jobs that are started with `--with-ft ulfm`.
+// User-level failure mitigation (ULFM): programs that go on after a process has died. Open MPI 5 supports it
+// in jobs that are started with `--with-ft ulfm`.
 //
-// A rank that waits for another one in shared memory has to ask the host whether that one is still alive, and
-// whether the program has revoked its communicator.
+// A rank that waits for another one in shared memory has to ask the host whether that rank is still alive,
+// and whether the program has revoked its communicator.
 #pragma once
 
 #include "mpi/host.hpp"
@@ -21,8 +21,11 @@ class FaultTolerance {
   }
 
   [[nodiscard]] bool is_on() const { return is_on_; }
+  // A program can revoke a communicator though it is off.
+  [[nodiscard]] bool can_revoke() const { return static_cast<bool>(is_revoked_); }
 
-  // While it is on. Both take some ten nanoseconds, and learn of nothing new unless the host makes progress.
+  // The first only if can_revoke(), the second only while ULFM is on. Both take some ten nanoseconds, and
+  // report nothing new without progress of the host.
   [[nodiscard]] bool is_revoked(MPI_Comm communicator) const {
     int flag = 0;
     return is_revoked_(communicator, &flag) == MPI_SUCCESS && flag != 0;
@@ -40,7 +43,7 @@ class FaultTolerance {
   static constexpr int revoked = MPI_ERR_REVOKED;
   static constexpr int process_failed = MPI_ERR_PROC_FAILED;
 #else
-  static constexpr int revoked = -1;  // no error of these hosts
+  static constexpr int revoked = -1;  // not an error of these hosts
   static constexpr int process_failed = -1;
 #endif
 

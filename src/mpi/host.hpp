@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The host MPI: its functions, found in the libmpi that the process has loaded.
 //
-// Nothing here is linked to libmpi. Our PMPI_Allreduce stands before the host's in every look-up of the
-// linker, and under python libmpi is loaded late and privately; so each function is looked up by hand in that
-// library.
+// Nothing here is linked to libmpi. Our PMPI_Allreduce precedes the host's in every look-up of the linker,
+// and Python loads libmpi late and privately. So each function is looked up by hand in that library.
 #pragma once
 
 #include <atomic>
@@ -31,7 +30,7 @@ class HostFunction<Result(Arguments...)> {
   Pointer function_;
 };
 
-// The name of a function as an argument of a template.
+// The name of a function as a template argument.
 template <std::size_t Length>
 struct Name {
   char text[Length]{};
@@ -41,7 +40,7 @@ struct Name {
   }
 };
 
-// What `find` finds. It is asked the first time only, unless there is nothing.
+// The result of `find`, which is not called again unless it found nothing.
 template <class Signature, class Find>
 [[nodiscard]] Signature* found_once(Find&& find) {
   static constinit std::atomic<Signature*> known{nullptr};
@@ -58,19 +57,22 @@ class Host {
   // Finds the loaded libmpi of this family. Throws UsageError if there is none.
   Host();
 
-  // A symbol of the host's own libmpi; null if it has none. Of the host's functions only those named PMPI_X:
-  // a tool that is linked to the host may have been found in its place.
+  // A symbol of the host's own libmpi; null if it has none. Look up host functions by PMPI_X only: under
+  // MPI_X a tool that is linked to the host may be found in its place.
   [[nodiscard]] void* find(const char* name) const;
-  // The host's PMPI_X, of the name MPI_X or PMPI_X.
+  // The host's PMPI_X, given the name MPI_X or PMPI_X.
   [[nodiscard]] void* find_profiled(const std::string& name) const;
-  // The function of this name that is next in line behind the library that asks: that of a tool, or of
-  // another preload library of ours. Null where an MPI library's comes next, which need not be the host's.
+  // The next function of this name behind the calling library: that of a tool, or of another preload library
+  // of ours. Null if the next one belongs to an MPI library, which need not be the host's.
   [[nodiscard]] static void* next(const char* name);
-  // Where a call of our function of this name, MPI_X or PMPI_X, goes on to: the next in line, otherwise the
-  // host's PMPI_X. Null if that does not exist.
+  // The function to which our MPI_X or PMPI_X passes a call on: the next in line, otherwise the host's
+  // PMPI_X. Null if neither exists.
   [[nodiscard]] void* behind(const std::string& name) const;
 
-  // The present process, in a communicator whose errors return.
+  // Whether this is Intel MPI.
+  [[nodiscard]] bool is_intel() const;
+
+  // This process's rank in, and the size of, a communicator whose errors return.
   [[nodiscard]] int rank_in(MPI_Comm communicator) const {
     int rank = 0;
     Comm_rank(communicator, &rank);
@@ -82,8 +84,8 @@ class Host {
     return size;
   }
 
-  // Within its scope a call that finds nothing to do does not yield. Open MPI does where ranks share cores:
-  // for us, who call it between two collectives, that would be two changes of ranks.
+  // Within its scope a host call that finds nothing to do does not yield. Open MPI yields where ranks share
+  // cores. Between two of our collectives that would cost two context switches.
   class WithoutYield {
    public:
     explicit WithoutYield(const Host& host) : yields_(host.yields_when_idle_) {
@@ -108,7 +110,7 @@ class Host {
   bool* yields_when_idle_ = static_cast<bool*>(find("opal_progress_yield_when_idle"));  // null: never
 
  public:
-  // Those that take the program's calls; what follows is called for offbeat itself.
+  // These take the program's calls; offbeat calls the functions below for itself.
   const CollectiveFunctions collectives{"PMPI_", [this](const char* name) { return find(name); }};
   HostFunction<decltype(PMPI_Allgather)> Allgather{find("PMPI_Allgather")};
   HostFunction<decltype(PMPI_Allreduce)> Allreduce{find("PMPI_Allreduce")};
@@ -123,7 +125,7 @@ class Host {
 #elif defined(OFFBEAT_FAMILY_OPENMPI)
   HostFunction<decltype(PMPI_Comm_f2c)> Comm_f2c{find("PMPI_Comm_f2c")};
 #else
-  // A handle is its Fortran number; Intel MPI 2021.18 has no such function any more.
+  // A handle is its own Fortran number; Intel MPI 2021.18 no longer has the function.
   static MPI_Comm Comm_f2c(int fortran_communicator) { return fortran_communicator; }
 #endif
   HostFunction<decltype(PMPI_Comm_free)> Comm_free{find("PMPI_Comm_free")};
@@ -139,27 +141,42 @@ class Host {
   HostFunction<decltype(PMPI_Error_class)> Error_class{find("PMPI_Error_class")};
   HostFunction<decltype(PMPI_Error_string)> Error_string{find("PMPI_Error_string")};
   HostFunction<decltype(PMPI_Finalized)> Finalized{find("PMPI_Finalized")};
+  HostFunction<decltype(PMPI_Grequest_complete)> Grequest_complete{find("PMPI_Grequest_complete")};
+  HostFunction<decltype(PMPI_Grequest_start)> Grequest_start{find("PMPI_Grequest_start")};
   HostFunction<decltype(PMPI_Group_free)> Group_free{find("PMPI_Group_free")};
   HostFunction<decltype(PMPI_Group_size)> Group_size{find("PMPI_Group_size")};
   HostFunction<decltype(PMPI_Group_translate_ranks)> Group_translate_ranks{
       find("PMPI_Group_translate_ranks")};
+  HostFunction<decltype(PMPI_Ibarrier)> Ibarrier{find("PMPI_Ibarrier")};
   HostFunction<decltype(PMPI_Initialized)> Initialized{find("PMPI_Initialized")};
   HostFunction<decltype(PMPI_Iprobe)> Iprobe{find("PMPI_Iprobe")};
   HostFunction<decltype(PMPI_Irecv)> Irecv{find("PMPI_Irecv")};
   HostFunction<decltype(PMPI_Isend)> Isend{find("PMPI_Isend")};
   HostFunction<decltype(PMPI_Op_commutative)> Op_commutative{find("PMPI_Op_commutative")};
+  HostFunction<decltype(PMPI_Pack)> Pack{find("PMPI_Pack")};
   HostFunction<decltype(PMPI_Recv)> Recv{find("PMPI_Recv")};
   HostFunction<decltype(PMPI_Reduce)> Reduce{find("PMPI_Reduce")};
   HostFunction<decltype(PMPI_Reduce_local)> Reduce_local{find("PMPI_Reduce_local")};
   HostFunction<decltype(PMPI_Request_free)> Request_free{find("PMPI_Request_free")};
   HostFunction<decltype(PMPI_Send)> Send{find("PMPI_Send")};
   HostFunction<decltype(PMPI_Sendrecv)> Sendrecv{find("PMPI_Sendrecv")};
+  HostFunction<decltype(PMPI_Start)> Start{find("PMPI_Start")};
+  HostFunction<decltype(PMPI_Status_set_cancelled)> Status_set_cancelled{find("PMPI_Status_set_cancelled")};
+  HostFunction<decltype(PMPI_Status_set_elements)> Status_set_elements{find("PMPI_Status_set_elements")};
   HostFunction<decltype(PMPI_Test)> Test{find("PMPI_Test")};
+  HostFunction<decltype(PMPI_Testany)> Testany{find("PMPI_Testany")};
   HostFunction<decltype(PMPI_Testsome)> Testsome{find("PMPI_Testsome")};
+  HostFunction<decltype(PMPI_Type_dup)> Type_dup{find("PMPI_Type_dup")};
+  HostFunction<decltype(PMPI_Type_free)> Type_free{find("PMPI_Type_free")};
+  HostFunction<decltype(PMPI_Type_get_contents)> Type_get_contents{find("PMPI_Type_get_contents")};
+  HostFunction<decltype(PMPI_Type_get_envelope)> Type_get_envelope{find("PMPI_Type_get_envelope")};
   HostFunction<decltype(PMPI_Type_get_extent)> Type_get_extent{find("PMPI_Type_get_extent")};
   HostFunction<decltype(PMPI_Type_get_true_extent)> Type_get_true_extent{find("PMPI_Type_get_true_extent")};
   HostFunction<decltype(PMPI_Type_get_name)> Type_get_name{find("PMPI_Type_get_name")};
   HostFunction<decltype(PMPI_Type_size)> Type_size{find("PMPI_Type_size")};
+  HostFunction<decltype(PMPI_Type_size_x)> Type_size_x{find("PMPI_Type_size_x")};
+  HostFunction<decltype(PMPI_Unpack)> Unpack{find("PMPI_Unpack")};
+  HostFunction<decltype(PMPI_Wait)> Wait{find("PMPI_Wait")};
 };
 
 }  // namespace offbeat

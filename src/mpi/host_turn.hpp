@@ -6,13 +6,13 @@
 
 namespace offbeat {
 
-// It tests a receive that no message ever matches: an MPI has to try everything to complete what is tested.
-// A probe would be simpler, but two hosts move nothing for it: MPICH on a communicator of one rank, and Open
-// MPI where libfabric matches the messages (its `cm` component), which asks the network and completes no
+// Tests a receive that no message ever matches: an MPI tries everything to complete a tested request. A probe
+// would be simpler, but two hosts move nothing for it: MPICH on a communicator of one rank, and Open MPI
+// where libfabric matches the messages (its `cm` component), which asks the network and completes no
 // operation.
 class HostTurn {
  public:
-  // `own`: a communicator of this rank alone, in which nobody sends.
+  // `own`: a communicator of this rank alone, on which nobody sends.
   HostTurn(const Host& host, MPI_Comm own) : host_(host) {
     if (host_.Irecv(nullptr, 0, MPI_BYTE, 0, 0, own, &receive_) != MPI_SUCCESS) receive_ = MPI_REQUEST_NULL;
   }
@@ -24,7 +24,7 @@ class HostTurn {
   HostTurn(const HostTurn&) = delete;
   HostTurn& operator=(const HostTurn&) = delete;
 
-  // An error code of the host.
+  // Returns an error code of the host.
   [[nodiscard]] int take() noexcept {
     const Host::WithoutYield scope(host_);
     int is_over = 0;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whose call is it? The preload and the tracer, which are libraries apart, each have this flag.
+// Tells the program's calls from others. The preload and the tracer, two libraries, each have this flag.
 #pragma once
 
 namespace offbeat {
 
-// True while this thread is inside this library. What arrives then is no call of the program's: it is one of
-// the library's own or of the host's, or the same call once more, which a tool behind us sends on as PMPI_X.
+// True while this thread is inside this library. A call that arrives then is not the program's. It comes from
+// the library itself or the host, or is the same call again, passed on as PMPI_X by a tool behind us.
 inline constinit thread_local bool inside_offbeat [[gnu::tls_model("initial-exec")]] = false;
 
 class InsideOffbeat {

@@ -40,34 +40,42 @@ class Failure {
   std::uint64_t word_;
 };
 
-// Where the file of a node's leader is, and where each member can be sent it. Plain data.
+// The location of the leader's file, and the address at which a member can receive it. Plain data.
 struct Whereabouts {
   MemoryOffer offer;
   Mailbox::Address address;
 };
 
-// The leader's memory file, on all ranks of a node; none where it cannot be had.
+// Hands the leader's memory file out to all ranks of a node; they get none if that fails.
 class HandOut {
  public:
-  HandOut(SetUp& set_up, const Locality& locality, std::size_t bytes, Refusals& refusals)
-      : set_up_(set_up), locality_(locality), bytes_(bytes), refusals_(refusals) {
+  // `shape` has as many stages as are wanted. A leader that cannot get that much memory, as a /dev/shm may be
+  // small, makes a file for one stage.
+  HandOut(SetUp& set_up, const Locality& locality, BoardShape shape, Refusals& refusals)
+      : set_up_(set_up), locality_(locality), refusals_(refusals), stages_(shape.stages) {
     if (locality.member > 0) return;
-    if (locality.here().size() <= static_cast<std::size_t>(Board::most_ranks)) {
-      file_ = make_memory(bytes, refusals);
-    } else {
+    if (locality.here().size() > static_cast<std::size_t>(Board::most_ranks)) {
       refusals.add("a board", E2BIG);
+      return;
     }
+    file_ = make_memory(shape.total_bytes(), refusals);
+    if (file_) return;
+    stages_ = shape.stages = 1;
+    file_ = make_memory(shape.total_bytes(), refusals);
   }
 
-  // Collective. `all`: for each rank of the communicator.
-  const Descriptor& by_offer(std::span<Whereabouts> all) {
+  // The most stages for which there is room, as far as this rank knows.
+  [[nodiscard]] int stages() const { return stages_; }
+
+  // Both are collective. `all`: one for each rank of the communicator. `bytes`: the least size of the file.
+  const Descriptor& by_offer(std::span<Whereabouts> all, std::size_t bytes) {
     const Whereabouts mine{.offer = locality_.member == 0 ? offer_of(file_) : MemoryOffer{}, .address = {}};
     set_up_.gather(mine, all.data());
-    if (locality_.member > 0) file_ = accept(of_leader(all).offer, bytes_, refusals_);
+    if (locality_.member > 0) file_ = accept(of_leader(all).offer, bytes, refusals_);
     return file_;
   }
 
-  const Descriptor& by_socket(std::span<Whereabouts> all) {
+  const Descriptor& by_socket(std::span<Whereabouts> all, std::size_t bytes) {
     Mailbox mailbox(refusals_);
     const Whereabouts mine{.offer = locality_.member == 0 ? offer_of(file_) : MemoryOffer{},
                            .address = mailbox.address()};
@@ -79,8 +87,8 @@ class HandOut {
         mailbox.send(file_, all[static_cast<std::size_t>(rank)].address, refusals_);
       }
     }
-    static_cast<void>(set_up_.all(true));  // all are sent
-    if (locality_.member > 0) file_ = mailbox.take(of_leader(all).offer, bytes_, refusals_);
+    static_cast<void>(set_up_.all(true));  // everything is sent
+    if (locality_.member > 0) file_ = mailbox.take(of_leader(all).offer, bytes, refusals_);
     return file_;
   }
 
@@ -91,9 +99,9 @@ class HandOut {
 
   SetUp& set_up_;
   const Locality& locality_;
-  const std::size_t bytes_;
   Refusals& refusals_;
   Descriptor file_;  // the leader's stays open until all have it
+  int stages_;
 };
 
 std::string host_name() {
@@ -115,7 +123,7 @@ std::string rank_list(const std::vector<int>& ranks) {
   return text;
 }
 
-// Said once in a process, by the first rank that was refused the first time. The others keep silent for ever.
+// Said once per process, by the first rank that was refused the first time. The others keep silent for good.
 void say_why_not(const Refusals& refusals, std::size_t ranks, bool is_first) {
   static std::atomic<bool> said{false};
   if (said.exchange(true) || !is_first) return;
@@ -134,6 +142,7 @@ Patience patience_for(const Settings& settings, bool shares_cores) {
       break;
     case WaitPolicy::spin:
       patience.shares_cores = false;
+      patience.gives_way = false;
       break;
     case WaitPolicy::sleep:
       patience.sleep_after_s = 0;
@@ -149,8 +158,11 @@ int quota() {
   return cores;
 }
 
-// By the little that can be known without asking the other ranks.
-bool seems_to_share_cores() { return launcher_ranks_on_node() > std::min(get_nprocs(), quota()); }
+// A guess from what is known without asking the other ranks.
+bool seems_to_share_cores() {
+  static const bool does = launcher_ranks_on_node() > std::min(get_nprocs(), quota());
+  return does;
+}
 
 }  // namespace
 
@@ -158,9 +170,9 @@ bool seems_to_share_cores() { return launcher_ranks_on_node() > std::min(get_npr
 std::unique_ptr<NodeBoard> NodeBoard::create(SetUp& set_up, const Locality& locality,
                                              const std::vector<int>& world_ranks, const Settings& settings,
                                              WindowBudget& budget) {
-  const BoardShape shape{.ranks = static_cast<int>(locality.here().size()),
-                         .window_bytes = settings.window_bytes,
-                         .stages = stages};
+  BoardShape shape{.ranks = static_cast<int>(locality.here().size()),
+                   .window_bytes = settings.window_bytes,
+                   .stages = most_stages};
   Refusals refusals;
   std::vector<Whereabouts> whereabouts;
   std::vector<CoreSet> cores;
@@ -171,21 +183,24 @@ std::unique_ptr<NodeBoard> NodeBoard::create(SetUp& set_up, const Locality& loca
   if (!is_ready) refusals.add("malloc", ENOMEM);
   int first = set_up.first_without(is_ready);
   if (first == locality.membership.ranks()) {
-    HandOut memory_of_node(set_up, locality, shape.total_bytes(), refusals);
-    for (const auto way : {&HandOut::by_offer, &HandOut::by_socket}) {
-      const Descriptor& file = (memory_of_node.*way)(whereabouts);
-      std::unique_ptr<NodeBoard> mine;
-      const bool is_made = try_to([&] {
-        SharedMemory memory = SharedMemory::map(file, shape.total_bytes(), refusals);
-        if (memory)
-          mine.reset(new NodeBoard(set_up.host(), std::move(memory), shape, locality, world_ranks, budget));
-      });
-      if (locality.member == 0 && mine != nullptr && can_give_pages_back(file)) mine->board().open_gate();
-      if (!is_made) refusals.add("malloc", ENOMEM);
-      first = set_up.first_without(mine != nullptr);
-      if (first == locality.membership.ranks()) {
-        mine->look_at_cores(settings, cores);
-        return mine;
+    HandOut memory_of_node(set_up, locality, shape, refusals);
+    shape.stages = set_up.least(memory_of_node.stages());
+    for (; shape.stages > 0; shape.stages = shape.stages > 1 ? 1 : 0) {
+      for (const auto way : {&HandOut::by_offer, &HandOut::by_socket}) {
+        const Descriptor& file = (memory_of_node.*way)(whereabouts, shape.total_bytes());
+        std::unique_ptr<NodeBoard> mine;
+        const bool is_made = try_to([&] {
+          SharedMemory memory = SharedMemory::map(file, shape.total_bytes(), refusals);
+          if (memory)
+            mine.reset(new NodeBoard(set_up.host(), std::move(memory), shape, locality, world_ranks, budget));
+        });
+        if (locality.member == 0 && mine != nullptr && can_give_pages_back(file)) mine->board().open_gate();
+        if (!is_made) refusals.add("malloc", ENOMEM);
+        first = set_up.first_without(mine != nullptr);
+        if (first == locality.membership.ranks()) {
+          mine->look_at_cores(settings, cores);
+          return mine;
+        }
       }
     }
   }
@@ -211,7 +226,7 @@ NodeBoard::Stage::Stage(NodeBoard& owner, int index)
                           .state = this};
 }
 
-// The budget asks other boards to give theirs back, and never this one, which is in use.
+// The budget makes other boards give their pages back, but never this one, which is in use.
 void NodeBoard::Stage::keep(std::size_t used) noexcept {
   const std::size_t before = kept_bytes_.exchange(used, std::memory_order_relaxed);
   owner_.budget_.add(owner_, 2 * (used - before));
@@ -220,7 +235,7 @@ void NodeBoard::Stage::keep(std::size_t used) noexcept {
 bool NodeBoard::give_pages_back() noexcept {
   return board().give_pages_back([this](std::byte* pages, std::size_t bytes) {
     SharedMemory::give_back(pages, bytes);
-    for (Stage& stage : stages_) stage.kept_bytes_.store(0, std::memory_order_relaxed);
+    for (int k = 0; k < stages(); ++k) stage(k).kept_bytes_.store(0, std::memory_order_relaxed);
     kept_bytes = 0;
   });
 }
@@ -232,54 +247,56 @@ NodeBoard::NodeBoard(const Host& host, SharedMemory memory, const BoardShape& sh
       memory_(std::move(memory)),
       shape_(shape),
       member_(locality.member),
-      stages_{Stage(*this, 0), Stage(*this, 1), Stage(*this, 2), Stage(*this, 3)},
       host_name_(host_name()),
       has_other_nodes_(locality.membership.nodes() > 1) {
+  for (int k = 0; k < stages(); ++k) stages_[static_cast<std::size_t>(k)].emplace(*this, k);
   world_ranks_.reserve(locality.here().size());
   for (const int rank : locality.here()) world_ranks_.push_back(world_ranks[static_cast<std::size_t>(rank)]);
   for (int node = 0; locality.member == 0 && node < locality.membership.nodes(); ++node) {
     if (node != locality.node) other_leaders_.push_back(locality.membership.rank(node, 0));
   }
-  // Smaller windows would share a page with those of others, and lie where the first of them runs.
+  // Smaller windows would share a huge page with those of other ranks, near the core that touched it first.
   constexpr std::size_t huge_page = std::size_t{2} << 20;
   if (shape.window_bytes >= huge_page) memory_.prefer_huge_pages();
-  // For look_at_cores of the others, where they write nothing before they have read it.
+  // Read by look_at_cores of the other ranks, which write nothing here before they have read it.
   std::memcpy(board().inline_slot(0, member_).data, &cores_, sizeof cores_);
 }
 
 void NodeBoard::look_at_cores(const Settings& settings, std::span<CoreSet> work_space) {
   for (int rank = 0; rank < shape_.ranks; ++rank) {
     CoreSet& cores = work_space[static_cast<std::size_t>(rank)];
-    // Of two ranks, the other may be in its first collective and use this rank's slot.
+    // With two ranks, the other one may be in its first collective and use this rank's slot.
     if (rank == member_) {
       cores = cores_;
     } else {
       std::memcpy(&cores, board().inline_slot(0, rank).data, sizeof cores);
     }
   }
-  // From what all ranks see alike: it decides how messages are cut.
+  // Computed from data that all ranks see alike, because it decides how messages are cut.
   const int at_once = std::clamp(together(work_space).count(), 1, shape_.ranks);
-  // A finding of one communicator of this node holds for its parts, too: the other ranks are still there.
+  // A finding of one communicator on this node also holds for its parts: the other ranks are still there.
   static std::atomic<bool> cores_are_shared{false};
   if (seems_to_share_cores() || shape_.ranks > quota() || must_share_cores(work_space))
     cores_are_shared = true;
   const Patience chosen = patience_for(settings, cores_are_shared);
-  for (Stage& stage : stages_) {
-    stage.board.at_once = at_once;
-    stage.board.patience.shares_cores = chosen.shares_cores;
-    stage.board.patience.sleep_after_s = chosen.sleep_after_s;
-    stage.board.patience.stall.after_s = chosen.stall.after_s;
+  for (int k = 0; k < stages(); ++k) {
+    Board& board = stage(k).board;
+    board.at_once = at_once;
+    board.patience.shares_cores = chosen.shares_cores;
+    board.patience.gives_way = chosen.gives_way;
+    board.patience.sleep_after_s = chosen.sleep_after_s;
+    board.patience.stall.after_s = chosen.stall.after_s;
   }
 }
 
 void NodeBoard::rest() {
   client_ = {};
-  for (Stage& stage : stages_) stage.board.waiters = nullptr;
+  for (int k = 0; k < stages(); ++k) stage(k).board.waiters = nullptr;
   board().entered = 0;
   board().presence(member_).entered.store(0, std::memory_order_relaxed);
 }
 
-// One thread at a time takes the host's turn; the others need no second one.
+// One thread at a time gives the host a turn; others need not give a second one.
 int NodeBoard::look_for_failure() noexcept {
   if (client_.turn == nullptr || is_looking_.test_and_set(std::memory_order_acquire)) return MPI_SUCCESS;
   const int code = take_turn();
@@ -310,7 +327,7 @@ void NodeBoard::progress() {
   if (client_.check != nullptr) client_.check(client_.state);
   if (const int code = look_for_failure(); code != MPI_SUCCESS)
     throw CommunicationError("the MPI can no longer look for messages", code);
-  operations_under_way.advance();
+  operations_under_way.advance(HostCalls::messages);
   const std::uint64_t broken = board().broken().load(std::memory_order_relaxed);
   if (broken == 0) return;
   const Failure failure(broken);
@@ -333,7 +350,7 @@ void NodeBoard::give_up(const char* why, int code) noexcept {
       });
   }
   board().bell().ring();
-  // A node that was told tells nobody: all were.
+  // A node that was told tells no other: all were told.
   if (was_told_) return;
   notice_ = first;
   for (const int leader : other_leaders_) {
@@ -362,7 +379,7 @@ void NodeBoard::report_stall(Stage& stage, double waited_s, bool over) {
       lower_rank_waits = true;
     }
   }
-  // One line for the node, from the first rank that waits; and who said it says that it is over.
+  // One line for the node, from the first rank that waits. The rank that said it also says that it is over.
   if (over ? !stage.reported_ : lower_rank_waits) return;
   stage.reported_ = !over;
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A board for communicators of the same ranks, one after the other: the shared memory and this rank's view
-// of it.
+// A board that communicators of the same ranks use in turn: the shared memory and this rank's view of it.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,13 +24,13 @@ namespace offbeat {
 
 class SetUp;
 
-// For who waits for messages only, and knows what the launcher says.
+// For a rank that waits for messages alone and knows of its node only what the launcher says.
 [[nodiscard]] Patience patience_without_board(const Settings& settings);
 
 // The present user of a board: one communicator.
 struct BoardClient {
   HostTurn* turn = nullptr;  // null: there is no communicator at present
-  // Leaders tell each other of failures there, with a tag; negative: nobody does.
+  // Node leaders tell each other of failures there, with this tag; negative: no messages.
   MPI_Comm messages = MPI_COMM_NULL;
   int failure_tag = -1;
   // Throws CommunicationError when the program's communicator can no longer be used.
@@ -40,23 +40,23 @@ struct BoardClient {
 
 class NodeBoard {
  public:
-  // Collective, with the same outcome on all ranks: null unless the ranks of every node could all map their
-  // memory. If not, one line says why. `world_ranks`: of all ranks of the communicator. Throws
+  // Collective, with the same outcome on all ranks. Null, with one line that says why, unless all ranks of
+  // every node could map their memory. `world_ranks`: of all ranks of the communicator. Throws
   // CommunicationError.
   static std::unique_ptr<NodeBoard> create(SetUp& set_up, const Locality& locality,
                                            const std::vector<int>& world_ranks, const Settings& settings,
                                            WindowBudget& budget);
   ~NodeBoard() { budget_.remove(*this); }
 
-  // Where one collective at a time is carried out. A communicator's blocking collectives are carried out on
-  // the first stage, those that go on while the program computes on one of the others.
+  // A stage carries out one collective at a time. A communicator's blocking collectives use the first stage;
+  // those that proceed while the program computes use one of the others.
   class Stage {
    public:
     Stage(NodeBoard& owner, int index);
     Stage(const Stage&) = delete;
     Stage& operator=(const Stage&) = delete;
 
-    // A collective that uses windows begins, and ends.
+    // Bracket a collective that uses windows.
     void begin_use(std::size_t bytes) noexcept {
       board.begin_use();
       owner_.last_use_.store(owner_.budget_.now(), std::memory_order_relaxed);
@@ -76,27 +76,30 @@ class NodeBoard {
     std::atomic<std::size_t> kept_bytes_{0};  // of each window
     bool reported_ = false;                   // a stall
   };
-  static constexpr int stages = 4;
+  static constexpr int most_stages = 4;
+  // One if there is no memory for more; the same number on the boards of all nodes.
+  [[nodiscard]] int stages() const { return shape_.stages; }
 
-  [[nodiscard]] Stage& stage(int index) { return stages_[static_cast<std::size_t>(index)]; }
+  // index < stages().
+  [[nodiscard]] Stage& stage(int index) { return *stages_[static_cast<std::size_t>(index)]; }
   [[nodiscard]] Board& board() { return stage(0).board; }
 
   // For the budget.
   [[nodiscard]] std::uint64_t last_use() const { return last_use_.load(std::memory_order_relaxed); }
-  // False: they are in use.
+  // False: the pages are in use.
   [[nodiscard]] bool give_pages_back() noexcept;
   std::size_t kept_bytes = 0;  // of this rank's windows
 
-  // From now on for this communicator.
+  // Serves this communicator from now on.
   void serve(const BoardClient& client) { client_ = client; }
-  // Its communicator is gone, and this rank has left its last collective.
+  // Call when the communicator is gone and this rank has left its last collective.
   void rest();
 
-  // This rank cannot go on: so nobody can. Whoever waits on the board of any node gets an error of the class
-  // of `code`, and one line names the rank where it began, and why; null: no line.
+  // This rank cannot go on, so no rank can. Every rank that waits on a board of any node gets an error of the
+  // class of `code`. One line names the rank that failed first, and why; `why` null: no line.
   void give_up(const char* why, int code) noexcept;
-  // Whether a rank has, as far as this one can know. The host moves no messages for it where there is one
-  // node: MPICH does not call the delete functions of a communicator to which a message has just come.
+  // Whether a rank has given up, as far as this one can know. With one node the host gets no turn here: MPICH
+  // does not call the delete functions of a communicator to which a message has just come.
   [[nodiscard]] bool is_given_up() noexcept;
   // Lets the host move the program's other messages.
   void let_host_move() noexcept { static_cast<void>(look_for_failure()); }
@@ -105,9 +108,9 @@ class NodeBoard {
   NodeBoard(const Host& host, SharedMemory memory, const BoardShape& shape, const Locality& locality,
             const std::vector<int>& world_ranks, WindowBudget& budget);
 
-  // When all ranks of the node have their board. `work_space`: of as many elements as there are of them.
+  // Call when all ranks of the node have their board. `work_space`: one element for each of them.
   void look_at_cores(const Settings& settings, std::span<CoreSet> work_space);
-  // Lets the host move messages, and hears of failures on other nodes. An error code of the host.
+  // Lets the host move messages and checks for failures on other nodes. Returns an error code of the host.
   int look_for_failure() noexcept;
   int take_turn() noexcept;
   // The same for a rank that waits. Throws CommunicationError if a rank has given up.
@@ -124,14 +127,14 @@ class NodeBoard {
   SharedMemory memory_;
   const BoardShape shape_;
   const int member_;
-  std::array<Stage, stages> stages_;
-  const CoreSet cores_ = CoreSet::of_this_process();  // as the others are told
+  std::array<std::optional<Stage>, most_stages> stages_;
+  const CoreSet cores_ = CoreSet::of_this_process();  // as announced to the others
   std::vector<int> world_ranks_;                      // of the ranks of the board
   std::string host_name_;
   std::vector<int> other_leaders_;  // on the lowest rank of the node, those of the other nodes
   bool has_other_nodes_;
   std::atomic_flag is_looking_{};  // for a failure
-  std::uint64_t notice_ = 0;       // of a failure, to other nodes: what stands in Board::broken
+  std::uint64_t notice_ = 0;       // tells other nodes of a failure: the value of Board::broken
   bool was_told_ = false;
 };
 

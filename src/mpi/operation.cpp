@@ -9,8 +9,12 @@ namespace offbeat {
 
 constinit OperationsUnderWay operations_under_way;
 
-Operation::Operation(Communicator& communicator, const Call& call)
-    : communicator_(&communicator), reduction_(call.op != nullptr ? *call.op : Reduction{}), call_(call) {
+Operation::Operation(Communicator& communicator, const Call& call, std::size_t bytes, Sequel sequel)
+    : communicator_(&communicator),
+      reduction_(call.op != nullptr ? *call.op : Reduction{}),
+      call_(call),
+      bytes_(bytes),
+      sequel_(sequel) {
   if (call.op != nullptr) call_.op = &reduction_;
 }
 
@@ -25,7 +29,8 @@ Operation::~Operation() {
 }
 
 bool Operation::test() {
-  if (!is_complete()) operations_under_way.advance();
+  if (!is_complete()) operations_under_way.advance(HostCalls::all);
+  operations_under_way.settle();
   if (!is_complete()) return false;
   rethrow_if_failed();
   return true;
@@ -33,32 +38,56 @@ bool Operation::test() {
 
 void Operation::wait() {
   while (!is_complete()) {
-    Patience::Wait wait(transport_->patience());
-    while (!operations_under_way.advance() && !is_complete()) wait.pause();
+    const Patience patience = communicator_->patience_of(index_);
+    Patience::Wait wait(patience);
+    while (!operations_under_way.advance(HostCalls::all) && !is_complete()) wait.pause();
+    operations_under_way.settle();
   }
   rethrow_if_failed();
 }
 
+// Whoever pauses gives the host its turns. If that shows that another rank has given up, the operation fails
+// when it is advanced.
+void Operation::wait_for_sequel() noexcept {
+  while (!is_complete()) {
+    const Patience patience = communicator_->patience_of(index_);
+    Patience::Wait wait(patience);
+    auto calls = HostCalls::messages;
+    while (!operations_under_way.advance(calls)) {
+      operations_under_way.settle();  // what another thread has ended
+      if (is_complete()) break;
+      try {
+        wait.pause();
+      } catch (...) {
+        calls = HostCalls::all;
+      }
+    }
+    operations_under_way.settle();
+  }
+}
+
 void Operation::start() {
   has_started_ = true;
+  communicator_->prepare(*transport_, index_);
   if (stage_ != nullptr) {
-    stage_->board.waiters = &*transport_;
-    stage_->board.enter(number_, call_.collective, call_.output.bytes());
-    stage_->begin_use(call_.output.bytes());
+    stage_->board.waiters = transport_;
+    stage_->board.enter(number_, call_.collective, bytes_);
+    stage_->begin_use(bytes_);
   }
   task_ = carry_out(communicator_->endpoint(*transport_, *expression_), call_, *expression_);
   transport_->begin(task_);
 }
 
-bool Operation::advance() noexcept {
+bool Operation::advance(HostCalls calls) noexcept {
   if (is_complete() || before_ != nullptr) return false;
+  if (calls == HostCalls::none && expression_->algorithm->needs.board != OnBoard::one_node) return false;
   bool is_over = false;
   bool got_further = true;
   try {
     communicator_->require_intact();
     communicator_->or_break([&] {
       if (!has_started_) start();
-      is_over = transport_->advance(task_, got_further);
+      is_over = transport_->advance(task_, got_further, calls);
     });
   } catch (...) {
     failure_ = std::current_exception();
@@ -73,19 +102,54 @@ void Operation::end() noexcept {
   if (stage_ != nullptr && has_started_) stage_->end_use();
   if (after_ != nullptr) after_->before_ = nullptr;
   communicator_->forget(*this);
-  is_complete_.store(true, std::memory_order_release);
+  // After either of these it may be gone.
+  if (sequel_.call != nullptr) {
+    operations_under_way.add_over(*this);
+  } else {
+    is_complete_.store(true, std::memory_order_release);
+  }
 }
 
-bool OperationsUnderWay::advance() noexcept {
+bool OperationsUnderWay::advance(HostCalls calls) noexcept {
   if (!any() || is_taken_.test_and_set(std::memory_order_acquire)) return false;
+  looks_.store(looks() + 1, std::memory_order_relaxed);
   bool got_further = false;
   for (Operation* each = first_.load(std::memory_order_relaxed); each != nullptr;) {
     Operation* const next = each->next_;  // it may end
-    got_further = each->advance() || got_further;
+    got_further = each->advance(calls) || got_further;
     each = next;
   }
   is_taken_.clear(std::memory_order_release);
   return got_further;
+}
+
+void OperationsUnderWay::settle() noexcept {
+  if (over_.load(std::memory_order_relaxed) == nullptr) return;
+  for (Operation* each = over_.exchange(nullptr, std::memory_order_acquire); each != nullptr;) {
+    Operation* const next = each->next_;
+    each->is_complete_.store(true, std::memory_order_release);
+    each->sequel_.call(each->sequel_.state);  // which may be the end of it
+    each = next;
+  }
+}
+
+void OperationsUnderWay::add_over(Operation& operation) noexcept {
+  operation.next_ = over_.load(std::memory_order_relaxed);
+  while (!over_.compare_exchange_weak(operation.next_, &operation, std::memory_order_release)) {
+  }
+}
+
+void OperationsUnderWay::clear() noexcept {
+  if (abandoned_.load(std::memory_order_relaxed) == nullptr) return;
+  for (Communicator* each = abandoned_.exchange(nullptr, std::memory_order_acquire); each != nullptr;)
+    delete std::exchange(each, each->next_abandoned_);
+}
+
+void OperationsUnderWay::add_abandoned(Communicator& communicator) noexcept {
+  communicator.next_abandoned_ = abandoned_.load(std::memory_order_relaxed);
+  while (!abandoned_.compare_exchange_weak(communicator.next_abandoned_, &communicator,
+                                           std::memory_order_release)) {
+  }
 }
 
 // In the order in which they were begun.

@@ -24,7 +24,7 @@ bool PrivateCommunicator::may_be_created() {
   return true;
 }
 
-// Made from the group, not by MPI_Comm_dup: that would call the attribute copy functions of the program. It
+// Created from the group, because MPI_Comm_dup would call the program's attribute copy functions. Creation
 // fails on all ranks or on none, because they agree on the context id.
 bool PrivateCommunicator::create(MPI_Comm model, std::uint64_t id) {
   MPI_Group group;

@@ -12,7 +12,7 @@ namespace offbeat {
 // Shared by communicators of the program that have the same ranks; the last of them frees it.
 class PrivateCommunicator {
  public:
-  // An MPI has room for some thousands of communicators, or for hundreds: most of them are the program's.
+  // Some MPIs have room for only hundreds of communicators, others for thousands; most are the program's.
   static constexpr int most = 128;
 
   explicit PrivateCommunicator(const Host& host) : host_(&host) {}
@@ -22,10 +22,10 @@ class PrivateCommunicator {
 
   // Collective over `model`, whose errors return. False: the host refused it.
   [[nodiscard]] bool create(MPI_Comm model, std::uint64_t id);
-  // After a failure messages are left over, and for MPICH that is a reason to end the job in MPI_Comm_free.
+  // Call after a failure: messages are left over, for which MPICH would end the job in MPI_Comm_free.
   void keep_for_ever() { host_ = nullptr; }
 
-  // Whether this process has room for one more. MPICH crashes where it has no memory for it.
+  // Whether this process has room for one more. MPICH crashes if it has no memory to create one.
   [[nodiscard]] static bool may_be_created();
 
   [[nodiscard]] MPI_Comm handle() const { return handle_; }

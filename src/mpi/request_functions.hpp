@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The functions that start, complete and free requests, for a library that keeps something for some of them.
+// The functions that start, complete and free requests, for a library that keeps data for some requests.
 #pragma once
 
 #include <algorithm>
@@ -16,13 +16,13 @@ namespace offbeat {
 //   of_program()                 static; null if the call is not the program's
 //   lock()                       held while `requests` is used
 //   requests                     of type Requests<Kept>
-//   now()                        what is to be known of a moment, before and after `next`
+//   now()                        marks a moment, before and after `next`
 //   starts(kept, arrival)        a persistent request is being started; false: nothing follows
-//   started(kept, exit, code)    it has been
-//   completed(kept, completion)  the operation is complete; may come again for the same one
+//   started(kept, exit, code)    it has been started
+//   completed(kept, completion)  the operation is complete; may be called again for it
 //
-// and Kept an is_persistent(). `next` may be any code of the host's or of a tool's, so no lock is held
-// meanwhile.
+// and Kept has is_persistent(). `next` may run any code of the host or of a tool, so no lock is held during
+// that call.
 template <class Library>
 class RequestFunctions {
  public:
@@ -79,7 +79,7 @@ class RequestFunctions {
     return waitsome(next, count, requests, done, indices, statuses);
   }
 
-  // The program learns that a request is complete, and keeps it.
+  // Tells the program that a request is complete; the request stays.
   static int request_get_status(decltype(PMPI_Request_get_status)* next, MPI_Request request, int* flag,
                                 MPI_Status* status) {
     const int code = next(request, flag, status);
@@ -131,7 +131,7 @@ class RequestFunctions {
     return code;
   }
 
-  // `is_complete(code, i)` is asked after `body`, of request i.
+  // `is_complete(code, i)` is asked about request i after `body`.
   template <class Body, class IsComplete>
   static int completes(int count, MPI_Request* requests, Body&& body, IsComplete&& is_complete) {
     Library* library = Library::of_program();

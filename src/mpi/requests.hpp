@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The requests for which a library keeps something of its own. No malloc once warm.
+// The requests for which a library keeps data of its own. No malloc once warm.
 #pragma once
 
 #include <cstddef>
@@ -15,16 +15,16 @@
 
 namespace offbeat {
 
-// A request that a completion call has got. Its handle is gone afterwards, and another thread may have got
-// the same one again, and even wait for it, before this one says what became of its own.
+// A request passed to a completion call, which may free its handle. Another thread may then get the same
+// handle, and even wait for it, before this thread settles its own request.
 struct Claim {
   int index;
   Handle handle;
   std::uint64_t number;
 };
 
-// In memory of the pool, which is there as long as the process: objects of a thread are gone when a program
-// that exits makes its last calls.
+// Uses memory of the pool, which lives as long as the process: thread-local objects are already gone when an
+// exiting program makes its last calls.
 class Claims {
  public:
   explicit Claims(std::size_t most) : memory_(most * sizeof(Claim)) {}
@@ -47,7 +47,7 @@ class Requests {
   void insert(MPI_Request request, Kept kept) {
     table_.insert(abi::bits(request), {.kept = std::move(kept), .thread = this_thread()});
   }
-  // Null if nothing is kept for it. Valid until the next insertion or removal.
+  // Null if nothing is kept for the request. Valid until the next insertion or removal.
   [[nodiscard]] Kept* find(MPI_Request request) {
     Entry* entry = table_.find(abi::bits(request), any);
     return entry != nullptr ? &entry->kept : nullptr;
@@ -67,7 +67,7 @@ class Requests {
       claims.add({i, handle, entry->claim});
     }
   }
-  // After it: gives them back. `is_over(index, kept)` tells those that are kept no longer.
+  // After the call: releases the claims. `is_over(index, kept)` says which requests to drop.
   template <class IsOver>
   void settle(const Claims& claims, IsOver&& is_over) {
     for (const auto& [index, handle, number] : claims.all()) {
@@ -82,8 +82,8 @@ class Requests {
  private:
   struct Entry {
     Kept kept;
-    const void* thread = nullptr;  // that made it: others may have the same handle
-    std::uint64_t claim = 0;       // of the completion call that is going on; 0: none
+    const void* thread = nullptr;  // that made the request: others may have the same handle
+    std::uint64_t claim = 0;       // of the completion call in progress; 0: none
   };
 
   static constexpr auto any = [](const Entry&) { return true; };

@@ -5,7 +5,7 @@
 
 namespace offbeat {
 
-// Errors of calls on a communicator come back as codes while this lives, instead of ending the job.
+// While this lives, errors of calls on a communicator come back as codes instead of ending the job.
 class ReturnErrors {
  public:
   ReturnErrors(const Host& host, MPI_Comm communicator) : host_(host), communicator_(communicator) {

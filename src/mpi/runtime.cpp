@@ -20,8 +20,8 @@ namespace offbeat {
 constinit thread_local const Expression* last_algorithm [[gnu::tls_model("initial-exec")]] = nullptr;
 std::atomic<Runtime*> the_runtime{nullptr};
 
-// A lock and not std::call_once: an exception may not pass through glibc's pthread_once when libgcc is linked
-// statically.
+// A lock instead of std::call_once: an exception may not pass through glibc's pthread_once when libgcc is
+// linked statically.
 Runtime& start_runtime() {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
@@ -58,7 +58,7 @@ Runtime::Runtime() : settings(Settings::from_environment()) {
 
 namespace {
 
-// The communicators that this thread used last. Entries are valid while none has died since.
+// The communicators that this thread used last. An entry is valid while none has died since it was made.
 struct Recent {
   std::uintptr_t handle;
   Communicator* communicator;
@@ -70,20 +70,20 @@ constinit thread_local std::array<Recent, recent_count> recent [[gnu::tls_model(
 Recent& recent_slot(std::uintptr_t handle) { return recent[(handle * 0x9E3779B97F4A7C15ULL) >> 61]; }
 static_assert(recent_count == 1 << 3);
 
-// The communicators that this thread is freeing: one, and more where attribute functions free others.
+// The communicators that this thread is freeing: one, or more if attribute functions free others.
 //
-// The calls that free them may not return, because an error handler of the program's can throw or jump. So
-// nothing here has a destructor; whether a call still goes on is seen on the stack.
+// The calls that free them may never return, because the program's error handler can throw or jump. So
+// nothing here has a destructor, and the stack tells whether a call is still in progress.
 struct Freeing {
   MPI_Comm handle;
   const void* frame;        // its canonical frame address
-  Communicator* left_over;  // what was kept for it, once the host has let go of it
+  Communicator* left_over;  // kept for the handle; set once the host has let go of it
 };
 constexpr std::size_t most_freed_at_once = 16;
 constinit thread_local std::array<Freeing, most_freed_at_once> freeing{};
 constinit thread_local std::size_t freeing_count = 0;
 
-// A function of its own in every build, so that its frame can be told.
+// Never inlined, in any build, so that its frame can be recognised.
 [[gnu::noipa]] int call_while_freeing(Freeing& entry, HostFunction<int(MPI_Comm*)> host_call,
                                       MPI_Comm* argument) {
   entry.frame = __builtin_dwarf_cfa();
@@ -92,18 +92,18 @@ constinit thread_local std::size_t freeing_count = 0;
   return code;
 }
 
-// Whether call_while_freeing has a frame at this address, on the stack of this thread.
+// Whether call_while_freeing has a frame at this address on this thread's stack.
 class StackWalk {
  public:
   explicit StackWalk(const void* frame) : frame_(frame) {}
   [[nodiscard]] bool finds_it() {
     const _Unwind_Reason_Code end = _Unwind_Backtrace(look, this);
-    // Where a function without unwind tables ends the walk, a frame may be beyond.
+    // A function without unwind tables ends the walk early; the frame may be beyond it.
     return is_found_ || end != _URC_END_OF_STACK;
   }
 
  private:
-  // The address of a frame is known to the caller's context.
+  // The caller's context gives the address of a frame.
   static _Unwind_Reason_Code look(_Unwind_Context* context, void* state) {
     auto* self = static_cast<StackWalk*>(state);
     const auto address = static_cast<std::uintptr_t>(_Unwind_GetCFA(context));
@@ -123,7 +123,7 @@ void forget_ended_calls() {
   while (freeing_count > 0 && !StackWalk(freeing[freeing_count - 1].frame).finds_it()) --freeing_count;
 }
 
-// Null: this thread is not freeing it, as far as is known.
+// Null: this thread is not freeing the communicator, as far as is known.
 Freeing* find_freeing(MPI_Comm handle) {
   for (std::size_t k = 0; k < freeing_count; ++k) {
     if (freeing[k].handle == handle) return &freeing[k];
@@ -132,6 +132,13 @@ Freeing* find_freeing(MPI_Comm handle) {
 }
 
 }  // namespace
+
+const Communicator* Runtime::known(MPI_Comm handle) const {
+  const std::uintptr_t key = abi::bits(handle);
+  const Recent& entry = recent_slot(key);
+  const bool is_valid = entry.handle == key && entry.deaths == deaths_.load(std::memory_order_acquire);
+  return is_valid ? entry.communicator : nullptr;
+}
 
 Communicator* Runtime::communicator(MPI_Comm handle, Collective collective) {
   const std::uintptr_t key = abi::bits(handle);
@@ -142,7 +149,7 @@ Communicator* Runtime::communicator(MPI_Comm handle, Collective collective) {
 }
 
 Communicator* Runtime::remember(MPI_Comm handle, Collective collective) {
-  // Read first: what is found may be gone by now.
+  // Read before the look-up: the entry of a communicator that dies meanwhile must be stale.
   const std::uint64_t deaths = deaths_.load(std::memory_order_acquire);
   Communicator* found = find_or_create(handle, collective);
   const std::uintptr_t key = abi::bits(handle);
@@ -158,26 +165,49 @@ bool Runtime::is_mpi_running() const {
   return initialized != 0 && finalized == 0;
 }
 
-Communicator* Runtime::find_or_create(MPI_Comm handle, Collective collective) {
-  if (handle == MPI_COMM_NULL || !is_mpi_running()) return nullptr;
-  // In which order the host deletes attributes, ours among them, may differ between ranks.
+bool Runtime::find(MPI_Comm handle, Communicator*& found) {
+  found = nullptr;
+  if (handle == MPI_COMM_NULL || !is_mpi_running()) return true;
+  // The order in which the host deletes attributes, ours among them, may differ between ranks.
   forget_ended_calls();
-  if (find_freeing(handle) != nullptr) return nullptr;
-  const bool has_memory = is_started() && keyval_ != MPI_KEYVAL_INVALID;
-  if (has_memory) {
+  if (find_freeing(handle) != nullptr) return true;
+  if (is_started() && keyval_ != MPI_KEYVAL_INVALID) {
     void* attribute = nullptr;
-    int found = 0;
-    if (host.Comm_get_attr(handle, keyval_, static_cast<void*>(&attribute), &found) != MPI_SUCCESS)
-      return nullptr;
-    if (found != 0) return static_cast<Communicator*>(attribute);
+    int is_found = 0;
+    if (host.Comm_get_attr(handle, keyval_, static_cast<void*>(&attribute), &is_found) != MPI_SUCCESS)
+      return true;
+    if (is_found != 0) {
+      found = static_cast<Communicator*>(attribute);
+      return true;
+    }
   }
-  // Nobody would free it any more.
-  if (is_finalizing_.load(std::memory_order_relaxed)) return nullptr;
-  // A rank without memory must not leave the others alone: all keep something, or none, and try again.
+  // A new entry would never be freed.
+  return is_finalizing_.load(std::memory_order_relaxed);
+}
+
+Communicator* Runtime::find_or_create(MPI_Comm handle, Collective collective) {
+  Communicator* found = nullptr;
+  if (find(handle, found)) return found;
+  // A rank without memory must not leave the others waiting: all keep an entry, or none does and all try
+  // again.
+  const bool has_memory = is_started() && keyval_ != MPI_KEYVAL_INVALID;
   Communicator* mine = has_memory ? add(handle) : nullptr;
   if (Communicator::start(mine, *this, handle, collective)) return mine;
   if (mine != nullptr) host.Comm_delete_attr(handle, keyval_);
   return nullptr;
+}
+
+Communicator* Runtime::existing(MPI_Comm handle, Collective collective) {
+  const std::uintptr_t key = abi::bits(handle);
+  const std::uint64_t deaths = deaths_.load(std::memory_order_acquire);
+  Recent& entry = recent_slot(key);
+  if (entry.handle == key && entry.deaths == deaths) [[likely]]
+    return entry.communicator;
+  Communicator* found = nullptr;
+  if (!find(handle, found) && Communicator::is_made_alone(host, handle))
+    found = find_or_create(handle, collective);
+  if (found != nullptr) entry = {key, found, deaths};
+  return found;
 }
 
 Communicator* Runtime::add(MPI_Comm handle) {
@@ -214,7 +244,7 @@ bool Runtime::start_with_mpi() {
   return true;
 }
 
-// A duplicate gets something of its own when it is used.
+// A duplicate gets its own entry when it is first used.
 int Runtime::on_copy(MPI_Comm, int, void*, void*, void*, int* flag) {
   *flag = 0;
   return MPI_SUCCESS;
@@ -223,20 +253,21 @@ int Runtime::on_copy(MPI_Comm, int, void*, void*, void*, int* flag) {
 int Runtime::on_delete(MPI_Comm handle, int, void* attribute, void* state) {
   auto* self = static_cast<Runtime*>(state);
   auto* communicator = static_cast<Communicator*>(attribute);
-  {
-    const std::lock_guard lock(self->mutex_);
-    std::erase(self->communicators_, communicator);
-    for (std::size_t k = 0; k < collectives.size(); ++k)
-      self->of_dead_communicators_[k] += communicator->counts(collective_at(k));
-  }
   self->deaths_.fetch_add(1, std::memory_order_acq_rel);
-  // The host is not to be re-entered from its own function.
+  // The host must not be re-entered from its own function.
   if (Freeing* call = find_freeing(handle)) {
     call->left_over = communicator;
   } else {
     destroy(communicator);
   }
   return MPI_SUCCESS;
+}
+
+void Runtime::forget(const Communicator& communicator) {
+  const std::lock_guard lock(mutex_);
+  if (std::erase(communicators_, &communicator) == 0) return;
+  for (std::size_t k = 0; k < collectives.size(); ++k)
+    of_dead_communicators_[k] += communicator.counts(collective_at(k));
 }
 
 void Runtime::destroy(Communicator* communicator) {
@@ -252,8 +283,8 @@ int Runtime::free_communicator(MPI_Comm handle, HostFunction<int(MPI_Comm*)> hos
   deaths_.fetch_add(1, std::memory_order_acq_rel);  // no thread finds it in its cache any more
   const int code = call_while_freeing(freeing[depth], host_call, argument);
   freeing_count = depth;
-  // The host may have freed others with it, unseen: the halves of an inter-communicator in Open MPI, on which
-  // attribute functions can have called.
+  // The host may have freed others along with it, unseen: in Open MPI the halves of an inter-communicator, on
+  // which attribute functions may have made calls.
   deaths_.fetch_add(1, std::memory_order_acq_rel);
   if (freeing[depth].left_over != nullptr) destroy(freeing[depth].left_over);
   return code;
@@ -280,6 +311,7 @@ void Runtime::finalize() {
   if (!is_mpi_running() || is_finalizing_.exchange(true)) return;  // the host reports it
   if (settings.report && host.rank_in(MPI_COMM_WORLD) == 0) report();
   if (!is_started_.load(std::memory_order_acquire)) return;
+  progress.stop();
   remove(MPI_COMM_WORLD);
   remove(MPI_COMM_SELF);
 }

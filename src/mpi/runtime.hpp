@@ -2,8 +2,8 @@
 // The state of one process: the host MPI, the settings, the choice of algorithms, and an entry for each
 // communicator.
 //
-// It starts at the first intercepted call, because a preload also reaches shells and pythons that never call
-// MPI.
+// It starts at the first intercepted call, because a preload also reaches shells and Python processes that
+// never call MPI.
 #pragma once
 
 #include <array>
@@ -19,6 +19,7 @@
 #include "mpi/communicator.hpp"
 #include "mpi/fault_tolerance.hpp"
 #include "mpi/host.hpp"
+#include "mpi/host_progress.hpp"
 #include "mpi/inside_offbeat.hpp"
 #include "mpi/team.hpp"
 #include "mpi/tools.hpp"
@@ -32,22 +33,32 @@ class Runtime {
  public:
   Runtime();
 
-  // Whether there is what needs a running MPI. False, on all ranks alike, while it is not running.
+  // Whether the parts that need a running MPI exist. False, on all ranks alike, while MPI is not running.
   [[nodiscard]] bool is_started() { return is_started_.load(std::memory_order_acquire) || start_with_mpi(); }
 
-  // The entry of a communicator, made at its first call of a collective, this one. Null if offbeat can neither serve nor
-  // judge it (null, or MPI is not running): the host must see the call.
+  // The entry of a communicator, made at its first collective call, which is of `collective`. Null if offbeat
+  // can neither serve nor judge the call (a null handle, or MPI is not running): the host must see it.
   [[nodiscard]] Communicator* communicator(MPI_Comm handle, Collective collective);
+
+  // The same without waiting for another rank. Null if there is no entry yet, unless the ranks need not agree
+  // on one.
+  [[nodiscard]] Communicator* existing(MPI_Comm handle, Collective collective);
+
+  // The entry of a communicator that this thread has used lately; null: perhaps another one.
+  [[nodiscard]] const Communicator* known(MPI_Comm handle) const;
 
   // MPI_Comm_free and MPI_Comm_disconnect: `host_call` frees the communicator, calling the program's
   // attribute functions, which may call anything. Until it returns, the host serves the communicator.
   int free_communicator(MPI_Comm handle, HostFunction<int(MPI_Comm*)> host_call, MPI_Comm* argument);
 
-  // Before MPI_Finalize; the first time counts.
+  // An entry is being destroyed, which may be after its communicator is gone.
+  void forget(const Communicator& communicator);
+
+  // Call before MPI_Finalize; only the first call counts.
   void finalize();
 
   [[nodiscard]] Counts counts(Collective collective);
-  // A call that the host serves, whatever is kept for its communicator.
+  // Counts a call that the host serves, whatever is kept for its communicator.
   void count_native(Collective collective) {
     without_communicator_[index_of(collective)].fetch_add(1, std::memory_order_relaxed);
   }
@@ -56,14 +67,15 @@ class Runtime {
   const std::uint64_t settings_hash = settings.agreement();
   const Host host;
   const Tools tools;
-  Selection selection;
+  const HostProgress progress{host};
+  Selection selection{host.is_intel() ? HostMpi::intel : HostMpi::other};
   WindowBudget windows{settings.memory_bytes};
   Teams teams;
 
-  // Since is_started().
+  // Valid once is_started().
   [[nodiscard]] const Types& types() const { return *types_; }
   [[nodiscard]] const FaultTolerance& fault_tolerance() const { return *fault_tolerance_; }
-  // Of this rank alone, for calls that concern nobody else; its errors return.
+  // A communicator of this rank alone, for calls that concern no other rank; its errors return.
   [[nodiscard]] MPI_Comm own_communicator() const { return types_->own_communicator(); }
   [[nodiscard]] int highest_tag() const { return highest_tag_; }
 
@@ -75,9 +87,11 @@ class Runtime {
   static int on_copy(MPI_Comm, int, void*, void*, void*, int* flag);
   static int on_delete(MPI_Comm, int, void* communicator, void*);
 
-  // Apart, so that finding what this thread has used lately stays short.
+  // Out of line, so that finding a recently used communicator stays short.
   [[gnu::noinline]] Communicator* remember(MPI_Comm handle, Collective collective);
   Communicator* find_or_create(MPI_Comm handle, Collective collective);
+  // False: there is none yet, and one may be made.
+  [[nodiscard]] bool find(MPI_Comm handle, Communicator*& found);
   [[nodiscard]] bool start_with_mpi();
   // Null: no memory.
   [[nodiscard]] Communicator* add(MPI_Comm handle);
@@ -89,11 +103,11 @@ class Runtime {
   std::array<std::atomic<std::uint64_t>, collectives.size()> without_communicator_{};
   std::optional<const Types> types_;
   std::optional<const FaultTolerance> fault_tolerance_;
-  int keyval_ = MPI_KEYVAL_INVALID;  // no memory: nothing can be kept
+  int keyval_ = MPI_KEYVAL_INVALID;  // invalid: no memory, nothing can be kept
   int highest_tag_ = 32767;
-  // Grows when a communicator is gone: entries of the threads' caches are then stale.
+  // Grows when a communicator is gone, which makes the entries of the threads' caches stale.
   std::atomic<std::uint64_t> deaths_{1};
-  std::mutex mutex_;  // of what follows, and of starting
+  std::mutex mutex_;  // guards the members below, and starting
   std::vector<Communicator*> communicators_;
   std::array<Counts, collectives.size()> of_dead_communicators_;
 };

@@ -14,7 +14,7 @@
 namespace offbeat::service {
 namespace {
 
-// Throws UsageError where offbeat serves none of this name.
+// Throws UsageError if offbeat serves no collective of this name.
 Collective served_collective(std::string_view name) {
   const auto collective = collective_named(name);
   if (!collective || repertoire(*collective).algorithms.empty())
@@ -61,17 +61,6 @@ Counts count(std::string_view collective) {
 
 namespace {
 
-Call call_of(const Arguments& arguments) {
-  const Collective collective = served_collective(arguments.collective);
-  const void* input = arguments.input == nullptr ? arguments.output : arguments.input;
-  const std::size_t width = arguments.reduction.width;
-  return {collective,
-          {static_cast<const std::byte*>(input), arguments.count, width},
-          {static_cast<std::byte*>(arguments.output), arguments.count, width},
-          facts(collective).has_operation ? &arguments.reduction : nullptr,
-          arguments.root};
-}
-
 void require_running_mpi() {
   if (!start_runtime().is_mpi_running()) throw CommunicationError("MPI is not running");
 }
@@ -88,20 +77,66 @@ Communicator& communicator_of(int fortran_communicator, Collective collective) {
   throw CommunicationError("offbeat cannot serve this communicator; OFFBEAT_VERBOSE=1 says why");
 }
 
+// Throws UsageError.
+Collective callable_collective(std::string_view name) {
+  const Collective collective = served_collective(name);
+  const Collectives with_lists{Collective::allgatherv, Collective::alltoallv, Collective::reduce_scatter};
+  if (with_lists.contain(collective))
+    throw UsageError(std::string(name) + " takes lists of counts, which offbeat_call has not");
+  return collective;
+}
+
+// Every block has `arguments.count` elements; of each rank's block in a vector of several, the rank's number
+// says where it is. Throws UsageError.
+Call call_of(const Arguments& arguments, Collective collective, const Communicator& communicator) {
+  if (!moves_data(collective)) return {collective};
+  const int rank = communicator.rank();
+  const int ranks = communicator.size();
+  const Roles who = roles(collective);
+  const bool combines = facts(collective).has_operation;
+  if (facts(collective).has_root && (arguments.root < 0 || arguments.root >= ranks))
+    throw UsageError("root " + std::to_string(arguments.root) + " of " + std::to_string(ranks) + " ranks");
+  const bool gives = who.gives(rank, arguments.root);
+  const bool takes = who.takes(rank, arguments.root);
+  if (takes && arguments.output == nullptr && arguments.count > 0)
+    throw UsageError("there are elements, but no output");
+
+  // Where nothing is combined, elements are bytes.
+  const std::size_t width = combines ? arguments.reduction.width : 1;
+  const std::size_t count = arguments.count * arguments.reduction.width / width;
+  const auto blocks = [&](bool many) { return many ? count * static_cast<std::size_t>(ranks) : count; };
+  const bool has_many = !combines && !who.root_gives;
+  Call call{collective,
+            {static_cast<const std::byte*>(arguments.input), gives ? blocks(who.is_personal) : 0, width},
+            {takes ? static_cast<std::byte*>(arguments.output) : nullptr, blocks(has_many), width},
+            combines ? &arguments.reduction : nullptr,
+            facts(collective).has_root ? arguments.root : 0};
+  const bool is_in_place = arguments.input == nullptr || arguments.input == arguments.output;
+  if (collective == Collective::bcast) {
+    if (gives) call.input = call.output;
+  } else if (is_in_place && gives && arguments.count > 0) {
+    if (!takes || who.is_personal) throw UsageError("there are elements, but no input of their own");
+    call.input = has_many ? call.output.block(ranks, rank) : call.output;
+  }
+  return call;
+}
+
 }  // namespace
 
 void run(const Arguments& arguments) {
   const InsideOffbeat guard;
-  const Call call = call_of(arguments);
-  if (!communicator_of(arguments.communicator, call.collective).run_without_host(call)) refuse();
+  const Collective collective = callable_collective(arguments.collective);
+  Communicator& communicator = communicator_of(arguments.communicator, collective);
+  if (!communicator.run_without_host(call_of(arguments, collective, communicator))) refuse();
 }
 
 void OperationDeleter::operator()(Operation* operation) const { delete operation; }
 
 OperationPointer begin(const Arguments& arguments) {
   const InsideOffbeat guard;
-  const Call call = call_of(arguments);
-  OperationPointer operation(communicator_of(arguments.communicator, call.collective).begin(call).release());
+  const Collective collective = callable_collective(arguments.collective);
+  Communicator& communicator = communicator_of(arguments.communicator, collective);
+  OperationPointer operation(communicator.begin(call_of(arguments, collective, communicator)).release());
   if (operation == nullptr) refuse();
   return operation;
 }

@@ -17,12 +17,12 @@ namespace offbeat::service {
 
 [[nodiscard]] std::string_view family();
 
-// Like all of these: throws UsageError where no MPI is loaded, or for an unknown collective. Throws
-// ExpressionError.
+// Throws ExpressionError. Like all functions here, throws UsageError without an MPI or for an unknown
+// collective.
 void select(std::string_view collective, std::string_view expression);
 
-// The text of what this thread's last intercepted collective ran, which lives as long as the process; null:
-// native.
+// The text of the expression that this thread's last intercepted collective ran, which lives as long as the
+// process; null: native.
 [[nodiscard]] const char* last_algorithm();
 
 struct Counts {
@@ -31,8 +31,8 @@ struct Counts {
 };
 [[nodiscard]] Counts count(std::string_view collective);
 
-// One call; what the collective does not have is ignored. Throws UsageError for a collective that offbeat
-// does not serve.
+// One call; members that the collective does not have are ignored. Throws UsageError for a collective that
+// offbeat does not serve.
 struct Arguments {
   std::string_view collective;
   int communicator = 0;  // a Fortran handle
@@ -43,8 +43,8 @@ struct Arguments {
   Reduction reduction;  // or only the width of an element
 };
 
-// Collective over the communicator. Throws CommunicationError, also where MPI is not running or the
-// communicator cannot be served.
+// Collective over the communicator. Throws CommunicationError, also if MPI is not running or the communicator
+// cannot be served.
 void run(const Arguments& arguments);
 
 // The same without waiting. The communicator may be freed before the operation is complete. `test` is true

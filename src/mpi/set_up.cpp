@@ -35,8 +35,8 @@ void SetUp::broadcast(void* value, std::size_t bytes, int from) {
   require(host_.Bcast(value, static_cast<int>(bytes), MPI_BYTE, from, communicator_));
 }
 
-// A rank without offbeat is in its MPI_Allreduce: with one of ours it would exchange what means something
-// else. Reductions to one rank have messages of their own.
+// A rank without offbeat is in the program's MPI_Allreduce. An allreduce here would match its messages, which
+// mean something else. Reductions to one rank have messages of their own.
 template <class Value>
 Value SetUp::reduce(Value mine, MPI_Datatype type, MPI_Op op) {
   Value result{};
@@ -47,7 +47,9 @@ Value SetUp::reduce(Value mine, MPI_Datatype type, MPI_Op op) {
 
 std::uint64_t SetUp::unanimous(std::uint64_t mine) { return reduce(mine, MPI_UINT64_T, MPI_BAND); }
 
-int SetUp::first_without(bool mine) { return reduce(mine ? size : rank, MPI_INT, MPI_MIN); }
+int SetUp::least(int mine) { return reduce(mine, MPI_INT, MPI_MIN); }
+
+int SetUp::first_without(bool mine) { return least(mine ? size : rank); }
 
 void SetUp::gather(const void* mine, std::size_t bytes, void* all) {
   const int count = static_cast<int>(bytes);
@@ -58,7 +60,7 @@ void SetUp::require(int code) const {
   if (code != MPI_SUCCESS) throw CommunicationError("a communicator could not be set up", code);
 }
 
-// Nobody can know which rank is missing. Of a thousand ranks that wait for it eleven say so.
+// No rank can know which one is missing. Of a thousand ranks that wait for it eleven say so.
 std::string SetUp::what_waits(const std::string& waited) const {
   if (!std::has_single_bit(static_cast<unsigned>(rank)) && rank != 0) return {};
   const std::string where = "the first allreduce on a communicator of " + std::to_string(size) + " ranks: ";

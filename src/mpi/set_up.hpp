@@ -14,9 +14,9 @@ namespace offbeat {
 
 // Collective calls of offbeat's own on a communicator of the program. All throw CommunicationError.
 //
-// They are blocking calls, as the program's own is: with a non-blocking one Open MPI could mix up the
-// messages of an MPI_Comm_idup that is under way. A rank that runs without offbeat never takes part: so a
-// thread watches them, and says for what the others wait.
+// The calls block, as the program's own call does: with a non-blocking one Open MPI could mix up the messages
+// of an MPI_Comm_idup that is under way. A rank that runs without offbeat never takes part, so a thread
+// watches the calls and says what the others are waiting for.
 class SetUp {
  public:
   // `communicator` has at least two ranks. Its errors return as long as this lives.
@@ -33,9 +33,10 @@ class SetUp {
   // The bits that are set on all ranks.
   [[nodiscard]] std::uint64_t unanimous(std::uint64_t mine);
   [[nodiscard]] bool all(bool mine) { return unanimous(mine ? 1 : 0) != 0; }
-  // The lowest rank that says no; the number of ranks if there is none.
+  // The lowest rank that passes false; the number of ranks if there is none.
   [[nodiscard]] int first_without(bool mine);
-  // all[r] = what rank r has, for each rank of the communicator.
+  [[nodiscard]] int least(int mine);
+  // all[r] = `mine` of rank r, for each rank of the communicator.
   template <class Plain>
   void gather(const Plain& mine, Plain* all) {
     gather(&mine, sizeof mine, all);

@@ -51,7 +51,7 @@ SpawnInfos::SpawnInfos(const Host& host, int count, const MPI_Info* infos, int r
       }
       set(info, "PMIX_ENVAR", (variables + ours).c_str());
     }
-  } catch (const std::bad_alloc&) {  // the processes are started nevertheless
+  } catch (const std::bad_alloc&) {  // the processes are started anyway
     release();
   }
 }

@@ -54,7 +54,7 @@ Team::Place Team::choose_place(const std::shared_ptr<Team>& team, Which which) {
   std::vector<Stored>& places = team->places_;
   auto chosen = places.end();
   if (which == Which::free) {
-    // Rather one that has a board.
+    // Prefer one that has a board.
     chosen = std::ranges::find_if(places, [](const Stored& place) { return !place.is_taken && place.board; });
     if (chosen == places.end()) chosen = std::ranges::find(places, false, &Stored::is_taken);
   }

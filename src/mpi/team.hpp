@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Shared by the communicators of the same processes.
+// State shared by the communicators of the same processes.
 //
 // A program makes many communicators of few sets of processes, duplicates above all. A team is one ordered
-// list of processes: where they are, what is chosen for them, the host's communicator for their messages,
-// and boards that served communicators which are gone. So a further communicator of a team costs three small
-// collectives of the host, and no system call.
+// list of processes. It keeps where they are, what is chosen for them, the host's communicator for their
+// messages, and the boards of communicators that are gone. So a further communicator of a team costs three
+// small collectives of the host, and no system call.
 //
-// Many communicators of a team can be alive, each at a *place* of its own: a number that is equal on all
-// ranks, to which belong a range of tags and, once it was needed, a board.
+// Many communicators of a team can be alive, each at its own *place*: a number, equal on all ranks, that
+// comes with a range of tags and, once needed, a board.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@
 
 namespace offbeat {
 
-// The choices for a team: where boards are, and where none could be had.
+// The choices for a team where it has boards, and where none could be had.
 struct TeamChoices {
   ChoiceTable with_board;
   ChoiceTable without_board;
@@ -33,7 +33,7 @@ struct TeamChoices {
 
 class Team {
  public:
-  // Takes all the memory that `locate` needs. `world_ranks`: in the order of the communicator.
+  // Allocates all memory that `locate` needs. `world_ranks`: in the order of the communicator.
   Team(std::vector<int> world_ranks, int rank, std::uint64_t serial);
 
   // Collective, once: finds out which ranks share a node.
@@ -41,7 +41,7 @@ class Team {
 
   [[nodiscard]] const std::vector<int>& world_ranks() const { return world_ranks_; }
   [[nodiscard]] const Locality& locality() const { return *locality_; }
-  // The same number on all ranks of a team, and another one for each team of these ranks.
+  // Equal on all ranks of a team, and different for each team of these ranks.
   [[nodiscard]] std::uint64_t serial() const { return serial_; }
 
   // The present choices of `selection` for this team.
@@ -61,7 +61,7 @@ class Team {
     ~Place();
     [[nodiscard]] Team& team() const { return *team_; }
     [[nodiscard]] int index() const { return index_; }
-    // Its ranks no longer agree on what was done there: nobody may use it again.
+    // Nobody may use the place again: its ranks no longer agree on what was done there.
     void spoil() { is_spoilt_ = true; }
 
     std::unique_ptr<NodeBoard> board;
@@ -72,13 +72,13 @@ class Team {
     bool is_spoilt_ = false;
   };
   enum class Which : std::uint8_t { free, never_used };
-  // On rank 0, which says where the next communicator goes.
+  // On rank 0, which decides where the next communicator goes.
   [[nodiscard]] static Place choose_place(const std::shared_ptr<Team>& team, Which which);
-  // On the other ranks; none if a communicator of this process is still there.
+  // On the other ranks. None if a communicator of this process still occupies the place.
   [[nodiscard]] static std::optional<Place> take_place(const std::shared_ptr<Team>& team, int index);
 
  private:
-  // Boards that nobody uses, beyond which they are freed.
+  // The most unused boards that are kept; further ones are freed.
   static constexpr int most_idle_boards = 4;
 
   struct Stored {
@@ -94,7 +94,7 @@ class Team {
   Membership membership_;
   std::optional<Locality> locality_;
 
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   std::shared_ptr<const TeamChoices> choices_;
   std::weak_ptr<PrivateCommunicator> messages_;
   std::vector<Stored> places_;
@@ -106,19 +106,19 @@ class Teams {
  public:
   // Null: none is known.
   [[nodiscard]] std::shared_ptr<Team> find(const std::vector<int>& world_ranks);
-  // In the place of the one of the same ranks. Takes no memory if there was a call of reserve() before.
+  // Replaces the team of the same ranks. Takes no memory if reserve() was called before.
   void reserve();
   void add(std::shared_ptr<Team> team);
 
-  // A number that was not given out before.
+  // A number that was never given out before.
   [[nodiscard]] std::uint64_t next_serial();
 
  private:
-  // Teams without communicators that are kept for the next one.
+  // The most teams without communicators that are kept for later ones.
   static constexpr std::size_t most_idle = 3;
 
   std::mutex mutex_;
-  std::vector<std::shared_ptr<Team>> teams_;  // the last one used is last
+  std::vector<std::shared_ptr<Team>> teams_;  // the most recently used is last
   std::uint64_t serial_ = 0;
 };
 

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tools that stand behind offbeat: profilers that wrap MPI_X and call PMPI_X, linked into the program or
-// preloaded after us.
+// Tools behind offbeat: profilers that wrap MPI_X and call PMPI_X, linked into the program or preloaded
+// later.
 //
-// The program means its call for the tool, and the tool means its call of PMPI_X for the MPI library. In
-// place of that library stands offbeat: MPI_X is passed on to the tool, and what comes back as PMPI_X is
-// served.
+// The program's call is meant for the tool, and the tool's call of PMPI_X for the MPI library. Offbeat takes
+// the place of that library: it passes MPI_X on to the tool, and serves the PMPI_X that comes back.
 //
-// Some tools define both and jump to the host's PMPI_X: so what has to be done once for a call, but for
-// serving it, is done when it first arrives.
+// Some tools define both and jump to the host's PMPI_X. So everything that has to be done once for a call,
+// except serving it, is done when the call first arrives.
 #pragma once
 
 #include "mpi/host.hpp"
 
 namespace offbeat {
 
-// Their functions for the collectives that are served.
+// The tools' functions for the served collectives.
 struct Tools : CollectiveFunctions {
   Tools() : CollectiveFunctions("MPI_", Host::next) {}
 };

@@ -29,10 +29,13 @@ void MpiTransport::use(Board& node_board) {
   board = &node_board;
   patience_ = node_board.patience;
   patience_.bell = nullptr;
+  // A failure of another node is told on a tag of its own, one of this node on the board. Nobody looks there
+  // inside a blocking call of the host.
+  if (locality->membership.nodes() > 1) may_block_ = false;
 }
 
 bool MpiTransport::start(Transfer& transfer) {
-  // A rank that sits in a call of the host advances nothing else.
+  // A rank inside a blocking call of the host advances nothing else.
   if (branches == 1 && !operations_under_way.any() && transfer_at_once(transfer)) return true;
   // Not thrown in the coroutine: half of the transfer may be under way, and its memory must stay.
   try {
@@ -63,7 +66,7 @@ bool MpiTransport::transfer_at_once(const Transfer& transfer) const {
 
 void MpiTransport::post(Transfer& transfer) {
   const auto add = [&](auto&& begin) {
-    // The places first: taking them may fail, and then no message must be under way.
+    // Take the places first: that may fail, and then no message may be under way.
     requests_.push_back(MPI_REQUEST_NULL);
     owners_.push_back(&transfer);
     ++transfer.pending;
@@ -95,7 +98,7 @@ void MpiTransport::guarded(Task& task, Body&& body) {
   try {
     body();
   } catch (...) {
-    // Memory that the host may still write to is never freed. A message that has begun to come cannot be
+    // Memory that the host may still write to is never freed. A message that has begun to arrive cannot be
     // cancelled, and MPI_Cancel itself was seen to crash (MPICH 5.0 with UCX).
     if (abandon()) task.leak();
     throw;
@@ -111,23 +114,23 @@ void MpiTransport::drive(Task& task) {
       const bool only_board = requests_.empty();
       Patience::Wait wait(only_board && board != nullptr ? board->patience : patience_);
       while (!move() && !is_over(task) && requests_.empty() == only_board) {
-        if (!operations_under_way.advance()) wait.pause();
+        if (!operations_under_way.advance(HostCalls::messages)) wait.pause();
       }
     }
   });
 }
 
 void MpiTransport::begin(Task& task) {
-  branches = 2;  // the program is the other one: never wait inside start()
+  branches = 2;  // the program is the other branch: never wait inside start()
   branch_failure = nullptr;
   guarded(task, [&] { task.start(); });
 }
 
-bool MpiTransport::advance(Task& task, bool& got_further) {
+bool MpiTransport::advance(Task& task, bool& got_further, HostCalls calls) {
   guarded(task, [&] {
     got_further = !is_over(task) && move();
     // The host still has the program's messages to move, and another rank may have failed.
-    if (!got_further && !is_over(task)) patience_.progress();
+    if (!got_further && calls == HostCalls::all && !is_over(task)) patience_.progress();
   });
   return is_over(task);
 }
@@ -159,12 +162,12 @@ bool MpiTransport::progress() {
       check(statuses_[static_cast<std::size_t>(k)].MPI_ERROR);
     check(code);
   }
-  // Nothing in flight and the task not done: no message of this rank's can change that.
+  // Nothing is in flight, and the task is not done: no message of this rank can change that.
   if (done == MPI_UNDEFINED)
     throw CommunicationError("a collective stopped without an open message", MPI_ERR_INTERN);
   if (done <= 0) return false;
 
-  // First free the places, then resume: what is resumed posts new messages.
+  // Free the places before resuming, because resumed tasks post new messages.
   ready_.clear();
   for (int k = 0; k < done; ++k) {
     const auto index = static_cast<std::size_t>(completed_[static_cast<std::size_t>(k)]);
@@ -189,7 +192,7 @@ void MpiTransport::look_at_board() {
   for (const std::coroutine_handle<> waiter : looking_) waiter.resume();
 }
 
-// After an error.
+// Called after an error.
 bool MpiTransport::abandon() noexcept {
   bool any_under_way = false;
   for (MPI_Request& request : requests_) {

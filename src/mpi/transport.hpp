@@ -2,6 +2,7 @@
 // Messages over the host MPI's point-to-point calls, on a private communicator.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "collectives/algorithm.hpp"
@@ -12,6 +13,10 @@
 
 namespace offbeat {
 
+// What those who advance a task may call. Messages: what sends and tests them. All: turns of the host, too,
+// but not from inside the host. None: in a thread that is not the program's, for example.
+enum class HostCalls : std::uint8_t { none, messages, all };
+
 class MpiTransport final : public Transport, public BoardWaiters {
  public:
   MpiTransport(const Host& host, const Patience& patience)
@@ -19,20 +24,21 @@ class MpiTransport final : public Transport, public BoardWaiters {
 
   // The tags of one communicator of the program: one for each lane of each collective under way, and one for
   // failures.
-  static constexpr int failure_tag = NodeBoard::stages * most_lanes;
+  static constexpr int failure_tag = NodeBoard::most_stages * most_lanes;
   static constexpr int tags = failure_tag + 1;
 
-  // Before the first message, which have tags from `tag_base` on. It is not freed here.
+  // Call before the first message. Messages have tags from `tag_base` on. The communicator is not freed here.
   void use(MPI_Comm communicator, int tag_base) {
     communicator_ = communicator;
     tag_base_ = tag_base;
   }
-  // `progress` is called in each long wait, which then never is inside a blocking call of the host.
+  // Calls `progress` in each long wait. No wait is then inside a blocking call of the host.
   void watch(const Progress& progress) {
     patience_.progress = progress;
     may_block_ = false;
   }
-  // The ranks of the node have a board, which must outlive this; it also knows better how to wait.
+  // The board of the node's ranks, which must outlive this. Its patience, being better informed, replaces
+  // ours. The locality is set.
   void use(Board& board);
 
   [[nodiscard]] bool start(Transfer& transfer) override;
@@ -47,28 +53,28 @@ class MpiTransport final : public Transport, public BoardWaiters {
     got_further_ = got_further_ || begins;
   }
 
-  // Run a task to its end, waiting. Throws what it throws; after a CommunicationError no message is left in
-  // flight and the communicator must not be used again.
+  // Runs a task to its end, waiting. Throws what the task throws; after a CommunicationError no message is
+  // left in flight and the communicator must not be used again.
   void drive(Task& task);
 
-  // The same without waiting: begin runs until the first thing to wait for, advance does what can be done
-  // now, and is true when the task is at its end. One task at a time. They throw like drive.
+  // The same without waiting. begin() runs up to the first wait. advance() does what can be done now, and is
+  // true when the task is at its end. One task at a time. Both throw like drive().
   void begin(Task& task);
-  [[nodiscard]] bool advance(Task& task, bool& got_further);
+  [[nodiscard]] bool advance(Task& task, bool& got_further, HostCalls calls);
 
-  // For who waits for messages, and for the board.
+  // For waiting for messages and for the board.
   [[nodiscard]] const Patience& patience() const { return patience_; }
 
  private:
-  // Sends and receives that are short enough for an int and need no company: one blocking call.
+  // True: done in one blocking call. The lengths must fit an int, and nothing else may have to advance.
   bool transfer_at_once(const Transfer& transfer) const;
   void post(Transfer& transfer);
-  // Test all messages once; resume who became complete. False: nothing moved.
+  // Tests all messages once and resumes the waiters of those that are complete. False: nothing moved.
   bool progress();
   [[nodiscard]] int tag(const Transfer& transfer) const { return tag_base_ + transfer.lane; }
-  // Let who waits for the board look again.
+  // Lets the waiters for the board look again.
   void look_at_board();
-  // One round of both. False: no message moved, and who waits for the board waits for the same as before.
+  // Does both once. False: no message moved, and each waiter for the board still waits for the same thing.
   bool move();
   // Throws what the task, or a branch of it, threw.
   [[nodiscard]] bool is_over(const Task& task) const;
@@ -83,8 +89,8 @@ class MpiTransport final : public Transport, public BoardWaiters {
   int tag_base_ = 0;
   MPI_Datatype byte_ = MPI_BYTE;
   bool may_block_ = true;
-  Patience patience_;  // while messages are under way: nobody rings when one comes
-  // Message k is requests_[k] for owners_[k]; the others are work space of progress(). They keep their
+  Patience patience_;  // while messages are under way: no bell rings when one comes
+  // Message k is requests_[k], for owners_[k]. The other vectors are work space of progress(). All keep their
   // capacity.
   std::vector<MPI_Request> requests_;
   std::vector<Transfer*> owners_;
@@ -93,7 +99,7 @@ class MpiTransport final : public Transport, public BoardWaiters {
   std::vector<std::coroutine_handle<>> ready_;
   std::vector<std::coroutine_handle<>> at_board_;
   std::vector<std::coroutine_handle<>> looking_;
-  bool got_further_ = false;  // somebody waits for another thing on the board than at the last look
+  bool got_further_ = false;  // since the last look, a waiter for the board began a new wait
 };
 
 }  // namespace offbeat

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mpi/types.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 
@@ -22,6 +23,7 @@ enum class Group {
   c_bool,
   logical,
   pair,
+  text,
 };
 
 constexpr int minloc = static_cast<int>(reduce_op_count);
@@ -52,11 +54,13 @@ bool is_defined(Group group, int op) {
       return logic;
     case Group::pair:
       return op == minloc || op == maxloc;
+    case Group::text:
+      return false;
   }
   return false;
 }
 
-// The element type that our kernels know; none: the host combines it (Fortran logicals, whose "true" is the
+// The element type for our kernels. None: the host combines the type (Fortran logicals, whose "true" is the
 // compiler's business; pairs; 128-bit reals).
 std::optional<ElementType> element_type(Group group, std::size_t width) {
   const auto by_width = [&](ElementType one, ElementType two, ElementType four,
@@ -94,6 +98,7 @@ std::optional<ElementType> element_type(Group group, std::size_t width) {
       return width == 1 ? std::optional(ElementType::boolean) : std::nullopt;
     case Group::logical:
     case Group::pair:
+    case Group::text:
       return std::nullopt;
   }
   return std::nullopt;
@@ -102,7 +107,7 @@ std::optional<ElementType> element_type(Group group, std::size_t width) {
 }  // namespace
 
 void HostReduceLocal::combine(const void* left, void* right, std::size_t count) const {
-  // Reduction cuts into blocks of a few KiB, so an int is enough.
+  // Reduction works in blocks of a few KiB, so an int is enough.
   if (const int code = host_->Reduce_local(left, right, static_cast<int>(count), type_, op_);
       code != MPI_SUCCESS) {
     throw CommunicationError("MPI_Reduce_local failed", code);
@@ -135,6 +140,7 @@ Types::Types(const Host& host) : host_(&host) {
   const auto accepts_alias = [&](int count) {
     return host.Allreduce(values, values, count, MPI_INT, MPI_SUM, own_communicator_) == MPI_SUCCESS;
   };
+  rejects_aliases_ = host.Allgather(values, 1, MPI_INT, values, 1, MPI_INT, own_communicator_) != MPI_SUCCESS;
   if (accepts_alias(1))
     least_rejected_alias_ = accepts_alias(2) ? std::numeric_limits<std::int64_t>::max() : 2;
 
@@ -196,8 +202,12 @@ Types::Types(const Host& host) : host_(&host) {
       {Group::pair, MPI_2REAL},
       {Group::pair, MPI_2DOUBLE_PRECISION},
       {Group::pair, MPI_2INTEGER},
+      {Group::text, MPI_CHAR},
+      {Group::text, MPI_WCHAR},
+      {Group::text, MPI_PACKED},
+      {Group::text, MPI_CHARACTER},
   };
-  // One width (16) can be a long double or a binary128: these two are told by their names.
+  // A width of 16 can mean a long double or a binary128, so these types are told apart by name.
   const struct {
     Group group;
     MPI_Datatype handle;
@@ -211,10 +221,11 @@ Types::Types(const Host& host) : host_(&host) {
   static_assert(std::size(ops) == most_ops);
   for (std::size_t op = 0; op < most_ops; ++op) {
     ops_.insert(abi::bits(ops[op]), static_cast<int>(op));
+    op_handles_[op] = ops[op];
   }
 
   const auto add = [&](Group group, MPI_Datatype handle, std::optional<ElementType> named) {
-    // A host without Fortran, or older than the type.
+    // The host lacks Fortran, or is older than the type.
     if (abi::bits(handle) == 0 || handle == MPI_DATATYPE_NULL) return;
     int size = 0;
     MPI_Aint lower = 0;
@@ -224,10 +235,13 @@ Types::Types(const Host& host) : host_(&host) {
       return;
     }
     if (size <= 0 || extent < size) return;
-    // A pair's trailing padding belongs to its C struct: moving it moves nothing of the user's.
+    // A pair's trailing padding belongs to its C struct: moving it moves none of the user's data.
     const auto width = static_cast<std::size_t>(group == Group::pair ? extent : size);
     const std::optional<ElementType> type = named ? named : element_type(group, width);
     const bool known = type && width_of(*type) == width;
+    layouts_[row_count_] = {
+        .size = static_cast<std::size_t>(size), .extent = extent, .is_dense = extent == size};
+    type_handles_[row_count_] = handle;
     Row& row = rows_[row_count_];
     for (int op = 0; op < static_cast<int>(most_ops); ++op) {
       if (!is_defined(group, op)) continue;
@@ -242,6 +256,19 @@ Types::Types(const Host& host) : host_(&host) {
   for (const auto& type : extended) add(type.group, type.handle, type.type);
 }
 
+Types::Handles Types::handles_of(const Reduction& reduction) const {
+  if (reduction.host != nullptr) {
+    const auto& by_host = static_cast<const HostReduceLocal&>(*reduction.host);
+    return {by_host.type(), by_host.op()};
+  }
+  for (std::size_t row = 0; row < row_count_; ++row) {
+    for (std::size_t op = 0; op < most_ops; ++op) {
+      if (&rows_[row][op].reduction == &reduction) return {type_handles_[row], op_handles_[op]};
+    }
+  }
+  throw std::logic_error("a reduction that is not of this table");
+}
+
 const Reduction* Types::predefined(MPI_Datatype type, MPI_Op op) const {
   const int row = types_.find(abi::bits(type));
   const int column = ops_.find(abi::bits(op));
@@ -249,6 +276,89 @@ const Reduction* Types::predefined(MPI_Datatype type, MPI_Op op) const {
   const Reduction& reduction =
       rows_[static_cast<std::size_t>(row)][static_cast<std::size_t>(column)].reduction;
   return reduction ? &reduction : nullptr;
+}
+
+bool Types::find_layout_of_user(MPI_Datatype type, Layout& layout) const {
+  std::byte nothing{};
+  if (host_->Bcast(&nothing, 0, type, 0, own_communicator_) != MPI_SUCCESS) return false;
+  MPI_Aint lower = 0;
+  MPI_Aint extent = 0;
+  MPI_Count size = 0;
+  if (host_->Type_size_x(type, &size) != MPI_SUCCESS || size < 0 ||
+      host_->Type_get_extent(type, &lower, &extent) != MPI_SUCCESS)
+    return false;
+  layout = {.size = static_cast<std::size_t>(size),
+            .extent = extent,
+            .is_dense = extent == size && is_contiguous_of_predefined(type)};
+  return true;
+}
+
+// Types of other kinds may be dense, too, and yet have their elements in another order than they are sent.
+bool Types::is_contiguous_of_predefined(MPI_Datatype type) const {
+  int integers = 0;
+  int addresses = 0;
+  int types = 0;
+  int combiner = MPI_UNDEFINED;
+  if (host_->Type_get_envelope(type, &integers, &addresses, &types, &combiner) != MPI_SUCCESS) return false;
+  if (combiner == MPI_COMBINER_NAMED) return true;
+  const bool is_plain = combiner == MPI_COMBINER_CONTIGUOUS || combiner == MPI_COMBINER_DUP;
+  if (!is_plain || integers > 1 || addresses > 0 || types != 1) return false;
+  int count = 0;
+  MPI_Aint no_address = 0;
+  MPI_Datatype inner = MPI_DATATYPE_NULL;
+  if (host_->Type_get_contents(type, integers, 0, 1, &count, &no_address, &inner) != MPI_SUCCESS)
+    return false;
+  if (host_->Type_get_envelope(inner, &integers, &addresses, &types, &combiner) != MPI_SUCCESS) return false;
+  if (combiner == MPI_COMBINER_NAMED) return true;
+  host_->Type_free(&inner);  // one that was made by the program has been given to us
+  return false;
+}
+
+// Calls use(first, count, position) so that the bytes of each part fit an int.
+template <class Use>
+void Types::by_parts(std::int64_t count, const Layout& layout, Use&& use) const {
+  constexpr std::size_t most_bytes = std::size_t{1} << 30;
+  if (layout.size == 0) return;
+  const auto at_once = static_cast<std::int64_t>(std::max<std::size_t>(1, most_bytes / layout.size));
+  for (std::int64_t first = 0; first < count; first += at_once) {
+    const auto some = static_cast<int>(std::min(at_once, count - first));
+    const std::size_t bytes = static_cast<std::size_t>(some) * layout.size;
+    int position = 0;
+    const int code = use(first * layout.extent, some, static_cast<std::size_t>(first) * layout.size,
+                         static_cast<int>(bytes), &position);
+    if (code != MPI_SUCCESS) throw CommunicationError("a datatype could not be packed", code);
+    if (position != static_cast<int>(bytes))
+      throw CommunicationError("the MPI packs a datatype to another length than that of its data",
+                               MPI_ERR_TYPE);
+  }
+}
+
+// Older MPICHs neither pack from MPI_BOTTOM nor unpack to it.
+int Types::send_to_self(const void* from, int sent, MPI_Datatype sent_type, void* to, int received,
+                        MPI_Datatype received_type, int bytes, int* position) const {
+  constexpr int tag = 1;  // HostTurn has another
+  *position = bytes;
+  return host_->Sendrecv(from, sent, sent_type, 0, tag, to, received, received_type, 0, tag,
+                         own_communicator_, MPI_STATUS_IGNORE);
+}
+
+void Types::pack(const void* data, std::int64_t count, MPI_Datatype type, const Layout& layout,
+                 std::byte* to) const {
+  by_parts(count, layout, [&](std::ptrdiff_t begin, int some, std::size_t packed, int bytes, int* position) {
+    const std::byte* from = static_cast<const std::byte*>(data) + begin;
+    if (from == nullptr)
+      return send_to_self(from, some, type, to + packed, bytes, MPI_PACKED, bytes, position);
+    return host_->Pack(from, some, type, to + packed, bytes, position, own_communicator_);
+  });
+}
+
+void Types::unpack(const std::byte* from, void* data, std::int64_t count, MPI_Datatype type,
+                   const Layout& layout) const {
+  by_parts(count, layout, [&](std::ptrdiff_t begin, int some, std::size_t packed, int bytes, int* position) {
+    std::byte* to = static_cast<std::byte*>(data) + begin;
+    if (to == nullptr) return send_to_self(from + packed, bytes, MPI_PACKED, to, some, type, bytes, position);
+    return host_->Unpack(from + packed, bytes, position, to, some, type, own_communicator_);
+  });
 }
 
 const char* Types::name_of(MPI_Op op) const {
@@ -279,7 +389,7 @@ bool Types::user_defined(MPI_Datatype type, MPI_Op op, std::optional<UserReducti
       host_->Type_get_true_extent(type, &true_lower, &true_extent) != MPI_SUCCESS) {
     return false;
   }
-  // Bytes between elements are the user's and must not be touched: only types that fill their extent.
+  // Bytes between elements belong to the user and must not be touched: only types without gaps will do.
   const bool dense = size > 0 && lower == 0 && true_lower == 0 && extent == size && true_extent == size;
   if (!dense) return false;
   result.emplace(UserReduction{HostReduceLocal(*host_, type, op), {}});

@@ -18,6 +18,8 @@ class HostReduceLocal final : public HostCombine {
  public:
   HostReduceLocal(const Host& host, MPI_Datatype type, MPI_Op op) : host_(&host), type_(type), op_(op) {}
   void combine(const void* left, void* right, std::size_t count) const override;
+  [[nodiscard]] MPI_Datatype type() const { return type_; }
+  [[nodiscard]] MPI_Op op() const { return op_; }
 
  private:
   const Host* host_;
@@ -25,10 +27,18 @@ class HostReduceLocal final : public HostCombine {
   MPI_Op op_;
 };
 
-// A user's own type or operation, made anew in each call: its handle may name another one tomorrow.
+// For a user's own type or operation. Made anew in each call: the handle may name something else later.
 struct UserReduction {
   HostReduceLocal combine;
   Reduction reduction;
+};
+
+// What a datatype is as bytes.
+struct Layout {
+  std::size_t size = 0;       // of the data of one element
+  std::ptrdiff_t extent = 0;  // from one element to the next
+  // Elements stand in memory as they are sent, without gaps; others have to be packed.
+  bool is_dense = false;
 };
 
 class Types {
@@ -38,26 +48,48 @@ class Types {
   Types(const Types&) = delete;
   Types& operator=(const Types&) = delete;
 
-  // A communicator of this rank alone, on which the host is asked what it thinks of arguments. Its errors
-  // return.
+  // A communicator of this rank alone, for asking the host whether it accepts arguments. Its errors return.
   [[nodiscard]] MPI_Comm own_communicator() const { return own_communicator_; }
-  // From how many elements on an input that is the output, without MPI_IN_PLACE, is an error for the host:
-  // for MPICH from 1, for Open MPI from 2.
+  // The least count at which the host rejects an input that is the output, without MPI_IN_PLACE: 1 for MPICH,
+  // 2 for Open MPI.
   [[nodiscard]] std::int64_t least_rejected_alias() const { return least_rejected_alias_; }
+  // The same for collectives that combine nothing, of any count.
+  [[nodiscard]] bool rejects_aliases() const { return rejects_aliases_; }
 
   // The reduction of a predefined type and operation; null if MPI does not define it or we do not know it.
   // Constant time.
   [[nodiscard]] const Reduction* predefined(MPI_Datatype type, MPI_Op op) const;
 
+  // The way back: what the program called a reduction that came from here. Not in constant time.
+  struct Handles {
+    MPI_Datatype type;
+    MPI_Op op;
+  };
+  [[nodiscard]] Handles handles_of(const Reduction& reduction) const;
+
+  // Predefined types in constant time. False: the host does not accept it in a call.
+  [[nodiscard]] bool find_layout(MPI_Datatype type, Layout& layout) const {
+    const int row = types_.find(abi::bits(type));
+    if (row < 0) [[unlikely]]
+      return find_layout_of_user(type, layout);
+    layout = layouts_[static_cast<std::size_t>(row)];
+    return true;
+  }
+  // Of `count` elements, to or from their bytes. Throw CommunicationError.
+  void pack(const void* data, std::int64_t count, MPI_Datatype type, const Layout& layout,
+            std::byte* to) const;
+  void unpack(const std::byte* from, void* data, std::int64_t count, MPI_Datatype type,
+              const Layout& layout) const;
+
   // "MPI_SUM", or "user operation".
   [[nodiscard]] const char* name_of(MPI_Op op) const;
 
-  // Whether the host accepts them in an allreduce: not an uncommitted type, a null handle, an operation that
-  // MPI does not define on the type.
+  // Whether the host accepts them in an allreduce. It rejects an uncommitted type, a null handle, and an
+  // operation that MPI does not define on the type.
   [[nodiscard]] bool are_accepted(MPI_Datatype type, MPI_Op op) const;
 
-  // The reduction of a user's commutative operation on a type without gaps; otherwise false. They are
-  // accepted.
+  // Whether this is a user's commutative operation on a type without gaps; `result` is then the reduction.
+  // Type and operation must be accepted.
   [[nodiscard]] bool user_defined(MPI_Datatype type, MPI_Op op, std::optional<UserReduction>& result) const;
 
  private:
@@ -86,7 +118,7 @@ class Types {
     std::array<Entry, Slots> entries_{};
   };
 
-  // Without memory of the heap, of which one rank may have none left: it would decide by itself.
+  // Uses no heap memory: a rank that has none left would decide differently from the others.
   struct Cell {
     Reduction reduction;
     std::optional<HostReduceLocal> by_host;
@@ -94,12 +126,23 @@ class Types {
   using Row = std::array<Cell, most_ops>;
   static constexpr std::size_t most_types = 64;
 
+  [[nodiscard]] bool find_layout_of_user(MPI_Datatype type, Layout& layout) const;
+  [[nodiscard]] bool is_contiguous_of_predefined(MPI_Datatype type) const;
+  int send_to_self(const void* from, int sent, MPI_Datatype sent_type, void* to, int received,
+                   MPI_Datatype received_type, int bytes, int* position) const;
+  template <class Use>
+  void by_parts(std::int64_t count, const Layout& layout, Use&& use) const;
+
   const Host* host_;
   MPI_Comm own_communicator_ = MPI_COMM_SELF;
   std::int64_t least_rejected_alias_ = 1;
+  bool rejects_aliases_ = true;
   Index<256> types_;
   Index<32> ops_;
   std::array<Row, most_types> rows_;
+  std::array<Layout, most_types> layouts_{};
+  std::array<MPI_Datatype, most_types> type_handles_{};
+  std::array<MPI_Op, most_ops> op_handles_{};
   std::size_t row_count_ = 0;
   // Looked up once: see abi.hpp.
   MPI_Op replace_ = MPI_REPLACE;

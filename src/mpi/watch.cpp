@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mpi/watch.hpp"
 
-#include <pthread.h>
 #include <time.h>
 
 #include <cmath>
-#include <csignal>
 
+#include "base/background_thread.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 
@@ -25,18 +24,8 @@ std::string seconds_text(std::int64_t ns) {
   return std::to_string(std::lround(static_cast<double>(ns) * 1e-9)) + " s";
 }
 
-// The same in all of the process: a setting.
+// A setting, and therefore the same in the whole process.
 double watched_after_s = 0;
-
-void start_thread(void* (*body)(void*)) {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_t thread;
-  if (pthread_create(&thread, nullptr, body, nullptr) == 0) pthread_detach(thread);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
 
 }  // namespace
 
@@ -47,7 +36,7 @@ Watch::Watch(double after_s, Line line, const void* state) {
   static std::atomic<bool> is_started{false};
   if (!is_started.load(std::memory_order_relaxed) && !is_started.exchange(true)) {
     watched_after_s = after_s;
-    start_thread(look_after);
+    start_background_thread(look_after);
   }
   since_ns_ = now_ns();
   for (Slot& slot : watched) {
@@ -64,7 +53,7 @@ Watch::Watch(double after_s, Line line, const void* state) {
 
 Watch::~Watch() {
   if (slot_ == nullptr) return;
-  // The thread may be reading what belongs to us: it holds the slot only while it makes a line.
+  // The thread may be reading our state: it holds the slot only while it makes a line.
   std::int64_t mine = since_ns_;
   while (!slot_->since_ns.compare_exchange_weak(mine, 0, std::memory_order_acq_rel)) mine = since_ns_;
 }

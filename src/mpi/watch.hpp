@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Names what takes suspiciously long inside a blocking call of the host, where nobody of ours can look.
+// Reports a blocking call of the host that takes suspiciously long; none of our code runs inside such a call.
 #pragma once
 
 #include <atomic>
@@ -8,8 +8,8 @@
 
 namespace offbeat {
 
-// As long as one lives, a thread that sleeps nearly always looks after it. That thread is started by the
-// first one; it makes no call of MPI and takes no signal of the program's.
+// A thread that sleeps nearly all the time looks after each Watch. The first Watch starts the thread, which
+// makes no call of MPI and takes none of the program's signals.
 class Watch {
  public:
   // Says `line(waited)` once, when this has lived for more than `after_s` seconds; 0: never. `line` may be
@@ -19,12 +19,12 @@ class Watch {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
   ~Watch();
-  // Whether it has been said, and then for how long this has lived.
+  // How long this has lived, if the line has been said; otherwise empty.
   [[nodiscard]] std::string said_for() const;
 
  private:
   struct Slot {
-    std::atomic<std::int64_t> since_ns{0};  // 0: free; negative: somebody is at it
+    std::atomic<std::int64_t> since_ns{0};  // 0: free; negative: being changed
     std::atomic<bool> is_said{false};
     Line line = nullptr;
     const void* state = nullptr;

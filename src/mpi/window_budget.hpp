@@ -12,9 +12,9 @@ namespace offbeat {
 
 class NodeBoard;
 
-// Counts how much of its windows each board has used. Beyond the bound, boards that were used longest ago
-// give their pages back, unless a collective is under way there. A program that makes thousands of
-// communicators so keeps as many windows as it has busy ones.
+// Counts how much of its windows each board has used. Beyond the bound, the least recently used boards give
+// their pages back, unless a collective is under way there. So a program that makes thousands of
+// communicators keeps only as many windows as it has busy ones.
 class WindowBudget {
  public:
   // `most_bytes`: of the windows of this rank.
@@ -22,7 +22,7 @@ class WindowBudget {
 
   // `more_bytes` of the windows of `board`, which is in use, are touched for the first time.
   void add(NodeBoard& board, std::size_t more_bytes) noexcept;
-  // Before it is destroyed.
+  // Call before `board` is destroyed.
   void remove(NodeBoard& board) noexcept;
 
   // Grows with each change, so it tells which of two boards was used longer ago.
@@ -33,7 +33,7 @@ class WindowBudget {
 
   const std::size_t most_bytes_;
   std::atomic<std::uint64_t> now_{0};
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   std::size_t bytes_ = 0;
   std::vector<NodeBoard*> boards_;
 };

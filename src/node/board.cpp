@@ -14,6 +14,7 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
 
 static_assert(sizeof(Board::Presence) == BoardShape::line);
 static_assert(sizeof(Bell) == BoardShape::line);
+static_assert(sizeof(Board::TreeLine) == BoardShape::line);
 static_assert(sizeof(Board::InlineSlot) == BoardShape::inline_bytes + BoardShape::line);
 static_assert(offsetof(Board::InlineSlot, data) <= 16,
               "a short vector is in the line of its sequence number");
@@ -23,16 +24,20 @@ std::size_t BoardShape::round_words_bytes() const {
 }
 std::size_t BoardShape::stages_offset() const { return round_up(gate_offset() + line, page); }
 std::size_t BoardShape::steps_offset() const {
-  return round_up(round_words_offset() + 2 * round_words_bytes(), page);
+  const auto lines = static_cast<std::size_t>(2 * ranks * tree_levels);
+  return round_up(tree_lines_offset() + lines * line, page);
+}
+std::size_t BoardShape::relay_words_offset() const {
+  return steps_offset() + round_up(2 * most_chunks() * step_bytes(), page);
 }
 std::size_t BoardShape::windows_offset() const {
-  return steps_offset() + round_up(2 * most_chunks() * step_bytes(), page);
+  return relay_words_offset() + round_up(2 * static_cast<std::size_t>(ranks) * most_chunks() * line, page);
 }
 std::size_t BoardShape::total_bytes() const {
   return stages_offset() + static_cast<std::size_t>(stages) * stage_bytes();
 }
 
-// For as long as it takes to give some pages back.
+// Short: the gate is closed only while some pages are given back.
 void Board::wait_at_gate() const {
   Patience::Wait wait(patience);
   while (gate().load(std::memory_order_seq_cst) == gate_closed) wait.pause();
@@ -40,9 +45,7 @@ void Board::wait_at_gate() const {
 
 bool Board::have_begun(const Numbers& numbers) const {
   for (int other = 0; other < size; ++other) {
-    if (other == rank) continue;
-    const Mark begun((signs(other).*numbers.sign).load(std::memory_order_acquire));
-    if (begun.round + 1 < numbers.present) return false;
+    if (other != rank && !has_begun(numbers, other)) return false;
   }
   return true;
 }

@@ -3,40 +3,42 @@
 //
 // Layout, each part on cache lines or pages of its own:
 //
-//   presence       ranks         to which collective a rank has come, and on which core it is
-//   bell           1             wakes who sleeps (patience.hpp)
-//   broken         1             who failed, if somebody did
+//   presence       ranks         the collective that a rank has reached, and its core
+//   bell           1             wakes sleeping ranks (patience.hpp)
+//   broken         1             the rank that failed, if any
 //   gate           1             closed while the windows give their pages back
-//   stages         as many as there may be collectives under way at a time; of each
+//   stages         as many as there can be collectives under way at once; each has
 //     inline slots   2 x ranks     a sequence number and up to inline_bytes of data beside it
 //     signs          ranks         how far a rank has come in its rounds
-//     arrivals       2             who came to a round, in this order
-//     steps          2 x chunks    how far the combination of each chunk has come: words, each on its own
-//     line windows        ranks x 2     where a rank puts chunks for others to read
+//     round words    2 x (ranks + 1)  what an algorithm keeps for a whole round
+//     tree lines     2 x ranks x 8 what a rank tells those below it in a tree, a line for each level
+//     steps          2 x chunks    how far each chunk is combined: words, each on its own line
+//     relay words    2 x ranks x chunks  whether a rank has a chunk of a result, each on its own line
+//     windows        ranks x 2     where a rank puts chunks for others to read
 //
-// Vectors are aligned as their elements want it: a window begins a page, and a chunk is a whole number of
-// elements away from it.
+// Vectors are aligned as their elements require: a window begins a page, and a chunk begins a whole number of
+// elements into it.
 //
-// Everything that belongs to a round exists twice and is used in turn: round R of a stage uses half R mod 2.
-// A rank that ends round R + 1 has seen every rank begin it, so every rank has ended round R, and half R mod
-// 2 is free for round R + 2, without a barrier.
+// Everything that belongs to a round exists twice, and the halves are used in turn: round R of a stage uses
+// half R mod 2. A rank that ends round R + 1 has seen every rank begin it, so every rank has ended round R,
+// and half R mod 2 is free for round R + 2, without a barrier.
 //
-// Memory orders, all that is relied on. Words carry the number of their round or only grow, so none is ever
-// reset.
+// The memory orders, with all that is relied on. Words carry the number of their round or only grow, so none
+// is ever reset.
 // - A word is written with release after the data that it announces, and read with acquire before them. Once
-//   it is seen, its holder may be read again in any order: it stands until this half comes round again.
-// - What takes a place or leaves a mark (arrive, exchange) does both: who comes second sees all that the
-//   first did.
-// - So every rank's reads of round R come before its words of round R + 1, and these before the writes of
-//   round R + 2.
-// - That memory is zero, and whatever is written while a board is made, is seen by all through the host's
-//   messages.
-// - Presence and broken order nothing: one is for messages to people, and to yield where it helps, the other
-//   ends all use. The bell has its reasons in patience.hpp.
+//   seen, its holder may be read again with any order: the word stands until its half is reused.
+// - Operations that take a place or leave a mark (arrive, exchange) do both: the rank that comes second sees
+//   all that the first did.
+// - So every rank's reads of round R precede its words of round R + 1, and these precede the writes of round
+//   R + 2.
+// - Through the host's messages all see that memory is zero, and whatever is written while a board is made.
+// - Entered, core, contributed and broken order nothing: three serve messages to people and useful yielding,
+//   the last ends all use. For the bell see patience.hpp, for the gate begin_use.
 // The unit tests run the board under ThreadSanitizer, which knows of no other order either (./test
 // --sanitize).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <coroutine>
 #include <cstddef>
@@ -44,6 +46,7 @@
 
 #include "base/collective.hpp"
 #include "node/patience.hpp"
+#include "patterns/radix_tree.hpp"
 
 namespace offbeat {
 
@@ -55,6 +58,7 @@ struct BoardShape {
   static constexpr std::size_t inline_bytes = 4096;
   static constexpr std::size_t smallest_chunk = 4096;
   static constexpr std::size_t line = 64;
+  static constexpr int tree_levels = 8;
 
   [[nodiscard]] std::size_t most_chunks() const { return window_bytes / smallest_chunk; }
   [[nodiscard]] std::size_t lines(int count) const { return static_cast<std::size_t>(count) * line; }
@@ -63,7 +67,7 @@ struct BoardShape {
   [[nodiscard]] std::size_t gate_offset() const { return broken_offset() + line; }
   [[nodiscard]] std::size_t stages_offset() const;
   [[nodiscard]] std::size_t total_bytes() const;
-  // Of the first stage, and all that stands before it.
+  // The first stage without its windows, and everything before that stage.
   [[nodiscard]] std::size_t bytes_without_windows() const { return stages_offset() + windows_offset(); }
 
   // Within a stage.
@@ -72,9 +76,13 @@ struct BoardShape {
   }
   [[nodiscard]] std::size_t round_words_offset() const { return signs_offset() + lines(ranks); }
   [[nodiscard]] std::size_t round_words_bytes() const;  // of one half
+  [[nodiscard]] std::size_t tree_lines_offset() const {
+    return round_words_offset() + 2 * round_words_bytes();
+  }
   [[nodiscard]] std::size_t steps_offset() const;
   [[nodiscard]] int words_of_step() const { return ranks + 2; }
   [[nodiscard]] std::size_t step_bytes() const { return lines(words_of_step()); }  // of one chunk
+  [[nodiscard]] std::size_t relay_words_offset() const;
   [[nodiscard]] std::size_t windows_offset() const;
   [[nodiscard]] std::size_t windows_bytes() const {
     return 2 * static_cast<std::size_t>(ranks) * window_bytes;
@@ -89,6 +97,9 @@ class BoardInSimulation {
   virtual void touch(int rank, std::coroutine_handle<> waiter) = 0;
   // Resume `waiter` after the next touch by any rank.
   virtual void pause(int rank, std::coroutine_handle<> waiter) = 0;
+  // The same when this rank has read `bytes` that `owner` wrote. False: that takes no time; no resumption.
+  virtual bool fetch(int rank, int owner, const void* data, std::size_t bytes,
+                     std::coroutine_handle<> waiter) = 0;
 
   bool phantom = false;  // vectors without data: there are no windows either
 
@@ -96,11 +107,11 @@ class BoardInSimulation {
   ~BoardInSimulation() = default;
 };
 
-// Where a rank has other things to do while it waits for the board.
+// For a rank that has other things to do while it waits for the board.
 class BoardWaiters {
  public:
   [[nodiscard]] virtual bool others_can_run() const = 0;
-  // Resume `waiter` soon: it looks again. `begins`: for something that it has not waited for before.
+  // Resume `waiter` soon, so that it looks again. `begins`: it has not waited for this before.
   virtual void wait_for_board(std::coroutine_handle<> waiter, bool begins) = 0;
 
  protected:
@@ -112,8 +123,8 @@ class Board {
   using Word = std::atomic<std::uint64_t>;
   static_assert(Word::is_always_lock_free);
 
-  // One rank's view of one stage in `memory`: shape.total_bytes() bytes, zero at the beginning, shared by
-  // all. Owns nothing.
+  // One rank's view of one stage. `memory` has shape.total_bytes() bytes, is zero at the beginning and shared
+  // by all. Owns nothing.
   Board(void* memory, const BoardShape& shape, int rank, Patience patience, int stage = 0)
       : rank(rank),
         size(shape.ranks),
@@ -124,15 +135,20 @@ class Board {
     this->patience.bell = &bell();
   }
 
-  // A vector of at most inline_bytes with its sequence number. The vector is aligned for every type; the
-  // first 48 bytes of it are in the line of the number.
+  // A vector of at most inline_bytes with its sequence number. The vector is aligned for every type; its
+  // first 48 bytes are in the line of the number.
   struct alignas(BoardShape::line) InlineSlot {
     Word sequence;
+    Word steps;  // for a collective in which a slot fills step by step
     alignas(std::max_align_t) std::byte data[BoardShape::inline_bytes];
+    // The number, and so much of the data.
+    [[nodiscard]] static constexpr std::size_t bytes_with(std::size_t bytes) {
+      return offsetof(InlineSlot, data) + bytes;
+    }
   };
-  // Two ranks swap their slots each time: a core then writes to lines that it has read last, and not to lines
-  // that the other one has read, which it would have to be asked for first. That halves the time of 4 KiB
-  // (benchmarks/README.md). So nobody may read its own slot: the other rank, one collective ahead, may have
+  // Two ranks swap their slots each time. A core then writes to lines that it was the last to read, and not
+  // to lines that it would first have to take from the other core. That halves the time of 4 KiB
+  // (benchmarks/README.md). So no rank may read its own slot: the other rank, one collective ahead, may have
   // written to it.
   [[nodiscard]] InlineSlot& inline_slot(std::uint64_t sequence, int owner) const {
     const std::size_t half = sequence & 1;
@@ -141,14 +157,28 @@ class Board {
     return slots[size == 2 ? index ^ half : half * static_cast<std::size_t>(size) + index];
   }
 
-  // To be rung by who wrote a word that others may wait for.
+  // The same for those below a rank in a tree, if what it tells them is short. The children of each level
+  // have a line of their own. A line is aligned like a slot.
+  struct alignas(BoardShape::line) TreeLine {
+    static constexpr std::size_t most_bytes = 48;
+    Word sequence;
+    alignas(std::max_align_t) std::byte data[most_bytes];
+  };
+  [[nodiscard]] TreeLine& tree_line(std::uint64_t sequence, int owner, int level) const {
+    const std::size_t index =
+        (sequence & 1) * static_cast<std::size_t>(size) + static_cast<std::size_t>(owner);
+    auto* lines = reinterpret_cast<TreeLine*>(stage_ + shape_.tree_lines_offset());
+    return lines[index * BoardShape::tree_levels + static_cast<std::size_t>(level)];
+  }
+
+  // Rung by a rank that wrote a word for which others may wait.
   [[nodiscard]] Bell& bell() const { return *reinterpret_cast<Bell*>(memory_ + shape_.bell_offset()); }
 
-  // 0, or what was left by a rank that cannot go on: nobody may wait on this board again. To be looked at
-  // only by who has waited long.
+  // 0, or a value left by a rank that cannot go on: nobody may wait on this board again. Only a rank that has
+  // waited long should look.
   [[nodiscard]] Word& broken() const { return *reinterpret_cast<Word*>(memory_ + shape_.broken_offset()); }
 
-  // The value of a word: a partial result of this round stands in the window of `holder`.
+  // The value of a word: the window of `holder` has a partial result of this round.
   struct Mark {
     std::uint64_t round;
     int holder;
@@ -160,8 +190,8 @@ class Board {
   // Facts about one rank that the others may read. Only that rank writes them.
   struct alignas(BoardShape::line) Presence {
     Word entered;  // the number of its collective on this communicator, for the report of a stall
-    Word core;     // on which it was last seen, + 1
-    Word begun;    // how many collectives that use windows, on all stages
+    Word core;     // the core on which it was last seen, + 1
+    Word begun;    // the number of collectives that use windows, on all stages
     Word ended;
   };
   [[nodiscard]] Presence& presence(int owner) const {
@@ -175,10 +205,10 @@ class Board {
     if (patience.shares_cores) show_core();
   }
 
-  // How far each rank has come on this stage. Only that rank writes there.
+  // How far a rank has come on this stage. Only that rank writes its signs.
   struct alignas(BoardShape::line) Signs {
     Word contributed;  // the last round in which it has done all that others need from it
-    Word round;        // the last one begun in which not all ranks meet
+    Word round;        // the last round begun in which not all ranks meet
     Word sequence;     // the same for immediate collectives
   };
   [[nodiscard]] Signs& signs(int owner) const {
@@ -188,9 +218,9 @@ class Board {
     if (patience.shares_cores) signs(rank).contributed.store(round, std::memory_order_relaxed);
   }
 
-  // The numbers of rounds, or of immediate collectives, equal on all ranks: each takes the next one. If not
-  // all ranks meet in it, each then announces it in `sign`; and it begins when is_free(): all ranks have
-  // begun the one before, if they did not meet in that.
+  // The numbers of rounds, or of immediate collectives, equal on all ranks. Each round takes the next number.
+  // If not all ranks meet in a round, each rank announces it in `sign`. A round begins when is_free(): all
+  // ranks have begun the one before, if they did not meet in that one.
   struct Numbers {
     Word Signs::*sign;
     std::uint64_t present = 0;
@@ -209,7 +239,7 @@ class Board {
    private:
     static constexpr std::uint64_t none = ~std::uint64_t{1};
   };
-  // Without announcing or waiting for anything.
+  // Whether a round may begin without announcing or waiting for anything.
   [[nodiscard]] static bool may_begin(const Numbers& numbers) {
     return !numbers.is_apart() && !numbers.follows_apart();
   }
@@ -217,7 +247,24 @@ class Board {
     return !numbers.follows_apart() || have_begun(numbers);
   }
 
-  // Whether one of the ranks for which has_come(rank) does not hold was last seen on this core.
+  // Whether a rank has begun the round before the present one, in which not all ranks met.
+  [[nodiscard]] bool has_begun(const Numbers& numbers, int other) const {
+    const Mark begun((signs(other).*numbers.sign).load(std::memory_order_acquire));
+    return begun.round + 1 >= numbers.present;
+  }
+
+  // Who read what this rank wrote in an immediate collective or in a round, where these are few
+  // (collectives/readers.hpp).
+  struct Readers {
+    std::uint64_t number = 0;
+    RadixTree tree{};
+    bool parent = false;     // in the tree
+    bool children = false;   // likewise
+    bool distances = false;  // the ranks 1, 2, 4 ... below this one, around the end
+    std::array<int, 2> few{-1, -1};
+  };
+
+  // Whether a rank for which has_come(rank) does not hold was last seen on this core.
   template <class HasCome>
   [[nodiscard]] bool core_is_wanted(HasCome&& has_come) const {
     const std::uint64_t core = this_core();
@@ -229,8 +276,7 @@ class Board {
     return false;
   }
 
-  // The words of one chunk in one round, each on its own line. They mean what the algorithm wants them to
-  // mean.
+  // The words of one chunk in one round, each on its own line. The algorithm decides what they mean.
   class Step {
    public:
     // 0 <= index < BoardShape::words_of_step().
@@ -246,6 +292,12 @@ class Board {
   [[nodiscard]] Step step(std::uint64_t round, std::size_t chunk) const {
     return Step(stage_ + shape_.steps_offset() +
                 ((round & 1) * shape_.most_chunks() + chunk) * shape_.step_bytes());
+  }
+  // Of one rank and chunk, for a rank that passes chunks on.
+  [[nodiscard]] Word& relay_word(std::uint64_t round, int owner, std::size_t chunk) const {
+    const std::size_t row = (round & 1) * static_cast<std::size_t>(size) + static_cast<std::size_t>(owner);
+    return *reinterpret_cast<Word*>(stage_ + shape_.relay_words_offset() +
+                                    (row * shape_.most_chunks() + chunk) * BoardShape::line);
   }
   // The words of a round, close together: 0 <= index <= ranks.
   [[nodiscard]] Word& round_word(std::uint64_t round, int index) const {
@@ -263,12 +315,12 @@ class Board {
   }
   [[nodiscard]] const BoardShape& shape() const { return shape_; }
 
-  // The pages of windows and steps that are not in use can be given back: a program makes any number of
-  // communicators, and few of them are busy at a time. Whoever uses them says so before and after. Zeros are
-  // as good as what stood there, because a word only tells of the round whose number it has.
+  // Unused pages of windows and steps can be given back: a program makes any number of communicators, and few
+  // of them are busy at a time. Every use is announced before and after. Zeros do no harm, because a word
+  // only tells of the round whose number it has.
   void begin_use() {
     const std::uint64_t number = presence(rank).begun.load(std::memory_order_relaxed) + 1;
-    // In one order with the closing of the gate: one of the two sees the other.
+    // In one total order with the closing of the gate: one of the two sees the other.
     presence(rank).begun.store(number, std::memory_order_seq_cst);
     if (gate().load(std::memory_order_seq_cst) == gate_closed) [[unlikely]]
       wait_at_gate();
@@ -277,10 +329,10 @@ class Board {
     Word& ended = presence(rank).ended;
     ended.store(ended.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
-  // By one rank before anybody uses a window: from then on pages may be given back.
+  // Called by one rank before anybody uses a window: from then on pages may be given back.
   void open_gate() { gate().store(gate_open, std::memory_order_release); }
-  // Unless a collective is under way, or a rank behind: calls give_back(pages, bytes) for each stage, while
-  // no rank uses them. False: they are in use, or the gate was never opened.
+  // Calls give_back(pages, bytes) for each stage while no rank uses the pages. False: a collective is under
+  // way, a rank is behind, or the gate was never opened.
   template <class GiveBack>
   bool give_pages_back(GiveBack&& give_back) {
     std::uint64_t is_open = gate_open;
@@ -300,31 +352,33 @@ class Board {
   class Meeting;
   class Announcement;
   class Touch;
+  class Fetch;
   class Pause;
 
-  // Take a place in the order of arrival at a word: 0 for the first. Every rank does, or none, and nothing
-  // else is written there.
+  // Take a place in the order of arrival at a word: 0 for the first. All ranks do, or none, and nothing else
+  // is written there.
   [[nodiscard]] Arrival arrive(Word& word);
-  // Leave a mark and get the one that stood there.
+  // Leave a mark and get the previous one.
   [[nodiscard]] Meeting exchange(Word& word, Mark mark);
-  // Everything this rank wrote before is visible to who reads the mark.
+  // Everything this rank wrote before is visible to a rank that reads the mark.
   [[nodiscard]] Announcement announce(Word& word, Mark mark);
-  // In virtual time the code after it runs when one cache line has been transferred.
+  // In virtual time the code after a touch runs when one cache line has been transferred.
   [[nodiscard]] Touch touch();
+  // In virtual time the code after a fetch runs when the lines have come from `owner`, who wrote them.
+  [[nodiscard]] Fetch fetch(int owner, const void* data, std::size_t bytes);
   // Nothing to do until another rank gets further.
   [[nodiscard]] Pause pause(Patience::Wait& wait);
 
   Numbers sequence{.sign = &Signs::sequence};  // of immediate collectives
   Numbers round{.sign = &Signs::round};
-  // The number of the current collective on this communicator, which one it is, and its length.
+  // The current collective on this communicator: its number, which one it is, and its length.
   std::uint64_t entered = 0;
   Collective current = Collective::allreduce;
   std::size_t current_bytes = 0;
 
   int rank;
   int size;
-  int at_once = size;      // how many of its ranks can run at once; the same number on all of them
-  bool came_last = false;  // in this round, of more than two: all the others wait for this one
+  int at_once = size;  // how many ranks can run at once; equal on all of them
   Patience patience;
   BoardInSimulation* simulation = nullptr;
   BoardWaiters* waiters = nullptr;
@@ -334,15 +388,15 @@ class Board {
   static constexpr std::uint64_t gate_closed = 2;
   [[nodiscard]] Word& gate() const { return *reinterpret_cast<Word*>(memory_ + shape_.gate_offset()); }
   void wait_at_gate() const;
-  // All others have begun the one before the present one.
+  // Whether all other ranks have begun the round before the present one.
   [[nodiscard]] bool have_begun(const Numbers& numbers) const;
-  // All ranks have ended the same number of uses, and begun none since.
+  // Whether all ranks have ended the same number of uses, and begun none since.
   [[nodiscard]] bool is_between_uses() const;
 
   static std::uint64_t this_core() { return static_cast<std::uint64_t>(sched_getcpu()) + 1; }
   void show_core() {
     const std::uint64_t core = this_core();
-    if (core == shown_core_) return;  // others look at that line all the time
+    if (core == shown_core_) return;  // other ranks read that line all the time
     shown_core_ = core;
     presence(rank).core.store(core, std::memory_order_relaxed);
   }
@@ -351,6 +405,11 @@ class Board {
   std::byte* memory_;
   std::byte* stage_;
   std::uint64_t shown_core_ = 0;
+
+ public:
+  // Of the last such collective, and of the last such round, of each half. Behind what every call reads.
+  std::array<Readers, 2> slot_readers;
+  std::array<Readers, 2> window_readers;
 };
 
 class Board::Arrival {
@@ -378,6 +437,23 @@ class Board::Touch {
 
  private:
   Board& board_;
+};
+
+class Board::Fetch {
+ public:
+  Fetch(Board& board, int owner, const void* data, std::size_t bytes)
+      : board_(board), owner_(owner), data_(data), bytes_(bytes) {}
+  [[nodiscard]] bool await_ready() const { return board_.simulation == nullptr; }
+  [[nodiscard]] bool await_suspend(std::coroutine_handle<> waiter) const {
+    return board_.simulation->fetch(board_.rank, owner_, data_, bytes_, waiter);
+  }
+  void await_resume() const {}
+
+ private:
+  Board& board_;
+  int owner_;
+  const void* data_;
+  std::size_t bytes_;
 };
 
 class Board::Announcement {
@@ -438,6 +514,9 @@ inline Board::Arrival Board::arrive(Word& word) { return {*this, word}; }
 inline Board::Announcement Board::announce(Word& word, Mark mark) { return {*this, word, mark.word()}; }
 inline Board::Meeting Board::exchange(Word& word, Mark mark) { return {*this, word, mark.word()}; }
 inline Board::Touch Board::touch() { return Touch(*this); }
+inline Board::Fetch Board::fetch(int owner, const void* data, std::size_t bytes) {
+  return {*this, owner, data, bytes};
+}
 inline Board::Pause Board::pause(Patience::Wait& wait) { return {*this, wait}; }
 
 }  // namespace offbeat

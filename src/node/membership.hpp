@@ -14,10 +14,10 @@
 namespace offbeat {
 
 // Nodes in the order of their lowest ranks; the members of each node in the order of their ranks. Ranks may
-// be mapped in any way, and nodes may differ in size. Simulated ranks share one.
+// be mapped in any way, and nodes may differ in size. Simulated ranks share one Membership.
 class Membership {
  public:
-  // Takes all the memory that it ever needs. No rank has a node yet.
+  // Allocates all the memory that it ever needs. No rank has a node yet.
   explicit Membership(int ranks)
       : node_of_rank_(static_cast<std::size_t>(ranks)), by_node_(node_of_rank_.size()) {
     starts_.reserve(node_of_rank_.size() + 1);
@@ -37,10 +37,13 @@ class Membership {
     }
     number_nodes();
     sort_members();
+    is_in_rank_order_ = std::ranges::is_sorted(by_node_);
+    is_even_ = true;
+    for (int node = 1; node < nodes(); ++node) is_even_ = is_even_ && size(node) == size(0);
   }
-  // By what each rank says of itself.
+  // Groups ranks by what each says of itself.
   void group(std::span<const NodeIdentity> identities) {
-    // Where one rank cannot read /proc, host names have to do for all.
+    // If one rank cannot read /proc, host names must do for all.
     const bool kernels_are_known =
         std::ranges::none_of(identities, [](const NodeIdentity& each) { return each.kernel == 0; });
     group_by([&](int rank) {
@@ -57,10 +60,22 @@ class Membership {
                                        static_cast<std::size_t>(starts_[index + 1] - starts_[index]));
   }
   [[nodiscard]] int size(int node) const { return static_cast<int>(members(node).size()); }
+  // Whether all nodes have equally many ranks.
+  [[nodiscard]] bool is_even() const { return is_even_; }
   [[nodiscard]] int node_of(int rank) const { return node_of_rank_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] int member_of(int rank) const {
+    const auto all = members(node_of(rank));
+    return static_cast<int>(std::ranges::lower_bound(all, rank) - all.begin());
+  }
   [[nodiscard]] int rank(int node, int member) const {
     return members(node)[static_cast<std::size_t>(member)];
   }
+  // All ranks, those of node 0 first.
+  [[nodiscard]] std::span<const int> by_node() const { return by_node_; }
+  // Where a node begins there.
+  [[nodiscard]] int begin_of(int node) const { return starts_[static_cast<std::size_t>(node)]; }
+  // Whether that is the order of the ranks: those of each node follow one another.
+  [[nodiscard]] bool is_in_rank_order() const { return is_in_rank_order_; }
   // Node k -> the rank of its member `member`, which every node must have.
   [[nodiscard]] RankMap across_nodes(int member) const {
     return {.first = member, .list = by_node_.data(), .starts = starts_.data()};
@@ -69,7 +84,7 @@ class Membership {
  private:
   [[nodiscard]] int& node_of(int rank) { return node_of_rank_[static_cast<std::size_t>(rank)]; }
 
-  // From the lowest rank of each rank's node to the number of the node.
+  // Replaces the lowest rank of each rank's node by the number of the node.
   void number_nodes() {
     int count = 0;
     std::vector<int>& number_of_lowest = by_node_;  // sort_members fills it again
@@ -80,7 +95,7 @@ class Membership {
     starts_.assign(static_cast<std::size_t>(count) + 1, 0);
   }
 
-  // Counting sort: it keeps the order of the ranks.
+  // A counting sort, which keeps the order of the ranks.
   void sort_members() {
     for (const int node : node_of_rank_) ++starts_[static_cast<std::size_t>(node)];
     std::inclusive_scan(starts_.begin(), starts_.end(), starts_.begin());
@@ -91,6 +106,8 @@ class Membership {
   std::vector<int> node_of_rank_;
   std::vector<int> by_node_;  // the ranks of node 0, then those of node 1, ...
   std::vector<int> starts_;   // of each node in by_node_, and the end
+  bool is_in_rank_order_ = true;
+  bool is_even_ = true;
 };
 
 // Where one rank is.
@@ -99,10 +116,8 @@ struct Locality {
   int node;
   int member;
 
-  Locality(const Membership& membership, int rank) : membership(membership), node(membership.node_of(rank)) {
-    const auto here = membership.members(node);
-    member = static_cast<int>(std::ranges::lower_bound(here, rank) - here.begin());
-  }
+  Locality(const Membership& membership, int rank)
+      : membership(membership), node(membership.node_of(rank)), member(membership.member_of(rank)) {}
   [[nodiscard]] std::span<const int> here() const { return membership.members(node); }
 };
 
@@ -119,11 +134,17 @@ struct Locality {
   return net.part({.list = mine.here().data()}, mine.member, mine.membership.size(mine.node));
 }
 
-// The lowest rank of each node as a communicator of their own; this rank must be one of them.
-[[nodiscard]] inline Endpoint node_leaders(const Endpoint& net) {
+// The lowest rank of each node as a communicator of their own, but on the node of rank `root`, if there is a
+// root, this one; this rank must be one of them.
+[[nodiscard]] inline Endpoint node_leaders(const Endpoint& net, int root = -1) {
   if (node_count(net) == 1) return net.part({}, 0, 1);
   const Locality& mine = *net.locality();
-  return net.part(mine.membership.across_nodes(0), mine.node, mine.membership.nodes());
+  RankMap leaders = mine.membership.across_nodes(0);
+  if (root >= 0) {
+    leaders.replaced = mine.membership.node_of(root);
+    leaders.replacement = root;
+  }
+  return net.part(leaders, mine.node, mine.membership.nodes());
 }
 
 }  // namespace offbeat

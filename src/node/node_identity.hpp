@@ -7,10 +7,10 @@
 namespace offbeat {
 
 // Plain data, to be sent to others. Processes with equal identities can share memory, as far as can be told
-// before it is tried.
+// without trying.
 struct NodeIdentity {
   std::uint64_t host_name = 0;
-  // The host name, what the kernel was given at its start, and the process namespace; 0: /proc does not say.
+  // Hashes the host name, the kernel's boot_id and the process namespace; 0: /proc does not say.
   std::uint64_t kernel = 0;
 
   static NodeIdentity of_this_process();

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How a rank waits for a word of another: spin, then give the core away, then sleep.
+// How a rank waits for a word of another rank: spin, then give the core away, then sleep.
 //
-// A core of its own: spin; the other rank is a cache line transfer away. Ranks that share cores: yield at
-// once if the one we wait for needs this core; if it has another one, spin for as long as that may take to go
-// from rank to rank. Else the cores would take turns: one waits while the other one changes ranks, which
-// takes a microsecond or two and is nearly all of the time of a small collective. Sleep when the wait gets
-// long, until the bell rings; but not while the host has messages of the program to move.
+// A rank with a core of its own spins: the other rank is a cache line transfer away. Ranks that share cores
+// yield at once if the awaited rank needs this core. If that rank has another core, they first spin for as
+// long as that core may take to switch ranks. Otherwise the cores would take turns: one waits while the other
+// switches ranks, which takes a microsecond or two and is nearly all of the time of a small collective. In a
+// long wait a rank sleeps until the bell rings, unless the host has messages of the program to move. So does
+// a rank with a core of its own that other threads want.
 #pragma once
 
 #include <linux/futex.h>
@@ -26,6 +27,7 @@
 #endif
 
 #include "node/progress.hpp"
+#include "node/wanted_core.hpp"
 
 namespace offbeat {
 
@@ -37,30 +39,30 @@ inline void relax() {
 #endif
 }
 
-// Wakes the ranks of a board that sleep. In shared memory, on a line of its own; zero at the beginning.
+// Wakes the sleeping ranks of a board. In shared memory, on a line of its own; zero at the beginning.
 //
-// A waiter hangs it up, looks once more for its word, and sleeps. An announcer writes the word and rings.
-// Between these two the announcer has no fence, which would cost each announcement more than all the rest of
-// it: it may look at the bell before its word is visible and miss one that is being hung up in these
-// nanoseconds. So no sleep is without end: what is missed costs a nap (Patience), not a hang. While nobody
-// sleeps, ringing is a load of a line that everybody has and nobody writes.
+// A waiter hangs the bell up, looks once more for its word, and sleeps. An announcer writes the word and
+// rings. There is no fence between these two, because it would cost more than all the rest of the
+// announcement. So the announcer may look at the bell before its word is visible, and miss one that is being
+// hung up in these nanoseconds. Therefore no sleep is endless: a missed bell costs a nap (Patience), not a
+// hang. While nobody sleeps, ringing is a load of a line that every core has and none writes.
 class alignas(64) Bell {
  public:
   void ring() {
     if (is_up_.load(std::memory_order_relaxed) != 0) [[unlikely]]
       wake();
   }
-  // An exchange, because as a locked instruction it also keeps the caller's next look from being done too
-  // early.
+  // An exchange, because a locked instruction also keeps the caller's next look from coming too early.
   void hang_up() { is_up_.exchange(1, std::memory_order_seq_cst); }
-  // For less than a second. True: it rang since hang_up.
+  // For less than a second. True: the bell has rung since hang_up.
   bool sleep(double at_most_s) {
     const timespec limit{0, static_cast<long>(at_most_s * 1e9)};
     return syscall(SYS_futex, &is_up_, FUTEX_WAIT, 1, &limit, nullptr, 0) == 0 || errno == EAGAIN;
   }
 
  private:
-  // Taken down first: of many announcements one makes the system call, until somebody sleeps again.
+  // Takes the bell down first, so one of many announcements makes the system call, until somebody sleeps
+  // again.
   void wake() {
     is_up_.store(0, std::memory_order_relaxed);
     syscall(SYS_futex, &is_up_, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
@@ -77,10 +79,11 @@ struct Stall {
 
 struct Patience {
   bool shares_cores = false;
-  // Ranks that share cores yield for so long before they sleep: a wake-up costs the late rank a system call,
-  // and the sleeper some 10 us.
+  bool gives_way = true;  // to other threads, if ranks do not share cores
+  // How long ranks that share cores yield before they sleep. A wake-up costs the late rank a system call, and
+  // the sleeper some 10 us.
   double sleep_after_s = 10e-3;
-  Bell* bell = nullptr;  // null: nobody rings, and who waits asks the host itself whenever it looks
+  Bell* bell = nullptr;  // null: nobody rings, and a waiter itself asks the host at each look
   Progress progress{};
   Stall stall{};
 
@@ -93,9 +96,9 @@ struct Patience {
     ~Wait() {
       if (stalled_) patience_.stall.call(patience_.stall.state, monotonic_s() - since_s_, true);
     }
-    // For who waits for this in a way of its own (BoardWaiters): true the first time.
+    // For callers that wait in a way of their own (BoardWaiters): true the first time.
     [[nodiscard]] bool begins() { return !std::exchange(has_begun_, true); }
-    // Where cores are shared: whether a rank that we wait for may need this one.
+    // Where cores are shared: whether an awaited rank may need this core.
     void pause(bool core_is_wanted = true) {
       if (++spins_ <= (!patience_.shares_cores ? spins_when_alone
                        : core_is_wanted        ? 0
@@ -112,19 +115,19 @@ struct Patience {
     static constexpr std::uint64_t spins_when_alone = 4000;  // some 100 us
     static constexpr std::uint64_t look_interval = 64;
     static constexpr std::uint64_t yield_interval = 32;
-    // The time that each kind of pause adds to the wait for the host's next turn.
+    // The time that each kind of pause counts towards the host's next turn.
     static constexpr std::int64_t spin_ns = 25;
     static constexpr std::int64_t yield_ns = 500;
     static constexpr std::int64_t spin_in_long_wait_ns = ProgressDue::interval_ns / 64;
     // A nap takes this part of the time since the wait began, or since messages last came in, within bounds.
-    // It delays the program's other messages; without a bell also what we wait for. The longest nap is also
-    // what a missed bell costs.
+    // A nap delays the program's other messages and, without a bell, also the awaited one. The longest nap is
+    // also the cost of a missed bell.
     static constexpr double nap_with_bell = 1.0 / 16;
     static constexpr double nap_without_bell = 1.0 / 100;
     static constexpr double shortest_nap_s = 50e-6;
     static constexpr double longest_nap_s = 1e-3;
-    // A burst may find messages that are not there, because a rank that shares its core is interrupted and
-    // slow thereafter. One such burst outweighs a few quiet ones; only a second one soon after is believed.
+    // A burst may find messages that do not exist, because a rank that shares its core is interrupted and
+    // then slow. One such burst outweighs a few quiet ones, but only a second one soon after is believed.
     static constexpr int signs_per_burst = 3;
     static constexpr int signs_of_traffic = 2 * signs_per_burst;
     static constexpr int most_signs = 4 * signs_per_burst;
@@ -133,7 +136,7 @@ struct Patience {
       if (ProgressDue::after(ns)) [[unlikely]]
         give_progress();
     }
-    // Apart, so that a short wait and what is around it stay in the registers.
+    // Out of line, so that a short wait and its surroundings stay in registers.
     [[gnu::noinline]] void give_progress() { ProgressDue::give(patience_.progress); }
 
     void look_around(double now) {
@@ -159,14 +162,17 @@ struct Patience {
         look_around(now);
         is_sleepy_ = patience_.shares_cores && now - awake_since_s_ >= patience_.sleep_after_s;
       }
-      // We may be wrong about the cores, so even who spins yields now and then.
+      // We may be wrong about the cores, so even a spinning rank yields now and then.
       if (patience_.shares_cores) {
         sched_yield();
         pass(yield_ns);
         spins_ = 0;
       } else {
-        if (long_pauses_ % yield_interval == 0) {
-          sched_yield();
+        if (!patience_.gives_way) {
+          long_pauses_ % yield_interval == 0 ? void(sched_yield()) : relax();
+        } else if (long_pauses_ % yield_interval == 1) {
+          is_sleepy_ = WantedCore::is_wanted();
+          if (!is_sleepy_) WantedCore::yield();
         } else {
           relax();
         }
@@ -193,7 +199,7 @@ struct Patience {
       } else {
         bell_is_up_ = false;
         if (patience_.bell->sleep(nap_s)) {
-          // Somebody gets further: be quick for a while.
+          // Another rank gets further: be quick for a while.
           is_sleepy_ = false;
           awake_since_s_ = monotonic_s();
           spins_ = 0;
@@ -203,8 +209,8 @@ struct Patience {
       burst_.restart();
     }
 
-    // After each nap. Who has sent a message to a sleeper waits for the answer, and then sends the next one:
-    // so a nap may delay the first message of many, but not each of them.
+    // Called after each nap. A rank that has sent a message to a sleeper waits for the answer before it sends
+    // the next one. So a nap may delay the first message of many, but not each of them.
     void look_for_messages() {
       const double began_s = patience_.bell != nullptr ? monotonic_s() : resumed_at_s_;
       if (patience_.bell != nullptr) patience_.progress();
@@ -216,7 +222,8 @@ struct Patience {
         if (signs_ >= signs_of_traffic) message_at_s_ = now;
         if (signs_ > 0) burst_.restart();
       }
-      sched_yield();
+      // Who yields to a thread that computes is back late.
+      patience_.shares_cores ? void(sched_yield()) : relax();
       if (patience_.bell == nullptr) resumed_at_s_ = monotonic_s();
     }
 
@@ -226,9 +233,9 @@ struct Patience {
     double since_s_ = 0;  // 0: not yet long
     double awake_since_s_ = 0;
     double message_at_s_ = 0;  // when messages last came in, as far as bursts tell; 0: never
-    double resumed_at_s_ = 0;  // where the caller itself asks the host: since then, in a burst
+    double resumed_at_s_ = 0;  // without a bell: when the caller, which asks the host, went on
     ProgressBurst burst_;
-    int signs_ = 0;  // of messages that come in
+    int signs_ = 0;  // of incoming messages
     bool is_sleepy_ = false;
     bool bell_is_up_ = false;
     bool stalled_ = false;

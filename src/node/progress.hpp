@@ -2,8 +2,8 @@
 // The host MPI's turns: when it gets to move the program's other messages, and whether it had any to move.
 //
 // Most MPIs move messages only inside their own functions. A collective that is served on the board enters
-// none of them, so a program that calls nothing else depends on us: its long messages would never be
-// delivered.
+// none of them, so a program that calls nothing else depends on us: otherwise its long messages would never
+// be delivered.
 #pragma once
 
 #include <time.h>
@@ -33,29 +33,28 @@ struct Progress {
   }
 };
 
-// When this thread owes the host a turn. The time since the last one is added up from estimates, because
-// reading a clock takes a fifth of a small allreduce. It goes on from call to call and from wait to wait,
-// because each of them alone may be too short.
+// When this thread owes the host a turn. The time since the last one is a sum of estimates, because reading a
+// clock takes a fifth of a small allreduce. The sum goes on from call to call and from wait to wait, because
+// each of them alone may be too short.
 class ProgressDue {
  public:
   static constexpr std::int64_t interval_ns = 30'000;
 
-  // True: it is due.
+  // True: a turn is due.
   [[nodiscard]] static bool after(std::int64_t passed_ns) {
     left_ns_ -= passed_ns;
     return left_ns_ <= 0;
   }
-  // After a collective that was served. What it waited was counted by the wait.
+  // After a served collective. Its waiting time was counted by the wait.
   [[nodiscard]] static bool after_call(std::size_t bytes) {
     return after(50 + static_cast<std::int64_t>(bytes / 16));
   }
-  // A turn that was long copied a part of a message, so the next one comes soon, and those after it less and
-  // less so. Turns without work take 0.05 to 1 us, by host and network, and are so rare that they do not
-  // count.
+  // A long turn copied a part of a message, so the next one comes soon, and those after it at growing
+  // intervals. Turns without work take 0.05 to 1 us, by host and network, and are rare enough not to count.
   template <class Turn>
   static void give(Turn&& turn) {
     left_ns_ = interval_ns;  // also if it throws
-    // At first several at once, to learn how long one takes that finds nothing to do.
+    // The first time several in a row, to learn how long a turn takes that finds nothing to do.
     const int turns = shortest_ns_ == unknown ? 8 : 1;
     std::int64_t took_ns = 0;
     for (int k = 0; k < turns; ++k) {
@@ -72,15 +71,15 @@ class ProgressDue {
  private:
   static constexpr std::int64_t unknown = std::numeric_limits<std::int64_t>::max();
 
-  // Constant-initialised, so that reaching them is one instruction without a guard.
+  // Constant-initialised: each access is one instruction without a guard.
   static inline constinit thread_local std::int64_t left_ns_ [[gnu::tls_model("initial-exec")]] = interval_ns;
   static inline constinit thread_local std::int64_t next_ns_ [[gnu::tls_model("initial-exec")]] = interval_ns;
   static inline constinit thread_local std::int64_t shortest_ns_ [[gnu::tls_model("initial-exec")]] = unknown;
 };
 
 // Some turns of the host in a row, to find out whether messages come in. MPI does not say whether a turn
-// moved anything, but its duration does: turns that move nothing take the same time each, to within some ten
-// nanoseconds, and a turn that handles a message more than twice that.
+// moved anything, but its duration does: idle turns all take the same time, to within some ten nanoseconds,
+// and a turn that handles a message more than twice that.
 class ProgressBurst {
  public:
   void restart() { turns_ = 0; }
@@ -89,11 +88,11 @@ class ProgressBurst {
     durations_s_[static_cast<std::size_t>(turns_++)] = duration_s;
     if (is_over()) evaluate();
   }
-  // Of the last burst that is over.
+  // Of the last burst that has ended.
   [[nodiscard]] bool moved() const { return moved_; }
 
  private:
-  static constexpr int cold_turns = 2;  // with caches as the sleep has left them
+  static constexpr int cold_turns = 2;  // with caches as sleep has left them
   static constexpr int turns = cold_turns + 16;
   static constexpr double jitter_s = 60e-9;  // of the clock and the host
 
@@ -107,7 +106,7 @@ class ProgressBurst {
     moved_ = longer >= fewest_longer_ + 2;
   }
 
-  std::array<double, turns> durations_s_;  // written before it is read; a short wait has no time for it
+  std::array<double, turns> durations_s_;  // written before read; a short wait has no time to clear it
   int turns_ = turns;
   int fewest_longer_ = std::numeric_limits<int>::max() - 2;
   bool moved_ = false;

@@ -16,7 +16,7 @@
 namespace offbeat {
 namespace {
 
-// Numbers of processes and of descriptors mean other files in other namespaces.
+// Process and descriptor numbers mean other files in other namespaces.
 bool is_offered(const struct stat& file, const MemoryOffer& offer, std::size_t bytes) {
   return file.st_dev == offer.device && file.st_ino == offer.inode &&
          static_cast<std::uint64_t>(file.st_size) >= bytes;
@@ -27,8 +27,8 @@ bool is_offered(const Descriptor& file, const MemoryOffer& offer, std::size_t by
   return fstat(file.get(), &status) == 0 && is_offered(status, offer, bytes);
 }
 
-// The limit on the size of files (ulimit -f) holds for these, too, and a file that is too long is a signal
-// that ends the process, not an error.
+// The limit on file size (ulimit -f) holds for these files, too. A file that is too long causes not an error
+// but a signal that ends the process.
 bool may_have_file_of(std::size_t bytes) {
   rlimit limit{};
   return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
@@ -37,14 +37,14 @@ bool may_have_file_of(std::size_t bytes) {
 Descriptor open_by_proc(const MemoryOffer& offer, std::size_t bytes) {
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/fd/%d", offer.pid, offer.descriptor);
-  // It is looked at before it is opened: it may be a device, and to open that can have effects.
+  // Checked before it is opened: the file may be a device, and opening a device can have effects.
   struct stat status {};
   if (stat(path, &status) != 0) return Descriptor();
   errno = ENOENT;
   return Descriptor(is_offered(status, offer, bytes) ? open(path, O_RDWR | O_CLOEXEC) : -1);
 }
 
-// The C library may have no functions for these, nor the headers of the kernel their numbers, which are the
+// The C library may lack functions for these calls, and the kernel's headers their numbers, which are the
 // same on every architecture but Alpha.
 Descriptor get_by_pidfd(const MemoryOffer& offer) {
   constexpr long pidfd_open = 434;
@@ -54,7 +54,7 @@ Descriptor get_by_pidfd(const MemoryOffer& offer) {
                             : -1);
 }
 
-// One byte, and in `control` who sends it and an open file.
+// One byte; `control` has the sender's credentials and an open file.
 struct Letter {
   char byte = 0;
   iovec text{&byte, 1};
@@ -67,8 +67,9 @@ struct Letter {
     header.msg_controllen = sizeof control;
   }
 
-  // To the peer of the socket if `to` is null. The user is written out because the kernel would otherwise
-  // name the real one. It lets nobody but root name another, and refuses whoever has no number here.
+  // Sends to the peer of the socket if `to` is null. The user is given explicitly because the kernel would
+  // otherwise name the real one. The kernel lets only root name another user, and refuses one without a
+  // number here.
   bool send(const Descriptor& from, const Mailbox::Name* to, const Descriptor* file) {
     sockaddr_un address{};
     if (to != nullptr) {
@@ -90,7 +91,7 @@ struct Letter {
 
   bool receive(const Descriptor& socket) { return recvmsg(socket.get(), &header, MSG_CMSG_CLOEXEC) >= 0; }
 
-  // Calls `use` for each enclosure of that type in a letter that has been received.
+  // Calls `use` for each enclosure of that type in a received letter.
   template <class Piece, class Use>
   void for_each(int type, Use&& use) {
     for (cmsghdr* each = CMSG_FIRSTHDR(&header); each != nullptr; each = CMSG_NXTHDR(&header, each)) {
@@ -113,7 +114,7 @@ struct Letter {
   }
 };
 
-// The kernel chooses a name that is free. False, with an errno, if it does not.
+// Lets the kernel choose a free name. False, with an errno, if it does not.
 bool give_name(const Descriptor& socket, Mailbox::Name& name) {
   Mailbox::Name given{.address = {.sun_family = AF_UNIX, .sun_path = {}}, .bytes = sizeof(sockaddr_un)};
   auto* address = reinterpret_cast<sockaddr*>(&given.address);
@@ -174,7 +175,7 @@ Descriptor make_memory(std::size_t bytes, Refusals& refusals) {
   } else if (ftruncate(file.get(), size) != 0) {
     refusals.add("ftruncate", errno);
   } else {
-    // Nobody can take pages away that others have mapped. Where this is refused the others look at the
+    // Nobody can then remove pages that others have mapped. Where sealing is refused, the others check the
     // length.
     static_cast<void>(fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL));
     return file;
@@ -184,7 +185,7 @@ Descriptor make_memory(std::size_t bytes, Refusals& refusals) {
     refusals.add("/dev/shm", errno);
     return file;
   }
-  // Reserve the pages now: a /dev/shm that is too small is an error here, and a SIGBUS later.
+  // Reserve the pages now: a /dev/shm that is too small is an error here but would be a SIGBUS later.
   if (const int code = posix_fallocate(file.get(), 0, size); code != 0) {
     refusals.add("/dev/shm", code);
     return Descriptor();
@@ -217,16 +218,16 @@ Descriptor accept(const MemoryOffer& offer, std::size_t bytes, Refusals& refusal
 Mailbox::Mailbox(Refusals& refusals) {
   int pair[2] = {-1, -1};
   const int on = 1;
-  // Each letter counts against this until it is taken. The kernel gives what net.core.wmem_max allows: with
-  // its default there is room for 555 letters, in place of 278.
+  // Each letter counts against this until it is taken. The kernel gives what net.core.wmem_max allows: its
+  // default leaves room for 555 letters instead of 278.
   const int room = 1 << 20;
   Address mine;
   if (socketpair(AF_UNIX, mail, 0, pair) == 0) {
     inbox_ = Descriptor(pair[0]);
     const Descriptor peer(pair[1]);
     outbox_ = Descriptor(socket(AF_UNIX, mail, 0));
-    // A user without a number in this user namespace shares one with all strangers, so no letter would tell
-    // its sender. A letter to ourselves finds that out; nobody reads it.
+    // A user without a number in this user namespace shares one with all strangers, so a letter would not
+    // tell its sender. A letter to ourselves, which nobody reads, finds that out.
     if (setsockopt(inbox_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) == 0 &&
         Letter().send(peer, nullptr, nullptr) && give_name(inbox_, mine.inbox) && outbox_ &&
         shutdown(outbox_.get(), SHUT_RD) == 0 && give_name(outbox_, mine.outbox)) {
@@ -252,15 +253,15 @@ void Mailbox::send(const Descriptor& file, const Address& to, Refusals& refusals
 Descriptor Mailbox::take(const MemoryOffer& offer, std::size_t bytes, Refusals& refusals) const {
   Descriptor found;
   if (address_.inbox.bytes == 0 || offer.descriptor < 0) return found;
-  // In another network namespace the sender's name may be a stranger's. So a letter is not trusted because it
-  // came, and nobody can keep us here.
+  // In another network namespace the sender's name may be a stranger's. So no letter is trusted merely
+  // because it came, and the loop is bounded so that nobody can keep us here.
   constexpr int most_letters = 1000;
   for (int k = 0; k < most_letters; ++k) {
     Letter letter;
     if (!letter.receive(inbox_)) break;
     bool is_ours = false;
     letter.for_each<ucred>(SCM_CREDENTIALS, [&](const ucred& sender) { is_ours = sender.uid == geteuid(); });
-    if ((letter.header.msg_flags & MSG_CTRUNC) != 0) is_ours = false;  // ours have one descriptor
+    if ((letter.header.msg_flags & MSG_CTRUNC) != 0) is_ours = false;  // our letters have one descriptor
     letter.for_each<int>(SCM_RIGHTS, [&](int descriptor) {
       Descriptor file(descriptor);
       if (is_ours && !found && is_offered(file, offer, bytes)) found = std::move(file);

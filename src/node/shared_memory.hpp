@@ -2,10 +2,10 @@
 // Anonymous shared memory between processes of one node.
 //
 // The memory is a file that never has a name, so nobody has to remove it, however its processes end: a memfd
-// or, where that is forbidden, an unnamed file in /dev/shm. Others fetch it through /proc or by pidfd_getfd
-// or, where both are closed (hidepid, other process namespaces, a system that forbids tracing), get it over a
-// socket of the abstract namespace, which has no name in a file system either. docs/security.md says what
-// other users can do about it.
+// or, where that is forbidden, an unnamed file in /dev/shm. Others fetch the file through /proc or by
+// pidfd_getfd. Where both are closed (hidepid, other process namespaces, a system that forbids tracing), they
+// get it over a socket of the abstract namespace, which has no name in a file system either. docs/security.md
+// says what other users can do about it.
 #pragma once
 
 #include <sys/socket.h>
@@ -19,7 +19,7 @@
 
 namespace offbeat {
 
-// The system calls that failed, each once, with their errno. Makes no allocation.
+// The system calls that failed, each listed once, with their errno. Never allocates.
 struct Refusal {
   const char* call = nullptr;
   int code = 0;
@@ -35,7 +35,7 @@ class Refusals {
   std::size_t count_ = 0;
 };
 
-// An open file; closed at the end.
+// An open file, closed on destruction.
 class Descriptor {
  public:
   explicit Descriptor(int value = -1) : value_(value) {}
@@ -52,7 +52,7 @@ class Descriptor {
   int value_;
 };
 
-// A mapping; unmapped at the end.
+// A mapping, unmapped on destruction.
 class SharedMemory {
  public:
   SharedMemory() = default;
@@ -84,29 +84,28 @@ class SharedMemory {
 struct MemoryOffer {
   pid_t pid = 0;
   int descriptor = -1;       // negative: there is none
-  std::uint64_t device = 0;  // with the inode, to be sure that it is the same file: process namespaces differ
+  std::uint64_t device = 0;  // with the inode, to recognise the file: process namespaces differ
   std::uint64_t inode = 0;
 };
 
-// The offering side: a file of zeros that keeps its length, false if there can be none. It must stay open
-// until all have it.
+// The offering side: a file of zeros that keeps its length; false if none can be made. It must stay open
+// until all processes have it.
 [[nodiscard]] Descriptor make_memory(std::size_t bytes, Refusals& refusals);
-// Whether pages that are given back can always be had again: not in a /dev/shm that others may fill
-// meanwhile.
+// Whether pages that were given back can always be had again. In a /dev/shm, others may fill it meanwhile.
 [[nodiscard]] bool can_give_pages_back(const Descriptor& file);
 [[nodiscard]] MemoryOffer offer_of(const Descriptor& file);
 
-// The other side: the file of the offer, through /proc or by pidfd_getfd; false if it cannot be reached in
-// these ways. A file that is shorter than `bytes` is none: to touch what it lacks would end the process.
+// The other side: the offered file, through /proc or by pidfd_getfd; false if neither way works. A file
+// shorter than `bytes` is rejected, because touching the missing part would end the process.
 [[nodiscard]] Descriptor accept(const MemoryOffer& offer, std::size_t bytes, Refusals& refusals);
 
-// Where a process can be sent an open file, by one sender. Nobody else can write here at any time: not before
-// listen_to, when nobody can, nor after it. Nothing here waits.
+// Receives an open file from one sender. Nobody else can ever write here: before listen_to nobody can at all,
+// and afterwards only the sender. Nothing here waits.
 //
-// It has two sockets. A datagram socket that is connected gets datagrams from its peer only (connect(2)); so
-// the inbox is connected from its first moment on, to a socket that is closed before anybody knows its name,
-// and then to the outbox of the sender. An outbox cannot be connected, since only its peer could then connect
-// to it; it is shut down for reading.
+// A mailbox has two sockets. A connected datagram socket gets datagrams from its peer only (connect(2)). So
+// the inbox is connected from the first moment on: to a socket that is closed before anybody knows its name,
+// and later to the sender's outbox. An outbox cannot be connected, since only its peer could then connect to
+// it; it is shut down for reading.
 class Mailbox {
  public:
   struct Name {
@@ -121,10 +120,10 @@ class Mailbox {
   [[nodiscard]] const Address& address() const { return address_; }
   // From now on the mailbox at `sender` can write here.
   void listen_to(const Address& sender, Refusals& refusals);
-  // To a mailbox that listens to this one.
+  // Sends to a mailbox that listens to this one.
   void send(const Descriptor& file, const Address& to, Refusals& refusals) const;
-  // The file of the offer, if it came from a process of our user; false if it did not. Every other letter is
-  // thrown away and every descriptor in it closed.
+  // The offered file, if it came from a process of our user; otherwise false. Every other letter is thrown
+  // away and every descriptor in it closed.
   [[nodiscard]] Descriptor take(const MemoryOffer& offer, std::size_t bytes, Refusals& refusals) const;
 
  private:

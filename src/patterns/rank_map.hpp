@@ -17,8 +17,13 @@ struct RankMap {
   int wide = 0;
   const int* list = nullptr;
   const int* starts = nullptr;  // member i is list[starts[i] + first]
+  int ring = 0;                 // not 0: member i is rank (first + i) mod ring
+  int replaced = -1;            // this member is another one than all that says: rank `replacement`
+  int replacement = -1;
 
   [[nodiscard]] constexpr int operator()(int member) const {
+    if (member == replaced) return replacement;
+    if (ring != 0) return (first + member) % ring;
     if (list != nullptr) return list[starts != nullptr ? starts[member] + first : member];
     return first + stride * (member * width + std::min(member, wide));
   }

@@ -72,8 +72,8 @@ struct Kernels {
 // Any number of operands >= 1, in as few passes as the kernels allow; 1 is a copy (nothing if in place).
 // When the destination is an operand other than the first, it is still read before it is
 // overwritten: the result is as if all operands were read first.
-void reduce(const Kernels& kernels, std::size_t width, void* destination, const void* const* operands,
-            std::size_t operand_count, std::size_t count);
+void combine(const Kernels& kernels, std::size_t width, void* destination, const void* const* operands,
+             std::size_t operand_count, std::size_t count);
 
 // Instruction sets of the dispatch, worst first. `instruction_set()` is what find_kernels uses.
 enum class InstructionSet : std::uint8_t { baseline, avx2, avx512 };

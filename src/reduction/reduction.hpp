@@ -29,7 +29,7 @@ class Reduction {
   void operator()(void* destination, const void* const* operands, std::size_t operand_count,
                   std::size_t count) const {
     if (kernels) {
-      reduce(kernels, width, destination, operands, operand_count, count);
+      combine(kernels, width, destination, operands, operand_count, count);
     } else {
       reduce_by_host(destination, operands, operand_count, count);
     }

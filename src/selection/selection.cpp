@@ -8,18 +8,20 @@
 namespace offbeat {
 namespace {
 
-// The default for calls of so many bytes, and of more up to its limit.
-Choice default_choice(Collective collective, const Placement& placement, std::size_t bytes) {
-  for (const Default& entry : repertoire(collective).defaults) {
-    if (bytes > entry.most_bytes) continue;
-    const Expression* expression = interned_expression(collective, entry.expression);
-    // Its part alone does the same, and is a default, too.
-    if (expression->algorithm->needs.board != OnBoard::no && !expression->uses_board(placement)) continue;
-    if (expression->unsuitable(placement).empty())
-      return {entry.most_bytes, expression, "offbeat's default for this size"};
-  }
-  return {any_length, interned_expression(collective, "native"), "offbeat has nothing better here"};
-}
+// Where the host's own is faster than offbeat's default, on a node of at most so many ranks with a core each:
+// see "board.py: every other collective" in benchmarks/README.md.
+struct FasterHost {
+  HostMpi host;
+  Collective collective;
+  int most_ranks;
+  std::size_t least_bytes;
+  std::size_t most_bytes;
+};
+constexpr std::size_t kib = 1024;
+constexpr FasterHost faster_hosts[] = {
+    {HostMpi::intel, Collective::allgather, 2, 16 * kib, 512 * kib},
+    {HostMpi::intel, Collective::alltoall, 2, 64 * kib, 512 * kib},
+};
 
 }  // namespace
 
@@ -33,18 +35,34 @@ const Expression* interned_expression(Collective collective, std::string_view te
   return &known->try_emplace(std::move(key), std::move(expression)).first->second;
 }
 
-bool ChoiceTable::uses_board(Collective collective) const {
-  return std::ranges::any_of(of(collective), &Choice::uses_board);
+namespace {
+
+template <class Holds>
+bool any_choice(const ChoiceTable& table, Collectives some, Holds&& holds) {
+  for (std::size_t k = 0; k < collectives.size(); ++k) {
+    if (some.contain(collective_at(k)) && std::ranges::any_of(table.by_collective[k], holds)) return true;
+  }
+  return false;
 }
 
-bool ChoiceTable::uses_messages(Collective collective) const {
-  return std::ranges::any_of(of(collective), [](const Choice& choice) {
-    return !choice.expression->is_native() &&
+}  // namespace
+
+bool ChoiceTable::use_board(Collectives some) const { return any_choice(*this, some, &Choice::uses_board); }
+
+bool ChoiceTable::use_messages(Collectives some) const {
+  return any_choice(*this, some, [](const Choice& choice) {
+    return !choice.expression->runs_on_host() &&
            choice.expression->algorithm->needs.board != OnBoard::one_node;
   });
 }
 
-Selection::Selection() {
+bool ChoiceTable::use_host_pipeline() const {
+  return any_choice(*this, served, [](const Choice& choice) {
+    return choice.expression->runs_on_host() && !choice.expression->is_native();
+  });
+}
+
+Selection::Selection(HostMpi host) : host_(host) {
   for (std::size_t k = 0; k < collectives.size(); ++k) {
     const auto collective = static_cast<Collective>(k + 1);
     if (repertoire(collective).algorithms.empty()) continue;
@@ -69,6 +87,28 @@ void Selection::choose_always(Collective collective, std::string_view expression
   }
   mine.always.store(choice, std::memory_order_release);
   generation_.fetch_add(1, std::memory_order_acq_rel);
+}
+
+// The default for calls of so many bytes, and of more up to its limit.
+Choice Selection::default_choice(Collective collective, const Placement& placement, std::size_t bytes) const {
+  std::size_t limit = any_length;
+  for (const FasterHost& known : faster_hosts) {
+    if (known.host != host_ || known.collective != collective || placement.nodes > 1 ||
+        placement.ranks > known.most_ranks || bytes > known.most_bytes)
+      continue;
+    if (bytes >= known.least_bytes)
+      return {known.most_bytes, interned_expression(collective, "native"), "the host's own is faster here"};
+    limit = std::min(limit, known.least_bytes - 1);
+  }
+  for (const Default& entry : repertoire(collective).defaults) {
+    if (bytes > entry.most_bytes) continue;
+    const Expression* expression = interned_expression(collective, entry.expression);
+    // Its part alone does the same, and is a default, too.
+    if (expression->algorithm->needs.board != OnBoard::no && !expression->uses_board(placement)) continue;
+    if (expression->unsuitable(placement).empty())
+      return {std::min(limit, entry.most_bytes), expression, "offbeat's default for this size"};
+  }
+  return {any_length, interned_expression(collective, "native"), "offbeat has nothing better here"};
 }
 
 Choices Selection::choices(Collective collective, const Placement& placement) const {

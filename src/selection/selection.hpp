@@ -48,15 +48,21 @@ struct ChoiceTable {
   std::uint64_t generation = 0;
 
   [[nodiscard]] const Choices& of(Collective collective) const { return by_collective[index_of(collective)]; }
-  [[nodiscard]] bool uses_board(Collective collective) const;
-  // Whether one of its choices sends messages of offbeat's own.
-  [[nodiscard]] bool uses_messages(Collective collective) const;
+  // Whether one of the choices for these collectives uses a board,
+  [[nodiscard]] bool use_board(Collectives some) const;
+  // or sends messages of offbeat's own.
+  [[nodiscard]] bool use_messages(Collectives some) const;
+  // Whether any choice is a pipeline of the host's own collectives. None is by default.
+  [[nodiscard]] bool use_host_pipeline() const;
 };
+
+// Hosts of which something is known.
+enum class HostMpi : std::uint8_t { other, intel };
 
 // What is chosen in this process, for every collective.
 class Selection {
  public:
-  Selection();
+  explicit Selection(HostMpi host = HostMpi::other);
 
   // The expression that every length starts with, and returns to. Before the first call only. Throws
   // ExpressionError.
@@ -76,17 +82,26 @@ class Selection {
     return of_[index_of(collective)].without_host;
   }
 
+  // Whether `native` is chosen for every length and communicator.
+  [[nodiscard]] bool is_left_to_host(Collective collective) const {
+    const Choice* always = of_[index_of(collective)].always.load(std::memory_order_acquire);
+    return always != nullptr && always->expression->is_native();
+  }
+
   // Moves whenever a choice changes: those of a communicator are stale when it differs.
   [[nodiscard]] std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
  private:
   [[nodiscard]] Choices choices(Collective collective, const Placement& placement) const;
+  [[nodiscard]] Choice default_choice(Collective collective, const Placement& placement,
+                                      std::size_t bytes) const;
 
   struct OfCollective {
     std::atomic<const Choice*> always{nullptr};
     const Choice* at_start = nullptr;  // null: the defaults
     const Expression* without_host = nullptr;
   };
+  const HostMpi host_;
   std::array<OfCollective, collectives.size()> of_;
   std::mutex mutex_;
   std::set<Choice> ever_chosen_;  // each once, and never freed: table() reads `always` without the lock

@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -36,6 +37,9 @@ void SimulatedBoard::clear() {
     boards_.emplace_back(memory_.data(), shape_, member, Patience{}).simulation = this;
   }
   paused_.clear();
+  lines_of_.assign(ranks_.size(), {});
+  lines_read_.assign(ranks_.size(), 0);
+  readers_.clear();
 }
 
 void SimulatedBoard::touch(int member, std::coroutine_handle<> waiter) {
@@ -44,6 +48,27 @@ void SimulatedBoard::touch(int member, std::coroutine_handle<> waiter) {
 
 void SimulatedBoard::pause(int member, std::coroutine_handle<> waiter) {
   paused_.push_back({rank_of(member), waiter});
+}
+
+bool SimulatedBoard::fetch(int member, int owner, const void* data, std::size_t bytes,
+                           std::coroutine_handle<> waiter) {
+  const Network& network = simulator_.network_;
+  if (network.far_line == 0 || owner == member || bytes == 0) return false;
+  const std::size_t lines = (bytes + BoardShape::line - 1) / BoardShape::line;
+  lines_read_[static_cast<std::size_t>(member)] += lines;
+  if (data != nullptr) ++readers_[data];
+  const int near = network.ranks_per_cache;
+  const double latency = near == 0 || member / near == owner / near ? network.line : network.far_line;
+  SimulatedPort& port = lines_of_[static_cast<std::size_t>(owner)];
+  const double left = port.pass(simulator_.now(), static_cast<double>(lines) * network.line_gap);
+  simulator_.resume_at(left - network.line_gap + latency, rank_of(member), waiter);
+  return true;
+}
+
+void SimulatedBoard::report_reads(SimulationResult& result) const {
+  for (std::size_t member = 0; member < ranks_.size(); ++member)
+    result.lines_read[static_cast<std::size_t>(ranks_[member])] = lines_read_[member];
+  for (const auto& [data, readers] : readers_) result.most_readers = std::max(result.most_readers, readers);
 }
 
 void SimulatedBoard::wake() {

@@ -56,8 +56,9 @@ Simulator::Simulator(int ranks, Network network, SimulationOptions options)
   require(nodes.empty() || nodes.size() == ranks_.size(), "node_of_rank needs one entry per rank");
   require(nodes.empty() || *std::min_element(nodes.begin(), nodes.end()) >= 0, "node numbers begin at 0");
   require(network_.injection_rate > 0, "the injection rate must be positive");
+  require(network_.ranks_per_cache >= 0, "ranks_per_cache must not be negative");
   require(std::min({network_.intra_alpha, network_.intra_beta, network_.inter_alpha, network_.inter_beta,
-                    network_.gamma, network_.copy, network_.line}) >= 0,
+                    network_.gamma, network_.copy, network_.line, network_.far_line, network_.line_gap}) >= 0,
           "costs must not be negative");
   int most = 0;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -156,6 +157,8 @@ SimulationResult Simulator::run(const MakeRootTask& make, std::span<const double
     throw SimulationError("all ranks have ended, but not all messages were received" +
                           messages_.describe_open(result_.exits));
   }
+  result_.lines_read.resize(ranks_.size());
+  for (const auto& board : boards_) board->report_reads(result_);
   result_.last_exit = *std::max_element(result_.exits.begin(), result_.exits.end());
   return std::move(result_);
 }

@@ -35,6 +35,7 @@
 #include "node/membership.hpp"
 #include "simulator/events.hpp"
 #include "simulator/messages.hpp"
+#include "simulator/port.hpp"
 #include "transport/endpoint.hpp"
 #include "transport/transport.hpp"
 
@@ -53,9 +54,17 @@ struct Network {
   double inter_alpha = 0;
   double inter_beta = 0;                                            // 1 / R_b
   double injection_rate = std::numeric_limits<double>::infinity();  // R_N: what one node can send in all
-  double gamma = 0;    // reduction: per byte and operand but the first
-  double copy = 0;     // local copy: per byte
-  double line = 1e-7;  // the board: one cache line from core to core
+  double gamma = 0;  // reduction: per byte and operand but the first
+  double copy = 0;   // local copy: per byte
+  // The board. Writing a word takes `line`, one cache line from core to core. Reading what another rank wrote
+  // is free if far_line is 0. Otherwise its first line takes `line` from a rank that shares a last-level
+  // cache with this one and far_line from another one, and each further line line_gap. The lines of one rank
+  // leave it one after the other, one in line_gap, as with the gap of LogP: so of p ranks that read a word
+  // the last one has it after about p gaps.
+  double line = 1e-7;
+  double far_line = 0;
+  double line_gap = 0;
+  int ranks_per_cache = 0;  // of a board, consecutive; 0: all
   std::size_t eager_bytes = 8192;
   int ranks_per_node = 1;           // consecutive ranks share a node, unless
   std::vector<int> node_of_rank{};  // this says where each rank is
@@ -82,6 +91,9 @@ struct SimulationResult {
   std::uint64_t inter_node_messages = 0;
   std::uint64_t bytes = 0;
   std::uint64_t events = 0;  // a measure of the simulator's own work
+  // Of the boards, where reading is not free.
+  std::vector<std::uint64_t> lines_read;  // by each rank
+  std::uint64_t most_readers = 0;         // how often any one word, or block of data, was read
 
   [[nodiscard]] double total_delay() const { return last_exit - first_arrival; }
   [[nodiscard]] double last_delay() const { return last_exit - last_arrival; }
@@ -89,15 +101,6 @@ struct SimulationResult {
 
 class SimulatedBoard;
 class Simulator;
-
-// A resource that serves one request after the other.
-struct SimulatedPort {
-  double free = 0;
-  double pass(double begin, double seconds) {
-    free = std::max(free, begin) + seconds;
-    return free;
-  }
-};
 
 // The state of one rank.
 class SimulatedTransport final : public Transport {

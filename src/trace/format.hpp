@@ -73,7 +73,7 @@ enum class RecordKind : std::uint8_t { call = 1, communicator = 2, name = 3 };
 
 enum CallFlag : std::uint8_t { in_place = 1, nonblocking = 2, persistent = 4, incomplete = 8 };
 
-// In place of a root, on the root's side of an inter-communicator; -1 is a call without a root.
+// Used instead of a root on the root's side of an inter-communicator; -1: a call without a root.
 inline constexpr std::int32_t this_is_root = -2;
 inline constexpr std::int32_t beside_root = -3;
 

@@ -20,9 +20,10 @@
 namespace offbeat::trace {
 namespace {
 
-// Takes disk space by writing zeros. Returns an error number, or 0. Faster than posix_fallocate, by half on
-// ext4 with the page faults that follow, and the same on every file system. In one call where possible: a
-// file system with large folios then takes the memory in one piece, and one page fault maps all of it.
+// Takes disk space by writing zeros. Returns an error number, or 0. Faster than posix_fallocate (by half on
+// ext4, with the page faults that follow), and the same on every file system. Takes it in one call where
+// possible: a file system with large folios then takes the memory in one piece, and one page fault maps all
+// of it.
 int take_space(int file, std::uint64_t offset, std::uint64_t bytes) {
   // Beyond this limit the kernel would send SIGXFSZ, which ends the program.
   rlimit limit{};
@@ -35,7 +36,7 @@ int take_space(int file, std::uint64_t offset, std::uint64_t bytes) {
   parts.fill({zeros.data(), zeros.size()});
   while (bytes > 0) {
     const auto whole = static_cast<int>(std::min<std::uint64_t>(bytes / zeros.size(), parts.size()));
-    if (whole == 0) parts[0].iov_len = bytes;  // behind a write that was cut short
+    if (whole == 0) parts[0].iov_len = bytes;  // after a short write
     const ssize_t written = pwritev(file, parts.data(), std::max(1, whole), static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return written < 0 ? errno : ENOSPC;
@@ -54,7 +55,7 @@ void* map(int file, std::uint64_t offset, std::size_t bytes) {
 
 Writer::Writer(const std::string& path, std::size_t window_bytes, std::uint64_t most_bytes)
     : window_bytes_(window_bytes), most_bytes_(most_bytes), path_(path) {
-  // Independent of the umask: a mapped file that somebody else shortens ends the process.
+  // Others may never write, whatever the umask: a mapped file that somebody else shortens ends the process.
   file_ = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (file_ < 0) {
     if (errno == EEXIST) throw UsageError(path + " exists already: remove the trace or name another folder");
@@ -85,7 +86,7 @@ void Writer::unmap() {
   window_ = position_ = window_end_ = nullptr;
 }
 
-// Where it fails, it says so once; from then on records are counted as lost.
+// Reports a failure once; from then on records are counted as lost.
 bool Writer::grow() {
   const std::uint64_t wanted = window_end_behind(file_bytes_);
   const int error = wanted > most_bytes_ ? EDQUOT : take_space(file_, file_bytes_, wanted - file_bytes_);
@@ -115,7 +116,7 @@ bool Writer::slide() {
   return true;
 }
 
-// Makes room in the file for so many slots, and in the window for one.
+// Makes room for `slots` slots in the file, and for one in the window.
 bool Writer::reserve(std::uint64_t slots) {
   if (is_full_) return false;
   while (offset_of(slots_ + slots) > file_bytes_) {
@@ -131,7 +132,7 @@ bool Writer::write(std::span<const std::byte> head, std::span<const std::byte> r
   const std::uint64_t first = slots_;
   for (std::size_t done = 0; done < bytes; done += slot_bytes) {
     if (position_ == window_end_ && !slide()) {
-      // A window could not be mapped in the middle of the record, which stays unpublished; nothing follows.
+      // No window could be mapped in the middle of the record. It stays unpublished, and nothing follows it.
       slots_ = first;
       return false;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The trace file of one rank: a header and slots, in memory that the file backs, so that nothing is lost when
+// The trace file of one rank: a header and slots, in memory backed by the file, so that nothing is lost when
 // the process is killed. Only the header and a window of the slots are mapped. The disk space of a window is
-// taken before it is mapped: without that a full disk would be a SIGBUS.
+// taken before it is mapped; otherwise a full disk would cause a SIGBUS.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,8 @@ class Writer {
 
   [[nodiscard]] Header& header() { return *header_; }
 
-  // The next record, to be filled and then published; null if there is no room. Steady state: a compare.
+  // The next record, to be filled and then published; null if there is no room. In the steady state this is a
+  // compare.
   [[nodiscard]] CallRecord* next() {
     if (position_ == window_end_) [[unlikely]] {
       if (!reserve(1)) return nullptr;
@@ -41,7 +42,7 @@ class Writer {
   // A record of several slots, padded with zeros. False if there is no room.
   bool write(std::span<const std::byte> head, std::span<const std::byte> rest);
 
-  // Changes a record that was published. It may have left the window.
+  // Changes a published record, which may have left the window.
   template <class Change>
   [[gnu::always_inline]] void change(std::uint64_t slot, Change&& apply) {
     if (slot >= window_begin_) [[likely]] {
@@ -54,7 +55,7 @@ class Writer {
     store(slot, record);
   }
 
-  // No further record will be taken.
+  // Whether no further record will be taken.
   [[nodiscard]] bool is_full() const { return is_full_; }
 
   // Cuts the file to what was written.
@@ -65,7 +66,7 @@ class Writer {
   bool grow();
   bool slide();
   void unmap();
-  // Windows end at multiples of their size in the file, where a file system can have a large folio.
+  // Windows end at multiples of their size in the file, where a file system can use a large folio.
   [[nodiscard]] std::uint64_t window_end_behind(std::uint64_t offset) const {
     return (offset / window_bytes_ + 1) * window_bytes_;
   }

@@ -99,6 +99,13 @@ class Endpoint {
             .operand_count = 1};
   }
 
+  // A copy into a window of the board.
+  [[nodiscard]] Computation put(Vector window, ConstVector source) const {
+    Computation made = copy(window, source);
+    made.to_shared = true;
+    return made;
+  }
+
   [[nodiscard]] Scratch scratch(std::size_t count, std::size_t width) const {
     return {transport_->moves_data(), count, width};
   }

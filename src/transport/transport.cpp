@@ -19,19 +19,19 @@ void copy(void* to, const void* from, std::size_t bytes, bool past_cache) {
   }
 }
 
-void take_lines(std::byte* data, std::size_t bytes) {
-  for (std::size_t line = 0; line < bytes; line += cache_line) data[line] = std::byte{0};
-}
-
 }  // namespace
 
 void Computation::perform() const {
   if (destination.data == nullptr) return;
   if (operand_count == 1) {
-    copy(destination.data, operands[0], destination.bytes(), past_cache);
+    if (to_shared) {
+      copy_to_shared(destination.data, operands[0], destination.bytes());
+    } else {
+      copy(destination.data, operands[0], destination.bytes(), past_cache);
+    }
     return;
   }
-  if (left == 0 && used_up == 0 && second.data == nullptr) {
+  if (left == 0 && second.data == nullptr) {
     (*reduction)(destination.data, operands.data(), operand_count, destination.count);
     return;
   }
@@ -51,9 +51,6 @@ void Computation::perform() const {
       if ((left >> k & 1) != 0) std::swap(pair[0], pair[1]);
       (*reduction)(to, pair, 2, part.count);
       sum = to;
-    }
-    for (std::size_t k = 0; k < operand_count; ++k) {
-      if ((used_up >> k & 1) != 0) take_lines(const_cast<std::byte*>(at_block(k)), part.bytes());
     }
     if (second.data != nullptr) copy(second.data + first * second.width, part.data, part.bytes(), past_cache);
   }

@@ -83,9 +83,10 @@ struct Computation {
   Vector destination;
   std::array<const void*, most_operands> operands;
   std::size_t operand_count;
-  std::uint32_t left = 0;     // bit k: operand k is to the left of the result so far, not right
-  std::uint32_t used_up = 0;  // bit k: operand k may be spoilt (use_up_last)
+  std::uint32_t left = 0;  // bit k: operand k is to the left of the result so far, not right
   Vector second{};
+  bool to_shared =
+      false;  // the destination of a copy is in shared memory, where other ranks have read before
   bool past_cache = false;  // the destination of a copy, or the second one, is not kept in the cache
 
   std::coroutine_handle<> waiter{};
@@ -94,10 +95,6 @@ struct Computation {
     left |= static_cast<std::uint32_t>(on_the_left) << operand_count;
     operands[operand_count++] = operand;
   }
-  // The operand added last is in shared memory, is not the destination, and nobody reads it again: a byte is
-  // written to each of its lines. That makes them this core's alone, and their owner writes there next
-  // several times faster than where both cores have them (benchmark_lines).
-  void use_up_last() { used_up |= std::uint32_t{1} << (operand_count - 1); }
   // The work itself; phantoms are left alone.
   void perform() const;
 

@@ -15,6 +15,8 @@ PROGRAMS = Path(__file__).parent / "fortran"
 BINDINGS = ("sums_mpif", "sums_mpi", "sums_mpi_f08")
 # mpif.h declares no interfaces: gfortran takes calls with different types for a mistake.
 FLAGS = ("-fallow-argument-mismatch", "-w")
+# The calls of MPI_Barrier in each program.
+BARRIERS = 5
 
 
 def intel_flags(prefix: Path) -> list[str]:
@@ -53,12 +55,18 @@ CASES += [("impi", "sums_mpif"), ("impi", "sums_mpi")]  # its mpi_f08 module is 
 @pytest.mark.parametrize(("name", "binding"), CASES)
 def test_every_call_is_intercepted(name: str, binding: str, ranks: int, expression: str | None) -> None:
     mpi = MPIS[name]
-    result = run(mpi, ranks, [compiled(mpi, binding)], allreduce=expression).succeeded()
+    settings = {"OFFBEAT_BARRIER": "native"} if expression == "native" else {}
+    command = [compiled(mpi, binding)]
+    result = run(mpi, ranks, command, allreduce=expression, environment=settings).succeeded()
     assert result.report.intercepted == result.calls == 12, str(result)
+    barrier = result.report_of("barrier")
+    assert barrier.intercepted == BARRIERS, str(result)
+    if expression != "native" and ranks > 1:
+        assert barrier.served == BARRIERS, str(result)
     if expression == "ring" and ranks > 1:
         assert result.report.served >= 11, str(result)  # all but MINLOC, which goes where its type is known
     if expression == "native":
-        assert result.report.served == 0, str(result)
+        assert result.report.served == barrier.served == 0, str(result)
 
 
 @pytest.mark.parametrize(("name", "binding"), CASES)
@@ -70,6 +78,6 @@ def test_every_call_is_traced(name: str, binding: str, tmp_path: Path) -> None:
     result = run(mpi, 2, [compiled(mpi, binding)], preload=tracer, environment=environment)
     calls = result.succeeded().calls
     for trace in trace_file.read_all(folder):
-        assert trace.counts == {("allreduce", "blocking"): calls}
+        assert trace.counts == {("allreduce", "blocking"): calls, ("barrier", "blocking"): BARRIERS}
         assert sum(call.flags & trace_file.IN_PLACE for call in trace.calls) == 6, "Fortran's MPI_IN_PLACE"
         assert all(call.is_complete for call in trace.calls)

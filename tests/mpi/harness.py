@@ -27,7 +27,7 @@ VENV = BUILD / "venv"
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 CORES = len(os.sched_getaffinity(0))
 
-REPORT = re.compile(r"^offbeat: allreduce: (\d+) calls intercepted, (\d+) served, (\d+) native$", re.M)
+REPORT = re.compile(r"^offbeat: (\w+): (\d+) calls intercepted, (\d+) served, (\d+) native$", re.M)
 LAST_LINE = re.compile(r"^ok: (\d+) cases, (\d+) calls$", re.M)
 
 
@@ -184,7 +184,9 @@ def compile_program(
     program.parent.mkdir(parents=True, exist_ok=True)
     if compiler is None:
         compiler = mpi.cxx if source.suffix == ".cpp" else mpi.cc
-        flags = ("-std=c++17" if source.suffix == ".cpp" else "-std=gnu11", "-Wall", "-Wextra", *flags)
+        # Old MPIs bring C++ bindings with mpi.h.
+        cxx = ("-std=c++17", "-DOMPI_SKIP_MPICXX", "-DMPICH_SKIP_MPICXX")
+        flags = (*(cxx if source.suffix == ".cpp" else ["-std=gnu11"]), "-Wall", "-Wextra", *flags)
     # Compile beside the target and rename: an interrupted compiler leaves nothing that looks finished.
     with tempfile.TemporaryDirectory(dir=program.parent) as folder:
         unfinished = Path(folder) / program.name
@@ -203,9 +205,17 @@ def compile_program(
     return program
 
 
+def compile_client(mpi: Mpi, name: str) -> Path:
+    """Compile a program that calls offbeat's C interface."""
+    flags = ["-std=gnu99", "-Wall", "-Wextra", f"-I{ROOT / 'include'}", "-ldl"]
+    if mpi.family == "mpiabi":
+        flags.append("-DOFFBEAT_TEST_STANDARD_ABI")
+    return compile_program(mpi, PROGRAMS / name, *flags)
+
+
 @dataclass(frozen=True)
 class Report:
-    """The line that OFFBEAT_REPORT=1 prints at the end of a job."""
+    """A line that OFFBEAT_REPORT=1 prints at the end of a job: one for each collective that was called."""
 
     intercepted: int
     served: int
@@ -219,18 +229,27 @@ class Result:
     stdout: str
     stderr: str
 
-    @property
-    def reports(self) -> list[Report]:
-        return [Report(*map(int, groups)) for groups in REPORT.findall(self.stderr)]
+    def reports_of(self, collective: str) -> list[Report]:
+        lines = REPORT.findall(self.stderr)
+        return [Report(*map(int, counts)) for name, *counts in lines if name == collective]
 
-    @property
-    def report(self) -> Report:
+    def report_of(self, collective: str) -> Report:
         """The report of a job; a test that has none saw nothing intercepted, and fails."""
-        assert len(self.reports) == 1, f"{len(self.reports)} report lines in place of one\n{self}"
-        report = self.reports[0]
+        reports = self.reports_of(collective)
+        assert len(reports) == 1, f"{len(reports)} report lines of {collective} in place of one\n{self}"
+        report = reports[0]
         assert report.intercepted > 0, f"no call was intercepted\n{self}"
         assert report.served + report.native == report.intercepted, f"the report does not add up\n{self}"
         return report
+
+    @property
+    def reports(self) -> list[Report]:
+        """Those of MPI_Allreduce, which most programs of tests/mpi/programs call."""
+        return self.reports_of("allreduce")
+
+    @property
+    def report(self) -> Report:
+        return self.report_of("allreduce")
 
     @property
     def calls(self) -> int:
@@ -246,6 +265,13 @@ class Result:
 
     def __str__(self) -> str:
         return f"$ {self.command}\n{self.stdout[-4000:]}\n{self.stderr[-4000:]}"
+
+
+def number(name: str, result: Result) -> int:
+    """What a program has printed as `name: number`."""
+    found = re.findall(rf"^{name}: (\d+)$", result.stdout, re.M)
+    assert len(found) == 1, f"no line {name!r}\n{result}"
+    return int(found[0])
 
 
 def run(
@@ -345,7 +371,10 @@ def running(marker: str, patience: float = 10) -> list[int]:
 
 
 def remove_abandoned(names: set[str]) -> None:
-    """Of some files in /dev/shm remove those that no process has mapped: what an MPI leaves when its ranks are killed."""
+    """Of some files in /dev/shm remove those that no process has mapped.
+
+    They are what an MPI leaves when its ranks are killed.
+    """
     mapped = ""
     for maps in Path("/proc").glob("[0-9]*/maps"):
         with contextlib.suppress(OSError):

@@ -3,17 +3,8 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
-from harness import PROGRAMS, Mpi, Result, compile_program, run
-
-
-def served(result: Result) -> int:
-    """How many barriers offbeat served, by its report."""
-    line = re.search(r"^offbeat: barrier: (\d+) calls intercepted, (\d+) served", result.stderr, re.M)
-    assert line, str(result)
-    return int(line[2])
+from harness import PROGRAMS, Mpi, compile_program, run
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])
@@ -22,16 +13,16 @@ def test_nobody_leaves_before_all_have_come(mpi: Mpi, ranks: int, choice: str) -
     program = compile_program(mpi, PROGRAMS / "barriers.c")
     result = run(mpi, ranks, [program, "300"], environment={"OFFBEAT_BARRIER": choice}).succeeded()
     if choice == "native":
-        assert served(result) == 0, str(result)
+        assert result.report_of("barrier").served == 0, str(result)
     else:
-        assert served(result) >= 300, str(result)
+        assert result.report_of("barrier").served >= 300, str(result)
 
 
 def test_across_nodes_the_host_does_it(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "barriers.c")
     settings = {"OFFBEAT_NODE_RANKS": "2", "OFFBEAT_VERBOSE": "1"}
     result = run(mpi, 4, [program, "20"], environment=settings).succeeded()
-    assert served(result) == 0, str(result)
+    assert result.report_of("barrier").served == 0, str(result)
     assert "offbeat: barrier of any length, ranks: 4: native (" in result.stderr, str(result)
 
 
@@ -46,4 +37,4 @@ def test_another_collective_on_another_rank_is_named(mpi: Mpi) -> None:
 @pytest.mark.mpis(lambda mpi: mpi.python is not None and mpi.name != "mpich-abi")
 def test_python(mpi: Mpi) -> None:
     result = run(mpi, 2, [mpi.python, PROGRAMS / "barriers.py"]).succeeded()
-    assert served(result) >= 50, str(result)
+    assert result.report_of("barrier").served >= 50, str(result)

@@ -4,17 +4,9 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
 import pytest
-from harness import PROGRAMS, ROOT, Mpi, compile_program, run
-
-
-def compile_client(mpi: Mpi, name: str) -> Path:
-    flags = ["-std=gnu99", "-Wall", "-Wextra", f"-I{ROOT / 'include'}", "-ldl"]
-    if mpi.family == "mpiabi":
-        flags.append("-DOFFBEAT_TEST_STANDARD_ABI")
-    return compile_program(mpi, PROGRAMS / name, *flags)
+from harness import ROOT, Mpi, compile_client, run
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
@@ -31,6 +23,15 @@ def test_many_operations_under_way_are_completed_in_any_order(
     program = compile_client(mpi, "operations.c")
     settings = {"OFFBEAT_NODE_RANKS": "2"} if choice is not None else {}
     run(mpi, ranks, [program, "40"], allreduce=choice, environment=settings, timeout=120).succeeded()
+
+
+def test_where_shared_memory_is_short_only_blocking_calls_have_it(mpi: Mpi) -> None:
+    """Room for 4 MiB of windows and what goes with them, not for four times as much."""
+    settings = {"OFFBEAT_BOARD_KIB": "2048", "OFFBEAT_VERBOSE": "1"}
+    command = [compile_client(mpi, "operations.c"), "40", "8"]
+    result = run(mpi, 2, command, environment=settings, timeout=120).succeeded()
+    assert "no shared memory" not in result.stderr, str(result)
+    assert "arrival_tree" in result.stderr, str(result)
 
 
 @pytest.mark.parametrize("choice", [[], ["ring"]])

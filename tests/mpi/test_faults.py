@@ -8,9 +8,21 @@ import os
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
-from harness import CORES, PROGRAMS, Mpi, Result, compile_program, library, remove_abandoned, run, running
+from harness import (
+    CORES,
+    PROGRAMS,
+    Mpi,
+    Result,
+    compile_client,
+    compile_program,
+    library,
+    remove_abandoned,
+    run,
+    running,
+)
 
 NODES = {"OFFBEAT_NODE_RANKS": "2"}
 HIERARCHY = "hierarchy(arrival_tree, ring)"
@@ -24,15 +36,15 @@ def test_a_late_rank_is_named_once(mpi: Mpi, late: int, check: str) -> None:
     program = compile_program(mpi, PROGRAMS / "late.c")
     settings = {"OFFBEAT_STALL_S": "1", "OFFBEAT_CHECK": check}
     result = run(mpi, 3, [program, str(late), "2000"], environment=settings).succeeded()
-    # Calls are compared before they say how long they are.
-    call = rf"^offbeat: allreduce number 2 on this communicator, {0 if check == '1' else 4000} bytes, 3 ranks on \S+: "
+    size_bytes = 0 if check == "1" else 4000  # calls are compared before they say how long they are
+    call = rf"^offbeat: allreduce number 2 on this communicator, {size_bytes} bytes, 3 ranks on \S+: "
     waiting = re.findall(rf"{call}rank (\d) has waited \d+ s for rank (\d) on \S+ \(", result.stderr, re.M)
     assert waiting == [("1" if late == 0 else "0", str(late))], str(result)
     assert len(re.findall(rf"{call}complete after \d+ s$", result.stderr, re.M)) == 1, str(result)
 
 
 def test_late_ranks_of_one_node_are_named_there(mpi: Mpi) -> None:
-    """Ranks 0 and 1 are a node, ranks 2 and 3 another; rank 3 is late, so the leader of its node waits for it."""
+    """Ranks 0 and 1 are a node, ranks 2 and 3 another; rank 3 is late, so its node's leader waits for it."""
     program = compile_program(mpi, PROGRAMS / "late.c")
     settings = NODES | {"OFFBEAT_STALL_S": "1"}
     result = run(mpi, 4, [program, "3", "1600"], allreduce=HIERARCHY, environment=settings).succeeded()
@@ -72,7 +84,8 @@ def test_where_there_is_no_board_late_ranks_are_waited_for_in_silence(mpi: Mpi, 
     program = compile_program(mpi, PROGRAMS / "late.c")
     settings = {"OFFBEAT_STALL_S": "1", "OFFBEAT_WAIT": wait}
     result = run(mpi, 2, [program, "0", "1600"], allreduce="ring", environment=settings).succeeded()
-    assert "has waited" not in result.stderr and result.report.served == 3, str(result)
+    assert "has waited" not in result.stderr, str(result)
+    assert result.report.served == 3, str(result)
 
 
 # -- waiting
@@ -101,15 +114,20 @@ def test_other_messages_move_while_a_rank_waits(
     assert result.report.served == result.calls, str(result)
 
 
+def waiting_percent(result: Result) -> float:
+    """How much of a core the ranks of idle.c had while they waited."""
+    share = re.search(r"^waiting: ([\d.]+) % of a core", result.stdout, re.M)
+    assert share, f"the program does not say what waiting took\n{result}"
+    return float(share[1])
+
+
 @pytest.mark.parametrize("expression", ["arrival_tree", HIERARCHY])
 def test_a_long_wait_does_not_burn_a_core(mpi: Mpi, expression: str) -> None:
     program = compile_program(mpi, PROGRAMS / "idle.c")
     settings = {"OFFBEAT_WAIT": "yield"} | (NODES if expression == HIERARCHY else {})
     result = run(mpi, 4, [program, "1000", "1"], allreduce=expression, environment=settings).succeeded()
-    share = re.search(r"^waiting: ([\d.]+) % of a core", result.stdout, re.M)
-    assert share and 0 <= float(share[1]) < 40, str(
-        result
-    )  # 2 to 4 %; yielding or spinning would be nearly 100
+    # 2 to 4 %; yielding or spinning would be nearly 100.
+    assert 0 <= waiting_percent(result) < 40, f"waiting burns the core\n{result}"
 
 
 def test_who_shares_a_core_does_not_spin_on_it(mpi: Mpi) -> None:
@@ -117,8 +135,7 @@ def test_who_shares_a_core_does_not_spin_on_it(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "idle.c")
     core = str(min(os.sched_getaffinity(0)))
     result = run(mpi, 2, ["taskset", "--cpu-list", core, program, "1000", "1"]).succeeded()
-    share = re.search(r"^waiting: ([\d.]+) % of a core", result.stdout, re.M)
-    assert share and 0 <= float(share[1]) < 40, str(result)
+    assert 0 <= waiting_percent(result) < 40, f"waiting burns the core\n{result}"
 
 
 # -- a rank that cannot go on
@@ -152,7 +169,8 @@ def test_a_message_that_fails_is_an_error_on_every_rank(mpi: Mpi, rank: int, cou
     """One of those of a leader, each in turn: of its own node and of the other one, nobody waits for ever."""
     result = run_failing(mpi, 4, "messages", rank, count, allreduce=HIERARCHY, environment=NODES)
     faults, errors = faults_and_errors(result)
-    assert faults > 0 and errors == faults, str(result)
+    assert faults > 0, str(result)
+    assert errors == faults, str(result)
     call = "^offbeat: allreduce number 2 on this communicator, .*"
     named = re.findall(
         rf"{call}: rank {rank} of MPI_COMM_WORLD has failed: a message of", result.stderr, re.M
@@ -172,7 +190,7 @@ PLACES_WITHOUT_MEMORY = {
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("place", PLACES_WITHOUT_MEMORY)
 def test_a_rank_without_memory_leaves_nobody_alone(mpi: Mpi, place: str, rank: int, lasting: str) -> None:
-    """Each piece of memory that one rank asks for, from the making of a communicator's context to its first result."""
+    """Each piece of memory that one rank asks for, from the making of a context to its first result."""
     ranks, expression, settings = PLACES_WITHOUT_MEMORY[place]
     result = run_failing(
         mpi, ranks, "memory", rank, 20000, "--lasting", lasting, allreduce=expression, environment=settings
@@ -245,8 +263,12 @@ def test_what_is_refused_is_done_without(mpi: Mpi, what: str, rank: str) -> None
     # Rank 0 makes the memory and rank 1 fetches it.
     needless = {"0": ["proc pidfd socket"], "1": ["memfd shm", "memfd space", "files"]}
     on_board = REFUSED[what] or what in needless.get(rank, [])
-    first = re.search(r"^offbeat: allreduce (?:of any length|up to 32767 B), ranks: 2: (\w+)", result.stderr, re.M)
-    assert first and first[1] == ("arrival_tree" if on_board else "recursive_doubling"), str(result)
+    first = re.search(
+        r"^offbeat: allreduce (?:of any length|up to 32767 B), ranks: 2: (\w+)", result.stderr, re.M
+    )
+    assert first, f"no line says which algorithm the shortest calls have\n{result}"
+    expected = "arrival_tree" if on_board else "recursive_doubling"
+    assert first[1] == expected, f"{first[1]} in place of {expected}\n{result}"
     lines = re.findall(
         r"^offbeat: no shared memory for 2 ranks on \S+ \((.+)\): messages are used", result.stderr, re.M
     )
@@ -264,7 +286,8 @@ def test_without_shared_memory_messages_are_used(mpi: Mpi) -> None:
 def test_different_settings_are_noticed(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "late.c")
     # Rank 1 alone is told to use another algorithm: a deadlock, if each rank went its way.
-    script = 'if [ "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-}}" = 1 ]; then export OFFBEAT_ALLREDUCE=ring; fi; exec "$@"'
+    is_rank_1 = '[ "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-}}" = 1 ]'
+    script = f'if {is_rank_1}; then export OFFBEAT_ALLREDUCE=ring; fi; exec "$@"'
     result = run(mpi, 3, ["sh", "-c", script, "sh", program, "0", "0"]).succeeded()
     assert result.stderr.count("ranks have different OFFBEAT_ settings") == 1, str(result)
     assert (result.report.intercepted, result.report.served) == (3, 0), str(result)
@@ -273,24 +296,52 @@ def test_different_settings_are_noticed(mpi: Mpi) -> None:
 # -- death, and a long life
 
 
-def test_a_rank_killed_at_a_random_moment_leaves_nothing(mpi: Mpi, request: pytest.FixtureRequest) -> None:
-    program = compile_program(mpi, PROGRAMS / "killed_anytime.c")
-    seed = request.config.getoption("--seed")
-    seed = random.SystemRandom().randrange(10**6) if seed is None else seed
-    chance = random.Random(seed)
-    before = set(os.listdir("/dev/shm"))
-    for kill in range(request.config.getoption("--kills")):
-        expression = HIERARCHY if kill % 2 else "arrival_tree"
-        victim, delay_us = chance.randrange(4), chance.randrange(300_000)
-        where = f"--seed {seed}, kill {kill}: rank {victim} after {delay_us} us of {expression}"
-        settings = {"OFFBEAT_NODE_RANKS": "2" if expression == HIERARCHY else "0"}
-        command = [program, str(victim), str(delay_us)]
-        result = run(mpi, 4, command, allreduce=expression, environment=settings, timeout=60)
-        assert result.returncode != 0 and "FAIL" not in result.stderr, f"{where}\n{result}"
-        assert not running(str(program)), f"{where}: processes are left\n{result}"
-        new = set(os.listdir("/dev/shm")) - before
+class Killing:
+    """Jobs of 4 ranks, each of which loses one at a random moment."""
+
+    def __init__(self, mpi: Mpi, request: pytest.FixtureRequest) -> None:
+        self.mpi = mpi
+        self.kills = request.config.getoption("--kills")
+        seed = request.config.getoption("--seed")
+        self.seed = random.SystemRandom().randrange(10**6) if seed is None else seed
+        self.chance = random.Random(self.seed)
+        self.before = set(os.listdir("/dev/shm"))
+
+    def run(self, command: list[str | Path], **more: Any) -> None:
+        victim, delay_us = self.chance.randrange(4), self.chance.randrange(300_000)
+        where = f"--seed {self.seed}: rank {victim} after {delay_us} us"
+        result = run(self.mpi, 4, [*command, str(victim), str(delay_us)], timeout=60, **more)
+        assert result.returncode != 0, f"{where}\n{result}"
+        assert "FAIL" not in result.stderr, f"{where}\n{result}"
+        assert not running(str(command[0])), f"{where}: processes are left\n{result}"
+        new = set(os.listdir("/dev/shm")) - self.before
         remove_abandoned(new)  # MPICH leaves its own
         assert not [name for name in new if "offbeat" in name], f"{where}: /dev/shm has {new}"
+
+
+@pytest.fixture
+def killing(mpi: Mpi, request: pytest.FixtureRequest) -> Killing:
+    return Killing(mpi, request)
+
+
+def test_a_rank_killed_at_a_random_moment_leaves_nothing(mpi: Mpi, killing: Killing) -> None:
+    program = compile_program(mpi, PROGRAMS / "killed_anytime.c")
+    for kill in range(killing.kills):
+        expression = HIERARCHY if kill % 2 else "arrival_tree"
+        settings = {"OFFBEAT_NODE_RANKS": "2" if expression == HIERARCHY else "0"}
+        killing.run([program], allreduce=expression, environment=settings)
+
+
+def test_a_rank_killed_in_any_collective_leaves_nothing(mpi: Mpi, killing: Killing) -> None:
+    program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
+    for kill in range(killing.kills):
+        killing.run([program, str(killing.seed + kill), "100000000", "30000", "alike", "any"])
+
+
+def test_a_rank_killed_with_operations_under_way_leaves_nothing(mpi: Mpi, killing: Killing) -> None:
+    program = compile_client(mpi, "operations.c")
+    for _ in range(killing.kills):
+        killing.run([program, "100000000", "0"])
 
 
 def test_communicators_that_come_and_go_leave_nothing(mpi: Mpi) -> None:

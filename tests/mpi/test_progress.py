@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
-from harness import PROGRAMS, Mpi, compile_program, run
+from harness import PROGRAMS, Mpi, compile_program, library, run
+from spawning import run_spawning
 
-# A receiver that cannot read the sender's memory: a long message then goes piece by piece, each in a turn of both.
+# A receiver that cannot read the sender's memory: a long message goes piece by piece, each in a turn of both.
 PIECE_BY_PIECE = {"OMPI_MCA_smsc": "^cma"}
 
 
@@ -17,7 +19,7 @@ PIECE_BY_PIECE = {"OMPI_MCA_smsc": "^cma"}
 def test_a_message_is_delivered_though_only_allreduce_is_called(
     mpi: Mpi, ranks: int, count: int, wait: str
 ) -> None:
-    """It takes 200 to 3000 calls where the MPI has turns when it has work, and never ends where it has none."""
+    """It takes 200 to 3000 calls where the MPI has turns when it has work, and for ever where it has none."""
     program = compile_program(mpi, PROGRAMS / "only_allreduce.c")
     settings = PIECE_BY_PIECE | {"OFFBEAT_WAIT": wait}
     command = [program, "67108864", str(count), "50000"]
@@ -39,12 +41,46 @@ def fastest_letters(mpi: Mpi, ranks: int, expression: str, settings: dict[str, s
 
 @pytest.mark.parametrize("expression", ["arrival_tree", "recursive_doubling"])
 def test_who_waits_for_long_answers_messages_soon(mpi: Mpi, expression: str) -> None:
-    """On a board, whose bell rings, and in messages. A nap for each letter would be a millisecond for each."""
+    """On a board, whose bell rings, and in messages. A nap for each letter would make it a millisecond."""
     assert fastest_letters(mpi, 4, expression, {}) < 500
 
 
 @pytest.mark.mpis(lambda mpi: mpi.name == "openmpi")
 def test_messages_that_libfabric_matches_are_answered_soon(mpi: Mpi) -> None:
-    """Open MPI then answers a synchronous send when it completes operations, which no probe of it does: 2200 us."""
+    """Open MPI then answers a synchronous send when it completes operations, which no probe does: 2200 us."""
     libfabric = {"OMPI_MCA_pml": "cm", "OMPI_MCA_mtl": "ofi", "OMPI_MCA_mtl_ofi_provider_include": "tcp"}
     assert fastest_letters(mpi, 4, "arrival_tree", libfabric) < 500
+
+
+# -- non-blocking collectives while a rank waits inside another call
+
+BLOCKING_CALLS = (
+    "recv", "ssend", "sendrecv", "probe", "mprobe", "wait", "waitany", "persistent", "barrier", "allreduce",
+    "scan", "barrier_across", "win_fence", "win_unlock", "win_flush", "file_write_all", "comm_dup",
+    "comm_split", "win_create", "finalize",
+)  # fmt: skip
+
+WITHOUT_OFFBEAT_NEVER = {"debian-openmpi": {"win_create"}, "debian-mpich": {"win_unlock", "win_flush"}}
+
+
+@pytest.mark.parametrize("count", [100, 3_000_000])
+@pytest.mark.parametrize("expression", [None, "ring", "pipeline(4, native)"])
+def test_whoever_blocks_lets_collectives_advance(
+    mpi: Mpi, count: int, expression: str | None, tmp_path: Path
+) -> None:
+    """On the board, which holds a part of the longer ones, by messages, and by the host in segments."""
+    calls = [call for call in BLOCKING_CALLS if call not in WITHOUT_OFFBEAT_NEVER.get(mpi.name, ())]
+    command = [compile_program(mpi, PROGRAMS / "blocking_calls.c"), str(count), *calls]
+    environment = {"BLOCKING_CALLS_FILE": str(tmp_path / "file")}
+    result = run(mpi, 2, command, allreduce=expression, environment=environment, timeout=120).succeeded()
+    # Messages advance under Open MPI only; elsewhere the host serves these calls.
+    served = 2 if expression == "ring" and mpi.kind != "openmpi" else result.calls
+    assert result.report_of("allreduce").served >= served, str(result)
+
+
+# Nothing advances while Open MPI spawns, with and without offbeat. The others cannot spawn here.
+@pytest.mark.mpis(lambda mpi: mpi.name in ("mpich", "mpich-abi"))
+def test_who_spawns_lets_collectives_advance(mpi: Mpi) -> None:
+    variables = {"LD_PRELOAD": str(library(mpi.family)), "OFFBEAT_REPORT": "1"}
+    result = run_spawning(mpi, 2, "blocking_calls.c", "3000000", "spawn", variables=variables)
+    assert "allreduce: 2 calls intercepted, 2 served" in result.stderr, str(result)

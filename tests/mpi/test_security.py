@@ -47,7 +47,9 @@ def test_a_stranger_gets_nothing_into_the_ranks(mpi: Mpi, public_folder: Path) -
     assert chosen == {"arrival_tree"}, f"{said}{result}"
     assert "no shared memory" not in result.stderr, f"{said}{result}"
     letters = re.fullmatch(r"user (\d+): (\d+) letters sent, (\d+) refused\n", said)
-    assert letters and letters[1] == str(65534 if IS_ROOT else os.geteuid()), f"{said}{result}"
+    assert letters, f"the stranger does not say what it sent: {said}{result}"
+    user = str(65534 if IS_ROOT else os.geteuid())
+    assert letters[1] == user, f"the stranger is not user {user}: {said}{result}"
     assert int(letters[3]) > 0, f"it never met a socket of the ranks: {said}{result}"
 
 

@@ -226,7 +226,7 @@ def test_global_clock(mpi: Mpi, method: str) -> None:
         for _ in range(3)
     )
     assert best < 1000
-    # As between hosts; what is measured has 100 microseconds in each direction, and both ranks run on this machine.
+    # As between hosts; what is measured has 100 microseconds in each direction, and both ranks run here.
     far = min(
         float(
             run(mpi, 2, [program, "planted", method, "4", "100"], preload=False).succeeded().stdout.split()[1]

@@ -152,7 +152,9 @@ def test_several_hosts_have_one_clock(mpi: Mpi, tmp_path: Path) -> None:
             # The truth is the planted one: all of this is one machine.
             error_ns = clock.offset + (0 if is_first else SECONDS_APART * 10**9)
             assert abs(error_ns) < 2_000_000
-            assert (clock.residual > 0) != is_first
+            assert clock.residual == 0 if is_first else clock.residual < 2_000_000
+    # A single one may happen to be right to the nanosecond.
+    assert max(clock.residual for one in traces for clock in (one.begin, one.end)) > 0
     read = trace.read(folder)
     assert read.missing == []
     assert 0 < read.clock_error_ns < 2_000_000

@@ -10,6 +10,7 @@ from offbeat.errors import CommandError
 def test_formulas() -> None:
     expected = {
         "balanced": [[0, 0, 0, 0, 0]],
+        "first_early": [[0, 1, 1, 1, 1]],
         "last_delayed": [[0, 0, 0, 0, 1]],
         "first_delayed": [[1, 0, 0, 0, 0]],
         "ascending": [[0, 0.25, 0.5, 0.75, 1]],

@@ -107,7 +107,8 @@ def test_killed_and_resumed(
         left = f" ({len(before)} of them left by a run that was killed)"
     else:
         assert process.returncode == 1
-        assert re.match(rb"offbeat: the benchmark job ended with exit code \d+ while measuring ", said), said
+        doing = rb"(?:calibrating|measuring)"
+        assert re.match(rb"offbeat: the benchmark job ended with exit code \d+ while " + doing, said), said
         assert not part.exists()
         before, left = results.read(path).results, ""
     kept = len(before)
@@ -146,7 +147,7 @@ def test_progress_on_a_terminal(tmp_path: Path, clean_environment: dict[str, str
     text = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", shown).decode()
     left = [int(number) for number in re.findall(r"at most (\d+) s left", text)]
     assert left == sorted(left, reverse=True)
-    assert len(left) >= 5
+    assert len(left) >= 2
     assert 50 < left[0] <= 60
     # A cell can be over before it is drawn.
     assert re.search(r"measuring (4 B|1 KiB|4 KiB), (balanced|random) arrival", text)

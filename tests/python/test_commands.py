@@ -118,11 +118,13 @@ def test_a_trace_is_replaced_only_on_demand(offbeat: Offbeat, fake_mpi: MakeMpi,
 
 def test_env_can_be_evaluated(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path) -> None:
     fake_mpi("mpich").program(tmp_path / "solver")
-    done = offbeat("env", "--allreduce", "pipeline(4, ring)", "./solver")
+    done = offbeat(
+        "env", "--allreduce", "pipeline(4, ring)", "--algorithm", "bcast=pipeline( 8,chain)", "./solver"
+    )
     assert done.returncode == 0
-    script = f'{done.stdout}\necho "$LD_PRELOAD|$OFFBEAT_ALLREDUCE"'
+    script = f'{done.stdout}\necho "$LD_PRELOAD|$OFFBEAT_ALLREDUCE|$OFFBEAT_BCAST"'
     said = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout
-    assert said == f"{libraries.preload_library('mpich')}|pipeline(4, ring)\n"
+    assert said == f"{libraries.preload_library('mpich')}|pipeline(4, ring)|pipeline(8, chain)\n"
     as_json = json.loads(offbeat("env", "--shell", "json", "./solver").stdout)
     assert as_json == {"LD_PRELOAD": str(libraries.preload_library("mpich"))}
 

@@ -88,9 +88,9 @@ def test_collectives_have_the_numbers_that_the_page_on_trace_files_gives() -> No
     assert listed == [(str(number), each["name"]) for number, each in enumerate(_core.collectives(), 1)]
 
 
-def test_every_collective_that_can_be_benchmarked_is_in_the_list() -> None:
+def test_every_collective_of_the_benchmark_is_in_the_list() -> None:
     page = (ROOT / "docs" / "commands.md").read_text()
-    listed = re.search(r"^- `--collectives`: (.*)\.$", page, re.MULTILINE)[1]
+    listed = re.search(r"^- `--collectives`: ([^.]*)\.$", page, re.MULTILINE)[1]
     assert tuple(re.findall(r"`(\w+)`", listed)) == plan.COLLECTIVES
 
 

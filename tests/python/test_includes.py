@@ -8,7 +8,8 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
-# From the bottom up. A folder may include itself and those before it; the longest name that fits is a file's layer.
+# From the bottom up. A folder may include itself and those before it.
+# The longest name that fits is a file's layer.
 LAYERS = (
     "base",
     "patterns",

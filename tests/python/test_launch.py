@@ -43,7 +43,7 @@ def launch(
 
 
 def test_open_mpi() -> None:
-    built = launch("Open MPI", settings=Settings("pipeline(4, ring)", 1))
+    built = launch("Open MPI", settings=Settings({"allreduce": "pipeline(4, ring)"}, 1))
     assert built.command == [
         "/mpi/bin/mpirun", "-n", "2", *PRELOAD,
         "-x", "OFFBEAT_ALLREDUCE=pipeline(4, ring)", "-x", "OFFBEAT_VERBOSE=1",
@@ -54,7 +54,7 @@ def test_open_mpi() -> None:
 
 @pytest.mark.parametrize("vendor", ["MPICH", "Intel MPI", "MVAPICH"])
 def test_hydra(vendor: str) -> None:
-    built = launch(vendor, settings=Settings("ring"), arguments=("-ppn", "1"))
+    built = launch(vendor, settings=Settings({"allreduce": "ring"}), arguments=("-ppn", "1"))
     assert built.command == [
         "/mpi/bin/mpirun", "-n", "2", "-genv", "LD_PRELOAD", str(LIBRARY),
         "-genv", "OFFBEAT_ALLREDUCE", "ring", "-ppn", "1", "./solver", "-n", "9",
@@ -106,7 +106,7 @@ def test_intel_variables_keep_the_programs_library_path() -> None:
 
 def test_offbeat_variables_of_the_caller_are_passed_on_and_options_win() -> None:
     base = {"OFFBEAT_WAIT": "yield", "OFFBEAT_ALLREDUCE": "linear", "HOME": "/"}
-    variables = rank_variables([LIBRARY], Settings("ring"), base)
+    variables = rank_variables([LIBRARY], Settings({"allreduce": "ring"}), base)
     assert variables == {"LD_PRELOAD": str(LIBRARY), "OFFBEAT_WAIT": "yield", "OFFBEAT_ALLREDUCE": "ring"}
 
 

@@ -123,7 +123,8 @@ def test_errors_and_the_end_are_seen() -> None:
 def test_inventory_tables() -> None:
     console = Console(width=120, force_terminal=False)
     algorithm = {
-        "name": "pipeline", "parameters": "SEGMENTS, ALGORITHM", "summary": "in flight",
+        "collective": "bcast", "name": "pipeline", "parameters": "SEGMENTS, ALGORITHM",
+        "summary": "in flight",
         "cost": "x", "needs": "", "every_run": True,
     }  # fmt: skip
     setting = {
@@ -131,9 +132,10 @@ def test_inventory_tables() -> None:
         "equal_on_all_ranks": True,
     }  # fmt: skip
     with console.capture() as capture:
-        console.print(inventory.algorithm_table([algorithm]), inventory.settings_table([setting]))
+        console.print(*inventory.algorithm_tables([algorithm]), inventory.settings_table([setting]))
         console.print(inventory.mpi_table([]))
     text = capture.get()
+    assert "Algorithms of bcast" in text
     assert "pipeline(SEGMENTS, ALGORITHM)" in text
     assert "as its parts'" in text
     assert "[brackets] stay" in text

@@ -39,11 +39,9 @@ inline void finish(Task task) {
 
 // One call among the ranks of a node, by the form that MPI_Allreduce would take. The board has been entered.
 inline void run_on_board(Board& board, const Endpoint& net, const Call& call, const Expression& expression) {
-  if (is_immediate(*expression.algorithm, net.size, call.output.bytes())) {
-    expression.algorithm->immediate->run(board, call);
-  } else {
-    finish(carry_out(net, call, expression));
-  }
+  const bool at_once = is_immediate(*expression.algorithm, net.size, call.length(net.size));
+  if (at_once && expression.algorithm->immediate->run(board, call)) return;
+  finish(at_once ? expression.algorithm->run(net, call, expression) : carry_out(net, call, expression));
 }
 
 }  // namespace offbeat

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "collectives/repertoire.hpp"
-#include "simulator/simulator.hpp"
+#include "hockney.hpp"
 #include "vectors.hpp"
 
 namespace offbeat {
@@ -110,24 +110,10 @@ TEST(Order, TheInputsOfThisTestCanTellOrdersApart) {
 }
 
 // The cost formulas in the headers, exactly.
-class Cost : public testing::Test {
+class Cost : public Hockney {
  protected:
-  static constexpr double a = 2e-6;
-  static constexpr double b = 1e-9;
-  static constexpr double c = 3e-10;
   static double time_of(const std::string& text, int ranks, std::size_t bytes) {
-    const Expression expression = parse_expression(Collective::allreduce, text);
-    const Reduction sum(ElementType::uint8, ReduceOp::sum);
-    const Network network{.inter_alpha = a, .inter_beta = b, .gamma = c, .eager_bytes = std::size_t{1} << 40};
-    Simulator simulator(ranks, network, {.phantom = true});
-    return simulator
-        .run(
-            [&](int, Endpoint net) {
-              return carry_out(net, {Collective::allreduce, {nullptr, bytes, 1}, {nullptr, bytes, 1}, &sum},
-                               expression);
-            },
-            {}, expression.lanes())
-        .last_delay();
+    return Hockney::time_of(Collective::allreduce, text, ranks, bytes, bytes);
   }
 };
 

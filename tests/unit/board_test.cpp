@@ -16,20 +16,26 @@
 #include <cstdint>
 #include <functional>
 #include <iostream>
+#include <map>
 #include <numeric>
-#include <optional>
 #include <random>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/error.hpp"
+#include "collectives/allgather/bruck_in_slots.hpp"
+#include "collectives/allreduce/allreduce.hpp"
 #include "collectives/allreduce/board_round.hpp"
+#include "collectives/bcast/bcast.hpp"
 #include "collectives/repertoire.hpp"
+#include "collectives/tree_form.hpp"
+#include "exchanges.hpp"
 #include "simulator/simulator.hpp"
 #include "vectors.hpp"
 
@@ -49,6 +55,14 @@ std::vector<std::string> algorithms_on_board() {
 // An algorithm that has an immediate form, without it: its short messages go in chunks, like long ones.
 constexpr std::string_view in_chunks = "_in_chunks";
 
+Expression without_immediate(Expression expression) {
+  static std::map<const Algorithm*, Algorithm> chunked;
+  Algorithm& algorithm = chunked.try_emplace(expression.algorithm, *expression.algorithm).first->second;
+  algorithm.immediate = nullptr;
+  expression.algorithm = &algorithm;
+  return expression;
+}
+
 std::vector<std::string> forms_on_board() {
   std::vector<std::string> forms;
   for (const std::string& name : algorithms_on_board()) {
@@ -59,15 +73,10 @@ std::vector<std::string> forms_on_board() {
   return forms;
 }
 
-// `chunked` holds the algorithm of the expression if that is not a registered one.
-Expression expression_of(const std::string& form, std::optional<Algorithm>& chunked) {
+Expression expression_of(const std::string& form) {
   if (!form.ends_with(in_chunks)) return parse_expression(Collective::allreduce, form);
-  Expression expression =
-      parse_expression(Collective::allreduce, form.substr(0, form.size() - in_chunks.size()));
-  chunked = *expression.algorithm;
-  chunked->immediate = nullptr;
-  expression.algorithm = &*chunked;
-  return expression;
+  return without_immediate(
+      parse_expression(Collective::allreduce, form.substr(0, form.size() - in_chunks.size())));
 }
 
 const std::vector<std::string> hierarchies = {
@@ -242,31 +251,43 @@ TEST(SimulatedBoard, IsThereIfItIsWanted) {
 
 // Every interleaving.
 
-// A few ranks on a board, each of which goes on when it is told to. A rank stops before each change of a
-// word, where it finds nothing to do and, in fine grain, before each copy or reduction. What it loads between
-// two stops it loads at once.
+// A call of a collective by all ranks, and the expression that serves it.
+struct Step {
+  Case what;
+  Expression expression;
+};
+
+// A few ranks on a board, which make calls one after the other. Each goes on when it is told to. A rank stops
+// before each change of a word, where it finds nothing to do and, in fine grain, before each copy or
+// reduction. What it loads between two stops it loads at once.
 enum class Grain : std::uint8_t { fine, coarse };
 
 class World final : public BoardInSimulation {
  public:
-  World(int ranks, std::vector<Message> messages, const Expression& expression, Grain grain)
+  // Where data are not copied by computations (collectives in slots), a rank can also stop between its look
+  // at a word and its look at the data: `at_fetches`.
+  World(int ranks, std::vector<Step> steps, Grain grain, bool at_fetches = false)
       : grain_(grain),
+        stops_at_fetches_(at_fetches),
         shape_{ranks, tiny_window},
-        expression_(expression),
+        steps_(std::move(steps)),
         memory_(shape_.total_bytes() / sizeof(Page)),
-        members_(static_cast<std::size_t>(ranks)) {
-    for (const Message message : messages) vectors_.emplace_back(ranks, message);
-    references_.resize(messages.size());
+        members_(static_cast<std::size_t>(ranks)),
+        references_(steps_.size()) {
+    for (Step& step : steps_) {
+      step.what.origin = static_cast<Bits>(exchanges_.size()) * 7;  // what is left of another call is wrong
+      exchanges_.emplace_back(ranks, step.what);
+    }
   }
 
   void clear() {
     for (Member& member : members_) member.task = {};
     std::ranges::fill(words(), 0);
     before_.assign(words().size(), 0);
+    hash_ = 0;
     boards_.clear();
     boards_.reserve(members_.size());  // they are pointed to
-    bool in_place = false;
-    for (Vectors& vectors : vectors_) vectors.clear(std::exchange(in_place, !in_place));
+    for (Exchange& exchange : exchanges_) exchange.clear();
     for (int rank = 0; rank < shape_.ranks; ++rank) {
       Member& self = member(rank);
       self.board = &boards_.emplace_back(memory_.data(), shape_, rank, Patience{});
@@ -276,7 +297,9 @@ class World final : public BoardInSimulation {
       self.ended = 0;
       self.history = self.next_deed = 0;
     }
-    if (!expression_.every_run()) std::ranges::fill(references_, std::vector<Bits>());
+    for (std::size_t k = 0; k < steps_.size(); ++k) {
+      if (!steps_[k].expression.every_run()) references_[k].clear();
+    }
   }
 
   [[nodiscard]] std::vector<int> ready() const {
@@ -299,8 +322,8 @@ class World final : public BoardInSimulation {
         self.task.start();
         break;
       case State::computing:
-        self.computation->perform();
-        self.history += std::exchange(self.next_deed, 0);
+        self.next_deed = 0;
+        perform(self, *self.computation);
         self.computation->waiter.resume();
         break;
       default:
@@ -317,20 +340,21 @@ class World final : public BoardInSimulation {
   // collective, in any order. What it has loaded shows in what it does next, or is kept by its board; the
   // results of earlier collectives are checked.
   [[nodiscard]] std::uint64_t state() const {
-    std::uint64_t result = 0;
-    std::size_t ended = vectors_.size();
+    std::uint64_t result = hash_;
+    std::size_t ended = steps_.size();
     for (const Member& member : members_) {
       mix(result, member.history);
       mix(result, member.next_deed);
       mix(result, member.ended);
       mix(result, static_cast<std::uint64_t>(member.state));
-      mix(result, member.board->came_last ? 1 : 0);
       ended = std::min(ended, member.ended);
     }
-    for (const std::uint64_t word : before_) mix(result, word);
     // Where the bits are those of the arrival order, what was the first to get them is part of the state.
-    for (; !expression_.every_run() && ended < references_.size(); ++ended) {
-      for (const Bits bits : references_[ended]) mix(result, bits);
+    for (; ended < steps_.size(); ++ended) {
+      if (steps_[ended].expression.every_run()) continue;
+      for (const std::vector<Bits>& reference : references_[ended]) {
+        for (const Bits bits : reference) mix(result, bits);
+      }
     }
     return result;
   }
@@ -342,6 +366,11 @@ class World final : public BoardInSimulation {
 
   void touch(int rank, std::coroutine_handle<> waiter) override { stop(rank, waiter, State::touching); }
   void pause(int rank, std::coroutine_handle<> waiter) override { stop(rank, waiter, State::paused); }
+  bool fetch(int rank, int owner, const void*, std::size_t bytes, std::coroutine_handle<> waiter) override {
+    if (!stops_at_fetches_ || owner == rank || bytes == 0) return false;
+    stop(rank, waiter, State::touching);
+    return true;
+  }
 
  private:
   enum class State : std::uint8_t { absent, touching, computing, paused, woken, done };
@@ -362,11 +391,11 @@ class World final : public BoardInSimulation {
   };
 
   Task live(Member& self, Endpoint net) {
-    for (; self.ended < vectors_.size(); ++self.ended) {
-      Vectors& vectors = vectors_[self.ended];
+    for (; self.ended < steps_.size(); ++self.ended) {
+      Exchange& exchange = exchanges_[self.ended];
       self.history = 0;
-      co_await carry_out(net, vectors.args(net.rank), expression_);
-      std::string problem = vectors.problem(static_cast<std::size_t>(net.rank), references_[self.ended]);
+      co_await carry_out(net, exchange.args(net.rank), steps_[self.ended].expression);
+      std::string problem = exchange.problem(net.rank, references_[self.ended]);
       if (!problem.empty()) problem_ = std::move(problem);
     }
     self.history = 0;
@@ -383,22 +412,24 @@ class World final : public BoardInSimulation {
     hash ^= hash >> 32;
   }
 
+  static std::uint64_t hash_of_word(std::size_t index, std::uint64_t value) {
+    std::uint64_t hash = index;
+    mix(hash, value);
+    mix(hash, index);
+    return hash;
+  }
+
   void stop(int rank, std::coroutine_handle<> waiter, State state) {
     member(rank).waiter = waiter;
     member(rank).state = state;
   }
 
   bool compute(Member& self, const Computation& next) {
-    std::uint64_t deed = reinterpret_cast<std::uintptr_t>(next.destination.data);
-    for (std::size_t k = 0; k < next.operand_count; ++k)
-      mix(deed, reinterpret_cast<std::uintptr_t>(next.operands[k]));
-    mix(deed, next.used_up);
     if (grain_ == Grain::coarse) {
-      self.history += deed;
-      next.perform();
+      perform(self, next);
       return true;
     }
-    self.next_deed = deed;
+    self.next_deed = deed_of(next);
     self.computation = &next;
     self.state = State::computing;
     for (const Member& other : members_) {
@@ -409,6 +440,22 @@ class World final : public BoardInSimulation {
       }
     }
     return false;
+  }
+  static std::uint64_t deed_of(const Computation& computation) {
+    std::uint64_t deed = reinterpret_cast<std::uintptr_t>(computation.destination.data);
+    for (std::size_t k = 0; k < computation.operand_count; ++k)
+      mix(deed, reinterpret_cast<std::uintptr_t>(computation.operands[k]));
+    return deed;
+  }
+  // What it finds is part of the deed: another rank may have been there too early.
+  static void perform(Member& self, const Computation& computation) {
+    std::uint64_t deed = deed_of(computation);
+    for (std::size_t k = 0; k < computation.operand_count; ++k) {
+      const auto* found = static_cast<const char*>(computation.operands[k]);
+      mix(deed, std::hash<std::string_view>()({found, computation.destination.bytes()}));
+    }
+    self.history += deed;
+    computation.perform();
   }
   static bool writes_what_is_used_in(const Computation& one, const Computation& other) {
     const auto overlap = [&](const void* written, const void* used) {
@@ -423,21 +470,19 @@ class World final : public BoardInSimulation {
                          other.operands.begin() + static_cast<int>(other.operand_count),
                          [&](const void* operand) { return overlap(written, operand); });
     };
-    bool used = is_used(one.destination.data);
-    for (std::size_t k = 0; k < one.operand_count; ++k) {
-      used = used || ((one.used_up >> k & 1) != 0 && is_used(one.operands[k]));
-    }
-    return used;
+    return is_used(one.destination.data);
   }
 
-  // The words that a touch changes: what stood there may have been got. Who pauses looks again.
+  // The words that a touch changes: what stood there may have been got. A touch that changes nothing takes
+  // the rank further, too. Who pauses looks again.
   void note_change(Member& self, bool same_collective) {
+    if (same_collective) ++self.history;
     const std::span<const std::uint64_t> now = words();
     for (std::size_t k = 0; k < now.size(); ++k) {
       if (now[k] == before_[k]) continue;
-      std::uint64_t deed = k;
-      mix(deed, std::exchange(before_[k], now[k]));
-      if (same_collective) self.history += deed;
+      const std::uint64_t got = hash_of_word(k, std::exchange(before_[k], now[k]));
+      hash_ += hash_of_word(k, now[k]) - got;
+      if (same_collective) self.history += got;
     }
     for (Member& member : members_) {
       if (&member != &self && member.state == State::paused) member.state = State::woken;
@@ -445,14 +490,16 @@ class World final : public BoardInSimulation {
   }
 
   Grain grain_;
+  bool stops_at_fetches_;
   BoardShape shape_;
-  const Expression& expression_;
+  std::vector<Step> steps_;
   std::vector<Page> memory_;
-  std::vector<std::uint64_t> before_;  // the words after the last step
+  std::vector<std::uint64_t> before_;  // the words after the last touch
+  std::uint64_t hash_ = 0;             // of these: a sum
   std::vector<Board> boards_;
   std::vector<Member> members_;
-  std::vector<Vectors> vectors_;
-  std::vector<std::vector<Bits>> references_;
+  std::vector<Exchange> exchanges_;
+  std::vector<std::vector<std::vector<Bits>>> references_;  // of every call and rank
   std::string problem_;
 };
 
@@ -519,34 +566,46 @@ constexpr std::size_t most_states = 5'000;
 constexpr std::size_t most_states = 50'000;
 #endif
 
+// In fine grain; if these are too many, in coarse grain, too. Says in `log` what it did.
+void explore(int ranks, const std::vector<Step>& steps, std::ostream& log = std::cout) {
+  std::string text;
+  for (const Step& step : steps) text += step.what.text() + "; ";
+  SCOPED_TRACE(text);
+  for (const Grain grain : {Grain::fine, Grain::coarse}) {
+    World world(ranks, steps, grain);
+    Explorer explorer(world, grain == Grain::fine ? most_states : 5 * most_states);
+    const double schedules = explorer.visit();
+    EXPECT_EQ(explorer.problem(), "");
+    log << (grain == Grain::fine ? "fine" : "coarse") << " grain, "
+        << (explorer.exhaustive() ? "all " : "not all, ") << schedules << " schedules, by "
+        << explorer.states() << " states in " << explorer.runs() << " runs\n";
+    if (explorer.exhaustive() || testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(ranks, 2) << "not all interleavings of two ranks";
+}
+
 class EveryInterleaving : public testing::TestWithParam<std::tuple<std::string, int>> {
  protected:
-  // In fine grain; if these are too many, in coarse grain, too. Says what it did.
-  static void explore(const std::vector<Message>& messages) {
-    for (const Grain grain : {Grain::fine, Grain::coarse}) {
-      const auto& [name, ranks] = GetParam();
-      std::optional<Algorithm> chunked;
-      const Expression expression = expression_of(name, chunked);
-      World world(ranks, messages, expression, grain);
-      Explorer explorer(world, grain == Grain::fine ? most_states : 5 * most_states);
-      const double schedules = explorer.visit();
-      EXPECT_EQ(explorer.problem(), "");
-      std::cout << (grain == Grain::fine ? "fine" : "coarse") << " grain, "
-                << (explorer.exhaustive() ? "all " : "not all, ") << schedules << " schedules, by "
-                << explorer.states() << " states in " << explorer.runs() << " runs\n";
-      if (explorer.exhaustive() || HasFailure()) return;
+  // Every second one in place.
+  static void explore_allreduces(const std::vector<Message>& messages) {
+    const auto& [form, ranks] = GetParam();
+    std::vector<Step> steps;
+    for (const auto& [count, operation] : messages) {
+      const bool in_place = steps.size() % 2 != 0;
+      steps.push_back({{Collective::allreduce, count, 0, operation, in_place}, expression_of(form)});
     }
+    explore(ranks, steps);
   }
 };
 
-TEST_P(EveryInterleaving, OfTwoChunks) { explore({{1025, Operation::weave}}); }
+TEST_P(EveryInterleaving, OfTwoChunks) { explore_allreduces({{1025, Operation::weave}}); }
 
 class EveryInterleavingOfShort : public EveryInterleaving {};
 
-TEST_P(EveryInterleavingOfShort, OneMessage) { explore({{3, Operation::float_sum}}); }
+TEST_P(EveryInterleavingOfShort, OneMessage) { explore_allreduces({{3, Operation::weave}}); }
 // The third message comes to the half of the board that the first one used.
 TEST_P(EveryInterleavingOfShort, ThreeMessages) {
-  explore({{3, Operation::int_sum}, {3, Operation::weave}, {3, Operation::int_sum}});
+  explore_allreduces({{3, Operation::int_sum}, {3, Operation::weave}, {3, Operation::int_sum}});
 }
 
 // Rooted rounds on the board, in which a root may be ahead of the others: an allreduce of three elements,
@@ -561,6 +620,16 @@ Task broadcast_round(const BoardRound& round) {
   Patience::Wait wait(round.board.patience);
   while (!round.is_marked(is_there)) co_await round.board.pause(wait);
   co_await round.net.copy(round.call.output, round.on_board(round.call.root, 0));
+}
+
+Algorithm allreduce_on_board(std::string_view name, Task (*run)(Endpoint, Call, const Expression&)) {
+  return {.name = name,
+          .summary = "",
+          .cost = "",
+          .serves = {Collective::allreduce},
+          .needs = {.board = OnBoard::one_node},
+          .source = "",
+          .run = run};
 }
 
 Task broadcasts_in_turn(Endpoint net, Call call, const Expression&) {
@@ -585,17 +654,11 @@ Task broadcasts_in_turn(Endpoint net, Call call, const Expression&) {
 }
 
 TEST(EveryInterleavingOfRooted, Rounds) {
-  const Algorithm algorithm{.name = "broadcasts_in_turn",
-                            .summary = "",
-                            .cost = "",
-                            .serves = {Collective::allreduce},
-                            .needs = {.board = OnBoard::one_node},
-                            .source = "",
-                            .run = broadcasts_in_turn};
+  const Algorithm algorithm = allreduce_on_board("broadcasts_in_turn", broadcasts_in_turn);
   Expression expression;
   expression.algorithm = &algorithm;
   for (const int ranks : {2, 3}) {
-    World world(ranks, {{3, Operation::weave}}, expression, Grain::fine);
+    World world(ranks, {{{Collective::allreduce, 3, 0, Operation::weave}, expression}}, Grain::fine);
     Explorer explorer(world, most_states);
     explorer.visit();
     EXPECT_EQ(explorer.problem(), "") << ranks << " ranks";
@@ -618,23 +681,19 @@ Task between_barriers(Endpoint net, Call call, const Expression& self) {
 }
 
 TEST(EveryInterleavingOfBarriers, LetsNobodyGoTooEarly) {
-  const Algorithm algorithm{.name = "between_barriers",
-                            .summary = "",
-                            .cost = "",
-                            .serves = {Collective::allreduce},
-                            .needs = {.board = OnBoard::one_node},
-                            .source = "",
-                            .run = between_barriers};
+  const Algorithm algorithm = allreduce_on_board("between_barriers", between_barriers);
   const Algorithm& at_once = *parse_expression(Collective::barrier, "arrival_counter").algorithm;
-  Algorithm in_words = at_once;
-  in_words.immediate = nullptr;
-  for (const Algorithm* form : std::initializer_list<const Algorithm*>{&at_once, &in_words}) {
+  Algorithm in_tree = at_once;
+  in_tree.immediate = &immediate_tree<TreeForm<Collective::barrier, 1>>;
+  for (const Algorithm* form : std::initializer_list<const Algorithm*>{&at_once, &in_tree}) {
     for (const int ranks : {2, 3}) {
       Expression expression;
       expression.algorithm = &algorithm;
       expression.parts.emplace_back().algorithm = form;
-      World world(ranks, {{1, Operation::weave}, {1, Operation::int_sum}, {1, Operation::weave}}, expression,
-                  Grain::fine);
+      std::vector<Step> steps;
+      for (const auto operation : {Operation::weave, Operation::int_sum, Operation::weave})
+        steps.push_back({{Collective::allreduce, 1, 0, operation, steps.size() == 1}, expression});
+      World world(ranks, steps, Grain::fine);
       Explorer explorer(world, most_states);
       explorer.visit();
       EXPECT_EQ(explorer.problem(), "") << ranks << " ranks";
@@ -642,6 +701,303 @@ TEST(EveryInterleavingOfBarriers, LetsNobodyGoTooEarly) {
     }
   }
 }
+
+// Sequences of calls of any collectives. The slots of two ranks are swapped at each call, and slots and
+// windows are used again two calls later.
+
+// The long form of an alltoallv, which reads the lengths only when the other ranks may have gone on.
+Task late_alltoallv(Endpoint net, Call call, const Expression&) {
+  co_await net.board()->touch();
+  const Expression arrival_direct = parse_expression(Collective::alltoallv, "arrival_direct");
+  co_await arrival_direct.algorithm->run(net, call, arrival_direct);
+}
+
+Expression on_board(Collective collective) {
+  const bool in_a_tree = collective == Collective::allreduce || collective == Collective::reduce;
+  Expression expression = parse_expression(collective, in_a_tree ? "arrival_tree" : "arrival_direct");
+  if (collective == Collective::alltoallv) {
+    static const Algorithm late = [&] {
+      Algorithm algorithm = *expression.algorithm;
+      algorithm.run = late_alltoallv;
+      return algorithm;
+    }();
+    expression.algorithm = &late;
+  }
+  return expression;
+}
+
+// Of a short one.
+Step in_slots(const Case& what) { return {what, on_board(what.collective)}; }
+// Through windows, however short it is. An alltoallv must be too long for its slot.
+Step through_windows(const Case& what) {
+  const Expression expression = on_board(what.collective);
+  return {what, what.collective == Collective::alltoallv ? expression : without_immediate(expression)};
+}
+
+class EveryInterleavingOfCalls : public testing::TestWithParam<std::tuple<Collective, int>> {
+ protected:
+  // All sequences of roots; every fifth of them where one takes seconds. Every second call is in place, if it
+  // can be.
+  static void explore_calls(std::size_t calls, std::size_t count, Step (*step)(const Case&)) {
+    const auto& [collective, ranks] = GetParam();
+    const std::vector<int> roots = roots_of(collective, ranks);
+    std::size_t sequences = 1;
+    for (std::size_t k = 0; k < calls; ++k) sequences *= roots.size();
+    const bool takes_seconds = collective == Collective::reduce && ranks > 2 && step == through_windows;
+    for (std::size_t sequence = 0; sequence < sequences; sequence += takes_seconds && calls > 1 ? 5 : 1) {
+      std::vector<Step> steps;
+      for (std::size_t rest = sequence; steps.size() < calls; rest /= roots.size()) {
+        const bool in_place = steps.size() % 2 != 0;
+        const Operation operation = in_place ? Operation::weave : Operation::int_sum;
+        steps.push_back(step({collective, count, roots[rest % roots.size()], operation, in_place}));
+      }
+      explore(ranks, steps);
+    }
+  }
+  // The shortest that goes through windows.
+  static std::size_t short_count() { return std::get<0>(GetParam()) == Collective::alltoallv ? 600 : 3; }
+};
+
+TEST_P(EveryInterleavingOfCalls, OneInSlots) { explore_calls(1, 3, in_slots); }
+TEST_P(EveryInterleavingOfCalls, ThreeInSlots) { explore_calls(3, 3, in_slots); }
+TEST_P(EveryInterleavingOfCalls, OneOfTwoChunks) { explore_calls(1, 1025, through_windows); }
+TEST_P(EveryInterleavingOfCalls, TwoOfTwoChunks) { explore_calls(2, 1025, through_windows); }
+TEST_P(EveryInterleavingOfCalls, ThreeThroughWindows) { explore_calls(3, short_count(), through_windows); }
+
+// More of what two ranks can do.
+class EveryInterleavingOfCallsOfTwo : public EveryInterleavingOfCalls {};
+
+TEST_P(EveryInterleavingOfCallsOfTwo, FiveInSlots) { explore_calls(5, 3, in_slots); }
+TEST_P(EveryInterleavingOfCallsOfTwo, OneOfManyRounds) { explore_calls(1, 5000, through_windows); }
+
+class EveryInterleavingOfMixedCalls : public testing::TestWithParam<int> {};
+
+// A rank that gets nothing from another one in an alltoallv may leave before that one has read the lengths in
+// the slots.
+TEST_P(EveryInterleavingOfMixedCalls, AlltoallvBetweenOthers) {
+  for (const std::size_t count : {3, 600}) {  // in slots and through windows
+    for (const bool one_way : {false, true}) {
+      const Step alltoallv =
+          in_slots({.collective = Collective::alltoallv, .count = count, .one_way = one_way});
+      explore(GetParam(),
+              {in_slots({Collective::bcast, 3, 1}), alltoallv, in_slots({Collective::allreduce, 3})});
+      for (const int root : {0, 1}) {
+        explore(GetParam(), {in_slots({Collective::bcast, 3, 0}), alltoallv,
+                             in_slots({Collective::bcast, 3, root}), in_slots({Collective::reduce, 3, 0})});
+        explore(GetParam(), {through_windows({Collective::bcast, 3, root}), alltoallv,
+                             through_windows({Collective::gather, 3, 0})});
+      }
+      explore(GetParam(), {alltoallv, alltoallv, alltoallv});
+    }
+  }
+}
+
+TEST_P(EveryInterleavingOfMixedCalls, RootedBeforeOnesInWhichAllMeet) {
+  for (const auto step : {in_slots, through_windows}) {
+    explore(GetParam(), {step({Collective::reduce, 3, 1}), step({Collective::bcast, 3, 0}),
+                         step({Collective::allgather, 3})});
+    explore(GetParam(), {step({Collective::allgather, 3}), step({Collective::scatter, 3, 0}),
+                         step({Collective::allreduce, 3}), step({Collective::gather, 3, 1})});
+  }
+}
+
+TEST_P(EveryInterleavingOfMixedCalls, GatherAndScatter) {
+  for (const auto step : {in_slots, through_windows}) {
+    for (const int root : {0, 1})
+      explore(GetParam(), {step({Collective::gather, 3, 0}), step({Collective::scatter, 3, root})});
+  }
+}
+
+// Slots and windows have numbers of their own.
+TEST_P(EveryInterleavingOfMixedCalls, ShortAndLongInTurn) {
+  explore(GetParam(), {through_windows({Collective::bcast, 3, 0}), in_slots({Collective::reduce, 3, 1}),
+                       through_windows({Collective::alltoall, 3}), in_slots({Collective::scatter, 3, 0})});
+}
+
+// Every collective after every other one, on two ranks, with the same root or another one.
+class EveryInterleavingOfThreeCalls : public testing::TestWithParam<Collective> {
+ protected:
+  static void explore_all(std::size_t count_of_alltoallv, Step (*step)(const Case&)) {
+    const auto call = [&](Collective collective, int root) {
+      const bool is_alltoallv = collective == Collective::alltoallv;
+      return step({.collective = collective,
+                   .count = is_alltoallv ? count_of_alltoallv : 3,
+                   .root = root,
+                   .one_way = is_alltoallv});
+    };
+    std::ostream silent(nullptr);  // there are hundreds
+    for (const Collective second : exchanged) {
+      for (const Collective third : exchanged) {
+        for (const int root : {0, 1}) {
+          for (const int last_root : {0, 1})
+            explore(2, {call(GetParam(), 0), call(second, root), call(third, last_root)}, silent);
+        }
+      }
+    }
+  }
+};
+
+TEST_P(EveryInterleavingOfThreeCalls, InSlots) { explore_all(3, in_slots); }
+TEST_P(EveryInterleavingOfThreeCalls, ThroughWindows) { explore_all(600, through_windows); }
+
+// Calls for many ranks, made by a few: a tree of groups of two, and Bruck's steps.
+
+const Immediate* for_many(Collective collective) {
+  switch (collective) {
+    case Collective::allreduce:
+      return &immediate_tree<TreeForm<Collective::allreduce, 1>>;
+    case Collective::reduce:
+      return &immediate_tree<TreeForm<Collective::reduce, 1>>;
+    case Collective::bcast:
+      return &immediate_tree<TreeForm<Collective::bcast, 1>>;
+    case Collective::gather:
+      return &immediate_tree<TreeForm<Collective::gather, 1>>;
+    case Collective::scatter:
+      return &immediate_tree<TreeForm<Collective::scatter, 1>>;
+    case Collective::allgather:
+      return &allgather_algorithms::bruck_in_slots;
+    default:
+      return nullptr;
+  }
+}
+
+Expression as_for_many(Collective collective) {
+  static std::map<Collective, Algorithm> algorithms;
+  const auto [place, is_new] = algorithms.try_emplace(collective, allreduce_on_board("for_many", nullptr));
+  place->second.immediate = for_many(collective);
+  Expression expression;
+  expression.algorithm = &place->second;
+  return expression;
+}
+
+Step among_many(const Case& what) { return {what, as_for_many(what.collective)}; }
+
+class EveryInterleavingAmongMany : public testing::TestWithParam<int> {
+ protected:
+  void TearDown() override {
+    std::cout << states_ << " states, " << sequences_ - incomplete_ << " of " << sequences_
+              << " sequences of calls in every interleaving\n";
+  }
+  void explore_all_of(const std::vector<Step>& steps) {
+    std::string text;
+    for (const Step& step : steps) text += step.what.text() + "; ";
+    World world(GetParam(), steps, Grain::fine, true);
+    Explorer explorer(world, most_states);
+    explorer.visit();
+    ASSERT_EQ(explorer.problem(), "") << text;
+    states_ += explorer.states();
+    ++sequences_;
+    incomplete_ += explorer.exhaustive() ? 0 : 1;
+  }
+  std::size_t states_ = 0;
+  std::size_t sequences_ = 0;
+  std::size_t incomplete_ = 0;
+};
+
+// In lines and in slots.
+TEST_P(EveryInterleavingAmongMany, OneCall) {
+  for (const Collective collective : {Collective::allreduce, Collective::reduce, Collective::bcast,
+                                      Collective::gather, Collective::scatter, Collective::allgather}) {
+    for (const std::size_t count : {3, 20}) {
+      for (const int root : roots_of(collective, GetParam()))
+        explore_all_of({among_many({collective, count, root, Operation::weave, root % 2 != 0})});
+    }
+  }
+}
+
+// The third call comes to the half of the board that the first one used, and the fifth, too. Among them are
+// calls in which any rank reads any slot. Of all sequences one in `every` is tried.
+class EveryInterleavingOfCallsAmongMany : public EveryInterleavingAmongMany {
+ protected:
+  void explore_sequences(std::size_t length, std::size_t every) {
+    const int ranks = GetParam();
+    std::vector<Step> calls;
+    for (const Collective collective : {Collective::bcast, Collective::reduce, Collective::gather,
+                                        Collective::scatter, Collective::allreduce, Collective::allgather}) {
+      const std::size_t count = collective == Collective::bcast ? 20 : 3;
+      for (const int root : roots_of(collective, ranks))
+        calls.push_back(among_many({collective, count, root}));
+    }
+    calls.push_back(in_slots({.collective = Collective::alltoallv, .count = 3, .one_way = true}));
+    calls.push_back(in_slots({Collective::bcast, 3, 1}));
+    calls.push_back(in_slots({Collective::reduce, 3, 1}));
+    std::size_t sequences = 1;
+    for (std::size_t k = 0; k < length; ++k) sequences *= calls.size();
+    for (std::size_t k = 0; k < sequences; k += every) {
+      std::vector<Step> steps;
+      for (std::size_t rest = k; steps.size() < length; rest /= calls.size())
+        steps.push_back(calls[rest % calls.size()]);
+      explore_all_of(steps);
+    }
+  }
+};
+
+// Long ones: passed on from window to window.
+
+Task relayed_allreduce(Endpoint net, Call call, const Expression&) {
+  return in_rounds(net, call, 1, [](const BoardRound& round) {
+    return contribute_and_relay(round, allreduce_algorithms::arrival_tree.node_phase);
+  });
+}
+
+Step relayed(const Case& what) {
+  static const Algorithm bcast = allreduce_on_board("relayed", bcast_algorithms::relayed);
+  static const Algorithm allreduce = allreduce_on_board("relayed", relayed_allreduce);
+  Expression expression;
+  expression.algorithm = what.collective == Collective::bcast ? &bcast : &allreduce;
+  return {what, expression};
+}
+
+class EveryInterleavingOfRelayed : public EveryInterleavingAmongMany {};
+
+TEST_P(EveryInterleavingOfRelayed, OfTwoChunks) {
+  for (int root = 0; root < GetParam(); ++root) explore_all_of({relayed({Collective::bcast, 1025, root})});
+  explore_all_of({relayed({Collective::allreduce, 1025, 0, Operation::weave, true})});
+}
+
+// The third round, and so the third call, comes to the windows that the first one used.
+TEST_P(EveryInterleavingOfRelayed, CallsInTurn) {
+  for (const int middle : {0, 1}) {
+    const auto bcast = [](int root) { return relayed({Collective::bcast, 3, root}); };
+    explore_all_of({bcast(0), bcast(middle), bcast(0)});
+  }
+  std::vector<Step> calls{relayed({Collective::allreduce, 3, 0, Operation::weave}),
+                          through_windows({Collective::reduce, 3, 1}),
+                          through_windows({Collective::gather, 3, 0})};
+  for (int root = 0; root < GetParam(); ++root) calls.push_back(relayed({Collective::bcast, 3, root}));
+  const std::size_t n = calls.size();
+  for (std::size_t k = 0; k < n * n * n; k += GetParam() == 3 ? 43 : 1000)
+    explore_all_of({calls[k % n], calls[k / n % n], calls[k / n / n]});
+}
+
+TEST_P(EveryInterleavingOfCallsAmongMany, Three) { explore_sequences(3, GetParam() == 3 ? 37 : 1511); }
+TEST_P(EveryInterleavingOfCallsAmongMany, Five) { explore_sequences(5, GetParam() == 3 ? 50021 : 4'000'037); }
+
+std::string name_of_calls(const testing::TestParamInfo<std::tuple<Collective, int>>& info) {
+  return std::string(name_of(std::get<0>(info.param))) + "_on_" + std::to_string(std::get<1>(info.param));
+}
+
+const auto served_directly =
+    testing::Values(Collective::bcast, Collective::reduce, Collective::allgather, Collective::allgatherv,
+                    Collective::alltoall, Collective::alltoallv, Collective::gather, Collective::scatter,
+                    Collective::reduce_scatter, Collective::reduce_scatter_block);
+
+INSTANTIATE_TEST_SUITE_P(Board, EveryInterleavingOfCalls,
+                         testing::Combine(served_directly, testing::Values(2, 3)), name_of_calls);
+INSTANTIATE_TEST_SUITE_P(Board, EveryInterleavingOfCallsOfTwo,
+                         testing::Combine(served_directly, testing::Values(2)), name_of_calls);
+INSTANTIATE_TEST_SUITE_P(Board, EveryInterleavingOfMixedCalls, testing::Values(2, 3),
+                         testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Board, EveryInterleavingOfThreeCalls, testing::ValuesIn(exchanged),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+INSTANTIATE_TEST_SUITE_P(Board, EveryInterleavingAmongMany, testing::Values(3, 4),
+                         testing::PrintToStringParamName());
+
+INSTANTIATE_TEST_SUITE_P(Board, EveryInterleavingOfRelayed, testing::Values(3, 4),
+                         testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Board, EveryInterleavingOfCallsAmongMany, testing::Values(3, 4),
+                         testing::PrintToStringParamName());
 
 INSTANTIATE_TEST_SUITE_P(Board, EveryInterleaving,
                          testing::Combine(testing::ValuesIn(algorithms_on_board()), testing::Values(2, 3, 4)),

@@ -262,6 +262,82 @@ TEST_P(BoardOfThreads, GivesTheRightResultTenThousandTimes) {
   EXPECT_GT(given_back, 10);
 }
 
+// Short calls among more ranks than look at the slots of all. A call gives each rank what no other call does.
+TEST(BoardOfManyThreads, GivesTheRightResults) {
+  constexpr std::uint32_t collectives = 600;
+  constexpr Collective kinds[] = {Collective::allreduce, Collective::bcast,  Collective::reduce,
+                                  Collective::allgather, Collective::gather, Collective::scatter,
+                                  Collective::barrier};
+  for (const int ranks : {17, 22}) {
+    const auto p = static_cast<std::size_t>(ranks);
+    const BoardShape shape{ranks, 8192};
+    const Mapping memory(shape.total_bytes());
+    const Reduction sum(ElementType::uint32, ReduceOp::sum);
+    std::atomic<std::uint32_t> wrong_calls{0};
+    std::vector<std::atomic<int>> begun(collectives);
+
+    const auto live = [&](int rank) {
+      Board board(memory.data(), shape, rank,
+                  {.shares_cores = true, .sleep_after_s = rank % 2 == 0 ? 1e-3 : 0});
+      const auto value = [](std::uint32_t k, int rank, std::size_t i) {
+        return hash(k * 64 + static_cast<std::uint32_t>(rank), i);
+      };
+      for (std::uint32_t k = 0; k < collectives; ++k) {
+        // Equal on all ranks.
+        const Collective collective = kinds[hash(k, 1) % std::size(kinds)];
+        const int root = facts(collective).has_root ? static_cast<int>(hash(k, 2) % p) : 0;
+        const Roles who = roles(collective);
+        const bool gets_blocks = collective == Collective::allgather || collective == Collective::gather;
+        const bool has_blocks = gets_blocks || who.is_personal;
+        const std::size_t count = 1 + hash(k, 3) % (has_blocks ? 40 : 1000);
+        std::vector<std::uint32_t> input(count * (who.is_personal ? p : 1));
+        std::vector<std::uint32_t> output(count * (gets_blocks ? p : 1));
+        for (std::size_t i = 0; i < input.size(); ++i) input[i] = value(k, rank, i);
+        if (collective == Collective::bcast && rank == root) output = input;
+        auto vector_of = [](std::vector<std::uint32_t>& all) {
+          return Vector{reinterpret_cast<std::byte*>(all.data()), all.size(), sizeof(std::uint32_t)};
+        };
+        Call call{collective, vector_of(input), vector_of(output), &sum, root};
+        if (collective == Collective::bcast) call.input = rank == root ? call.output : Vector{};
+        if (collective == Collective::scatter && rank != root) call.input = {};
+        if (collective == Collective::gather && rank != root) call.output = {};
+        if (collective == Collective::reduce && rank != root) call.output.data = nullptr;
+        if (collective == Collective::barrier) call = {collective};
+
+        dawdle(hash(k, 2000 + static_cast<std::uint64_t>(rank)));
+        ++begun[k];
+        const Algorithm* algorithm = nullptr;
+        for (const Algorithm* each : repertoire(collective).algorithms) {
+          if (each->immediate != nullptr) algorithm = each;
+        }
+        immediate_form(*algorithm, ranks)->run(board, call);
+
+        bool is_right = true;
+        if (collective == Collective::barrier) is_right = begun[k] == ranks;
+        if (collective != Collective::barrier && who.takes(rank, root)) {
+          for (std::size_t i = 0; i < output.size(); ++i) {
+            std::uint32_t expected = 0;
+            if (facts(collective).has_operation) {
+              for (int each = 0; each < ranks; ++each) expected += value(k, each, i);
+            } else if (gets_blocks) {
+              expected = value(k, static_cast<int>(i / count), i % count);
+            } else {
+              expected = value(k, root, i + (who.is_personal ? static_cast<std::size_t>(rank) * count : 0));
+            }
+            is_right = is_right && output[i] == expected;
+          }
+        }
+        wrong_calls += is_right ? 0 : 1;
+      }
+    };
+    {
+      std::vector<std::jthread> threads;
+      for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(live, rank);
+    }
+    EXPECT_EQ(wrong_calls, 0U) << ranks << " ranks";
+  }
+}
+
 // A rooted collective lets ranks run ahead of others, whose turn is still to come.
 TEST(Board, PagesStayWhileARankIsBehind) {
   const BoardShape shape{2, 4096};

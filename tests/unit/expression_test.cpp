@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <iterator>
 #include <random>
 #include <string>
@@ -19,6 +20,19 @@ struct Good {
   int lanes;
 };
 
+TEST(Expression, TheHostTakesVectorsInSegments) {
+  for (const Collective collective : {Collective::allreduce, Collective::bcast, Collective::reduce}) {
+    const Expression expression = parse_expression(collective, "pipeline(4, native)");
+    EXPECT_TRUE(expression.runs_on_host());
+    EXPECT_FALSE(expression.is_native());
+    EXPECT_FALSE(expression.every_run());
+    EXPECT_EQ(expression.unsuitable({.ranks = 2}), "");
+  }
+  for (const Collective collective : {Collective::allgather, Collective::reduce_scatter})
+    EXPECT_THROW(static_cast<void>(parse_expression(collective, "pipeline(4, native)")), ExpressionError);
+  EXPECT_FALSE(parse_expression(Collective::allreduce, "pipeline(4, ring)").runs_on_host());
+}
+
 TEST(Expression, HasACanonicalSpelling) {
   const Good cases[] = {
       {"ring", "ring", 1},
@@ -34,6 +48,8 @@ TEST(Expression, HasACanonicalSpelling) {
       {"pipeline(4, pipeline(8, ring_segmented(1KiB)))", "pipeline(4, pipeline(8, ring_segmented(1KiB)))",
        64},
       {"native", "native", 1},
+      {"pipeline(4,native)", "pipeline(4, native)", 4},
+      {"pipeline(1MiB, native)", "pipeline(1MiB, native)", 16},
   };
   for (const Good& good : cases) {
     const Expression expression = parse_expression(Collective::allreduce, good.text);
@@ -65,7 +81,9 @@ TEST(Expression, ErrorsPointAtTheColumn) {
       {"pipeline(4MB, ring)", 11, "unknown unit 'MB'"},
       {"pipeline(99999999999999999999, ring)", 10, "too large"},
       {"pipeline(99999999999999999GiB, ring)", 10, "too large"},
-      {"pipeline(4, native)", 13, "native cannot be a part"},
+      {"grid(2x2, native)", 11, "native cannot be a part"},
+      {"grid(2x2, pipeline(4, native))", 11, "pipeline(4, native) cannot be a part"},
+      {"pipeline(2, pipeline(4, native))", 13, "pipeline(4, native) cannot be a part"},
       {"pipeline(4, arrival_tree)", 13, "arrival_tree cannot be a part"},
       {"ring(4)", 5, "ring takes no arguments"},
       {"ring ring", 6, "unexpected 'ring'"},
@@ -79,7 +97,8 @@ TEST(Expression, ErrorsPointAtTheColumn) {
       {"pipeline(64, pipeline(64, ring))", 1, "at most 1024"},
       {"pipeline(64, pipeline(64, pipeline(64, pipeline(64, pipeline(64, pipeline(4, ring))))))", 1,
        "at most 1024"},
-      {"hierarchy(ring, ring)", 11, "ring does not work on a board"},
+      {"hierarchy(ring, ring)", 11,
+       "ring does not work on a board; one of arrival_tree, arrival_leader, arrival_chain does"},
       {"hierarchy(arrival_tree, native)", 25, "native cannot be a part"},
       {"(", 1, "expected an algorithm, found '('"},
       {"\xff", 1, "expected an algorithm"},
@@ -94,6 +113,47 @@ TEST(Expression, ErrorsPointAtTheColumn) {
           << bad.text << ": " << error.what();
     }
   }
+}
+
+TEST(Expression, AHierarchyWantsAnAlgorithmOfItsCollectiveForTheBoard) {
+  const auto error_of = [](Collective collective, const std::string& text) -> std::string {
+    try {
+      static_cast<void>(parse_expression(collective, text));
+    } catch (const ExpressionError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(error_of(Collective::bcast, "hierarchy(binomial, binomial)"),
+            "column 11: binomial does not work on a board; arrival_direct does");
+  EXPECT_EQ(error_of(Collective::barrier, "hierarchy(native, dissemination)"),
+            "column 11: native does not work on a board; arrival_counter does");
+  EXPECT_EQ(error_of(Collective::gather, "hierarchy(arrival_direct, arrival_direct)"),
+            "column 27: arrival_direct cannot be a part of another algorithm");
+  EXPECT_EQ(error_of(Collective::bcast, "pipeline(2, hierarchy(arrival_direct, chain))"),
+            "column 13: hierarchy cannot be a part of another algorithm");
+  EXPECT_EQ(error_of(Collective::reduce, "hierarchy(arrival_tree, pipeline(2, chain))"), "accepted");
+}
+
+TEST(Expression, EveryCollectiveHasAHierarchy) {
+  for (std::size_t k = 0; k < collectives.size(); ++k) {
+    const auto& algorithms = repertoire(collective_at(k)).algorithms;
+    const auto is_hierarchy = [](const Algorithm* each) { return each->name == "hierarchy"; };
+    EXPECT_EQ(std::ranges::any_of(algorithms, is_hierarchy), served.contain(collective_at(k)))
+        << name_of(collective_at(k));
+  }
+}
+
+TEST(Expression, AHierarchyIsUnsuitableWhereItsPartsAre) {
+  const Expression grid = parse_expression(Collective::allreduce, "hierarchy(arrival_tree, grid(2x2, ring))");
+  EXPECT_EQ(grid.unsuitable({.ranks = 12, .nodes = 3, .board = true}), "needs at least 4 ranks");
+  EXPECT_EQ(grid.unsuitable({.ranks = 12, .nodes = 4, .board = true}), "");
+  EXPECT_EQ(grid.unsuitable({.ranks = 12, .nodes = 1, .board = true}), "");
+  EXPECT_EQ(grid.unsuitable({.ranks = 12, .nodes = 4}), "needs shared memory between the ranks of a node");
+  EXPECT_EQ(grid.unsuitable({.ranks = 4, .nodes = 4}), "");
+  const Expression cut =
+      parse_expression(Collective::allgather, "hierarchy(arrival_direct, pipeline(2, bruck))");
+  EXPECT_EQ(cut.unsuitable({.ranks = 12, .nodes = 4, .board = true}), "cannot cut blocks for bruck");
 }
 
 TEST(Expression, DeepNestingIsAnErrorNotACrash) {

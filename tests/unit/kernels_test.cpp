@@ -423,7 +423,7 @@ void EveryPair::check_one(std::size_t operand_count, std::size_t length, std::si
   if (!in_place) destination.fill();
   std::array<const void*, most_operands> inputs{};
   for (std::size_t k = 0; k < operand_count; ++k) inputs[k] = operands[k].at(0);
-  reduce(kernels, width, destination.at(0), inputs.data(), operand_count, length);
+  combine(kernels, width, destination.at(0), inputs.data(), operand_count, length);
 
   const auto where = [&] {
     return std::to_string(operand_count) + " operands of " + std::to_string(length) + " elements, into " +
@@ -464,7 +464,7 @@ TEST_P(EveryPair, GoesBlockByBlock) {
     const void* const pair[] = {two_at_a_time.at(0), inputs[k]};
     kernels.two(two_at_a_time.at(0), pair, length);
   }
-  reduce(kernels, width, data[5].at(0), inputs.data(), operand_count, length);
+  combine(kernels, width, data[5].at(0), inputs.data(), operand_count, length);
   for (std::size_t i = 0; i < length; ++i) {
     ASSERT_TRUE(same_element(type, op, two_at_a_time.at(i), data[5].at(i))) << "element " << i;
   }

@@ -36,6 +36,10 @@ TEST(Membership, GroupsRanksByTheirKernelInAnyMapping) {
   const RankMap leaders = membership.across_nodes(0);
   EXPECT_EQ((std::vector<int>{leaders(0), leaders(1), leaders(2)}), (std::vector<int>{0, 1, 2}));
   EXPECT_EQ(membership.across_nodes(1)(0), 3);
+  EXPECT_FALSE(membership.is_in_rank_order());
+  EXPECT_FALSE(membership.is_even());
+  EXPECT_EQ(membership.member_of(3), 1);
+  EXPECT_EQ(membership.begin_of(2), 5);
   const Locality last(membership, 5);
   EXPECT_EQ(last.node, 0);
   EXPECT_EQ(last.member, 2);
@@ -49,6 +53,17 @@ TEST(Membership, GoesByHostNamesWhereOneRankKnowsNoMore) {
 
   EXPECT_EQ(members(membership, 0), (std::vector<int>{0, 2}));
   EXPECT_EQ(members(membership, 1), (std::vector<int>{1, 3}));
+}
+
+TEST(Membership, KnowsWhetherNodesAreAlike) {
+  const NodeIdentity one{.host_name = 1, .kernel = 1};
+  const NodeIdentity other{.host_name = 2, .kernel = 2};
+  EXPECT_TRUE(membership_of({one, one, other, other}).is_even());
+  EXPECT_TRUE(membership_of({one, one, other, other}).is_in_rank_order());
+  EXPECT_TRUE(membership_of({one, other, one, other}).is_even());
+  EXPECT_FALSE(membership_of({one, other, one, other}).is_in_rank_order());
+  EXPECT_TRUE(membership_of({one, one, other}).is_in_rank_order());
+  EXPECT_FALSE(membership_of({one, one, other}).is_even());
 }
 
 TEST(Membership, TakesNoQuadraticTime) {

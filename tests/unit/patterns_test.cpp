@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
+#include <vector>
+
+#include "patterns/binomial_tree.hpp"
 #include "patterns/blocks.hpp"
+#include "patterns/radix_tree.hpp"
 #include "patterns/rank_map.hpp"
 
 namespace offbeat {
@@ -46,6 +50,30 @@ TEST(Groups, AreContiguousAndCoverAllRanks) {
   }
 }
 
+TEST(BinomialTree, ASubtreeIsItsRootAndTheSubtreesOfItsChildren) {
+  for (int ranks = 1; ranks <= 70; ++ranks) {
+    const BinomialTree tree{ranks};
+    ASSERT_EQ(tree.size(0), ranks);
+    for (int rank = 0; rank < ranks; ++rank) {
+      int next = rank + 1;  // the ranks of a subtree follow one another
+      for (int distance = 1; distance < tree.reach(rank) && rank + distance < ranks; distance *= 2) {
+        const int child = rank + distance;
+        ASSERT_EQ(child, next) << ranks << " ranks";
+        ASSERT_EQ(tree.parent(child), rank);
+        next += tree.size(child);
+      }
+      ASSERT_EQ(next, rank + tree.size(rank)) << ranks << " ranks";
+    }
+  }
+}
+
+TEST(RankMap, ARingBeginsAnywhere) {
+  const RankMap ring{.first = 3, .ring = 5};
+  EXPECT_EQ(ring(0), 3);
+  EXPECT_EQ(ring(1), 4);
+  EXPECT_EQ(ring(2), 0);
+}
+
 TEST(RankMap, ARowAndAColumnOfAGrid) {
   const RankMap row{.first = 8};
   EXPECT_EQ(row(0), 8);
@@ -53,6 +81,61 @@ TEST(RankMap, ARowAndAColumnOfAGrid) {
   const RankMap column{.first = 2, .stride = 4};
   EXPECT_EQ(column(0), 2);
   EXPECT_EQ(column(3), 14);
+}
+
+// Every rank but the root has one parent, which counts it among its children, in the group of its height. The
+// subtrees of the blocks of a group follow one another.
+TEST(RadixTree, JoinsRangesOfRanksForEveryRoot) {
+  for (const int bits : {1, 2, 3}) {
+    for (int ranks = 1; ranks <= 70; ++ranks) {
+      int depth = 0;
+      for (int length = 1; length < ranks; length <<= bits) ++depth;
+      for (int root = 0; root < ranks; ++root) {
+        std::vector<int> parents(static_cast<std::size_t>(ranks), -1);
+        for (int rank = 0; rank < ranks; ++rank) {
+          const RadixTree tree(rank, ranks, root, bits);
+          ASSERT_EQ(tree.is_root(), rank == root);
+          ASSERT_LE(tree.begin(), rank);
+          ASSERT_GT(tree.begin() + tree.size(), rank);
+          if (rank == root) {
+            ASSERT_EQ(tree.height(), depth);
+            ASSERT_EQ(tree.size(), ranks);
+          }
+          int covered = 1;
+          for (int level = 0; level < tree.height(); ++level) {
+            const RadixTree::Group group = tree.group(level);
+            ASSERT_LE(group.size(), 1 << bits);
+            int next = group.begin(0);
+            for (int block = 0; block < group.size(); ++block) {
+              ASSERT_EQ(group.begin(block), next);
+              next += group.size(block);
+              const int child = group.rank(block);
+              ASSERT_EQ(child == rank, block == group.mine());
+              if (child == rank) continue;
+              const RadixTree below(child, ranks, root, bits);
+              ASSERT_EQ(below.parent(), rank);
+              ASSERT_EQ(below.height(), level);
+              ASSERT_EQ(below.begin(), group.begin(block));
+              ASSERT_EQ(below.size(), group.size(block));
+              ASSERT_EQ(parents[static_cast<std::size_t>(child)], -1);
+              parents[static_cast<std::size_t>(child)] = rank;
+              covered += below.size();
+            }
+          }
+          ASSERT_EQ(covered, tree.size());
+        }
+        for (int rank = 0; rank < ranks; ++rank)
+          ASSERT_EQ(parents[static_cast<std::size_t>(rank)] == -1, rank == root);
+      }
+    }
+  }
+}
+
+TEST(RankMap, AMemberCanBeReplaced) {
+  const RankMap column{.first = 2, .stride = 4, .replaced = 1, .replacement = 7};
+  EXPECT_EQ(column(0), 2);
+  EXPECT_EQ(column(1), 7);
+  EXPECT_EQ(column(2), 10);
 }
 
 }  // namespace

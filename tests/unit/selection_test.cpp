@@ -138,11 +138,11 @@ TEST(Selection, ANodeOfOneRankHasNoBoard) {
   Selection selection;
   constexpr Placement spread{.ranks = 8, .nodes = 8, .board = true};
   EXPECT_EQ(choice(selection, spread, 8).expression->text(), "recursive_doubling");
-  EXPECT_FALSE(selection.table(spread).uses_board(Collective::allreduce));
-  EXPECT_TRUE(selection.table({.ranks = 8, .nodes = 7, .board = true}).uses_board(Collective::allreduce));
+  EXPECT_FALSE(selection.table(spread).use_board({Collective::allreduce}));
+  EXPECT_TRUE(selection.table({.ranks = 8, .nodes = 7, .board = true}).use_board({Collective::allreduce}));
   selection.choose_always(Collective::allreduce, "hierarchy(arrival_tree, ring)", "a test");
   EXPECT_EQ(choice(selection, spread, 8).expression->text(), "hierarchy(arrival_tree, ring)");
-  EXPECT_FALSE(selection.table(spread).uses_board(Collective::allreduce));
+  EXPECT_FALSE(selection.table(spread).use_board({Collective::allreduce}));
 }
 
 TEST(Selection, TheLastChoiceHoldsForAnyLength) {
@@ -154,6 +154,23 @@ TEST(Selection, TheLastChoiceHoldsForAnyLength) {
       EXPECT_TRUE(std::ranges::is_sorted(choices, std::ranges::less_equal(), &Choice::most_bytes));
     }
   }
+}
+
+TEST(Selection, AHostKeepsWhatItIsKnownToBeFasterAt) {
+  const Selection selection(HostMpi::intel);
+  const auto chosen_for = [](const Selection& by, const Placement& placement, std::size_t bytes) {
+    return choice_for(by.table(placement).of(Collective::allgather), bytes).expression->text();
+  };
+  const Placement two{.ranks = 2, .nodes = 1, .board = true};
+  EXPECT_EQ(chosen_for(selection, two, 16383), "arrival_direct");
+  EXPECT_EQ(chosen_for(selection, two, 16384), "native");
+  EXPECT_EQ(chosen_for(selection, two, 524288), "native");
+  EXPECT_EQ(chosen_for(selection, two, 524289), "arrival_direct");
+  // Nothing is known of other hosts, of more ranks and of several nodes.
+  EXPECT_EQ(chosen_for(Selection(), two, 16384), "arrival_direct");
+  EXPECT_EQ(chosen_for(selection, {.ranks = 3, .nodes = 1, .board = true}, 16384), "arrival_direct");
+  EXPECT_NE(chosen_for(selection, {.ranks = 2, .nodes = 2, .board = false}, 1 << 20),
+            chosen_for(selection, two, 1 << 20));
 }
 
 TEST(Selection, CollectivesAreChosenForOneByOne) {

@@ -24,14 +24,17 @@ namespace offbeat {
 inline const std::vector<int> rank_counts = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11,
                                              12, 13, 14, 15, 16, 17, 31, 32, 33, 64};
 
-// The name of a test whose parameters are an expression and a number of ranks.
-inline std::string readable(const testing::TestParamInfo<std::tuple<std::string, int>>& info) {
+// The name of a test of an expression, and of one whose parameters are an expression and a number of ranks.
+inline std::string test_name(const std::string& expression, int ranks) {
   std::string name;
-  for (const char c : std::get<0>(info.param)) {
+  for (const char c : expression) {
     if (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_') name += c;
     if (c == '(' || c == ',') name += "__";
   }
-  return name + "_on_" + std::to_string(std::get<1>(info.param));
+  return name + "_on_" + std::to_string(ranks);
+}
+inline std::string readable(const testing::TestParamInfo<std::tuple<std::string, int>>& info) {
+  return test_name(std::get<0>(info.param), std::get<1>(info.param));
 }
 
 // Gives another result for every tree and every order of operands: floats forgive two that change places.

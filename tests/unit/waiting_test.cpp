@@ -281,5 +281,44 @@ TEST(Patience, DoesNotNapWhileMessagesComeIn) {
   }
 }
 
+void stay_on_one_core() {
+  CoreSet mine = CoreSet::of_this_process();
+  unsigned core = 0;
+  while (!CPU_ISSET(core, &mine.set)) ++core;
+  CoreSet one{};
+  CPU_SET(core, &one.set);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one.set, &one.set), 0);
+}
+
+// How often a thread sleeps that waits for half a second on a core where another one computes.
+long naps_beside_a_computer(bool gives_way) {
+  Bell bell;
+  const Patience patience{.gives_way = gives_way, .bell = &bell};
+  std::atomic<bool> is_over{false};
+  long naps = 0;
+  std::jthread computer([&] {
+    stay_on_one_core();
+    while (!is_over.load(std::memory_order_relaxed)) relax();
+  });
+  std::jthread waiter([&] {
+    stay_on_one_core();
+    Patience::Wait wait(patience);
+    while (!is_over.load(std::memory_order_relaxed)) wait.pause();
+    rusage usage{};
+    getrusage(RUSAGE_THREAD, &usage);
+    naps = usage.ru_nvcsw;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  is_over = true;
+  bell.ring();
+  waiter.join();
+  return naps;
+}
+
+TEST(Waiting, SleepsWhereAnotherThreadComputes) {
+  EXPECT_GT(naps_beside_a_computer(true), 20);
+  EXPECT_LT(naps_beside_a_computer(false), 10);
+}
+
 }  // namespace
 }  // namespace offbeat

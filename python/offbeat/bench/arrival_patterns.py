@@ -97,6 +97,9 @@ PATTERNS: dict[str, Pattern] = {
     "first_delayed": Pattern(
         "rank 0 is late by the skew", "1 for rank 0, otherwise 0", _only(lambda ranks: 0)
     ),
+    "first_early": Pattern(
+        "rank 0 arrives first, all others are late by the skew", "0 for rank 0, otherwise 1", _each(math.ceil)
+    ),
     "last_delayed": Pattern(
         "the last rank is late by the skew", "1 for rank p - 1, otherwise 0", _only(lambda ranks: ranks - 1)
     ),

@@ -15,8 +15,8 @@ from offbeat.expressions import canonical, serves, split_list
 from offbeat.mpi import host_algorithms
 from offbeat.units import Skew, parse_skew
 
-COLLECTIVES = tuple(each["name"] for each in _core.collectives() if each["benchmarked"])
-SERVED = tuple(each["name"] for each in _core.collectives() if each["served"])  # by offbeat's algorithms
+COLLECTIVES = tuple(each["name"] for each in _core.collectives() if each["served"])
+BUILT_IN = "default"  # among algorithms: what the preload chooses by itself
 USUAL = "allreduce"  # the collective of a benchmark that names none; what is printed does not name it
 MAX_ITERATIONS = 1000
 FLOAT_BYTES = 4
@@ -82,7 +82,7 @@ class Plan:
 
     def serves(self, algorithm: str, collective: str) -> bool:
         """Whether an algorithm takes part in the cells of a collective."""
-        return host_algorithms.is_native(algorithm) or serves(algorithm, collective)
+        return host_algorithms.is_native(algorithm) or algorithm == BUILT_IN or serves(algorithm, collective)
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "skews": [skew.label for skew in self.skews]}
@@ -119,21 +119,15 @@ def parse_sizes(text: str) -> list[int]:
 
 
 def parse_algorithms(text: str, collectives: Sequence[str] = (USUAL,)) -> list[str]:
-    """Canonical expressions and native(NAME), native first whether it is named or not."""
-    named = [_canonical(expression, collectives) for expression in split_list(text)]
-    own = [name for name in named if not host_algorithms.is_native(name)]
-    if own and not set(SERVED) & set(collectives):
-        raise CommandError(
-            f"offbeat's algorithms serve {', '.join(SERVED)} only, so {own[0]} cannot run "
-            f"{' or '.join(collectives)}; compare native and native(NAME) there"
-        )
-    return list(dict.fromkeys(["native", *named]))
+    """Canonical expressions, native(NAME) and default; native first, whether it is named or not."""
+    return list(dict.fromkeys(["native", *(_canonical(text, collectives) for text in split_list(text))]))
 
 
 def _canonical(expression: str, collectives: Sequence[str]) -> str:
     name = host_algorithms.name_in(expression)
     if name is not None:
         return f"native({name})"
-    served = [collective for collective in collectives if collective in SERVED] or [USUAL]
-    fitting = [collective for collective in served if serves(expression, collective)]
-    return canonical(expression, (fitting or served)[0])
+    if expression == BUILT_IN:
+        return expression
+    fitting = [collective for collective in collectives if serves(expression, collective)]
+    return canonical(expression, (fitting or collectives)[0])

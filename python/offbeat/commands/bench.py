@@ -29,7 +29,7 @@ from offbeat.reports import table
 from offbeat.units import parse_skew
 
 _PLAIN_WIDTH = 120  # of output that goes to a file or pipe
-_ALGORITHMS = "native,arrival_tree,recursive_doubling,rabenseifner"
+_ALGORITHMS = "arrival_tree,recursive_doubling,rabenseifner"
 _WITH_RESUME = {"resume", "budget", "verbose"}
 
 
@@ -52,8 +52,9 @@ def bench(
         str,
         typer.Option(
             metavar="EXPR,...",
-            help="What to compare: expressions, and native(NAME) for the host told to use its own algorithm "
-            f"NAME; native always takes part. Left out: {_ALGORITHMS}.",
+            help="What to compare: expressions, default for the preload's own choice, and native(NAME) for "
+            "the host told to use its own algorithm NAME; native always takes part. Left out: default, and "
+            f"for allreduce alone {_ALGORITHMS}.",
         ),
     ] = "",
     patterns: Annotated[
@@ -100,9 +101,7 @@ def bench(
             ranks=checked_ranks(ranks),
             collectives=names,
             sizes_bytes=plans.parse_sizes(sizes),
-            algorithms=plans.parse_algorithms(
-                algorithms or (_ALGORITHMS if set(plans.SERVED) & set(names) else "native"), names
-            ),
+            algorithms=plans.parse_algorithms(algorithms or _usual_algorithms(names), names),
             patterns=arrival_patterns.parse_names(patterns),
             skews=list(dict.fromkeys(parse_skew(text) for text in skew.split(","))),
             same_buffers=same_buffers,
@@ -120,12 +119,13 @@ def bench(
     _measure(found, choice, path, _checked_budget(seconds), verbose=verbose > 0)
 
 
+def _usual_algorithms(collectives: list[str]) -> str:
+    return _ALGORITHMS if collectives == [plans.USUAL] else plans.BUILT_IN
+
+
 def _measure(found: Benchmark, choice: Choice, path: Path | None, budget_s: float, *, verbose: bool) -> None:
     console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
     console.print(f"{found.plan.ranks} ranks, {choice.install}: {choice.why}", soft_wrap=True)
-    if set(found.plan.collectives) - set(plans.SERVED) and len(found.plan.algorithms) > 1:
-        only = ", ".join(plans.SERVED)
-        console.print(f"offbeat's own algorithms serve {only} only; the other collectives are the host's.")
     if path is not None:
         found.write(path)
     try:

@@ -12,9 +12,16 @@ from typing import Annotated
 
 import typer
 
-from offbeat.commands.options import Allreduce, Mpi, Trace, Verbose, checked_trace
+from offbeat.commands.options import (
+    Algorithm,
+    Allreduce,
+    Mpi,
+    Trace,
+    Verbose,
+    checked_trace,
+    chosen_algorithms,
+)
 from offbeat.commands.start import libraries
-from offbeat.expressions import canonical
 from offbeat.mpi import launch
 from offbeat.mpi.choice import choose
 from offbeat.mpi.program import find_program
@@ -40,6 +47,7 @@ def env(
     ] = None,
     mpi: Mpi = None,
     allreduce: Allreduce = None,
+    algorithm: Algorithm = None,
     trace: Trace = None,
     shell: Annotated[Shell, typer.Option("--shell", help="Syntax of the lines.")] = Shell.sh,
     verbose: Verbose = 0,
@@ -51,9 +59,7 @@ def env(
     The preload does nothing in programs that make no MPI call, so it is safe to export.
     """
     base = dict(os.environ)
-    settings = launch.Settings(
-        canonical(allreduce) if allreduce is not None else None, verbose, trace=checked_trace(trace)
-    )
+    settings = launch.Settings(chosen_algorithms(allreduce, algorithm), verbose, trace=checked_trace(trace))
     path = find_program(program[0], base) if program else None
     choice = choose(mpi, path, (program or [])[1:], base)
     variables = dict(choice.variables)

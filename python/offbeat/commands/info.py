@@ -42,7 +42,7 @@ def info(
     console.print(f"offbeat {found['version']}", style="bold", end="\n\n")
     console.print(inventory.mpi_table(found["mpi"]), "")
     console.print(inventory.library_table(found["libraries"]), "")
-    console.print(inventory.algorithm_table(found["algorithms"]))
+    console.print(*inventory.algorithm_tables(found["algorithms"]), sep="\n\n")
 
 
 def collect() -> dict[str, Any]:

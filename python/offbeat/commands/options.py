@@ -9,7 +9,9 @@ from typing import Annotated
 
 import typer
 
+from offbeat.bench.plan import COLLECTIVES
 from offbeat.errors import FAILED, CommandError
+from offbeat.expressions import canonical
 
 Ranks = Annotated[int, typer.Option("-n", "--ranks", metavar="N", help="Number of ranks.")]
 Mpi = Annotated[
@@ -25,6 +27,14 @@ Allreduce = Annotated[
     str | None,
     typer.Option(
         "--allreduce", metavar="EXPR", help="Algorithm of MPI_Allreduce, such as 'pipeline(4, ring)'."
+    ),
+]
+Algorithm = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--algorithm",
+        metavar="COLLECTIVE=EXPR",
+        help="Algorithm of another collective, such as 'bcast=pipeline(8, chain)'; may be repeated.",
     ),
 ]
 Trace = Annotated[
@@ -89,3 +99,19 @@ def write_text(path: Path, text: str) -> None:
         path.write_text(text)
     except OSError as error:
         raise CommandError(f"cannot write {path}: {error.strerror}", FAILED) from None
+
+
+def chosen_algorithms(allreduce: str | None, others: list[str] | None) -> dict[str, str]:
+    """The canonical expression for each collective that was named."""
+    chosen = {"allreduce": canonical(allreduce)} if allreduce is not None else {}
+    for text in others or []:
+        collective, equals, expression = text.partition("=")
+        if not equals:
+            raise CommandError(f"--algorithm {text}: write COLLECTIVE=EXPR, such as bcast=binomial")
+        if collective not in COLLECTIVES:
+            known = ", ".join(COLLECTIVES)
+            raise CommandError(f"--algorithm {text}: offbeat serves no '{collective}', but {known}")
+        if collective in chosen:
+            raise CommandError(f"--algorithm {text}: {collective} was chosen before")
+        chosen[collective] = canonical(expression, collective)
+    return chosen

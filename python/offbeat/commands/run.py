@@ -9,10 +9,19 @@ from typing import Annotated
 
 import typer
 
-from offbeat.commands.options import Allreduce, Mpi, MpirunArgs, Ranks, Trace, Verbose, checked_trace
+from offbeat.commands.options import (
+    Algorithm,
+    Allreduce,
+    Mpi,
+    MpirunArgs,
+    Ranks,
+    Trace,
+    Verbose,
+    checked_trace,
+    chosen_algorithms,
+)
 from offbeat.commands.start import built
 from offbeat.errors import CommandError
-from offbeat.expressions import canonical
 from offbeat.mpi import launch
 
 
@@ -26,6 +35,7 @@ def run(
     ranks: Ranks = 1,
     mpi: Mpi = None,
     allreduce: Allreduce = None,
+    algorithm: Algorithm = None,
     trace: Trace = None,
     mpirun_args: MpirunArgs = "",
     verbose: Verbose = 0,
@@ -37,9 +47,7 @@ def run(
     Finds the MPI that the program uses and starts it with the mpirun of that MPI;
     exit code and signals are those of mpirun. More ranks than cores are allowed.
     """
-    settings = launch.Settings(
-        canonical(allreduce) if allreduce is not None else None, verbose, trace=checked_trace(trace)
-    )
+    settings = launch.Settings(chosen_algorithms(allreduce, algorithm), verbose, trace=checked_trace(trace))
     job = built(program, ranks, mpi, mpirun_args, settings)
     sys.stdout.flush()
     try:

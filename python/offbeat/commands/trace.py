@@ -15,10 +15,17 @@ from typing import Annotated
 
 import typer
 
-from offbeat.commands.options import Allreduce, Mpi, MpirunArgs, Ranks, Verbose
+from offbeat.commands.options import (
+    Algorithm,
+    Allreduce,
+    Mpi,
+    MpirunArgs,
+    Ranks,
+    Verbose,
+    chosen_algorithms,
+)
 from offbeat.commands.start import built
 from offbeat.errors import CommandError
-from offbeat.expressions import canonical
 from offbeat.mpi import launch
 
 
@@ -40,6 +47,7 @@ def trace(
         int, typer.Option("--ranks-every", metavar="R", min=1, help="Record on every R-th rank.")
     ] = 1,
     allreduce: Allreduce = None,
+    algorithm: Algorithm = None,
     mpi: Mpi = None,
     mpirun_args: MpirunArgs = "",
     force: Annotated[bool, typer.Option("--force", help="Replace a trace that is there already.")] = False,
@@ -49,16 +57,18 @@ def trace(
 
     offbeat trace -n 4 -o run.trace -- ./program arguments
 
-    The collectives stay the host MPI's, unless --allreduce names an algorithm.
+    The collectives stay the host MPI's, unless --allreduce or --algorithm names one. Then offbeat
+    serves them all, those that are not named by its own choice.
     """
+    algorithms = chosen_algorithms(allreduce, algorithm)
     settings = launch.Settings(
-        canonical(allreduce) if allreduce is not None else None,
+        algorithms,
         verbose,
         trace=output.resolve(),
         trace_every=every,
         trace_ranks_every=ranks_every,
     )
-    job = built(program, ranks, mpi, mpirun_args, settings, algorithms=allreduce is not None)
+    job = built(program, ranks, mpi, mpirun_args, settings, algorithms=bool(algorithms))
     make_room(output, force=force)
     status = run(job)
     print(f"offbeat: {summary(output)}", file=sys.stderr)

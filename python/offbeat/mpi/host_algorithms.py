@@ -21,8 +21,13 @@ _OPEN_MPI = {
     "scatter_allgather_ring",
     "reduce": "linear chain pipeline binary binomial in_order_binary rabenseifner",
     "allgather": "linear bruck recursive_doubling ring neighbor two_proc sparbit",
+    "allgatherv": "gather_bcast bruck ring neighbor two_proc sparbit",
     "alltoall": "linear pairwise bruck linear_sync two_proc",
+    "alltoallv": "linear pairwise",
+    "gather": "linear binomial linear_sync",
+    "scatter": "linear binomial linear_nb",
     "reduce_scatter": "nonoverlapping recursive_halving ring butterfly",
+    "reduce_scatter_block": "linear recursive_doubling recursive_halving butterfly",
 }
 _INTEL = {
     "allreduce": "recursive_doubling rabenseifner reduce_bcast topology_reduce_bcast binomial_gather_scatter "
@@ -34,9 +39,14 @@ _INTEL = {
     "reduce": "shumilin binomial topology_shumilin topology_binomial rabenseifner topology_rabenseifner "
     "knomial shm_flat shm_knomial shm_knary",
     "allgather": "recursive_doubling bruck ring topology_gatherv_bcast knomial",
+    "allgatherv": "recursive_doubling bruck ring topology_gatherv_bcast",
     "alltoall": "bruck isend_irecv pairwise plum",
+    "alltoallv": "isend_irecv plum",
+    "gather": "binomial topology_binomial shumilin binomial_segmented",
+    "scatter": "binomial topology_binomial shumilin",
     "reduce_scatter": "recursive_halving pairwise recursive_doubling reduce_scatterv "
     "topology_reduce_scatterv",
+    # The reference gives those of reduce_scatter_block numbers and no names.
 }
 # By the host's own names; those that differ from ours are behind a colon.
 _MPICH = {
@@ -47,8 +57,13 @@ _MPICH = {
     "nb",
     "reduce": "binomial rabenseifner:reduce_scatter_gather smp nb",
     "allgather": "bruck:brucks k_bruck:k_brucks recursive_doubling ring recexch_doubling recexch_halving nb",
+    "allgatherv": "bruck:brucks recursive_doubling ring nb",
     "alltoall": "bruck:brucks k_bruck:k_brucks pairwise pairwise_sendrecv_replace scattered nb",
+    "alltoallv": "pairwise_sendrecv_replace scattered nb",
+    "gather": "binomial nb",
+    "scatter": "binomial nb",
     "reduce_scatter": "pairwise recursive_doubling recursive_halving noncommutative nb",
+    "reduce_scatter_block": "pairwise recursive_doubling recursive_halving noncommutative nb",
 }
 _NAMED = re.compile(r"native\(\s*(\w+)\s*\)")
 

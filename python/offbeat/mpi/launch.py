@@ -26,7 +26,7 @@ _PLACEMENT = {
 class Settings:
     """The options of the command line that concern offbeat itself."""
 
-    allreduce: str | None = None
+    algorithms: Mapping[str, str] = field(default_factory=dict)  # expressions by collective
     verbose: int = 0
     trace: Path | None = None
     trace_every: int = 1
@@ -34,9 +34,7 @@ class Settings:
 
     def variables(self) -> dict[str, str]:
         """The settings as liboffbeat reads them."""
-        chosen = {}
-        if self.allreduce is not None:
-            chosen[f"{_PREFIX}ALLREDUCE"] = self.allreduce
+        chosen = {f"{_PREFIX}{name.upper()}": expression for name, expression in self.algorithms.items()}
         if self.verbose > 0:
             chosen[f"{_PREFIX}VERBOSE"] = "1"
         if self.verbose > 1:

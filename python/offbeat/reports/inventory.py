@@ -35,17 +35,22 @@ def library_table(rows: Rows) -> Table:
     return table
 
 
-def algorithm_table(algorithms: Rows) -> Table:
-    """One row for each algorithm of the registry."""
-    table = _table("Algorithms", "name", "what it does", "cost", "needs", "bits repeat")
+def algorithm_tables(algorithms: Rows) -> list[Table]:
+    """A table for each collective, with one row for each algorithm of the registry."""
+    tables: dict[str, Table] = {}
     for algorithm in algorithms:
+        collective = algorithm["collective"]
+        if collective not in tables:
+            title = f"Algorithms of {collective}"
+            tables[collective] = _table(title, "name", "what it does", "cost", "needs", "bits repeat")
         parameters = algorithm["parameters"]
         name = f"{algorithm['name']}({parameters.strip('()')})" if parameters else algorithm["name"]
         repeat = "as its parts'" if "ALGORITHM" in parameters else "yes"
         if not algorithm["every_run"]:
             repeat = "no"
-        table.add_row(Text(name), algorithm["summary"], Text(algorithm["cost"]), algorithm["needs"], repeat)
-    return table
+        cells = (Text(name), algorithm["summary"], Text(algorithm["cost"]), algorithm["needs"], repeat)
+        tables[collective].add_row(*cells)
+    return list(tables.values())
 
 
 def settings_table(settings: Rows) -> Table:

@@ -1,12 +1,29 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Allgather: rank r contributes block r of `data`, and ends with all blocks.
+// The algorithms of allgather and allgatherv.
 #pragma once
 
-#include "transport/endpoint.hpp"
+#include "collectives/repertoire.hpp"
 
-namespace offbeat::allgather {
+namespace offbeat::allgather_algorithms {
 
-// p - 1 steps of n/p bytes: (p-1)(a + n/p b).
-[[nodiscard]] Task ring(Endpoint net, Vector data);
+extern const Algorithm ring;
+extern const Algorithm recursive_doubling;
+extern const Algorithm bruck;
+extern const Algorithm neighbor_exchange;
 
-}  // namespace offbeat::allgather
+}  // namespace offbeat::allgather_algorithms
+
+// Rank r contributes block r of `data`, and ends with all blocks.
+namespace offbeat::allgather_in_place {
+
+// p - 1 steps of one block: (p-1)(a + mb), m bytes in a block.
+[[nodiscard]] Task ring(Endpoint net, Vector data, BlockList blocks = {});
+
+}  // namespace offbeat::allgather_in_place
+
+namespace offbeat {
+
+extern const Repertoire allgather;
+extern const Repertoire allgatherv;
+
+}  // namespace offbeat

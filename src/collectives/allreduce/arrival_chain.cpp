@@ -4,20 +4,20 @@
 //
 // Cost of the last arrival: one pass and a copy, 3n at memory speed. Balanced: the chunks flow through p
 // ranks as through a pipeline.
-// Order: that of arrival: the same bits on every rank, but not on every run.
-// Source: Alizadeh et al. 2022, algorithm 2. Their last arrival sends to the root, which broadcasts: here
-// everybody reads its window.
+// Order: that of arrival, so the bits are the same on every rank, but not on every run.
+// Source: Alizadeh et al. 2022, algorithm 2. There the last arrival sends to the root, which broadcasts; here
+// everybody reads the last arrival's window.
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/allreduce/board_round.hpp"
 
 namespace offbeat::allreduce_algorithms {
 namespace {
 
-// Which rank took this place in the order of arrival.
+// The rank that took this place in the order of arrival.
 Board::Word& came_at(const BoardRound& round, int position) {
   return round.board.round_word(round.number, 1 + position);
 }
-// The partial result that ends with this rank is on the board.
+// Says that the partial result that ends with this rank is on the board.
 Board::Word& passed_on(const Board::Step& step, int rank) { return BoardRound::own(step, rank); }
 
 Task contribute(const BoardRound& round, Uncollected*) {
@@ -39,7 +39,7 @@ Task contribute(const BoardRound& round, Uncollected*) {
     const Vector mine = round.on_board(net.rank, chunk);
     const ConstVector input = round.of(round.call.input, chunk);
     if (position == 0) {
-      co_await net.copy(mine, input);
+      co_await net.put(mine, input);
     } else {
       Patience::Wait wait(board.patience);
       while (!round.is_marked(passed_on(step, before))) co_await board.pause(wait);

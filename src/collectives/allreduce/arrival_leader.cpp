@@ -4,7 +4,7 @@
 //
 // Cost of the last arrival: its own copy, one pass of the leader, a copy of the result: 3n at memory speed.
 // Balanced: the leader combines (p-1)n alone.
-// Order: that of arrival: the same bits on every rank, but not on every run.
+// Order: that of arrival, so the bits are the same on every rank, but not on every run.
 // Source: Alizadeh et al. 2022, algorithm 1. An arrival counter takes the place of their lock; flags carry
 // the round.
 #include "collectives/allreduce/allreduce.hpp"
@@ -13,7 +13,7 @@
 namespace offbeat::allreduce_algorithms {
 namespace {
 
-// The chunk of this rank is on the board.
+// Says that the chunk of this rank is on the board.
 Board::Word& given(const Board::Step& step, int rank) { return BoardRound::own(step, rank); }
 
 constexpr std::size_t most_operands = Computation::most_operands;
@@ -22,7 +22,7 @@ constexpr std::size_t most_operands = Computation::most_operands;
 Task lead(const BoardRound& round) {
   const Endpoint& net = round.net;
   const auto ranks = static_cast<std::size_t>(net.size);
-  // How far each rank's chunks are combined, and how many ranks are in each chunk.
+  // How many chunks of each rank are combined, and how many ranks are in each chunk.
   const Scratch progress_memory(true, ranks + round.chunks, sizeof(std::size_t));
   auto* combined = reinterpret_cast<std::size_t*>(progress_memory.vector().data);
   std::size_t* ranks_in = combined + ranks;
@@ -63,7 +63,7 @@ Task contribute(const BoardRound& round, Uncollected*) {
     co_await lead(round);
   } else {
     for (std::size_t chunk = 0; chunk < round.chunks; ++chunk) {
-      co_await round.net.copy(round.on_board(round.net.rank, chunk), round.of(round.call.input, chunk));
+      co_await round.net.put(round.on_board(round.net.rank, chunk), round.of(round.call.input, chunk));
       co_await round.board.announce(given(round.step(chunk), round.net.rank), round.mark());
     }
   }

@@ -1,59 +1,49 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Arrival tree: a reduction tree fixed by rank, with the work floating. For ranks on one node, through the
-// board.
+// Arrival tree: a reduction tree whose shape is fixed by rank, while arrival decides who does the work. For
+// ranks on one node, through the board.
 //
-// The message goes in chunks. For each chunk a rank climbs from its own leaf: where the neighbouring group of
-// ranks is not ready it leaves its partial result on the board and goes on with the next chunk; where it is,
-// it combines the two and climbs on. So whoever comes second does the work, and the last arrival finds every
-// other group combined. At the root the second one has the result, which everybody copies. Ranks begin at
-// different chunks: when all arrive together, each is the last at an equal share of the chunks, and the tree
-// works as a reduce-scatter followed by an allgather.
+// The message is cut into chunks. For each chunk a rank climbs from its own leaf. If the neighbouring group
+// of ranks is not ready, the rank leaves its partial result on the board and goes on with the next chunk; if
+// it is, the rank combines the two and climbs on. So the second to come does the work, and the last arrival
+// finds every other group combined. At the root the second one has the result, which everybody copies. Ranks
+// begin at different chunks: when all arrive together, each is the last at an equal share of the chunks, and
+// the tree works as a reduce-scatter followed by an allgather.
 //
 //                 (0 1 2 3)
 //            (0 1)         (2 3)      by the second of each pair to get there, chunk by chunk
 //           0     1       2     3
 //
-// Partial results are combined in the place of one that was there first. It is the place that this core has
-// just read, and which the first one reads next: a cache line goes to and fro between two cores, and nobody
-// has to write to a line that another still holds, which costs several times more (benchmarks/README.md).
+// The second rank combines into the place of the partial result that was there first. Its core has just read
+// that place, and the first rank reads it next. So a cache line goes to and fro between two cores.
 //
-// Cost of the last arrival: it reads n bytes for each of log2(p) levels and its own, and writes 2n, at memory
-// speed. Balanced: each rank reads and writes at most (6 - 4/p)n bytes.
-// Small messages: every rank writes its vector into its slot and reads those of the others, in rank order, as
-// they come: when the data fit in a line or a few, combining them is cheaper than telling others the result.
-// The last arrival is followed by one cache line transfer.
-// Order: the tree, whoever comes first; rank order for small messages: the bits never depend on arrival.
-// Powers of two: that of recursive_doubling. Source: ours; the idea of arrival order from Alizadeh et al.
-// 2022.
-#include <cstring>
-
+// Cost of the last arrival: it reads n bytes for each of log2(p) levels and n of its own, and writes 2n, at
+// memory speed. Balanced: each rank reads and writes at most (6 - 4/p)n bytes.
+// Small messages: every rank writes its vector into its slot, reads those of the others as they come, and
+// combines all in rank order. When the data fit in a few lines, combining them is cheaper than telling others
+// the result. The last arrival is followed by one cache line transfer.
+// Order: that of the tree, whoever comes first, and rank order for small messages: the bits never depend on
+// arrival. For powers of two it is that of recursive_doubling.
+// Source: ours; the idea of arrival order is from Alizadeh et al. 2022.
+#include "base/copy.hpp"
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/allreduce/board_round.hpp"
 #include "collectives/immediate.hpp"
+#include "collectives/tree_form.hpp"
 
 namespace offbeat::allreduce_algorithms {
 namespace {
 
-// The first of two neighbouring groups to be ready leaves its mark here, and the second one finds it. A pair
-// of groups is named by the first rank of the right one, 1 <= split < ranks.
+// The first of two neighbouring groups to be ready leaves its mark here, and the second one finds it. The
+// first rank of the right group, 1 <= split < ranks, names the pair.
 Board::Word& meeting_of(const Board::Step& step, int split) { return BoardRound::own(step, split); }
-
-// Whether everybody else has put on the board what this rank will combine last: so they wait for it.
-bool comes_last(const BoardRound& round) {
-  const Board::Step step = round.step((round.first_chunk() + round.chunks - 1) % round.chunks);
-  const int ranks = round.net.size;
-  for (int level = 0, group = round.net.rank; (1 << level) < ranks; ++level, group /= 2) {
-    const bool has_neighbour = (group ^ 1) << level < ranks;
-    if (has_neighbour && !round.is_marked(meeting_of(step, (group | 1) << level))) return false;
-  }
-  return true;
-}
 
 class Small {
  public:
-  // Every rank reads the vectors of all: beyond this the tree is faster (benchmark_board).
-  static constexpr int most_ranks = most_immediate_ranks;
-  static constexpr std::size_t most_bytes_of_all = 2 * BoardShape::inline_bytes;
+  // Every rank reads the vectors of all: beyond these limits the tree is faster (benchmark_board).
+  static constexpr int most_ranks = few_ranks;
+  static std::size_t most_bytes(int ranks) {
+    return 2 * BoardShape::inline_bytes / static_cast<std::size_t>(ranks);
+  }
   static constexpr bool all_meet = true;
 
   Small(Board& board, const Call& call)
@@ -61,10 +51,11 @@ class Small {
 
   void give() {
     Board::InlineSlot& mine = board_.inline_slot(sequence_, rank_);
-    if (call_.input.data != nullptr) std::memcpy(mine.data, call_.input.data, call_.input.bytes());
+    if (call_.input.data != nullptr) copy_to_shared(mine.data, call_.input.data, call_.input.bytes());
     mine.sequence.store(sequence_, std::memory_order_release);
   }
-  // Not this rank's own slot, which the other one of two may have used again.
+  [[nodiscard]] std::size_t reads(int) const { return Board::InlineSlot::bytes_with(call_.input.bytes()); }
+  // Not this rank's own slot: with two ranks, the other one may have used it again.
   [[nodiscard]] bool has_come(int rank) const {
     return rank == rank_ ||
            board_.inline_slot(sequence_, rank).sequence.load(std::memory_order_acquire) == sequence_;
@@ -85,21 +76,20 @@ class Small {
   const std::uint64_t sequence_;
 };
 
-// Climb from this rank's leaf towards the root, chunk by chunk. What is met on the way is combined in one
-// pass, once another rank needs it or all is there: so the last arrival reads what the other groups have come
-// to, and writes the result.
+// Climb from this rank's leaf towards the root, chunk by chunk. Partial results met on the way are combined
+// in one pass, once another rank needs the sum or all of them are there. So the last arrival reads the
+// results of the other groups, and writes the final one.
 //
-// Nothing is collected in between, though much may be ready: to change between the two at each chunk costs up
-// to half as much again at 64 to 256 KiB (two ranks).
+// No result is collected in between, though many may be ready: changing between the two at each chunk costs
+// up to half as much again at 64 to 256 KiB (two ranks).
 Task contribute(const BoardRound& round, Uncollected* results) {
   const Endpoint& net = round.net;
   const auto begin_with = [&](ConstVector vector) { return net.reduce(*round.call.op, Vector{}, vector); };
-  round.board.came_last = net.size > 2 && comes_last(round);
   for (std::size_t k = 0; k < round.chunks; ++k) {
     const std::size_t chunk = (round.first_chunk() + k) % round.chunks;
     const Board::Step step = round.step(chunk);
     Computation partial = begin_with(round.of(round.call.input, chunk));
-    int place = net.rank;  // in whose window the partial result stands, or will
+    int place = net.rank;  // the rank whose window has the partial result, or will
     bool stands = false;
     bool comes_second = true;
     int group = net.rank;  // of 2^level ranks
@@ -111,6 +101,7 @@ Task contribute(const BoardRound& round, Uncollected* results) {
       const bool is_first = first.round != round.number;
       if (!stands && (is_first || partial.operand_count == Computation::most_operands)) {
         partial.destination = round.on_board(place, chunk);
+        partial.to_shared = true;
         co_await partial;
         partial = begin_with(round.on_board(place, chunk));
         stands = true;
@@ -118,17 +109,18 @@ Task contribute(const BoardRound& round, Uncollected* results) {
       if (is_first) {
         first = co_await round.board.exchange(meeting, round.mark(place));
         comes_second = first.round == round.number;
-        if (!comes_second) break;  // the neighbour will, and combines
+        if (!comes_second) break;  // the neighbour comes second, and combines
       }
-      if (partial.operand_count > 1 && !round.board.came_last) partial.use_up_last();
-      partial.add(round.on_board(first.holder, chunk).data, neighbour < net.rank);
+      const ConstVector theirs = round.on_board(first.holder, chunk);
+      co_await round.board.fetch(first.holder, theirs.data, BoardShape::line + theirs.bytes());
+      partial.add(theirs.data, neighbour < net.rank);
       place = first.holder;
       stands = false;
     }
     if (!comes_second) continue;
     partial.destination = round.on_board(place, chunk);
     if (results != nullptr) {
-      // The own copy now, while nobody else asks for these lines.
+      // This rank's own copy is made now, while no other rank asks for these lines.
       partial.second = round.of(round.call.output, chunk);
       partial.past_cache = round.past_cache;
       results->mark_collected(chunk);
@@ -148,7 +140,7 @@ const Algorithm arrival_tree{
     .needs = {.board = OnBoard::one_node},
     .source = "offbeat",
     .node_phase = contribute,
-    .immediate = &immediate<Small>,
+    .immediate = &immediate<Small, for_many_ranks<Collective::allreduce>>,
     .run = run_on_one_node,
 };
 

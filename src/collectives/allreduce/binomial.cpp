@@ -5,7 +5,7 @@
 // Order: the tree of recursive_doubling for powers of two, and rank order inside every subtree.
 // Source: Castello et al. 2021, table 1; "non-overlapping" in Nuriyev et al. 2024 (SUARA).
 #include "collectives/allreduce/allreduce.hpp"
-#include "collectives/broadcast/broadcast.hpp"
+#include "collectives/bcast/bcast.hpp"
 #include "collectives/reduce/reduce.hpp"
 
 namespace offbeat::allreduce_algorithms {
@@ -13,7 +13,7 @@ namespace {
 
 Task run(Endpoint net, Call call, const Expression&) {
   co_await reduce_to_first::binomial(net, call);
-  co_await broadcast_from_first::binomial(net, call.output);
+  co_await bcast_from_first::binomial(net, call);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Shared by the algorithms on the board: a message goes in rounds that fit the windows, a round in chunks.
+// Shared by the algorithms on the board. A message goes in rounds that fit the windows, a round in chunks.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace offbeat {
 
 class BoardRound {
  public:
-  // The present round, for a message of at most a window. `chunk`: elements.
+  // The present round, for a message that fits a window. `chunk`: in elements.
   BoardRound(const Endpoint& net, const Call& call, std::size_t chunk, bool past_cache)
       : net(net),
         board(*net.board()),
@@ -38,8 +38,8 @@ class BoardRound {
     return of(all, chunk);
   }
   [[nodiscard]] Board::Step step(std::size_t chunk) const { return board.step(number, chunk); }
-  // The words of a step: one that the node's result of the chunk is there, one that the result of all nodes
-  // is there (hierarchy), and one for each rank that the node phase may use as it likes.
+  // The words of a step. One says that the node's result of the chunk is there, and one that the result of
+  // all nodes is there (hierarchy). The node phase may use the others, one for each rank, as it likes.
   [[nodiscard]] static Board::Word& result(const Board::Step& step) { return step.word(0); }
   [[nodiscard]] static Board::Word& everywhere(const Board::Step& step) { return step.word(1); }
   [[nodiscard]] static Board::Word& own(const Board::Step& step, int index) { return step.word(2 + index); }
@@ -50,16 +50,21 @@ class BoardRound {
   [[nodiscard]] int holder(const Board::Word& word) const {
     return Board::Mark(word.load(std::memory_order_relaxed)).holder;
   }
-  // Ranks that begin at different chunks each have an equal share of what is to be done.
+  [[nodiscard]] std::size_t chunk_length() const { return chunk_; }
+  // Ranks begin at different chunks, so that each has an equal share of the work.
   [[nodiscard]] std::size_t first_chunk() const {
     return chunks * static_cast<std::size_t>(net.rank) / static_cast<std::size_t>(net.size);
   }
-  // The partial result in the window of `holder` is ready.
+  // Says that the partial result in the window of `holder` is ready.
   [[nodiscard]] Board::Mark mark(int holder) const { return {number, holder}; }
   [[nodiscard]] Board::Mark mark() const { return mark(net.rank); }
 
-  // The node's result of a chunk is on the board; copy it to the output.
+  // Whether the node's result of a chunk is on the board; collect() copies it to the output.
   [[nodiscard]] bool has_result(std::size_t chunk) const { return is_marked(result(step(chunk))); }
+  [[nodiscard]] Board::Fetch fetch_result(std::size_t chunk) const {
+    const Vector data = on_board(holder(result(step(chunk))), chunk);
+    return board.fetch(holder(result(step(chunk))), data.data, BoardShape::line + data.bytes());
+  }
   [[nodiscard]] Computation collect(std::size_t chunk) const {
     Computation copy = net.copy(of(call.output, chunk), on_board(holder(result(step(chunk))), chunk));
     copy.past_cache = past_cache;
@@ -95,6 +100,8 @@ class Uncollected {
     }
     return false;
   }
+  // The next one, which is ready.
+  [[nodiscard]] Board::Fetch fetch() const { return round_.fetch_result(next_); }
   // Collect the next one, which is ready.
   [[nodiscard]] Computation take() {
     const std::size_t chunk = next_;
@@ -118,24 +125,31 @@ class Uncollected {
   std::size_t left_;
 };
 
+// A round on one rank that gives what it has, and on one that also takes the result.
+[[nodiscard]] Task contribute_only(const BoardRound& round, NodePhase contribute);
+[[nodiscard]] Task contribute_and_collect(const BoardRound& round, NodePhase contribute);
+// The latter where many ranks take the result, chunk after chunk: rank 0 from whoever holds it, the others
+// from one another. Once there is a result nobody needs the window of another rank for its chunk.
+[[nodiscard]] Task contribute_and_relay(const BoardRound& round, NodePhase contribute);
+
 // Runs an algorithm that has a node_phase, for ranks that are all on one node.
 [[nodiscard]] Task run_on_one_node(Endpoint net, Call call, const Expression& self);
 
-// Runs one(round) -> Task for each round of a message among `net`, the ranks of this node. How many share the
-// work, `at_once`, decides how the message is cut.
+// Runs one(round) -> Task for each round of a message among `net`, the ranks of this node. The number of
+// ranks that share the work, `at_once`, decides how the message is cut.
 template <class One>
 Task in_rounds(Endpoint net, Call call, int at_once, One one) {
-  // Longer ones are no faster, and others wait longer for the last one (benchmarks/README.md).
+  // Longer chunks are no faster, and other ranks wait longer for the last one (benchmarks/README.md).
   constexpr std::size_t longest_chunk = 64 * 1024;
   Board& board = *net.board();
   const std::size_t width = call.input.width;
   const std::size_t window = board.shape().window_bytes / width;
-  // Two chunks for each that works, so that the work spreads; but no more than the board has steps for.
+  // Two chunks for each working rank, so that the work spreads, but no more than the board has steps for.
   const std::size_t spread = call.input.bytes() / (2 * static_cast<std::size_t>(at_once));
   const std::size_t chunk_bytes = std::clamp(spread, BoardShape::smallest_chunk, longest_chunk);
   const std::size_t chunk = std::max<std::size_t>(1, (chunk_bytes + width - 1) / width);
-  // Inputs and outputs of all ranks take half of the cache: of what is written now, little would be found
-  // there later. A result in the place of its input is in the cache already.
+  // When inputs and outputs of all ranks take half of the cache, little of what is written now would be found
+  // there later. An in-place result is in the cache already.
   const bool past_cache =
       call.input.data != call.output.data &&
       4 * static_cast<std::size_t>(net.size) * call.input.bytes() >= last_level_cache_bytes();

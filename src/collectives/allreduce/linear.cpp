@@ -2,10 +2,10 @@
 // Linear: everybody sends to rank 0, rank 0 sends the result to everybody.
 //
 // Cost: (p-1)(2a + 2nb + nc): for very few ranks, or when the others arrive long before rank 0.
-// Order: rank order, left to right: the order of the naive loop, and so the reference of the tests.
+// Order: rank order, left to right, which is that of the naive loop and so the reference of the tests.
 // Source: Nuriyev et al. 2024 (SUARA), table 1.
 #include "collectives/allreduce/allreduce.hpp"
-#include "collectives/broadcast/broadcast.hpp"
+#include "collectives/bcast/bcast.hpp"
 #include "collectives/reduce/reduce.hpp"
 
 namespace offbeat::allreduce_algorithms {
@@ -13,7 +13,7 @@ namespace {
 
 Task run(Endpoint net, Call call, const Expression&) {
   co_await reduce_to_first::linear(net, call);
-  co_await broadcast_from_first::linear(net, call.output);
+  co_await bcast_from_first::linear(net, call);
 }
 
 }  // namespace

@@ -13,9 +13,9 @@
 // Order: the same tree over the ranks as recursive_doubling, and so the same bits.
 // Source: Rabenseifner, ICCS 2004; Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
 #include <algorithm>
-#include <bit>
 
 #include "collectives/allreduce/allreduce.hpp"
+#include "collectives/allreduce/recursive_halving.hpp"
 #include "collectives/combinators/fold.hpp"
 
 namespace offbeat::allreduce_algorithms {
@@ -23,22 +23,9 @@ namespace {
 
 Task power_of_two(Endpoint net, Call call, const Expression&) {
   const int p = net.size;
-  const Scratch scratch = net.scratch(call.input.blocks(p, 0, p / 2).count, call.input.width);
-  ConstVector mine = call.input;
-  int first = 0;  // the blocks that this rank still reduces
-  int number = p;
-  for (int distance = 1; distance < p; distance *= 2) {
-    const int peer = net.rank ^ distance;
-    number /= 2;
-    const bool upper = (net.rank & distance) != 0;
-    const int given = upper ? first : first + number;
-    first = upper ? first + number : first;
-    const ConstVector kept = mine.blocks(p, first, number);
-    const Vector theirs = scratch.first(kept.count);
-    co_await net.exchange(peer, mine.blocks(p, given, number), theirs);
-    co_await net.reduce_by_rank(*call.op, call.output.blocks(p, first, number), peer, kept, theirs);
-    mine = call.output;
-  }
+  co_await recursive_halving::reduce_scatter(net, call);
+  int first = recursive_halving::block_of(net.rank, p);
+  int number = 1;
   for (int distance = p / 2; distance > 0; distance /= 2) {
     const int sibling = (net.rank & distance) != 0 ? first - number : first + number;
     co_await net.exchange(net.rank ^ distance, call.output.blocks(p, first, number),
@@ -49,8 +36,7 @@ Task power_of_two(Endpoint net, Call call, const Expression&) {
 }
 
 Task run(Endpoint net, Call call, const Expression& self) {
-  const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(net.size)));
-  return core == net.size ? power_of_two(net, call, self) : folded(net, call, self, core, power_of_two);
+  return folded_to_power_of_two(net, call, self, power_of_two);
 }
 
 }  // namespace

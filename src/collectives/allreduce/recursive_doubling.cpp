@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Recursive doubling: in step k every rank exchanges its partial result with the rank at distance 2^k.
 //
-// Cost: log2(p) (a + nb + nc); the least number of steps, but the whole message in each: for small n.
-// Other than powers of two: surplus ranks are folded into their neighbours, + 2(a + nb) + nc.
+// Cost: log2(p) (a + nb + nc): the fewest steps, but the whole message in each, so for small n.
+// Sizes that are no power of two: surplus ranks are folded into their neighbours, + 2(a + nb) + nc.
 // Order: a balanced tree over the ranks; partners combine the same two operands in the same order.
 // Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005; Bienz, Olson and Gropp 2019, section 2.1.
-#include <bit>
-
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/combinators/fold.hpp"
 
@@ -25,8 +23,7 @@ Task power_of_two(Endpoint net, Call call, const Expression&) {
 }
 
 Task run(Endpoint net, Call call, const Expression& self) {
-  const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(net.size)));
-  return core == net.size ? power_of_two(net, call, self) : folded(net, call, self, core, power_of_two);
+  return folded_to_power_of_two(net, call, self, power_of_two);
 }
 
 }  // namespace

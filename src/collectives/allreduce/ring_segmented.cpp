@@ -2,7 +2,7 @@
 // Segmented ring: the reduce-scatter of `ring` in segments of at most BYTES of each block, two of them in
 // flight, so that one segment is combined while another travels; then the ring allgather of whole blocks.
 //
-// Cost, with m = n/p bytes in a block, s = ceil(m / BYTES) segments, of sending and combining the slower:
+// Cost, with m = n/p bytes in a block, s = ceil(m / BYTES) segments, and the slower of sending and combining:
 //   (p-1)(s a + m max(b, c)) + (p-1)(a + m b).
 // Source: Nuriyev et al. 2024 (SUARA), section 4; the two phases are Open MPI's.
 #include <algorithm>
@@ -19,9 +19,10 @@ constexpr Parameter parameters[] = {Parameter::bytes};
 
 // Segments `first`, `first` + in_flight, ... one after the other.
 Task every_other_segment(Endpoint net, Call call, std::size_t segment, std::size_t first) {
+  const Call scattered = call.with(call.input, call.output.block(net.size, net.rank));
   const std::size_t block = call.input.block(net.size, 0).count;
   for (std::size_t begin = first * segment; begin < block; begin += in_flight * segment) {
-    co_await reduce_scatter::ring(net, call, {.first = begin, .length = segment});
+    co_await striped_reduce_scatter::ring(net, scattered, {.first = begin, .length = segment});
   }
 }
 
@@ -30,7 +31,7 @@ Task run(Endpoint net, Call call, const Expression& self) {
   co_await net.concurrently(in_flight, [&](const Endpoint& lane, int k) {
     return every_other_segment(lane, call, segment, static_cast<std::size_t>(k));
   });
-  co_await allgather::ring(net, call.output);
+  co_await allgather_in_place::ring(net, call.output);
 }
 
 }  // namespace

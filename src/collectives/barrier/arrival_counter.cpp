@@ -1,40 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Arrival counter: each rank counts itself as it arrives, and the last one lets all go. For ranks on one node,
-// through the board.
+// Arrival counter: each rank shows that it has come, beside its slot, with the number of the call, and looks
+// for the others. For ranks on one node, through the board. No two ranks write to the same line.
 //
-// Up to 16 ranks each shows that it is there beside its slot and looks for the others: nobody writes to a line
-// that another one writes to.
+// More than 16 ranks look along a tree, up to rank 0 and down again (immediate_tree.hpp).
 //
-// Cost of the last arrival: the transfer of a cache line, and of one to each of the others.
-// Source: the central barrier of Mellor-Crummey and Scott 1991, where the number of the round takes the place
-// of the sense.
+// Cost of the last arrival: one cache line transfer to each of the others. In the tree: 2 log4(p) transfers.
+// Source: Mellor-Crummey and Scott 1991, whose central counter and tree barrier these are, with a sequence
+// number in place of the sense, and a word for each rank in place of the count.
 #include "collectives/barrier/barrier.hpp"
-#include "collectives/board_rounds.hpp"
 #include "collectives/immediate.hpp"
+#include "collectives/tree_form.hpp"
 
 namespace offbeat::barrier_algorithms {
 namespace {
 
-Task run(Endpoint net, Call call, const Expression&) {
-  Board& board = *net.board();
-  board.round.next(meetings.contain(call.collective));
-  if (!board.may_begin(board.round)) co_await begin_round(board);
-  const std::uint64_t round = board.round.present;
-  Board::Word& is_over = board.round_word(round, 1);
-  const bool is_last = co_await board.arrive(board.round_word(round, 0)) == net.size - 1;
-  if (is_last) {
-    co_await board.announce(is_over, {round, net.rank});
-    co_return;
-  }
-  board.contributed(round);
-  Patience::Wait wait(board.patience);
-  while (Board::Mark(is_over.load(std::memory_order_acquire)).round != round) co_await board.pause(wait);
-}
-
 class Shown {
  public:
-  static constexpr int most_ranks = most_immediate_ranks;
-  static constexpr std::size_t most_bytes_of_all = 0;
+  static constexpr int most_ranks = few_ranks;
+  static std::size_t most_bytes(int) { return 0; }
   static constexpr bool all_meet = true;
 
   Shown(Board& board, const Call&) : board_(board), sequence_(board.sequence.present) {}
@@ -42,7 +25,8 @@ class Shown {
   void give() {
     board_.inline_slot(sequence_, board_.rank).sequence.store(sequence_, std::memory_order_release);
   }
-  // Not this rank's own slot, which the other one of two may have used again.
+  [[nodiscard]] static std::size_t reads(int) { return Board::InlineSlot::bytes_with(0); }
+  // Not this rank's own slot: with two ranks, the other one may have used it again.
   [[nodiscard]] bool has_come(int rank) const {
     return rank == board_.rank ||
            board_.inline_slot(sequence_, rank).sequence.load(std::memory_order_acquire) == sequence_;
@@ -59,13 +43,13 @@ class Shown {
 
 const Algorithm arrival_counter{
     .name = "arrival_counter",
-    .summary = "each rank counts itself, the last one lets all go; ranks on one node",
+    .summary = "each rank shows that it has come, and looks for the others; ranks on one node",
     .cost = "a few cache lines after the last arrival",
     .serves = {Collective::barrier},
     .needs = {.board = OnBoard::one_node},
     .source = "Mellor-Crummey and Scott 1991",
-    .immediate = &immediate<Shown>,
-    .run = run,
+    .immediate = &immediate<Shown, for_many_ranks<Collective::barrier>>,
+    .run = run_in_tree_in_steps<TreeForm<Collective::barrier>>,
 };
 
 }  // namespace offbeat::barrier_algorithms

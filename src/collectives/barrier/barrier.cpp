@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "collectives/barrier/barrier.hpp"
 
+#include "collectives/combinators/combinators.hpp"
 #include "collectives/native.hpp"
 
 namespace offbeat {
@@ -8,14 +9,13 @@ namespace {
 
 using namespace barrier_algorithms;
 
-constexpr const Algorithm* algorithms[] = {&native, &arrival_counter, &dissemination};
+constexpr const Algorithm* algorithms[] = {&native, &arrival_counter, &dissemination, &hierarchies::barrier};
 
-// Between nodes the hosts do as well.
+// Between nodes the host MPI does as well.
 constexpr Default defaults[] = {{any_length, "arrival_counter"}};
 
 }  // namespace
 
-const Repertoire barrier{
-    .algorithms = algorithms, .defaults = defaults, .without_host = "dissemination"};
+const Repertoire barrier{.algorithms = algorithms, .defaults = defaults, .without_host = "dissemination"};
 
 }  // namespace offbeat

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Dissemination: in step i each rank tells the one 2^i to its right that it, and all whom it has heard of, are
-// there.
+// Dissemination: in step i each rank tells the one 2^i to its right that it is there, and so are all ranks
+// that it has heard of.
 //
 //     p = 5    step 0: 0->1 1->2 2->3 3->4 4->0
 //              step 1: 0->2 1->3 2->4 3->0 4->1
@@ -14,7 +14,7 @@ namespace offbeat::barrier_algorithms {
 namespace {
 
 Task run(Endpoint net, Call, const Expression&) {
-  // A message of no bytes is no message.
+  // A message of zero bytes would not be sent.
   std::byte sign{1};
   std::byte theirs{0};
   for (int distance = 1; distance < net.size; distance *= 2) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Algorithms that are made of others: each serves whatever collective its parts serve, as far as it makes
-// sense.
+// Algorithms that are made of others.
 #pragma once
 
 #include "collectives/algorithm.hpp"
@@ -9,6 +8,20 @@ namespace offbeat::combinators {
 
 extern const Algorithm pipeline;
 extern const Algorithm grid;
-extern const Algorithm hierarchy;
 
 }  // namespace offbeat::combinators
+
+// hierarchy(NODE, LEADERS) of each collective, or of two that are alike.
+namespace offbeat::hierarchies {
+
+extern const Algorithm allgather;
+extern const Algorithm allreduce;
+extern const Algorithm alltoall;
+extern const Algorithm barrier;
+extern const Algorithm bcast;
+extern const Algorithm gather;
+extern const Algorithm reduce;
+extern const Algorithm reduce_scatter;
+extern const Algorithm scatter;
+
+}  // namespace offbeat::hierarchies

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Folding: run an allreduce that wants a convenient number of ranks on any number of them.
+// Folding: runs an allreduce, or a reduce to rank 0, that needs a convenient number of ranks on any number of
+// them.
 #pragma once
 
 #include "collectives/algorithm.hpp"
@@ -7,9 +8,14 @@
 namespace offbeat {
 
 // The ranks form `core` contiguous groups of nearly equal size. Each group's first rank combines the inputs
-// of its group in rank order, the `core` first ranks run `run`, and hand the result to their groups.
-// Cost beside `run`: 2(a + nb) + nc for each further rank of a group.
+// of its group in rank order. These `core` ranks run `run`, and in an allreduce hand the result to their
+// groups. Cost beside `run`, for each further rank of a group: a + nb + nc, and in an allreduce another a +
+// nb.
 [[nodiscard]] Task folded(Endpoint net, Call call, const Expression& self, int core,
                           Task (*run)(Endpoint, Call, const Expression&));
+
+// The same with as many groups as the largest power of two that fits; nothing where that is all ranks.
+[[nodiscard]] Task folded_to_power_of_two(Endpoint net, Call call, const Expression& self,
+                                          Task (*run)(Endpoint, Call, const Expression&));
 
 }  // namespace offbeat

@@ -6,7 +6,7 @@
 //                     then columns by B:                0 4 | 1 5 | 2 6 | 3 7
 //
 // Cost: T_A(d1) + T_B(d2) + ...: latency linear in the dimensions instead of p.
-// More ranks than the grid has are folded into it; fewer cannot run it.
+// Surplus ranks are folded into the grid; fewer ranks than it has cannot run it.
 // Order: each row in the order of A, then rows in the order of B.
 // Source: Nuriyev et al. 2024 (SUARA), section 3; more than two dimensions are ours.
 #include <algorithm>

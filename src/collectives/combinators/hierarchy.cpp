@@ -4,25 +4,23 @@
 //   hierarchy(NODE, LEADERS)   node phase on the board by NODE, an allreduce among the leaders by LEADERS
 //
 // The phases overlap: while the leaders exchange one segment, the node combines the next and copies the last.
-// Cost: T_LEADERS(nodes, n), and what the nodes do before the first segment and after the last one.
+// Cost: T_LEADERS(nodes, n), plus the nodes' work before the first segment and after the last one.
 // Order: that of NODE on each node, then that of LEADERS over the nodes.
 // Source: Alizadeh et al. 2022, section 4; the overlap is ours.
+#include "collectives/combinators/hierarchy.hpp"
+
 #include "collectives/allreduce/board_round.hpp"
 #include "collectives/combinators/combinators.hpp"
-#include "node/membership.hpp"
 
-namespace offbeat::combinators {
+namespace offbeat::hierarchies {
 namespace {
-
-constexpr int in_flight = 4;
-constexpr Parameter parameters[] = {Parameter::node_algorithm, Parameter::algorithm};
 
 struct Phases {
   NodePhase node;
   const Expression& leaders;
 };
 
-// On the leader: a segment of chunks [first, last), from the node's result to everybody's.
+// On the leader: takes chunks [first, last) from the node's result to that of all nodes.
 Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, std::size_t first,
                       std::size_t last) {
   const Vector segment = round.of(round.call.output, first, last);
@@ -38,7 +36,7 @@ Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, std
   co_await carry_out(node_leaders(lane), round.call.with(segment, segment), phases.leaders);
   if (round.net.size == 1) co_return;
   for (std::size_t chunk = first; chunk < last; ++chunk) {
-    co_await lane.copy(round.on_board(round.net.rank, chunk), round.of(round.call.output, chunk));
+    co_await lane.put(round.on_board(round.net.rank, chunk), round.of(round.call.output, chunk));
     co_await round.board.announce(BoardRound::everywhere(round.step(chunk)), round.mark());
   }
 }
@@ -80,16 +78,9 @@ Task run_on_nodes(Endpoint net, Call call, const Expression& self) {
                      [&](const BoardRound& round) { return one_round(net, round, phases); });
 }
 
-// Where each node has one rank there is one phase, and no board.
-Task run(Endpoint net, Call call, const Expression& self) {
-  return node_count(net) == net.size ? carry_out(net, call, self.parts[1]) : run_on_nodes(net, call, self);
-}
-
-int lanes(const Expression& self) { return lanes_product(1 + in_flight, self.parts[1].lanes()); }
-
 }  // namespace
 
-const Algorithm hierarchy{
+const Algorithm allreduce{
     .name = "hierarchy",
     .summary =
         "combine on each node by NODE_ALGORITHM, among one leader of each node by ALGORITHM, tell the node",
@@ -98,12 +89,9 @@ const Algorithm hierarchy{
     .needs = {.board = OnBoard::every_node},
     .source = "Alizadeh et al. 2022",
     .parameters = parameters,
-    .run = run,
-    .lanes = lanes,
-    .unsuitable =
-        [](const Expression& self, const Placement& placement) {
-          return self.parts[1].unsuitable({.ranks = placement.nodes});
-        },
+    .run = for_placement<run_on_nodes>,
+    .lanes = lanes_in_segments,
+    .unsuitable = unsuitable,
 };
 
-}  // namespace offbeat::combinators
+}  // namespace offbeat::hierarchies

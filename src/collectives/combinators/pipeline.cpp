@@ -3,53 +3,87 @@
 //
 //   pipeline(4, A)       4 segments, all in flight (fixed concurrency)
 //   pipeline(32MiB, A)   segments of 32 MiB, up to 16 in flight (fixed segment size); the last one is shorter
+//   pipeline(4, native)  each segment is a non-blocking collective of the host MPI (mpi/host_pipeline.hpp)
 //
-// While one segment waits for a slow link or a late rank, others combine and send.
-// Source: Castello et al. 2021, section 4; their listings pass a wrong count for the last segment, their text
-// is followed.
+// While one segment waits for a slow link or a late rank, others combine and send. Where every rank has a
+// block, a segment is a stripe of each block. Source: Castello et al. 2021, section 4. Their listings pass a
+// wrong count for the last segment; this follows their text.
 #include <algorithm>
 
 #include "collectives/combinators/combinators.hpp"
+#include "collectives/combinators/segments.hpp"
 
 namespace offbeat::combinators {
 namespace {
 
-constexpr int most_in_flight = 16;  // of fixed size; more only cost matching and memory
-constexpr Parameter parameters[] = {Parameter::segments_or_bytes, Parameter::algorithm};
+constexpr Parameter parameters[] = {Parameter::segments_or_bytes, Parameter::algorithm_or_native};
 
-int in_flight(const Expression& self) { return self.segments > 0 ? self.segments : most_in_flight; }
+std::size_t longest(const BlockList& blocks, const ConstVector& all, int ranks) {
+  std::size_t found = 0;
+  for (int rank = 0; rank < ranks; ++rank) found = std::max(found, blocks.of(all, rank, ranks).count);
+  return found;
+}
 
-// How the message is cut; every rank computes the same.
-struct Cut {
-  std::size_t count;  // elements in all
-  std::size_t segments;
-  std::size_t segment;  // elements in each but the last, when cut by bytes; 0: equal parts
-
-  Cut(const Call& call, const Expression& self) : count(call.input.count) {
-    segment = self.segments > 0 ? 0 : std::max<std::size_t>(1, self.bytes / call.input.width);
-    segments = self.segments > 0 ? static_cast<std::size_t>(self.segments) : (count + segment - 1) / segment;
+// The elements that are cut: of the vector, or of the longest block.
+std::size_t length_to_cut(const Call& call, int ranks) {
+  switch (call.collective) {
+    case Collective::allgather:
+      return call.input.count;
+    case Collective::allgatherv:  // among the leaders of a hierarchy
+      return longest(call.output_blocks, call.output, ranks);
+    case Collective::reduce_scatter:
+      return longest(call.input_blocks, call.input, ranks);
+    default:
+      return call.output.count;
   }
-  template <class AnyVector>
-  [[nodiscard]] AnyVector of(const AnyVector& vector, std::size_t k) const {
-    if (segment == 0) return vector.block(static_cast<int>(segments), static_cast<int>(k));
-    return vector.slice(k * segment, std::min(segment, count - k * segment));
+}
+
+// The call for a part of the message.
+Call of(const Call& call, const Stripe& stripe) {
+  Call part = call;
+  switch (call.collective) {
+    case Collective::allgather:
+    case Collective::allgatherv:
+      part.input = stripe.of(call.input);
+      part.output_blocks.stripe = call.output_blocks.stripe.of(stripe);
+      return part;
+    case Collective::reduce_scatter:
+    case Collective::reduce_scatter_block:
+      part.input_blocks.stripe = call.input_blocks.stripe.of(stripe);
+      part.output = stripe.of(call.output);
+      return part;
+    default:
+      return call.with(stripe.of(call.input), stripe.of(call.output));
   }
-};
+}
 
 // Segments `first`, `first` + stride, ... one after the other: one of the streams in flight.
-Task stream(Endpoint net, Call call, const Expression& part, Cut cut, std::size_t first, std::size_t stride) {
-  for (std::size_t k = first; k < cut.segments; k += stride) {
-    co_await carry_out(net, call.with(cut.of(call.input, k), cut.of(call.output, k)), part);
+Task stream(Endpoint net, Call call, const Expression& part, Segments segments, std::size_t first,
+            std::size_t stride) {
+  for (std::size_t k = first; k < segments.count(); k += stride) {
+    co_await carry_out(net, of(call, segments[k]), part);
   }
 }
 
 Task run(Endpoint net, Call call, const Expression& self) {
-  const Cut cut(call, self);
+  const Segments segments(length_to_cut(call, net.size), call.output.width, self);
   const int streams = in_flight(self);
   co_await net.concurrently(streams, [&](const Endpoint& lane, int k) {
-    return stream(lane, call, self.parts[0], cut, static_cast<std::size_t>(k),
+    return stream(lane, call, self.parts[0], segments, static_cast<std::size_t>(k),
                   static_cast<std::size_t>(streams));
   });
+}
+
+constexpr Collective of_blocks[] = {Collective::allgather, Collective::reduce_scatter,
+                                    Collective::reduce_scatter_block};
+
+std::string unsuitable(const Expression& self, const Placement& placement) {
+  const Expression& part = self.parts[0];
+  if (part.is_native()) return {};
+  const auto serves = [&](Collective collective) { return part.algorithm->serves.contain(collective); };
+  if (!part.algorithm->takes_stripes && std::ranges::any_of(of_blocks, serves))
+    return "cannot cut blocks for " + std::string(part.algorithm->name);
+  return part.unsuitable(placement);
 }
 
 }  // namespace
@@ -58,11 +92,14 @@ const Algorithm pipeline{
     .name = "pipeline",
     .summary = "segments of the message in flight together, each by ALGORITHM",
     .cost = "the slowest resource of ALGORITHM instead of the sum of all",
-    .serves = {Collective::allreduce},
+    .serves = {Collective::allreduce, Collective::bcast, Collective::reduce, Collective::allgather,
+               Collective::reduce_scatter, Collective::reduce_scatter_block},
     .source = "Castello et al. 2021",
     .parameters = parameters,
+    .takes_stripes = true,
     .run = run,
     .lanes = [](const Expression& self) { return lanes_product(in_flight(self), self.parts[0].lanes()); },
+    .unsuitable = unsuitable,
 };
 
 }  // namespace offbeat::combinators

@@ -1,13 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Binomial reduce: rank r collects from r + 1, r + 2, r + 4, ... up to its lowest set bit, then sends to r
 // minus this bit.
+//
+//     p = 6     1 -> 0, 3 -> 2, 5 -> 4     2 -> 0     4 -> 0
+//
+// Cost: ceil(log2 p) (a + nb + nc): the fewest steps, but the whole message in each: for small n.
+// Order: rank order inside every subtree, from the root on around the ranks.
+// Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
+#include "collectives/from_root.hpp"
 #include "collectives/reduce/reduce.hpp"
 
-namespace offbeat::reduce_to_first {
+namespace offbeat {
 
-Task binomial(Endpoint net, Call call) {
+Task reduce_to_first::binomial(Endpoint net, Call call) {
+  const bool has_child = net.rank % 2 == 0 && net.rank + 1 < net.size;
+  const std::size_t received = has_child ? call.input.count : 0;
+  const bool has_output = call.output.data != nullptr;
+  const Scratch theirs = net.scratch(received, call.input.width);
+  const Scratch instead = net.scratch(has_output ? 0 : received, call.input.width);
+  const Vector result = has_output ? call.output : instead.vector();
   ConstVector partial = call.input;
-  const Scratch theirs = net.scratch(net.rank % 2 == 0 ? call.input.count : 0, call.input.width);
   for (int distance = 1; distance < net.size; distance *= 2) {
     if ((net.rank & distance) != 0) {
       co_await net.send(net.rank - distance, partial);
@@ -15,10 +27,19 @@ Task binomial(Endpoint net, Call call) {
     }
     if (net.rank + distance < net.size) {
       co_await net.receive(net.rank + distance, theirs.vector());
-      co_await net.reduce(*call.op, call.output, partial, theirs.vector());
-      partial = call.output;
+      co_await net.reduce(*call.op, result, partial, theirs.vector());
+      partial = result;
     }
   }
 }
 
-}  // namespace offbeat::reduce_to_first
+const Algorithm reduce_algorithms::binomial{
+    .name = "binomial",
+    .summary = "partial sums along a binomial tree; small messages",
+    .cost = "ceil(log2 p) (a + nb + nc)",
+    .serves = {Collective::reduce},
+    .source = "Thakur, Rabenseifner and Gropp 2005",
+    .run = for_any_root<reduce_to_first::binomial>,
+};
+
+}  // namespace offbeat

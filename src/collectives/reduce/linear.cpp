@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Linear reduce: rank 0 collects several vectors before it combines them, because one pass over eight
-// operands reads the partial result once instead of seven times.
+// Linear reduce: every rank sends to the root. The root collects several vectors before it combines them,
+// because one pass over eight operands reads the partial result once instead of seven times.
+//
+// Cost: (p-1)(a + nb + nc): for very few ranks.
+// Order: from the root on around the ranks, left to right.
+// Source: Open MPI's basic linear reduce (coll_base_reduce.c).
 #include <algorithm>
 
+#include "collectives/from_root.hpp"
 #include "collectives/reduce/reduce.hpp"
 
-namespace offbeat::reduce_to_first {
+namespace offbeat {
 namespace {
 
 // Collected vectors should stay in a second-level cache.
@@ -13,7 +18,7 @@ constexpr std::size_t most_scratch_bytes = 1 << 20;
 
 }  // namespace
 
-Task linear(Endpoint net, Call call) {
+Task reduce_to_first::linear(Endpoint net, Call call) {
   if (net.rank != 0) {
     co_await net.send(0, call.input);
     co_return;
@@ -38,4 +43,13 @@ Task linear(Endpoint net, Call call) {
   }
 }
 
-}  // namespace offbeat::reduce_to_first
+const Algorithm reduce_algorithms::linear{
+    .name = "linear",
+    .summary = "the root collects and combines; very few ranks",
+    .cost = "(p-1)(a + nb + nc)",
+    .serves = {Collective::reduce},
+    .source = "Open MPI's basic linear reduce",
+    .run = for_any_root<reduce_to_first::linear>,
+};
+
+}  // namespace offbeat

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reduce to rank 0, whose `output` holds the result. On other ranks `output` is used for partial results.
-// Operands are combined in rank order.
+// The reduce algorithms.
 #pragma once
 
-#include "collectives/algorithm.hpp"
+#include "collectives/repertoire.hpp"
 
+// Reduce to rank 0, whose `output` holds the result. Another rank that has memory there may use it for
+// partial results. Operands are combined in rank order.
 namespace offbeat::reduce_to_first {
 
 // Rank 0 receives from every other rank in turn: (p-1)(a + nb + nc).
@@ -14,3 +15,19 @@ namespace offbeat::reduce_to_first {
 [[nodiscard]] Task binomial(Endpoint net, Call call);
 
 }  // namespace offbeat::reduce_to_first
+
+namespace offbeat::reduce_algorithms {
+
+extern const Algorithm arrival_tree;
+extern const Algorithm linear;
+extern const Algorithm binomial;
+extern const Algorithm chain;
+extern const Algorithm rabenseifner;
+
+}  // namespace offbeat::reduce_algorithms
+
+namespace offbeat {
+
+extern const Repertoire reduce;
+
+}  // namespace offbeat

@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reduce-scatter: rank r ends with block r of the combined vector in its place in `output`; the other blocks
-// of `output` hold partial results afterwards.
+// The algorithms of reduce_scatter and reduce_scatter_block.
 #pragma once
 
-#include <cstddef>
-#include <limits>
+#include "collectives/repertoire.hpp"
 
-#include "collectives/algorithm.hpp"
+namespace offbeat::reduce_scatter_algorithms {
 
-namespace offbeat::reduce_scatter {
+extern const Algorithm ring;
+extern const Algorithm recursive_halving;
+extern const Algorithm pairwise;
 
-// The elements [first, first + length) of every block: what one pass over the ring carries.
-struct Stripe {
-  std::size_t first = 0;
-  std::size_t length = std::numeric_limits<std::size_t>::max();
-};
+}  // namespace offbeat::reduce_scatter_algorithms
 
-// p - 1 steps of n/p bytes. Block b travels b+1, b+2, ..., b and is combined in this order.
+// Reduce-scatter of a part of every block.
+namespace offbeat::striped_reduce_scatter {
+
+// p - 1 steps of a block. Block b travels b+1, b+2, ..., b and is combined in this order.
 [[nodiscard]] Task ring(Endpoint net, Call call, Stripe stripe = {});
 
-}  // namespace offbeat::reduce_scatter
+}  // namespace offbeat::striped_reduce_scatter
+
+namespace offbeat {
+
+extern const Repertoire reduce_scatter;
+extern const Repertoire reduce_scatter_block;
+
+}  // namespace offbeat

@@ -24,7 +24,7 @@
 namespace offbeat::bench {
 namespace {
 
-// The texts of all ranks, cut to what fits, on rank 0.
+// On rank 0 the texts of all ranks, cut to fit.
 std::vector<std::string> texts_of_all(const Job& job, const std::string& mine) {
   constexpr std::size_t most_bytes = 256;
   std::vector<char> padded(most_bytes);
@@ -58,7 +58,8 @@ std::string allowed_cpus() {
   return text;
 }
 
-// Two hosts measure for half a second, so that the slope holds for minutes. On one host there is no message.
+// On several hosts this measures for half a second, so that the slope holds for minutes. On one host there is
+// no message.
 clock::Model synchronised(const Job& job) {
   const struct {
     decltype(&MPI_Send) Send = MPI_Send;
@@ -143,7 +144,7 @@ extern "C" __attribute__((visibility("default"))) int offbeat_bench_main(int arg
   try {
     run_options(job, argc, argv);
   } catch (const std::exception& error) {
-    // Perhaps on this rank alone (rank 0 opens a file): the others must not wait for it.
+    // The error may be on this rank alone (rank 0 opens a file): the others must not wait for it.
     std::fprintf(stderr, "offbeat-bench: %s\n", error.what());
     MPI_Abort(MPI_COMM_WORLD, 1);
   }

@@ -9,7 +9,7 @@ namespace offbeat::bench {
 
 namespace {
 
-// A prime: a block of a power of two of elements that ends up in the wrong place is seen.
+// A prime, so that a block of a power of two of elements that ends up in the wrong place is noticed.
 constexpr std::size_t period_length = 251;
 constexpr std::size_t footprint_bytes = std::size_t{8} << 20;
 

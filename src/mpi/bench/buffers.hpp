@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Send and receive buffers in several sets. They are used in turn, so that no call finds its own data of the
-// last time in the first cache, unless that is wanted. Values are small integers: every order of summation
+// Send and receive buffers in several sets. They are used in turn, so that no call finds the data of its last
+// use in the first-level cache, unless that is wanted. Values are small integers, so every order of summation
 // gives the same, exact, float.
 #pragma once
 
@@ -33,7 +33,7 @@ class Buffers {
 
   // Writes values that no correct result has.
   void poison(std::size_t set);
-  // Compares every element of the receive buffer with its right value, bit by bit.
+  // Compares every element of the receive buffer with its correct value, bit by bit.
   [[nodiscard]] Mismatch verify(std::size_t set) const;
 
  private:

@@ -10,7 +10,7 @@
 namespace offbeat::bench {
 namespace {
 
-// The count fits: read_cells() has refused others.
+// The count fits, because read_cells() has refused larger ones.
 int length(std::size_t count) { return static_cast<int>(count); }
 
 Shape barrier_shape(std::size_t, int, int) { return {}; }
@@ -63,6 +63,46 @@ void allgather(const Shape&, std::size_t count, const float* send, float* receiv
   MPI_Allgather(send, length(count), MPI_FLOAT, receive, length(count), MPI_FLOAT, MPI_COMM_WORLD);
 }
 
+// Blocks of `count` one after the other, as the calls with lists of counts want them.
+Shape with_lists(Shape shape, std::size_t count, int ranks) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    shape.counts.push_back(length(count));
+    shape.begins.push_back(length(count * static_cast<std::size_t>(rank)));
+  }
+  return shape;
+}
+
+Shape allgatherv_shape(std::size_t count, int rank, int ranks) {
+  return with_lists(allgather_shape(count, rank, ranks), count, ranks);
+}
+
+void allgatherv(const Shape& shape, std::size_t count, const float* send, float* receive) {
+  MPI_Allgatherv(send, length(count), MPI_FLOAT, receive, shape.counts.data(), shape.begins.data(), MPI_FLOAT,
+                 MPI_COMM_WORLD);
+}
+
+Shape gather_shape(std::size_t count, int rank, int ranks) {
+  Shape shape = allgather_shape(count, rank, ranks);
+  if (rank == 0) return shape;
+  return {.send_count = count, .longest = shape.longest};
+}
+
+void gather(const Shape&, std::size_t count, const float* send, float* receive) {
+  MPI_Gather(send, length(count), MPI_FLOAT, receive, length(count), MPI_FLOAT, 0, MPI_COMM_WORLD);
+}
+
+Shape scatter_shape(std::size_t count, int rank, int ranks) {
+  const std::size_t all = count * static_cast<std::size_t>(ranks);
+  return {.send_count = rank == 0 ? all : 0,
+          .receive_count = count,
+          .longest = all,
+          .result = {{0, count * static_cast<std::size_t>(rank), count}}};
+}
+
+void scatter(const Shape&, std::size_t count, const float* send, float* receive) {
+  MPI_Scatter(send, length(count), MPI_FLOAT, receive, length(count), MPI_FLOAT, 0, MPI_COMM_WORLD);
+}
+
 Shape alltoall_shape(std::size_t count, int rank, int ranks) {
   const std::size_t all = count * static_cast<std::size_t>(ranks);
   const std::size_t mine = count * static_cast<std::size_t>(rank);
@@ -71,6 +111,15 @@ Shape alltoall_shape(std::size_t count, int rank, int ranks) {
 
 void alltoall(const Shape&, std::size_t count, const float* send, float* receive) {
   MPI_Alltoall(send, length(count), MPI_FLOAT, receive, length(count), MPI_FLOAT, MPI_COMM_WORLD);
+}
+
+Shape alltoallv_shape(std::size_t count, int rank, int ranks) {
+  return with_lists(alltoall_shape(count, rank, ranks), count, ranks);
+}
+
+void alltoallv(const Shape& shape, std::size_t, const float* send, float* receive) {
+  MPI_Alltoallv(send, shape.counts.data(), shape.begins.data(), MPI_FLOAT, receive, shape.counts.data(),
+                shape.begins.data(), MPI_FLOAT, MPI_COMM_WORLD);
 }
 
 Shape reduce_scatter_shape(std::size_t count, int rank, int ranks) {
@@ -93,14 +142,28 @@ void reduce_scatter(const Shape& shape, std::size_t, const float* send, float* r
   MPI_Reduce_scatter(send, receive, shape.counts.data(), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 }
 
+// `count` elements for each rank, so that no length is cut.
+Shape reduce_scatter_block_shape(std::size_t count, int rank, int ranks) {
+  return reduce_scatter_shape(count * static_cast<std::size_t>(ranks), rank, ranks);
+}
+
+void reduce_scatter_block(const Shape&, std::size_t count, const float* send, float* receive) {
+  MPI_Reduce_scatter_block(send, receive, length(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
 constexpr std::array runners = {
     Runner{Collective::allreduce, allreduce_shape, allreduce, allreduce_in_place},
     Runner{Collective::barrier, barrier_shape, barrier},
     Runner{Collective::bcast, bcast_shape, bcast},
     Runner{Collective::reduce, reduce_shape, reduce},
     Runner{Collective::allgather, allgather_shape, allgather},
+    Runner{Collective::allgatherv, allgatherv_shape, allgatherv},
     Runner{Collective::alltoall, alltoall_shape, alltoall},
+    Runner{Collective::alltoallv, alltoallv_shape, alltoallv},
+    Runner{Collective::gather, gather_shape, gather},
+    Runner{Collective::scatter, scatter_shape, scatter},
     Runner{Collective::reduce_scatter, reduce_scatter_shape, reduce_scatter},
+    Runner{Collective::reduce_scatter_block, reduce_scatter_block_shape, reduce_scatter_block},
 };
 
 constexpr const Runner* find_runner(Collective collective) {
@@ -110,15 +173,14 @@ constexpr const Runner* find_runner(Collective collective) {
   return nullptr;
 }
 
-// The command line tool offers what base/collective.hpp lists.
-constexpr bool has_those_that_are_listed() {
+constexpr bool has_all_that_are_served() {
   for (std::size_t k = 0; k < offbeat::collectives.size(); ++k) {
     const Collective collective = collective_at(k);
-    if (benchmarked.contain(collective) != (find_runner(collective) != nullptr)) return false;
+    if (served.contain(collective) != (find_runner(collective) != nullptr)) return false;
   }
   return true;
 }
-static_assert(has_those_that_are_listed());
+static_assert(has_all_that_are_served());
 
 }  // namespace
 

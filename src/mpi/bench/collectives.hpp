@@ -24,7 +24,8 @@ struct Shape {
   std::size_t receive_count = 0;
   std::size_t longest = 0;      // the length of the longest vector of all ranks: equal on all of them
   std::vector<Piece> result{};  // the right contents of the received vector, front to end
-  std::vector<int> counts{};    // of reduce_scatter
+  std::vector<int> counts{};    // of the calls that take lists: of each block
+  std::vector<int> begins{};
 };
 
 struct Runner {

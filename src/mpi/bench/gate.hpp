@@ -16,15 +16,15 @@ namespace offbeat::bench {
 
 class Gate {
  public:
-  // The file is there already, one page of zeros; no name: the ranks are on several hosts. Throws
+  // The file exists already, one page of zeros. No name: the ranks are on several hosts. Throws
   // std::runtime_error.
   Gate(const std::string& path, int rank, int ranks, bool yield);
   ~Gate();
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
-  // Waits until all ranks are here. Returns on every rank the instant that rank 0 sets by its clock, which is
-  // then `lead_ns` away.
+  // Waits until all ranks are here. Returns, on every rank, the instant that rank 0 sets by its own clock,
+  // `lead_ns` ahead.
   Nanoseconds next_start(Nanoseconds lead_ns);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a rank of the benchmark knows of the job, and how rank 0 and the others hear of each other.
+// A benchmark rank's knowledge of the job, and the exchange between rank 0 and the others.
 #pragma once
 
 #include <cstddef>
@@ -25,11 +25,11 @@ struct Job {
   std::unique_ptr<Gate> gate;
   clock::Model clock;            // from this host's clock to that of rank 0
   RecordFile records;            // of rank 0
-  Nanoseconds alive_ns = 0;      // when rank 0 last said so
+  Nanoseconds alive_ns = 0;      // when rank 0 last wrote that it is alive
   Nanoseconds lead_ns = 50'000;  // from announcing a start to the start; adapts (rank 0)
 };
 
-// On rank 0 the values of all ranks, those of rank 0 first; empty elsewhere. Every rank gives as many.
+// On rank 0 the values of all ranks, those of rank 0 first; empty elsewhere. All ranks give equally many.
 template <class Value>
 [[nodiscard]] std::vector<Value> gather(const Job& job, const std::vector<Value>& mine) {
   static_assert(std::is_trivially_copyable_v<Value>);

@@ -23,8 +23,8 @@ Library::Library()
       family_(find<decltype(family_)>("offbeat_family")) {}
 
 std::string Library::select(Collective collective, const std::string& expression) const {
-  if (!served.contain(collective)) return {};
-  const char* const chosen = is_native(expression) ? "native" : expression.c_str();
+  const char* const chosen =
+      is_native(expression) ? "native" : (expression == built_in_choice ? "" : expression.c_str());
   char error[512] = "";
   if (select_(name_of(collective).data(), chosen, error, sizeof error) == OFFBEAT_OK) return {};
   return error[0] != '\0' ? error : "offbeat_select failed";
@@ -32,7 +32,7 @@ std::string Library::select(Collective collective, const std::string& expression
 
 offbeat_counters Library::counters(Collective collective) const {
   offbeat_counters counters{};
-  if (served.contain(collective)) count_(name_of(collective).data(), &counters, sizeof counters);
+  count_(name_of(collective).data(), &counters, sizeof counters);
   return counters;
 }
 

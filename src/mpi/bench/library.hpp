@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The preloaded liboffbeat of this process. The benchmark is not linked to it, and looks its functions up by
+// The preloaded liboffbeat of this process. The benchmark is not linked to it, but looks its functions up by
 // name.
 #pragma once
 
@@ -18,8 +18,8 @@ class Library {
   [[nodiscard]] const char* version() const { return version_ == nullptr ? "" : version_(); }
   [[nodiscard]] const char* family() const { return family_ == nullptr ? "" : family_(); }
 
-  // Both do nothing for a collective that the host serves. Empty when the expression was accepted, else the
-  // reason in one line.
+  // An expression, "default", "native" or "native(NAME)". Empty when it was accepted, else the reason in one
+  // line.
   [[nodiscard]] std::string select(Collective collective, const std::string& expression) const;
   [[nodiscard]] offbeat_counters counters(Collective collective) const;
 

@@ -26,14 +26,14 @@ struct Times {
   Nanoseconds notice;  // from the announcement of the start by rank 0 until this rank knew of it
 };
 
-// What rank 0 announces. No rounds: the cell is finished.
+// Rank 0's announcement. No rounds: the cell is finished.
 struct Batch {
   std::int64_t rounds;
   Nanoseconds lead_ns;
 };
 
 // Calls of one algorithm in a row. The first ones find the code of another algorithm in the caches. They are
-// not counted, or a time would depend on the algorithm before; in long calls it makes no difference.
+// not counted, since times would depend on the algorithm before; in long calls it makes no difference.
 struct Block {
   int calls;
   int counted;
@@ -117,7 +117,7 @@ class Run {
 
   void run_block(std::size_t algorithm, const Batch& batch, std::vector<Times>& times,
                  std::vector<Call>& calls) {
-    // check() has seen that it is accepted.
+    // check() has seen that the expression is accepted.
     static_cast<void>(job_.library.select(buffers_.runner().collective, algorithms_[algorithm]));
     const Block block = blocks_[algorithm];
     for (int i = 0; i < block.calls; ++i) {
@@ -139,8 +139,8 @@ class Run {
     }
   }
 
-  // Before anything is measured the host's time is known. An algorithm of offbeat is taken to be fast, so
-  // that it gets a chance.
+  // Before anything is measured, only the host's time is known. An algorithm of offbeat is taken to be fast,
+  // so that it gets a chance.
   double expected_us(std::size_t algorithm) const {
     return algorithm == 0 ? static_cast<double>(cell_.expected_ns) * 1e-3 : 0;
   }
@@ -229,7 +229,7 @@ class Run {
   const Cell& cell_;
   const std::vector<std::string>& algorithms_;
   Buffers& buffers_;
-  std::vector<std::size_t> owners_;  // of each set the algorithm that used it last; algorithms_.size(): none
+  std::vector<std::size_t> owners_;  // the algorithm that last used each set; algorithms_.size(): none
   std::vector<Measurement> measurements_;
   std::vector<Block> blocks_;
   std::int64_t rounds_ = 1;  // of the next batch (rank 0)

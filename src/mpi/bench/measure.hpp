@@ -25,7 +25,7 @@ struct Cell {
   Nanoseconds skew_ns = 0;
   Nanoseconds expected_ns = 0;      // of one call, to size the blocks; 0: unknown
   Nanoseconds deadline_ns = never;  // when it should be done
-  Nanoseconds end_ns = never;       // when it has to be, however few samples there are
+  Nanoseconds end_ns = never;       // when it must be done, however few samples there are
   int max_iterations = 1000;
 };
 
@@ -48,7 +48,7 @@ struct Measurement {
   std::string stopped;  // by "precision", "budget", "iterations" or "wrong result"
 };
 
-// Whether one algorithm is right on these buffers; complete on rank 0.
+// Whether one algorithm is correct on these buffers; complete on rank 0.
 struct Check {
   std::string error;  // not usable at all: the benchmark is meaningless
   bool served = false;
@@ -56,15 +56,15 @@ struct Check {
 };
 
 // These three are collective over MPI_COMM_WORLD.
-// Where the runner can, also in place.
+// If the runner can, also checks in place.
 [[nodiscard]] Check check(Job& job, const std::string& algorithm, Buffers& buffers);
 [[nodiscard]] std::vector<Measurement> measure(Job& job, const Cell& cell,
                                                const std::vector<std::string>& algorithms, Buffers& buffers);
 // For each of these mismatches the first rank that has one; complete on rank 0, empty elsewhere.
 [[nodiscard]] std::vector<Wrong> first_wrong(const Job& job, const std::vector<Mismatch>& mine);
 
-// Whether every algorithm has enough samples that were on time to use these only. One answer for all, so that
-// like is compared with like.
+// Whether every algorithm has enough on-time samples to use only these. One answer for all, so that like is
+// compared with like.
 [[nodiscard]] bool mostly_on_time(const std::vector<Measurement>& measurements);
 
 [[nodiscard]] std::vector<double> last_delays_us(const Measurement& measurement, bool only_on_time);

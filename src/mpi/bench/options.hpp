@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What `offbeat bench` (python/offbeat/bench/runner.py) asks of the ranks.
+// The requests of `offbeat bench` (python/offbeat/bench/runner.py) to the ranks.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace offbeat::bench {
@@ -38,15 +39,18 @@ struct Options {
   std::string arrivals;                 // file of the patterns, see read_arrivals
   std::string cells;                    // file of the cells, see read_cells
   std::string gate;                     // file of one page, see gate.hpp
-  std::vector<std::string> algorithms;  // the first is "native", or "native(NAME)" where the host was told to
-  double deadline_s = 0;                // Unix time; what is not measured by then is left out
+  std::vector<std::string> algorithms;  // the first is "native", or "native(NAME)" if the host runs NAME
+  double deadline_s = 0;                // Unix time; cells not measured by then are left out
   int max_iterations = 1000;
-  bool same_buffers = false;  // in every call, in place of several in turn
+  bool same_buffers = false;  // in every call, instead of several in turn
   bool yield = false;         // ranks share cores: give the core away while waiting
 };
 
-// Whether the host runs it: by its own choice, or as its own variables name it.
+// Whether the host runs it, by its own choice or as its own variables say.
 [[nodiscard]] inline bool is_native(const std::string& algorithm) { return algorithm.starts_with("native"); }
+
+// What offbeat chooses by itself: the algorithm of the preload that nobody told anything.
+inline constexpr std::string_view built_in_choice = "default";
 
 // Throws std::runtime_error with one line.
 [[nodiscard]] Options parse_options(int argc, char** argv);
@@ -55,7 +59,7 @@ struct Options {
 [[nodiscard]] std::vector<Arrival> read_arrivals(const std::string& path, std::size_t ranks);
 
 // The file holds, for each cell, "COLLECTIVE BYTES PATTERN SKEW SKEW_FACTOR SKEW_US NATIVE_US"; those of a
-// collective and size are together. No size is of more floats than an int counts.
+// collective and size are together. No size has more floats than an int can count.
 [[nodiscard]] std::vector<CellRequest> read_cells(const std::string& path);
 
 }  // namespace offbeat::bench

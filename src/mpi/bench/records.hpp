@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// JSON lines: one object in each, written at once, so that a reader can follow.
+// JSON lines: one object per line, written at once, so that a reader can follow.
 #pragma once
 
 #include <cstdint>
@@ -37,9 +37,9 @@ class RecordFile {
   ~RecordFile();
   RecordFile(const RecordFile&) = delete;
   RecordFile& operator=(const RecordFile&) = delete;
-  // For appending, and locked until this process ends. Throws std::runtime_error.
+  // Opens for appending, and locks the file until this process ends. Throws std::runtime_error.
   void open(const std::string& path);
-  // Does nothing on a file that was never opened: the ranks other than 0.
+  // Does nothing on a file that was never opened, as on ranks other than 0.
   void write(const Record& record);
 
  private:

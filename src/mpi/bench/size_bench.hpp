@@ -18,17 +18,17 @@ class SizeBench {
  public:
   SizeBench(Job& job, const Options& options, const CellRequest& first);
 
-  // Checks every algorithm, and measures native where its time is not known. Empty, or why the benchmark
-  // cannot go on.
+  // Checks every algorithm, and measures native if its time is not known. Empty, or why the benchmark cannot
+  // go on.
   [[nodiscard]] std::string prepare(std::size_t cells_left);
 
-  // Measures all algorithms in turn; `cells_left`, this one among them, share the time that is left.
+  // Measures all algorithms in turn; `cells_left` cells, including this one, share the time that is left.
   void measure_all(const CellRequest& request, const Arrival& arrival, std::size_t cells_left);
 
  private:
   struct Checked {
     std::string algorithm;
-    bool usable = false;  // right, and by offbeat or meant to be native: the same on all ranks
+    bool usable = false;  // correct, and run by offbeat or meant to be native: equal on all ranks
     Wrong wrong;          // rank 0
   };
 

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One intercepted collective, for every spelling of the call.
+// Serves one intercepted collective, however the call is spelt.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <new>
 #include <optional>
+#include <type_traits>
 
 #include "base/error.hpp"
 #include "mpi/collective_call.hpp"
+#include "mpi/interpose/side.hpp"
 #include "mpi/runtime.hpp"
 
 namespace offbeat {
@@ -18,124 +21,326 @@ struct Outcome {
   enum class Kind : std::uint8_t { served, native, failed };
   Kind kind = Kind::native;
   bool is_counted = false;  // by a communicator; without one the call is counted for the process
-  int code = MPI_SUCCESS;   // of the host MPI, of one that failed
+  int code = MPI_SUCCESS;   // of the host MPI, if the call failed
 };
 
-// Errors of the program in the counts and buffers of one rank.
-[[nodiscard]] inline bool is_wrong_input(const Elements<const void>& input) {
-  return input.count < 0 || (input.count > 0 && input.data == nullptr);
+// Errors of the program in the count and the buffer on one rank.
+[[nodiscard]] inline bool is_wrong_input(const void* data, std::int64_t count) {
+  return count < 0 || (count > 0 && data == nullptr);
 }
-[[nodiscard]] inline bool is_wrong_output(const Elements<void>& output) {
-  return output.count < 0 || output.data == MPI_IN_PLACE || (output.count > 0 && output.data == nullptr);
+[[nodiscard]] inline bool is_wrong_output(const void* data, std::int64_t count) {
+  return is_wrong_input(data, count) || data == MPI_IN_PLACE;
 }
 
-// One call on its way. Everything in here may throw what Communicator::run throws.
-template <Collective collective, class Arguments>
+// Moves the input of a call that shares its memory with the output into `copy`. The board needs no copy where
+// all blocks are equal.
+inline void copy_of_input(const Expression& chosen, int ranks, Call& call, std::optional<pool::Block>& copy) {
+  const bool has_lists = call.collective == Collective::reduce_scatter;
+  const bool is_careful = chosen.algorithm->needs.board == OnBoard::one_node && !has_lists;
+  if (is_careful || call.input.bytes() == 0) return;
+  const ConstVector all = call.input_blocks.span(call.input, ranks);
+  copy.emplace(all.bytes());
+  std::memcpy(copy->data(), all.data, all.bytes());
+  call.input.data = copy->data() + (call.input.data - all.data);
+}
+
+// One call on its way. Every function here may throw what Communicator::run throws.
+//
+// Decides by values that MPI guarantees equal on all ranks: operation, root and communicator, and the type
+// and the count; or the bytes, where ranks may describe the same data in different ways. So all ranks decide
+// alike.
+//
+// An error may be on one rank alone, and the host reports it without asking another rank. So nothing
+// collective comes before the arguments are judged.
+//
+// carrier.find(...) gives the communicator and counts the call there; null: the host has to serve it. A call
+// that may be served ends in carrier(communicator, call, shares, kept), whose outcome is that of the whole.
+// `shares`: the input and the output are the same memory, and an algorithm may write a block of the one
+// before it has read another of the other. `kept`, of type Kept, has to last as long as the collective; its
+// pack() comes before the collective, its unpack() after it.
+template <Collective collective, class Arguments, class Carrier>
 class Service {
  public:
-  Service(Runtime& process, const Arguments& call) : process_(process), call_(call) {}
+  using Kept = std::conditional_t<facts(collective).has_operation || !moves_data(collective), Lists, Sides>;
+  Service(Runtime& process, const Arguments& call, Carrier& carrier, Kept& kept)
+      : process_(process), call_(call), carrier_(carrier), kept_(kept) {}
 
-  // Reads only values that MPI guarantees equal on all ranks, and so decides alike: type, operation, count,
-  // communicator.
+  // The process is started.
   Outcome run() {
-    if (!process_.is_started()) return {};
+    if constexpr (needs_place) {
+      if (!find_place()) return {};
+    }
     if constexpr (!has_data) {
-      if (process_.settings.check && is_counted()) [[unlikely]]
-        communicator_->check({process_.host, process_.types(), collective});
-      return run(nullptr);
+      if (!is_counted()) return leave_to_host();
+      check(0);
+      return carry_out({collective}, false);
+    } else if constexpr (known.has_operation) {
+      return combine();
     } else {
-      const Types& types = process_.types();
-      const Reduction* reduction = types.predefined(call_.output.type, call_.op);
-      if (is_wrong(types) || (reduction == nullptr && !types.are_accepted(call_.output.type, call_.op)))
-        return {};
-      if (process_.settings.check && is_counted()) [[unlikely]]
-        communicator_->check(
-            {process_.host, types, collective, call_.output.count, call_.output.type, call_.op});
-      return reduction != nullptr ? run(reduction) : run_user_defined(*this);
+      return copy();
     }
   }
 
  private:
   static constexpr CollectiveFacts known = facts(collective);
+  static constexpr Roles who = roles(collective);
   static constexpr bool has_data = moves_data(collective);
-  static_assert(
-      !has_data || (known.has_operation && !known.has_root),
-      "say here which buffers count on which rank, and how wide an element is without an operation");
+  static constexpr bool has_lists = collective == Collective::reduce_scatter;
+  static constexpr bool has_blocks = has_lists || collective == Collective::reduce_scatter_block;
+  static constexpr bool needs_place = known.has_root || has_blocks || (has_data && !known.has_operation);
 
-  // Perhaps only this rank has made the error, and the host reports it without asking another rank: nothing
-  // collective may come before this.
-  [[nodiscard]] bool is_wrong(const Types& types) const {
-    return is_wrong_input(call_.input) || is_wrong_output(call_.output) ||
-           (call_.input.data == call_.output.data && call_.output.count >= types.least_rejected_alias());
+  // False: the root is none.
+  [[nodiscard]] bool find_place() {
+    if (const Communicator* mine = process_.known(call_.communicator)) {
+      rank_ = mine->rank();
+      size_ = mine->size();
+    } else if (call_.communicator == MPI_COMM_NULL) {
+      return false;
+    } else {
+      rank_ = process_.host.rank_in(call_.communicator);
+      size_ = process_.host.size_of(call_.communicator);
+    }
+    return call_.root >= 0 && call_.root < size_;
   }
+  [[nodiscard]] bool gives() const { return who.gives(rank_, call_.root); }
+  [[nodiscard]] bool takes() const { return who.takes(rank_, call_.root); }
 
   // Finds the communicator, once, and counts the call there.
   [[nodiscard]] bool is_counted() {
     if (communicator_ != nullptr) return true;
-    communicator_ = process_.communicator(call_.communicator, collective);
-    if (communicator_ == nullptr) return false;
-    communicator_->count(collective);
-    return true;
+    communicator_ = carrier_.find(process_, call_.communicator, collective);
+    return communicator_ != nullptr;
   }
-
-  // Apart from the others, which need no room for a reduction of their own; and with a copy, so that theirs
-  // stays in registers.
-  [[gnu::noinline]] static Outcome run_user_defined(Service self) {
-    std::optional<UserReduction> own;
-    const bool is_known = self.process_.types().user_defined(self.call_.output.type, self.call_.op, own);
-    return is_known ? self.run(&own->reduction) : self.leave_to_host();
-  }
-
   [[nodiscard]] Outcome leave_to_host() const { return {.is_counted = communicator_ != nullptr}; }
 
-  [[nodiscard]] Call described(const Reduction* reduction) const {
+  // OFFBEAT_CHECK. The communicator has been found.
+  void check(std::int64_t count, MPI_Datatype type = {}, MPI_Op op = {}) {
+    if (!Carrier::may_wait || !process_.settings.check) [[likely]]
+      return;
     if constexpr (has_data) {
-      const auto count = static_cast<std::size_t>(call_.output.count);
-      const void* input = call_.input.data == MPI_IN_PLACE ? call_.output.data : call_.input.data;
-      return {collective,
-              {static_cast<const std::byte*>(input), count, reduction->width},
-              {static_cast<std::byte*>(call_.output.data), count, reduction->width},
-              reduction};
+      communicator_->check({process_.host, process_.types(), collective, count, type, op, call_.root});
     } else {
-      return {collective};
+      communicator_->check({process_.host, process_.types(), collective});
     }
   }
 
-  Outcome run(const Reduction* reduction) {
+  // -- collectives that combine
+
+  [[nodiscard]] std::int64_t count_of_block() const {
+    if constexpr (has_lists) {
+      return call_.output.counts[rank_];
+    } else {
+      return call_.output.count;
+    }
+  }
+  // -1: the program has given a wrong one.
+  [[nodiscard]] std::int64_t count_of_input() const {
+    if constexpr (has_lists) {
+      if (call_.output.counts.empty()) return -1;
+      std::int64_t total = 0;
+      for (int rank = 0; rank < size_; ++rank) {
+        if (call_.output.counts[rank] < 0) return -1;
+        total += call_.output.counts[rank];
+      }
+      return total;
+    } else if constexpr (has_blocks) {
+      return call_.output.count * size_;
+    } else {
+      return call_.output.count;
+    }
+  }
+
+  [[nodiscard]] bool is_wrong(const Types& types, std::int64_t count) const {
+    if (is_wrong_input(call_.input.data, count)) return true;
+    if (!takes()) return call_.input.data == MPI_IN_PLACE;
+    return is_wrong_output(call_.output.data, count_of_block()) ||
+           (call_.input.data == call_.output.data && count >= types.least_rejected_alias());
+  }
+
+  Outcome combine() {
+    const Types& types = process_.types();
+    const Reduction* reduction = types.predefined(call_.output.type, call_.op);
+    const std::int64_t count = count_of_input();
+    if (is_wrong(types, count)) return {};
+    if constexpr (Carrier::may_wait) {
+      if (reduction == nullptr && !types.are_accepted(call_.output.type, call_.op)) return {};
+      if (process_.settings.check && is_counted()) [[unlikely]]
+        check(count, call_.output.type, call_.op);
+      return reduction != nullptr ? combine(reduction, count) : combine_by_user(*this, count);
+    } else {
+      // Nobody may call the host, or the program's function, while the operation advances.
+      const bool is_own = reduction != nullptr && reduction->host == nullptr;
+      return is_counted() && is_own ? combine(reduction, count) : leave_to_host();
+    }
+  }
+
+  // Out of line, because other calls need no room for a reduction of their own. Takes a copy, so that the
+  // caller's Service stays in registers.
+  [[gnu::noinline]] static Outcome combine_by_user(Service self, std::int64_t count) {
+    std::optional<UserReduction> own;
+    const bool is_known = self.process_.types().user_defined(self.call_.output.type, self.call_.op, own);
+    return is_known ? self.combine(&own->reduction, count) : self.leave_to_host();
+  }
+
+  Outcome combine(const Reduction* reduction, std::int64_t count) {
     if (!is_counted()) return leave_to_host();
-    const Call call = described(reduction);
-    const Expression* chosen = communicator_->choose(collective, call.output.count, call.output.width);
-    if (chosen == nullptr || communicator_->is_revoked()) return leave_to_host();
-    communicator_->require_intact();
-    communicator_->run(*chosen, call);
-    communicator_->count_served(collective);
+    const bool in_place = takes() && call_.input.data == MPI_IN_PLACE;
+    const void* input = in_place ? call_.output.data : call_.input.data;
+    void* output = takes() ? call_.output.data : nullptr;
+    Call call{collective,
+              {static_cast<const std::byte*>(input), static_cast<std::size_t>(count), reduction->width},
+              {static_cast<std::byte*>(output), static_cast<std::size_t>(count_of_block()), reduction->width},
+              reduction,
+              known.has_root ? call_.root : 0};
+    if constexpr (has_lists) {
+      communicator_->or_break([&] { kept_.blocks.emplace(call_.output.counts, size_); });
+      call.input_blocks = kept_.blocks->blocks();
+      return carry_out(call, in_place);
+    } else {
+      return carry_out(call, in_place && has_blocks);
+    }
+  }
+
+  // -- collectives that do not
+
+  Outcome copy() {
+    constexpr bool is_bcast = collective == Collective::bcast;
+    const Types& types = process_.types();
+    Side& input = kept_.input;
+    Side& output = kept_.output;
+    bool in_place = false;  // the block, or the blocks, that this rank gives itself
+    if constexpr (collective == Collective::scatter) {
+      in_place = gives() && call_.output.data == MPI_IN_PLACE;
+    } else if constexpr (!is_bcast) {
+      in_place = takes() && call_.input.data == MPI_IN_PLACE;
+    }
+    const bool has_output = takes() && !(in_place && collective == Collective::scatter);
+    const bool has_input = gives() && !is_bcast && !(in_place && collective != Collective::scatter);
+    if (has_output && !output.read(types, call_.output, who.root_gives ? 1 : size_)) return {};
+    if (has_input && !input.read(types, call_.input, who.is_personal ? size_ : 1)) return {};
+    const bool is_aliased = has_input && has_output && is_alias(input, output);
+    if (is_aliased && types.rejects_aliases()) return {};
+    if (!is_counted()) return leave_to_host();
+
+    Outcome outcome = leave_to_host();
+    communicator_->or_break([&] {
+      input.prepare();
+      output.prepare();
+      Call call{collective,     input.vector(), output.vector(), nullptr, known.has_root ? call_.root : 0,
+                input.blocks(), output.blocks()};
+      if (is_bcast) {
+        if (gives()) call.input = call.output;
+      } else if (in_place && collective == Collective::scatter) {
+        call.output = input.blocks().of(input.vector(), rank_, size_);
+      } else if (in_place && who.is_personal) {
+        call.input = call.output;
+        call.input_blocks = call.output_blocks;
+      } else if (in_place) {
+        call.input = output.blocks().of(output.vector(), rank_, size_);
+      }
+      check(static_cast<std::int64_t>(call.length(size_)), MPI_BYTE);
+      const bool shares = (in_place || is_aliased) && who.is_personal && !who.root_gives;
+      const bool is_source = is_bcast && gives();
+      kept_.packs_output = in_place || is_source;
+      kept_.unpacks_output = has_output && !is_source;
+      outcome = carry_out(call, shares);
+    });
+    return outcome;
+  }
+
+  // Whether the block that this rank gives itself is where it is to go.
+  [[nodiscard]] bool is_alias(const Side& input, const Side& output) const {
+    if (input.is_empty()) return false;
+    const auto* given = who.root_gives ? input.address(rank_, size_) : input.address(0, 1);
+    const auto* taken =
+        who.root_gives || who.is_personal ? output.address(0, 1) : output.address(rank_, size_);
+    return given == taken;
+  }
+
+  Outcome carry_out(const Call& call, bool shares) { return carrier_(*communicator_, call, shares, kept_); }
+
+  Runtime& process_;
+  Arguments call_;
+  Carrier& carrier_;
+  Kept& kept_;
+  Communicator* communicator_ = nullptr;
+  int rank_ = 0;
+  int size_ = 1;
+};
+
+// Carries out a blocking call.
+struct AtOnce {
+  static constexpr bool may_wait = true;  // until other ranks agree
+  const Types& types;
+
+  [[nodiscard]] static Communicator* find(Runtime& process, MPI_Comm handle, Collective collective) {
+    Communicator* communicator = process.communicator(handle, collective);
+    if (communicator != nullptr) communicator->count(collective);
+    return communicator;
+  }
+
+  template <class Kept>
+  Outcome operator()(Communicator& communicator, const Call& call, bool shares, Kept& kept) const {
+    const std::size_t bytes = call.length(communicator.size());
+    const Expression* chosen = communicator.choose(call.collective, bytes, call.output.width);
+    const bool is_alone = chosen == nullptr && communicator.copies_alone(call.collective);
+    if ((chosen == nullptr && !is_alone) || communicator.is_revoked()) return {.is_counted = true};
+    communicator.require_intact();
+    kept.pack(types);
+    if (is_alone) [[unlikely]] {
+      Communicator::copy_alone(call);
+    } else if (shares) [[unlikely]] {
+      carry_out_apart(communicator, *chosen, call, bytes);
+    } else {
+      communicator.run(*chosen, call, bytes);
+    }
+    kept.unpack(types);
+    communicator.count_served(call.collective);
     last_algorithm = chosen;
     return {.kind = Outcome::Kind::served};
   }
 
-  Runtime& process_;
-  Arguments call_;
-  Communicator* communicator_ = nullptr;
+ private:
+  [[gnu::noinline]] static void carry_out_apart(Communicator& communicator, const Expression& chosen,
+                                                Call call, std::size_t bytes) {
+    std::optional<pool::Block> copy;
+    communicator.or_break([&] { copy_of_input(chosen, communicator.size(), call, copy); });
+    communicator.run(chosen, call, bytes);
+  }
 };
 
-// Serves a call, or says that the host has to. The host's own function is not called in here, nor the error
-// handler of the program: these may throw, or jump out of the call, and nothing of offbeat's may be in the
-// way then.
+// The error of the exception that is being handled.
+[[nodiscard]] inline int code_of_exception() {
+  try {
+    throw;
+  } catch (const CommunicationError& error) {
+    return error.code != MPI_SUCCESS ? error.code : MPI_ERR_INTERN;
+  } catch (const std::bad_alloc&) {
+    return MPI_ERR_NO_MEM;
+  } catch (...) {
+    return MPI_ERR_INTERN;
+  }
+}
+
+// Serves a blocking call, or says that the host has to. Calls neither the host's own function nor the
+// program's error handler: these may throw, or jump out of the call, and must not skip a destructor of
+// offbeat's.
 template <Collective collective, class Arguments>
 [[gnu::always_inline]] inline Outcome serve(Runtime& process, const Arguments& call) noexcept {
   const InsideOffbeat guard;
   last_algorithm = nullptr;
   try {
-    Service<collective, Arguments> service(process, call);
-    const Outcome outcome = service.run();
+    if (!process.is_started()) {
+      process.count_native(collective);
+      return {};
+    }
+    AtOnce carrier{process.types()};
+    typename Service<collective, Arguments, AtOnce>::Kept kept;
+    const Outcome outcome = Service<collective, Arguments, AtOnce>(process, call, carrier, kept).run();
     if (outcome.kind == Outcome::Kind::native && !outcome.is_counted) process.count_native(collective);
     return outcome;
-  } catch (const CommunicationError& error) {
-    return {.kind = Outcome::Kind::failed, .code = error.code != MPI_SUCCESS ? error.code : MPI_ERR_INTERN};
-  } catch (const std::bad_alloc&) {
-    return {.kind = Outcome::Kind::failed, .code = MPI_ERR_NO_MEM};
   } catch (...) {
-    return {.kind = Outcome::Kind::failed, .code = MPI_ERR_INTERN};
+    return {.kind = Outcome::Kind::failed, .code = code_of_exception()};
   }
 }
 

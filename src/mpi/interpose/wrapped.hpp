@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the functions do that the preload puts before the host MPI's; cmake/entry_points.py writes these.
+// The work of the functions that the preload puts before the host MPI's; cmake/entry_points.py writes these.
 //
-// Both MPI_X and PMPI_X are exported. MPI_X is what programs call; a tool that stands behind us gets it first
-// (tools.hpp). PMPI_X is what tools call, and Open MPI's Fortran bindings, with Fortran's sentinels already
-// turned into C's: so one C function serves every language. A call from inside offbeat, or from inside the
-// host while offbeat calls it, goes straight through.
+// Both MPI_X and PMPI_X are exported. Programs call MPI_X; a tool behind us gets that call first (tools.hpp).
+// Tools call PMPI_X, and so do Open MPI's Fortran bindings, with Fortran's sentinels already turned into C's:
+// so one C function serves every language. A call from inside offbeat, or from inside the host while offbeat
+// calls it, goes straight through.
 //
 // The functions that call the host, a tool or an error handler hold nothing that has to be destroyed, because
-// such a call may not return: programs install error handlers that throw, or that jump.
+// such a call may not return: programs install error handlers that throw, or that jump. Only the spawns keep
+// their copies of the program's infos meanwhile; a jump out of one of them leaves those behind.
 #pragma once
 
+#include <tuple>
 #include <type_traits>
 
+#include "mpi/interpose/activity.hpp"
+#include "mpi/interpose/request_calls.hpp"
 #include "mpi/interpose/serve.hpp"
 #include "mpi/spawn_infos.hpp"
 
 namespace offbeat::wrapped {
 
-// Where a call of our function of this name goes on to: that of MPI_X to a tool behind us, if there is one,
-// that of PMPI_X to the host.
+// The function to which ours of this name passes a call on: MPI_X to a tool behind us, if there is one, and
+// PMPI_X to the host.
 template <Name name, class Signature>
 [[nodiscard]] Signature* next() {
   if (name.text[0] == 'P' || inside_offbeat) {
@@ -29,13 +33,8 @@ template <Name name, class Signature>
 
 // -- collectives
 
-inline int raise(const Host& host, MPI_Comm communicator, int code) {
-  host.Comm_call_errhandler(communicator, code);
-  return code;
-}
-
 // The host is older than MPI 4, and the program has found MPI_X_c here.
-template <Collective collective, class... Arguments>
+template <Collective collective, Form form, class... Arguments>
 int call_without_large_counts(const Host& host, MPI_Comm communicator, Arguments... arguments) {
   if constexpr (!(std::is_same_v<Arguments, const MPI_Count*> || ...)) {
     const auto narrow = []<class Argument>(Argument argument) {
@@ -45,43 +44,119 @@ int call_without_large_counts(const Host& host, MPI_Comm communicator, Arguments
         return argument;
       }
     };
-    if (((arguments == narrow(arguments)) && ...))
-      return host.collectives.find<collective, CountKind::of_int>(narrow(arguments)...)(narrow(arguments)...);
+    const auto function = host.collectives.find<collective, form, CountKind::of_int>(narrow(arguments)...);
+    if (function == nullptr) return raise(host, communicator, MPI_ERR_UNSUPPORTED_OPERATION);
+    if (((arguments == narrow(arguments)) && ...)) return function(narrow(arguments)...);
   }
   return raise(host, communicator, MPI_ERR_COUNT);
 }
 
-// PMPI_X of a served collective.
-template <Collective collective, CountKind counts, class... Arguments>
-[[gnu::noinline]] int call(Arguments... arguments) {
-  Runtime& process = runtime();
-  const auto call = Signature<collective>::read(arguments...);
-  if (!inside_offbeat) [[likely]] {
-    const Outcome outcome = serve<collective>(process, call);
-    if (outcome.kind == Outcome::Kind::served) [[likely]]
-      return MPI_SUCCESS;
-    if (outcome.kind == Outcome::Kind::failed) return raise(process.host, call.communicator, outcome.code);
-  }
-  const auto function = process.host.collectives.find<collective, counts>(arguments...);
-  if constexpr (counts == CountKind::large) {
-    if (function == nullptr)
-      return call_without_large_counts<collective>(process.host, call.communicator, arguments...);
+template <Collective collective, Form form, CountKind counts, class... Arguments>
+int call_host(const Host& host, MPI_Comm communicator, Arguments... arguments) {
+  const auto function = host.collectives.find<collective, form, counts>(arguments...);
+  if (form != Form::blocking || counts == CountKind::large) {
+    if (function == nullptr) {
+      if constexpr (counts == CountKind::large)
+        return call_without_large_counts<collective, form>(host, communicator, arguments...);
+      return raise(host, communicator, MPI_ERR_UNSUPPORTED_OPERATION);
+    }
   }
   return function(arguments...);
 }
 
+template <Collective collective, CountKind counts, class Call, class... Arguments>
+int call_blocking(Runtime& process, const Call& call, Arguments... arguments) {
+  const Outcome outcome = serve<collective>(process, call);
+  if (outcome.kind == Outcome::Kind::served) [[likely]]
+    return MPI_SUCCESS;
+  if (outcome.kind == Outcome::Kind::failed) return raise(process.host, call.communicator, outcome.code);
+  return call_host<collective, Form::blocking, counts>(process.host, call.communicator, arguments...);
+}
+
+// A communicator of one rank, whose calls are copies: they are over at once, and an empty request of the host
+// will do.
+template <Collective collective>
+bool is_alone(const Runtime& process, MPI_Comm communicator) {
+  const Communicator* known = process.known(communicator);
+  return known != nullptr && known->copies_alone(collective);
+}
+
+// The request is the last argument.
+template <Collective collective, Form form, CountKind counts, class Call, class... Arguments>
+int call_with_request(Runtime& process, const Call& call, Arguments... arguments) {
+  MPI_Request* request = std::get<sizeof...(arguments) - 1>(std::tie(arguments...));
+  if (form == Form::nonblocking && is_alone<collective>(process, call.communicator)) {
+    const Outcome outcome = serve<collective>(process, call);
+    if (outcome.kind == Outcome::Kind::served) return process.host.Ibarrier(call.communicator, request);
+  }
+  Outcome outcome;
+  Activity* activity = make_activity<collective, form>(process, call, outcome).release();
+  if (outcome.kind == Outcome::Kind::failed) return raise(process.host, call.communicator, outcome.code);
+  if (form == Form::nonblocking && activity != nullptr) {
+    *request = activity->request();
+    return MPI_SUCCESS;
+  }
+  const int code = call_host<collective, form, counts>(process.host, call.communicator, arguments...);
+  if (activity == nullptr) return code;
+  if (code == MPI_SUCCESS) {
+    activities.insert(*request, *activity);
+  } else {
+    delete activity;
+  }
+  return code;
+}
+
+// PMPI_X of a served collective.
+template <Collective collective, Form form, CountKind counts, class... Arguments>
+[[gnu::noinline]] int call(Arguments... arguments) {
+  Runtime& process = runtime();
+  const auto call = Signature<collective>::read(arguments...);
+  if (inside_offbeat) [[unlikely]]
+    return call_host<collective, form, counts>(process.host, call.communicator, arguments...);
+  if constexpr (form == Form::blocking) {
+    return call_blocking<collective, counts>(process, call, arguments...);
+  } else {
+    return call_with_request<collective, form, counts>(process, call, arguments...);
+  }
+}
+
 // MPI_X.
-template <Collective collective, CountKind counts, class... Arguments>
+template <Collective collective, Form form, CountKind counts, class... Arguments>
 int call_of_program(Arguments... arguments) {
-  const auto tool = runtime().tools.find<collective, counts>(arguments...);
+  const auto tool = runtime().tools.find<collective, form, counts>(arguments...);
   if (tool != nullptr && !inside_offbeat) [[unlikely]]
     return tool(arguments...);
-  return call<collective, counts>(arguments...);
+  return call<collective, form, counts>(arguments...);
+}
+
+// -- communicators that are made of one on which the program makes non-blocking calls
+
+// The first argument is that one; the new one is where the last argument of that type says.
+template <class Next, class... Arguments>
+int creates(Next* next, Arguments... arguments) {
+  const int code = next(arguments...);
+  if (code != MPI_SUCCESS || inside_offbeat) return code;
+  MPI_Comm* made_at = nullptr;
+  const auto look = [&](const auto& argument) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(argument)>, MPI_Comm*>) made_at = argument;
+  };
+  (look(arguments), ...);
+  agree_early(std::get<0>(std::tie(arguments...)), *made_at);
+  return code;
+}
+
+// -- windows
+
+// MPICH looks first and then lets messages in. So what came in before a barrier of ours is seen by the second
+// look, where a barrier of the host would already have let it in.
+inline int win_test(decltype(PMPI_Win_test)* next, MPI_Win window, int* flag) {
+  const int code = next(window, flag);
+  return code == MPI_SUCCESS && *flag == 0 && !inside_offbeat ? next(window, flag) : code;
 }
 
 // -- life
 
-// Offbeat has started: to find `next` it did.
+// Offbeat has already started, in order to find `next`.
 template <class Next, class... Arguments>
 int init(Next* next, Arguments... arguments) {
   return next(arguments...);
@@ -95,7 +170,7 @@ inline int finalize(decltype(PMPI_Finalize)* next) {
   return next();
 }
 
-// MPI_COMM_WORLD and MPI_COMM_SELF cannot be freed: the host says so, and all goes on.
+// MPI_COMM_WORLD and MPI_COMM_SELF cannot be freed: the host says so, and they stay in use.
 inline int frees_communicator(int (*next)(MPI_Comm*), MPI_Comm* communicator) {
   if (inside_offbeat || communicator == nullptr || *communicator == MPI_COMM_NULL ||
       *communicator == MPI_COMM_WORLD || *communicator == MPI_COMM_SELF) {
@@ -104,7 +179,7 @@ inline int frees_communicator(int (*next)(MPI_Comm*), MPI_Comm* communicator) {
   return runtime().free_communicator(*communicator, next, communicator);
 }
 
-// -- spawned processes, which run under the preload, too; see spawn_infos.hpp
+// -- spawned processes, which also run under the preload; see spawn_infos.hpp
 
 inline int spawn(decltype(PMPI_Comm_spawn)* next, const char* command, char** arguments, int most,
                  MPI_Info info, int root, MPI_Comm communicator, MPI_Comm* made, int* codes) {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The functions behind the tracer. A call of MPI_X goes on to the next MPI_X in line, and one of
+// The functions behind the tracer. A call of MPI_X goes on to the next MPI_X in line, and one of PMPI_X to
+// the next PMPI_X, as if the tracer were not there. The next one may belong to a tool, or to
+// liboffbeat-<family>.so, which is preloaded behind the tracer and does the same. If only the host is behind,
+// both go on to its PMPI_X.
 // PMPI_X to the next PMPI_X, as if the tracer were not there: to those of tools behind the tracer, and of
 // liboffbeat-<family>.so, which is preloaded behind it and does the same. Where only the host is behind, both
 // go on to its PMPI_X.

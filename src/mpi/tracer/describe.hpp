@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // From a call to its record.
 //
-// Bytes are what this rank contributes; see docs/trace-format.md. Arguments that do not count on this rank
-// (the root's on others, those on the idle side of an inter-communicator) may hold anything and are not
-// looked at.
+// Bytes count the contribution of this rank; see docs/trace-format.md. Arguments that are not significant on
+// this rank (the root's on other ranks, those on the idle side of an inter-communicator) may hold anything
+// and are not looked at.
 #pragma once
 
 #include "mpi/collective_call.hpp"
@@ -45,8 +45,8 @@ class Describer {
                   Collective::neighbor_alltoallw}
           .contain(collective);
 
-  // On the root's side of an inter-communicator the others do nothing. Its root sends nothing in a gather,
-  // and gets nothing in a scatter.
+  // On the root's side of an inter-communicator only the root takes part. It sends nothing in a gather, and
+  // gets nothing in a scatter.
   [[nodiscard]] bool contributes() const {
     if constexpr (!known.has_root) return true;
     if (call_.root == MPI_PROC_NULL) return false;
@@ -58,12 +58,12 @@ class Describer {
     return call_.root == MPI_ROOT ? this_is_root : call_.root == MPI_PROC_NULL ? beside_root : call_.root;
   }
 
-  // Of a scatter it is what a rank gets: on others than the root there is nothing else.
+  // In a scatter the contribution is the data that a rank gets: ranks other than the root have nothing else.
   Facts contribution() {
     if constexpr (is_scatter) return contribution(call_.output, call_.input);
     return contribution(call_.input, call_.output);
   }
-  // In place, it is described by the other buffer.
+  // In place, the other buffer describes it.
   Facts contribution(const auto& own, const auto& other) {
     const bool is_in_place = may_be_in_place && own.data == MPI_IN_PLACE;
     Facts facts = is_in_place ? described(other) : described(own);

@@ -51,12 +51,12 @@ std::string hexadecimal(std::uint64_t number) {
   return {digits.data(), end};
 }
 
-// A spawned job has ranks 0, 1, ... of its own and so a folder of its own within that of its parents.
+// A spawned job has ranks 0, 1, ... of its own, and so its own folder within that of its parents.
 std::string file_of(const std::string& folder, int rank, std::uint64_t run) {
   MPI_Comm parent = MPI_COMM_NULL;
   of_host<"PMPI_Comm_get_parent", decltype(PMPI_Comm_get_parent)>()(&parent);
   const std::string own = parent == MPI_COMM_NULL ? folder : folder + "/spawned-" + hexadecimal(run);
-  std::error_code error;  // opening the file will say it
+  std::error_code error;  // opening the file will report it
   std::filesystem::create_directories(own, error);
   const std::string number = std::to_string(rank);
   return own + "/rank-" + std::string(6 - std::min<std::size_t>(6, number.size()), '0') + number + ".trace";
@@ -150,7 +150,7 @@ void Tracer::fill_header(const Settings& settings) {
   store_text(header.offbeat, OFFBEAT_VERSION);
   store_text(header.program, program_line());
   header.begin = stored(synchronised());
-  std::memcpy(header.magic, "OFFBEAT\n", sizeof header.magic);  // last: what has it is a trace
+  std::memcpy(header.magic, "OFFBEAT\n", sizeof header.magic);  // last: a file that has it is a trace
 }
 
 clock::Model Tracer::synchronised() const {
@@ -248,8 +248,8 @@ std::vector<int> Tracer::world_ranks(MPI_Group group) const {
   return world;
 }
 
-// The identity is the same on all ranks without a message: the creations of communicators with the same ranks
-// from the same parent are collective over these ranks, so that all count them alike.
+// The identity is the same on all ranks without a message. The creations of communicators with the same ranks
+// from the same parent are collective over these ranks, so all ranks count them alike.
 void Tracer::add(MPI_Comm handle, MPI_Comm parent, bool has_group_of_parent) {
   auto made = std::make_shared<Communicator>();
   Communicator* from = is_null_communicator(parent) ? nullptr : look_up(parent);
@@ -273,7 +273,7 @@ void Tracer::add(MPI_Comm handle, MPI_Comm parent, bool has_group_of_parent) {
       of_host<"PMPI_Comm_remote_group", decltype(PMPI_Comm_remote_group)>()(handle, &group);
       const std::vector<int> others = world_ranks(group);
       made->peers = static_cast<int>(others.size());
-      made->group += hash_of(others);  // a sum, for both sides see them the other way round
+      made->group += hash_of(others);  // a sum, because the two sides see them the other way round
       host_.Group_free(&group);
       ranks.insert(ranks.end(), others.begin(), others.end());
     }
@@ -290,7 +290,7 @@ void Tracer::remove(MPI_Comm handle) {
   communicators_.erase(abi::bits(handle));
 }
 
-// One that was made in a way that is not intercepted is known from its first call on.
+// A communicator made in a way that is not intercepted is known from its first call on.
 Communicator* Tracer::look_up(MPI_Comm handle) {
   if (is_null_communicator(handle)) return nullptr;
   auto known = communicators_.find(abi::bits(handle));
@@ -309,7 +309,7 @@ std::shared_ptr<Communicator> Tracer::prepared(MPI_Comm handle) {
   return communicators_.find(abi::bits(handle))->second;
 }
 
-// On a rank that records nothing only the list of ranks is of use.
+// On a rank that records nothing, only the list of ranks is of use.
 void Tracer::define(Communicator& communicator, MPI_Comm handle) {
   if (writer_.is_full()) return;
   if (!records_ && communicator.rank != 0) {

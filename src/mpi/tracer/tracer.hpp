@@ -23,7 +23,7 @@ namespace offbeat::trace {
 
 using clock::Nanoseconds;
 
-// Larger ones cost no less for each record, and stop the program for longer when the next one is taken.
+// Larger windows cost no less for each record, and stop the program for longer when the next one is taken.
 inline constexpr std::size_t window_bytes = std::size_t{256} << 10;
 
 struct Communicator {
@@ -31,12 +31,12 @@ struct Communicator {
   std::uint64_t identity = 0;  // equal on all its ranks
   int rank = 0;
   int ranks = 1;
-  int peers = 1;  // to whom this rank sends in an alltoall: the other group's ranks, in an inter-communicator
+  int peers = 1;  // ranks to send to in an alltoall: those of the other group, in an inter-communicator
   bool is_inter = false;
   bool is_of_several_jobs = false;  // some of its processes are not in this MPI_COMM_WORLD
   bool is_defined = false;          // in the file
   std::uint32_t number = 0;
-  int neighbours = -1;  // to whom this rank sends in a neighbourhood collective; -1: not yet asked
+  int neighbours = -1;  // ranks to send to in a neighbourhood collective; -1: not yet known
   std::uint64_t calls = 0;
 };
 
@@ -62,7 +62,7 @@ struct Prepared {
   Facts facts;
 };
 
-// A call whose record waits for more.
+// A call whose record is not yet complete.
 struct Open {
   static constexpr std::uint64_t none = ~std::uint64_t{0};
   std::uint64_t slot = none;
@@ -81,15 +81,15 @@ class Tracer {
   Tracer(const Below& below, const Settings& settings);
   // Before MPI_Finalize; collective.
   void finish();
-  // For a call of the program's; null for others.
+  // The tracer for a call of the program's; null for other calls.
   [[nodiscard]] static Tracer* of_program();
 
-  // With MPI_THREAD_MULTIPLE everything below is called with this lock.
+  // With MPI_THREAD_MULTIPLE everything below is called under this lock.
   [[nodiscard]] std::unique_lock<std::mutex> lock() {
     return is_threaded_ ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
   }
 
-  // The communicator of a call, counted; null for none.
+  // The communicator of a call, which is counted; null if there is none.
   [[nodiscard]] Communicator* counted(MPI_Comm handle) {
     Communicator* const* recent = recent_.find(abi::bits(handle));
     Communicator* known = recent != nullptr ? *recent : look_up(handle);
@@ -137,7 +137,7 @@ class Tracer {
                .type = facts.type};
     return {writer_.publish()};
   }
-  // The call has returned; `is_complete` if nothing is to follow. Inlined, likewise.
+  // Records that the call has returned; `is_complete`: nothing is to follow. Inlined for the same reason.
   [[gnu::always_inline]] void leave(Open open, Nanoseconds exit, bool is_complete,
                                     const char* algorithm = nullptr) {
     if (!open.is_recorded()) return;
@@ -165,9 +165,9 @@ class Tracer {
   void forget_operation(MPI_Op handle) { operations_.erase(abi::bits(handle)); }
   [[nodiscard]] int neighbours(MPI_Comm handle, Communicator& communicator) const;
 
-  // A new communicator. `parent`: what it was made from, in an order that is equal on all ranks;
-  // MPI_COMM_NULL where all ranks do not have the same. A duplicate that is not yet usable has the group of
-  // its parent.
+  // Adds a new communicator. `parent`: the communicator that it was made from, in an order that is equal on
+  // all ranks; MPI_COMM_NULL if the ranks do not all have the same parent. A duplicate that is not yet usable
+  // has the group of its parent.
   void add(MPI_Comm handle, MPI_Comm parent, bool has_group_of_parent);
   void remove(MPI_Comm handle);
 
@@ -234,7 +234,7 @@ class Tracer {
   DirectCache<std::uint8_t, 32> algorithms_;
 
   std::unordered_map<Handle, std::shared_ptr<Communicator>> communicators_;
-  std::unordered_map<std::uint64_t, std::uint64_t> ordinals_;  // of parent and group: how many were made
+  std::unordered_map<std::uint64_t, std::uint64_t> ordinals_;  // by parent and group: how many were made
   std::uint32_t defined_ = 0;
   std::map<std::pair<Named, std::pair<std::string, std::uint32_t>>, std::uint32_t> names_;
   std::map<Named, std::uint32_t> named_;

@@ -18,9 +18,7 @@ namespace offbeat::trace::wrapped {
 using trace::next;
 using OnRequests = RequestFunctions<Tracer>;
 
-enum class Form : std::uint8_t { blocking, nonblocking, persistent };
-
-// The last argument of those that make a request.
+// The last argument of a function that makes a request.
 template <class... Arguments>
 MPI_Request request_of(const Arguments&... arguments) {
   return *std::get<sizeof...(Arguments) - 1>(std::tie(arguments...));
@@ -117,7 +115,7 @@ int call(Next* next, Arguments... arguments) {
 // -- communicators
 
 enum class Parent : std::uint8_t {
-  none,   // all ranks do not have the same, or there is none
+  none,   // there is none, or the ranks have different ones
   first,  // the first argument
   group,  // the first argument, with the same ranks: a duplicate, which need not be usable yet
 };
@@ -131,8 +129,7 @@ int creates(Next* next, Arguments... arguments) {
   const InsideOffbeat guard;
   const int code = next(arguments...);
   if (code != MPI_SUCCESS) return code;
-  // The first argument of this type. In MPICH those behind it, such as MPI_Comm_idup's request, may have the
-  // same.
+  // The first argument of this type. In MPICH later ones, such as MPI_Comm_idup's request, may have it, too.
   MPI_Comm* made_at = nullptr;
   const auto look = [&](const auto& argument) {
     if constexpr (std::is_same_v<std::decay_t<decltype(argument)>, MPI_Comm*>) {
@@ -167,7 +164,7 @@ inline int spawn_multiple(decltype(PMPI_Comm_spawn_multiple)* next, int count, c
                                codes);
 }
 
-// Forgotten before the call: another thread may get the handle again as soon as it is free.
+// Forgotten before the call, because another thread may get the handle again as soon as it is free.
 template <class Next>
 int frees_communicator(Next* next, MPI_Comm* communicator) {
   Tracer* tracer = Tracer::of_program();
@@ -198,7 +195,7 @@ inline int op_free(decltype(PMPI_Op_free)* next, MPI_Op* op) {
 
 // -- life
 
-// A host may begin by calling the other one of the two functions.
+// A host may begin by calling the other function of MPI_Init and MPI_Init_thread.
 template <class Next, class... Arguments>
 int init(Next* next, Arguments... arguments) {
   if (inside_offbeat) return next(arguments...);

@@ -1,5 +1,5 @@
 ! SPDX-License-Identifier: BSD-3-Clause
-! MPI_Allreduce through the module mpi.
+! MPI_Allreduce and MPI_Barrier through the module mpi.
 program sums_mpi
   use mpi
   implicit none
@@ -50,6 +50,12 @@ program sums_mpi
   call MPI_Allreduce(MPI_IN_PLACE, least, 1, MPI_2INTEGER, MPI_MINLOC, MPI_COMM_WORLD, ierror)
   if (least(1) /= 5 .or. least(2) /= 0) wrong = wrong + 1
   calls = calls + 3
+
+  do i = 1, 5
+    ierror = -1
+    call MPI_Barrier(MPI_COMM_WORLD, ierror)
+    if (ierror /= MPI_SUCCESS) wrong = wrong + 1
+  end do
   if (wrong /= 0) print '(a, i0, a, i0, a)', 'FAIL rank ', rank, ': ', wrong, ' wrong values'
 
   call MPI_Allreduce(wrong, all_wrong, 1, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, ierror)

@@ -1,10 +1,10 @@
 ! SPDX-License-Identifier: BSD-3-Clause
-! MPI_Allreduce through the module mpi_f08: handles are types, and ierror may be left out.
+! MPI_Allreduce and MPI_Barrier through the module mpi_f08: handles are types, and ierror may be left out.
 program sums_mpi_f08
   use mpi_f08
   implicit none
   integer, parameter :: n = 1000
-  integer :: rank, ranks, i, calls, wrong, all_wrong
+  integer :: ierror, rank, ranks, i, calls, wrong, all_wrong
   integer :: whole(n), whole_sum(n), least(2)
   real :: single(n), single_sum(n)
   double precision :: double(n), double_sum(n)
@@ -50,6 +50,13 @@ program sums_mpi_f08
   call MPI_Allreduce(MPI_IN_PLACE, least, 1, MPI_2INTEGER, MPI_MINLOC, MPI_COMM_WORLD)
   if (least(1) /= 5 .or. least(2) /= 0) wrong = wrong + 1
   calls = calls + 3
+
+  call MPI_Barrier(MPI_COMM_WORLD)
+  do i = 1, 4
+    ierror = -1
+    call MPI_Barrier(MPI_COMM_WORLD, ierror)
+    if (ierror /= MPI_SUCCESS) wrong = wrong + 1
+  end do
   if (wrong /= 0) print '(a, i0, a, i0, a)', 'FAIL rank ', rank, ': ', wrong, ' wrong values'
 
   call MPI_Allreduce(wrong, all_wrong, 1, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD)

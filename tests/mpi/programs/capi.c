@@ -42,7 +42,7 @@ static void check_selection(void) {
     CHECK(count("allreduce", &after, sizeof after) == OFFBEAT_OK, "offbeat_count");
     const char *start = getenv("OFFBEAT_ALLREDUCE");
     const char *choice = choices[k][0] == '\0' && start != NULL ? start : choices[k];
-    const uint64_t served = world_size > 1 && strcmp(choice, "native") != 0 ? 1 : 0;
+    const uint64_t served = strcmp(choice, "native") != 0 ? 1 : 0;
     CHECK(after.intercepted - before.intercepted == 1, "%s: not intercepted", choices[k]);
     CHECK(after.served - before.served == served, "%s: served %lld", choices[k],
           (long long)(after.served - before.served));
@@ -138,6 +138,89 @@ static void check_nonblocking(const char *algorithm) {
   CHECK(select_algorithm("allreduce", "", NULL, 0) == OFFBEAT_OK, "back");
 }
 
+/* Element k of what `giver` has for `taker`. */
+static int32_t gift(int giver, int taker, int k) { return giver * 1000003 + taker * 10007 + k; }
+
+/* The blocks of a call: how many this rank puts in, gets out, and for whom the first one is. */
+static const struct {
+  const char *name;
+  int rooted_in, rooted_out, many_in, many_out, sums, in_place;
+} block_calls[] = {
+    {"bcast", 1, 0, 0, 0, 0, 0},   {"reduce", 0, 1, 0, 0, 1, 1},   {"allgather", 0, 0, 0, 1, 0, 1},
+    {"gather", 0, 1, 0, 1, 0, 1},  {"scatter", 1, 0, 1, 0, 0, 0},  {"alltoall", 0, 0, 1, 1, 0, 0},
+    {"reduce_scatter_block", 0, 0, 1, 0, 1, 0},
+};
+
+static void check_block_call(int what, int count, int root, int in_place, int begins) {
+  __typeof__(&offbeat_run) run = function("offbeat_run");
+  __typeof__(&offbeat_begin) begin = function("offbeat_begin");
+  __typeof__(&offbeat_wait) wait = function("offbeat_wait");
+  __typeof__(&offbeat_error_text) error_text = function("offbeat_error_text");
+  const char *const name = block_calls[what].name;
+  const int is_bcast = strcmp(name, "bcast") == 0, is_root = world_rank == root;
+  const int gives = !block_calls[what].rooted_in || is_root, takes = !block_calls[what].rooted_out || is_root;
+  const int ins = block_calls[what].many_in ? world_size : 1, outs = block_calls[what].many_out ? world_size : 1;
+  const size_t bytes = sizeof(int32_t) * (size_t)count;
+  int32_t *const input = allocate(bytes * (size_t)ins + 4), *const output = allocate(bytes * (size_t)outs + 4);
+  input[count * ins] = output[count * outs] = -7; /* behind the end */
+  for (int k = 0; k < count * outs; ++k) output[k] = -1;
+  int32_t *given = input;
+  if (is_bcast) given = output;
+  if (in_place && takes) given = output + (block_calls[what].many_out ? world_rank * count : 0);
+  for (int block = 0; gives && block < ins; ++block)
+    for (int k = 0; k < count; ++k) given[block * count + k] = gift(world_rank, block_calls[what].many_in ? block : 0, k);
+
+  offbeat_call call = sum_call(in_place && takes ? NULL : input, output, (size_t)count, OFFBEAT_INT32, OFFBEAT_SUM,
+                               FORTRAN_HANDLE(MPI_COMM_WORLD));
+  call.collective = name;
+  call.root = root;
+  if (!gives && !is_bcast) call.input = NULL;
+  if (!takes) call.output = NULL;
+  offbeat_request *request = NULL;
+  const offbeat_status status = begins ? begin(&call, &request) : run(&call);
+  CHECK(status == OFFBEAT_OK && wait(&request) == OFFBEAT_OK, "%s of %d: %s", name, count, error_text());
+
+  int wrong = 0;
+  for (int block = 0; takes && block < outs; ++block) {
+    const int taker = block_calls[what].many_in ? world_rank : 0;
+    for (int k = 0; k < count; ++k) {
+      int32_t expected = 0;
+      if (block_calls[what].sums) {
+        for (int rank = 0; rank < world_size; ++rank) expected += gift(rank, taker, k);
+      } else {
+        expected = gift(block_calls[what].many_out ? block : root, taker, k);
+      }
+      wrong += output[block * count + k] != expected;
+    }
+  }
+  wrong += input[count * ins] != -7 || output[count * outs] != -7;
+  CHECK(wrong == 0, "%s of %d, root %d, in place %d, begun %d: %d wrong", name, count, root, in_place, begins, wrong);
+  free(input);
+  free(output);
+}
+
+static void check_blocks(void) {
+  __typeof__(&offbeat_run) run = function("offbeat_run");
+  __typeof__(&offbeat_error_text) error_text = function("offbeat_error_text");
+  const int counts[] = {0, 1, 100, 30000};
+  for (int what = 0; what < (int)(sizeof block_calls / sizeof *block_calls); ++what)
+    for (int c = 0; c < 4; ++c)
+      for (int kind = 0; kind < 4; ++kind) {
+        const int in_place = kind % 2;
+        if (in_place && !block_calls[what].in_place) continue;
+        check_block_call(what, counts[c], (what + c) % world_size, in_place, kind / 2);
+      }
+  int32_t data[2] = {0};
+  offbeat_call call = sum_call(data, data, 1, OFFBEAT_INT32, OFFBEAT_SUM, FORTRAN_HANDLE(MPI_COMM_WORLD));
+  call.collective = "alltoall";
+  CHECK(run(&call) == OFFBEAT_ERROR_ARGUMENT && strstr(error_text(), "no input") != NULL, "in place: %s", error_text());
+  call.collective = "alltoallv";
+  CHECK(run(&call) == OFFBEAT_ERROR_ARGUMENT && strstr(error_text(), "lists") != NULL, "lists: %s", error_text());
+  call.collective = "bcast";
+  call.root = world_size;
+  CHECK(run(&call) == OFFBEAT_ERROR_ARGUMENT && strstr(error_text(), "root") != NULL, "root: %s", error_text());
+}
+
 int main(int argc, char **argv) {
   check_start(&argc, &argv);
   __typeof__(&offbeat_version) version = function("offbeat_version");
@@ -147,6 +230,7 @@ int main(int argc, char **argv) {
   check_selection();
   check_reduce();
   check_allreduce();
+  check_blocks();
   check_nonblocking("");
   check_nonblocking("ring");
   check_nonblocking("pipeline(4, rabenseifner)");

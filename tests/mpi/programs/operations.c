@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- *     operations ROUNDS
+ *     operations ROUNDS [MIB [VICTIM MICROSECONDS]]
  *
  * Many allreduces of the C interface under way on two communicators, blocking ones between them, completed in an
- * order that differs from rank to rank.
+ * order that differs from rank to rank. No file can be longer than MIB,
+ * if it is not 0. A VICTIM is killed so long after it has begun.
  */
 #define _GNU_SOURCE
 #include <stdint.h>
 
 #include "interface.h"
+#include "kill.h"
+#include "refuse.h"
 
 enum { under_way = 9, most = 40000 };
 static const size_t lengths[] = {1, 5, 700, 3000, most, 0};
@@ -30,6 +33,8 @@ static int64_t sum(uint64_t number, int ranks, size_t i) {
 int main(int argc, char** argv) {
   check_start(&argc, &argv);
   const int rounds = atoi(argv[1]);
+  if (argc > 2 && atoi(argv[2]) > 0) limit_files((unsigned)atoi(argv[2]));
+  if (argc > 4 && atoi(argv[3]) == world_rank) be_killed_after(atol(argv[4]));
   __typeof__(&offbeat_test) test = function("offbeat_test");
   __typeof__(&offbeat_wait) wait = function("offbeat_wait");
   const int rank = world_rank, ranks = world_size;

@@ -22,13 +22,6 @@
 #include "check.h"
 #include "refuse.h"
 
-static void limit_files(void) {
-  struct rlimit limit;
-  getrlimit(RLIMIT_FSIZE, &limit);
-  limit.rlim_cur = 1 << 20;
-  setrlimit(RLIMIT_FSIZE, &limit);
-}
-
 static void limit_memory(long more_mib) {
   struct rlimit limit;
   getrlimit(RLIMIT_AS, &limit);
@@ -74,7 +67,7 @@ int main(int argc, char **argv) {
     } else if (strcmp(argv[k], "memory") == 0) {
       limited = 1;
     } else if (strcmp(argv[k], "files") == 0) {
-      limit_files();
+      limit_files(1);
     } else {
       CHECK(0, "%s: not known", argv[k]);
     }

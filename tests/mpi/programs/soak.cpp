@@ -219,8 +219,9 @@ int delete_attribute(MPI_Comm comm, int, void* value, void*) {
   return MPI_SUCCESS;
 }
 
-// MPICH and Intel MPI call no delete function yet when a message has already come to the communicator that is freed. That
-// may be one of this very sum, from a rank that is ahead: who is not waits in its own for ever, natively, too.
+// MPICH and Intel MPI call no delete function yet when a message has already come to the communicator that is
+// freed. That may be one of this very sum, from a rank that is ahead: who is not waits in its own for ever,
+// natively, too.
 #if defined(OPEN_MPI)
 constexpr bool deletes_at_once = true;
 #else

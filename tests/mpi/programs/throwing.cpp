@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * throwing throw|jump...: error handlers that do not return. They throw an exception, which the program catches, or
- * jump, on all ranks or on one of them; then calls go on as if nothing had been.
+ * throwing throw|jump...: error handlers that do not return. They throw an exception, which the program
+ * catches, or jump, on all ranks or on one of them; then calls go on as if nothing had been.
  */
 #include <csetjmp>
 #include <stdexcept>
@@ -14,12 +14,12 @@ std::jmp_buf before_the_call;
 int handled;
 long good_calls;
 
-void throwing(MPI_Comm *, int *, ...) {
+void throwing(MPI_Comm*, int*, ...) {
   ++handled;
   throw std::runtime_error("from the error handler");
 }
 
-void jumping(MPI_Comm *, int *, ...) {
+void jumping(MPI_Comm*, int*, ...) {
   ++handled;
   std::longjmp(before_the_call, 1);
 }
@@ -33,7 +33,7 @@ void wrong_call(MPI_Comm communicator) {
 bool is_thrown(MPI_Comm communicator) {
   try {
     wrong_call(communicator);
-  } catch (const std::runtime_error &) {
+  } catch (const std::runtime_error&) {
     return true;
   }
   return false;
@@ -45,7 +45,7 @@ bool is_jumped(MPI_Comm communicator) {
   return false;
 }
 
-void good_call(MPI_Comm communicator, const char *way) {
+void good_call(MPI_Comm communicator, const char* way) {
   const int mine = world_rank + 1;
   int sum = 0;
   allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, communicator);
@@ -54,12 +54,12 @@ void good_call(MPI_Comm communicator, const char *way) {
 }
 
 struct Way {
-  const char *name;
-  MPI_Comm_errhandler_function *handler;
+  const char* name;
+  MPI_Comm_errhandler_function* handler;
   bool (*is_left)(MPI_Comm);
 };
 
-void leave(const Way &way, bool by_all, bool later) {
+void leave(const Way& way, bool by_all, bool later) {
   MPI_Errhandler errors;
   MPI_Comm communicator;
   within(20, "%s, %s, %s", way.name, by_all ? "all" : "one", later ? "later" : "first");
@@ -82,7 +82,7 @@ void leave(const Way &way, bool by_all, bool later) {
 
 }  // namespace
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   check_start(&argc, &argv);
   for (int k = 1; k < argc; ++k) {
     const bool throws = strcmp(argv[k], "throw") == 0;

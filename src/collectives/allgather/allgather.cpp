@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "collectives/allgather/allgather.hpp"
+
+#include "collectives/alltoall/alltoall.hpp"
+#include "collectives/combinators/combinators.hpp"
+#include "collectives/direct.hpp"
+#include "collectives/native.hpp"
+
+namespace offbeat {
+namespace {
+
+using namespace allgather_algorithms;
+
+constexpr Algorithm arrival_direct = direct::serving<Collective::allgather>();
+
+constexpr const Algorithm* algorithms[] = {&native,
+                                           &arrival_direct,
+                                           &recursive_doubling,
+                                           &bruck,
+                                           &ring,
+                                           &neighbor_exchange,
+                                           &alltoall_algorithms::linear,
+                                           &combinators::pipeline,
+                                           &hierarchies::allgather};
+
+// Between nodes the hosts do as well.
+constexpr Default defaults[] = {{any_length, "arrival_direct"}};
+
+}  // namespace
+
+const Repertoire allgather{.algorithms = algorithms, .defaults = defaults, .without_host = "bruck"};
+
+}  // namespace offbeat

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Bruck: in step k every rank gets all that the rank 2^k to its right has, as far as it lacks it.
+//
+//   p = 5, blocks had   rank 0   rank 1   rank 2   rank 3   rank 4
+//   before                0        1        2        3        4
+//   step 0                01       12       23       34       40
+//   step 1                0123     1234     2340     3401     4012
+//   step 2                01234    12340    23401    34012    40123
+//
+// The blocks lie in this order in scratch; a last copy turns them.
+// Cost: ceil(log2(p)) a + (p-1) mb, m bytes in a block, for any p.
+// Source: Bruck, Ho, Kipnis, Upfal and Weathersby, IEEE TPDS 8(11), 1997.
+#include <algorithm>
+
+#include "collectives/allgather/allgather.hpp"
+#include "collectives/turned_blocks.hpp"
+
+namespace offbeat::allgather_algorithms {
+namespace {
+
+Task run(Endpoint net, Call call, const Expression&) {
+  const int p = net.size;
+  const Scratch scratch = net.scratch(call.output.count, call.output.width);
+  const TurnedBlocks blocks(call.output_blocks, call.input.count, net.rank, p);
+  const auto turned = [&](int first, int number) { return blocks.of(scratch.vector(), first, number); };
+  const auto place = [&](int first, int number) {
+    return call.output_blocks.several(call.output, first, number, p);
+  };
+  co_await net.copy(turned(0, 1), call.input);
+  for (int had = 1; had < p; had *= 2) {
+    const int number = std::min(had, p - had);
+    const int right = (net.rank + had) % p;
+    const int left = (net.rank + p - had) % p;
+    co_await net.exchange(left, turned(0, number), right, turned(had, number));
+  }
+  const int until_last = p - net.rank;
+  co_await net.copy(place(net.rank, until_last), turned(0, until_last));
+  co_await net.copy(place(0, net.rank), turned(until_last, net.rank));
+}
+
+}  // namespace
+
+const Algorithm bruck{
+    .name = "bruck",
+    .summary = "in step k a rank gets all that the one 2^k further has; short blocks, any number of ranks",
+    .cost = "ceil(log2(p)) a + (p-1) mb, m bytes in a block",
+    .serves = {Collective::allgather},
+    .source = "Bruck et al. 1997",
+    .run = run,
+};
+
+}  // namespace offbeat::allgather_algorithms

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "collectives/allgather/allgather.hpp"
+#include "collectives/alltoall/alltoall.hpp"
+#include "collectives/combinators/combinators.hpp"
+#include "collectives/direct.hpp"
+#include "collectives/native.hpp"
+
+namespace offbeat {
+namespace {
+
+constexpr Algorithm arrival_direct = direct::serving<Collective::allgatherv>();
+
+constexpr const Algorithm* algorithms[] = {&native, &arrival_direct, &allgather_algorithms::ring,
+                                           &alltoall_algorithms::linear, &hierarchies::allgather};
+
+// Between nodes the hosts do as well.
+constexpr Default defaults[] = {{any_length, "arrival_direct"}};
+
+}  // namespace
+
+const Repertoire allgatherv{.algorithms = algorithms, .defaults = defaults, .without_host = "ring"};
+
+}  // namespace offbeat

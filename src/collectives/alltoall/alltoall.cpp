@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "collectives/alltoall/alltoall.hpp"
+
+#include "collectives/combinators/combinators.hpp"
+#include "collectives/direct.hpp"
+#include "collectives/native.hpp"
+
+namespace offbeat {
+namespace {
+
+using namespace alltoall_algorithms;
+
+constexpr Algorithm arrival_direct = direct::serving<Collective::alltoall>();
+
+constexpr const Algorithm* algorithms[] = {&native,   &arrival_direct, &bruck,
+                                           &pairwise, &linear,         &hierarchies::alltoall};
+
+// Between nodes the hosts do as well.
+constexpr Default defaults[] = {{any_length, "arrival_direct"}};
+
+}  // namespace
+
+const Repertoire alltoall{.algorithms = algorithms, .defaults = defaults, .without_host = "pairwise"};
+
+}  // namespace offbeat

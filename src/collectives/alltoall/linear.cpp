@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Linear: every rank sends its blocks straight to the others, with eight of the steps of `pairwise` in
+// flight. Everybody begins with another rank.
+//
+// Cost: (p-1)(a/8 + mb), m bytes in a block.
+// Source: Open MPI's basic linear algorithms (coll_base_alltoall.c), which post all messages at once.
+#include <algorithm>
+
+#include "collectives/alltoall/alltoall.hpp"
+
+namespace offbeat::alltoall_algorithms {
+namespace {
+
+constexpr int in_flight = 8;
+
+Task run(Endpoint net, Call call, const Expression&) {
+  const int streams = std::min(in_flight, net.size);
+  co_await net.concurrently(streams,
+                            [&](const Endpoint& lane, int k) { return steps(lane, call, k, streams); });
+}
+
+}  // namespace
+
+const Algorithm linear{
+    .name = "linear",
+    .summary = "every rank sends straight to all others, eight messages at a time",
+    .cost = "(p-1)(a/8 + mb), m bytes in a block",
+    .serves = {Collective::allgather, Collective::allgatherv, Collective::alltoall, Collective::alltoallv},
+    .source = "Open MPI's basic linear algorithms",
+    .takes_stripes = true,
+    .run = run,
+    .lanes = [](const Expression&) { return in_flight; },
+};
+
+}  // namespace offbeat::alltoall_algorithms

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "collectives/bcast/bcast.hpp"
+
+#include "collectives/combinators/combinators.hpp"
+#include "collectives/direct.hpp"
+#include "collectives/native.hpp"
+
+namespace offbeat {
+namespace {
+
+using namespace bcast_algorithms;
+
+constexpr Algorithm arrival_direct = direct::serving<Collective::bcast>();
+
+constexpr const Algorithm* algorithms[] = {
+    &native, &arrival_direct,        &binomial,           &scatter_allgather, &chain,
+    &linear, &combinators::pipeline, &hierarchies::bcast,
+};
+
+// Between nodes the hosts do as well.
+constexpr Default defaults[] = {{any_length, "arrival_direct"}};
+
+}  // namespace
+
+const Repertoire bcast{.algorithms = algorithms, .defaults = defaults, .without_host = "binomial"};
+
+}  // namespace offbeat

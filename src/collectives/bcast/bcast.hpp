@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The broadcast algorithms.
+#pragma once
+
+#include "collectives/repertoire.hpp"
+
+// Broadcast of `output` from rank 0.
+namespace offbeat::bcast_from_first {
+
+// Rank 0 sends to every other rank in turn: (p-1)(a + nb).
+[[nodiscard]] Task linear(Endpoint net, Call call);
+
+// A binomial tree: ceil(log2 p) (a + nb).
+[[nodiscard]] Task binomial(Endpoint net, Call call);
+
+}  // namespace offbeat::bcast_from_first
+
+namespace offbeat::bcast_algorithms {
+
+extern const Algorithm linear;
+extern const Algorithm binomial;
+extern const Algorithm chain;
+extern const Algorithm scatter_allgather;
+
+// The long form of arrival_direct for many ranks.
+[[nodiscard]] Task relayed(Endpoint net, Call call, const Expression& self);
+
+}  // namespace offbeat::bcast_algorithms
+
+namespace offbeat {
+
+extern const Repertoire bcast;
+
+}  // namespace offbeat

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Binomial broadcast: whoever has the data sends it on, the largest subtree first.
+//
+//     p = 6     0 -> 4     0 -> 2, 4 -> 5     0 -> 1, 2 -> 3
+//
+// Cost: ceil(log2 p) (a + nb): the fewest steps, but the whole message in each: for small n.
+// Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
+#include "collectives/bcast/bcast.hpp"
+#include "collectives/from_root.hpp"
+#include "patterns/binomial_tree.hpp"
+
+namespace offbeat {
+
+Task bcast_from_first::binomial(Endpoint net, Call call) {
+  const BinomialTree tree{net.size};
+  if (net.rank != 0) co_await net.receive(tree.parent(net.rank), call.output);
+  for (int distance = tree.reach(net.rank) / 2; distance > 0; distance /= 2) {
+    if (net.rank + distance < net.size) co_await net.send(net.rank + distance, call.output);
+  }
+}
+
+const Algorithm bcast_algorithms::binomial{
+    .name = "binomial",
+    .summary = "whoever has the data sends it on, along a binomial tree; small messages",
+    .cost = "ceil(log2 p) (a + nb)",
+    .serves = {Collective::bcast},
+    .source = "Thakur, Rabenseifner and Gropp 2005",
+    .run = for_any_root<bcast_from_first::binomial>,
+};
+
+}  // namespace offbeat

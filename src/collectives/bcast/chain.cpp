@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Chain broadcast: each rank receives from the one before it and sends to the next.
+//
+//     p = 4     0 -> 1 -> 2 -> 3
+//
+// Cost: (p-1)(a + nb). In s segments, as in pipeline(s, chain), all ranks work at once:
+// (p-1) a + (p+s-2) n/s b, little more than nb for many segments.
+// Source: Open MPI's broadcast by chain (coll_base_bcast.c); Castello et al. 2021 cut it.
+#include "collectives/bcast/bcast.hpp"
+#include "collectives/from_root.hpp"
+
+namespace offbeat::bcast_algorithms {
+namespace {
+
+Task from_first(Endpoint net, Call call) {
+  if (net.rank > 0) co_await net.receive(net.rank - 1, call.output);
+  if (net.rank + 1 < net.size) co_await net.send(net.rank + 1, call.output);
+}
+
+}  // namespace
+
+const Algorithm chain{
+    .name = "chain",
+    .summary = "from rank to rank; long messages in many segments",
+    .cost = "(p-1)(a + nb)",
+    .serves = {Collective::bcast},
+    .source = "Open MPI's broadcast by chain",
+    .run = for_any_root<from_first>,
+};
+
+}  // namespace offbeat::bcast_algorithms

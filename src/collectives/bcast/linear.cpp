@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Linear broadcast: the root sends to every other rank in turn.
+//
+// Cost: (p-1)(a + nb): for very few ranks.
+// Source: Open MPI's basic linear broadcast (coll_base_bcast.c).
+#include "collectives/bcast/bcast.hpp"
+#include "collectives/from_root.hpp"
+
+namespace offbeat {
+
+Task bcast_from_first::linear(Endpoint net, Call call) {
+  if (net.rank != 0) {
+    co_await net.receive(0, call.output);
+    co_return;
+  }
+  for (int peer = 1; peer < net.size; ++peer) co_await net.send(peer, call.output);
+}
+
+const Algorithm bcast_algorithms::linear{
+    .name = "linear",
+    .summary = "the root sends to everybody in turn; very few ranks",
+    .cost = "(p-1)(a + nb)",
+    .serves = {Collective::bcast},
+    .source = "Open MPI's basic linear broadcast",
+    .run = for_any_root<bcast_from_first::linear>,
+};
+
+}  // namespace offbeat

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the hierarchies of all collectives share. A hierarchy has phases on the nodes, on the board, and among
+// one leader of each node, by messages.
+//
+// A phase may be a sister collective: a reduce-scatter begins with a reduce on each node. The sister's own
+// algorithm on the board carries it out. Nothing here asks for the board of a node of one rank, which has no
+// phases of its own.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+
+#include "collectives/algorithm.hpp"
+#include "node/board.hpp"
+#include "node/membership.hpp"
+
+namespace offbeat::hierarchies {
+
+inline constexpr Parameter parameters[] = {Parameter::node_algorithm, Parameter::algorithm};
+
+// With one node, or one rank on each, there is one phase. Otherwise `on_several`: an Algorithm::run.
+template <Task (*on_several)(Endpoint, Call, const Expression&)>
+[[nodiscard]] Task for_placement(Endpoint net, Call call, const Expression& self) {
+  const int nodes = node_count(net);
+  if (nodes == 1) return carry_out(net, call, self.parts[0]);
+  if (nodes == net.size) return carry_out(net, call, self.parts[1]);
+  return on_several(net, call, self);
+}
+
+// Algorithm::unsuitable: whether the leaders' algorithm can run among so many.
+[[nodiscard]] std::string unsuitable(const Expression& self, const Placement& placement);
+
+// A phase on a node by the algorithm that the repertoire of its collective has for the board.
+[[nodiscard]] Task by_board(Endpoint node, Call call);
+
+// The nodes as one rank sees them. Its own node is led by its lowest rank, or by the root, if it is there.
+class Nodes {
+ public:
+  static constexpr int no_root = -1;
+  explicit Nodes(const Endpoint& net, int root = no_root)
+      : all(net.locality()->membership),
+        count(all.nodes()),
+        mine(net.locality()->node),
+        size(all.size(mine)),
+        of_root(root == no_root ? 0 : all.node_of(root)),
+        leader(root != no_root && of_root == mine ? all.member_of(root) : 0),
+        leads(net.locality()->member == leader),
+        is_alone(size == 1),
+        root_(root) {}
+
+  // This rank leads.
+  [[nodiscard]] Endpoint leaders(const Endpoint& net) const { return node_leaders(net, root_); }
+
+  const Membership& all;
+  const int count;
+  const int mine;
+  const int size;     // of this rank's node
+  const int of_root;  // the node of the root
+  const int leader;   // which member leads this rank's node
+  const bool leads;
+  const bool is_alone;
+
+ private:
+  const int root_;
+};
+
+// Lists for blocks that follow one another, of which block k has count_of(k) elements.
+class ListedBlocks {
+ public:
+  template <class CountOf>
+  ListedBlocks(int blocks, CountOf&& count_of)
+      : blocks_(blocks),
+        memory_(true, static_cast<std::size_t>(blocks), sizeof(std::size_t) + sizeof(std::ptrdiff_t)) {
+    for (int k = 0; k < blocks; ++k) {
+      counts()[k] = count_of(k);
+      begins()[k] = static_cast<std::ptrdiff_t>(total_);
+      total_ += counts()[k];
+    }
+  }
+  [[nodiscard]] BlockList list() const { return {counts(), begins()}; }
+  template <class AnyVector>
+  [[nodiscard]] AnyVector of(const AnyVector& vector, int block) const {
+    return list().of(vector, block, blocks_);
+  }
+  [[nodiscard]] std::size_t total() const { return total_; }
+  [[nodiscard]] std::size_t longest() const { return list().longest(blocks_); }
+
+ private:
+  [[nodiscard]] std::size_t* counts() const { return reinterpret_cast<std::size_t*>(memory_.vector().data); }
+  [[nodiscard]] std::ptrdiff_t* begins() const {
+    return reinterpret_cast<std::ptrdiff_t*>(counts() + blocks_);
+  }
+
+  const int blocks_;
+  Scratch memory_;
+  std::size_t total_ = 0;
+};
+
+// Of the blocks of all ranks, those of each node together.
+template <class CountOf>
+[[nodiscard]] ListedBlocks blocks_of_nodes(const Membership& all, CountOf&& count_of) {
+  return ListedBlocks(all.nodes(), [&](int node) {
+    std::size_t sum = 0;
+    for (const int rank : all.members(node)) sum += count_of(rank);
+    return sum;
+  });
+}
+[[nodiscard]] inline ListedBlocks blocks_of_nodes(const Membership& all, std::size_t count_of_each) {
+  return ListedBlocks(all.nodes(),
+                      [&](int node) { return count_of_each * static_cast<std::size_t>(all.size(node)); });
+}
+
+// The blocks of all ranks as they lie in a vector, if that is the order of the nodes, one block after the
+// other; otherwise something that is too short. It differs between ranks, where their lists do.
+template <class AnyVector>
+[[nodiscard]] AnyVector in_order_of_nodes(const AnyVector& vector, const BlockList& blocks,
+                                          const Membership& all) {
+  AnyVector found{vector.data, 0, vector.width};
+  if (blocks.counts == nullptr) return all.is_in_rank_order() ? vector : found;
+  std::ptrdiff_t end = 0;
+  for (const int rank : all.by_node()) {
+    const std::size_t count = blocks.counts[rank];
+    if (count == 0) continue;
+    if (found.count == 0) {
+      found.data = blocks.of(vector, rank, all.ranks()).data;
+    } else if (blocks.begins[rank] != end) {
+      return {vector.data, 0, vector.width};
+    }
+    found.count += count;
+    end = blocks.begins[rank] + static_cast<std::ptrdiff_t>(count);
+  }
+  return found;
+}
+
+// -- Segments: while the leaders exchange one, the nodes work at others.
+
+inline constexpr int in_flight = 4;
+
+// A vector in segments of equal length, but for the last one. As many as can be in flight, within limits:
+// shorter ones would cost more in latency than they save, and with longer ones a phase would wait longer for
+// the first and the last. All ranks compute the same.
+struct Segments {
+  static constexpr std::size_t shortest_bytes = std::size_t{16} << 10;
+  static constexpr std::size_t longest_bytes = std::size_t{256} << 10;
+
+  Segments(std::size_t count, std::size_t width);
+  [[nodiscard]] Stripe operator[](std::size_t k) const { return {k * length, length}; }
+
+  std::size_t length;  // elements
+  std::size_t number;  // at least one
+};
+
+// Algorithm::lanes of those that go in segments: one lane for the phases on the node, and one for each
+// segment in flight.
+[[nodiscard]] inline int lanes_in_segments(const Expression& self) {
+  return lanes_product(1 + in_flight, self.parts[1].lanes());
+}
+
+enum class First : std::uint8_t { node, leaders };
+
+// Which phases are over, for the lanes of one leader.
+class PhasesOver {
+ public:
+  explicit PhasesOver(Board* board) : board_(board) {}
+
+  // Waits for a phase of a segment.
+  [[nodiscard]] Task leaders(std::size_t segment);
+  [[nodiscard]] Task node(std::size_t segment);
+  // Say that one is over.
+  [[nodiscard]] Task end_leaders(std::size_t segment);
+  [[nodiscard]] Task end_node();
+
+ private:
+  Board* board_;                                        // of a node of one rank: not used
+  std::size_t on_node_ = 0;                             // segments
+  std::array<std::size_t, in_flight> among_leaders_{};  // segments of each lane
+};
+
+// All phases on the node of a leader, one after the other.
+template <class OnNode>
+[[nodiscard]] Task all_on_node(std::size_t number, First first, PhasesOver& over, const OnNode& on_node) {
+  for (std::size_t k = 0; k < number; ++k) {
+    if (first == First::leaders) co_await over.leaders(k);
+    co_await on_node(k);
+    if (first == First::node) co_await over.end_node();
+  }
+}
+
+// Every in_flight-th phase among leaders, from `segment` on. `over` null: there are none on this node.
+template <class AmongLeaders>
+[[nodiscard]] Task some_among_leaders(Endpoint lane, const Nodes& nodes, std::size_t segment,
+                                      std::size_t number, First first, PhasesOver* over,
+                                      const AmongLeaders& among_leaders) {
+  const Endpoint leaders = nodes.leaders(lane);
+  for (std::size_t k = segment; k < number; k += in_flight) {
+    if (first == First::node && over != nullptr) co_await over->node(k);
+    co_await among_leaders(leaders, k);
+    if (first == First::leaders && over != nullptr) co_await over->end_leaders(k);
+  }
+}
+
+[[nodiscard]] inline Task nothing() { co_return; }
+
+// Runs both phases of each segment: among_leaders(leaders, segment) -> Task on the ranks that lead, and
+// on_node(segment) -> Task on all ranks of a node of several.
+template <class AmongLeaders, class OnNode>
+[[nodiscard]] Task in_segments(Endpoint net, const Nodes& nodes, std::size_t number, First first,
+                               const AmongLeaders& among_leaders, const OnNode& on_node) {
+  if (!nodes.leads) {
+    for (std::size_t k = 0; k < number; ++k) co_await on_node(k);
+    co_return;
+  }
+  if (number == 1) {
+    const Endpoint leaders = nodes.leaders(net);
+    if (first == First::node && !nodes.is_alone) co_await on_node(0);
+    co_await among_leaders(leaders, 0);
+    if (first == First::leaders && !nodes.is_alone) co_await on_node(0);
+    co_return;
+  }
+  PhasesOver over(net.board());
+  const auto make = [&](const Endpoint& lane, int k) {
+    if (k > 0) {
+      return some_among_leaders(lane, nodes, static_cast<std::size_t>(k - 1), number, first,
+                                nodes.is_alone ? nullptr : &over, among_leaders);
+    }
+    return nodes.is_alone ? nothing() : all_on_node(number, first, over, on_node);
+  };
+  co_await net.concurrently(1 + in_flight, make);
+}
+
+}  // namespace offbeat::hierarchies

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "collectives/direct.hpp"
+
+#include <array>
+#include <cstdint>
+
+#include "base/copy.hpp"
+#include "collectives/bcast/bcast.hpp"
+#include "collectives/board_rounds.hpp"
+#include "node/board.hpp"
+
+namespace offbeat::direct {
+
+std::size_t Exchange::longest() const {
+  switch (call_.collective) {
+    case Collective::allgatherv:
+    case Collective::gatherv:
+      return call_.output_blocks.longest(ranks_);
+    case Collective::reduce_scatter:
+    case Collective::alltoallv:
+    case Collective::scatterv:
+      return call_.input_blocks.longest(ranks_);
+    case Collective::alltoall:
+    case Collective::reduce_scatter_block:
+      return call_.input.count / static_cast<std::size_t>(ranks_);
+    case Collective::gather:
+    case Collective::allgather:
+      return call_.input.count;
+    default:
+      return call_.output.count;
+  }
+}
+
+namespace {
+
+// Elements [first, first + most) of a vector, as far as it goes.
+template <class AnyVector>
+AnyVector part(const AnyVector& vector, std::size_t first, std::size_t most) {
+  const std::size_t begin = std::min(first, vector.count);
+  return vector.slice(begin, std::min(most, vector.count - begin));
+}
+
+// Elements [first, first + most) of every gift.
+class Round {
+ public:
+  Round(const Endpoint& net, const Exchange& exchange, std::size_t first, std::size_t most)
+      : net(net),
+        exchange(exchange),
+        board(*net.board()),
+        number(board.round.present),
+        first(first),
+        most(most),
+        pieces(exchange.is_personal() ? net.size - 1 : 1),
+        width(exchange.call().output.width) {
+    // Short ones let takers begin early; long ones are announced less often.
+    const std::size_t spread = total() * width / 4;
+    const std::size_t bytes =
+        std::clamp<std::size_t>(spread, BoardShape::smallest_chunk, std::size_t{64} << 10);
+    chunk_ = (bytes + width - 1) / width;
+  }
+
+  // The elements in a window.
+  [[nodiscard]] std::size_t total() const { return static_cast<std::size_t>(pieces) * most; }
+  [[nodiscard]] Vector window(int owner) const { return {board.window(number, owner), total(), width}; }
+  // Where the piece for `taker` begins in the window of `giver`, whose first piece is for the next rank.
+  [[nodiscard]] std::size_t begin_of(int giver, int taker) const {
+    if (!exchange.is_personal()) return 0;
+    return static_cast<std::size_t>((taker - giver - 1 + net.size) % net.size) * most;
+  }
+  [[nodiscard]] int taker(int piece) const { return (net.rank + 1 + piece) % net.size; }
+
+  [[nodiscard]] std::size_t chunk() const { return chunk_; }
+  [[nodiscard]] std::size_t chunk_of(std::size_t element) const { return element / chunk_; }
+  // From `element` to the end of its chunk.
+  [[nodiscard]] std::size_t rest_of_chunk(std::size_t element) const { return chunk_ - element % chunk_; }
+  [[nodiscard]] Board::Word& word(int giver, std::size_t chunk) const {
+    return board.step(number, chunk).word(giver);
+  }
+  [[nodiscard]] bool is_there(int giver, std::size_t element) const {
+    const Board::Word& word = this->word(giver, chunk_of(element));
+    return Board::Mark(word.load(std::memory_order_acquire)).round == number;
+  }
+
+  const Endpoint& net;
+  const Exchange& exchange;
+  Board& board;
+  const std::uint64_t number;
+  const std::size_t first;
+  const std::size_t most;
+  const int pieces;
+  const std::size_t width;
+  bool past_cache = false;
+
+ private:
+  std::size_t chunk_;
+};
+
+Task give(const Round& round) {
+  const Vector window = round.window(round.net.rank);
+  std::size_t announced = 0;  // chunks
+  for (int piece = 0; piece < round.pieces; ++piece) {
+    const ConstVector gift = part(round.exchange.gift(round.taker(piece)), round.first, round.most);
+    const std::size_t begin = static_cast<std::size_t>(piece) * round.most;
+    for (std::size_t done = 0; done < gift.count;) {
+      const std::size_t length = std::min(gift.count - done, round.rest_of_chunk(begin + done));
+      co_await round.net.put(window.slice(begin + done, length), gift.slice(done, length));
+      done += length;
+      for (; (announced + 1) * round.chunk() <= begin + done; ++announced)
+        co_await round.board.announce(round.word(round.net.rank, announced), {round.number, round.net.rank});
+    }
+  }
+  for (; announced * round.chunk() < round.total(); ++announced)
+    co_await round.board.announce(round.word(round.net.rank, announced), {round.number, round.net.rank});
+}
+
+// From whoever is there, chunk by chunk.
+Task take(const Round& round) {
+  const int ranks = round.net.size;
+  const Scratch memory(true, static_cast<std::size_t>(ranks), sizeof(std::size_t));
+  auto* taken = reinterpret_cast<std::size_t*>(memory.vector().data);  // elements of each giver's piece
+  std::fill_n(taken, ranks, 0);
+  for (bool is_over = false; !is_over;) {
+    Patience::Wait wait(round.board.patience);
+    for (bool got_further = false; !got_further && !is_over;) {
+      is_over = true;
+      for (int k = 1; k < ranks; ++k) {
+        const int giver = (round.net.rank + k) % ranks;
+        if (!round.exchange.gives(giver)) continue;
+        std::size_t& done = taken[giver];
+        const Vector receipt = part(round.exchange.receipt(giver), round.first, round.most);
+        const std::size_t begin = round.begin_of(giver, round.net.rank);
+        while (done < receipt.count && round.is_there(giver, begin + done)) {
+          const std::size_t length = std::min(receipt.count - done, round.rest_of_chunk(begin + done));
+          const ConstVector piece = round.window(giver).slice(begin + done, length);
+          co_await round.board.fetch(giver, piece.data, BoardShape::line + piece.bytes());
+          Computation copy = round.net.copy(receipt.slice(done, length), piece);
+          copy.past_cache = round.past_cache;
+          co_await copy;
+          done += length;
+          got_further = true;
+        }
+        is_over = is_over && done == receipt.count;
+      }
+      if (!got_further && !is_over) co_await round.board.pause(wait);
+    }
+  }
+}
+
+// The pieces of this rank's block, in rank order.
+Task combine(const Round& round) {
+  const int ranks = round.net.size;
+  const Call& call = round.exchange.call();
+  const ConstVector mine = part(round.exchange.gift(round.net.rank), round.first, round.most);
+  const Vector result = part(call.output, round.first, round.most);
+  for (std::size_t done = 0; done < result.count;) {
+    const std::size_t length = std::min(result.count - done, round.chunk());
+    const Vector piece = result.slice(done, length);
+    std::array<const void*, Computation::most_operands> operands{};
+    std::size_t count = 0;
+    for (int giver = 0; giver < ranks; ++giver) {
+      if (giver == round.net.rank) {
+        operands[count++] = mine.slice(done, length).data;
+      } else {
+        const std::size_t begin = round.begin_of(giver, round.net.rank) + done;
+        for (std::size_t chunk = round.chunk_of(begin); chunk <= round.chunk_of(begin + length - 1);
+             ++chunk) {
+          Patience::Wait wait(round.board.patience);
+          while (!round.is_there(giver, chunk * round.chunk())) co_await round.board.pause(wait);
+        }
+        const ConstVector theirs = round.window(giver).slice(begin, length);
+        co_await round.board.fetch(giver, theirs.data, BoardShape::line + theirs.bytes());
+        operands[count++] = theirs.data;
+      }
+      if (count < Computation::most_operands && giver + 1 < ranks) continue;
+      co_await round.net.reduce(*call.op, piece, operands, count);
+      operands = {piece.data};
+      count = 1;
+    }
+    done += length;
+  }
+}
+
+Task take_or_combine(const Round& round) {
+  return facts(round.exchange.call().collective).has_operation ? combine(round) : take(round);
+}
+
+}  // namespace
+
+Task run(Endpoint net, Call call, const Expression& self) {
+  if (call.collective == Collective::bcast && net.size > few_ranks) {
+    co_await bcast_algorithms::relayed(net, call, self);
+    co_return;
+  }
+  Board& board = *net.board();
+  const Exchange exchange(call, net.rank, net.size);
+  const std::size_t window = board.shape().window_bytes / call.output.width;
+  const std::size_t share = exchange.is_personal() ? window / static_cast<std::size_t>(net.size - 1) : window;
+  const std::size_t longest = call.collective == Collective::alltoallv
+                                  ? SmallLists::longest_of_all(board, exchange)
+                                  : exchange.longest();
+  // What is read and written by all ranks takes half of the cache: little of a result would be found there
+  // later.
+  const bool past_cache =
+      2 * static_cast<std::size_t>(net.size) * (call.input.bytes() + call.output.bytes()) >=
+      last_level_cache_bytes();
+  for (std::size_t first = 0; first < longest; first += share) {
+    board.round.next(meetings.contain(call.collective));
+    if (!board.may_begin(board.round)) co_await begin_round(board);
+    Round round(net, exchange, first, std::min(share, longest - first));
+    round.past_cache = past_cache;
+    if (exchange.gives_others()) co_await give(round);
+    board.contributed(round.number);
+    // While others have not arrived yet.
+    if (first == 0 && exchange.gives_itself()) {
+      Computation own = net.copy(exchange.receipt(net.rank), exchange.gift(net.rank));
+      own.past_cache = past_cache;
+      co_await own;
+    }
+    if (exchange.takes(net.rank)) co_await take_or_combine(round);
+  }
+}
+
+}  // namespace offbeat::direct

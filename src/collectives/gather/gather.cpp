@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "collectives/gather/gather.hpp"
+
+#include "collectives/combinators/combinators.hpp"
+#include "collectives/direct.hpp"
+#include "collectives/native.hpp"
+
+namespace offbeat {
+namespace {
+
+using namespace gather_algorithms;
+
+constexpr Algorithm arrival_direct = direct::serving<Collective::gather>();
+
+constexpr const Algorithm* algorithms[] = {&native, &arrival_direct, &binomial, &linear,
+                                           &hierarchies::gather};
+
+// Between nodes the hosts do as well.
+constexpr Default defaults[] = {{any_length, "arrival_direct"}};
+
+}  // namespace
+
+const Repertoire gather{.algorithms = algorithms, .defaults = defaults, .without_host = "binomial"};
+
+}  // namespace offbeat

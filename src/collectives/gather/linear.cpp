@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Linear gather: every rank sends its block to the root, which takes them in the order of the ranks.
+//
+// Cost, n bytes in a block: (p-1)(a + nb): the fewest bytes, for large blocks or very few ranks.
+// Source: Open MPI's basic linear gather (coll_base_gather.c).
+#include "collectives/gather/gather.hpp"
+
+namespace offbeat::gather_algorithms {
+namespace {
+
+Task run(Endpoint net, Call call, const Expression&) {
+  if (net.rank != call.root) {
+    co_await net.send(call.root, call.input);
+    co_return;
+  }
+  for (int rank = 0; rank < net.size; ++rank) {
+    const Vector block = call.output_blocks.of(call.output, rank, net.size);
+    if (rank == net.rank) {
+      co_await net.copy(block, call.input);
+    } else {
+      co_await net.receive(rank, block);
+    }
+  }
+}
+
+}  // namespace
+
+const Algorithm linear{
+    .name = "linear",
+    .summary = "everybody sends its block to the root; large blocks, or very few ranks",
+    .cost = "(p-1)(a + nb), n bytes in a block",
+    .serves = {Collective::gather},
+    .source = "Open MPI's basic linear gather",
+    .run = run,
+};
+
+}  // namespace offbeat::gather_algorithms

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "collectives/reduce_scatter/reduce_scatter.hpp"
+
+#include "collectives/combinators/combinators.hpp"
+#include "collectives/direct.hpp"
+#include "collectives/native.hpp"
+
+namespace offbeat {
+namespace {
+
+using namespace reduce_scatter_algorithms;
+
+constexpr Algorithm arrival_direct = direct::serving<Collective::reduce_scatter>();
+
+constexpr const Algorithm* algorithms[] = {
+    &native,   &arrival_direct,        &recursive_halving,          &ring,
+    &pairwise, &combinators::pipeline, &hierarchies::reduce_scatter};
+
+// Between nodes the hosts do as well.
+constexpr Default defaults[] = {{any_length, "arrival_direct"}};
+
+}  // namespace
+
+const Repertoire reduce_scatter{
+    .algorithms = algorithms, .defaults = defaults, .without_host = "recursive_halving"};
+
+}  // namespace offbeat

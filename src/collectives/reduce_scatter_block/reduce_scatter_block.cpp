@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "collectives/combinators/combinators.hpp"
+#include "collectives/direct.hpp"
+#include "collectives/native.hpp"
+#include "collectives/reduce_scatter/reduce_scatter.hpp"
+
+namespace offbeat {
+namespace {
+
+using namespace reduce_scatter_algorithms;
+
+constexpr Algorithm arrival_direct = direct::serving<Collective::reduce_scatter_block>();
+
+constexpr const Algorithm* algorithms[] = {
+    &native,   &arrival_direct,        &recursive_halving,          &ring,
+    &pairwise, &combinators::pipeline, &hierarchies::reduce_scatter};
+
+// Between nodes the hosts do as well.
+constexpr Default defaults[] = {{any_length, "arrival_direct"}};
+
+}  // namespace
+
+const Repertoire reduce_scatter_block{
+    .algorithms = algorithms, .defaults = defaults, .without_host = "recursive_halving"};
+
+}  // namespace offbeat

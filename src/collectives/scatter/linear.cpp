@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Linear scatter: the root sends every other rank its block, in the order of the ranks.
+//
+// Cost, n bytes in a block: (p-1)(a + nb): the fewest bytes, for large blocks or very few ranks.
+// Source: Open MPI's basic linear scatter (coll_base_scatter.c).
+#include "collectives/scatter/scatter.hpp"
+
+namespace offbeat::scatter_algorithms {
+namespace {
+
+Task run(Endpoint net, Call call, const Expression&) {
+  if (net.rank != call.root) {
+    co_await net.receive(call.root, call.output);
+    co_return;
+  }
+  for (int rank = 0; rank < net.size; ++rank) {
+    const ConstVector block = call.input_blocks.of(call.input, rank, net.size);
+    if (rank == net.rank) {
+      co_await net.copy(call.output, block);
+    } else {
+      co_await net.send(rank, block);
+    }
+  }
+}
+
+}  // namespace
+
+const Algorithm linear{
+    .name = "linear",
+    .summary = "the root sends everybody its block in turn; large blocks, or very few ranks",
+    .cost = "(p-1)(a + nb), n bytes in a block",
+    .serves = {Collective::scatter},
+    .source = "Open MPI's basic linear scatter",
+    .run = run,
+};
+
+}  // namespace offbeat::scatter_algorithms

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "collectives/scatter/scatter.hpp"
+
+#include "collectives/combinators/combinators.hpp"
+#include "collectives/direct.hpp"
+#include "collectives/native.hpp"
+
+namespace offbeat {
+namespace {
+
+using namespace scatter_algorithms;
+
+constexpr Algorithm arrival_direct = direct::serving<Collective::scatter>();
+
+constexpr const Algorithm* algorithms[] = {&native, &arrival_direct, &binomial, &linear,
+                                           &hierarchies::scatter};
+
+// Between nodes the hosts do as well.
+constexpr Default defaults[] = {{any_length, "arrival_direct"}};
+
+}  // namespace
+
+const Repertoire scatter{.algorithms = algorithms, .defaults = defaults, .without_host = "binomial"};
+
+}  // namespace offbeat

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The non-blocking and persistent collectives of the program that offbeat serves, and their requests.
+//
+// The request of a non-blocking collective is a generalised request of the host, so every function of MPI
+// takes it. A persistent collective has the host's own persistent request as its handle. The host starts it
+// only where offbeat leaves the collective to the host. Otherwise the host knows it as inactive, and while it
+// is active, a generalised request stands for it in the calls of the host.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "base/handle_tables.hpp"
+#include "mpi/interpose/serve.hpp"
+
+namespace offbeat {
+
+class Activity {
+ public:
+  // A persistent one keeps its communicator.
+  Activity(Runtime& process, Form form) : process_(process), is_persistent_(form == Form::persistent) {}
+  Activity(const Activity&) = delete;
+  Activity& operator=(const Activity&) = delete;
+  ~Activity();
+  static void* operator new(std::size_t bytes) { return pool::allocate(bytes); }
+  static void operator delete(void* memory, std::size_t bytes) { pool::release(memory, bytes); }
+
+  // What a Service keeps here.
+  [[nodiscard]] Sides& kept(Sides*) { return sides_; }
+  [[nodiscard]] Lists& kept(Lists*) { return lists_; }
+
+  // The call, when it has been judged. Persistent: kept for later. Otherwise begun.
+  Outcome take(Communicator& communicator, const Call& call, bool shares);
+
+  // Begins the collective, in which this has no request. Served: it has one from now on. May throw what
+  // Communicator::begin throws.
+  Outcome begin();
+  // Returns when the collective is over, or has failed, and the host knows it.
+  void wait() noexcept;
+  // Tells the host that the collective is over, if it is in the host's own hands and is over.
+  void look() noexcept;
+
+  [[nodiscard]] bool is_persistent() const { return is_persistent_; }
+  [[nodiscard]] bool is_active() const { return is_active_.load(std::memory_order_acquire); }
+  // The generalised request, while it is active.
+  [[nodiscard]] MPI_Request request() const { return request_; }
+  [[nodiscard]] MPI_Comm communicator() const { return handle_; }
+  void belongs_to(MPI_Comm handle) { handle_ = handle; }
+
+  // The program frees a persistent request. True: this may be destroyed, because the collective is not
+  // active.
+  [[nodiscard]] bool abandon();
+
+ private:
+  static void on_end(void* self) noexcept;
+  template <class Ask>
+  void ask_host_pipeline(Ask&& is_over) noexcept;
+  static int on_query(void* self, MPI_Status* status);
+  static int on_free(void* self);
+  static int on_cancel(void*, int) { return MPI_ERR_REQUEST; }
+  void end() noexcept;
+  [[nodiscard]] Communicator& runner() const { return apart_ != nullptr ? *apart_ : *communicator_; }
+
+  Runtime& process_;
+  const bool is_persistent_;
+  bool is_abandoned_ = false;
+  bool is_held_ = false;  // the communicator, by this
+  bool shares_ = false;
+  std::atomic<bool> is_active_{false};
+  int failure_ = MPI_SUCCESS;  // code of the host MPI
+  MPI_Request request_{};
+  MPI_Comm handle_{};  // for the program's error handler
+  Communicator* communicator_ = nullptr;
+  std::unique_ptr<Communicator> apart_;  // where a persistent one runs; null: on the communicator itself
+  // The collective is in the hands of one of these, or was over at once.
+  std::unique_ptr<Operation> operation_;
+  std::optional<HostPipeline> host_pipeline_;
+  Call call_{};
+  Sides sides_;
+  Lists lists_;
+  std::optional<pool::Block> copy_;  // of the input
+};
+
+// The activities of this process, by request.
+class Activities {
+ public:
+  // Whether there may be any, at the cost of a load.
+  [[nodiscard]] bool any() const { return size_.load(std::memory_order_relaxed) > 0; }
+  // Null: the request is not offbeat's.
+  [[nodiscard]] Activity* find(MPI_Request request);
+  void insert(MPI_Request request, Activity& activity);
+  void erase(MPI_Request request);
+  // How many persistent ones are active; only those need a substitute in the host's calls.
+  std::atomic<int> active_persistent{0};
+
+ private:
+  class Turn;
+  std::atomic_flag is_taken_{};
+  std::atomic<std::size_t> size_{0};
+  HandleTable<Activity*>* table_ = nullptr;  // never freed: a program may call MPI while it exits
+};
+
+extern constinit Activities activities;
+
+// What an activity of this thread's last completion call failed with, until it is told to the program.
+struct RequestFailure {
+  int code = MPI_SUCCESS;
+  MPI_Comm communicator{};
+};
+extern constinit thread_local RequestFailure request_failure [[gnu::tls_model("initial-exec")]];
+
+// Takes a non-blocking call, or one that makes a persistent request.
+struct ByActivity {
+  static constexpr bool may_wait = false;
+  Activity& activity;
+
+  [[nodiscard]] Communicator* find(Runtime& process, MPI_Comm handle, Collective collective) const;
+  template <class Kept>
+  Outcome operator()(Communicator& communicator, const Call& call, bool shares, Kept&) const {
+    return activity.take(communicator, call, shares);
+  }
+};
+
+// Begins a non-blocking collective, or prepares a persistent one. Null: the outcome says what is to be done.
+template <Collective collective, Form form, class Arguments>
+[[nodiscard]] std::unique_ptr<Activity> make_activity(Runtime& process, const Arguments& call,
+                                                      Outcome& outcome) noexcept {
+  using Serving = Service<collective, Arguments, ByActivity>;
+  const InsideOffbeat guard;
+  last_algorithm = nullptr;
+  outcome = {};
+  try {
+    if (process.is_started()) {
+      operations_under_way.clear();
+      auto activity = std::make_unique<Activity>(process, form);
+      activity->belongs_to(call.communicator);
+      ByActivity carrier{*activity};
+      auto& kept = activity->kept(static_cast<typename Serving::Kept*>(nullptr));
+      outcome = Serving(process, call, carrier, kept).run();
+      if (outcome.kind == Outcome::Kind::served) return activity;
+    }
+    if (!outcome.is_counted && form == Form::nonblocking) process.count_native(collective);
+  } catch (...) {
+    outcome = {.kind = Outcome::Kind::failed, .code = code_of_exception()};
+  }
+  return nullptr;
+}
+
+// `made` has just been made of `parent`, by all its ranks. If the program makes non-blocking calls on the
+// parent, it will on this one, too, and they cannot wait until the ranks agree.
+void agree_early(MPI_Comm parent, MPI_Comm made) noexcept;
+
+}  // namespace offbeat

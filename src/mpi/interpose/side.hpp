@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The memory of the program in a call, as an algorithm wants it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/pool.hpp"
+#include "collectives/call.hpp"
+#include "mpi/collective_call.hpp"
+#include "mpi/types.hpp"
+
+namespace offbeat {
+
+// One side of a call that combines nothing: its bytes.
+//
+// Types with gaps are packed on the way in and unpacked on the way out, so an algorithm sees bytes only, and
+// ranks whose types differ see the same ones. What is packed, and lists of blocks, take memory of the pool.
+class Side {
+ public:
+  // The program's arguments, of `blocks` blocks. False: the host has to judge them.
+  template <class Memory>
+  [[nodiscard]] bool read(const Types& types, const Elements<Memory>& from, int blocks) {
+    if (from.count < 0 || !accept(types, from.data, from.type)) return false;
+    if (from.count > 0 && data_ == nullptr && layout_.is_dense && layout_.size > 0) return false;
+    count_ = from.count * blocks;
+    return true;
+  }
+  template <class Memory>
+  [[nodiscard]] bool read(const Types& types, const Blocks<Memory>& from, int blocks) {
+    if (from.counts.empty() || from.displacements.empty() || !accept(types, from.data, from.type))
+      return false;
+    counts_ = from.counts;
+    displacements_ = from.displacements;
+    listed_ = blocks;
+    for (int block = 0; block < blocks; ++block) {
+      if (counts_[block] < 0) return false;
+      count_ += counts_[block];
+    }
+    return count_ == 0 || data_ != nullptr || !layout_.is_dense;
+  }
+  [[nodiscard]] bool is_empty() const { return count_ == 0 || layout_.size == 0; }
+
+  // Takes what memory is needed. What vector() then gives holds the program's data only if they are dense.
+  void prepare() {
+    const std::size_t bytes = static_cast<std::size_t>(count_) * layout_.size;
+    if (listed_ > 0) make_lists();
+    if (!layout_.is_dense && bytes > 0) packed_.emplace(bytes);
+    vector_ = {packed_ ? packed_->data() : data_, bytes, 1};
+  }
+  [[nodiscard]] const Vector& vector() const { return vector_; }
+  [[nodiscard]] const BlockList& blocks() const { return list_; }
+  // Where the program has block `rank` of `ranks`.
+  [[nodiscard]] const std::byte* address(int rank, int ranks) const {
+    return data_ + (listed_ > 0 ? displacements_[rank] : count_ / ranks * rank) * layout_.extent;
+  }
+
+  void pack(const Types& types) {
+    if (packed_)
+      for_each_part([&](std::byte* data, std::int64_t count, std::byte* packed) {
+        types.pack(data, count, type_, layout_, packed);
+      });
+  }
+  void unpack(const Types& types) {
+    if (packed_)
+      for_each_part([&](std::byte* data, std::int64_t count, std::byte* packed) {
+        types.unpack(packed, data, count, type_, layout_);
+      });
+  }
+
+  // For a call that goes on: the program may free its type meanwhile.
+  void keep_type(const Host& host) {
+    if (!packed_) return;
+    if (host.Type_dup(type_, &type_) != MPI_SUCCESS)
+      throw CommunicationError("no datatype is left", MPI_ERR_OTHER);
+    has_own_type_ = true;
+  }
+  void free_type(const Host& host) {
+    if (std::exchange(has_own_type_, false)) host.Type_free(&type_);
+  }
+
+ private:
+  template <class Memory>
+  [[nodiscard]] bool accept(const Types& types, Memory* data, MPI_Datatype type) {
+    if (data == MPI_IN_PLACE) return false;
+    data_ = static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(data)));
+    type_ = type;
+    return types.find_layout(type, layout_);
+  }
+
+  void make_lists() {
+    const auto blocks = static_cast<std::size_t>(listed_);
+    lists_.emplace(blocks * (sizeof(std::size_t) + sizeof(std::ptrdiff_t)));
+    auto* counts = reinterpret_cast<std::size_t*>(lists_->data());
+    auto* begins = reinterpret_cast<std::ptrdiff_t*>(counts + blocks);
+    std::size_t bytes = 0;
+    for (int block = 0; block < listed_; ++block) {
+      counts[block] = static_cast<std::size_t>(counts_[block]) * layout_.size;
+      begins[block] =
+          layout_.is_dense ? displacements_[block] * layout_.extent : static_cast<std::ptrdiff_t>(bytes);
+      bytes += counts[block];
+    }
+    list_ = {counts, begins};
+  }
+
+  // Calls use(data, count, packed): once, or for each block.
+  template <class Use>
+  void for_each_part(Use&& use) {
+    if (listed_ == 0) return use(data_, count_, packed_->data());
+    for (int block = 0; block < listed_; ++block)
+      use(data_ + displacements_[block] * layout_.extent, counts_[block],
+          packed_->data() + list_.begins[block]);
+  }
+
+  std::byte* data_ = nullptr;
+  MPI_Datatype type_{};
+  Layout layout_;
+  std::int64_t count_ = 0;  // elements of all blocks
+  Integers counts_;
+  Integers displacements_;
+  int listed_ = 0;  // blocks that have lists
+  Vector vector_;
+  BlockList list_;
+  std::optional<pool::Block> packed_;
+  std::optional<pool::Block> lists_;
+  bool has_own_type_ = false;
+};
+
+// The blocks of a reduce-scatter, one after the other.
+class CountList {
+ public:
+  CountList(Integers counts, int blocks)
+      : memory_(static_cast<std::size_t>(blocks) * (sizeof(std::size_t) + sizeof(std::ptrdiff_t))) {
+    auto* list = reinterpret_cast<std::size_t*>(memory_.data());
+    auto* begins = reinterpret_cast<std::ptrdiff_t*>(list + blocks);
+    std::ptrdiff_t begin = 0;
+    for (int block = 0; block < blocks; ++block) {
+      list[block] = static_cast<std::size_t>(counts[block]);
+      begins[block] = begin;
+      begin += counts[block];
+    }
+    blocks_ = {list, begins};
+  }
+  [[nodiscard]] const BlockList& blocks() const { return blocks_; }
+
+ private:
+  pool::Block memory_;
+  BlockList blocks_;
+};
+
+// What a call keeps until its collective is over, if the collective copies.
+struct Sides {
+  // Whether the program's data are in the output before the collective, and whether they are to be there
+  // after it.
+  bool packs_output = false;
+  bool unpacks_output = false;
+  Side input;
+  Side output;
+
+  void pack(const Types& types) {
+    input.pack(types);
+    if (packs_output) output.pack(types);
+  }
+  void unpack(const Types& types) {
+    if (unpacks_output) output.unpack(types);
+  }
+};
+
+// The same if it combines.
+struct Lists {
+  std::optional<CountList> blocks;
+
+  void pack(const Types&) {}
+  void unpack(const Types&) {}
+};
+
+}  // namespace offbeat

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Whether other threads want the core on which this one waits: compute threads of the same rank, or another
+// program. A waiter that yields gets the core back when the slice of the other one is over, which is up to
+// 4 ms; some kernels give it half of the time in vain. A sleeper that is woken runs at once. So a waiter on a
+// wanted core sleeps (benchmarks/README.md, compute_threads).
+#pragma once
+
+#include <sched.h>
+#include <sys/resource.h>
+
+#include "node/progress.hpp"
+
+namespace offbeat {
+
+// Of the calling thread.
+class WantedCore {
+ public:
+  // Yields, and learns from it: where nobody else can run, the call returns at once.
+  static void yield() {
+    const double before = monotonic_s();
+    sched_yield();
+    const double now = monotonic_s();
+    if (now - before > shortest_turn_s) [[unlikely]]
+      learn(now);
+  }
+  [[nodiscard]] static bool is_wanted() { return until_s_ > 0 && monotonic_s() < until_s_; }
+
+ private:
+  static constexpr double shortest_turn_s = 20e-6;
+  // Those who want a core for a while come back within this time, and are then noticed again.
+  static constexpr double remembered_s = 200e-3;
+
+  // The hypervisor may have had the core, too; the kernel counts only what it has done itself.
+  [[gnu::noinline]] static void learn(double now) {
+    rusage usage{};
+    getrusage(RUSAGE_THREAD, &usage);
+    if (usage.ru_nivcsw != switches_) until_s_ = now + remembered_s;
+    switches_ = usage.ru_nivcsw;
+  }
+
+  static inline thread_local double until_s_ = 0;
+  static inline thread_local long switches_ = 0;
+};
+
+}  // namespace offbeat

@@ -1,0 +1,529 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+//     exchanges SEED CALLS LONGEST alike|different blocking|any [VICTIM MICROSECONDS]
+//
+// Collectives in an order that the seed gives: which one, communicator, root, length up to LONGEST elements,
+// in place or not, and one of four types of the same ints on each side: some have gaps, one has them in
+// another order. The types are alike on all ranks, or each rank takes its own, which MPI allows and some MPIs
+// do not bear. Everything that comes out of a call, and the memory beside it, goes into a hash of each rank,
+// which is printed: an MPI must print the same with and without offbeat. What can be known is checked, too.
+// `any`: non-blocking and persistent calls, too, of which several are under way while others, blocking ones
+// among them, come and go; each rank completes them in an order of its own, by whatever function of MPI. A
+// VICTIM is killed so long after it has begun.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+extern "C" {
+#include "check.h"
+#include "kill.h"
+}
+
+namespace {
+
+using Ints = std::vector<std::int32_t>;
+
+enum Shape { plain, triples, gaps, swapped, shapes };
+MPI_Datatype type_of[shapes];
+constexpr int atoms_of[shapes] = {1, 3, 2, 2};   // ints of one element
+constexpr int extent_of[shapes] = {1, 3, 4, 2};  // ints from one element to the next
+
+// The place of int k.
+std::size_t place(Shape shape, std::size_t k) {
+  switch (shape) {
+    case gaps:
+      return k / 2 * 4 + k % 2 * 2;
+    case swapped:
+      return k / 2 * 2 + (1 - k % 2);
+    default:
+      return k;
+  }
+}
+
+void make_types() {
+  type_of[plain] = MPI_INT;
+  MPI_Type_contiguous(3, MPI_INT, &type_of[triples]);
+  MPI_Datatype vector;
+  MPI_Type_vector(2, 1, 2, MPI_INT, &vector);
+  MPI_Type_create_resized(vector, 0, 4 * sizeof(std::int32_t), &type_of[gaps]);
+  MPI_Type_free(&vector);
+  const int lengths[] = {1, 1};
+  const int displacements[] = {1, 0};
+  MPI_Type_indexed(2, lengths, displacements, MPI_INT, &type_of[swapped]);
+  for (const Shape shape : {triples, gaps, swapped}) MPI_Type_commit(&type_of[shape]);
+}
+
+bool shapes_differ = false;
+constexpr int unit = 6;  // every type fits this many ints
+
+// One side of a call: blocks of `atoms` ints each, or of as many as the list says, in one shape.
+struct Side {
+  Shape shape = plain;
+  std::vector<int> counts;         // elements of each block
+  std::vector<int> displacements;  // in elements
+  Ints memory;
+
+  Side(Shape shape, const std::vector<int>& atoms, bool has_gaps) : shape(shape) {
+    int begin = has_gaps ? 1 : 0;
+    for (const int each : atoms) {
+      counts.push_back(each / atoms_of[shape]);
+      displacements.push_back(begin);
+      begin += counts.back() + (has_gaps ? 1 : 0);
+    }
+    memory.assign(static_cast<std::size_t>(begin) * static_cast<std::size_t>(extent_of[shape]) + 8, -77);
+  }
+  [[nodiscard]] std::int32_t& at(std::size_t block, std::size_t k) {
+    const auto begin =
+        static_cast<std::size_t>(displacements[block]) * static_cast<std::size_t>(extent_of[shape]);
+    return memory[begin + place(shape, k)];
+  }
+  [[nodiscard]] std::size_t atoms(std::size_t block) const {
+    return static_cast<std::size_t>(counts[block]) * static_cast<std::size_t>(atoms_of[shape]);
+  }
+  [[nodiscard]] MPI_Datatype type() const { return type_of[shape]; }
+  [[nodiscard]] int count() const { return counts.empty() ? 0 : counts[0]; }
+};
+
+std::int32_t value(unsigned call, int from, int to, std::size_t k) {
+  return static_cast<std::int32_t>(call * 7919 + static_cast<unsigned>(from) * 104729 +
+                                   static_cast<unsigned>(to) * 1299709 + static_cast<unsigned>(k) * 31) &
+         0xffffff;
+}
+
+std::uint64_t hash = 0;  // a sum, because calls end in any order
+
+enum What {
+  bcast,
+  reduce,
+  all_reduce,
+  barrier,
+  allgather,
+  allgatherv,
+  alltoall,
+  alltoallv,
+  gather,
+  scatter,
+  reduce_scatter,
+  reduce_scatter_block
+};
+constexpr unsigned whats = 12;
+const char* const names[] = {"bcast",     "reduce",     "allreduce",      "barrier",
+                             "allgather", "allgatherv", "alltoall",       "alltoallv",
+                             "gather",    "scatter",    "reduce_scatter", "reduce_scatter_block"};
+unsigned made[whats];
+
+enum class Form { blocking, nonblocking, persistent };
+
+#if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
+constexpr bool has_persistent = true;
+#define PREPARE(name, ...) MPI_##name##_init(__VA_ARGS__)
+#else
+constexpr bool has_persistent = false;
+#define PREPARE(name, ...)
+#endif
+
+// The call in its form.
+#define MAKE(call, name, nonblocking_name, ...)                   \
+  switch ((call).form) {                                          \
+    case Form::blocking:                                          \
+      MPI_##name(__VA_ARGS__);                                    \
+      break;                                                      \
+    case Form::nonblocking:                                       \
+      MPI_##nonblocking_name(__VA_ARGS__, &(call).request);       \
+      break;                                                      \
+    case Form::persistent:                                        \
+      PREPARE(name, __VA_ARGS__, MPI_INFO_NULL, &(call).request); \
+      MPI_Start(&(call).request);                                 \
+  }
+
+struct Call {
+  unsigned number;
+  What what;
+  Form form;
+  MPI_Request request = MPI_REQUEST_NULL;
+  std::uint64_t hash = 1469598103934665603u;
+  MPI_Comm communicator;
+  int rank;
+  int size;
+  int root;
+  int longest;  // in units
+  bool in_place;
+  std::mt19937 alike;  // the same on all ranks
+  std::mt19937 own;
+
+  [[nodiscard]] Shape any_shape() { return static_cast<Shape>((shapes_differ ? own() : alike()) % shapes); }
+  [[nodiscard]] std::vector<int> equal(int blocks, int atoms) const {
+    return std::vector<int>(static_cast<std::size_t>(blocks), atoms);
+  }
+  void fail(const char* problem) const {
+    CHECK(false, "call %u, %s, form %d, root %d: %s", number, names[what], static_cast<int>(form), root,
+          problem);
+  }
+  void mix(const Ints& memory) {
+    for (const std::int32_t each : memory) hash = (hash ^ static_cast<std::uint32_t>(each)) * 1099511628211u;
+  }
+};
+
+void expect(const Call& call, Side& side, std::size_t block, int from, int to) {
+  for (std::size_t k = 0; k < side.atoms(block); ++k) {
+    if (side.at(block, k) != value(call.number, from, to, k)) return call.fail("wrong data");
+  }
+}
+void fill(const Call& call, Side& side, std::size_t block, int from, int to) {
+  for (std::size_t k = 0; k < side.atoms(block); ++k) side.at(block, k) = value(call.number, from, to, k);
+}
+
+// What is left to do when a call is complete. Keeps the memory of the call.
+using Rest = std::function<void(Call&)>;
+
+Rest combine(Call& call) {
+  const bool scatters = call.what == reduce_scatter || call.what == reduce_scatter_block;
+  const int p = call.size;
+  const int n = static_cast<int>(call.alike() % static_cast<unsigned>(call.longest * unit + 1));
+  struct Memory {
+    std::vector<int> counts;
+    std::vector<double> input, output;
+  };
+  const auto memory = std::make_shared<Memory>();
+  auto& [counts, input, output] = *memory;
+  counts.assign(static_cast<std::size_t>(p), n);
+  if (call.what == reduce_scatter) {
+    for (int& each : counts) each = static_cast<int>(call.alike() % 3) * n / 2;
+  }
+  int total = n;
+  if (scatters) {
+    total = 0;
+    for (const int each : counts) total += each;
+  }
+  const int mine = scatters ? counts[static_cast<std::size_t>(call.rank)] : n;
+  const bool takes = call.what != reduce || call.rank == call.root;
+  const bool in_place = call.in_place && takes;
+  input.resize(static_cast<std::size_t>(total) + 4);
+  output.assign(static_cast<std::size_t>(std::max(total, mine)) + 4, -1);
+  for (int k = 0; k < total; ++k)
+    input[static_cast<std::size_t>(k)] = value(call.number, call.rank, 0, static_cast<std::size_t>(k));
+  if (in_place) std::copy_n(input.begin(), total, output.begin());
+  const void* from = in_place ? MPI_IN_PLACE : static_cast<const void*>(input.data());
+  double* const to = takes ? output.data() : nullptr;
+  switch (call.what) {
+    case reduce:
+      MAKE(call, Reduce, Ireduce, from, to, n, MPI_DOUBLE, MPI_SUM, call.root, call.communicator);
+      break;
+    case all_reduce:
+      MAKE(call, Allreduce, Iallreduce, from, to, n, MPI_DOUBLE, MPI_SUM, call.communicator);
+      break;
+    case reduce_scatter:
+      MAKE(call, Reduce_scatter, Ireduce_scatter, from, to, counts.data(), MPI_DOUBLE, MPI_SUM,
+           call.communicator);
+      break;
+    default:
+      MAKE(call, Reduce_scatter_block, Ireduce_scatter_block, from, to, n, MPI_DOUBLE, MPI_SUM,
+           call.communicator);
+  }
+  return [memory, p, takes, scatters, in_place, mine](Call& made) {
+    if (!takes) return;
+    int begin = 0;
+    for (int rank = 0; scatters && rank < made.rank; ++rank)
+      begin += memory->counts[static_cast<std::size_t>(rank)];
+    Ints results;
+    for (int k = 0; k < mine; ++k) {
+      double sum = 0;
+      for (int rank = 0; rank < p; ++rank)
+        sum += value(made.number, rank, 0, static_cast<std::size_t>(begin + k));
+      const double result = memory->output[static_cast<std::size_t>(k)];
+      if (result != sum) return made.fail("wrong sum");
+      results.push_back(static_cast<std::int32_t>(static_cast<std::int64_t>(result)));
+    }
+    if (!in_place && memory->output[static_cast<std::size_t>(mine)] != -1)
+      made.fail("something was written behind the result");
+    made.mix(results);
+  };
+}
+
+Rest copy(Call& call) {
+  const int p = call.size, me = call.rank;
+  const auto self = static_cast<std::size_t>(me);
+  const int n = static_cast<int>(call.alike() % static_cast<unsigned>(call.longest + 1)) * unit;
+  const bool is_root = me == call.root;
+  // What each gives to each, where that differs.
+  const auto pair = [&](int from, int to) {
+    return (from * 5 + to * 3 + static_cast<int>(call.number)) % 4 * n / unit * unit / 2 / unit * unit;
+  };
+  std::vector<int> sent = call.equal(1, n), received = call.equal(p, n);
+  switch (call.what) {
+    case alltoall:
+      sent = call.equal(p, n);
+      break;
+    case scatter:
+      sent = call.equal(p, n);
+      received = call.equal(1, n);
+      break;
+    case bcast:
+      received = call.equal(1, n);
+      break;
+    case allgatherv:
+      sent = {pair(me, 0)};
+      for (int r = 0; r < p; ++r) received[static_cast<std::size_t>(r)] = pair(r, 0);
+      break;
+    case alltoallv:
+      sent = received;
+      for (int r = 0; r < p; ++r) {
+        sent[static_cast<std::size_t>(r)] =
+            call.in_place ? pair(std::min(r, me), std::max(r, me)) : pair(me, r);
+        received[static_cast<std::size_t>(r)] =
+            call.in_place ? pair(std::min(r, me), std::max(r, me)) : pair(r, me);
+      }
+      break;
+    default:
+      break;
+  }
+  const bool has_lists = call.what == allgatherv || call.what == alltoallv;
+  struct Memory {
+    Side input, output;
+  };
+  const Shape input_shape = call.any_shape();
+  const auto memory = std::make_shared<Memory>(
+      Memory{Side(input_shape, sent, call.what == alltoallv), Side(call.any_shape(), received, has_lists)});
+  auto& [input, output] = *memory;
+  const bool is_personal = call.what == alltoall || call.what == alltoallv || call.what == scatter;
+  for (std::size_t block = 0; block < sent.size(); ++block)
+    fill(call, input, block, me, is_personal ? static_cast<int>(block) : 0);
+  bool in_place = call.in_place && call.what != bcast;
+  if (call.what == gather || call.what == scatter) in_place = in_place && is_root;
+  if (in_place && call.what != scatter) {
+    for (std::size_t block = 0; block < received.size(); ++block) {
+      if (is_personal) {
+        fill(call, output, block, me, static_cast<int>(block));
+      } else if (block == self) {
+        fill(call, output, block, me, 0);
+      }
+    }
+  }
+  if (call.what == bcast && is_root) fill(call, output, 0, me, 0);
+  void* const from = in_place && call.what != scatter ? MPI_IN_PLACE : input.memory.data();
+  void* const to = in_place && call.what == scatter ? MPI_IN_PLACE : output.memory.data();
+  const int count = input.count();
+  switch (call.what) {
+    case bcast:
+      MAKE(call, Bcast, Ibcast, to, output.count(), output.type(), call.root, call.communicator);
+      break;
+    case allgather:
+      MAKE(call, Allgather, Iallgather, from, count, input.type(), to, output.count(), output.type(),
+           call.communicator);
+      break;
+    case allgatherv:
+      MAKE(call, Allgatherv, Iallgatherv, from, count, input.type(), to, output.counts.data(),
+           output.displacements.data(), output.type(), call.communicator);
+      break;
+    case alltoall:
+      MAKE(call, Alltoall, Ialltoall, from, count, input.type(), to, output.count(), output.type(),
+           call.communicator);
+      break;
+    case alltoallv:
+      MAKE(call, Alltoallv, Ialltoallv, from, input.counts.data(), input.displacements.data(), input.type(),
+           to, output.counts.data(), output.displacements.data(), output.type(), call.communicator);
+      break;
+    case gather:
+      MAKE(call, Gather, Igather, from, count, input.type(), is_root ? to : nullptr, output.count(),
+           output.type(), call.root, call.communicator);
+      break;
+    default:
+      MAKE(call, Scatter, Iscatter, is_root ? from : nullptr, count, input.type(), to, output.count(),
+           output.type(), call.root, call.communicator);
+  }
+  const bool takes = (call.what != gather || is_root) && !(in_place && call.what == scatter);
+  return [memory, is_personal, takes](Call& made) {
+    Side& result = memory->output;
+    if (takes) {
+      const bool has_one_giver = made.what == bcast || made.what == scatter;
+      for (std::size_t block = 0; block < result.counts.size(); ++block)
+        expect(made, result, block, has_one_giver ? made.root : static_cast<int>(block),
+               is_personal ? made.rank : 0);
+      made.mix(result.memory);
+    }
+    made.mix(memory->input.memory);
+  };
+}
+
+Rest make(Call& call) {
+  switch (call.what) {
+    case barrier:
+      MAKE(call, Barrier, Ibarrier, call.communicator);
+      return [](Call&) {};
+    case reduce:
+    case all_reduce:
+    case reduce_scatter:
+    case reduce_scatter_block:
+      return combine(call);
+    default:
+      return copy(call);
+  }
+}
+
+// The calls under way.
+class UnderWay {
+ public:
+  explicit UnderWay(unsigned seed) : chance_(seed) {}
+
+  void add(const Call& call, Rest rest) {
+    calls_.push_back({call, std::move(rest)});
+    if (call.form == Form::blocking) {
+      finish(calls_.size() - 1);
+      return;
+    }
+    while (calls_.size() > chance_() % 8) complete_some();
+  }
+  void complete_all() {
+    std::vector<MPI_Request> requests = all();
+    MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
+    put_back(requests);
+    while (!calls_.empty()) finish(calls_.size() - 1);
+  }
+
+ private:
+  struct Open {
+    Call call;
+    Rest rest;
+  };
+
+  std::vector<MPI_Request> all() const {
+    std::vector<MPI_Request> requests;
+    for (const Open& each : calls_) requests.push_back(each.call.request);
+    return requests;
+  }
+  void put_back(const std::vector<MPI_Request>& requests) {
+    for (std::size_t k = 0; k < calls_.size(); ++k) calls_[k].call.request = requests[k];
+  }
+  void finish(std::size_t k) {
+    Open open = std::move(calls_[k]);
+    calls_.erase(calls_.begin() + static_cast<std::ptrdiff_t>(k));
+    open.rest(open.call);
+    hash += open.call.hash * (2 * open.call.number + 1);
+    if (open.call.form == Form::persistent) {
+      CHECK(open.call.request != MPI_REQUEST_NULL, "a persistent request is gone");
+      MPI_Request_free(&open.call.request);
+    }
+    CHECK(open.call.request == MPI_REQUEST_NULL, "call %u, %s: there is still a request", open.call.number,
+          names[open.call.what]);
+  }
+  void complete_some() {
+    const std::size_t one = chance_() % calls_.size();
+    std::vector<MPI_Request> requests = all();
+    const int count = static_cast<int>(requests.size());
+    std::vector<int> done;
+    int flag = 0, index = MPI_UNDEFINED;
+    switch (chance_() % 8) {
+      case 0:
+        MPI_Wait(&requests[one], MPI_STATUS_IGNORE);
+        done = {static_cast<int>(one)};
+        break;
+      case 1:
+        MPI_Waitall(count, requests.data(), MPI_STATUSES_IGNORE);
+        for (int k = 0; k < count; ++k) done.push_back(k);
+        break;
+      case 2:
+        MPI_Waitany(count, requests.data(), &index, MPI_STATUS_IGNORE);
+        CHECK(index != MPI_UNDEFINED, "MPI_Waitany finds no active request");
+        done = {index};
+        break;
+      case 3: {
+        done.resize(requests.size());
+        MPI_Waitsome(count, requests.data(), &index, done.data(), MPI_STATUSES_IGNORE);
+        CHECK(index > 0, "MPI_Waitsome returns %d", index);
+        done.resize(static_cast<std::size_t>(index));
+        break;
+      }
+      case 4:
+        while (flag == 0) MPI_Test(&requests[one], &flag, MPI_STATUS_IGNORE);
+        done = {static_cast<int>(one)};
+        break;
+      case 5:
+        while (flag == 0) MPI_Testany(count, requests.data(), &index, &flag, MPI_STATUS_IGNORE);
+        CHECK(index != MPI_UNDEFINED, "MPI_Testany finds no active request");
+        done = {index};
+        break;
+      case 6: {
+        done.resize(requests.size());
+        index = 0;
+        while (index == 0) MPI_Testsome(count, requests.data(), &index, done.data(), MPI_STATUSES_IGNORE);
+        CHECK(index > 0, "MPI_Testsome returns %d", index);
+        done.resize(static_cast<std::size_t>(index));
+        break;
+      }
+      default:
+        while (flag == 0) MPI_Request_get_status(requests[one], &flag, MPI_STATUS_IGNORE);
+        flag = 0;
+        MPI_Testall(count, requests.data(), &flag, MPI_STATUSES_IGNORE);
+        for (int k = 0; flag != 0 && k < count; ++k) done.push_back(k);
+    }
+    put_back(requests);
+    std::sort(done.begin(), done.end());
+    while (!done.empty()) {
+      finish(static_cast<std::size_t>(done.back()));
+      done.pop_back();
+    }
+  }
+
+  std::mt19937 chance_;
+  std::vector<Open> calls_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  check_start(&argc, &argv);
+  const unsigned seed = static_cast<unsigned>(atoi(argv[1]));
+  const unsigned calls = static_cast<unsigned>(atoi(argv[2]));
+  const int longest = atoi(argv[3]);
+  shapes_differ = std::string(argv[4]) == "different";
+  const bool in_any_form = std::string(argv[5]) == "any";
+  make_types();
+  MPI_Comm communicators[3] = {MPI_COMM_WORLD, MPI_COMM_NULL, MPI_COMM_NULL};
+  MPI_Comm_dup(MPI_COMM_WORLD, &communicators[1]);
+  MPI_Comm_split(MPI_COMM_WORLD, 0, -world_rank, &communicators[2]);  // the ranks backwards
+  // From here on no rank has to ask another one before a call is served.
+  for (MPI_Comm communicator : communicators) MPI_Barrier(communicator);
+  if (argc > 7 && atoi(argv[6]) == world_rank) be_killed_after(atol(argv[7]));
+  std::mt19937 alike(seed);
+  UnderWay under_way(seed * 31 + static_cast<unsigned>(world_rank));
+  for (unsigned number = 0; number < calls; ++number) {
+    Call call{};
+    call.number = number;
+    call.what = static_cast<What>(alike() % whats);
+    call.communicator = communicators[alike() % 3];
+    MPI_Comm_rank(call.communicator, &call.rank);
+    MPI_Comm_size(call.communicator, &call.size);
+    call.root = static_cast<int>(alike() % static_cast<unsigned>(call.size));
+    const unsigned scale = alike() % 4;  // most are short
+    call.longest = scale == 0   ? longest
+                   : scale == 1 ? std::max(1, longest / 30)
+                                : std::max(1, longest / 1000);
+    call.in_place = alike() % 4 == 0;
+    const unsigned form = alike() % 5;
+    if (in_any_form && form > 0)
+      call.form = form == 1 && has_persistent ? Form::persistent : Form::nonblocking;
+    call.alike.seed(alike());
+    call.own.seed(seed * 131 + number * 17 + static_cast<unsigned>(world_rank));
+    ++made[call.what];
+    Rest rest = make(call);
+    under_way.add(call, std::move(rest));
+  }
+  under_way.complete_all();
+  for (int rank = 0; rank < world_size; ++rank) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == world_rank) {
+      printf("rank %d: %016llx\n", rank, static_cast<unsigned long long>(hash));
+      fflush(stdout);
+    }
+  }
+  for (unsigned what = 0; what < whats && world_rank == 0; ++what)
+    printf("made %s: %u\n", names[what], made[what]);
+  MPI_Comm_free(&communicators[1]);
+  MPI_Comm_free(&communicators[2]);
+  return check_finish();
+}

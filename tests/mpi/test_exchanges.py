@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Every collective in random calls: other roots, communicators, lengths and types, in place or not."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+import pytest
+from harness import MPIS, PROGRAMS, Mpi, Result, compile_program, run
+
+LONG = {
+    "ALLREDUCE": "ring", "BARRIER": "dissemination", "BCAST": "scatter_allgather", "REDUCE": "rabenseifner",
+    "ALLGATHER": "bruck", "ALLGATHERV": "ring", "ALLTOALL": "pairwise", "ALLTOALLV": "pairwise",
+    "GATHER": "binomial", "SCATTER": "binomial", "REDUCE_SCATTER": "recursive_halving",
+    "REDUCE_SCATTER_BLOCK": "pairwise",
+}  # fmt: skip
+SHORT = {
+    "ALLREDUCE": "recursive_doubling", "BARRIER": "dissemination", "BCAST": "pipeline(3, chain)",
+    "REDUCE": "pipeline(8KiB, binomial)", "ALLGATHER": "neighbor_exchange", "ALLGATHERV": "linear",
+    "ALLTOALL": "bruck", "ALLTOALLV": "linear", "GATHER": "linear", "SCATTER": "linear",
+    "REDUCE_SCATTER": "ring", "REDUCE_SCATTER_BLOCK": "pipeline(2, ring)",
+}  # fmt: skip
+ON_NODE = {"ALLREDUCE": "arrival_tree", "BARRIER": "arrival_counter", "REDUCE": "arrival_tree"}
+
+
+def hierarchies(leaders: dict[str, str], node_ranks: int) -> dict[str, str]:
+    """Settings for pretended nodes of so many ranks, and these algorithms among their leaders."""
+    named = {
+        f"OFFBEAT_{name}": f"hierarchy({ON_NODE.get(name, 'arrival_direct')}, {expression})"
+        for name, expression in leaders.items()
+    }
+    return {"OFFBEAT_NODE_RANKS": str(node_ranks)} | named
+
+
+HOW = {  # settings
+    "by default": {},
+    "in many rounds": {"OFFBEAT_BOARD_KIB": "8"},
+    "by messages": {f"OFFBEAT_{name}": expression for name, expression in LONG.items()},
+    "by other messages": {f"OFFBEAT_{name}": expression for name, expression in SHORT.items()},
+    "by the host in segments": {
+        "OFFBEAT_ALLREDUCE": "pipeline(3, native)", "OFFBEAT_BCAST": "pipeline(1KiB, native)",
+        "OFFBEAT_REDUCE": "pipeline(4, native)",
+    },
+    "checked": {"OFFBEAT_CHECK": "1"},
+}
+# Where the host's own is faster, it is chosen; here it would only give the faults of that MPI.
+OURS = {"impi": {"OFFBEAT_ALLGATHER": "arrival_direct", "OFFBEAT_ALLTOALL": "arrival_direct"}}
+CALLS = ("12", "300", "3000")  # seed, how many, the longest
+FEW_CALLS = ("12", "120", "3000")
+
+
+@functools.cache
+def natively(ranks: int, calls: tuple[str, ...] = CALLS) -> list[str]:
+    """The words of an MPI that does these calls right; Intel MPI and older MPICHs do not."""
+    mpi = MPIS["openmpi"]
+    command = [compile_program(mpi, PROGRAMS / "exchanges.cpp"), *calls, "alike", "blocking"]
+    return hashes(run(mpi, ranks, command, preload=False, timeout=120).succeeded().stdout)
+
+
+def hashes(text: str) -> list[str]:
+    return sorted(re.findall(r"^rank \d+: [0-9a-f]{16}$", text, re.MULTILINE))
+
+
+def expect_all_served(result: Result) -> None:
+    made = re.findall(r"^made (\w+): (\d+)$", result.stdout, re.MULTILINE)
+    assert len(made) == 12, str(result)
+    for collective, calls in made:
+        report = result.report_of(collective)
+        assert report.served == report.intercepted >= int(calls) > 0, f"{collective}\n{result}"
+
+
+HOW_ON_NODES = {
+    "nodes of two": hierarchies(LONG, 2),
+    "nodes of two, other leaders": hierarchies(SHORT, 2),
+    "nodes of three in many rounds": hierarchies(LONG, 3) | {"OFFBEAT_BOARD_KIB": "8"},
+    "nodes of one": hierarchies(SHORT, 1),
+}
+
+
+def forms(mpi: Mpi, how: str) -> str:
+    """Non-blocking ones, too. By messages they stay with hosts other than Open MPI, which fail them."""
+    has_messages = "messages" in how or how in HOW_ON_NODES
+    return "blocking" if has_messages and mpi.kind != "openmpi" else "any"
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("how", HOW)
+def test_random_calls_give_what_a_host_gives(mpi: Mpi, ranks: int, how: str) -> None:
+    program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
+    command = [program, *CALLS, "alike", forms(mpi, how)]
+    result = run(mpi, ranks, command, environment=OURS.get(mpi.name, {}) | HOW[how], timeout=120).succeeded()
+    found = hashes(result.stdout)
+    assert len(found) == ranks, str(result)
+    assert found == natively(ranks), str(result)
+    expect_all_served(result)
+
+
+@pytest.mark.parametrize("how", ["by default", "in many rounds"])
+def test_many_ranks_of_a_node(mpi: Mpi, how: str) -> None:
+    """More ranks than look at the slots and windows of all: their data go along trees."""
+    program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
+    command = [program, *FEW_CALLS, "alike", forms(mpi, how)]
+    result = run(mpi, 20, command, environment=OURS.get(mpi.name, {}) | HOW[how], timeout=120).succeeded()
+    found = hashes(result.stdout)
+    assert len(found) == 20, str(result)
+    assert found == natively(20, FEW_CALLS), str(result)
+    expect_all_served(result)
+
+
+@pytest.mark.parametrize("how", HOW_ON_NODES)
+def test_hierarchies_give_what_a_host_gives(mpi: Mpi, how: str) -> None:
+    """Nodes of 2, 2 and 1 of the five ranks, or of 3 and 2; other communicators have their ranks mixed."""
+    program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
+    command = [program, *CALLS, "alike", forms(mpi, how)]
+    result = run(mpi, 5, command, environment=HOW_ON_NODES[how], timeout=240).succeeded()
+    found = hashes(result.stdout)
+    assert len(found) == 5, str(result)
+    assert found == natively(5), str(result)
+    expect_all_served(result)
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_ranks_may_have_different_types(mpi: Mpi, how: str) -> None:
+    """The program checks what it gets; some hosts do not get as far."""
+    program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
+    command = [program, *CALLS, "different", forms(mpi, how)]
+    environment = OURS.get(mpi.name, {}) | HOW[how]
+    expect_all_served(run(mpi, 4, command, environment=environment, timeout=120).succeeded())

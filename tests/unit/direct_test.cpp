@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// arrival_direct, and reduce by arrival_tree, on the board of one node x rank counts x roots x lengths of one
+// and of several rounds x in place x adversarial timing, in the simulator; small calls in their immediate
+// form, too.
+#include "collectives/direct.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "collectives/reduce/reduce.hpp"
+#include "exchanges.hpp"
+
+namespace offbeat {
+namespace {
+
+const Algorithm* on_board(Collective collective) {
+  static const Algorithm algorithms[] = {direct::serving<Collective::bcast>(),
+                                         direct::serving<Collective::allgather>(),
+                                         direct::serving<Collective::allgatherv>(),
+                                         direct::serving<Collective::alltoall>(),
+                                         direct::serving<Collective::alltoallv>(),
+                                         direct::serving<Collective::gather>(),
+                                         direct::serving<Collective::scatter>(),
+                                         direct::serving<Collective::reduce_scatter>(),
+                                         direct::serving<Collective::reduce_scatter_block>()};
+  if (collective == Collective::reduce) return &reduce_algorithms::arrival_tree;
+  for (const Algorithm& algorithm : algorithms) {
+    if (algorithm.serves.contain(collective)) return &algorithm;
+  }
+  return nullptr;
+}
+
+class OnBoardOfOneNode : public testing::TestWithParam<std::tuple<Collective, int>> {};
+
+TEST_P(OnBoardOfOneNode, IsRight) {
+  const auto& [collective, ranks] = GetParam();
+  const Algorithm* algorithm = on_board(collective);
+  ASSERT_NE(algorithm, nullptr);
+  Network network = awkward_network();
+  network.ranks_per_node = ranks;
+  Algorithm without_immediate = *algorithm;
+  without_immediate.immediate = nullptr;
+  for (const Algorithm* form : {algorithm, static_cast<const Algorithm*>(&without_immediate)}) {
+    // The long form of an alltoallv begins with the immediate one.
+    if (form->immediate == nullptr && collective == Collective::alltoallv) continue;
+    Expression expression;
+    expression.algorithm = form;
+    expect_right_exchanges(collective, expression, ranks, network, BoardShape::smallest_chunk);
+  }
+}
+
+std::string name_of_case(const testing::TestParamInfo<std::tuple<Collective, int>>& info) {
+  return std::string(name_of(std::get<0>(info.param))) + "_on_" + std::to_string(std::get<1>(info.param));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Board, OnBoardOfOneNode,
+    testing::Combine(testing::Values(Collective::bcast, Collective::reduce, Collective::allgather,
+                                     Collective::allgatherv, Collective::alltoall, Collective::alltoallv,
+                                     Collective::gather, Collective::scatter, Collective::reduce_scatter,
+                                     Collective::reduce_scatter_block),
+                     testing::ValuesIn(rank_counts)),
+    name_of_case);
+
+}  // namespace
+}  // namespace offbeat

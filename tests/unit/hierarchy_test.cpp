@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The hierarchy of every collective but barrier and allreduce, with every algorithm of messages among the
+// leaders x rank counts x ways to place ranks on nodes x roots x lengths x in place x adversarial timing, in
+// the simulator. Calls follow one another on the same boards, and ranks come late. barrier_test.cpp has that
+// of barrier, board_test.cpp that of allreduce.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "collectives/repertoire.hpp"
+#include "exchanges.hpp"
+#include "node/board.hpp"
+#include "node_shapes.hpp"
+
+namespace offbeat {
+namespace {
+
+constexpr std::size_t tiny_window = BoardShape::smallest_chunk;
+
+std::string node_algorithm_of(Collective collective) {
+  for (const Algorithm* algorithm : repertoire(collective).algorithms) {
+    if (algorithm->needs.board == OnBoard::one_node) return std::string(algorithm->name);
+  }
+  return "";
+}
+
+using Named = std::tuple<Collective, std::string>;
+
+// From the registry: a new algorithm is tested without being named here.
+std::vector<Named> hierarchies() {
+  std::vector<Named> all;
+  for (const Collective collective : exchanged) {
+    if (collective == Collective::allreduce) continue;
+    const std::string beginning = "hierarchy(" + node_algorithm_of(collective) + ", ";
+    for (const Algorithm* algorithm : repertoire(collective).algorithms) {
+      const std::string name(algorithm->name);
+      if (algorithm->run == nullptr || algorithm->needs.board != OnBoard::no) continue;
+      if (algorithm->parameters.empty()) {
+        all.emplace_back(collective, beginning + name + ")");
+      } else {
+        const bool has_blocks = facts(collective).has_operation ? collective != Collective::reduce
+                                                                : collective != Collective::bcast;
+        all.emplace_back(collective, beginning + name + "(3, " + (has_blocks ? "ring" : "chain") + "))");
+      }
+    }
+  }
+  return all;
+}
+
+// One call of a sequence, and the bits that the same call had before.
+struct Made {
+  Exchange exchange;
+  std::vector<std::vector<Bits>>* reference;
+};
+
+// Carries out calls on the same boards, which ranks begin early or late.
+Task several(Simulator& simulator, Endpoint net, std::vector<Made>& calls, const Expression& expression,
+             const std::vector<double>& delays) {
+  for (std::size_t k = 0; k < calls.size(); ++k) {
+    const std::size_t index = static_cast<std::size_t>(net.rank) * calls.size() + k;
+    co_await simulator.pause(net.rank, delays[index]);
+    co_await carry_out(net, calls[k].exchange.args(net.rank), expression);
+  }
+}
+
+using References = std::map<std::tuple<std::size_t, int, Operation>, std::vector<std::vector<Bits>>>;
+
+void run_and_check(const std::vector<Case>& cases, const Expression& expression, int ranks,
+                   const std::vector<int>& node_of_rank, std::uint64_t seed, std::size_t window,
+                   References& references) {
+  std::mt19937_64 random(seed * 7919 + static_cast<std::uint64_t>(ranks));
+  std::vector<Made> calls;
+  for (const Case& each : cases) {
+    calls.push_back({Exchange(ranks, each), &references[{each.count, each.root, each.operation}]});
+  }
+  // From far less than what a collective takes to far more.
+  std::uniform_real_distribution<double> exponent(-8, -4);
+  std::vector<double> delays(calls.size() * static_cast<std::size_t>(ranks));
+  for (double& delay : delays) delay = std::pow(10, exponent(random));
+  Network network = awkward_network();
+  network.node_of_rank = node_of_rank;
+  SimulationOptions options{.board_window_bytes = window};
+  if (seed > 0) options.adversary = Adversary{seed};  // 0: no adversary
+  Simulator simulator(ranks, network, options);
+  simulator.run([&](int, Endpoint net) { return several(simulator, net, calls, expression, delays); }, {},
+                expression.lanes());
+  for (const Made& call : calls) ASSERT_EQ(call.exchange.problem(*call.reference), "");
+}
+
+class EveryHierarchy : public testing::TestWithParam<std::tuple<Named, int>> {};
+
+TEST_P(EveryHierarchy, IsRight) {
+  const auto& [named, ranks] = GetParam();
+  const auto& [collective, text] = named;
+  const Expression expression = parse_expression(collective, text);
+  constexpr std::size_t counts[] = {1, 7, 0, 100, 2, 1100};  // of ints; a window has 1024
+  const bool combines = facts(collective).has_operation;
+  for (const NodeShape& shape : node_shapes) {
+    SCOPED_TRACE(shape.name);
+    if (ranks > 17 && shape.is_small) continue;
+    const std::vector<int> node_of_rank = shape.of(ranks);
+    References references;
+    for (std::uint64_t seed = 0; seed < 3; ++seed) {
+      SCOPED_TRACE("seed " + std::to_string(seed));
+      std::vector<Case> cases;
+      const auto add = [&](std::size_t count, int root, std::size_t variant) {
+        if (count > 1000 && ranks > 9) count = 300;
+        const auto operation = combines && variant % 2 == 0 ? Operation::weave : Operation::int_sum;
+        cases.push_back({collective, count, root, operation, (variant / 2 + seed) % 2 == 0});
+      };
+      for (std::size_t k = 0; k < std::size(counts); ++k) {
+        for (const std::size_t variant : {2 * k, 2 * k + 1}) add(counts[k], 0, variant);
+      }
+      for (const int root : roots_of(collective, ranks)) {
+        const auto variant = static_cast<std::size_t>(root);
+        if (root > 0) add(counts[variant % std::size(counts)], root, variant);
+      }
+      std::mt19937_64 random(seed);
+      std::ranges::shuffle(cases, random);
+      run_and_check(cases, expression, ranks, node_of_rank, seed, tiny_window, references);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
+std::string name_of_case(const testing::TestParamInfo<std::tuple<Named, int>>& info) {
+  const auto& [named, ranks] = info.param;
+  return std::string(name_of(std::get<0>(named))) + "_" + test_name(std::get<1>(named), ranks);
+}
+
+INSTANTIATE_TEST_SUITE_P(Nodes, EveryHierarchy,
+                         testing::Combine(testing::ValuesIn(hierarchies()), testing::ValuesIn(rank_counts)),
+                         name_of_case);
+
+// Several segments, more than are in flight at once, each of several rounds on the board.
+class LongVectors : public testing::TestWithParam<Named> {};
+
+TEST_P(LongVectors, AreRight) {
+  const auto& [collective, text] = GetParam();
+  const Expression expression = parse_expression(collective, text);
+  for (const NodeShape& shape : node_shapes) {
+    SCOPED_TRACE(shape.name);
+    const auto expect_right = [&](int ranks, std::size_t count, std::size_t window) {
+      References references;
+      for (const std::uint64_t seed : {0, 1, 2, 3}) {
+        const bool is_last = seed % 2 == 1;
+        std::vector<Case> cases;
+        const int root = facts(collective).has_root && is_last ? ranks - 1 : 0;
+        for (const bool in_place : {false, true})
+          cases.push_back({collective, count, root, Operation::weave, in_place});
+        run_and_check(cases, expression, ranks, shape.of(ranks), seed, window, references);
+      }
+    };
+    expect_right(5, 13'000, tiny_window);
+    expect_right(3, 400'000, 16 * tiny_window);
+  }
+}
+
+std::vector<Named> of_long_vectors() {
+  return {{Collective::bcast, "hierarchy(arrival_direct, binomial)"},
+          {Collective::bcast, "hierarchy(arrival_direct, pipeline(2, chain))"},
+          {Collective::reduce, "hierarchy(arrival_tree, binomial)"},
+          {Collective::reduce, "hierarchy(arrival_tree, pipeline(2, chain))"},
+          {Collective::allgather, "hierarchy(arrival_direct, ring)"},
+          {Collective::allgather, "hierarchy(arrival_direct, pipeline(2, linear))"},
+          {Collective::allgather, "hierarchy(arrival_direct, bruck)"},
+          {Collective::allgatherv, "hierarchy(arrival_direct, ring)"}};
+}
+
+INSTANTIATE_TEST_SUITE_P(Nodes, LongVectors, testing::ValuesIn(of_long_vectors()), [](const auto& info) {
+  return std::string(name_of(std::get<0>(info.param))) + "_" + test_name(std::get<1>(info.param), 5);
+});
+
+}  // namespace
+}  // namespace offbeat

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Nodes with many cores: calls among 17 to 256 ranks of a board, in the simulator. Mixed calls with changing
+// roots and adversarial timing; bits; and, where reading costs time, how long calls take, how many lines a
+// rank reads, and how many ranks read a line. board_test.cpp explores the interleavings of a few ranks.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "collectives/repertoire.hpp"
+#include "collectives/tree_form.hpp"
+#include "exchanges.hpp"
+#include "simulator/simulator.hpp"
+
+namespace offbeat {
+namespace {
+
+const Expression& on_board(Collective collective) {
+  static const std::vector<Expression> expressions = [] {
+    std::vector<Expression> all(collectives.size());
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      for (const Algorithm* algorithm : repertoire(collective_at(k)).algorithms) {
+        if (algorithm->needs.board == OnBoard::one_node && all[k].algorithm == nullptr)
+          all[k].algorithm = algorithm;
+      }
+    }
+    return all;
+  }();
+  return expressions[index_of(collective)];
+}
+
+// Eight cores share a last-level cache, as in the core complexes of AMD's Zen 3 and 4. A line from one of
+// these takes 40 ns, from another one of the node 150 ns; a core hands over one in 15 ns.
+Network many_cores(int ranks, int ranks_per_cache = 8) {
+  return {.gamma = 1e-10,
+          .copy = 1e-10,
+          .line = 40e-9,
+          .far_line = 150e-9,
+          .line_gap = 15e-9,
+          .ranks_per_cache = ranks_per_cache,
+          .ranks_per_node = ranks};
+}
+
+// Calls, one after the other.
+
+class Sequence {
+ public:
+  explicit Sequence(int ranks) : ranks_(ranks) {}
+
+  void add(Case what) {
+    what.origin = static_cast<Bits>(calls_.size()) * 7;  // what is left of another call is wrong
+    calls_.push_back({what, std::make_unique<Exchange>(ranks_, what), {}, 0});
+  }
+  void add_barrier() { calls_.push_back({{Collective::barrier, 0}, nullptr, {}, 0}); }
+
+  // Empty, or what is wrong.
+  std::string run(const SimulationOptions& options) {
+    too_early_ = 0;
+    for (OneCall& call : calls_) {
+      call.begun = 0;
+      if (call.exchange != nullptr) call.exchange->clear();
+    }
+    Simulator simulator(ranks_, many_cores(ranks_), options);
+    simulator.run([&](int, Endpoint net) { return live(net); });
+    if (too_early_ > 0) return "a rank left a barrier too early";
+    for (OneCall& call : calls_) {
+      if (call.exchange == nullptr) continue;
+      if (std::string problem = call.exchange->problem(call.reference); !problem.empty()) return problem;
+    }
+    return {};
+  }
+
+ private:
+  struct OneCall {
+    Case what;
+    std::unique_ptr<Exchange> exchange;  // null: a barrier
+    std::vector<std::vector<Bits>> reference;
+    int begun;
+  };
+  Task live(Endpoint net) {
+    for (OneCall& call : calls_) {
+      ++call.begun;
+      Call args{Collective::barrier};
+      if (call.exchange != nullptr) args = call.exchange->args(net.rank);
+      co_await carry_out(net, args, on_board(args.collective));
+      if (call.exchange == nullptr && call.begun < ranks_) ++too_early_;
+    }
+  }
+
+  int ranks_;
+  std::vector<OneCall> calls_;
+  int too_early_ = 0;
+};
+
+SimulationOptions timing(std::uint64_t seed) {
+  SimulationOptions options{.board_window_bytes = 2 * BoardShape::smallest_chunk};
+  if (seed > 0) options.adversary = Adversary{seed};
+  return options;
+}
+
+class ManyCores : public testing::TestWithParam<int> {};
+
+// In lines, in slots and, the longest, through windows.
+TEST_P(ManyCores, MixedCallsAreRightForEveryTiming) {
+  const int ranks = GetParam();
+  constexpr Collective with_data[] = {Collective::allreduce, Collective::bcast,     Collective::reduce,
+                                      Collective::allgather, Collective::gather,    Collective::scatter,
+                                      Collective::alltoallv, Collective::allgatherv};
+  constexpr std::size_t counts[] = {0, 1, 2, 7, 12, 13, 100, 1024, 1100};
+  std::mt19937_64 random(static_cast<std::uint64_t>(ranks));
+  Sequence sequence(ranks);
+  for (int k = 0; k < 40; ++k) {
+    if (random() % 6 == 0) {
+      sequence.add_barrier();
+      continue;
+    }
+    Case what{with_data[random() % std::size(with_data)], counts[random() % std::size(counts)]};
+    const Roles who = roles(what.collective);
+    const bool has_blocks = who.is_personal || what.collective == Collective::allgather ||
+                            what.collective == Collective::allgatherv ||
+                            what.collective == Collective::gather;
+    if (has_blocks) what.count = std::min<std::size_t>(what.count, ranks > 64 ? 2 : 20);
+    if (facts(what.collective).has_root)
+      what.root = static_cast<int>(random() % static_cast<unsigned>(ranks));
+    what.in_place = random() % 2 != 0;
+    if (facts(what.collective).has_operation && random() % 2 != 0) what.operation = Operation::weave;
+    sequence.add(what);
+  }
+  for (std::uint64_t seed = 0; seed < (ranks > 64 ? 3 : 6); ++seed)
+    ASSERT_EQ(sequence.run(timing(seed)), "") << "seed " << seed;
+}
+
+std::vector<int> many_ranks() {
+  std::vector<int> ranks;
+  for (int k = 17; k <= 40; ++k) ranks.push_back(k);
+  for (const int k : {64, 65, 128, 256}) ranks.push_back(k);
+  return ranks;
+}
+INSTANTIATE_TEST_SUITE_P(Simulated, ManyCores, testing::ValuesIn(many_ranks()),
+                         testing::PrintToStringParamName());
+
+class RootsInTurn : public testing::TestWithParam<Collective> {};
+
+// Each call has another root than those before it, so other ranks read a slot.
+TEST_P(RootsInTurn, AreRightForEveryTiming) {
+  for (const int ranks : {17, 33, 40}) {
+    for (const std::size_t count : {1, 20, 1100}) {
+      if (count == 1100 && GetParam() != Collective::bcast) continue;  // passed on through windows
+      for (const int stride : {1, 5}) {
+        Sequence sequence(ranks);
+        for (int k = 0; k < ranks; ++k)
+          sequence.add({GetParam(), count, k * stride % ranks, Operation::weave, k % 3 == 0});
+        for (std::uint64_t seed = 0; seed < 4; ++seed)
+          ASSERT_EQ(sequence.run(timing(seed)), "") << ranks << " ranks, seed " << seed;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Simulated, RootsInTurn,
+                         testing::Values(Collective::bcast, Collective::reduce, Collective::gather,
+                                         Collective::scatter),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+// The bits of an allreduce: in groups of four, from left to right, and so on.
+std::vector<Bits> in_groups(std::vector<std::vector<Bits>> values) {
+  while (values.size() > 1) {
+    std::vector<std::vector<Bits>> combined;
+    for (std::size_t k = 0; k < values.size(); ++k) {
+      if (k % (1 << tree_bits) == 0) {
+        combined.push_back(values[k]);
+        continue;
+      }
+      const void* operands[] = {combined.back().data(), values[k].data()};
+      reduction(Operation::weave)(combined.back().data(), operands, 2, values[k].size());
+    }
+    values = std::move(combined);
+  }
+  return values.front();
+}
+
+TEST(ManyCores, BitsAreThoseOfGroupsInRankOrderForEveryRoot) {
+  constexpr std::size_t count = 5;
+  for (const int ranks : {17, 23, 64, 65, 130}) {
+    Exchange all(ranks, {Collective::allreduce, count, 0, Operation::weave});
+    std::vector<std::vector<Bits>> inputs;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto* input = reinterpret_cast<const Bits*>(all.args(rank).input.data);
+      inputs.emplace_back(input, input + count);
+    }
+    const std::vector<Bits> expected = in_groups(inputs);
+    const auto result = [&](Exchange& exchange, Collective collective, int rank) {
+      Simulator simulator(ranks, many_cores(ranks), timing(static_cast<std::uint64_t>(rank)));
+      simulator.run([&](int member, Endpoint net) {
+        return carry_out(net, exchange.args(member), on_board(collective));
+      });
+      return exchange.result_of(rank);
+    };
+    EXPECT_EQ(result(all, Collective::allreduce, ranks - 1), expected) << ranks << " ranks";
+    for (const int root : {0, 1, 5, ranks / 2, ranks - 1}) {
+      Exchange one(ranks, {Collective::reduce, count, root, Operation::weave});
+      EXPECT_EQ(result(one, Collective::reduce, root), expected) << ranks << " ranks, root " << root;
+    }
+  }
+}
+
+// Costs.
+
+struct Cost {
+  double first_us;  // on a new board
+  double next_us;   // of one that follows others
+  std::uint64_t lines;
+  std::uint64_t readers;
+};
+
+Cost cost_of(Collective collective, int ranks, std::size_t bytes, int ranks_per_cache = 8) {
+  const Reduction sum(ElementType::uint8, ReduceOp::sum);
+  const auto call_of = [&](int rank) -> Call {
+    if (collective == Collective::barrier) return {collective};
+    Call call{collective, {nullptr, bytes, 1}, {nullptr, bytes, 1}, &sum};
+    const std::size_t all = bytes * static_cast<std::size_t>(ranks);
+    if (collective == Collective::bcast && rank != 0) call.input = {};
+    if (collective == Collective::allgather) call.output.count = all;
+    if (collective == Collective::gather) call.output.count = rank == 0 ? all : 0;
+    if (collective == Collective::scatter) call.input.count = rank == 0 ? all : 0;
+    return call;
+  };
+  Simulator simulator(ranks, many_cores(ranks, ranks_per_cache),
+                      {.phantom = true, .board_window_bytes = std::size_t{1} << 20});
+  const auto calls = [&](int number) {
+    return simulator.run([&](int rank, Endpoint net) -> Task {
+      const Call call = call_of(rank);
+      for (int k = 0; k < number; ++k) co_await carry_out(net, call, on_board(collective));
+    });
+  };
+  const SimulationResult one = calls(1);
+  return {one.last_exit * 1e6, (calls(7).last_exit - calls(3).last_exit) / 4 * 1e6,
+          *std::ranges::max_element(one.lines_read), one.most_readers};
+}
+
+int levels(int ranks) {
+  int count = 0;
+  for (int length = 1; length < ranks; length <<= tree_bits) ++count;
+  return count;
+}
+
+void print(Collective collective, std::size_t bytes, int ranks, const Cost& cost) {
+  std::cout << name_of(collective) << ", " << bytes << " B, " << ranks << " ranks: " << cost.first_us
+            << " us, then " << cost.next_us << " us; lines read by a rank: " << cost.lines
+            << ", readers of a line: " << cost.readers << "\n";
+}
+
+TEST(ManyCoresCost, OfShortCallsGrowsLikeTheLogarithm) {
+  constexpr int radix = 1 << tree_bits;
+  for (const Collective collective : {Collective::barrier, Collective::allreduce, Collective::bcast,
+                                      Collective::allgather, Collective::reduce}) {
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{1024}}) {
+      if (collective == Collective::barrier && bytes > 8) continue;
+      if (collective == Collective::allgather && bytes > 8) continue;  // then a rank gets p KiB
+      const Cost few = cost_of(collective, 16, bytes);
+      print(collective, bytes, 16, few);
+      for (const int ranks : {64, 128, 256}) {
+        SCOPED_TRACE(std::string(name_of(collective)) + " of " + std::to_string(bytes) + " B on " +
+                     std::to_string(ranks));
+        const Cost many = cost_of(collective, ranks, bytes);
+        print(collective, bytes, ranks, many);
+        EXPECT_LE(many.first_us, 2.5 * few.first_us);
+        EXPECT_LE(many.next_us, 2.5 * few.next_us);
+        // What a rank gets in a slot, with its number, at each level; or all blocks and a number in each
+        // step.
+        const auto slot = (bytes + 16 + 63) / 64;
+        const auto most = collective == Collective::allgather
+                              ? static_cast<std::size_t>(ranks) * bytes / 64 + 2 * 8
+                              : static_cast<std::size_t>((radix - 1) * levels(ranks)) * slot + slot + 1;
+        EXPECT_LE(many.lines, most);
+        if (collective == Collective::allgather) {
+          EXPECT_LE(many.readers, 8U);  // one in each step
+        } else if (bytes == 8) {
+          EXPECT_LE(many.readers, static_cast<std::uint64_t>(radix - 1));
+        } else {
+          EXPECT_LE(many.readers, static_cast<std::uint64_t>((radix - 1) * levels(ranks)));
+        }
+      }
+    }
+  }
+}
+
+// Passed on from window to window: no word has more than the two readers that follow in the tree.
+TEST(ManyCoresCost, OfLongCallsGrowsLikeTheLogarithm) {
+  for (const Collective collective : {Collective::allreduce, Collective::bcast}) {
+    for (const std::size_t bytes : {std::size_t{8} << 10, std::size_t{64} << 10}) {
+      const Cost few = cost_of(collective, 16, bytes);
+      print(collective, bytes, 16, few);
+      for (const int ranks : {64, 128, 256}) {
+        const Cost many = cost_of(collective, ranks, bytes);
+        print(collective, bytes, ranks, many);
+        EXPECT_LE(many.first_us, 2.5 * few.first_us) << name_of(collective) << " on " << ranks;
+        EXPECT_LE(many.next_us, 2.5 * few.next_us) << name_of(collective) << " on " << ranks;
+        EXPECT_LE(many.readers, 2U) << name_of(collective) << " on " << ranks;
+      }
+    }
+  }
+}
+
+// Ranks in turn on all caches, so that no two that talk to each other share one. The steps are the same.
+TEST(ManyCoresCost, OfRanksThatShareNoCacheIsThatOfFarLines) {
+  constexpr int ranks = 256;
+  for (const Collective collective : {Collective::barrier, Collective::allreduce, Collective::bcast,
+                                      Collective::allgather, Collective::reduce}) {
+    const Cost near = cost_of(collective, ranks, 8);
+    const Cost far = cost_of(collective, ranks, 8, 1);
+    print(collective, 8, ranks, far);
+    EXPECT_GE(far.first_us, near.first_us) << name_of(collective);
+    EXPECT_LE(far.first_us, 1.6 * near.first_us) << name_of(collective);
+    EXPECT_EQ(far.lines, near.lines) << name_of(collective);
+    EXPECT_EQ(far.readers, near.readers) << name_of(collective);
+  }
+}
+
+// No rank reads a sign of every other one, which it would after a collective in which not all ranks meet.
+TEST(ManyCoresCost, RootedCallsInTurnDoNotReadTheSignsOfAll) {
+  constexpr int ranks = 256;
+  for (const Collective collective :
+       {Collective::bcast, Collective::reduce, Collective::gather, Collective::scatter}) {
+    Simulator simulator(ranks, many_cores(ranks), {.phantom = true, .board_window_bytes = 4096});
+    const auto lines_of = [&](int calls) {
+      const SimulationResult result = simulator.run([&](int rank, Endpoint net) -> Task {
+        const Reduction sum(ElementType::uint8, ReduceOp::sum);
+        for (int k = 0; k < calls; ++k) {
+          const int root = k * 37 % ranks;
+          Call call{collective, {nullptr, 1, 1}, {nullptr, 1, 1}, &sum, root};
+          if (collective == Collective::gather) call.output.count = ranks;
+          if (collective == Collective::scatter && rank == root) call.input.count = ranks;
+          co_await carry_out(net, call, on_board(collective));
+        }
+      });
+      return *std::ranges::max_element(result.lines_read);
+    };
+    // In ten calls the signs of all would be more than 2560 lines.
+    EXPECT_LE(lines_of(10), 10U * (2 * 3 * 4 + 8)) << name_of(collective);
+  }
+}
+
+// Signs of the model itself: see Network.
+TEST(SimulatedLines, TakeLatencyAndGap) {
+  Network network{.line = 1, .far_line = 10, .line_gap = 0.25, .ranks_per_cache = 2, .ranks_per_node = 4};
+  const auto exits = [&](auto fetches) {
+    Simulator simulator(4, network, {.board_window_bytes = BoardShape::smallest_chunk});
+    return simulator.run([&](int rank, Endpoint net) -> Task { co_await fetches(*net.board(), rank); });
+  };
+  int word = 0;
+  const auto near_and_far = [&](Board& board, int rank) {
+    return board.fetch(rank ^ 1, &word, rank < 2 ? 64 : 65);
+  };
+  EXPECT_EQ(exits(near_and_far).exits, (std::vector<double>{1, 1, 1.25, 1.25}));
+  const auto from_one = [&](Board& board, int) { return board.fetch(0, &word, 8); };
+  const SimulationResult all = exits(from_one);
+  EXPECT_EQ(all.exits, (std::vector<double>{0, 1, 10.25, 10.5}));  // its own is free
+  EXPECT_EQ(all.lines_read, (std::vector<std::uint64_t>{0, 1, 1, 1}));
+  EXPECT_EQ(all.most_readers, 3U);
+  network.far_line = 0;
+  EXPECT_EQ(exits(from_one).last_exit, 0);
+}
+
+}  // namespace
+}  // namespace offbeat

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the headers of the reduce-scatter algorithms say about their cost and their order, exactly.
+// collectives_test.cpp checks the rest.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "exchanges.hpp"
+#include "hockney.hpp"
+
+namespace offbeat {
+namespace {
+
+class ReduceScatterCost : public Hockney {
+ protected:
+  static constexpr std::size_t block = 1 << 16;
+  static constexpr double m = block;
+
+  static double time_of(const std::string& text, int ranks) {
+    return Hockney::time_of(Collective::reduce_scatter_block, text, ranks,
+                            block * static_cast<std::size_t>(ranks), block);
+  }
+};
+
+TEST_F(ReduceScatterCost, Ring) {
+  for (const int p : {2, 7, 16}) EXPECT_NEAR(time_of("ring", p), (p - 1) * (a + m * b + m * c), 1e-12) << p;
+}
+
+TEST_F(ReduceScatterCost, Pairwise) {
+  for (const int p : {2, 7, 16})
+    EXPECT_NEAR(time_of("pairwise", p), (p - 1) * (a + m * b + m * c), 1e-12) << p;
+}
+
+TEST_F(ReduceScatterCost, RecursiveHalvingOfPowersOfTwo) {
+  for (const int p : {2, 16, 64})
+    EXPECT_NEAR(time_of("recursive_halving", p), std::log2(p) * a + (p - 1) * m * (b + c), 1e-12) << p;
+}
+
+// A rank may send its part before the other one is ready for it.
+TEST_F(ReduceScatterCost, RecursiveHalvingWithASurplusRankAtMost) {
+  EXPECT_LT(time_of("recursive_halving", 3), 3 * a + (2 + 4) * m * b + (2 + 3) * m * c + 1e-12);
+}
+
+class ReduceScatterOrder : public testing::Test {
+ protected:
+  using Block = std::vector<Bits>;
+
+  static std::vector<Block> results(const std::string& text, int ranks) {
+    Exchange exchange = make(ranks);
+    const Expression expression = parse_expression(Collective::reduce_scatter, text);
+    Simulator simulator(ranks, awkward_network());
+    simulator.run([&](int rank, Endpoint net) { return carry_out(net, exchange.args(rank), expression); });
+    std::vector<Block> results;
+    for (int rank = 0; rank < ranks; ++rank) results.push_back(exchange.result_of(rank));
+    return results;
+  }
+  // What all ranks have for block `block`.
+  static std::vector<Block> inputs(int ranks, int block) {
+    Exchange exchange = make(ranks);
+    std::vector<Block> inputs;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Call call = exchange.args(rank);
+      const ConstVector input = call.input_blocks.of(call.input, block, ranks);
+      inputs.emplace_back(input.count);
+      if (input.count > 0) std::memcpy(inputs.back().data(), input.data, input.bytes());
+    }
+    return inputs;
+  }
+  static Block combined(const Block& left, Block right) {
+    reduction(Operation::weave).host->combine(left.data(), right.data(), right.size());
+    return right;
+  }
+
+ private:
+  static Exchange make(int ranks) {
+    return Exchange(ranks,
+                    {.collective = Collective::reduce_scatter, .count = 5, .operation = Operation::weave});
+  }
+};
+
+TEST_F(ReduceScatterOrder, RingBeginsWithTheNextRank) {
+  constexpr int p = 7;
+  const std::vector<Block> results = this->results("ring", p);
+  for (int block = 0; block < p; ++block) {
+    const std::vector<Block> inputs = this->inputs(p, block);
+    Block expected = inputs[static_cast<std::size_t>((block + 1) % p)];
+    for (int k = 2; k <= p; ++k)
+      expected = combined(expected, inputs[static_cast<std::size_t>((block + k) % p)]);
+    EXPECT_EQ(results[static_cast<std::size_t>(block)], expected) << block;
+  }
+}
+
+TEST_F(ReduceScatterOrder, PairwiseGoesBackFromTheOwner) {
+  constexpr int p = 7;
+  const std::vector<Block> results = this->results("pairwise", p);
+  for (int block = 0; block < p; ++block) {
+    const std::vector<Block> inputs = this->inputs(p, block);
+    Block expected = inputs[static_cast<std::size_t>(block)];
+    for (int k = 1; k < p; ++k)
+      expected = combined(expected, inputs[static_cast<std::size_t>((block + p - k) % p)]);
+    EXPECT_EQ(results[static_cast<std::size_t>(block)], expected) << block;
+  }
+}
+
+TEST_F(ReduceScatterOrder, RecursiveHalvingHasOneTreeForAllBlocks) {
+  constexpr std::size_t p = 8;
+  const std::vector<Block> results = this->results("recursive_halving", p);
+  for (std::size_t block = 0; block < p; ++block) {
+    std::vector<Block> partial = inputs(p, static_cast<int>(block));
+    for (std::size_t distance = p / 2; distance > 0; distance /= 2) {
+      for (std::size_t k = 0; k < distance; ++k) partial[k] = combined(partial[k], partial[k + distance]);
+    }
+    EXPECT_EQ(results[block], partial[0]) << block;
+  }
+}
+
+}  // namespace
+}  // namespace offbeat

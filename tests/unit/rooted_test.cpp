@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The cost formulas in the headers of bcast, reduce, gather and scatter, for several roots.
+// collectives_test.cpp tests what they compute.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <string>
+
+#include "collectives/repertoire.hpp"
+#include "simulator/simulator.hpp"
+
+namespace offbeat {
+namespace {
+
+class Cost : public testing::Test {
+ protected:
+  static constexpr double a = 2e-6;
+  static constexpr double b = 1e-9;
+  static constexpr double c = 3e-10;
+  static constexpr std::size_t bytes = 1 << 16;  // of the vector, or of a block
+  static constexpr double n = bytes;
+
+  static double time_of(Collective collective, const std::string& text, int ranks, int root = 0) {
+    const Expression expression = parse_expression(collective, text);
+    const Reduction sum(ElementType::uint8, ReduceOp::sum);
+    const Network network{.inter_alpha = a, .inter_beta = b, .gamma = c, .eager_bytes = std::size_t{1} << 40};
+    Simulator simulator(ranks, network, {.phantom = true});
+    const std::size_t all = bytes * static_cast<std::size_t>(ranks);
+    const auto call_of = [&](int rank) -> Call {
+      Call call{collective, {nullptr, bytes, 1}, {nullptr, bytes, 1}, &sum, root};
+      if (collective == Collective::bcast && rank != root) call.input = {};
+      if (collective == Collective::scatter) call.input.count = rank == root ? all : 0;
+      if (collective == Collective::gather) call.output.count = rank == root ? all : 0;
+      return call;
+    };
+    return simulator
+        .run([&](int rank, Endpoint net) { return carry_out(net, call_of(rank), expression); }, {},
+             expression.lanes())
+        .last_delay();
+  }
+
+  // Exactly, where p is a power of two; other numbers of ranks take no longer.
+  template <class Formula>
+  static void expect(Collective collective, const std::string& text, Formula formula) {
+    for (const int p : {2, 3, 5, 8, 13, 16, 60, 64}) {
+      for (const int root : {0, 1, p - 1}) {
+        const double steps = std::ceil(std::log2(p));
+        const double time = time_of(collective, text, p, root);
+        const double limit = formula(p, steps);
+        EXPECT_LE(time, limit + 1e-12) << text << " on " << p << ", root " << root;
+        if ((p & (p - 1)) == 0) {
+          EXPECT_GE(time, limit - 1e-12) << text << " on " << p << ", root " << root;
+        }
+      }
+    }
+  }
+};
+
+// The simulator lets the latencies of messages that do not wait for one another overlap.
+TEST_F(Cost, Bcast) {
+  expect(Collective::bcast, "linear", [](int p, double) { return a + (p - 1) * n * b; });
+  expect(Collective::bcast, "binomial", [](int, double steps) { return steps * (a + n * b); });
+  expect(Collective::bcast, "chain", [](int p, double) { return (p - 1) * (a + n * b); });
+  expect(Collective::bcast, "pipeline(16, chain)",
+         [](int p, double) { return (p - 1) * a + (p + 14) * n / 16 * b; });
+  expect(Collective::bcast, "scatter_allgather",
+         [](int p, double steps) { return (steps + p - 1) * a + 2 * n * (p - 1) / p * b; });
+}
+
+TEST_F(Cost, Reduce) {
+  expect(Collective::reduce, "binomial", [](int, double steps) { return steps * (a + n * b + n * c); });
+  expect(Collective::reduce, "chain", [](int p, double) { return (p - 1) * (a + n * b + n * c); });
+  expect(Collective::reduce, "rabenseifner", [](int p, double) {
+    const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(p)));
+    const double halving =
+        2 * std::log2(core) * a + 2 * n * (core - 1) / core * b + n * (core - 1) / core * c;
+    // Folding; half a vector of who has nobody to wait for may come first.
+    return core == p ? halving : halving + a + 1.5 * n * b + n * c;
+  });
+}
+
+TEST_F(Cost, GatherAndScatter) {
+  for (const Collective collective : {Collective::gather, Collective::scatter}) {
+    expect(collective, "linear", [](int p, double) { return a + (p - 1) * n * b; });
+    expect(collective, "binomial", [](int p, double steps) { return steps * a + (p - 1) * n * b; });
+  }
+}
+
+}  // namespace
+}  // namespace offbeat
