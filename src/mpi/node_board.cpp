@@ -215,7 +215,7 @@ Patience patience_without_board(const Settings& settings) {
 }
 
 NodeBoard::Stage::Stage(NodeBoard& owner, int index)
-    : board(owner.memory_.data(), owner.shape_, owner.member_, {}, index), owner_(owner) {
+    : board(owner.memory_.data(), owner.shape_, owner.locality_.member, {}, index), owner_(owner) {
   board.patience.progress = {.call = [](void* state) { static_cast<NodeBoard*>(state)->progress(); },
                              .state = &owner};
   board.patience.stall = {.call =
@@ -246,27 +246,23 @@ NodeBoard::NodeBoard(const Host& host, SharedMemory memory, const BoardShape& sh
       budget_(budget),
       memory_(std::move(memory)),
       shape_(shape),
-      member_(locality.member),
-      host_name_(host_name()),
-      has_other_nodes_(locality.membership.nodes() > 1) {
+      locality_(locality),
+      host_name_(host_name()) {
   for (int k = 0; k < stages(); ++k) stages_[static_cast<std::size_t>(k)].emplace(*this, k);
   world_ranks_.reserve(locality.here().size());
   for (const int rank : locality.here()) world_ranks_.push_back(world_ranks[static_cast<std::size_t>(rank)]);
-  for (int node = 0; locality.member == 0 && node < locality.membership.nodes(); ++node) {
-    if (node != locality.node) other_leaders_.push_back(locality.membership.rank(node, 0));
-  }
   // Smaller windows would share a huge page with those of other ranks, near the core that touched it first.
   constexpr std::size_t huge_page = std::size_t{2} << 20;
   if (shape.window_bytes >= huge_page) memory_.prefer_huge_pages();
   // Read by look_at_cores of the other ranks, which write nothing here before they have read it.
-  std::memcpy(board().inline_slot(0, member_).data, &cores_, sizeof cores_);
+  std::memcpy(board().inline_slot(0, locality_.member).data, &cores_, sizeof cores_);
 }
 
 void NodeBoard::look_at_cores(const Settings& settings, std::span<CoreSet> work_space) {
   for (int rank = 0; rank < shape_.ranks; ++rank) {
     CoreSet& cores = work_space[static_cast<std::size_t>(rank)];
     // With two ranks, the other one may be in its first collective and use this rank's slot.
-    if (rank == member_) {
+    if (rank == locality_.member) {
       cores = cores_;
     } else {
       std::memcpy(&cores, board().inline_slot(0, rank).data, sizeof cores);
@@ -293,7 +289,7 @@ void NodeBoard::rest() {
   client_ = {};
   for (int k = 0; k < stages(); ++k) stage(k).board.waiters = nullptr;
   board().entered = 0;
-  board().presence(member_).entered.store(0, std::memory_order_relaxed);
+  board().presence(locality_.member).entered.store(0, std::memory_order_relaxed);
 }
 
 // One thread at a time gives the host a turn; others need not give a second one.
@@ -306,16 +302,16 @@ int NodeBoard::look_for_failure() noexcept {
 
 int NodeBoard::take_turn() noexcept {
   int code = client_.turn->take();
-  if (code != MPI_SUCCESS || client_.failure_tag < 0 || was_told_) return code;
+  if (code != MPI_SUCCESS || client_.failure_tag < 0) return code;
   int is_told = 0;
   code = host_->Iprobe(MPI_ANY_SOURCE, client_.failure_tag, client_.messages, &is_told, MPI_STATUS_IGNORE);
   if (code != MPI_SUCCESS || is_told == 0) return code;
-  code = host_->Recv(&notice_, sizeof notice_, MPI_BYTE, MPI_ANY_SOURCE, client_.failure_tag,
-                     client_.messages, MPI_STATUS_IGNORE);
-  if (code != MPI_SUCCESS) return code;
-  was_told_ = true;
-  board().broken().store(notice_, std::memory_order_relaxed);
-  return MPI_SUCCESS;
+  std::uint64_t told = 0, none = 0;
+  code = host_->Recv(&told, sizeof told, MPI_BYTE, MPI_ANY_SOURCE, client_.failure_tag, client_.messages,
+                     MPI_STATUS_IGNORE);
+  if (code == MPI_SUCCESS)
+    board().broken().compare_exchange_strong(none, told, std::memory_order_relaxed);
+  return code;
 }
 
 bool NodeBoard::is_given_up() noexcept {
@@ -340,22 +336,24 @@ void NodeBoard::give_up(const char* why, int code) noexcept {
   int error_class = MPI_ERR_OTHER;
   host_->Error_class(code, &error_class);
   const Failure mine(world_rank(), error_class);
-  std::uint64_t first = 0;
-  if (broken.compare_exchange_strong(first, mine.word(), std::memory_order_relaxed)) {
-    first = mine.word();
-    if (why != nullptr)
-      try_to([&] {
-        say(call(board()) + ": rank " + std::to_string(world_rank()) +
-            " of MPI_COMM_WORLD has failed: " + why + "; this communicator can no longer be used");
-      });
-  }
+  std::uint64_t none = 0;
+  const bool is_first = broken.compare_exchange_strong(none, mine.word(), std::memory_order_relaxed);
   board().bell().ring();
-  // A node that was told tells no other: all were told.
-  if (was_told_) return;
-  notice_ = first;
-  for (const int leader : other_leaders_) {
+  // The others of this node, and a node that was told, need not tell anybody.
+  if (!is_first) return;
+  if (why != nullptr)
+    try_to([&] {
+      say(call(board()) + ": rank " + std::to_string(world_rank()) +
+          " of MPI_COMM_WORLD has failed: " + why + "; this communicator can no longer be used");
+    });
+  if (client_.failure_tag < 0) return;
+  // All ranks of the other nodes: nobody knows which of them have left the collective, and look no more.
+  notice_ = mine.word();
+  const Membership& all = locality_.membership;
+  for (int rank = 0; rank < all.ranks(); ++rank) {
+    if (all.node_of(rank) == locality_.node) continue;
     MPI_Request request;
-    if (host_->Isend(&notice_, sizeof notice_, MPI_BYTE, leader, client_.failure_tag, client_.messages,
+    if (host_->Isend(&notice_, sizeof notice_, MPI_BYTE, rank, client_.failure_tag, client_.messages,
                      &request) == MPI_SUCCESS) {
       host_->Request_free(&request);
     }
@@ -390,8 +388,8 @@ void NodeBoard::report_stall(Stage& stage, double waited_s, bool over) {
     return;
   }
   const std::string whom = !missing.empty()   ? rank_list(missing) + " on " + host_name_
-                           : has_other_nodes_ ? "ranks on other nodes"
-                                              : "ranks that have entered it";
+                           : locality_.membership.nodes() > 1 ? "ranks on other nodes"
+                                                              : "ranks that have entered it";
   say(call(board) + ": rank " + std::to_string(world_rank()) + " has waited " + time + " for " + whom +
       " (ranks of MPI_COMM_WORLD)");
 }

@@ -30,7 +30,7 @@ class SetUp;
 // The present user of a board: one communicator.
 struct BoardClient {
   HostTurn* turn = nullptr;  // null: there is no communicator at present
-  // Node leaders tell each other of failures there, with this tag; negative: no messages.
+  // Ranks of other nodes are told of failures there, with this tag; negative: no messages.
   MPI_Comm messages = MPI_COMM_NULL;
   int failure_tag = -1;
   // Throws CommunicationError when the program's communicator can no longer be used.
@@ -41,8 +41,8 @@ struct BoardClient {
 class NodeBoard {
  public:
   // Collective, with the same outcome on all ranks. Null, with one line that says why, unless all ranks of
-  // every node could map their memory. `world_ranks`: of all ranks of the communicator. Throws
-  // CommunicationError.
+  // every node could map their memory. `world_ranks`: of all ranks of the communicator. The board refers to
+  // `locality`. Throws CommunicationError.
   static std::unique_ptr<NodeBoard> create(SetUp& set_up, const Locality& locality,
                                            const std::vector<int>& world_ranks, const Settings& settings,
                                            WindowBudget& budget);
@@ -115,7 +115,9 @@ class NodeBoard {
   int take_turn() noexcept;
   // The same for a rank that waits. Throws CommunicationError if a rank has given up.
   void progress();
-  [[nodiscard]] int world_rank() const { return world_ranks_[static_cast<std::size_t>(member_)]; }
+  [[nodiscard]] int world_rank() const {
+    return world_ranks_[static_cast<std::size_t>(locality_.member)];
+  }
   [[nodiscard]] std::string call(const Board& board) const;
   // Names the ranks that have not entered the collective in which this rank waits.
   void report_stall(Stage& stage, double waited_s, bool over);
@@ -126,16 +128,13 @@ class NodeBoard {
   std::atomic<std::uint64_t> last_use_{0};
   SharedMemory memory_;
   const BoardShape shape_;
-  const int member_;
+  const Locality& locality_;
   std::array<std::optional<Stage>, most_stages> stages_;
   const CoreSet cores_ = CoreSet::of_this_process();  // as announced to the others
   std::vector<int> world_ranks_;                      // of the ranks of the board
   std::string host_name_;
-  std::vector<int> other_leaders_;  // on the lowest rank of the node, those of the other nodes
-  bool has_other_nodes_;
   std::atomic_flag is_looking_{};  // for a failure
   std::uint64_t notice_ = 0;       // tells other nodes of a failure: the value of Board::broken
-  bool was_told_ = false;
 };
 
 }  // namespace offbeat

@@ -178,6 +178,19 @@ def test_a_message_that_fails_is_an_error_on_every_rank(mpi: Mpi, rank: int, cou
     assert result.stderr.count(" has failed: ") == len(named) == faults, str(result)
 
 
+@FEWER_MPIS
+@pytest.mark.parametrize("count", [1000, 100000])
+@pytest.mark.parametrize("rank", [0, 3])
+def test_a_message_that_fails_reaches_a_root_that_waits_alone(mpi: Mpi, rank: int, count: int) -> None:
+    """The root leads its node in place of the lowest rank, which may have left the reduce."""
+    settings = NODES | {"OFFBEAT_REDUCE": "hierarchy(arrival_tree, binomial)"}
+    result = run_failing(mpi, 4, "messages", rank, count, "--root", "3", environment=settings)
+    faults, errors = faults_and_errors(result)
+    assert faults > 0, str(result)
+    assert errors == faults, str(result)
+    assert result.report_of("reduce").served > 0, str(result)
+
+
 # Ranks, expression, settings. Three ranks have more orders than offbeat remembers.
 PLACES_WITHOUT_MEMORY = {
     "one node": (3, None, {}),

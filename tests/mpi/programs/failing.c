@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * failing messages|memory RANK COUNT [--lasting 1]: under libmpi_faulty, the n-th message, or piece of memory, of
- * RANK fails in an allreduce of COUNT elements, for n = 1, 2, ..., until there is none left to fail; each time on a
- * new communicator that returns errors. With --lasting all the later ones fail, too, but only in a call of no elements,
+ * failing messages|memory RANK COUNT [--lasting 1] [--root R]: under libmpi_faulty, the n-th message, or piece of
+ * memory, of RANK fails in an allreduce of COUNT elements, or in a reduce to rank R, for n = 1, 2, ..., until there is
+ * none left to fail; each time on a new communicator that returns errors. With --lasting all the later ones fail, too, but only in a call of no elements,
  * which makes what offbeat keeps for the communicator.
  *
  * Nobody may hang. All ranks get an error, those that had no need of RANK any more in the next call; or all get the
@@ -16,7 +16,16 @@
 
 enum { SUM, ERROR, WRONG };
 
-static int *input, *output, count;
+static int *input, *output, count, root;
+
+static int outcome_of_reduce(MPI_Comm communicator) {
+  memset(output, 0, sizeof(int) * (size_t)count);
+  ++check_calls;
+  if (MPI_Reduce(input, output, count, MPI_INT, MPI_SUM, root, communicator) != MPI_SUCCESS) return ERROR;
+  for (int i = 0; i < count; ++i)
+    if (output[i] != (world_rank == root ? world_size * i + world_size * (world_size - 1) / 2 : 0)) return WRONG;
+  return SUM;
+}
 
 static int outcome(MPI_Comm communicator) {
   memset(output, 0, sizeof(int) * (size_t)count);
@@ -69,6 +78,8 @@ int main(int argc, char **argv) {
   const enum faulty_kind kind = strcmp(argv[1], "messages") == 0 ? MESSAGES : MEMORY;
   const int victim = atoi(argv[2]), lasting = (int)option(argc, argv, "--lasting", 0);
   count = atoi(argv[3]);
+  root = (int)option(argc, argv, "--root", -1);
+  int (*const first_outcome)(MPI_Comm) = root < 0 ? outcome : outcome_of_reduce;
   faulty_arm_function *arm = (faulty_arm_function *)dlsym(RTLD_DEFAULT, "faulty_arm");
   CHECK(arm != NULL, "libmpi_faulty is not preloaded");
   if (arm == NULL) return check_finish();
@@ -91,17 +102,17 @@ int main(int argc, char **argv) {
       MPI_Comm_dup(MPI_COMM_WORLD, &communicator);
     }
     MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN);
-    if (kind == MESSAGES) expect(SUM, outcome(communicator), "warm", n); /* its context is made */
+    if (kind == MESSAGES) expect(SUM, first_outcome(communicator), "warm", n); /* its context is made */
     if (world_rank == victim) arm(kind, n, lasting);
     if (lasting) CHECK(allreduce(input, output, 0, MPI_INT, MPI_SUM, communicator) == MPI_SUCCESS, "%ld: nothing", n);
-    const int mine = lasting ? SUM : outcome(communicator);
+    const int mine = lasting ? SUM : first_outcome(communicator);
     if (world_rank == victim) reached = arm(NOTHING, 0, 0) <= 0;
     MPI_Bcast(&reached, 1, MPI_INT, victim, MPI_COMM_WORLD);
     const int all = of_all(mine, "fault", n);
     *(all == ERROR ? &errors : &sums) += 1;
     CHECK(reached || all == SUM, "%ld: an error without a cause", n);
-    /* With `ring` everybody needs each message. */
-    if (kind == MESSAGES) CHECK(mine == ERROR || !reached, "%ld: no error", n);
+    /* In an allreduce by `ring` everybody needs each message, in a reduce the root does. */
+    if (kind == MESSAGES && (root < 0 || world_rank == root)) CHECK(mine == ERROR || !reached, "%ld: no error", n);
     expect(all, outcome(communicator), "again", n);
     expect(SUM, outcome(untouched), "untouched", n);
     MPI_Comm_free(&communicator);
