@@ -248,6 +248,8 @@ static void many_at_once(void) {
     MPI_Waitall(AT_ONCE, requests, MPI_STATUSES_IGNORE);
     for (int k = 0; k < AT_ONCE; ++k) expect(output + (long)k * MANY, MANY, 1, "one of many");
   }
+  /* MPICH 5.0 lets nothing out in MPI_Finalize of what it has taken for sent. */
+  MPI_Barrier(MPI_COMM_WORLD);
   if (world_rank == 0) printf("shared: %ld\n", shared_kib());
   free(output);
 }
