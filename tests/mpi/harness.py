@@ -296,7 +296,7 @@ def run(
     settings = [f"{name}={value}" for name, value in variables.items()]
     line = [*mpi.launch(ranks), *(["env", *settings] if settings else []), *map(str, command)]
     result = execute(line, clean_environment(mpi), timeout, cwd)
-    # On a busy machine Open MPI's launcher may give its own thread too little time, before it starts any rank.
+    # On a busy machine Open MPI's launcher may give its own thread too little time, before there are ranks.
     if result.returncode != 0 and "listener thread failed to start" in result.stderr:
         result = execute(line, clean_environment(mpi), timeout, cwd)
     return result

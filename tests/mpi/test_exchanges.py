@@ -39,7 +39,8 @@ HOW = {  # settings
     "by messages": {f"OFFBEAT_{name}": expression for name, expression in LONG.items()},
     "by other messages": {f"OFFBEAT_{name}": expression for name, expression in SHORT.items()},
     "by the host in segments": {
-        "OFFBEAT_ALLREDUCE": "pipeline(3, native)", "OFFBEAT_BCAST": "pipeline(1KiB, native)",
+        "OFFBEAT_ALLREDUCE": "pipeline(3, native)",
+        "OFFBEAT_BCAST": "pipeline(1KiB, native)",
         "OFFBEAT_REDUCE": "pipeline(4, native)",
     },
     "checked": {"OFFBEAT_CHECK": "1"},

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,14 @@ def test_what_the_ranks_are_told() -> None:
     ]  # fmt: skip
 
 
+def test_ranks_are_told_how_long_to_compute() -> None:
+    files = {name: Path("/f") / name for name in ("output", "arrivals", "cells", "gate")}
+    plan = replace(PLAN, computing=Skew(factor=1.5))
+    told = rank_arguments(plan.jobs("Open MPI")[0], plan, files, deadline=12.5, share_cores=False)
+    assert told[-2:] == ["--computing", "1.5 0.0"]
+    assert Plan.from_json(plan.to_json()).computing == Skew(factor=1.5)
+
+
 def test_cells_are_collectives_by_sizes_by_patterns_by_skews() -> None:
     skews = [Skew(factor=1.0), Skew(microseconds=50.0)]
     plan = Plan(2, [4, 8], ["native"], ["balanced", "random"], skews, ["allreduce", "barrier"])
@@ -67,6 +76,28 @@ def test_a_named_algorithm_of_the_host_is_a_job_of_its_own() -> None:
     assert second.variables["OMPI_MCA_coll_tuned_allreduce_algorithm"] == "4"
     assert plan.jobs("MPICH")[1].variables == {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "ring"}
     assert plan.jobs("Intel MPI")[1].variables["I_MPI_ADJUST_ALLREDUCE"] == "8"
+
+
+def test_segments_are_non_blocking_calls_of_the_host() -> None:
+    names = parse_algorithms("pipeline(4,native( ring ))", ["allreduce", "bcast"])
+    assert names == ["native", "pipeline(4, native(ring))"]
+    plan = Plan(2, [4], names, collectives=["allreduce", "bcast"])
+    _, named = plan.jobs("Open MPI")
+    assert named.algorithms == ["pipeline(4, native(ring))"]
+    assert named.cells == plan.cells[:1], "Open MPI has no ring for ibcast"
+    assert named.variables == {"OMPI_MCA_coll_libnbc_iallreduce_algorithm": "1"}
+    assert plan.jobs("MPICH")[1].variables == {
+        "MPIR_CVAR_IALLREDUCE_INTRA_ALGORITHM": "tsp_ring",
+        "MPIR_CVAR_IBCAST_INTRA_ALGORITHM": "tsp_ring",
+    }
+    assert plan.jobs("Intel MPI")[1].variables["I_MPI_ADJUST_IALLREDUCE"] == "4"
+    with pytest.raises(CommandError, match="Open MPI has no such iallreduce; it has: ring, binomial"):
+        host_algorithms.check("Open MPI", ["allreduce"], "pipeline(4, native(linear))")
+
+
+def test_a_name_means_the_non_blocking_call_where_that_is_measured() -> None:
+    plan = Plan(2, [4], ["native", "native(binomial)"], computing=Skew(factor=1.0))
+    assert plan.jobs("Open MPI")[1].variables == {"OMPI_MCA_coll_libnbc_iallreduce_algorithm": "2"}
 
 
 def test_what_may_be_named() -> None:
@@ -247,6 +278,7 @@ def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
         result_of("native", 3.0),
         result_of("ring", status="wrong", wrong=wrong),
         result_of("grid(2x2, ring)", status="not served"),
+        result_of("binomial", 2.0, computing_us=5.0, waiting_delays_us=[8.0, 9.0, 8.5]),
     )
     path = tmp_path / "b.json"
     found.write(path)
@@ -263,7 +295,9 @@ def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
         (lambda d: d.pop("plan"), "is damaged: no 'plan'"),
         (lambda d: d["cells"][0].pop("algorithm"), "is damaged: no 'algorithm'"),
         (lambda d: d["cells"][0].update(last_delays_us=[]), "is damaged: a measured cell has no samples"),
+        (lambda d: d["cells"][0].update(computing_us=1.0), "is damaged: a cell of calls that compute has no"),
         (lambda d: d["plan"].update(skews=["soon"]), "'soon' is not a skew"),
+        (lambda d: d["plan"].update(computing="soon"), "'soon' is not a skew"),
         (lambda d: d.update(mpi=None), "is damaged"),
     ],
 )
@@ -319,6 +353,29 @@ def test_measuring_for_real(offbeat: Offbeat, tmp_path: Path) -> None:
     assert (same.returncode, "0 faster, 0 slower, 12 no difference seen" in same.stdout) == (0, True)
     assert offbeat(*arguments).returncode == 2, "the file is not overwritten"
     assert offbeat(*arguments, "--force").returncode == 0
+
+
+def test_non_blocking_calls_for_real(offbeat: Offbeat, tmp_path: Path) -> None:
+    output = tmp_path / "out.json"
+    done = offbeat(
+        "bench", "-n", "2", "--mpi", "embedded", "--collectives", "allreduce,bcast", "--sizes", "64KiB",
+        "--algorithms", "default,pipeline(2, native(binomial))", "--patterns", "balanced",
+        "--computing", "100us", "--budget", "10", "--json", output,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "% hidden" in done.stdout
+    found = results.read(output)
+    assert found.to_json()["complete"]
+    assert {(r.cell.collective, r.algorithm, r.status) for r in found.results} == {
+        (collective, algorithm, "measured")
+        for collective in ("allreduce", "bcast")
+        for algorithm in ("native", "default", "pipeline(2, native(binomial))")
+    }
+    for result in found.results:
+        assert result.computing_us == 100.0
+        assert result.waiting_delay.median > 0
+        assert result.last_delay.median < 100.0, "the computation is subtracted"
+        assert 0 <= result.hidden <= 1
 
 
 def test_interrupted_and_resumed_for_real(offbeat: Offbeat, tmp_path: Path, clean_environment) -> None:

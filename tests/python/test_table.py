@@ -60,6 +60,18 @@ def test_factors_that_the_noise_leaves_open_are_marked() -> None:
     assert table.UNSURE in text
 
 
+def test_how_much_of_a_call_a_computation_hides() -> None:
+    """IMB-NBC: (t_pure + t_CPU - t_ovrl) / min(t_pure, t_CPU), as a part between 0 and 1."""
+    native = result_of("native", 8.0, computing_us=10.0, waiting_delays_us=[10.0])
+    ring = result_of("ring", 1.0, computing_us=10.0, waiting_delays_us=[20.0])
+    tree = result_of("tree", 3.0, computing_us=10.0, waiting_delays_us=[2.0])
+    text = rendered(benchmark_of(native, ring, tree))
+    assert [text.count(f" {part}% hidden") for part in (20, 100, 0)] == [1, 1, 1]
+    assert table.HIDDEN[:60] in text
+    only_waiting = rendered(benchmark_of(result_of("native", 8.0, computing_us=0.0, waiting_delays_us=[8.0])))
+    assert "% hidden" not in only_waiting
+
+
 def test_late_starts_and_few_samples_are_marked() -> None:
     text = rendered(benchmark_of(result_of("native", 10.0, on_time=False)))
     assert "10.0 µs ~" in text

@@ -34,7 +34,7 @@ class Cell(NamedTuple):
 
 
 class Job(NamedTuple):
-    """The part of a plan that one call of mpirun measures; the first algorithm is the host's."""
+    """The part of a plan that one call of mpirun measures."""
 
     algorithms: list[str]
     cells: list[Cell]
@@ -55,6 +55,8 @@ class Plan:
     seed: int = 1
     max_iterations: int = MAX_ITERATIONS
     same_buffers: bool = False
+    # Non-blocking calls, between which and their waits ranks compute so long; None: blocking calls.
+    computing: Skew | None = None
     mpirun_arguments: Sequence[str] = ()
 
     @cached_property
@@ -69,29 +71,42 @@ class Plan:
         ]
 
     def jobs(self, vendor: str) -> list[Job]:
-        """Native and all expressions together, so that noise hits all alike; then each native(NAME)."""
+        """Native and all expressions together, so that noise hits all alike; then each with native(NAME)."""
         named = [name for name in self.algorithms if host_algorithms.name_in(name) is not None]
         jobs = [Job([name for name in self.algorithms if name not in named], self.cells, {})]
         for algorithm in named:
             name = host_algorithms.name_in(algorithm) or ""
-            variables = {c: host_algorithms.variables(vendor, c, name) for c in self.collectives}
-            cells = [cell for cell in self.cells if variables[cell.collective]]
+            variables = {
+                c: host_algorithms.variables(vendor, self._host_call(algorithm, c), name)
+                for c in self.collectives
+                if self.serves(algorithm, c)
+            }
+            cells = [cell for cell in self.cells if variables.get(cell.collective)]
             merged = {key: value for found in variables.values() for key, value in found.items()}
             jobs.append(Job([algorithm], cells, merged))
         return jobs
 
+    def _host_call(self, algorithm: str, collective: str) -> str:
+        return host_algorithms.call(algorithm, collective, nonblocking=self.computing is not None)
+
     def serves(self, algorithm: str, collective: str) -> bool:
         """Whether an algorithm takes part in the cells of a collective."""
-        return host_algorithms.is_native(algorithm) or algorithm == BUILT_IN or serves(algorithm, collective)
+        if host_algorithms.is_native(algorithm) or algorithm == BUILT_IN:
+            return True
+        return serves(host_algorithms.without_name(algorithm), collective)
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "skews": [skew.label for skew in self.skews]}
+        computing = self.computing.label if self.computing is not None else None
+        return {**asdict(self), "skews": [skew.label for skew in self.skews], "computing": computing}
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> Plan:
         names = Plan.__dataclass_fields__
         values = {name: value for name, value in document.items() if name in names}
-        return Plan(**{**values, "skews": [parse_skew(skew) for skew in document["skews"]]})
+        values["skews"] = [parse_skew(skew) for skew in document["skews"]]
+        if values.get("computing") is not None:
+            values["computing"] = parse_skew(values["computing"])
+        return Plan(**values)
 
 
 def parse_collectives(text: str) -> list[str]:
@@ -125,9 +140,11 @@ def parse_algorithms(text: str, collectives: Sequence[str] = (USUAL,)) -> list[s
 
 def _canonical(expression: str, collectives: Sequence[str]) -> str:
     name = host_algorithms.name_in(expression)
-    if name is not None:
-        return f"native({name})"
+    host = "native" if name is None else f"native({name})"
+    if host_algorithms.is_native(expression):
+        return host
     if expression == BUILT_IN:
         return expression
-    fitting = [collective for collective in collectives if serves(expression, collective)]
-    return canonical(expression, (fitting or collectives)[0])
+    plain = host_algorithms.without_name(expression)
+    fitting = [collective for collective in collectives if serves(plain, collective)]
+    return canonical(plain, (fitting or collectives)[0]).replace("native", host)

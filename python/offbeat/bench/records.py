@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from offbeat.bench.plan import USUAL, Cell
-from offbeat.bench.results import Result, Wrong
+from offbeat.bench.results import MEASURES, Result, Wrong
 from offbeat.units import format_size
 
 Json = Mapping[str, Any]
@@ -53,12 +53,11 @@ def _doing(record: Json) -> str:
 
 
 def _result(record: Json) -> Result:
-    names = ("skew_us", "native_us", "stopped", "on_time", "last_delays_us", "total_delays_us")
     return Result(
         Cell(record["collective"], record["size_bytes"], record["pattern"], record["skew"]),
         record["algorithm"],
         record["status"],
-        **{name: record[name] for name in names if name in record},
+        **{name: record[name] for name in MEASURES if name in record},
         wrong=_wrong(record),
     )
 

@@ -20,6 +20,11 @@ FORMAT = "offbeat bench"
 VERSION = 1
 MEASURED, NOT_SERVED, WRONG = "measured", "not served", "wrong"
 FEW_SAMPLES = 5
+# Of a result, where it was measured; the last two only where ranks compute.
+MEASURES = (
+    "skew_us", "native_us", "stopped", "on_time", "last_delays_us", "total_delays_us", "computing_us",
+    "waiting_delays_us",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,8 @@ class Result:
     on_time: bool = True
     last_delays_us: list[float] = field(default_factory=list)
     total_delays_us: list[float] = field(default_factory=list)
+    computing_us: float | None = None  # None: blocking calls; else the delays are less the computation
+    waiting_delays_us: list[float] = field(default_factory=list)  # of calls without a computation
     wrong: Wrong | None = None
 
     @cached_property
@@ -62,6 +69,22 @@ class Result:
     @cached_property
     def total_delay(self) -> Delay:
         return summarize(self.total_delays_us)
+
+    @cached_property
+    def waiting_delay(self) -> Delay:
+        return summarize(self.waiting_delays_us)
+
+    @property
+    def hidden(self) -> float | None:
+        """The part of a call that computing hides, of that which could be hidden: between 0 and 1.
+
+        (t_pure + t_CPU - t_ovrl) / min(t_pure, t_CPU), the overlap of the Intel MPI Benchmarks (IMB-NBC).
+        None where nothing was computed.
+        """
+        if not self.computing_us or not self.waiting_delays_us:
+            return None
+        most = min(self.waiting_delay.median, self.computing_us)
+        return min(max((self.waiting_delay.median - self.last_delay.median) / most, 0.0), 1.0)
 
     @property
     def iterations(self) -> int:
@@ -86,21 +109,29 @@ class Result:
                 "last_delays_us": self.last_delays_us,
                 "total_delays_us": self.total_delays_us,
             }
+        if self.status == MEASURED and self.computing_us is not None:
+            values |= {
+                "computing_us": self.computing_us,
+                "hidden": self.hidden,
+                "waiting_delay_us": _rounded(self.waiting_delay),
+                "waiting_delays_us": self.waiting_delays_us,
+            }
         return values
 
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> Result:
-        names = ("skew_us", "native_us", "stopped", "on_time", "last_delays_us", "total_delays_us")
         cell = Cell(values["collective"], values["size_bytes"], values["pattern"], values["skew"])
         result = Result(
             cell,
             values["algorithm"],
             values["status"],
-            **{name: values[name] for name in names if name in values},
+            **{name: values[name] for name in MEASURES if name in values},
             wrong=Wrong(**values["wrong"]) if values["wrong"] is not None else None,
         )
         if result.status == MEASURED and (not result.last_delays_us or not result.total_delays_us):
             raise ValueError("a measured cell has no samples")
+        if result.computing_us is not None and not result.waiting_delays_us:
+            raise ValueError("a cell of calls that compute has no samples of calls that do not")
         return result
 
 

@@ -28,7 +28,7 @@ from offbeat.bench.results import Benchmark
 from offbeat.errors import FAILED, CommandError
 from offbeat.mpi import launch, libraries
 from offbeat.mpi.choice import Choice
-from offbeat.units import parse_skew
+from offbeat.units import Skew, parse_skew
 
 NativeUs = Mapping[tuple[str, int], float]  # the host's balanced medians by collective and size
 
@@ -125,14 +125,18 @@ def rank_arguments(
         arguments += ["--algorithm", algorithm]
     arguments += ["--deadline", f"{deadline:.3f}", "--max-iterations", str(plan.max_iterations)]
     arguments += ["--same-buffers"] if plan.same_buffers else []
+    if plan.computing is not None:
+        arguments += ["--computing", _as_numbers(plan.computing)]
     return [*arguments, "--yield"] if share_cores else arguments
 
 
+def _as_numbers(skew: Skew) -> str:
+    return f"{skew.factor or 0.0!r} {skew.microseconds or 0.0!r}"
+
+
 def _cell_line(cell: Cell, native_us: float) -> str:
-    skew = parse_skew(cell.skew)
-    factor, us = skew.factor or 0.0, skew.microseconds or 0.0
     where = f"{cell.collective} {cell.size_bytes} {cell.pattern} {cell.skew}"
-    return f"{where} {factor!r} {us!r} {native_us!r}\n"
+    return f"{where} {_as_numbers(parse_skew(cell.skew))} {native_us!r}\n"
 
 
 def _write_files(job: Job, plan: Plan, native_us: NativeUs, files: Mapping[str, Path]) -> None:

@@ -53,7 +53,8 @@ def bench(
         typer.Option(
             metavar="EXPR,...",
             help="What to compare: expressions, default for the preload's own choice, and native(NAME) for "
-            "the host told to use its own algorithm NAME; native always takes part. Left out: default, and "
+            "the host told to use its own algorithm NAME, also in a pipeline; native always takes part. "
+            "Left out: default, and "
             f"for allreduce alone {_ALGORITHMS}.",
         ),
     ] = "",
@@ -72,6 +73,14 @@ def bench(
         bool,
         typer.Option("--same-buffers", help="The same buffers in each call, in place of several in turn."),
     ] = False,
+    computing: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FACTOR|TIME",
+            help="Measure non-blocking calls: each rank computes so long before it waits, times native's "
+            "balanced median, or as 100us.",
+        ),
+    ] = None,
     budget: Annotated[float, typer.Option(metavar="SECONDS", help="Time for everything together.")] = 60.0,
     seed: Annotated[int, typer.Option(help="Of the random arrival patterns.")] = 1,
     json_file: Annotated[
@@ -105,6 +114,7 @@ def bench(
             patterns=arrival_patterns.parse_names(patterns),
             skews=list(dict.fromkeys(parse_skew(text) for text in skew.split(","))),
             same_buffers=same_buffers,
+            computing=parse_skew(computing) if computing is not None else None,
             budget_s=budget,
             seed=seed,
             mpirun_arguments=split_arguments(mpirun_args),
@@ -113,7 +123,9 @@ def bench(
         _refuse_overwrite(json_file, force=force)
         choice = choose(mpi, None, [], os.environ)
         for algorithm in plan.algorithms:
-            host_algorithms.check(choice.install.vendor, names, algorithm)
+            host_algorithms.check(
+                choice.install.vendor, names, algorithm, nonblocking=plan.computing is not None
+            )
         found = Benchmark(plan, runner.about(plan, choice))
         path, seconds = json_file, budget
     _measure(found, choice, path, _checked_budget(seconds), verbose=verbose > 0)

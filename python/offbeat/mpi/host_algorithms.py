@@ -2,8 +2,10 @@
 """``native(NAME)``: how each MPI is told to use one of its own algorithms.
 
 By its environment variables, so each choice takes a job of its own. The names are offbeat's where it has
-the same algorithm, else the host's. Sources: ``ompi_info --param coll tuned --level 9``, MPICH's ``mpivars``,
-and I_MPI_ADJUST in the reference of Intel MPI.
+the same algorithm, else the host's. Sources: ``ompi_info --param coll tuned --level 9`` and the same for
+``libnbc``, MPICH's ``mpivars``, and I_MPI_ADJUST in the reference of Intel MPI.
+
+Non-blocking collectives, ``iallreduce`` for example, have algorithms of their own.
 """
 
 from __future__ import annotations
@@ -28,6 +30,10 @@ _OPEN_MPI = {
     "scatter": "linear binomial linear_nb",
     "reduce_scatter": "nonoverlapping recursive_halving ring butterfly",
     "reduce_scatter_block": "linear recursive_doubling recursive_halving butterfly",
+    "iallreduce": "ring binomial rabenseifner recursive_doubling",
+    "ibcast": "linear binomial chain knomial",
+    "ireduce": "chain binomial rabenseifner",
+    "iallgather": "linear recursive_doubling",
 }
 _INTEL = {
     "allreduce": "recursive_doubling rabenseifner reduce_bcast topology_reduce_bcast binomial_gather_scatter "
@@ -47,6 +53,12 @@ _INTEL = {
     "reduce_scatter": "recursive_halving pairwise recursive_doubling reduce_scatterv "
     "topology_reduce_scatterv",
     # The reference gives those of reduce_scatter_block numbers and no names.
+    "iallreduce": "recursive_doubling rabenseifner reduce_bcast ring knomial binomial "
+    "reduce_scatter_allgather smp nreduce",
+    "ibcast": "binomial recursive_doubling ring knomial smp tree_knomial tree_kary",
+    "ireduce": "rabenseifner binomial knomial",
+    "iallgather": "recursive_doubling bruck ring",
+    "ialltoall": "bruck isend_irecv pairwise",
 }
 # By the host's own names; those that differ from ours are behind a colon.
 _MPICH = {
@@ -64,6 +76,20 @@ _MPICH = {
     "scatter": "binomial nb",
     "reduce_scatter": "pairwise recursive_doubling recursive_halving noncommutative nb",
     "reduce_scatter_block": "pairwise recursive_doubling recursive_halving noncommutative nb",
+    "iallreduce": "linear:sched_naive smp:sched_smp recursive_doubling:sched_recursive_doubling "
+    "rabenseifner:sched_reduce_scatter_allgather recexch:tsp_recexch_single_buffer "
+    "recexch_multiple_buffer:tsp_recexch_multiple_buffer tree:tsp_tree ring:tsp_ring "
+    "recexch_reduce_scatter:tsp_recexch_reduce_scatter_recexch_allgatherv",
+    "ibcast": "binomial:sched_binomial smp:sched_smp "
+    "scatter_recursive_doubling_allgather:sched_scatter_recursive_doubling_allgather "
+    "scatter_ring_allgather:sched_scatter_ring_allgather tree:tsp_tree "
+    "scatter_recexch_allgather:tsp_scatterv_recexch_allgatherv ring:tsp_ring",
+    "ireduce": "smp:sched_smp binomial:sched_binomial rabenseifner:sched_reduce_scatter_gather "
+    "tree:tsp_tree ring:tsp_ring",
+    "iallgather": "ring:sched_ring bruck:sched_brucks recursive_doubling:sched_recursive_doubling "
+    "recexch_doubling:tsp_recexch_doubling recexch_halving:tsp_recexch_halving",
+    "ialltoall": "bruck:sched_brucks pairwise:sched_pairwise permuted_sendrecv:sched_permuted_sendrecv "
+    "ring:tsp_ring scattered:tsp_scattered",
 }
 _NAMED = re.compile(r"native\(\s*(\w+)\s*\)")
 
@@ -74,13 +100,26 @@ def is_native(algorithm: str) -> bool:
 
 
 def name_in(algorithm: str) -> str | None:
-    """``ring`` of ``native(ring)``."""
-    match = _NAMED.fullmatch(algorithm)
+    """``ring`` of ``native(ring)`` and of ``pipeline(4, native(ring))``."""
+    match = _NAMED.search(algorithm)
     return match[1] if match else None
 
 
+def without_name(algorithm: str) -> str:
+    """``pipeline(4, native)`` of ``pipeline(4, native(ring))``: what offbeat is told."""
+    return _NAMED.sub("native", algorithm)
+
+
+def call(algorithm: str, collective: str, *, nonblocking: bool) -> str:
+    """The host's collective that carries an algorithm out: ``allreduce`` or ``iallreduce``.
+
+    Segments are non-blocking calls, whatever the call of the program is.
+    """
+    return f"i{collective}" if nonblocking or not is_native(algorithm) else collective
+
+
 def known(vendor: str, collective: str) -> list[str]:
-    """The names for a collective that an MPI can be told; none for an MPI that is not known here."""
+    """The names for a collective, or ``iallreduce``, that an MPI can be told; none for an unknown MPI."""
     table = {"Open MPI": _OPEN_MPI, "Intel MPI": _INTEL, "MPICH": _MPICH}.get(vendor, {})
     return [word.partition(":")[0] for word in table.get(collective, "").split()]
 
@@ -93,6 +132,8 @@ def variables(vendor: str, collective: str, name: str) -> dict[str, str]:
     upper = collective.upper()
     number = str(names.index(name) + 1)
     if vendor == "Open MPI":
+        if collective.startswith("i"):
+            return {f"OMPI_MCA_coll_libnbc_{collective}_algorithm": number}
         # han and others have a higher priority than tuned on some machines.
         return {
             "OMPI_MCA_coll_tuned_priority": "100",
@@ -105,11 +146,12 @@ def variables(vendor: str, collective: str, name: str) -> dict[str, str]:
     return {f"MPIR_CVAR_{upper}_INTRA_ALGORITHM": word.rpartition(":")[2]}
 
 
-def check(vendor: str, collectives: Sequence[str], algorithm: str) -> None:
+def check(vendor: str, collectives: Sequence[str], algorithm: str, *, nonblocking: bool = False) -> None:
     """Refuse a name that the MPI has for none of the collectives."""
     name = name_in(algorithm)
-    if name is None or any(name in known(vendor, collective) for collective in collectives):
+    calls = [call(algorithm, collective, nonblocking=nonblocking) for collective in collectives]
+    if name is None or any(name in known(vendor, each) for each in calls):
         return
-    names = [n for collective in collectives for n in known(vendor, collective)]
+    names = [n for each in calls for n in known(vendor, each)]
     listed = ", ".join(dict.fromkeys(names)) or "none"
-    raise CommandError(f"{algorithm}: {vendor} has no such {' or '.join(collectives)}; it has: {listed}")
+    raise CommandError(f"{algorithm}: {vendor} has no such {' or '.join(calls)}; it has: {listed}")

@@ -21,6 +21,10 @@ LEGEND = (
     "Last delay, from the last arrival to the last exit: median, then p10 .. p90. "
     "The factor is native's median divided by this one: above 1 is faster than native."
 )
+HIDDEN = (
+    "Non-blocking calls: times are less what ranks computed between a call and its wait. Hidden: the part "
+    "of a call without a computation that does not show beside one."
+)
 LATE = "~ the ranks rarely arrived as the pattern says (shared or busy cores); all iterations are counted."
 UNSURE = "? the factor is uncertain by more than 2: the machine is too busy, or the --budget too short."
 CUT = f"! fewer than {FEW_SAMPLES} samples: the budget was spent."
@@ -56,6 +60,8 @@ def render(benchmark: Benchmark, width: int) -> Group:
 def _legend(results: dict[tuple[Cell, str], Result]) -> list[str]:
     timed = [result for result in results.values() if result.last_delays_us]
     lines = [LEGEND] if timed else []
+    if any(result.computing_us is not None for result in timed):
+        lines.append(HIDDEN)
     if any(not result.on_time for result in timed):
         lines.append(LATE)
     if any(result.iterations < FEW_SAMPLES for result in timed):
@@ -106,6 +112,8 @@ def _text(result: Result | None, native: Result | None) -> Text:
     if native is not None and native is not result and native.last_delays_us and delay.median > 0:
         text.append(" ").append(_factor(native.last_delay, delay))
     text.append(f"\n{format_us(delay.p10)} .. {format_us(delay.p90)}", style="dim")
+    if result.hidden is not None:
+        text.append(f"\n{100 * result.hidden:.0f}% hidden", style="dim")
     return text
 
 

@@ -25,8 +25,9 @@ class Buffers {
 
   [[nodiscard]] const Runner& runner() const { return runner_; }
   [[nodiscard]] std::size_t sets() const { return sets_.size(); }
-  void call(std::size_t set) {
-    runner_.call(shape_, count_, sets_[set].send.data(), sets_[set].receive.data());
+  // With a request: begins the non-blocking form.
+  void call(std::size_t set, MPI_Request* request = nullptr) {
+    runner_.call(shape_, count_, sets_[set].send.data(), sets_[set].receive.data(), request);
   }
   // For a runner that has such a call.
   void call_in_place(std::size_t set);

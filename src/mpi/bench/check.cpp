@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "mpi/bench/measure.hpp"
+#include "mpi/bench/mpi_header.hpp"
 
 namespace offbeat::bench {
 namespace {
@@ -35,19 +36,27 @@ std::vector<Wrong> first_wrong(const Job& job, const std::vector<Mismatch>& mine
   return found;
 }
 
-Check check(Job& job, const std::string& algorithm, Buffers& buffers) {
+Check check(Job& job, const Variant& variant, Buffers& buffers) {
   const Runner& runner = buffers.runner();
   Check result;
-  result.error = job.library.select(runner.collective, algorithm);
+  result.error = job.library.select(runner.collective, variant.algorithm);
   // Every rank parses the same text, so every rank leaves here or none does.
   if (!result.error.empty()) return result;
 
+  const bool is_blocking = variant.mode == Mode::blocking;
+  if (!is_blocking) buffers.call(0);  // the ranks agree
   const offbeat_counters before = job.library.counters(runner.collective);
   buffers.poison(0);
-  buffers.call(0);
+  if (is_blocking) {
+    buffers.call(0);
+  } else {
+    MPI_Request request;
+    buffers.call(0, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  }
   Mismatch mismatch = buffers.verify(0);
   std::uint64_t calls = 1;
-  if (runner.call_in_place != nullptr) {
+  if (is_blocking && runner.call_in_place != nullptr) {
     const std::size_t other = buffers.sets() - 1;
     buffers.call_in_place(other);
     add(mismatch, buffers.verify(other));
@@ -67,7 +76,7 @@ Check check(Job& job, const std::string& algorithm, Buffers& buffers) {
                      " does not reach offbeat on rank " + std::to_string(rank);
     } else if (counted[rank].served != counted.front().served) {
       result.error =
-          "ranks 0 and " + std::to_string(rank) + " disagree on whether offbeat serves " + algorithm;
+          "ranks 0 and " + std::to_string(rank) + " disagree on whether offbeat serves " + variant.algorithm;
     }
   }
   return result;

@@ -5,27 +5,37 @@
 #include <stdexcept>
 #include <string>
 
-#include "mpi/bench/mpi_header.hpp"
-
 namespace offbeat::bench {
 namespace {
 
 // The count fits, because read_cells() has refused larger ones.
 int length(std::size_t count) { return static_cast<int>(count); }
 
+// Both forms take the same arguments, but for the request.
+template <class Blocking, class Begin, class... Arguments>
+void call(MPI_Request* request, Blocking* blocking, Begin* begin, Arguments... arguments) {
+  if (request == nullptr) {
+    blocking(arguments...);
+  } else {
+    begin(arguments..., request);
+  }
+}
+
 Shape barrier_shape(std::size_t, int, int) { return {}; }
 
-void barrier(const Shape&, std::size_t, const float*, float*) { MPI_Barrier(MPI_COMM_WORLD); }
+void barrier(const Shape&, std::size_t, const float*, float*, MPI_Request* request) {
+  call(request, MPI_Barrier, MPI_Ibarrier, MPI_COMM_WORLD);
+}
 
 Shape bcast_shape(std::size_t count, int rank, int) {
   if (rank == 0) return {.send_count = count, .longest = count};
   return {.receive_count = count, .longest = count, .result = {{0, 0, count}}};
 }
 
-void bcast(const Shape& shape, std::size_t count, const float* send, float* receive) {
+void bcast(const Shape& shape, std::size_t count, const float* send, float* receive, MPI_Request* request) {
   // The root only reads its buffer.
   float* buffer = shape.send_count > 0 ? const_cast<float*>(send) : receive;
-  MPI_Bcast(buffer, length(count), MPI_FLOAT, 0, MPI_COMM_WORLD);
+  call(request, MPI_Bcast, MPI_Ibcast, buffer, length(count), MPI_FLOAT, 0, MPI_COMM_WORLD);
 }
 
 Shape reduce_shape(std::size_t count, int rank, int) {
@@ -33,14 +43,15 @@ Shape reduce_shape(std::size_t count, int rank, int) {
   return {.send_count = count, .receive_count = count, .longest = count, .result = {{Piece::sum, 0, count}}};
 }
 
-void reduce(const Shape&, std::size_t count, const float* send, float* receive) {
-  MPI_Reduce(send, receive, length(count), MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
+void reduce(const Shape&, std::size_t count, const float* send, float* receive, MPI_Request* request) {
+  call(request, MPI_Reduce, MPI_Ireduce, send, receive, length(count), MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
 }
 
 Shape allreduce_shape(std::size_t count, int, int) { return reduce_shape(count, 0, 1); }
 
-void allreduce(const Shape&, std::size_t count, const float* send, float* receive) {
-  MPI_Allreduce(send, receive, length(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+void allreduce(const Shape&, std::size_t count, const float* send, float* receive, MPI_Request* request) {
+  call(request, MPI_Allreduce, MPI_Iallreduce, send, receive, length(count), MPI_FLOAT, MPI_SUM,
+       MPI_COMM_WORLD);
 }
 
 void allreduce_in_place(std::size_t count, float* data) {
@@ -59,8 +70,9 @@ Shape allgather_shape(std::size_t count, int, int ranks) {
   return {.send_count = count, .receive_count = all, .longest = all, .result = from_all(0, count, ranks)};
 }
 
-void allgather(const Shape&, std::size_t count, const float* send, float* receive) {
-  MPI_Allgather(send, length(count), MPI_FLOAT, receive, length(count), MPI_FLOAT, MPI_COMM_WORLD);
+void allgather(const Shape&, std::size_t count, const float* send, float* receive, MPI_Request* request) {
+  call(request, MPI_Allgather, MPI_Iallgather, send, length(count), MPI_FLOAT, receive, length(count),
+       MPI_FLOAT, MPI_COMM_WORLD);
 }
 
 // Blocks of `count` one after the other, as the calls with lists of counts want them.
@@ -76,9 +88,10 @@ Shape allgatherv_shape(std::size_t count, int rank, int ranks) {
   return with_lists(allgather_shape(count, rank, ranks), count, ranks);
 }
 
-void allgatherv(const Shape& shape, std::size_t count, const float* send, float* receive) {
-  MPI_Allgatherv(send, length(count), MPI_FLOAT, receive, shape.counts.data(), shape.begins.data(), MPI_FLOAT,
-                 MPI_COMM_WORLD);
+void allgatherv(const Shape& shape, std::size_t count, const float* send, float* receive,
+                MPI_Request* request) {
+  call(request, MPI_Allgatherv, MPI_Iallgatherv, send, length(count), MPI_FLOAT, receive, shape.counts.data(),
+       shape.begins.data(), MPI_FLOAT, MPI_COMM_WORLD);
 }
 
 Shape gather_shape(std::size_t count, int rank, int ranks) {
@@ -87,8 +100,9 @@ Shape gather_shape(std::size_t count, int rank, int ranks) {
   return {.send_count = count, .longest = shape.longest};
 }
 
-void gather(const Shape&, std::size_t count, const float* send, float* receive) {
-  MPI_Gather(send, length(count), MPI_FLOAT, receive, length(count), MPI_FLOAT, 0, MPI_COMM_WORLD);
+void gather(const Shape&, std::size_t count, const float* send, float* receive, MPI_Request* request) {
+  call(request, MPI_Gather, MPI_Igather, send, length(count), MPI_FLOAT, receive, length(count), MPI_FLOAT, 0,
+       MPI_COMM_WORLD);
 }
 
 Shape scatter_shape(std::size_t count, int rank, int ranks) {
@@ -99,8 +113,9 @@ Shape scatter_shape(std::size_t count, int rank, int ranks) {
           .result = {{0, count * static_cast<std::size_t>(rank), count}}};
 }
 
-void scatter(const Shape&, std::size_t count, const float* send, float* receive) {
-  MPI_Scatter(send, length(count), MPI_FLOAT, receive, length(count), MPI_FLOAT, 0, MPI_COMM_WORLD);
+void scatter(const Shape&, std::size_t count, const float* send, float* receive, MPI_Request* request) {
+  call(request, MPI_Scatter, MPI_Iscatter, send, length(count), MPI_FLOAT, receive, length(count), MPI_FLOAT,
+       0, MPI_COMM_WORLD);
 }
 
 Shape alltoall_shape(std::size_t count, int rank, int ranks) {
@@ -109,17 +124,18 @@ Shape alltoall_shape(std::size_t count, int rank, int ranks) {
   return {.send_count = all, .receive_count = all, .longest = all, .result = from_all(mine, count, ranks)};
 }
 
-void alltoall(const Shape&, std::size_t count, const float* send, float* receive) {
-  MPI_Alltoall(send, length(count), MPI_FLOAT, receive, length(count), MPI_FLOAT, MPI_COMM_WORLD);
+void alltoall(const Shape&, std::size_t count, const float* send, float* receive, MPI_Request* request) {
+  call(request, MPI_Alltoall, MPI_Ialltoall, send, length(count), MPI_FLOAT, receive, length(count),
+       MPI_FLOAT, MPI_COMM_WORLD);
 }
 
 Shape alltoallv_shape(std::size_t count, int rank, int ranks) {
   return with_lists(alltoall_shape(count, rank, ranks), count, ranks);
 }
 
-void alltoallv(const Shape& shape, std::size_t, const float* send, float* receive) {
-  MPI_Alltoallv(send, shape.counts.data(), shape.begins.data(), MPI_FLOAT, receive, shape.counts.data(),
-                shape.begins.data(), MPI_FLOAT, MPI_COMM_WORLD);
+void alltoallv(const Shape& shape, std::size_t, const float* send, float* receive, MPI_Request* request) {
+  call(request, MPI_Alltoallv, MPI_Ialltoallv, send, shape.counts.data(), shape.begins.data(), MPI_FLOAT,
+       receive, shape.counts.data(), shape.begins.data(), MPI_FLOAT, MPI_COMM_WORLD);
 }
 
 Shape reduce_scatter_shape(std::size_t count, int rank, int ranks) {
@@ -138,8 +154,10 @@ Shape reduce_scatter_shape(std::size_t count, int rank, int ranks) {
   return shape;
 }
 
-void reduce_scatter(const Shape& shape, std::size_t, const float* send, float* receive) {
-  MPI_Reduce_scatter(send, receive, shape.counts.data(), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+void reduce_scatter(const Shape& shape, std::size_t, const float* send, float* receive,
+                    MPI_Request* request) {
+  call(request, MPI_Reduce_scatter, MPI_Ireduce_scatter, send, receive, shape.counts.data(), MPI_FLOAT,
+       MPI_SUM, MPI_COMM_WORLD);
 }
 
 // `count` elements for each rank, so that no length is cut.
@@ -147,8 +165,10 @@ Shape reduce_scatter_block_shape(std::size_t count, int rank, int ranks) {
   return reduce_scatter_shape(count * static_cast<std::size_t>(ranks), rank, ranks);
 }
 
-void reduce_scatter_block(const Shape&, std::size_t count, const float* send, float* receive) {
-  MPI_Reduce_scatter_block(send, receive, length(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+void reduce_scatter_block(const Shape&, std::size_t count, const float* send, float* receive,
+                          MPI_Request* request) {
+  call(request, MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, send, receive, length(count), MPI_FLOAT,
+       MPI_SUM, MPI_COMM_WORLD);
 }
 
 constexpr std::array runners = {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/collective.hpp"
+#include "mpi/bench/mpi_header.hpp"
 
 namespace offbeat::bench {
 
@@ -31,7 +32,9 @@ struct Shape {
 struct Runner {
   Collective collective;
   Shape (*shape)(std::size_t count, int rank, int ranks);
-  void (*call)(const Shape& shape, std::size_t count, const float* send, float* receive);
+  // Calls the blocking form, or with a `request` begins the non-blocking one.
+  void (*call)(const Shape& shape, std::size_t count, const float* send, float* receive,
+               MPI_Request* request);
   // With MPI_IN_PLACE. Null: the benchmark does not check the collective in place.
   void (*call_in_place)(std::size_t count, float* data) = nullptr;
 };

@@ -14,6 +14,16 @@ Function find(const char* name) {
   return reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
 }
 
+// `native` for `native(NAME)`, also in an expression: the host's own variables have told it which one that
+// is.
+std::string without_name(std::string expression) {
+  constexpr std::string_view before = "native(";
+  const std::size_t found = expression.find(before);
+  if (found == std::string::npos) return expression;
+  const std::size_t open = found + before.size() - 1;
+  return expression.erase(open, expression.find(')', open) + 1 - open);
+}
+
 }  // namespace
 
 Library::Library()
@@ -23,10 +33,9 @@ Library::Library()
       family_(find<decltype(family_)>("offbeat_family")) {}
 
 std::string Library::select(Collective collective, const std::string& expression) const {
-  const char* const chosen =
-      is_native(expression) ? "native" : (expression == built_in_choice ? "" : expression.c_str());
+  const std::string chosen = expression == built_in_choice ? "" : without_name(expression);
   char error[512] = "";
-  if (select_(name_of(collective).data(), chosen, error, sizeof error) == OFFBEAT_OK) return {};
+  if (select_(name_of(collective).data(), chosen.c_str(), error, sizeof error) == OFFBEAT_OK) return {};
   return error[0] != '\0' ? error : "offbeat_select failed";
 }
 

@@ -18,8 +18,8 @@ class Library {
   [[nodiscard]] const char* version() const { return version_ == nullptr ? "" : version_(); }
   [[nodiscard]] const char* family() const { return family_ == nullptr ? "" : family_(); }
 
-  // An expression, "default", "native" or "native(NAME)". Empty when it was accepted, else the reason in one
-  // line.
+  // An expression, which may have "native(NAME)" in it, or "default". Empty when it was accepted, else the
+  // reason in one line.
   [[nodiscard]] std::string select(Collective collective, const std::string& expression) const;
   [[nodiscard]] offbeat_counters counters(Collective collective) const;
 

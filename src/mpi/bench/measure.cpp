@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "mpi/bench/mpi_header.hpp"
 #include "mpi/bench/statistics.hpp"
 
 namespace offbeat::bench {
@@ -32,8 +33,8 @@ struct Batch {
   Nanoseconds lead_ns;
 };
 
-// Calls of one algorithm in a row. The first ones find the code of another algorithm in the caches. They are
-// not counted, since times would depend on the algorithm before; in long calls it makes no difference.
+// Calls of one variant in a row. The first ones find the code of another one in the caches. They are not
+// counted, since times would depend on the variant before; in long calls it makes no difference.
 struct Block {
   int calls;
   int counted;
@@ -47,30 +48,43 @@ Block block_for(double expected_us) {
 }
 
 struct Call {
-  std::size_t algorithm;
+  std::size_t variant;
   bool counted;
 };
 
-Times call(const Job& job, Nanoseconds lead_ns, Nanoseconds delay_ns, Buffers& buffers, std::size_t set) {
+Times call(const Job& job, Nanoseconds lead_ns, Nanoseconds delay_ns, Buffers& buffers, std::size_t set,
+           Mode mode, const Computation& computation) {
   const Nanoseconds start = job.gate->next_start(lead_ns);
   const Nanoseconds noticed = job.clock.global(now_ns());
   const Nanoseconds arrival = job.clock.global(wait_until(job.clock.own(start + delay_ns), job.yield));
-  buffers.call(set);
-  const Nanoseconds exit = job.clock.global(now_ns());
+  Nanoseconds computed_ns = 0;
+  if (mode == Mode::blocking) {
+    buffers.call(set);
+  } else {
+    MPI_Request request;
+    buffers.call(set, &request);
+    if (mode == Mode::computing) {
+      computation.perform();
+      computed_ns = computation.alone_ns();
+    }
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  }
+  const Nanoseconds exit = job.clock.global(now_ns() - computed_ns);
   return {arrival, exit, arrival - (start + delay_ns), noticed - (start - lead_ns)};
 }
 
 // The cell's work on every rank, in batches; rank 0 gathers and decides.
 class Run {
  public:
-  Run(Job& job, const Cell& cell, const std::vector<std::string>& algorithms, Buffers& buffers)
+  Run(Job& job, const Cell& cell, const std::vector<Variant>& variants, Buffers& buffers)
       : job_(job),
         cell_(cell),
-        algorithms_(algorithms),
+        variants_(variants),
         buffers_(buffers),
+        computation_(cell.computing_ns),
         owners_(buffers.sets()),
-        measurements_(algorithms.size()),
-        blocks_(algorithms.size()) {}
+        measurements_(variants.size()),
+        blocks_(variants.size()) {}
 
   std::vector<Measurement> run() {
     Batch batch = next();
@@ -95,12 +109,12 @@ class Run {
   void execute(const Batch& batch) {
     const Nanoseconds begin = now_ns();
     for (std::size_t set = 0; set < buffers_.sets(); ++set) buffers_.poison(set);
-    std::fill(owners_.begin(), owners_.end(), algorithms_.size());
+    std::fill(owners_.begin(), owners_.end(), variants_.size());
     std::vector<Times> times;
     std::vector<Call> calls;
     for (std::int64_t i = 0; i < batch.rounds; ++i, ++round_) {
-      for (std::size_t a = 0; a < algorithms_.size(); ++a)
-        run_block((a + round_) % algorithms_.size(), batch, times, calls);
+      for (std::size_t v = 0; v < variants_.size(); ++v)
+        run_block((v + round_) % variants_.size(), batch, times, calls);
     }
     gather_times(batch, times, calls);
     gather_mismatches();
@@ -115,34 +129,47 @@ class Run {
     job_.alive_ns = now_ns();
   }
 
-  void run_block(std::size_t algorithm, const Batch& batch, std::vector<Times>& times,
+  void run_block(std::size_t variant, const Batch& batch, std::vector<Times>& times,
                  std::vector<Call>& calls) {
+    const auto& [algorithm, mode] = variants_[variant];
     // check() has seen that the expression is accepted.
-    static_cast<void>(job_.library.select(buffers_.runner().collective, algorithms_[algorithm]));
-    const Block block = blocks_[algorithm];
+    static_cast<void>(job_.library.select(buffers_.runner().collective, algorithm));
+    const Block block = blocks_[variant];
+    if (block.calls > 0 && mode != Mode::blocking) begin_block(variant);
     for (int i = 0; i < block.calls; ++i) {
-      const std::size_t set = calls_++ % buffers_.sets();
-      // The same delays for every algorithm: the differences are the algorithms' own.
+      const std::size_t set = next_set(variant);
+      // The same delays for every variant: the differences are their own.
       const Nanoseconds late = delay(round_ * most_calls + static_cast<std::size_t>(i));
-      times.push_back(call(job_, batch.lead_ns, late, buffers_, set));
-      calls.push_back({algorithm, i >= block.calls - block.counted});
-      owners_[set] = algorithm;
+      times.push_back(call(job_, batch.lead_ns, late, buffers_, set, mode, computation_));
+      calls.push_back({variant, i >= block.calls - block.counted});
     }
   }
 
+  // The ranks agree on an algorithm in a blocking call. A non-blocking one would go to the host.
+  void begin_block(std::size_t variant) {
+    buffers_.call(next_set(variant));
+    if (variants_[variant].mode == Mode::computing) computation_.measure_alone();
+  }
+
+  std::size_t next_set(std::size_t variant) {
+    const std::size_t set = calls_++ % buffers_.sets();
+    owners_[set] = variant;
+    return set;
+  }
+
   void choose_blocks() {
-    for (std::size_t a = 0; a < measurements_.size(); ++a) {
-      const std::vector<double> delays_us = last_delays_us(measurements_[a], false);
+    for (std::size_t v = 0; v < measurements_.size(); ++v) {
+      const std::vector<double> delays_us = last_delays_us(measurements_[v], false);
       const bool enough = delays_us.size() >= static_cast<std::size_t>(cell_.max_iterations);
-      blocks_[a] =
-          enough ? Block{0, 0} : block_for(delays_us.empty() ? expected_us(a) : summarize(delays_us).median);
+      const double us = delays_us.empty() ? expected_us(v) : summarize(delays_us).median;
+      blocks_[v] = enough ? Block{0, 0} : block_for(us + computing_us(v));
     }
   }
 
   // Before anything is measured, only the host's time is known. An algorithm of offbeat is taken to be fast,
   // so that it gets a chance.
-  double expected_us(std::size_t algorithm) const {
-    return algorithm == 0 ? static_cast<double>(cell_.expected_ns) * 1e-3 : 0;
+  double expected_us(std::size_t variant) const {
+    return is_native(variants_[variant].algorithm) ? static_cast<double>(cell_.expected_ns) * 1e-3 : 0;
   }
 
   Nanoseconds delay(std::size_t round) const {
@@ -169,7 +196,7 @@ class Run {
       }
       notices.push_back(static_cast<double>(last.notice));
       if (!calls[i].counted) continue;
-      measurements_[calls[i].algorithm].samples.push_back(
+      measurements_[calls[i].variant].samples.push_back(
           {static_cast<double>(last.exit - last.arrival) * 1e-3,
            static_cast<double>(last.exit - first_arrival) * 1e-3, last.late <= tolerance_ns});
     }
@@ -187,16 +214,16 @@ class Run {
 
   // Each set still holds the result of the last call that used it.
   void gather_mismatches() {
-    std::vector<Mismatch> mine(algorithms_.size());
+    std::vector<Mismatch> mine(variants_.size());
     for (std::size_t set = 0; set < owners_.size(); ++set) {
-      if (owners_[set] == algorithms_.size()) continue;
+      if (owners_[set] == variants_.size()) continue;
       Mismatch& first = mine[owners_[set]];
       if (first.wrong_elements == 0) first = buffers_.verify(set);
     }
     const std::vector<Wrong> found = first_wrong(job_, mine);
-    for (std::size_t a = 0; a < found.size(); ++a) {
-      Wrong& wrong = measurements_[a].wrong;
-      if (wrong.rank < 0) wrong = found[a];
+    for (std::size_t v = 0; v < found.size(); ++v) {
+      Wrong& wrong = measurements_[v].wrong;
+      if (wrong.rank < 0) wrong = found[v];
     }
   }
 
@@ -208,8 +235,8 @@ class Run {
     for (const Measurement& m : measurements_) {
       fewest = std::min(fewest, m.samples.size());
       wrong = wrong || m.wrong.rank >= 0;
-      precise = precise && is_precise(m);
     }
+    for (std::size_t v = 0; precise && v < measurements_.size(); ++v) precise = is_precise(v);
     const char* reason = nullptr;
     if (fewest >= static_cast<std::size_t>(cell_.max_iterations)) reason = "iterations";
     if (now > cell_.deadline_ns && fewest >= enough_samples) reason = "budget";
@@ -220,16 +247,23 @@ class Run {
     return reason != nullptr;
   }
 
-  bool is_precise(const Measurement& m) const {
-    const Summary summary = summarize(last_delays_us(m, !job_.yield));
-    return summary.count >= precise_samples && summary.high - summary.low <= 2 * precision * summary.median;
+  // What is not hidden behind a computation may be next to nothing: it is precise beside the computation.
+  bool is_precise(std::size_t variant) const {
+    const Summary summary = summarize(last_delays_us(measurements_[variant], !job_.yield));
+    return summary.count >= precise_samples &&
+           summary.high - summary.low <= 2 * precision * (summary.median + computing_us(variant));
+  }
+
+  double computing_us(std::size_t variant) const {
+    return variants_[variant].mode == Mode::computing ? static_cast<double>(cell_.computing_ns) * 1e-3 : 0;
   }
 
   Job& job_;
   const Cell& cell_;
-  const std::vector<std::string>& algorithms_;
+  const std::vector<Variant>& variants_;
   Buffers& buffers_;
-  std::vector<std::size_t> owners_;  // the algorithm that last used each set; algorithms_.size(): none
+  Computation computation_;
+  std::vector<std::size_t> owners_;  // the variant that last used each set; variants_.size(): none
   std::vector<Measurement> measurements_;
   std::vector<Block> blocks_;
   std::int64_t rounds_ = 1;  // of the next batch (rank 0)
@@ -248,9 +282,9 @@ std::vector<double> collect(const Measurement& measurement, bool only_on_time, M
 
 }  // namespace
 
-std::vector<Measurement> measure(Job& job, const Cell& cell, const std::vector<std::string>& algorithms,
+std::vector<Measurement> measure(Job& job, const Cell& cell, const std::vector<Variant>& variants,
                                  Buffers& buffers) {
-  return Run(job, cell, algorithms, buffers).run();
+  return Run(job, cell, variants, buffers).run();
 }
 
 bool mostly_on_time(const std::vector<Measurement>& measurements) {

@@ -5,24 +5,39 @@
 // arrival, calls, and notes its exit. A barrier in place of the announcement would let ranks out at different
 // times, and its messages would meet those of the call.
 //
+// A non-blocking call is measured from its arrival to the exit from its wait. What the rank computes between
+// the two is subtracted, as long as it took with nothing under way: what remains is not hidden behind it.
+//
 // Where ranks share cores, a rank that waits inside its call may keep the core from one whose time has come.
 // Delays then count from the instants that the pattern asks for: counted from the arrivals, a call would not
 // be charged with the time that it steals.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "mpi/bench/buffers.hpp"
 #include "mpi/bench/clock.hpp"
+#include "mpi/bench/computation.hpp"
 #include "mpi/bench/job.hpp"
 #include "mpi/bench/options.hpp"
 
 namespace offbeat::bench {
 
+enum class Mode : std::uint8_t { blocking, waiting, computing };  // the last two: non-blocking
+
+// One of those that take turns.
+struct Variant {
+  std::string algorithm;
+  Mode mode = Mode::blocking;
+};
+
 struct Cell {
   const Arrival* arrival = nullptr;  // null: balanced
   Nanoseconds skew_ns = 0;
+  Nanoseconds computing_ns = 0;     // of the variants that compute
   Nanoseconds expected_ns = 0;      // of one call, to size the blocks; 0: unknown
   Nanoseconds deadline_ns = never;  // when it should be done
   Nanoseconds end_ns = never;       // when it must be done, however few samples there are
@@ -57,13 +72,13 @@ struct Check {
 
 // These three are collective over MPI_COMM_WORLD.
 // If the runner can, also checks in place.
-[[nodiscard]] Check check(Job& job, const std::string& algorithm, Buffers& buffers);
+[[nodiscard]] Check check(Job& job, const Variant& variant, Buffers& buffers);
 [[nodiscard]] std::vector<Measurement> measure(Job& job, const Cell& cell,
-                                               const std::vector<std::string>& algorithms, Buffers& buffers);
+                                               const std::vector<Variant>& variants, Buffers& buffers);
 // For each of these mismatches the first rank that has one; complete on rank 0, empty elsewhere.
 [[nodiscard]] std::vector<Wrong> first_wrong(const Job& job, const std::vector<Mismatch>& mine);
 
-// Whether every algorithm has enough on-time samples to use only these. One answer for all, so that like is
+// Whether every variant has enough on-time samples to use only these. One answer for all, so that like is
 // compared with like.
 [[nodiscard]] bool mostly_on_time(const std::vector<Measurement>& measurements);
 

@@ -3,6 +3,7 @@
 
 #include <fstream>
 #include <limits>
+#include <sstream>
 #include <stdexcept>
 #include <string_view>
 
@@ -34,6 +35,11 @@ Options parse_options(int argc, char** argv) {
       options.algorithms.push_back(value);
     } else if (name == "--deadline") {
       options.deadline_s = std::stod(value);
+    } else if (name == "--computing") {
+      Computing computing;
+      if (!(std::istringstream(value) >> computing.factor >> computing.us))
+        throw std::runtime_error("--computing wants \"FACTOR US\"");
+      options.computing = computing;
     } else if (name == "--max-iterations") {
       options.max_iterations = std::stoi(value);
     } else {
@@ -45,8 +51,6 @@ Options parse_options(int argc, char** argv) {
     throw std::runtime_error(
         "--output, --arrivals, --cells, --gate, --algorithm and --deadline are required");
   }
-  if (!is_native(options.algorithms.front()))
-    throw std::runtime_error("the first --algorithm must be native");
   return options;
 }
 

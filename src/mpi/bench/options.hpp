@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,16 +35,24 @@ struct CellRequest {
   double native_us = 0;    // native's balanced median where it is known; else it is measured first
 };
 
+// How long ranks compute between a non-blocking call and its wait: so many times native's balanced median,
+// and so many microseconds.
+struct Computing {
+  double factor = 0;
+  double us = 0;
+};
+
 struct Options {
   std::string output;                   // JSON lines, written by rank 0
   std::string arrivals;                 // file of the patterns, see read_arrivals
   std::string cells;                    // file of the cells, see read_cells
   std::string gate;                     // file of one page, see gate.hpp
-  std::vector<std::string> algorithms;  // the first is "native", or "native(NAME)" if the host runs NAME
+  std::vector<std::string> algorithms;  // the first stands for native where native's time is unknown
   double deadline_s = 0;                // Unix time; cells not measured by then are left out
   int max_iterations = 1000;
-  bool same_buffers = false;  // in every call, instead of several in turn
-  bool yield = false;         // ranks share cores: give the core away while waiting
+  bool same_buffers = false;           // in every call, instead of several in turn
+  bool yield = false;                  // ranks share cores: give the core away while waiting
+  std::optional<Computing> computing;  // non-blocking calls; none: blocking ones
 };
 
 // Whether the host runs it, by its own choice or as its own variables say.

@@ -57,27 +57,34 @@ void SizeBench::measure_all(const CellRequest& request, const Arrival& arrival, 
   Cell cell;
   cell.arrival = &arrival;
   cell.skew_ns = static_cast<Nanoseconds>(skew_us * 1e3);
+  const Computing computing = options_.computing.value_or(Computing{});
+  const double computing_us = computing.factor * native_us_ + computing.us;
+  cell.computing_ns = static_cast<Nanoseconds>(computing_us * 1e3);
   cell.expected_ns = static_cast<Nanoseconds>(native_us_ * 1e3);
   cell.deadline_ns = now + share;
   cell.end_ns = std::min(end_ns_, now + most_shares * share);
   cell.max_iterations = options_.max_iterations;
   begin("measure", arrival.name, "");
   std::vector<Measurement> measurements;
-  if (!usable_.empty()) measurements = measure(job_, cell, usable_, buffers_);
+  if (!usable_.empty()) measurements = measure(job_, cell, variants(), buffers_);
   if (job_.rank != 0) return;
 
   const bool on_time = mostly_on_time(measurements);
   const bool only = only_on_time(measurements);
   for (std::size_t a = 0; a < usable_.size(); ++a) {
     const Measurement& m = measurements[a];
+    const Measurement* const waiting = options_.computing ? &measurements[usable_.size() + a] : nullptr;
+    const Wrong& wrong = waiting != nullptr && m.wrong.rank < 0 ? waiting->wrong : m.wrong;
     const std::vector<double> last_us = last_delays_us(m, only);
-    if (last_us.empty()) return;  // out of time: the whole cell is left out
+    if (last_us.empty() || (waiting != nullptr && waiting->samples.empty())) return;  // out of time: no cell
     Record record = result(request, usable_[a]);
-    record.add("status", m.wrong.rank < 0 ? "measured" : "wrong");
+    record.add("status", wrong.rank < 0 ? "measured" : "wrong");
     record.add("skew_us", skew_us).add("native_us", native_us_);
     record.add("on_time", on_time).add("stopped", m.stopped);
     record.add("last_delays_us", last_us).add("total_delays_us", total_delays_us(m, only));
-    add_wrong(record, m.wrong);
+    if (waiting != nullptr)
+      record.add("computing_us", computing_us).add("waiting_delays_us", last_delays_us(*waiting, only));
+    add_wrong(record, wrong);
     job_.records.write(record);
   }
   write_unusable(request);
@@ -88,6 +95,15 @@ void SizeBench::begin(const char* what, const std::string& pattern, const std::s
   record.add("what", what).add("collective", name_of(collective())).add("size_bytes", size_bytes_);
   record.add("pattern", pattern).add("algorithm", algorithm);
   job_.records.write(record);
+}
+
+std::vector<Variant> SizeBench::variants() const {
+  std::vector<Variant> variants;
+  const Mode first = options_.computing ? Mode::computing : Mode::blocking;
+  for (const std::string& algorithm : usable_) variants.push_back({algorithm, first});
+  if (!options_.computing) return variants;
+  for (const std::string& algorithm : usable_) variants.push_back({algorithm, Mode::waiting});
+  return variants;
 }
 
 // A job measures several collectives, and an expression need not be valid for all of them. The tool has
@@ -102,7 +118,7 @@ std::string SizeBench::check_all() {
     if (!native && !is_ours(algorithm)) continue;
     if (time_is_over(options_)) return {};
     begin("check", "", algorithm);
-    Check found = check(job_, algorithm, buffers_);
+    Check found = check(job_, {algorithm, mode()}, buffers_);
     const bool has_error = of_rank_0(!found.error.empty());
     if (has_error) return found.error.empty() ? "rank 0 found an error" : found.error;
     const bool must_be_served = !native && algorithm != built_in_choice;
@@ -121,7 +137,7 @@ double SizeBench::calibrate(std::size_t cells_left) {
   cell.deadline_ns = now_ns() + std::min<Nanoseconds>(share_ns(cells_left) / 4, most_calibration_ns);
   cell.end_ns = end_ns_;
   cell.max_iterations = 200;
-  const std::vector<Measurement> native = measure(job_, cell, {usable_.front()}, buffers_);
+  const std::vector<Measurement> native = measure(job_, cell, {{usable_.front(), mode()}}, buffers_);
   return of_rank_0(summarize(last_delays_us(native.front(), only_on_time(native))).median);
 }
 

@@ -33,6 +33,9 @@ class SizeBench {
   };
 
   void begin(const char* what, const std::string& pattern, const std::string& algorithm);
+  [[nodiscard]] Mode mode() const { return options_.computing ? Mode::waiting : Mode::blocking; }
+  // All that can be measured: in the order of usable_, and then, if ranks compute, the same without that.
+  [[nodiscard]] std::vector<Variant> variants() const;
   [[nodiscard]] bool is_ours(const std::string& algorithm) const;
   [[nodiscard]] std::string check_all();
   [[nodiscard]] double calibrate(std::size_t cells_left);

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a rank computes while a non-blocking collective is under way: a fixed amount of work that touches no
+// memory. A wait for a time in place of it would hide what is taken from the rank's core meanwhile.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "mpi/bench/clock.hpp"
+#include "mpi/bench/statistics.hpp"
+
+namespace offbeat::bench {
+
+class Computation {
+ public:
+  explicit Computation(Nanoseconds wanted)
+      : steps_(static_cast<std::int64_t>(static_cast<double>(wanted) * steps_per_ns())) {}
+
+  void perform() const { perform(steps_); }
+
+  // Performs it with nothing under way. alone_ns() is the median of the last of these times, because the
+  // speed of a core changes.
+  void measure_alone() {
+    last_ns_[measured_++ % last_ns_.size()] = time_of(steps_);
+    const std::size_t known = std::min(measured_, last_ns_.size());
+    alone_ns_ = static_cast<Nanoseconds>(
+        median_of({last_ns_.begin(), last_ns_.begin() + static_cast<std::ptrdiff_t>(known)}));
+  }
+  [[nodiscard]] Nanoseconds alone_ns() const { return alone_ns_; }
+
+ private:
+  // Each step needs the result of the one before.
+  static void perform(std::int64_t steps) {
+    std::uint64_t state = 1;
+    for (std::int64_t k = 0; k < steps; ++k) {
+      state = state * 6364136223846793005 + 1442695040888963407;
+      asm volatile("" : "+r"(state));
+    }
+  }
+  static double time_of(std::int64_t steps) {
+    const Nanoseconds begin = now_ns();
+    perform(steps);
+    return static_cast<double>(now_ns() - begin);
+  }
+  // Of this rank's core.
+  static double steps_per_ns() {
+    constexpr std::int64_t steps = 1'000'000;
+    static const double rate = [] {
+      double least_ns = time_of(steps);
+      for (int k = 0; k < 4; ++k) least_ns = std::min(least_ns, time_of(steps));
+      return static_cast<double>(steps) / std::max(least_ns, 1.0);
+    }();
+    return rate;
+  }
+
+  std::int64_t steps_;
+  std::vector<double> last_ns_ = std::vector<double>(5);
+  std::size_t measured_ = 0;
+  Nanoseconds alone_ns_ = 0;
+};
+
+}  // namespace offbeat::bench
