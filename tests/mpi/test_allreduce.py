@@ -30,7 +30,7 @@ EXPRESSIONS = (
 # These combine in the order of arrival: the same bits on all ranks of a call, not in every call.
 IN_ORDER_OF_ARRIVAL = ("arrival_leader", "arrival_chain")
 # The host promises equal bits on all ranks for none of its own collectives.
-WITH_THE_SAME_BITS = tuple(e for e in EXPRESSIONS if "native" not in e and e not in IN_ORDER_OF_ARRIVAL)
+WITH_THE_SAME_BITS = tuple(e for e in EXPRESSIONS if e not in IN_ORDER_OF_ARRIVAL and "native" not in str(e))
 # Grids fit one number of ranks each.
 GRIDS = {4: ("grid(2x2, ring)",), 8: ("grid(2x4, recursive_doubling, ring)", "grid(2x2x2, rabenseifner)")}
 
