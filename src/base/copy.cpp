@@ -104,6 +104,13 @@ void copy_to_shared(void* to, const void* from, std::size_t bytes) {
     std::memcpy(to, from, bytes);
     return;
   }
+  // Zen 4 takes 15 times as long where the destination is a little ahead of the source within a page (64 KiB
+  // in 18.7 us in place of 1.2): it seems to take the bytes that it reads for those that it has just written.
+  constexpr std::size_t page = 4096;
+  const std::size_t ahead =
+      (reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from)) % page;
+  if (ahead > 0 && ahead < 16) [[unlikely]]
+    return copy(to, from, bytes);
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
 }
 
