@@ -21,6 +21,7 @@ struct Expression;
 enum class Parameter : std::uint8_t {
   segments_or_bytes,    // 4, or 32MiB
   bytes,                // 8KiB
+  radix,                // 4
   dimensions,           // 32x32
   algorithm,            // one expression
   algorithm_or_native,  // the same, or native
@@ -110,6 +111,7 @@ struct Expression {
   const Algorithm* algorithm = nullptr;
   int segments = 0;  // 0: cut by bytes
   std::size_t bytes = 0;
+  int radix = 0;
   std::vector<int> dimensions;
   std::vector<Expression> parts;
 

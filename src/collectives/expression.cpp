@@ -18,6 +18,7 @@ namespace offbeat {
 namespace {
 
 constexpr int most_segments = 64;
+constexpr int most_radix = most_lanes;  // of recursive_multiplying
 constexpr int deepest_nesting = 16;
 
 struct Unit {
@@ -117,6 +118,13 @@ class Parser {
         const std::size_t value = number("a size such as 8KiB");
         const Unit* unit = parse_unit();
         result.bytes = in_bytes(value, unit != nullptr ? *unit : units[3], start);
+        return;
+      }
+      case Parameter::radix: {
+        const std::size_t value = number("how many ranks exchange with one another, such as 4");
+        if (value < 2 || value > most_radix)
+          fail_at(start, "between 2 and " + std::to_string(most_radix) + " ranks exchange with one another");
+        result.radix = static_cast<int>(value);
         return;
       }
       case Parameter::dimensions:
@@ -280,6 +288,8 @@ std::string_view name_of(Parameter parameter) {
       return "SEGMENTS|BYTES";
     case Parameter::bytes:
       return "BYTES";
+    case Parameter::radix:
+      return "K";
     case Parameter::dimensions:
       return "D1xD2[x...]";
     case Parameter::algorithm:
@@ -341,6 +351,9 @@ std::string Expression::text() const {
         break;
       case Parameter::bytes:
         add(size_text(bytes));
+        break;
+      case Parameter::radix:
+        add(std::to_string(radix));
         break;
       case Parameter::dimensions: {
         std::string grid;

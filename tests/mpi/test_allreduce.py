@@ -17,6 +17,7 @@ EXPRESSIONS = (
     "arrival_leader",
     "arrival_chain",
     "recursive_doubling",
+    "recursive_multiplying(4)",
     "ring",
     "ring_segmented(8KiB)",
     "rabenseifner",

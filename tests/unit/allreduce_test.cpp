@@ -23,6 +23,12 @@ const std::vector<std::string> compositions = {
     "ring_segmented(1B)",
     "ring_segmented(64B)",
     "ring_segmented(1MiB)",
+    "recursive_multiplying(2)",
+    "recursive_multiplying(3)",
+    "recursive_multiplying(4)",
+    "recursive_multiplying(12)",
+    "recursive_multiplying(64)",
+    "pipeline(2, recursive_multiplying(4))",
     "pipeline(1, ring)",
     "pipeline(4, ring)",
     "pipeline(64, recursive_doubling)",
@@ -120,6 +126,8 @@ class Cost : public Hockney {
 TEST_F(Cost, RecursiveDoubling) {
   const double n = 1 << 20;
   EXPECT_NEAR(time_of("recursive_doubling", 64, 1 << 20), 6 * (a + n * b + n * c), 1e-12);
+  EXPECT_NEAR(time_of("recursive_multiplying(2)", 64, 1 << 20), 6 * (a + n * b + n * c), 1e-12);
+  EXPECT_NEAR(time_of("recursive_multiplying(4)", 64, 1 << 20), 3 * (a + 3 * (n * b + n * c)), 1e-12);
 }
 
 TEST_F(Cost, Ring) {

@@ -11,9 +11,20 @@ using namespace allreduce_algorithms;
 using namespace combinators;
 
 constexpr const Algorithm* algorithms[] = {
-    &native,       &arrival_tree, &arrival_leader,         &arrival_chain, &recursive_doubling,
-    &rabenseifner, &ring,         &ring_segmented,         &binomial,      &linear,
-    &pipeline,     &grid,         &hierarchies::allreduce,
+    &native,
+    &arrival_tree,
+    &arrival_leader,
+    &arrival_chain,
+    &recursive_doubling,
+    &recursive_multiplying,
+    &rabenseifner,
+    &ring,
+    &ring_segmented,
+    &binomial,
+    &linear,
+    &pipeline,
+    &grid,
+    &hierarchies::allreduce,
 };
 
 constexpr std::size_t below_32_kib = (std::size_t{32} << 10) - 1;
