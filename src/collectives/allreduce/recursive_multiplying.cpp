@@ -80,8 +80,8 @@ Task combine(Endpoint net, Call call, ConstVector mine, Vector theirs, int membe
   co_await net.reduce(*call.op, call.output, operands, at_hand);
 }
 
-Task exchange(Endpoint net, int peer, ConstVector mine, Vector theirs) {
-  co_await net.exchange(peer, mine, theirs);
+Task exchange(Endpoint net, int to, ConstVector mine, int from, Vector theirs) {
+  co_await net.exchange(to, mine, from, theirs);
 }
 
 Task among_those_that_fit(Endpoint net, Call call, const Expression& self) {
@@ -93,11 +93,13 @@ Task among_those_that_fit(Endpoint net, Call call, const Expression& self) {
   for (const int radix : radices) {
     const int member = net.rank / distance % radix;
     const int first = net.rank - member * distance;
+    const auto in_group = [&](int other) { return first + other * distance; };
     // Everybody begins with another rank.
-    co_await net.concurrently(radix - 1, [&](const Endpoint& lane, int k) -> Task {
-      const int other = (member + 1 + k) % radix;
-      const auto place = static_cast<std::size_t>(other < member ? other : other - 1);
-      return exchange(lane, first + other * distance, mine, theirs.vector().slice(place * count, count));
+    co_await net.concurrently(radix - 1, [&](const Endpoint& lane, int k) {
+      const int to = (member + 1 + k) % radix;
+      const int from = (member + radix - 1 - k) % radix;
+      const auto place = static_cast<std::size_t>(from < member ? from : from - 1);
+      return exchange(lane, in_group(to), mine, in_group(from), theirs.vector().slice(place * count, count));
     });
     co_await combine(net, call, mine, theirs.vector(), member, radix);
     mine = call.output;
