@@ -213,7 +213,7 @@ void Communicator::run(const Expression& expression, const Call& call, std::size
       return host_pipeline(expression, call).run();
     NodeBoard::Stage* const stage = stage_of_board(0);
     if (stage != nullptr) stage->begin_use(bytes);
-    const Endpoint net = endpoint(*transport_, expression);
+    const Endpoint net = endpoint(*transport_, call, expression);
     Task task =
         is_immediate ? expression.algorithm->run(net, call, expression) : carry_out(net, call, expression);
     transport_->drive(task);

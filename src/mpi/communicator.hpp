@@ -223,7 +223,9 @@ class Communicator {
   [[nodiscard]] const Expression* choose_for_operation(const Call& call, std::size_t bytes);
   // Collective if there is no communicator for messages yet. False: none can be created.
   [[nodiscard]] bool has_messages();
-  [[nodiscard]] Endpoint endpoint(MpiTransport& transport, const Expression& expression) const {
+  [[nodiscard]] Endpoint endpoint(MpiTransport& transport, const Call& call,
+                                  const Expression& expression) const {
+    transport.serve(call.collective);
     return Endpoint(transport, rank_, size_, expression.lanes());
   }
   // For collective `index` of those under way; 0: the blocking one.

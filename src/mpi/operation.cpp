@@ -74,7 +74,7 @@ void Operation::start() {
     stage_->board.enter(number_, call_.collective, bytes_);
     stage_->begin_use(bytes_);
   }
-  task_ = carry_out(communicator_->endpoint(*transport_, *expression_), call_, *expression_);
+  task_ = carry_out(communicator_->endpoint(*transport_, call_, *expression_), call_, *expression_);
   transport_->begin(task_);
 }
 

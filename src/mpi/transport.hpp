@@ -2,6 +2,7 @@
 // Messages over the host MPI's point-to-point calls, on a private communicator.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "mpi/host.hpp"
 #include "mpi/node_board.hpp"
 #include "node/board.hpp"
+#include "node/shared_copies.hpp"
 #include "transport/endpoint.hpp"
 
 namespace offbeat {
@@ -43,7 +45,12 @@ class MpiTransport final : public Transport, public BoardWaiters {
 
   [[nodiscard]] bool start(Transfer& transfer) override;
   [[nodiscard]] bool start(Computation& computation) override {
-    computation.perform();
+    if (computation.to_shared && computation.operand_count == 1) {
+      copies_[index_of(collective_)].copy(computation.destination.data, computation.operands[0],
+                                          computation.destination.bytes());
+    } else {
+      computation.perform();
+    }
     return true;
   }
 
@@ -61,6 +68,9 @@ class MpiTransport final : public Transport, public BoardWaiters {
   // true when the task is at its end. One task at a time. Both throw like drive().
   void begin(Task& task);
   [[nodiscard]] bool advance(Task& task, bool& got_further, HostCalls calls);
+
+  // The collective that the next task carries out.
+  void serve(Collective collective) { collective_ = collective; }
 
   // For waiting for messages and for the board.
   [[nodiscard]] const Patience& patience() const { return patience_; }
@@ -89,6 +99,8 @@ class MpiTransport final : public Transport, public BoardWaiters {
   int tag_base_ = 0;
   MPI_Datatype byte_ = MPI_BYTE;
   bool may_block_ = true;
+  Collective collective_ = Collective::allreduce;
+  std::array<SharedCopies, collectives.size()> copies_;
   Patience patience_;  // while messages are under way: no bell rings when one comes
   // Message k is requests_[k], for owners_[k]. The other vectors are work space of progress(). All keep their
   // capacity.
