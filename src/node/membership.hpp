@@ -38,8 +38,8 @@ class Membership {
     number_nodes();
     sort_members();
     is_in_rank_order_ = std::ranges::is_sorted(by_node_);
-    is_even_ = true;
-    for (int node = 1; node < nodes(); ++node) is_even_ = is_even_ && size(node) == size(0);
+    smallest_ = ranks();
+    for (int node = 0; node < nodes(); ++node) smallest_ = std::min(smallest_, size(node));
   }
   // Groups ranks by what each says of itself.
   void group(std::span<const NodeIdentity> identities) {
@@ -60,8 +60,10 @@ class Membership {
                                        static_cast<std::size_t>(starts_[index + 1] - starts_[index]));
   }
   [[nodiscard]] int size(int node) const { return static_cast<int>(members(node).size()); }
+  // The ranks of the smallest node.
+  [[nodiscard]] int smallest() const { return smallest_; }
   // Whether all nodes have equally many ranks.
-  [[nodiscard]] bool is_even() const { return is_even_; }
+  [[nodiscard]] bool is_even() const { return smallest_ * nodes() == ranks(); }
   [[nodiscard]] int node_of(int rank) const { return node_of_rank_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] int member_of(int rank) const {
     const auto all = members(node_of(rank));
@@ -107,7 +109,7 @@ class Membership {
   std::vector<int> by_node_;  // the ranks of node 0, then those of node 1, ...
   std::vector<int> starts_;   // of each node in by_node_, and the end
   bool is_in_rank_order_ = true;
-  bool is_even_ = true;
+  int smallest_ = 0;
 };
 
 // Where one rank is.

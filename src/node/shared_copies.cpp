@@ -12,9 +12,9 @@ constexpr double much_cheaper = 2;
 }  // namespace
 
 void SharedCopies::measure(void* to, const void* from, std::size_t bytes, const CopyWays& ways) {
-  const clock::Nanoseconds begin = ways.now();
+  const std::int64_t begin = ways.now_ns();
   (tries_the_other_ ? ways.past_cache : ways.to_shared)(to, from, bytes);
-  const double ns = static_cast<double>(ways.now() - begin) / (static_cast<double>(bytes) / cache_line);
+  const double ns = static_cast<double>(ways.now_ns() - begin) / (static_cast<double>(bytes) / cache_line);
   if (tries_the_other_) {
     tries_the_other_ = false;
     if (much_cheaper * ns < to_shared_ns_) return choose(true, 63);

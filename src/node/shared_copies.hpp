@@ -3,16 +3,16 @@
 //
 // A copy into lines that another core has read last must first take them away from it. Between cores of one
 // complex that takes some 7 ns a line (AMD Zen 4), between cores of two, 30. copy_past_cache() takes 2 there,
-// and the reader fetches the lines from memory, about as fast as from a far core. Where ranks are is not known
-// and may change on a virtual machine, and what a line costs depends on who did what with it before. So a rank
-// now and then measures its own copies. benchmark_lines shows all of this.
+// and the reader fetches the lines from memory, about as fast as from a far core. Where ranks are is not
+// known and may change on a virtual machine, and what a line costs depends on who did what with it before. So
+// a rank now and then measures its own copies. benchmark_lines shows all of this.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
 #include "base/copy.hpp"
-#include "clock/clock.hpp"
 
 namespace offbeat {
 
@@ -20,7 +20,10 @@ namespace offbeat {
 struct CopyWays {
   void (*to_shared)(void* to, const void* from, std::size_t bytes) = copy_to_shared;
   void (*past_cache)(void* to, const void* from, std::size_t bytes) = copy_past_cache;
-  clock::Nanoseconds (*now)() = clock::now;
+  std::int64_t (*now_ns)() = [] {
+    return std::int64_t{
+        std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count()};
+  };
 };
 
 // Of one rank, for one collective. One thread at a time may use it.

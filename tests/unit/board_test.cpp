@@ -84,6 +84,7 @@ const std::vector<std::string> hierarchies = {
     "hierarchy(arrival_tree, pipeline(2, ring))",
     "hierarchy(arrival_leader, ring)",
     "hierarchy(arrival_chain, rabenseifner)",
+    "nap",
 };
 
 // Ways to place ranks on nodes.

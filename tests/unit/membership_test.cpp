@@ -64,6 +64,8 @@ TEST(Membership, KnowsWhetherNodesAreAlike) {
   EXPECT_FALSE(membership_of({one, other, one, other}).is_in_rank_order());
   EXPECT_TRUE(membership_of({one, one, other}).is_in_rank_order());
   EXPECT_FALSE(membership_of({one, one, other}).is_even());
+  EXPECT_EQ(membership_of({one, one, other}).smallest(), 1);
+  EXPECT_EQ(membership_of({one, other, one, other}).smallest(), 2);
 }
 
 TEST(Membership, TakesNoQuadraticTime) {

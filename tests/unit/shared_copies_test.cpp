@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstring>
 #include <vector>
 
@@ -29,10 +30,10 @@ constexpr CopyWays made_up{
           time_ns += past_cache_ns * static_cast<double>(bytes) / cache_line;
           ++past_cache_calls;
         },
-    .now =
+    .now_ns =
         [] {
           ++clock_calls;
-          return static_cast<clock::Nanoseconds>(time_ns);
+          return static_cast<std::int64_t>(time_ns);
         },
 };
 
@@ -56,7 +57,7 @@ class SharedCopiesTest : public testing::Test {
 };
 
 TEST_F(SharedCopiesTest, StayInTheCacheOfACoreThatIsNear) {
-  to_shared_ns = 7;
+  to_shared_ns = 3;
   past_cache_ns = 2;
   EXPECT_EQ(past_cache(1000), 0);
   EXPECT_LE(clock_calls, 2 * 1000 / 16 + 2) << "most are not measured";
@@ -67,7 +68,7 @@ TEST_F(SharedCopiesTest, GoPastTheCacheOfACoreThatIsFarUntilItIsNear) {
   past_cache_ns = 2;
   past_cache(10);
   EXPECT_GE(past_cache(1000), 950);
-  to_shared_ns = 7;
+  to_shared_ns = 3;
   past_cache(100);
   EXPECT_EQ(past_cache(1000), 0);
 }

@@ -25,6 +25,7 @@ constexpr const Algorithm* algorithms[] = {
     &pipeline,
     &grid,
     &hierarchies::allreduce,
+    &nap,
 };
 
 constexpr std::size_t below_32_kib = (std::size_t{32} << 10) - 1;

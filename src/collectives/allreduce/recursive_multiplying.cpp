@@ -10,75 +10,13 @@
 // 2(a + nb) + nc. Order: rank order in each group. All its ranks combine the same operands, so they have the
 // same bits. Source: Ruefenacht, Bull and Booth, Parallel Computing 69, 2017 (generalisation of recursive
 // doubling).
-#include <algorithm>
-#include <array>
-
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/combinators/fold.hpp"
+#include "collectives/combine_in_order.hpp"
+#include "patterns/radices.hpp"
 
 namespace offbeat::allreduce_algorithms {
 namespace {
-
-constexpr std::size_t most_operands = Computation::most_operands;
-
-// How many ranks exchange with one another in each step.
-class Radices {
- public:
-  // For as many of the ranks as can take part.
-  Radices(int ranks, int largest) {
-    for (product_ = ranks; !factorise(largest); --product_) steps_ = 0;
-  }
-  [[nodiscard]] int product() const { return product_; }
-  [[nodiscard]] std::size_t most_others() const {
-    return steps_ == 0 ? 0 : static_cast<std::size_t>(*std::max_element(begin(), end())) - 1;
-  }
-  [[nodiscard]] const int* begin() const { return of_step_.data(); }
-  [[nodiscard]] const int* end() const { return begin() + steps_; }
-
- private:
-  // False: a prime factor is too large.
-  bool factorise(int largest) {
-    int left = product_;
-    for (int prime = 2; left > 1; ++prime) {
-      if (prime * prime > left) prime = left;
-      if (prime > largest) return false;
-      for (; left % prime == 0; left /= prime) add(prime, largest);
-    }
-    return true;
-  }
-  // To the first step that has room for it.
-  void add(int prime, int largest) {
-    for (int k = 0; k < steps_; ++k) {
-      int& radix = of_step_[static_cast<std::size_t>(k)];
-      if (radix * prime > largest) continue;
-      radix *= prime;
-      return;
-    }
-    of_step_[static_cast<std::size_t>(steps_++)] = prime;
-  }
-
-  int product_;
-  int steps_ = 0;
-  std::array<int, 31> of_step_{};
-};
-
-// Combines what the ranks of a group gave, `theirs` without `mine`, which comes from rank `member`.
-Task combine(Endpoint net, Call call, ConstVector mine, Vector theirs, int member, int group) {
-  const std::size_t count = call.input.count;
-  const Vector before = theirs.slice(0, count);  // those before the operands at hand
-  std::array<const void*, most_operands> operands{};
-  std::size_t at_hand = 0;
-  for (int rank = 0; rank < group; ++rank) {
-    if (at_hand == most_operands) {
-      co_await net.reduce(*call.op, before, operands, at_hand);
-      operands[0] = before.data;
-      at_hand = 1;
-    }
-    const auto other = static_cast<std::size_t>(rank < member ? rank : rank - 1);
-    operands[at_hand++] = rank == member ? mine.data : theirs.slice(other * count, count).data;
-  }
-  co_await net.reduce(*call.op, call.output, operands, at_hand);
-}
 
 Task exchange(Endpoint net, int to, ConstVector mine, int from, Vector theirs) {
   co_await net.exchange(to, mine, from, theirs);
@@ -101,7 +39,10 @@ Task among_those_that_fit(Endpoint net, Call call, const Expression& self) {
       const auto place = static_cast<std::size_t>(from < member ? from : from - 1);
       return exchange(lane, in_group(to), mine, in_group(from), theirs.vector().slice(place * count, count));
     });
-    co_await combine(net, call, mine, theirs.vector(), member, radix);
+    co_await combine_in_order(net, *call.op, call.output, radix, theirs.first(count), [&](int other) {
+      const auto place = static_cast<std::size_t>(other < member ? other : other - 1);
+      return other == member ? mine.data : theirs.vector().slice(place * count, count).data;
+    });
     mine = call.output;
     distance *= radix;
   }

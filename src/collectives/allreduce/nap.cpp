@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Node-aware parallel allreduce (NAP): the nodes exchange partial results as in recursive multiplying, and
+// each rank of a node exchanges with another node.
+//
+//   3 nodes of 2 ranks:   node 0: 0 1   node 1: 2 3   node 2: 4 5
+//   on each node          01                23            45         everybody has these
+//   between the nodes     0 <-> 2, 1 <-> 4, 3 <-> 5
+//   on each node          01 + 23 + 45                               everybody reads what the others got
+//
+// Nodes of s ranks need log_(s+1)(nodes) steps between nodes, where one leader needs log_2(nodes). All of a
+// node's ranks send at once, so long vectors wait for one another at the node's port: for small n.
+//
+// Cost: log_(s+1)(nodes) (a + snb + snc), s ranks on a node, plus two exchanges on the board for each step.
+// Sizes: groups of nodes as in recursive multiplying; the smallest node says how large they can be. Every
+// rank of a surplus node sends to a rank of its neighbour, + 2(a + nb) + nc. Order: that of arrival_tree on
+// each node, then that of the nodes. All nodes of a group combine the same operands in the same order; the
+// paper leaves that open. Source: Bienz, Olson and Gropp, EuroMPI 2019; a rank there pauses in each step, and
+// groups have s nodes.
+#include "collectives/allreduce/allreduce.hpp"
+#include "collectives/combinators/hierarchy.hpp"
+#include "collectives/combine_in_order.hpp"
+#include "patterns/radices.hpp"
+
+namespace offbeat::allreduce_algorithms {
+namespace {
+
+using hierarchies::by_board;
+using hierarchies::ListedBlocks;
+
+// Node k of the others of a group, seen from node `mine`.
+constexpr int other(int mine, int k) { return k < mine ? k : k + 1; }
+constexpr int number_of(int mine, int node) { return node < mine ? node : node - 1; }
+
+// What a rank knows of the nodes.
+struct View {
+  const Membership& all;
+  const Groups groups;  // of nodes; their first ones take part in the steps
+  const int node;
+  const int member;
+  const int size;  // of the node
+
+  [[nodiscard]] int rank(int of_node, int number) const {
+    return all.rank(of_node, number % all.size(of_node));
+  }
+};
+
+// The other ranks of the node get what some of them received: member k of it, block k.
+Task share(Endpoint node, ConstVector received, Vector all, int blocks, std::size_t count) {
+  const ListedBlocks of_members(node.size, [&](int member) { return member < blocks ? count : 0; });
+  Call call{Collective::allgatherv};
+  call.input = received;
+  call.output = all;
+  call.output_blocks = of_members.list();
+  co_await by_board(node, call);
+}
+
+// Among the first nodes of the groups: `mine` is what this node has so far.
+Task among_nodes(Endpoint net, Call call, const View& view, const Radices& radices, ConstVector mine) {
+  const Endpoint node = on_node(net);
+  const std::size_t count = call.input.count;
+  const std::size_t width = call.input.width;
+  const Scratch from_node = net.scratch(count, width);
+  const Scratch memory = net.scratch(view.size > 1 ? radices.most_others() * count : 0, width);
+  const int number = view.groups.group_of(view.node);
+  int distance = 1;
+  for (const int radix : radices) {
+    const int digit = number / distance % radix;
+    const int first = number - digit * distance;
+    ConstVector received = from_node.vector().slice(0, 0);
+    if (view.member < radix - 1) {
+      const int theirs = other(digit, view.member);
+      const int peer_node = view.groups.leader(first + theirs * distance);
+      co_await net.exchange(view.rank(peer_node, number_of(theirs, digit)), mine, from_node.vector());
+      received = from_node.vector();
+    }
+    Vector all = from_node.vector();
+    if (view.size > 1) {
+      all = memory.first(static_cast<std::size_t>(radix - 1) * count);
+      co_await share(node, received, all, radix - 1, count);
+    }
+    co_await combine_in_order(net, *call.op, call.output, radix, all.slice(0, count), [&](int k) {
+      const auto place = static_cast<std::size_t>(number_of(digit, k));
+      return k == digit ? mine.data : all.slice(place * count, count).data;
+    });
+    mine = call.output;
+    distance *= radix;
+  }
+}
+
+Task between_nodes(Endpoint net, Call call, const View& view, const Radices& radices, ConstVector mine) {
+  const int leader = view.groups.leader(view.groups.group_of(view.node));
+  if (view.node != leader) {
+    for (int k = view.member; k < view.all.size(leader); k += view.size)
+      co_await net.send(view.all.rank(leader, k), mine);
+    co_await net.receive(view.rank(leader, view.member), call.output);
+    co_return;
+  }
+  const int members = view.groups.members(view.groups.group_of(view.node));
+  {
+    const Scratch theirs = net.scratch(members > 1 ? call.input.count : 0, call.input.width);
+    for (int k = 1; k < members; ++k) {
+      co_await net.receive(view.rank(leader + k, view.member), theirs.vector());
+      co_await net.reduce(*call.op, call.output, mine, theirs.vector());
+      mine = call.output;
+    }
+  }
+  co_await among_nodes(net, call, view, radices, mine);
+  for (int k = 1; k < members; ++k) {
+    for (int j = view.member; j < view.all.size(leader + k); j += view.size)
+      co_await net.send(view.all.rank(leader + k, j), call.output);
+  }
+}
+
+Task run(Endpoint net, Call call, const Expression&) {
+  if (node_count(net) == 1) {
+    co_await by_board(net, call);
+    co_return;
+  }
+  const Membership& all = net.locality()->membership;
+  const Radices radices(all.nodes(), all.smallest() + 1);
+  const View view{.all = all,
+                  .groups = {all.nodes(), radices.product()},
+                  .node = net.locality()->node,
+                  .member = net.locality()->member,
+                  .size = all.size(net.locality()->node)};
+  if (view.size > 1) co_await by_board(on_node(net), call);
+  co_await between_nodes(net, call, view, radices, view.size > 1 ? ConstVector(call.output) : call.input);
+}
+
+}  // namespace
+
+const Algorithm nap{
+    .name = "nap",
+    .summary = "nodes exchange as in recursive_multiplying, each rank with another node; small messages",
+    .cost = "log_(s+1)(nodes) (a + snb + snc), s ranks on a node",
+    .serves = {Collective::allreduce},
+    .needs = {.board = OnBoard::every_node},
+    .source = "Bienz, Olson and Gropp 2019",
+    .run = run,
+};
+
+}  // namespace offbeat::allreduce_algorithms
