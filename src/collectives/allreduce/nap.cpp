@@ -27,10 +27,6 @@ namespace {
 using hierarchies::by_board;
 using hierarchies::ListedBlocks;
 
-// Node k of the others of a group, seen from node `mine`.
-constexpr int other(int mine, int k) { return k < mine ? k : k + 1; }
-constexpr int number_of(int mine, int node) { return node < mine ? node : node - 1; }
-
 // What a rank knows of the nodes.
 struct View {
   const Membership& all;
@@ -62,28 +58,26 @@ Task among_nodes(Endpoint net, Call call, const View& view, const Radices& radic
   const Scratch from_node = net.scratch(count, width);
   const Scratch memory = net.scratch(view.size > 1 ? radices.most_others() * count : 0, width);
   const int number = view.groups.group_of(view.node);
-  int distance = 1;
-  for (const int radix : radices) {
-    const int digit = number / distance % radix;
-    const int first = number - digit * distance;
+  for (int k = 0; k < radices.steps(); ++k) {
+    const RadixStep step = radices[k];
+    const int member = step.member(number);
     ConstVector received = from_node.vector().slice(0, 0);
-    if (view.member < radix - 1) {
-      const int theirs = other(digit, view.member);
-      const int peer_node = view.groups.leader(first + theirs * distance);
-      co_await net.exchange(view.rank(peer_node, number_of(theirs, digit)), mine, from_node.vector());
+    if (view.member < step.radix - 1) {
+      const int theirs = other_member(member, view.member);
+      const int peer_node = view.groups.leader(step.rank_of(theirs, number));
+      co_await net.exchange(view.rank(peer_node, number_of_other(theirs, member)), mine, from_node.vector());
       received = from_node.vector();
     }
     Vector all = from_node.vector();
     if (view.size > 1) {
-      all = memory.first(static_cast<std::size_t>(radix - 1) * count);
-      co_await share(node, received, all, radix - 1, count);
+      all = memory.first(static_cast<std::size_t>(step.radix - 1) * count);
+      co_await share(node, received, all, step.radix - 1, count);
     }
-    co_await combine_in_order(net, *call.op, call.output, radix, all.slice(0, count), [&](int k) {
-      const auto place = static_cast<std::size_t>(number_of(digit, k));
-      return k == digit ? mine.data : all.slice(place * count, count).data;
+    co_await combine_in_order(net, *call.op, call.output, step.radix, all.slice(0, count), [&](int other) {
+      const auto place = static_cast<std::size_t>(number_of_other(member, other));
+      return other == member ? mine.data : all.slice(place * count, count).data;
     });
     mine = call.output;
-    distance *= radix;
   }
 }
 

@@ -25,26 +25,23 @@ Task exchange(Endpoint net, int to, ConstVector mine, int from, Vector theirs) {
 Task among_those_that_fit(Endpoint net, Call call, const Expression& self) {
   const Radices radices(net.size, self.radix);
   const std::size_t count = call.input.count;
-  const Scratch theirs = net.scratch(radices.most_others() * count, call.input.width);
+  const Scratch memory = net.scratch(radices.most_others() * count, call.input.width);
   ConstVector mine = call.input;
-  int distance = 1;
-  for (const int radix : radices) {
-    const int member = net.rank / distance % radix;
-    const int first = net.rank - member * distance;
-    const auto in_group = [&](int other) { return first + other * distance; };
+  for (int k = 0; k < radices.steps(); ++k) {
+    const RadixStep step = radices[k];
+    const int member = step.member(net.rank);
+    const auto theirs = [&](int other) {
+      return memory.vector().slice(static_cast<std::size_t>(number_of_other(member, other)) * count, count);
+    };
     // Everybody begins with another rank.
-    co_await net.concurrently(radix - 1, [&](const Endpoint& lane, int k) {
-      const int to = (member + 1 + k) % radix;
-      const int from = (member + radix - 1 - k) % radix;
-      const auto place = static_cast<std::size_t>(from < member ? from : from - 1);
-      return exchange(lane, in_group(to), mine, in_group(from), theirs.vector().slice(place * count, count));
+    co_await net.concurrently(step.radix - 1, [&](const Endpoint& lane, int j) {
+      const int to = (member + 1 + j) % step.radix;
+      const int from = (member + step.radix - 1 - j) % step.radix;
+      return exchange(lane, step.rank_of(to, net.rank), mine, step.rank_of(from, net.rank), theirs(from));
     });
-    co_await combine_in_order(net, *call.op, call.output, radix, theirs.first(count), [&](int other) {
-      const auto place = static_cast<std::size_t>(other < member ? other : other - 1);
-      return other == member ? mine.data : theirs.vector().slice(place * count, count).data;
-    });
+    co_await combine_in_order(net, *call.op, call.output, step.radix, memory.first(count),
+                              [&](int other) { return other == member ? mine.data : theirs(other).data; });
     mine = call.output;
-    distance *= radix;
   }
 }
 

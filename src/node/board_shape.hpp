@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Where everything is on the board: offsets into its memory, equal on all ranks of a node.
+//
+// Layout, each part on cache lines or pages of its own:
+//
+//   presence       ranks         the collective that a rank has reached, and its core
+//   bell           1             wakes sleeping ranks (patience.hpp)
+//   broken         1             the rank that failed, if any
+//   gate           1             closed while the windows give their pages back
+//   stages         as many as there can be collectives under way at once; each has
+//     inline slots   2 x ranks     a sequence number and up to inline_bytes of data beside it
+//     signs          ranks         how far a rank has come in its rounds
+//     round words    2 x (ranks + 1)  what an algorithm keeps for a whole round
+//     tree lines     2 x ranks x 8 what a rank tells those below it in a tree, a line for each level
+//     steps          2 x chunks    how far each chunk is combined: words, each on its own line
+//     relay words    2 x ranks x chunks  whether a rank has a chunk of a result, each on its own line
+//     windows        ranks x 2     where a rank puts chunks for others to read
+//
+// Vectors are aligned as their elements require: a window begins a page, and a chunk begins a whole number of
+// elements into it.
+#pragma once
+
+#include <cstddef>
+
+namespace offbeat {
+
+struct BoardShape {
+  int ranks = 1;
+  std::size_t window_bytes = 0;  // of each half of each rank; a multiple of the page size
+  int stages = 1;
+
+  static constexpr std::size_t inline_bytes = 4096;
+  static constexpr std::size_t smallest_chunk = 4096;
+  static constexpr std::size_t line = 64;
+  static constexpr int tree_levels = 8;
+
+  [[nodiscard]] std::size_t most_chunks() const { return window_bytes / smallest_chunk; }
+  [[nodiscard]] std::size_t lines(int count) const { return static_cast<std::size_t>(count) * line; }
+  [[nodiscard]] std::size_t bell_offset() const { return lines(ranks); }
+  [[nodiscard]] std::size_t broken_offset() const { return bell_offset() + line; }
+  [[nodiscard]] std::size_t gate_offset() const { return broken_offset() + line; }
+  [[nodiscard]] std::size_t stages_offset() const;
+  [[nodiscard]] std::size_t total_bytes() const;
+  // The first stage without its windows, and everything before that stage.
+  [[nodiscard]] std::size_t bytes_without_windows() const { return stages_offset() + windows_offset(); }
+
+  // Within a stage.
+  [[nodiscard]] std::size_t signs_offset() const {
+    return 2 * static_cast<std::size_t>(ranks) * (inline_bytes + line);
+  }
+  [[nodiscard]] std::size_t round_words_offset() const { return signs_offset() + lines(ranks); }
+  [[nodiscard]] std::size_t round_words_bytes() const;  // of one half
+  [[nodiscard]] std::size_t tree_lines_offset() const {
+    return round_words_offset() + 2 * round_words_bytes();
+  }
+  [[nodiscard]] std::size_t steps_offset() const;
+  [[nodiscard]] int words_of_step() const { return ranks + 2; }
+  [[nodiscard]] std::size_t step_bytes() const { return lines(words_of_step()); }  // of one chunk
+  [[nodiscard]] std::size_t relay_words_offset() const;
+  [[nodiscard]] std::size_t windows_offset() const;
+  [[nodiscard]] std::size_t windows_bytes() const {
+    return 2 * static_cast<std::size_t>(ranks) * window_bytes;
+  }
+  [[nodiscard]] std::size_t stage_bytes() const { return windows_offset() + windows_bytes(); }
+};
+
+}  // namespace offbeat
