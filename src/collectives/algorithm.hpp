@@ -44,6 +44,7 @@ enum class OnBoard : std::uint8_t {
   no,
   one_node,    // all ranks are on one node
   every_node,  // the ranks of each node that has several
+  if_any,      // the same; without a board they send messages
 };
 
 // The requirements of an algorithm, beside the collective.

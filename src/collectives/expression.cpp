@@ -308,8 +308,9 @@ std::string Needs::text() const {
   if (ranks != nullptr) result = "at least " + std::string(ranks_text) + " ranks";
   if (board == OnBoard::no) return result;
   if (!result.empty()) result += "; ";
-  result += board == OnBoard::one_node ? "all ranks on one node" : "shared memory on every node";
-  return result + "; cannot be a part of another algorithm";
+  if (board == OnBoard::one_node) result += "all ranks on one node; ";
+  if (board == OnBoard::every_node) result += "shared memory on every node; ";
+  return result + "cannot be a part of another algorithm";
 }
 
 int Expression::lanes() const {
@@ -322,7 +323,8 @@ int Expression::lanes() const {
 std::string Expression::unsuitable(const Placement& placement) const {
   if (algorithm->needs.board == OnBoard::one_node && placement.nodes > 1)
     return "needs all ranks on one node";
-  if (uses_board(placement) && !placement.board) return "needs shared memory between the ranks of a node";
+  if (uses_board(placement) && !placement.board && algorithm->needs.board != OnBoard::if_any)
+    return "needs shared memory between the ranks of a node";
   if (algorithm->needs.ranks != nullptr && placement.ranks < algorithm->needs.ranks(*this))
     return "needs at least " + std::to_string(algorithm->needs.ranks(*this)) + " ranks";
   if (algorithm->unsuitable != nullptr) return algorithm->unsuitable(*this, placement);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <unordered_map>
 #include <utility>
 
 #include "base/error.hpp"
@@ -50,6 +49,7 @@ Simulator::Simulator(int ranks, Network network, SimulationOptions options)
       phantom_(options.phantom),
       adversary_(options.adversary),
       ranks_(checked(ranks)),
+      membership_(ranks),
       messages_(ranks) {
   const std::vector<int>& nodes = network_.node_of_rank;
   require(network_.ranks_per_node > 0, "needs at least one rank per node");
@@ -69,33 +69,23 @@ Simulator::Simulator(int ranks, Network network, SimulationOptions options)
     most = std::max(most, self.node_);
   }
   if (std::isfinite(network_.injection_rate)) nodes_.resize(static_cast<std::size_t>(most) + 1);
+  membership_.group_by([this](int rank) { return this->rank(rank).node_; });
+  for (SimulatedTransport& self : ranks_) {
+    self.locality_.emplace(membership_, self.rank_);
+    self.locality = &*self.locality_;
+  }
   if (options.board_window_bytes > 0) make_boards(options.board_window_bytes);
 }
 
 void Simulator::make_boards(std::size_t window_bytes) {
   require(window_bytes % BoardShape::smallest_chunk == 0,
           "a window of the board is a multiple of 4096 bytes");
-  std::unordered_map<int, std::size_t> board_of_node;
-  std::vector<std::vector<int>> ranks_of_board;
-  for (const SimulatedTransport& self : ranks_) {
-    const std::size_t board = board_of_node.try_emplace(self.node_, ranks_of_board.size()).first->second;
-    if (board == ranks_of_board.size()) {
-      ranks_of_board.emplace_back();
-    }
-    ranks_of_board[board].push_back(self.rank_);
-  }
-  membership_.emplace(ranks());
-  membership_->group_by([this](int rank) { return this->rank(rank).node_; });
-  for (std::vector<int>& ranks : ranks_of_board) {
-    require(ranks.size() <= Board::most_ranks, "a board has at most 65536 ranks");
-    boards_.push_back(std::make_unique<SimulatedBoard>(*this, std::move(ranks), window_bytes, phantom_));
-    SimulatedBoard& board = *boards_.back();
-    for (const int member : board.ranks()) {
-      SimulatedTransport& self = rank(member);
-      self.node_board_ = &board;
-      self.locality_.emplace(*membership_, member);
-      self.locality = &*self.locality_;
-    }
+  for (int node = 0; node < membership_.nodes(); ++node) {
+    const std::span<const int> members = membership_.members(node);
+    require(members.size() <= Board::most_ranks, "a board has at most 65536 ranks");
+    boards_.push_back(std::make_unique<SimulatedBoard>(
+        *this, std::vector<int>(members.begin(), members.end()), window_bytes, phantom_));
+    for (const int member : members) rank(member).node_board_ = boards_.back().get();
   }
 }
 
@@ -137,7 +127,7 @@ SimulationResult Simulator::run(const MakeRootTask& make, std::span<const double
   for (SimulatedTransport& rank : ranks_) {
     rank.out_ = rank.in_ = rank.core_ = SimulatedPort{};
     rank.branches = 1;
-    if (rank.locality_) rank.board = &rank.node_board_->of(rank.locality_->member);
+    if (rank.node_board_ != nullptr) rank.board = &rank.node_board_->of(rank.locality_->member);
     schedule(arrivals.empty() ? 0 : arrivals[static_cast<std::size_t>(rank.rank_)], Kind::start, nullptr,
              rank.rank_);
   }

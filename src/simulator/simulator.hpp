@@ -115,7 +115,7 @@ class SimulatedTransport final : public Transport {
   int rank_ = 0;
   int node_ = 0;
   SimulatedBoard* node_board_ = nullptr;
-  std::optional<Locality> locality_;  // where there are boards
+  std::optional<Locality> locality_;
   SimulatedPort out_;
   SimulatedPort in_;
   SimulatedPort core_;
@@ -213,7 +213,7 @@ class Simulator {
   std::vector<SimulatedTransport> ranks_;
   std::vector<SimulatedPort> nodes_;  // what leaves each node; empty if that is not limited
   std::vector<std::unique_ptr<SimulatedBoard>> boards_;
-  std::optional<Membership> membership_;  // where there are boards
+  Membership membership_;
   SimulatedMessages messages_;
   SimulatedEvents events_;
   std::uint64_t sequence_ = 0;

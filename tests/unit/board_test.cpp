@@ -85,6 +85,7 @@ const std::vector<std::string> hierarchies = {
     "hierarchy(arrival_leader, ring)",
     "hierarchy(arrival_chain, rabenseifner)",
     "nap",
+    "smp",
 };
 
 // Ways to place ranks on nodes.
@@ -208,10 +209,9 @@ TEST(SimulatedBoard, PhantomsTakeTheSameTime) {
     for (int rank = 0; rank < ranks; ++rank) arrivals.push_back(1e-6 * (rank * 5 % 8));
     const auto exits = [&](bool phantom) {
       Simulator simulator(ranks, node_of_four, {.phantom = phantom, .board_window_bytes = tiny_window});
+      // A phantom keeps its addresses: what is in its place needs no copy.
       const auto make = [&](int rank, Endpoint net) {
-        Call args = vectors.args(rank);
-        if (phantom) args.input.data = args.output.data = nullptr;
-        return carry_out(net, args, expression);
+        return carry_out(net, vectors.args(rank), expression);
       };
       return simulator.run(make, arrivals, expression.lanes()).exits;
     };

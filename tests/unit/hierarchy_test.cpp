@@ -2,7 +2,7 @@
 // The hierarchy of every collective but barrier and allreduce, with every algorithm of messages among the
 // leaders x rank counts x ways to place ranks on nodes x roots x lengths x in place x adversarial timing, in
 // the simulator. Calls follow one another on the same boards, and ranks come late. barrier_test.cpp has that
-// of barrier, board_test.cpp that of allreduce.
+// of barrier, board_test.cpp that of allreduce; here is what an allreduce does on nodes without boards.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -137,6 +137,33 @@ std::string name_of_case(const testing::TestParamInfo<std::tuple<Named, int>>& i
 INSTANTIATE_TEST_SUITE_P(Nodes, EveryHierarchy,
                          testing::Combine(testing::ValuesIn(hierarchies()), testing::ValuesIn(rank_counts)),
                          name_of_case);
+
+class NodesWithoutBoards : public testing::TestWithParam<std::tuple<std::string, int>> {};
+
+TEST_P(NodesWithoutBoards, AreRight) {
+  const auto& [text, ranks] = GetParam();
+  const Expression expression = parse_expression(Collective::allreduce, text);
+  for (const NodeShape& shape : node_shapes) {
+    SCOPED_TRACE(shape.name);
+    References references;
+    for (std::uint64_t seed = 0; seed < 5; ++seed) {
+      SCOPED_TRACE("seed " + std::to_string(seed));
+      std::vector<Case> cases;
+      for (const std::size_t count : {0u, 1u, 7u, 100u}) {
+        for (const auto operation : {Operation::int_sum, Operation::weave})
+          cases.push_back({Collective::allreduce, count, 0, operation, seed % 2 == 0});
+      }
+      std::mt19937_64 random(seed);
+      std::ranges::shuffle(cases, random);
+      run_and_check(cases, expression, ranks, shape.of(ranks), seed, 0, references);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Allreduce, NodesWithoutBoards,
+                         testing::Combine(testing::Values("nap", "smp"), testing::ValuesIn(rank_counts)),
+                         readable);
 
 // Several segments, more than are in flight at once, each of several rounds on the board.
 class LongVectors : public testing::TestWithParam<Named> {};

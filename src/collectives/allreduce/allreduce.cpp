@@ -26,6 +26,7 @@ constexpr const Algorithm* algorithms[] = {
     &grid,
     &hierarchies::allreduce,
     &nap,
+    &smp,
 };
 
 constexpr std::size_t below_32_kib = (std::size_t{32} << 10) - 1;

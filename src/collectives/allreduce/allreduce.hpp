@@ -13,6 +13,7 @@ extern const Algorithm arrival_chain;
 extern const Algorithm recursive_doubling;
 extern const Algorithm recursive_multiplying;
 extern const Algorithm nap;
+extern const Algorithm smp;
 extern const Algorithm ring;
 extern const Algorithm ring_segmented;
 extern const Algorithm rabenseifner;

@@ -7,15 +7,20 @@
 //   between the nodes     0 <-> 2, 1 <-> 4, 3 <-> 5
 //   on each node          01 + 23 + 45                               everybody reads what the others got
 //
-// Nodes of s ranks need log_(s+1)(nodes) steps between nodes, where one leader needs log_2(nodes). All of a
-// node's ranks send at once, so long vectors wait for one another at the node's port: for small n.
+// With nodes of s ranks groups have s + 1 nodes, so there are log_(s+1)(nodes) steps between nodes, where one
+// leader needs log_2(nodes). All of a node's ranks send at once, so long vectors wait for one another at the
+// node's port: for small n. Without a board groups have s nodes: rank k of a node gets what node k of the
+// group has, or keeps its own, and the ranks combine that as an allreduce among themselves.
 //
-// Cost: log_(s+1)(nodes) (a + snb + snc), s ranks on a node, plus two exchanges on the board for each step.
-// Sizes: groups of nodes as in recursive multiplying; the smallest node says how large they can be. Every
-// rank of a surplus node sends to a rank of its neighbour, + 2(a + nb) + nc. Order: that of arrival_tree on
-// each node, then that of the nodes. All nodes of a group combine the same operands in the same order; the
-// paper leaves that open. Source: Bienz, Olson and Gropp, EuroMPI 2019; a rank there pauses in each step, and
-// groups have s nodes.
+// Cost: log_(s+1)(nodes) (a + snb + snc), s ranks on a node, plus two exchanges on the board for each step;
+// without a board log_s(nodes) (a + snb) + (1 + log_s(nodes)) log2(s) (a + nb + nc), the latter with a and b
+// of messages within a node (docs/models.md).
+// Sizes: groups of nodes as in recursive multiplying; the smallest node says how large they can be, and with
+// a node of one rank there is nothing to gain, so it is smp. Every rank of a surplus node sends to a rank of
+// its neighbour, + 2(a + nb) + nc. Order: that of arrival_tree, or recursive_doubling, on each node, then
+// that of the nodes. All nodes of a group combine the same operands in the same order; the paper leaves that
+// open. Source: Bienz, Olson and Gropp, EuroMPI 2019; a rank there pauses in each step, and groups have s
+// nodes.
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/combinators/hierarchy.hpp"
 #include "collectives/combine_in_order.hpp"
@@ -24,8 +29,8 @@
 namespace offbeat::allreduce_algorithms {
 namespace {
 
-using hierarchies::by_board;
 using hierarchies::ListedBlocks;
+using hierarchies::within_node;
 
 // What a rank knows of the nodes.
 struct View {
@@ -47,36 +52,57 @@ Task share(Endpoint node, ConstVector received, Vector all, int blocks, std::siz
   call.input = received;
   call.output = all;
   call.output_blocks = of_members.list();
-  co_await by_board(node, call);
+  co_await within_node(node, call);
 }
 
-// Among the first nodes of the groups: `mine` is what this node has so far.
-Task among_nodes(Endpoint net, Call call, const View& view, const Radices& radices, ConstVector mine) {
-  const Endpoint node = on_node(net);
+// One step with another node for each rank, and everybody combines what all of them received: `mine` is what
+// this node has so far.
+Task step_on_board(Endpoint net, Call call, const View& view, RadixStep step, int number, ConstVector mine) {
   const std::size_t count = call.input.count;
-  const std::size_t width = call.input.width;
-  const Scratch from_node = net.scratch(count, width);
-  const Scratch memory = net.scratch(view.size > 1 ? radices.most_others() * count : 0, width);
+  const Scratch from_node = net.scratch(count, call.input.width);
+  const Scratch memory = net.scratch(static_cast<std::size_t>(step.radix - 1) * count, call.input.width);
+  const int member = step.member(number);
+  ConstVector received = from_node.vector().slice(0, 0);
+  if (view.member < step.radix - 1) {
+    const int theirs = other_member(member, view.member);
+    const int peer_node = view.groups.leader(step.rank_of(theirs, number));
+    co_await net.exchange(view.rank(peer_node, number_of_other(theirs, member)), mine, from_node.vector());
+    received = from_node.vector();
+  }
+  const Vector all = memory.vector();
+  const Endpoint node = on_node(net);
+  co_await share(node, received, all, step.radix - 1, count);
+  co_await combine_in_order(net, *call.op, call.output, step.radix, from_node.vector(), [&](int other) {
+    const auto place = static_cast<std::size_t>(number_of_other(member, other));
+    return other == member ? mine.data : all.slice(place * count, count).data;
+  });
+}
+
+// One step with another node for each rank but one, whose results are combined along a tree of the ranks.
+Task step_by_messages(Endpoint net, Call call, const View& view, RadixStep step, int number,
+                      ConstVector mine) {
+  const Endpoint node = on_node(net);
+  if (view.member >= step.radix) {
+    co_await node.receive(view.member % step.radix, call.output);
+    co_return;
+  }
+  const Scratch from_node = net.scratch(call.input.count, call.input.width);
+  const int member = step.member(number);
+  if (view.member != member) {
+    const int peer_node = view.groups.leader(step.rank_of(view.member, number));
+    co_await net.exchange(view.rank(peer_node, member), mine, from_node.vector());
+    mine = from_node.vector();
+  }
+  co_await within_node(node.part({}, view.member, step.radix), call.with(mine, call.output));
+  for (int k = view.member + step.radix; k < node.size; k += step.radix) co_await node.send(k, call.output);
+}
+
+// Among the first nodes of the groups.
+Task among_nodes(Endpoint net, Call call, const View& view, const Radices& radices, ConstVector mine) {
   const int number = view.groups.group_of(view.node);
+  const auto one = net.board() != nullptr ? step_on_board : step_by_messages;
   for (int k = 0; k < radices.steps(); ++k) {
-    const RadixStep step = radices[k];
-    const int member = step.member(number);
-    ConstVector received = from_node.vector().slice(0, 0);
-    if (view.member < step.radix - 1) {
-      const int theirs = other_member(member, view.member);
-      const int peer_node = view.groups.leader(step.rank_of(theirs, number));
-      co_await net.exchange(view.rank(peer_node, number_of_other(theirs, member)), mine, from_node.vector());
-      received = from_node.vector();
-    }
-    Vector all = from_node.vector();
-    if (view.size > 1) {
-      all = memory.first(static_cast<std::size_t>(step.radix - 1) * count);
-      co_await share(node, received, all, step.radix - 1, count);
-    }
-    co_await combine_in_order(net, *call.op, call.output, step.radix, all.slice(0, count), [&](int other) {
-      const auto place = static_cast<std::size_t>(number_of_other(member, other));
-      return other == member ? mine.data : all.slice(place * count, count).data;
-    });
+    co_await one(net, call, view, radices[k], number, mine);
     mine = call.output;
   }
 }
@@ -105,20 +131,24 @@ Task between_nodes(Endpoint net, Call call, const View& view, const Radices& rad
   }
 }
 
-Task run(Endpoint net, Call call, const Expression&) {
+Task run(Endpoint net, Call call, const Expression& self) {
   if (node_count(net) == 1) {
-    co_await by_board(net, call);
+    co_await within_node(net, call);
     co_return;
   }
   const Membership& all = net.locality()->membership;
-  const Radices radices(all.nodes(), all.smallest() + 1);
+  if (all.smallest() == 1) {
+    co_await smp.run(net, call, self);
+    co_return;
+  }
+  const Radices radices(all.nodes(), all.smallest() + (net.board() != nullptr ? 1 : 0));
   const View view{.all = all,
                   .groups = {all.nodes(), radices.product()},
                   .node = net.locality()->node,
                   .member = net.locality()->member,
                   .size = all.size(net.locality()->node)};
-  if (view.size > 1) co_await by_board(on_node(net), call);
-  co_await between_nodes(net, call, view, radices, view.size > 1 ? ConstVector(call.output) : call.input);
+  co_await within_node(on_node(net), call);
+  co_await between_nodes(net, call, view, radices, call.output);
 }
 
 }  // namespace
@@ -128,7 +158,7 @@ const Algorithm nap{
     .summary = "nodes exchange as in recursive_multiplying, each rank with another node; small messages",
     .cost = "log_(s+1)(nodes) (a + snb + snc), s ranks on a node",
     .serves = {Collective::allreduce},
-    .needs = {.board = OnBoard::every_node},
+    .needs = {.board = OnBoard::if_any},
     .source = "Bienz, Olson and Gropp 2019",
     .run = run,
 };

@@ -31,8 +31,9 @@ template <Task (*on_several)(Endpoint, Call, const Expression&)>
 // Algorithm::unsuitable: whether the leaders' algorithm can run among so many.
 [[nodiscard]] std::string unsuitable(const Expression& self, const Placement& placement);
 
-// A phase on a node by the algorithm that the repertoire of its collective has for the board.
-[[nodiscard]] Task by_board(Endpoint node, Call call);
+// A phase on a node: by the algorithm that the repertoire of its collective has for the board or, where there
+// is none, by the one that it has without a host.
+[[nodiscard]] Task within_node(Endpoint node, Call call);
 
 // The nodes as one rank sees them. Its own node is led by its lowest rank, or by the root, if it is there.
 class Nodes {

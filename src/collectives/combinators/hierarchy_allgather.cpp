@@ -25,7 +25,7 @@ Task tell(Endpoint node, Vector vector) {
   Call call{Collective::bcast};
   call.output = vector;
   if (node.rank == 0) call.input = vector;
-  return by_board(node, call);
+  return within_node(node, call);
 }
 
 // The same for a stripe of the blocks of all other nodes.

@@ -130,14 +130,14 @@ Task arrange(Endpoint net, Traffic traffic, ConstVector by_place, const ListedBl
 Task collect(Endpoint node, ConstVector mine, const ListedBlocks& members, Vector all) {
   Call call{Collective::gatherv, mine, all};
   call.output_blocks = members.list();
-  return by_board(node, call);
+  return within_node(node, call);
 }
 
 // The way back.
 Task hand_out(Endpoint node, ConstVector all, const ListedBlocks& members, Vector mine) {
   Call call{Collective::scatterv, all, mine};
   call.input_blocks = members.list();
-  return by_board(node, call);
+  return within_node(node, call);
 }
 
 // The lengths of what a rank sends and receives in all.
@@ -153,7 +153,7 @@ Task through_leader(Endpoint net, const Nodes& nodes, const Expression& by, Tota
   const auto size = static_cast<std::size_t>(nodes.size);
   const Numbers totals(2 * size);
   const Vector own{reinterpret_cast<std::byte*>(&mine), sizeof mine, 1};
-  co_await by_board(node, {Collective::allgather, own, totals.bytes()});
+  co_await within_node(node, {Collective::allgather, own, totals.bytes()});
   const ListedBlocks given(nodes.size, [&](int member) { return totals.data()[2 * member]; });
   const ListedBlocks taken(nodes.size, [&](int member) { return totals.data()[2 * member + 1]; });
 
@@ -174,7 +174,7 @@ Task learn(Endpoint net, const Nodes& nodes, const Expression& by, const Numbers
            const Numbers& rows, const Numbers& columns) {
   if (!nodes.is_alone) {
     const Endpoint node = on_node(net);
-    co_await by_board(node, {Collective::gather, row.bytes(), rows.bytes()});
+    co_await within_node(node, {Collective::gather, row.bytes(), rows.bytes()});
   }
   if (!nodes.leads) co_return;
   const Endpoint leaders = nodes.leaders(net);

@@ -37,7 +37,7 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
   if (!nodes.is_alone) {
     const Vector result{memory.vector().data, call.input.count, width};
     Call within{Collective::reduce, call.input, result, call.op};
-    co_await by_board(node, within);
+    co_await within_node(node, within);
     sum = result;
   }
 
@@ -67,7 +67,7 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
   if (nodes.is_alone) co_return;
   Call within{Collective::scatterv, of_node.vector(), call.output};
   within.input_blocks = members.list();
-  co_await by_board(node, within);
+  co_await within_node(node, within);
 }
 
 }  // namespace

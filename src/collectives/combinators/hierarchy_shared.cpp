@@ -19,9 +19,11 @@ Collective with_repertoire(Collective collective) {
   }
 }
 
-const Algorithm& algorithm_on_board(Collective collective) {
-  return **std::ranges::find_if(repertoire(with_repertoire(collective)).algorithms,
-                                [](const Algorithm* each) { return each->needs.board == OnBoard::one_node; });
+const Algorithm& algorithm_on_node(Collective collective, bool has_board) {
+  const Repertoire& known = repertoire(with_repertoire(collective));
+  return **std::ranges::find_if(known.algorithms, [&](const Algorithm* each) {
+    return has_board ? each->needs.board == OnBoard::one_node : each->name == known.without_host;
+  });
 }
 
 }  // namespace
@@ -30,9 +32,9 @@ std::string unsuitable(const Expression& self, const Placement& placement) {
   return placement.nodes == 1 ? "" : self.parts[1].unsuitable({.ranks = placement.nodes});
 }
 
-Task by_board(Endpoint node, Call call) {
+Task within_node(Endpoint node, Call call) {
   Expression expression;
-  expression.algorithm = &algorithm_on_board(call.collective);
+  expression.algorithm = &algorithm_on_node(call.collective, node.board() != nullptr);
   co_await carry_out(node, call, expression);
 }
 
