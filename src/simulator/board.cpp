@@ -47,7 +47,7 @@ void SimulatedBoard::touch(int member, std::coroutine_handle<> waiter) {
 }
 
 void SimulatedBoard::pause(int member, std::coroutine_handle<> waiter) {
-  paused_.push_back({rank_of(member), waiter});
+  paused_.push_back({rank_of(member), waiter, simulator_.now()});
 }
 
 bool SimulatedBoard::fetch(int member, int owner, const void* data, std::size_t bytes,
@@ -71,8 +71,11 @@ void SimulatedBoard::report_reads(SimulationResult& result) const {
   for (const auto& [data, readers] : readers_) result.most_readers = std::max(result.most_readers, readers);
 }
 
-void SimulatedBoard::wake() {
-  for (const Paused& paused : paused_) simulator_.resume_at(simulator_.now(), paused.rank, paused.waiter);
+void SimulatedBoard::wake(int toucher) {
+  for (const Paused& paused : paused_) {
+    simulator_.note_wait(paused.rank, paused.since, toucher);
+    simulator_.resume_at(simulator_.now(), paused.rank, paused.waiter);
+  }
   paused_.clear();
 }
 

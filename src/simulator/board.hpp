@@ -36,8 +36,8 @@ class SimulatedBoard final : public BoardInSimulation {
   void pause(int member, std::coroutine_handle<> waiter) override;
   bool fetch(int member, int owner, const void* data, std::size_t bytes,
              std::coroutine_handle<> waiter) override;
-  // Lets every rank that pauses go on, after the event that is being dispatched.
-  void wake();
+  // Lets every rank that pauses go on, after the event that is being dispatched: a touch by this rank.
+  void wake(int toucher);
 
   // What its ranks have read since it was new.
   void report_reads(SimulationResult& result) const;
@@ -63,6 +63,7 @@ class SimulatedBoard final : public BoardInSimulation {
   struct Paused {
     int rank;
     std::coroutine_handle<> waiter;
+    double since;
   };
 
   [[nodiscard]] int rank_of(int member) const { return ranks_[static_cast<std::size_t>(member)]; }

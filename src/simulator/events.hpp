@@ -13,6 +13,7 @@ struct SimulatedEvent {
   enum class Kind : std::uint8_t {
     start,     // a rank's root task
     depart,    // SimulatedMessage: its first byte leaves the rank
+    leave,     // SharedPort: its next message may have left
     arrive,    // SimulatedMessage: its first byte reaches the receiver
     land,      // SimulatedMessage: its last byte is there
     half,      // Transfer: one half is over

@@ -18,6 +18,7 @@ struct SimulatedMessage {
   Transfer* receiver = nullptr;      // null until it is posted
   std::byte* payload = nullptr;      // what an eager message carries: from pool.hpp, `bytes` long
   std::size_t bytes = 0;
+  double posted = 0;          // its first side
   double done = 0;            // received no earlier than this
   double receiver_sends = 0;  // until this, in the same step
   int source = 0;
@@ -25,7 +26,9 @@ struct SimulatedMessage {
   int lane = 0;
   bool sent = false;  // the send is posted
   bool eager = false;
-  bool arrived = false;  // `done` is final
+  bool leaving = false;                                                // in its node's port
+  bool arrives = false;                                                // its first byte is there
+  [[nodiscard]] bool is_final() const { return arrives && !leaving; }  // `done` is
 };
 
 class SimulatedMessages {

@@ -15,6 +15,7 @@ namespace {
 
 constexpr int rubbish = 0xA5;
 constexpr double unknown = std::numeric_limits<double>::infinity();
+constexpr double shortest_wait = 1e-12;  // below it is rounding
 
 bool overlap(ConstVector left, ConstVector right) {
   constexpr std::less<const std::byte*> before;
@@ -59,17 +60,19 @@ SimulatedMessage* Simulator::receive(SimulatedTransport& self, Transfer& transfe
   message.receiver = &transfer;
   ++transfer.pending;
   if (!message.sent) {
+    message.posted = now_;
     message.bytes = transfer.incoming.bytes();
     return &message;
   }
   check_lengths(message, message.bytes, transfer.incoming.bytes());
   if (!message.eager) {
+    note_wait(message.source, message.posted, self.rank_);
     transmit(message);
-  } else if (message.arrived && message.done <= now_) {
+  } else if (message.is_final() && message.done <= now_) {
     deliver(message);
     --transfer.pending;
     return nullptr;
-  } else if (message.arrived) {
+  } else if (message.is_final()) {
     schedule(message.done, Kind::land, &message, self.rank_);
   }
   return &message;
@@ -79,7 +82,12 @@ SimulatedMessage* Simulator::receive(SimulatedTransport& self, Transfer& transfe
 void Simulator::send(SimulatedTransport& self, Transfer& transfer, SimulatedMessage* incoming) {
   SimulatedMessage& message = messages_.post(self.rank_, transfer.to, transfer.lane, true);
   const bool expected = message.receiver != nullptr;
-  if (expected) check_lengths(message, transfer.outgoing.bytes(), message.bytes);
+  if (expected) {
+    check_lengths(message, transfer.outgoing.bytes(), message.bytes);
+    note_wait(transfer.to, message.posted, self.rank_);
+  } else {
+    message.posted = now_;
+  }
   message.bytes = transfer.outgoing.bytes();
   message.sent = true;
   message.eager = adversary_ ? (random() & 1) != 0 : message.bytes <= network_.eager_bytes;
@@ -110,7 +118,8 @@ void Simulator::send(SimulatedTransport& self, Transfer& transfer, SimulatedMess
   }
 }
 
-// The message is on its way. Returns when its last byte leaves, if that is known already.
+// The message is on its way. Returns when its last byte leaves, if that is known already: where nodes have a
+// rate that depends on what else leaves.
 double Simulator::transmit(SimulatedMessage& message) {
   SimulatedTransport& source = rank(message.source);
   const double start = std::max(now_, source.out_.free);
@@ -127,23 +136,44 @@ double Simulator::depart(SimulatedMessage& message, double start) {
   double left = message.done;
   message.done = 0;
   if (link.limited) {
-    SimulatedPort& port = nodes_[static_cast<std::size_t>(rank(message.source).node_)];
-    left = std::max(left, port.pass(start, static_cast<double>(message.bytes) / network_.injection_rate));
-    message.done = left + link.alpha;
+    SharedPort& port = nodes_[static_cast<std::size_t>(rank(message.source).node_)];
+    port.add(now_, message, static_cast<double>(message.bytes));
+    message.leaving = true;
+    await_next(port, message.source);
+    left = unknown;
   }
   schedule(start + link.alpha, Kind::arrive, &message, message.destination);
   return left;
 }
 
-void Simulator::depart_late(SimulatedMessage& message) {
-  const double left = depart(message, now_);
-  if (message.eager) schedule(left, Kind::half, std::exchange(message.sender, nullptr), message.source);
+// An event that comes too early looks again; so none is needed while the next message can only be later.
+void Simulator::await_next(SharedPort& port, int rank) {
+  if (port.next() >= port.scheduled) return;
+  port.scheduled = port.next();
+  port.event = sequence_;
+  schedule(port.scheduled, Kind::leave, &port, rank);
+}
+
+void Simulator::leave(SharedPort& port, const SimulatedEvent& event) {
+  if (event.sequence != port.event) return;
+  port.scheduled = SharedPort::never;
+  while (SimulatedMessage* message = port.take(now_)) {
+    message->leaving = false;
+    message->done = std::max(message->done, now_ + link(*message).alpha);
+    if (message->arrives) expect(*message);
+    if (message->eager) half_over(*std::exchange(message->sender, nullptr), message->source);
+  }
+  await_next(port, event.rank);
 }
 
 void Simulator::arrive(SimulatedMessage& message) {
   const double seconds = static_cast<double>(message.bytes) * link(message).beta;
   message.done = std::max(message.done, rank(message.destination).in_.pass(now_, seconds));
-  message.arrived = true;
+  message.arrives = true;
+  if (!message.leaving) expect(message);
+}
+
+void Simulator::expect(SimulatedMessage& message) {
   if (message.receiver != nullptr) schedule(message.done, Kind::land, &message, message.destination);
 }
 
@@ -176,6 +206,19 @@ void Simulator::half_over(Transfer& transfer, int rank) {
   } else {
     resume(transfer.waiter, rank);
   }
+}
+
+// A rank that was late itself, or because of another one, keeps the others waiting for that one.
+void Simulator::note_wait(int waiter, double since, int other) {
+  SimulatedTransport& self = rank(waiter);
+  const double begin = std::max(since, self.waited_until_);
+  const double seconds = now_ - begin;
+  if (seconds <= shortest_wait) return;
+  self.waited_until_ = now_;
+  self.waits_for_ = rank(other).waits_for_;
+  SimulatedWait& wait = result_.waits[static_cast<std::size_t>(waiter)];
+  wait.seconds += seconds;
+  if (seconds > wait.longest) wait = {wait.seconds, seconds, self.waits_for_};
 }
 
 void Simulator::check_lengths(const SimulatedMessage& message, std::size_t sent, std::size_t expected) {

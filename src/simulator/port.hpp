@@ -2,6 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <vector>
 
 namespace offbeat {
 
@@ -12,6 +15,69 @@ struct SimulatedPort {
     free = std::max(free, begin) + seconds;
     return free;
   }
+};
+
+struct SimulatedMessage;
+
+// A node's way out. What is on its way at once goes at the same rate, which all of it shares; each has the
+// rate of one rank at most.
+class SharedPort {
+ public:
+  static constexpr double never = std::numeric_limits<double>::infinity();
+
+  SharedPort(double rate, double rate_of_one) : rate_(rate), rate_of_one_(rate_of_one) {}
+
+  void add(double now, SimulatedMessage& message, double bytes) {
+    advance(now);
+    under_way_.push_back({passed_ + bytes, next_number_++, &message});
+    std::push_heap(under_way_.begin(), under_way_.end(), later);
+  }
+  // When the next message will have left, if no other one comes.
+  [[nodiscard]] double next() const {
+    return under_way_.empty() ? never : at_ + std::max(0.0, under_way_.front().end - passed_) / rate();
+  }
+  // One that has left; null: none has.
+  SimulatedMessage* take(double now) {
+    advance(now);
+    if (under_way_.empty() || under_way_.front().end * (1 - rounding) > passed_) return nullptr;
+    SimulatedMessage* message = under_way_.front().message;
+    std::pop_heap(under_way_.begin(), under_way_.end(), later);
+    under_way_.pop_back();
+    if (under_way_.empty()) passed_ = 0;
+    return message;
+  }
+  void clear() { *this = SharedPort(rate_, rate_of_one_); }
+
+  // Of the event for next() that was scheduled last: only that one counts.
+  double scheduled = never;
+  std::uint64_t event = 0;
+
+ private:
+  static constexpr double rounding = 1e-9;
+
+  struct UnderWay {
+    double end;  // in terms of passed_
+    std::uint64_t number;
+    SimulatedMessage* message;
+  };
+  static bool later(const UnderWay& one, const UnderWay& other) {
+    return one.end > other.end || (one.end == other.end && one.number > other.number);
+  }
+
+  [[nodiscard]] double rate() const {
+    return std::min(rate_of_one_, rate_ / static_cast<double>(under_way_.size()));
+  }
+  void advance(double now) {
+    if (!under_way_.empty()) passed_ += (now - at_) * rate();
+    at_ = now;
+  }
+
+  double rate_;
+  double rate_of_one_;
+  double at_ = 0;
+  double passed_ = 0;  // until at_, of each message that was under way all the time
+  std::uint64_t next_number_ = 0;
+  std::vector<UnderWay> under_way_;  // a heap
 };
 
 }  // namespace offbeat

@@ -11,6 +11,8 @@
 namespace offbeat {
 namespace {
 
+constexpr std::uint64_t events_between_reports = std::uint64_t{1} << 20;
+
 void require(bool condition, const char* what) {
   if (!condition) throw UsageError(std::string("simulator: ") + what);
 }
@@ -68,7 +70,10 @@ Simulator::Simulator(int ranks, Network network, SimulationOptions options)
     self.node_ = nodes.empty() ? rank / network_.ranks_per_node : nodes[static_cast<std::size_t>(rank)];
     most = std::max(most, self.node_);
   }
-  if (std::isfinite(network_.injection_rate)) nodes_.resize(static_cast<std::size_t>(most) + 1);
+  if (std::isfinite(network_.injection_rate)) {
+    const double of_one = network_.inter_beta > 0 ? 1 / network_.inter_beta : network_.injection_rate;
+    nodes_.resize(static_cast<std::size_t>(most) + 1, SharedPort(network_.injection_rate, of_one));
+  }
   membership_.group_by([this](int rank) { return this->rank(rank).node_; });
   for (SimulatedTransport& self : ranks_) {
     self.locality_.emplace(membership_, self.rank_);
@@ -111,6 +116,7 @@ SimulationResult Simulator::run(const MakeRootTask& make, std::span<const double
   running_.running = ranks_.size();
   result_ = {};
   result_.exits.assign(ranks_.size(), std::numeric_limits<double>::infinity());
+  result_.waits.assign(ranks_.size(), {});
   if (!arrivals.empty()) {
     require(
         std::all_of(arrivals.begin(), arrivals.end(), [](double at) { return at >= 0 && std::isfinite(at); }),
@@ -122,20 +128,24 @@ SimulationResult Simulator::run(const MakeRootTask& make, std::span<const double
   now_ = 0;
   sequence_ = 0;
   if (adversary_) random_state_ = adversary_->seed;
-  std::fill(nodes_.begin(), nodes_.end(), SimulatedPort{});
+  for (SharedPort& port : nodes_) port.clear();
   for (const auto& board : boards_) board->clear();
   for (SimulatedTransport& rank : ranks_) {
     rank.out_ = rank.in_ = rank.core_ = SimulatedPort{};
     rank.branches = 1;
+    rank.waited_until_ = 0;
+    rank.waits_for_ = rank.rank_;
     if (rank.node_board_ != nullptr) rank.board = &rank.node_board_->of(rank.locality_->member);
     schedule(arrivals.empty() ? 0 : arrivals[static_cast<std::size_t>(rank.rank_)], Kind::start, nullptr,
              rank.rank_);
   }
 
+  std::uint64_t dispatched = 0;
   while (!events_.empty()) {
     const SimulatedEvent event = events_.pop();
     now_ = event.time;
     dispatch(event);
+    if (++dispatched % events_between_reports == 0 && report_) report_(dispatched);
     if (failure_) std::rethrow_exception(failure_);
   }
   result_.events = sequence_;
@@ -175,7 +185,10 @@ void Simulator::dispatch(const SimulatedEvent& event) {
     case Kind::start:
       return start_rank(event.rank);
     case Kind::depart:
-      return depart_late(*static_cast<SimulatedMessage*>(event.subject));
+      depart(*static_cast<SimulatedMessage*>(event.subject), now_);
+      return;
+    case Kind::leave:
+      return leave(*static_cast<SharedPort*>(event.subject), event);
     case Kind::arrive:
       return arrive(*static_cast<SimulatedMessage*>(event.subject));
     case Kind::land:
@@ -190,7 +203,7 @@ void Simulator::dispatch(const SimulatedEvent& event) {
       return resume(computation.waiter, event.rank);
     }
     case Kind::touch:
-      rank(event.rank).node_board_->wake();  // to go on once this is done
+      rank(event.rank).node_board_->wake(event.rank);  // to go on once this is done
       return resume(std::coroutine_handle<>::from_address(event.subject), event.rank);
     case Kind::resume:
       return resume(std::coroutine_handle<>::from_address(event.subject), event.rank);

@@ -4,13 +4,14 @@
 // Cost model: Hockney's (Parallel Computing 20(3), 1994) with ports, and the node limit of the max-rate model
 // (Gropp, Olson and Samfass, EuroMPI 2016). A message of m bytes that a rank sends at time t
 //     leaves from          s    = max(t, out port free) on, taking the rank's out port for m beta;
-//     has left at          left = s + m beta, or later if its node's port is behind: that takes m / R_N;
+//     has left at          left = s + m beta, or later where its node is slower: all that leaves a node at
+//                          the same time shares R_N;
 //     begins to arrive at  s + alpha, taking the receiver's in port for m beta from then on, or when it is
 //     free; is received at       done = the end of that, but not before left + alpha.
 // So an exchange on an idle network takes alpha + m beta, and ppn messages that leave a node at once are
 // there after alpha + ppn m / min(R_N, ppn R_b). A reduction of k operands of m bytes takes the rank's core
-// for gamma m (k - 1). Ports are claimed in the order of virtual time, ties in the order of scheduling: the
-// same input gives the same result to the last digit.
+// for gamma m (k - 1). The ranks' ports are claimed in the order of virtual time, ties in the order of
+// scheduling: the same input gives the same result to the last digit.
 //
 // A send of up to `eager_bytes` is over when its bytes have left; a longer one begins when its receive is
 // posted and is over when it is received. Messages match in the order of posting, per (source, destination,
@@ -29,6 +30,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/task.hpp"
@@ -82,8 +84,17 @@ struct SimulationOptions {
   std::size_t board_window_bytes = 0;  // of the board that each node has; 0: none
 };
 
+// How a rank waited for what others had not begun: for a message to be sent or, beyond eager_bytes, received,
+// or for a change of the board.
+struct SimulatedWait {
+  double seconds = 0;    // in all
+  double longest = 0;    // at one time
+  int longest_for = -1;  // the rank that was late then, be it through others that waited for it
+};
+
 struct SimulationResult {
-  std::vector<double> exits;  // per rank
+  std::vector<double> exits;         // per rank
+  std::vector<SimulatedWait> waits;  // per rank
   double first_arrival = 0;
   double last_arrival = 0;
   double last_exit = 0;
@@ -119,6 +130,8 @@ class SimulatedTransport final : public Transport {
   SimulatedPort out_;
   SimulatedPort in_;
   SimulatedPort core_;
+  double waited_until_ = 0;
+  int waits_for_ = 0;  // who made it late: itself, until it has waited
 };
 
 class Simulator {
@@ -134,6 +147,9 @@ class Simulator {
   // ended. Every call starts anew: time 0, idle ports, the adversary's seed. Throws SimulationError; what a
   // task throws is nested in it.
   SimulationResult run(const MakeRootTask& make, std::span<const double> arrivals = {}, int lanes = 1);
+
+  // Called now and then during a run, with the number of events so far. What it throws ends the run.
+  void report_to(std::function<void(std::uint64_t events)> report) { report_ = std::move(report); }
 
   [[nodiscard]] int ranks() const { return static_cast<int>(ranks_.size()); }
 
@@ -171,11 +187,14 @@ class Simulator {
   // The life of a message.
   double transmit(SimulatedMessage& message);
   double depart(SimulatedMessage& message, double start);
-  void depart_late(SimulatedMessage& message);
+  void await_next(SharedPort& port, int rank);
+  void leave(SharedPort& port, const SimulatedEvent& event);
   void arrive(SimulatedMessage& message);
+  void expect(SimulatedMessage& message);
   void land(SimulatedMessage& message);
   void deliver(SimulatedMessage& message);
   void half_over(Transfer& transfer, int rank);
+  void note_wait(int waiter, double since, int other);
 
   struct Link {
     double alpha;
@@ -208,10 +227,11 @@ class Simulator {
   Network network_;
   bool phantom_;
   std::optional<Adversary> adversary_;
+  std::function<void(std::uint64_t events)> report_;
   std::uint64_t random_state_ = 0;
 
   std::vector<SimulatedTransport> ranks_;
-  std::vector<SimulatedPort> nodes_;  // what leaves each node; empty if that is not limited
+  std::vector<SharedPort> nodes_;  // what leaves each node; empty if that is not limited
   std::vector<std::unique_ptr<SimulatedBoard>> boards_;
   Membership membership_;
   SimulatedMessages messages_;

@@ -221,6 +221,18 @@ TEST(SimulatedBoard, PhantomsTakeTheSameTime) {
   for (const std::string& text : hierarchies) expect_same_time(text, 8);
 }
 
+TEST(SimulatedBoard, RanksWaitForTheLastOne) {
+  Vectors vectors(4, {1000, Operation::int_sum});
+  Simulator simulator(4, node_of_four, {.board_window_bytes = tiny_window});
+  const std::vector<double> arrivals{0, 0, 1, 0};
+  const auto waits = simulator.run([&](int, Endpoint net) { return tree(net, vectors); }, arrivals).waits;
+  for (const std::size_t rank : {0u, 1u, 3u}) {
+    EXPECT_EQ(waits[rank].longest_for, 2);
+    EXPECT_NEAR(waits[rank].longest, 1, 1e-3);
+  }
+  EXPECT_LT(waits[2].seconds, 1e-3);
+}
+
 TEST(SimulatedBoard, NamesTheRanksThatWaitForEver) {
   Vectors vectors(4, {10, Operation::int_sum});
   Simulator simulator(4, node_of_four, {.board_window_bytes = tiny_window});

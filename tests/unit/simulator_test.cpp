@@ -285,11 +285,11 @@ TEST(SimulatedTime, MessagesOfOneNodeShareItsInjectionRate) {
   }
 }
 
-// Rank 0's second message cannot leave before its first has left: until then the node's port is rank 1's.
-TEST(SimulatedTime, NodePortIsClaimedInTheOrderOfTime) {
+// Alone a message has the node's rate, which is that of one rank here, two have half of it each.
+TEST(SimulatedTime, MessagesThatLeaveANodeShareItsRateWhileTheyDo) {
   Network network = flat();
   network.ranks_per_node = 2;
-  network.injection_rate = 2 / beta;
+  network.injection_rate = 1 / beta;
   Simulator simulator(6, network, phantoms);
   const std::array<double, 6> arrivals{0, 16 * beta, 0, 0, 0, 0};
   const auto result = simulator.run(
@@ -300,9 +300,10 @@ TEST(SimulatedTime, NodePortIsClaimedInTheOrderOfTime) {
         return rank == 4 ? receive(net, 1, phantom(64)) : idle();
       },
       arrivals, 2);
-  EXPECT_EQ(result.exits[4], 512 * beta + 32 * beta + alpha);  // after half of the node's time for the first
-  EXPECT_EQ(result.exits[2], alpha + 1024 * beta);
-  EXPECT_EQ(result.exits[3], alpha + 2048 * beta);
+  EXPECT_DOUBLE_EQ(result.exits[4], alpha + (16 + 2 * 64) * beta);
+  // Rank 0 begins its second message at 1024 beta, when 64 bytes of its first are still to go.
+  EXPECT_DOUBLE_EQ(result.exits[2], alpha + (1024 + 2 * 64) * beta);
+  EXPECT_DOUBLE_EQ(result.exits[3], alpha + (1024 + 1024 + 64) * beta);
 }
 
 TEST(SimulatedTime, NodesAreBlocksOfRanksOrAsTold) {
@@ -341,6 +342,55 @@ TEST(SimulatedTime, ReductionsAndCopiesTakeTheRanksCoreOneAfterTheOther) {
 }
 
 // Arrival.
+
+// Who waits for whom.
+
+TEST(SimulatedWaits, AreForWhoIsLateThroughOthersToo) {
+  Simulator simulator(8, flat(), phantoms);
+  std::vector<double> arrivals(8);
+  arrivals[5] = 1;
+  const auto result =
+      simulator.run([&](int, Endpoint net) { return recursive_doubling(net, phantom(8)); }, arrivals);
+  for (std::size_t rank = 0; rank < 8; ++rank) {
+    const SimulatedWait& wait = result.waits[rank];
+    if (rank == 5) {
+      EXPECT_EQ(wait.seconds, 0);
+      EXPECT_EQ(wait.longest_for, -1);
+      continue;
+    }
+    EXPECT_EQ(wait.longest_for, 5) << "rank " << rank << ", which may know of it by others only";
+    EXPECT_EQ(wait.seconds, wait.longest);
+  }
+  EXPECT_EQ(result.waits[4].seconds, 1);  // from its arrival on
+}
+
+TEST(SimulatedWaits, AreForTheReceiverOfALongMessage) {
+  const auto wait_of_sender = [](const Network& network) {
+    Simulator simulator(2, network, phantoms);
+    const std::array<double, 2> arrivals{0, 1};
+    return simulator
+        .run([&](int rank,
+                 Endpoint net) { return rank == 0 ? send(net, 1, phantom(8)) : receive(net, 0, phantom(8)); },
+             arrivals)
+        .waits[0];
+  };
+  EXPECT_EQ(wait_of_sender(rendezvous()).seconds, 1);
+  EXPECT_EQ(wait_of_sender(rendezvous()).longest_for, 1);
+  EXPECT_EQ(wait_of_sender(flat()).seconds, 0);
+}
+
+TEST(SimulatedWaits, OfSeveralMessagesAtOnceAreCountedOnce) {
+  Simulator simulator(3, flat(), phantoms);
+  const std::array<double, 3> arrivals{1, 3, 0};
+  const auto result = simulator.run(
+      [&](int rank, Endpoint net) {
+        return rank == 2 ? receive_from_each(net, 0, 2, 8) : send(net, 2, phantom(8), rank);
+      },
+      arrivals, 2);
+  EXPECT_EQ(result.waits[2].seconds, 3);
+  EXPECT_EQ(result.waits[2].longest, 2);
+  EXPECT_EQ(result.waits[2].longest_for, 1);
+}
 
 TEST(SimulatedArrival, EarlyRanksWaitAndTheLateOneDecides) {
   const std::vector<double> arrivals{3.0, 0.5, 1.0, 2.0};
