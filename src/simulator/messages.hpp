@@ -19,6 +19,7 @@ struct SimulatedMessage {
   std::byte* payload = nullptr;      // what an eager message carries: from pool.hpp, `bytes` long
   std::size_t bytes = 0;
   double posted = 0;          // its first side
+  double left_rank = 0;       // when its last byte leaves, if the node does not delay it
   double done = 0;            // received no earlier than this
   double receiver_sends = 0;  // until this, in the same step
   int source = 0;

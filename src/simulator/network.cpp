@@ -123,7 +123,7 @@ void Simulator::send(SimulatedTransport& self, Transfer& transfer, SimulatedMess
 double Simulator::transmit(SimulatedMessage& message) {
   SimulatedTransport& source = rank(message.source);
   const double start = std::max(now_, source.out_.free);
-  message.done = source.out_.pass(now_, static_cast<double>(message.bytes) * link(message).beta);
+  message.left_rank = source.out_.pass(now_, static_cast<double>(message.bytes) * link(message).beta);
   if (start > now_ && link(message).limited) {  // others may get to the node's port before it
     schedule(start, Kind::depart, &message, message.source);
     return unknown;
@@ -133,8 +133,7 @@ double Simulator::transmit(SimulatedMessage& message) {
 
 double Simulator::depart(SimulatedMessage& message, double start) {
   const Link link = this->link(message);
-  double left = message.done;
-  message.done = 0;
+  double left = message.left_rank;
   if (link.limited) {
     SharedPort& port = nodes_[static_cast<std::size_t>(rank(message.source).node_)];
     port.add(now_, message, static_cast<double>(message.bytes));
@@ -159,9 +158,10 @@ void Simulator::leave(SharedPort& port, const SimulatedEvent& event) {
   port.scheduled = SharedPort::never;
   while (SimulatedMessage* message = port.take(now_)) {
     message->leaving = false;
-    message->done = std::max(message->done, now_ + link(*message).alpha);
+    const double left = std::max(now_, message->left_rank);
+    message->done = std::max(message->done, left + link(*message).alpha);
     if (message->arrives) expect(*message);
-    if (message->eager) half_over(*std::exchange(message->sender, nullptr), message->source);
+    if (message->eager) schedule(left, Kind::half, std::exchange(message->sender, nullptr), message->source);
   }
   await_next(port, event.rank);
 }
@@ -229,8 +229,12 @@ void Simulator::check_lengths(const SimulatedMessage& message, std::size_t sent,
 
 Simulator::Link Simulator::link(const SimulatedMessage& message) const {
   const bool within = rank(message.source).node_ == rank(message.destination).node_;
-  return within ? Link{network_.intra_alpha, network_.intra_beta, false}
-                : Link{network_.inter_alpha, network_.inter_beta, !nodes_.empty()};
+  Link link = within ? Link{network_.intra_alpha, network_.intra_beta, false}
+                     : Link{network_.inter_alpha, network_.inter_beta, !nodes_.empty()};
+  for (const Protocol& longer : within ? network_.intra_longer : network_.inter_longer) {
+    if (message.bytes >= longer.from_bytes) link = {longer.alpha, longer.beta, link.limited};
+  }
+  return link;
 }
 
 }  // namespace offbeat

@@ -19,13 +19,12 @@ struct SimulatedPort {
 
 struct SimulatedMessage;
 
-// A node's way out. What is on its way at once goes at the same rate, which all of it shares; each has the
-// rate of one rank at most.
+// A node's way out: what is on its way at once shares its rate equally.
 class SharedPort {
  public:
   static constexpr double never = std::numeric_limits<double>::infinity();
 
-  SharedPort(double rate, double rate_of_one) : rate_(rate), rate_of_one_(rate_of_one) {}
+  explicit SharedPort(double rate) : rate_(rate) {}
 
   void add(double now, SimulatedMessage& message, double bytes) {
     advance(now);
@@ -46,7 +45,7 @@ class SharedPort {
     if (under_way_.empty()) passed_ = 0;
     return message;
   }
-  void clear() { *this = SharedPort(rate_, rate_of_one_); }
+  void clear() { *this = SharedPort(rate_); }
 
   // Of the event for next() that was scheduled last: only that one counts.
   double scheduled = never;
@@ -64,16 +63,13 @@ class SharedPort {
     return one.end > other.end || (one.end == other.end && one.number > other.number);
   }
 
-  [[nodiscard]] double rate() const {
-    return std::min(rate_of_one_, rate_ / static_cast<double>(under_way_.size()));
-  }
+  [[nodiscard]] double rate() const { return rate_ / static_cast<double>(under_way_.size()); }
   void advance(double now) {
     if (!under_way_.empty()) passed_ += (now - at_) * rate();
     at_ = now;
   }
 
   double rate_;
-  double rate_of_one_;
   double at_ = 0;
   double passed_ = 0;  // until at_, of each message that was under way all the time
   std::uint64_t next_number_ = 0;

@@ -62,6 +62,13 @@ Simulator::Simulator(int ranks, Network network, SimulationOptions options)
   require(std::min({network_.intra_alpha, network_.intra_beta, network_.inter_alpha, network_.inter_beta,
                     network_.gamma, network_.copy, network_.line, network_.far_line, network_.line_gap}) >= 0,
           "costs must not be negative");
+  for (const std::vector<Protocol>& protocols : {network_.intra_longer, network_.inter_longer}) {
+    require(std::ranges::is_sorted(protocols, {}, &Protocol::from_bytes),
+            "the protocols of longer messages must be in the order of their lengths");
+    require(std::ranges::all_of(protocols,
+                                [](const Protocol& each) { return each.alpha >= 0 && each.beta >= 0; }),
+            "costs must not be negative");
+  }
   int most = 0;
   for (int rank = 0; rank < ranks; ++rank) {
     SimulatedTransport& self = this->rank(rank);
@@ -70,10 +77,8 @@ Simulator::Simulator(int ranks, Network network, SimulationOptions options)
     self.node_ = nodes.empty() ? rank / network_.ranks_per_node : nodes[static_cast<std::size_t>(rank)];
     most = std::max(most, self.node_);
   }
-  if (std::isfinite(network_.injection_rate)) {
-    const double of_one = network_.inter_beta > 0 ? 1 / network_.inter_beta : network_.injection_rate;
-    nodes_.resize(static_cast<std::size_t>(most) + 1, SharedPort(network_.injection_rate, of_one));
-  }
+  if (std::isfinite(network_.injection_rate))
+    nodes_.resize(static_cast<std::size_t>(most) + 1, SharedPort(network_.injection_rate));
   membership_.group_by([this](int rank) { return this->rank(rank).node_; });
   for (SimulatedTransport& self : ranks_) {
     self.locality_.emplace(membership_, self.rank_);

@@ -5,7 +5,7 @@
 // (Gropp, Olson and Samfass, EuroMPI 2016). A message of m bytes that a rank sends at time t
 //     leaves from          s    = max(t, out port free) on, taking the rank's out port for m beta;
 //     has left at          left = s + m beta, or later where its node is slower: all that leaves a node at
-//                          the same time shares R_N;
+//                          the same time shares R_N equally;
 //     begins to arrive at  s + alpha, taking the receiver's in port for m beta from then on, or when it is
 //     free; is received at       done = the end of that, but not before left + alpha.
 // So an exchange on an idle network takes alpha + m beta, and ppn messages that leave a node at once are
@@ -49,6 +49,13 @@ class SimulationError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Latency and seconds per byte of messages that are at least so long.
+struct Protocol {
+  std::size_t from_bytes;
+  double alpha;
+  double beta;
+};
+
 // Times in seconds, sizes in bytes, rates in bytes per second.
 struct Network {
   double intra_alpha = 0;  // latency within a node
@@ -67,6 +74,9 @@ struct Network {
   double far_line = 0;
   double line_gap = 0;
   int ranks_per_cache = 0;  // of a board, consecutive; 0: all
+  // In place of alpha and beta for longer messages, shortest first.
+  std::vector<Protocol> intra_longer{};
+  std::vector<Protocol> inter_longer{};
   std::size_t eager_bytes = 8192;
   int ranks_per_node = 1;           // consecutive ranks share a node, unless
   std::vector<int> node_of_rank{};  // this says where each rank is

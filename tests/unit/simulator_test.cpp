@@ -285,6 +285,30 @@ TEST(SimulatedTime, MessagesOfOneNodeShareItsInjectionRate) {
   }
 }
 
+TEST(SimulatedTime, LongerMessagesHaveLatencyAndBandwidthOfTheirOwn) {
+  Network network = flat();
+  network.ranks_per_node = 2;
+  network.intra_longer = {{64, 2 * alpha, beta / 2}};
+  network.inter_longer = {{64, 4 * alpha, beta / 4}, {128, 8 * alpha, beta / 8}};
+  const auto time = [&](int to, std::size_t bytes) {
+    Simulator simulator(3, network, phantoms);
+    return simulator
+        .run([&](int rank, Endpoint net) {
+          return rank == 0    ? send(net, to, phantom(bytes))
+                 : rank == to ? receive(net, 0, phantom(bytes))
+                              : idle();
+        })
+        .last_exit;
+  };
+  EXPECT_EQ(time(1, 63), alpha + 63 * beta);
+  EXPECT_EQ(time(1, 64), 2 * alpha + 64 * beta / 2);
+  EXPECT_EQ(time(2, 63), alpha + 63 * beta);
+  EXPECT_EQ(time(2, 64), 4 * alpha + 64 * beta / 4);
+  EXPECT_EQ(time(2, 128), 8 * alpha + 128 * beta / 8);
+  network.inter_longer = {{128, 0, 0}, {64, 0, 0}};
+  EXPECT_THROW(Simulator(3, network, phantoms), UsageError);
+}
+
 // Alone a message has the node's rate, which is that of one rank here, two have half of it each.
 TEST(SimulatedTime, MessagesThatLeaveANodeShareItsRateWhileTheyDo) {
   Network network = flat();
