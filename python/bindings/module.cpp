@@ -7,11 +7,10 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "base/log.hpp"
 #include "base/settings.hpp"
+#include "bindings.hpp"
 #include "collectives/repertoire.hpp"
 
-namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace {
@@ -91,10 +90,9 @@ NB_MODULE(_core, module) {
   module.def(
       "check_expression",
       [](std::string_view collective, std::string_view expression) {
-        const auto known = offbeat::collective_named(collective);
-        if (!known) throw offbeat::UsageError("unknown collective '" + offbeat::printable(collective) + "'");
-        return offbeat::parse_expression(*known, expression).text();
+        return offbeat::parse_expression(known_collective(collective), expression).text();
       },
       "collective"_a, "expression"_a,
       "The canonical spelling of an expression. Raises ExpressionError, which names the column.");
+  register_simulator(module);
 }

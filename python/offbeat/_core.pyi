@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What python/bindings offers: the registry, the expression parser and the settings of the C++ core.
+# What python/bindings offers: the registry, the expression parser, the settings and the simulator of the C++ core.
+from collections.abc import Callable, Sequence
 from typing import TypedDict
 
 class UsageError(ValueError): ...
@@ -35,3 +36,37 @@ def collectives() -> list[Collective]: ...
 def check_expression(collective: str, expression: str) -> str: ...
 def settings() -> list[Setting]: ...
 def version() -> str: ...
+
+class Simulation(TypedDict):
+    exits: list[float]
+    waits: list[tuple[float, float, int]]
+    messages: int
+    inter_node_messages: int
+    bytes: int
+    events: int
+
+_Protocols = Sequence[tuple[int, float, float]]
+
+class SimulatedMachine:
+    def __init__(
+        self,
+        ranks: int,
+        ranks_per_node: int,
+        *,
+        within_node: _Protocols,
+        between_nodes: _Protocols,
+        injection_rate: float,
+        gamma: float,
+        copy: float,
+        eager_bytes: int,
+        board: tuple[float, float, float, int, int] | None,
+    ) -> None: ...
+    def unsuitable(self, collective: str, expression: str) -> str: ...
+    def run(
+        self,
+        collective: str,
+        expression: str,
+        size_bytes: int,
+        arrivals: Sequence[float],
+        report: Callable[[int], None] | None,
+    ) -> Simulation: ...

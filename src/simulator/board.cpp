@@ -1,25 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "simulator/board.hpp"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <new>
 #include <utility>
 
 #include "simulator/simulator.hpp"
 
 namespace offbeat {
-
-SimulatedBoard::Memory::Memory(std::size_t bytes)
-    : bytes_(bytes), data_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
-  if (data_ == MAP_FAILED) throw std::bad_alloc();
-}
-
-SimulatedBoard::Memory::~Memory() { munmap(data_, bytes_); }
-
-// The kernel takes the pages back, and gives new ones of zeros.
-void SimulatedBoard::Memory::clear() { madvise(data_, bytes_, MADV_DONTNEED); }
 
 SimulatedBoard::SimulatedBoard(Simulator& simulator, std::vector<int> ranks, std::size_t window_bytes,
                                bool phantom)

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "node/board.hpp"
+#include "simulator/memory.hpp"
 #include "simulator/port.hpp"
 
 namespace offbeat {
@@ -46,20 +47,6 @@ class SimulatedBoard final : public BoardInSimulation {
   void list_waiting(std::vector<int>& ranks) const;
 
  private:
-  // Zeros, which take memory only where they are touched.
-  class Memory {
-   public:
-    explicit Memory(std::size_t bytes);
-    Memory(const Memory&) = delete;
-    Memory& operator=(const Memory&) = delete;
-    ~Memory();
-    void clear();
-    [[nodiscard]] void* data() const { return data_; }
-
-   private:
-    std::size_t bytes_;
-    void* data_;
-  };
   struct Paused {
     int rank;
     std::coroutine_handle<> waiter;
@@ -71,7 +58,7 @@ class SimulatedBoard final : public BoardInSimulation {
   Simulator& simulator_;
   std::vector<int> ranks_;
   BoardShape shape_;
-  Memory memory_;
+  SimulatedMemory memory_;
   std::vector<Board> boards_;  // as each rank sees it
   std::vector<Paused> paused_;
   std::vector<SimulatedPort> lines_of_;  // what each rank wrote, on its way to others

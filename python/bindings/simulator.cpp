@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The simulator, for offbeat simulate.
+#include "simulator/simulator.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "bindings.hpp"
+#include "collectives/algorithm.hpp"
+#include "simulator/phantom_calls.hpp"
+
+using namespace nb::literals;
+
+namespace {
+
+// From so many bytes on: latency and seconds per byte. The first is from 0 on.
+using Protocols = std::vector<std::tuple<std::size_t, double, double>>;
+// line, far_line, line_gap, ranks_per_cache, window_bytes.
+using BoardCosts = std::tuple<double, double, double, int, std::size_t>;
+
+std::vector<offbeat::Protocol> longer(const Protocols& protocols) {
+  std::vector<offbeat::Protocol> found;
+  for (std::size_t k = 1; k < protocols.size(); ++k) {
+    const auto& [from_bytes, alpha, beta] = protocols[k];
+    found.push_back({from_bytes, alpha, beta});
+  }
+  return found;
+}
+
+class Machine {
+ public:
+  Machine(int ranks, int ranks_per_node, const Protocols& within_node, const Protocols& between_nodes,
+          double injection_rate, double gamma, double copy, std::size_t eager_bytes,
+          const std::optional<BoardCosts>& board)
+      : ranks_(ranks),
+        ranks_per_node_(ranks_per_node),
+        has_boards_(board.has_value()),
+        simulator_(ranks,
+                   network(ranks_per_node, within_node, between_nodes, injection_rate, gamma, copy,
+                           eager_bytes, board),
+                   {.phantom = true, .board_window_bytes = board ? std::get<4>(*board) : 0}) {}
+
+  // Why an expression cannot run here; empty if it can.
+  [[nodiscard]] std::string unsuitable(std::string_view collective, std::string_view expression) const {
+    const auto parsed = offbeat::parse_expression(known_collective(collective), expression);
+    if (parsed.runs_on_host()) return "is the host MPI's own, which the simulator does not know";
+    const int nodes = (ranks_ + ranks_per_node_ - 1) / ranks_per_node_;
+    return parsed.unsuitable({.ranks = ranks_, .nodes = nodes, .board = has_boards_});
+  }
+
+  nb::dict run(std::string_view collective, std::string_view expression, std::size_t bytes,
+               const std::vector<double>& arrivals, const nb::object& report) {
+    if (const std::string why = unsuitable(collective, expression); !why.empty())
+      throw offbeat::UsageError(std::string(expression) + " " + why);
+    const auto known = known_collective(collective);
+    const auto parsed = offbeat::parse_expression(known, expression);
+    const offbeat::PhantomCalls calls(known, bytes, ranks_);
+    simulator_.report_to([&](std::uint64_t events) {
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      if (!report.is_none()) report(events);
+    });
+    const offbeat::SimulationResult result = simulator_.run(
+        [&](int rank, offbeat::Endpoint net) { return offbeat::carry_out(net, calls.of(rank), parsed); },
+        arrivals, parsed.lanes());
+    nb::list waits;
+    for (const offbeat::SimulatedWait& wait : result.waits)
+      waits.append(nb::make_tuple(wait.seconds, wait.longest, wait.longest_for));
+    nb::dict found;
+    found["exits"] = result.exits;
+    found["waits"] = waits;
+    found["messages"] = result.messages;
+    found["inter_node_messages"] = result.inter_node_messages;
+    found["bytes"] = result.bytes;
+    found["events"] = result.events;
+    return found;
+  }
+
+ private:
+  static offbeat::Network network(int ranks_per_node, const Protocols& within_node,
+                                  const Protocols& between_nodes, double injection_rate, double gamma,
+                                  double copy, std::size_t eager_bytes,
+                                  const std::optional<BoardCosts>& board) {
+    offbeat::Network network;
+    std::tie(std::ignore, network.intra_alpha, network.intra_beta) = within_node.at(0);
+    std::tie(std::ignore, network.inter_alpha, network.inter_beta) = between_nodes.at(0);
+    network.intra_longer = longer(within_node);
+    network.inter_longer = longer(between_nodes);
+    network.injection_rate = injection_rate;
+    network.gamma = gamma;
+    network.copy = copy;
+    network.eager_bytes = eager_bytes;
+    network.ranks_per_node = ranks_per_node;
+    if (board) {
+      std::tie(network.line, network.far_line, network.line_gap, network.ranks_per_cache, std::ignore) =
+          *board;
+    }
+    return network;
+  }
+
+  int ranks_;
+  int ranks_per_node_;
+  bool has_boards_;
+  offbeat::Simulator simulator_;
+};
+
+}  // namespace
+
+void register_simulator(nb::module_& module) {
+  nb::class_<Machine>(module, "SimulatedMachine",
+                      "Ranks on nodes, in virtual time, which make one call of a collective at a time. Times "
+                      "in seconds, rates in bytes per second.")
+      .def(nb::init<int, int, const Protocols&, const Protocols&, double, double, double, std::size_t,
+                    const std::optional<BoardCosts>&>(),
+           "ranks"_a, "ranks_per_node"_a, nb::kw_only(), "within_node"_a, "between_nodes"_a,
+           "injection_rate"_a, "gamma"_a, "copy"_a, "eager_bytes"_a, "board"_a.none())
+      .def("unsuitable", &Machine::unsuitable, "collective"_a, "expression"_a,
+           "Why an expression cannot run here; empty if it can.")
+      .def("run", &Machine::run, "collective"_a, "expression"_a, "size_bytes"_a, "arrivals"_a,
+           "report"_a.none(),
+           "One call, which rank k begins at arrivals[k]: a dict of exits, waits (in all, the longest, for "
+           "which rank the longest), messages, inter_node_messages, bytes, events. Calls report(events) now "
+           "and then.");
+}
