@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What python/bindings offers: the registry, the expression parser, the settings and the simulator of the C++ core.
+# What python/bindings offers of the C++ core: registry, expression parser, settings, simulator.
 from collections.abc import Callable, Sequence
 from typing import TypedDict
 

@@ -121,10 +121,11 @@ void Simulator::send(SimulatedTransport& self, Transfer& transfer, SimulatedMess
 // The message is on its way. Returns when its last byte leaves, if that is known already: where nodes have a
 // rate that depends on what else leaves.
 double Simulator::transmit(SimulatedMessage& message) {
-  SimulatedTransport& source = rank(message.source);
-  const double start = std::max(now_, source.out_.free);
-  message.left_rank = source.out_.pass(now_, static_cast<double>(message.bytes) * link(message).beta);
-  if (start > now_ && link(message).limited) {  // others may get to the node's port before it
+  const Link link = this->link(message);
+  SimulatedPort& out = (rank(message.source).*link.ports).out;
+  const double start = std::max(now_, out.free);
+  message.left_rank = out.pass(now_, static_cast<double>(message.bytes) * link.beta);
+  if (start > now_ && link.limited) {  // others may get to the node's port before it
     schedule(start, Kind::depart, &message, message.source);
     return unknown;
   }
@@ -167,8 +168,9 @@ void Simulator::leave(SharedPort& port, const SimulatedEvent& event) {
 }
 
 void Simulator::arrive(SimulatedMessage& message) {
-  const double seconds = static_cast<double>(message.bytes) * link(message).beta;
-  message.done = std::max(message.done, rank(message.destination).in_.pass(now_, seconds));
+  const Link link = this->link(message);
+  SimulatedPort& in = (rank(message.destination).*link.ports).in;
+  message.done = std::max(message.done, in.pass(now_, static_cast<double>(message.bytes) * link.beta));
   message.arrives = true;
   if (!message.leaving) expect(message);
 }
@@ -229,10 +231,13 @@ void Simulator::check_lengths(const SimulatedMessage& message, std::size_t sent,
 
 Simulator::Link Simulator::link(const SimulatedMessage& message) const {
   const bool within = rank(message.source).node_ == rank(message.destination).node_;
-  Link link = within ? Link{network_.intra_alpha, network_.intra_beta, false}
-                     : Link{network_.inter_alpha, network_.inter_beta, !nodes_.empty()};
+  Link link =
+      within ? Link{&SimulatedTransport::memory_, network_.intra_alpha, network_.intra_beta, false}
+             : Link{&SimulatedTransport::card_, network_.inter_alpha, network_.inter_beta, !nodes_.empty()};
   for (const Protocol& longer : within ? network_.intra_longer : network_.inter_longer) {
-    if (message.bytes >= longer.from_bytes) link = {longer.alpha, longer.beta, link.limited};
+    if (message.bytes < longer.from_bytes) break;
+    link.alpha = longer.alpha;
+    link.beta = longer.beta;
   }
   return link;
 }

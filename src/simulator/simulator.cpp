@@ -136,7 +136,8 @@ SimulationResult Simulator::run(const MakeRootTask& make, std::span<const double
   for (SharedPort& port : nodes_) port.clear();
   for (const auto& board : boards_) board->clear();
   for (SimulatedTransport& rank : ranks_) {
-    rank.out_ = rank.in_ = rank.core_ = SimulatedPort{};
+    rank.memory_ = rank.card_ = {};
+    rank.core_ = {};
     rank.branches = 1;
     rank.waited_until_ = 0;
     rank.waits_for_ = rank.rank_;

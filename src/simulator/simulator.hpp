@@ -11,7 +11,8 @@
 // So an exchange on an idle network takes alpha + m beta, and ppn messages that leave a node at once are
 // there after alpha + ppn m / min(R_N, ppn R_b). A reduction of k operands of m bytes takes the rank's core
 // for gamma m (k - 1). The ranks' ports are claimed in the order of virtual time, ties in the order of
-// scheduling: the same input gives the same result to the last digit.
+// scheduling: the same input gives the same result to the last digit. A rank has two ports for its node and
+// two for the network: neither kind of message waits for the other.
 //
 // A send of up to `eager_bytes` is over when its bytes have left; a longer one begins when its receive is
 // posted and is over when it is received. Messages match in the order of posting, per (source, destination,
@@ -137,8 +138,12 @@ class SimulatedTransport final : public Transport {
   int node_ = 0;
   SimulatedBoard* node_board_ = nullptr;
   std::optional<Locality> locality_;
-  SimulatedPort out_;
-  SimulatedPort in_;
+  struct Ports {
+    SimulatedPort out;
+    SimulatedPort in;
+  };
+  Ports memory_;  // for messages within the node
+  Ports card_;
   SimulatedPort core_;
   double waited_until_ = 0;
   int waits_for_ = 0;  // who made it late: itself, until it has waited
@@ -207,6 +212,7 @@ class Simulator {
   void note_wait(int waiter, double since, int other);
 
   struct Link {
+    SimulatedTransport::Ports SimulatedTransport::*ports;
     double alpha;
     double beta;
     bool limited;

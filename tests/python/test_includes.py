@@ -13,6 +13,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "src"
 LAYERS = (
     "base",
     "patterns",
+    "models",
     "reduction",
     "transport",
     "node",

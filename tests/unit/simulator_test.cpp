@@ -309,6 +309,20 @@ TEST(SimulatedTime, LongerMessagesHaveLatencyAndBandwidthOfTheirOwn) {
   EXPECT_THROW(Simulator(3, network, phantoms), UsageError);
 }
 
+TEST(SimulatedTime, MessagesWithinANodeAndBetweenNodesDoNotWaitForOneAnother) {
+  Network network = flat();
+  network.ranks_per_node = 2;
+  Simulator simulator(4, network, phantoms);
+  const auto result = simulator.run(
+      [&](int rank, Endpoint net) {
+        if (rank == 0) return send_to_each(net, 1, 2, 64);
+        return rank == 3 ? idle() : receive_on_lane(net, 0, 64, rank - 1);
+      },
+      {}, 2);
+  EXPECT_EQ(result.exits[1], alpha + 64 * beta);
+  EXPECT_EQ(result.exits[2], alpha + 64 * beta);
+}
+
 // Alone a message has the node's rate, which is that of one rank here, two have half of it each.
 TEST(SimulatedTime, MessagesThatLeaveANodeShareItsRateWhileTheyDo) {
   Network network = flat();

@@ -15,7 +15,7 @@ from rich.text import Text
 from offbeat import __version__
 from offbeat.bench import arrival_patterns, result_file
 from offbeat.commands.options import checked_output, write_text
-from offbeat.errors import FAILED, CommandError
+from offbeat.errors import CommandError
 from offbeat.reports import bench_sheets
 from offbeat.reports.sheet import Sheet, to_terminal
 
@@ -184,10 +184,6 @@ def _write_figures(
     if folder is not None:
         from offbeat.reports import images
 
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise CommandError(f"cannot make {folder}: {error.strerror}", FAILED) from None
         every = [figure for section in sections for figure in section.figures]
         written = images.write(every, folder)
         console.print(f"wrote {len(written)} files to {folder}", soft_wrap=True)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,11 @@ import numpy as np
 import plotly.graph_objects as go
 
 from offbeat.bench import ranking
+from offbeat.bench.plan import NO_SKEW
 from offbeat.bench.ranking import Row
+from offbeat.bench.samples import Delay
+from offbeat.simulate.simulation import Result as Simulated
+from offbeat.simulate.simulation import Simulation
 from offbeat.trace import COLLECTIVES, Block, matching, summaries
 from offbeat.trace.diagnosis import Diagnosis, Finding
 from offbeat.trace.metrics import Calls
@@ -272,7 +276,7 @@ def waiting(calls: Calls) -> Figure:
     return Figure("waiting", "Waiting against communicating", text, plot)
 
 
-# -- benchmarks
+# -- benchmarks and simulations
 
 
 def curves(rows: Sequence[Row], collective: str, pattern: str) -> Figure:
@@ -280,15 +284,64 @@ def curves(rows: Sequence[Row], collective: str, pattern: str) -> Figure:
         (row for row in rows if (row.collective, row.pattern) == (collective, pattern)),
         key=lambda row: row.size_bytes,
     )
+    lines = {
+        name: [(row.size_bytes, row.delays[name]) for row in mine if name in row.delays]
+        for name in ranking.algorithms_of(rows, collective)
+    }
+    text = (
+        f"{collective} when the ranks arrive {pattern}: median of the time from the last arrival to the last "
+        "exit, with its 95% confidence interval."
+    )
+    plot = _curves(lines, "size", format_size)
+    return Figure(_name_of(collective, pattern), f"{collective}, {pattern} arrival", text, plot)
+
+
+def of_simulation(found: Simulation) -> list[Figure]:
+    """Delay over ranks where there is one size, else over size for each number of ranks."""
+    results = found.results
+    drawn = []
+    for pattern, skew in dict.fromkeys((r.cell.pattern, r.cell.skew) for r in results):
+        mine = [r for r in results if (r.cell.pattern, r.cell.skew) == (pattern, skew)]
+        arrival = f"{pattern} arrival" + (f", skew {skew}" if skew != NO_SKEW.label else "")
+        if len(found.plan.sizes_bytes) == 1:
+            of_what = format_size(found.plan.sizes_bytes[0])
+            drawn.append(_simulated(found, mine, of_what, arrival, "ranks"))
+        else:
+            for shape in found.plan.shapes:
+                of_shape = [r for r in mine if r.cell.shape == shape]
+                drawn.append(_simulated(found, of_shape, f"{shape} ranks", arrival, "size"))
+    return drawn
+
+
+def _simulated(
+    found: Simulation, results: Sequence[Simulated], of_what: str, arrival: str, axis: str
+) -> Figure:
+    lines = {
+        name: [
+            (r.cell.size_bytes if axis == "size" else r.cell.shape.ranks, r.last_delay)
+            for r in results
+            if r.algorithm == name
+        ]
+        for name in found.plan.algorithms
+    }
+    plot = _curves(lines, axis, format_size if axis == "size" else "{:,}".format)
+    title = f"{found.plan.collective}, {of_what}, {arrival}"
+    text = f"Simulated on {found.plan.machine.name}: the time from the last arrival to the last exit."
+    return Figure(_name_of(found.plan.collective, of_what, arrival), title, text, plot)
+
+
+def _curves(
+    lines: Mapping[str, Sequence[tuple[int, Delay]]], axis: str, format_x: Callable[[int], str]
+) -> Any:
+    """Delay over something that grows by factors, a line for each algorithm that has any."""
     plot = go.Figure()
-    for number, name in enumerate(ranking.algorithms_of(rows, collective)):
-        measured = [(row.size_bytes, row.delays[name]) for row in mine if name in row.delays]
+    for number, (name, measured) in enumerate(lines.items()):
         if not measured:
             continue
         colour = _COLOURS[number % len(_COLOURS)]
         plot.add_scatter(
             name=name,
-            x=[size for size, _ in measured],
+            x=[x for x, _ in measured],
             y=[delay.median for _, delay in measured],
             error_y={
                 "type": "data",
@@ -299,19 +352,18 @@ def curves(rows: Sequence[Row], collective: str, pattern: str) -> Figure:
             mode="lines+markers",
             line={"color": colour, "dash": _DASHES[number % len(_DASHES)]},
             marker={"color": colour, "symbol": _SYMBOLS[number % len(_SYMBOLS)], "size": 9},
-            text=[format_size(size) for size, _ in measured],
+            text=[format_x(x) for x, _ in measured],
             hovertemplate="%{text}: %{y:.4g} µs<extra>" + _plain(name) + "</extra>",
         )
-    sizes = sorted({row.size_bytes for row in mine})
-    plot.update_xaxes(title="size", type="log", tickvals=sizes, ticktext=[format_size(s) for s in sizes])
+    ticks = sorted({x for measured in lines.values() for x, _ in measured})
+    plot.update_xaxes(title=axis, type="log", tickvals=ticks, ticktext=[format_x(x) for x in ticks])
     plot.update_yaxes(title="last delay (µs)", type="log")
     _style(plot)
-    text = (
-        f"{collective} when the ranks arrive {pattern}: median of the time from the last arrival to the last "
-        "exit, with its 95% confidence interval."
-    )
-    name = "".join(c if c.isalnum() else "-" for c in f"{collective}-{pattern}")
-    return Figure(f"curves-{name}", f"{collective}, {pattern} arrival", text, plot)
+    return plot
+
+
+def _name_of(*words: str) -> str:
+    return "curves-" + "".join(c if c.isalnum() else "-" for c in "-".join(words))
 
 
 def _plain(text: str) -> str:

@@ -18,7 +18,11 @@ _TIMEOUT_S = 90
 
 
 def write(figures: Sequence[Figure], folder: Path) -> list[Path]:
-    """NAME.svg and NAME.png of each figure."""
+    """NAME.svg and NAME.png of each figure; the folder is made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(f"cannot make {folder}: {error.strerror}", FAILED) from None
     # It says on standard error what it is doing.
     logging.getLogger("kaleido").setLevel(logging.ERROR)
     logging.getLogger("choreographer").setLevel(logging.ERROR)

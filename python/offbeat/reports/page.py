@@ -84,6 +84,16 @@ def bench_sections(
     ]
 
 
+def simulation_sections(
+    facts: Sequence[tuple[str, str]], figures: Sequence[Figure], sheets: Sequence[Sheet]
+) -> list[Section]:
+    """The machine, curves, and the tables."""
+    return [
+        Section("curves", "Delay", facts=facts, figures=figures),
+        Section("tables", "Times, and who waits for whom", sheets=sheets),
+    ]
+
+
 def render(title: str, version: str, sections: Sequence[Section]) -> str:
     """The whole page."""
     contents = "".join(f'<li><a href="#{s.name}">{_text(s.title)}</a></li>' for s in sections)

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The tables of a simulation: what each expression takes, and who waits for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from offbeat.bench import arrival_patterns
+from offbeat.bench.plan import NO_SKEW
+from offbeat.reports.sheet import Cell, Sheet, Tone
+from offbeat.simulate.simulation import Cell as Line
+from offbeat.simulate.simulation import Result, Simulation
+from offbeat.units import format_size, format_us, parse_skew
+
+_MUCH = 0.1  # of the waiting: such a rank is named
+_MOST_NAMED = 3
+_HARDLY = 0.01  # of the delay: so little waiting is none
+
+
+def sheets(found: Simulation) -> list[Sheet]:
+    """Two for each arrival pattern and skew."""
+    groups = dict.fromkeys((result.cell.pattern, result.cell.skew) for result in found.results)
+    return [
+        sheet
+        for pattern, skew in groups
+        for sheet in _of_group(
+            found, [r for r in found.results if (r.cell.pattern, r.cell.skew) == (pattern, skew)]
+        )
+    ]
+
+
+def _of_group(found: Simulation, results: Sequence[Result]) -> list[Sheet]:
+    by_key = {(result.cell, result.algorithm): result for result in results}
+    lines = list(dict.fromkeys(result.cell for result in results))
+    names = found.plan.algorithms
+    columns = ["nodes x ranks", "size", *names]
+    title = _title(found, lines[0])
+    times, waits = [], []
+    for line in lines:
+        mine = [by_key[line, name] for name in names]
+        best = min(result.last_delay.median for result in mine)
+        head = [Cell(str(line.shape)), Cell(format_size(line.size_bytes))]
+        times.append([*head, *(_time(result, mine[0], best) for result in mine)])
+        waits.append([*head, *(_waiting(result) for result in mine)])
+    return [
+        Sheet(
+            f"{title}: last delay",
+            columns,
+            times,
+            f"From the last arrival to the last exit{_draws(results)}. In brackets that of {names[0]} "
+            "divided by this one. ▼: the least of the line.",
+        ),
+        Sheet(
+            f"{title}: who waits for whom",
+            columns,
+            waits,
+            "How long a rank waits on average for what another one has not begun, and for whom: ranks that "
+            "were late by themselves, be it through others that waited for them, with their part of the "
+            "longest waits of all ranks. -: next to nothing.",
+            left=frozenset(range(len(columns))),
+        ),
+    ]
+
+
+def _title(found: Simulation, line: Line) -> str:
+    lateness = "" if line.skew == NO_SKEW.label else f", skew {_skew(line.skew)}"
+    return (
+        f"{found.plan.collective}, {line.pattern} arrival "
+        f"({arrival_patterns.summary(line.pattern)}{lateness})"
+    )
+
+
+def _skew(label: str) -> str:
+    parsed = parse_skew(label)
+    return f"{parsed.factor:g} x the mean" if parsed.factor is not None else str(parsed)
+
+
+def _draws(results: Sequence[Result]) -> str:
+    draws = len(results[0].last_delays_us)
+    return f", the median of {draws} draws" if draws > 1 else ""
+
+
+def _time(result: Result, first: Result, best: float) -> Cell:
+    mine = result.last_delay.median
+    text = format_us(mine)
+    if result is not first and mine > 0:
+        text += f" ({first.last_delay.median / mine:.2f}x)"
+    return Cell(text, Tone.GOOD if mine == best else Tone.PLAIN)
+
+
+def _waiting(result: Result) -> Cell:
+    if result.waiting_us < _HARDLY * result.total_delays_us[0]:
+        return Cell("-", Tone.DIM)
+    parts = [(cause.rank, cause.waiting_us / result.longest_waits_us) for cause in result.causes]
+    named = [f"rank {rank} ({100 * part:.0f}%)" for rank, part in parts[:_MOST_NAMED] if part >= _MUCH]
+    for_whom = ", ".join(named) or f"{result.ranks_waited_for:,} ranks"
+    return Cell(f"{format_us(result.waiting_us)} for {for_whom}")

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Machines to simulate, as TOML files (docs/simulate.md)."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from offbeat import _core
+from offbeat.errors import CommandError
+from offbeat.units import format_size
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_WINDOW_BYTES = 1 << 20  # of a board, as OFFBEAT_WINDOW_KIB is by default
+_MOST_BYTES = 1 << 62
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How messages of at least ``from_bytes`` go."""
+
+    from_bytes: int
+    latency_us: float
+    bandwidth_gb_per_s: float
+
+    def __str__(self) -> str:
+        beginning = f"from {format_size(self.from_bytes)} " if self.from_bytes else ""
+        return f"{beginning}{self.latency_us:g} µs and {self.bandwidth_gb_per_s:g} GB/s"
+
+
+@dataclass(frozen=True)
+class Board:
+    """What the ranks of a node pay for the memory that they share."""
+
+    line_ns: float
+    far_line_ns: float
+    line_gap_ns: float
+    ranks_per_cache: int
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A cluster of equal nodes; as many of them as one asks for."""
+
+    name: str
+    source: str
+    within_node: tuple[Protocol, ...]  # shortest messages first
+    between_nodes: tuple[Protocol, ...]
+    node_bandwidth_gb_per_s: float  # of all that leaves a node at once; may be infinite
+    combine_ns_per_byte: float
+    copy_ns_per_byte: float
+    eager_limit_bytes: int
+    board: Board | None  # None: messages within nodes, too
+
+    def simulated(self, nodes: int, ranks_per_node: int) -> _core.SimulatedMachine:
+        """So many nodes of it."""
+        board = self.board
+        return _core.SimulatedMachine(
+            nodes * ranks_per_node,
+            ranks_per_node,
+            within_node=[_in_seconds(each) for each in self.within_node],
+            between_nodes=[_in_seconds(each) for each in self.between_nodes],
+            injection_rate=self.node_bandwidth_gb_per_s * 1e9,
+            gamma=self.combine_ns_per_byte * 1e-9,
+            copy=self.copy_ns_per_byte * 1e-9,
+            eager_bytes=self.eager_limit_bytes,
+            board=board
+            and (
+                board.line_ns * 1e-9,
+                board.far_line_ns * 1e-9,
+                board.line_gap_ns * 1e-9,
+                board.ranks_per_cache,
+                _WINDOW_BYTES,
+            ),
+        )
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What it is, for people."""
+        of_node = f", {self.node_bandwidth_gb_per_s:g} GB/s a node"
+        return [
+            ("machine", self.name),
+            ("within a node", "; ".join(map(str, self.within_node))),
+            (
+                "between nodes",
+                "; ".join(map(str, self.between_nodes))
+                + (of_node if math.isfinite(self.node_bandwidth_gb_per_s) else ""),
+            ),
+            ("combining", f"{self.combine_ns_per_byte:g} ns a byte"),
+            ("eager", f"to {format_size(self.eager_limit_bytes)}"),
+            ("shared memory", f"{self.board.line_ns:g} ns a line" if self.board else "not used"),
+        ]
+
+
+def _in_seconds(protocol: Protocol) -> tuple[int, float, float]:
+    return protocol.from_bytes, protocol.latency_us * 1e-6, 1e-9 / protocol.bandwidth_gb_per_s
+
+
+def names() -> list[str]:
+    """The machines that come with offbeat."""
+    folder = resources.files("offbeat.simulate").joinpath("machines")
+    return sorted(file.name.removesuffix(".toml") for file in folder.iterdir() if file.name.endswith(".toml"))
+
+
+def read(name: str) -> Machine:
+    """A machine that comes with offbeat, or the path of a file."""
+    if name in names():
+        file = resources.files("offbeat.simulate").joinpath("machines", f"{name}.toml")
+        return parse(file.read_text(), f"machine {name}")
+    if "/" not in name and not name.endswith(".toml") and not Path(name).exists():
+        known = ", ".join(names())
+        raise CommandError(f"unknown machine '{name}'; there are {known}, or write the path of a file")
+    try:
+        return parse(Path(name).read_text(), name)
+    except OSError as error:
+        raise CommandError(f"cannot read {name}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise CommandError(f"cannot read {name}: it is not text") from None
+
+
+def parse(text: str, where: str) -> Machine:
+    """The machine that a text describes, or one line that says what is wrong with it."""
+    try:
+        document = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise CommandError(f"{where}: {error or 'nested too deeply'}") from None
+    whole = _Table(document, where)
+    core = whole.table("core")
+    between = whole.table("between_nodes")
+    machine = Machine(
+        name=whole.text("name"),
+        source=whole.text("source", ""),
+        within_node=_protocols(whole.table("within_node")),
+        node_bandwidth_gb_per_s=between.number("node_bandwidth_gb_per_s", above=0, default=math.inf),
+        between_nodes=_protocols(between),
+        combine_ns_per_byte=core.number("combine_ns_per_byte"),
+        copy_ns_per_byte=core.number("copy_ns_per_byte", default=0.0),
+        eager_limit_bytes=whole.integer("eager_limit_bytes", default=8192),
+        board=_board(whole.table("board")) if "board" in document else None,
+    )
+    core.done()
+    whole.done()
+    return machine
+
+
+def _protocols(table: _Table) -> tuple[Protocol, ...]:
+    found = [_protocol(table, 0)]
+    for longer in table.tables("longer"):
+        begin = longer.integer("from_bytes", above=found[-1].from_bytes)
+        found.append(_protocol(longer, begin))
+        longer.done()
+    table.done()
+    return tuple(found)
+
+
+def _protocol(table: _Table, from_bytes: int) -> Protocol:
+    return Protocol(from_bytes, table.number("latency_us"), table.number("bandwidth_gb_per_s", above=0))
+
+
+def _board(table: _Table) -> Board:
+    board = Board(
+        line_ns=table.number("line_ns"),
+        far_line_ns=table.number("far_line_ns", default=0.0),
+        line_gap_ns=table.number("line_gap_ns", default=0.0),
+        ranks_per_cache=table.integer("ranks_per_cache", default=0),
+    )
+    table.done()
+    return board
+
+
+class _Table:
+    """A table of the file. Every key is asked for once; what is left then is unknown."""
+
+    def __init__(self, values: Mapping[str, Any], where: str, path: str = "") -> None:
+        self._values = values
+        self._where = where
+        self._path = path
+        self._known: list[str] = []
+
+    def text(self, key: str, default: str | None = None) -> str:
+        value = self._get(key, default)
+        if not isinstance(value, str):
+            raise self._wrong(key, f"{_shown(value)} is not a text in quotes")
+        return value
+
+    def number(self, key: str, *, above: float | None = None, default: float | None = None) -> float:
+        value = self._get(key, default)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is default and default is not None:
+            return default
+        least = "above 0" if above is not None else "at least 0"
+        if not is_number or not 0 <= value < math.inf or (above is not None and value <= above):
+            raise self._wrong(key, f"{_shown(value)} is not a number {least}")
+        return float(value)
+
+    def integer(self, key: str, *, above: int | None = None, default: int | None = None) -> int:
+        value = self._get(key, default)
+        least = 0 if above is None else above + 1
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _MOST_BYTES:
+            raise self._wrong(key, f"{_shown(value)} is not a whole number from {least} on")
+        return value
+
+    def table(self, key: str) -> _Table:
+        value = self._get(key, None)
+        if not isinstance(value, dict):
+            raise self._wrong(key, f"it must be a table, which begins with [{self._name(key)}]")
+        return _Table(value, self._where, self._name(key))
+
+    def tables(self, key: str) -> list[_Table]:
+        value = self._get(key, [])
+        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+            raise self._wrong(key, f"it must be tables, each of which begins with [[{self._name(key)}]]")
+        return [
+            _Table(each, self._where, f"{self._name(key)} number {number}")
+            for number, each in enumerate(value, start=1)
+        ]
+
+    def done(self) -> None:
+        for key in self._values:
+            if key not in self._known:
+                near = difflib.get_close_matches(key, self._known, n=1)
+                hint = f" (did you mean {near[0]}?)" if near else f"; known are {', '.join(self._known)}"
+                raise self._wrong(key, f"unknown key{hint}")
+
+    def _get(self, key: str, default: Any) -> Any:
+        self._known.append(key)
+        if key not in self._values and default is None:
+            raise self._wrong(key, "it is missing")
+        return self._values.get(key, default)
+
+    def _name(self, key: str) -> str:
+        return f"{self._path}.{key}" if self._path else key
+
+    def _wrong(self, key: str, why: str) -> CommandError:
+        return CommandError(f"{self._where}: {self._name(key)}: {why}")
+
+
+def _shown(value: Any) -> str:
+    return f"'{str(value)[:40]}'"

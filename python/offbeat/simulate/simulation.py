@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A simulation: what is asked for, how it is carried out, and what came out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from statistics import fmean, median
+from typing import Any, NamedTuple
+
+from offbeat import __version__
+from offbeat.bench import arrival_patterns
+from offbeat.bench.plan import NO_SKEW
+from offbeat.bench.ranking import BALANCED, Row
+from offbeat.bench.samples import Delay, summarize
+from offbeat.errors import CommandError
+from offbeat.simulate.machine import Machine
+from offbeat.units import Skew, format_size
+
+FORMAT = "offbeat simulate"
+VERSION = 1
+MOST_RANKS = 1 << 20
+_MOST_CAUSES = 10
+
+
+class Shape(NamedTuple):
+    """Nodes, and ranks on each."""
+
+    nodes: int
+    ranks_per_node: int
+
+    @property
+    def ranks(self) -> int:
+        return self.nodes * self.ranks_per_node
+
+    def __str__(self) -> str:
+        return f"{self.nodes:,} x {self.ranks_per_node}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that is to be simulated."""
+
+    machine: Machine
+    shapes: Sequence[Shape]
+    collective: str
+    sizes_bytes: Sequence[int]
+    algorithms: Sequence[str]  # canonical expressions
+    patterns: Sequence[str] = (BALANCED,)
+    skews: Sequence[Skew] = (Skew(factor=1.0),)
+    draws: int = 5  # of patterns that are drawn anew for each call
+    seed: int = 1
+
+
+class Cell(NamedTuple):
+    """One line of the tables."""
+
+    shape: Shape
+    size_bytes: int
+    pattern: str
+    skew: str  # the label
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A rank that others waited for."""
+
+    rank: int
+    ranks: int  # how many waited for it at the longest
+    waiting_us: float  # the sum of these longest times
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one expression in one cell, over all draws."""
+
+    cell: Cell
+    algorithm: str
+    skew_us: float
+    last_delays_us: list[float]
+    total_delays_us: list[float]
+    waiting_us: float  # of a rank on average, for what others had not begun
+    longest_wait_us: float
+    longest_waits_us: float  # of all ranks together
+    ranks_waited_for: int
+    causes: list[Cause]  # those who are waited for most
+    messages: int
+    inter_node_messages: int
+    bytes: int
+
+    @property
+    def last_delay(self) -> Delay:
+        return summarize(self.last_delays_us)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "nodes": self.cell.shape.nodes,
+            "ranks_per_node": self.cell.shape.ranks_per_node,
+            "size_bytes": self.cell.size_bytes,
+            "pattern": self.cell.pattern,
+            "skew": self.cell.skew,
+            "algorithm": self.algorithm,
+            "skew_us": self.skew_us,
+            "last_delay_us": median(self.last_delays_us),
+            "total_delay_us": median(self.total_delays_us),
+            "last_delays_us": self.last_delays_us,
+            "total_delays_us": self.total_delays_us,
+            "waiting_us": self.waiting_us,
+            "longest_wait_us": self.longest_wait_us,
+            "longest_waits_us": self.longest_waits_us,
+            "ranks_waited_for": self.ranks_waited_for,
+            "waited_for": [asdict(cause) for cause in self.causes],
+            "messages": self.messages,
+            "inter_node_messages": self.inter_node_messages,
+            "bytes": self.bytes,
+        }
+
+
+@dataclass
+class Simulation:
+    """A plan with its results."""
+
+    plan: Plan
+    results: list[Result] = field(default_factory=list)
+
+    def rows(self, shape: Shape) -> list[Row]:
+        """The results of one shape, to be ranked and drawn like those of a benchmark."""
+        mine = [result for result in self.results if result.cell.shape == shape]
+        several = len({result.cell.skew for result in mine} - {NO_SKEW.label}) > 1
+        found: dict[tuple[int, str], dict[str, Delay]] = {}
+        for result in mine:
+            _, size, pattern, skew = result.cell
+            label = f"{pattern}, {skew}" if several and skew != NO_SKEW.label else pattern
+            found.setdefault((size, label), {})[result.algorithm] = result.last_delay
+        return [Row(self.plan.collective, size, label, delays) for (size, label), delays in found.items()]
+
+    def to_json(self) -> str:
+        """The whole file (docs/simulate.md)."""
+        plan = self.plan
+        document = {
+            "format": FORMAT,
+            "version": VERSION,
+            "offbeat": __version__,
+            "machine": asdict(plan.machine),
+            "collective": plan.collective,
+            "draws": plan.draws,
+            "seed": plan.seed,
+        }
+        lines = [f" {json.dumps(name)}: {_dumps(value)}" for name, value in document.items()]
+        rows = ",\n  ".join(_dumps(result.to_json()) for result in self.results)
+        return "{\n" + ",\n".join([*lines, f' "results": [\n  {rows}\n ]']) + "\n}\n"
+
+
+def _dumps(value: Any) -> str:
+    """Strict JSON, in which a rate without a limit is null."""
+    if isinstance(value, dict):
+        value = {name: None if each == float("inf") else each for name, each in value.items()}
+    return json.dumps(value, allow_nan=False)
+
+
+# Called with what is simulated now, how many simulations are over, and the events of this one so far.
+OnProgress = Callable[[str, int, int], None]
+
+
+def run(plan: Plan, on_progress: OnProgress) -> Simulation:
+    """Carry it out: shape by shape, so that only one machine is in memory at a time."""
+    found = Simulation(plan)
+    for shape in plan.shapes:
+        runner = _Runner(plan, shape, on_progress, len(found.results))
+        for pattern in plan.patterns:
+            is_skewed = arrival_patterns.is_skewed(pattern, shape.ranks)
+            for skew in plan.skews if is_skewed else [NO_SKEW]:
+                for size in plan.sizes_bytes:
+                    found.results += [
+                        runner.result(algorithm, size, pattern, skew) for algorithm in plan.algorithms
+                    ]
+    return found
+
+
+def number_of_results(plan: Plan) -> int:
+    """How many results a run will have."""
+    skewed = [
+        arrival_patterns.is_skewed(pattern, shape.ranks) for shape in plan.shapes for pattern in plan.patterns
+    ]
+    cells = sum(len(plan.skews) if each else 1 for each in skewed)
+    return cells * len(plan.sizes_bytes) * len(plan.algorithms)
+
+
+class _Runner:
+    """The simulations of one shape."""
+
+    def __init__(self, plan: Plan, shape: Shape, on_progress: OnProgress, done: int) -> None:
+        self._plan = plan
+        self._shape = shape
+        self._machine = plan.machine.simulated(*shape)
+        self._on_progress = on_progress
+        self._done = done
+        self._balanced: dict[tuple[str, int], Result] = {}
+        for algorithm in plan.algorithms:
+            if why := self._machine.unsuitable(plan.collective, algorithm):
+                raise CommandError(f"{plan.collective} by {algorithm} on {shape} ranks: it {why}")
+
+    def result(self, algorithm: str, size: int, pattern: str, skew: Skew) -> Result:
+        if skew == NO_SKEW:
+            found = replace(self._balance(algorithm, size), cell=self._cell(size, pattern, skew))
+        else:
+            skew_us = self._skew_us(skew, size)
+            rounds = arrival_patterns.rounds(pattern, self._shape.ranks, self._plan.seed)
+            arrivals = [[skew_us * late for late in row] for row in rounds[: self._plan.draws]]
+            found = self._simulate(self._cell(size, pattern, skew), algorithm, skew_us, arrivals)
+        self._done += 1
+        return found
+
+    def _cell(self, size: int, pattern: str, skew: Skew) -> Cell:
+        return Cell(self._shape, size, pattern, skew.label)
+
+    def _skew_us(self, skew: Skew, size: int) -> float:
+        """A factor multiplies the mean of all expressions when nobody is late (paper 4, section III)."""
+        if skew.factor is None:
+            return skew.microseconds or 0.0
+        times = [self._balance(algorithm, size).last_delays_us[0] for algorithm in self._plan.algorithms]
+        return skew.factor * fmean(times)
+
+    def _balance(self, algorithm: str, size: int) -> Result:
+        key = (algorithm, size)
+        if key not in self._balanced:
+            cell = self._cell(size, BALANCED, NO_SKEW)
+            self._balanced[key] = self._simulate(cell, algorithm, 0.0, [[0.0] * self._shape.ranks])
+        return self._balanced[key]
+
+    def _simulate(
+        self, cell: Cell, algorithm: str, skew_us: float, arrivals_us: Sequence[Sequence[float]]
+    ) -> Result:
+        what = f"{algorithm}, {cell.shape} ranks, {format_size(cell.size_bytes)}, {cell.pattern}"
+        last_delays, total_delays, waiting, longest = [], [], [], 0.0
+        for_whom: dict[int, list[float]] = {}
+        for row in arrivals_us:
+            self._on_progress(what, self._done, 0)
+            run = self._machine.run(
+                self._plan.collective, algorithm, cell.size_bytes, [1e-6 * late for late in row],
+                lambda events: self._on_progress(what, self._done, events),
+            )  # fmt: skip
+            end = 1e6 * max(run["exits"])
+            last_delays.append(end - max(row))
+            total_delays.append(end - min(row))
+            waits = run["waits"]
+            waiting.append(1e6 * fmean(seconds for seconds, _, _ in waits))
+            for _, seconds, rank in waits:
+                if rank >= 0:
+                    for_whom.setdefault(rank, []).append(1e6 * seconds)
+                    longest = max(longest, 1e6 * seconds)
+        causes = [Cause(rank, len(times), sum(times)) for rank, times in for_whom.items()]
+        causes.sort(key=lambda cause: (-cause.waiting_us, cause.rank))
+        return Result(
+            cell, algorithm, skew_us, last_delays, total_delays, fmean(waiting), longest,
+            sum(cause.waiting_us for cause in causes), len(causes), causes[:_MOST_CAUSES],
+            run["messages"], run["inter_node_messages"], run["bytes"],
+        )  # fmt: skip
