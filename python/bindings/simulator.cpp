@@ -15,6 +15,7 @@
 
 #include "bindings.hpp"
 #include "collectives/algorithm.hpp"
+#include "models/max_rate.hpp"
 #include "simulator/phantom_calls.hpp"
 
 using namespace nb::literals;
@@ -37,23 +38,40 @@ std::vector<offbeat::Protocol> longer(const Protocols& protocols) {
 
 class Machine {
  public:
-  Machine(int ranks, int ranks_per_node, const Protocols& within_node, const Protocols& between_nodes,
-          double injection_rate, double gamma, double copy, std::size_t eager_bytes,
-          const std::optional<BoardCosts>& board)
+  Machine(int ranks, offbeat::Network network, const std::optional<BoardCosts>& board)
       : ranks_(ranks),
-        ranks_per_node_(ranks_per_node),
         has_boards_(board.has_value()),
-        simulator_(ranks,
-                   network(ranks_per_node, within_node, between_nodes, injection_rate, gamma, copy,
-                           eager_bytes, board),
+        network_(std::move(network)),
+        simulator_(ranks, network_,
                    {.phantom = true, .board_window_bytes = board ? std::get<4>(*board) : 0}) {}
+
+  // The time of the max-rate model, if all ranks begin at once; nothing where it has no formula.
+  [[nodiscard]] std::optional<double> model(std::string_view collective, std::string_view expression,
+                                            std::size_t bytes) const {
+    if (collective != name_of(offbeat::Collective::allreduce) || has_boards_ || bytes > network_.eager_bytes)
+      return {};
+    offbeat::max_rate::Rates rates{.node_alpha = network_.intra_alpha,
+                                   .node_beta = network_.intra_beta,
+                                   .alpha = network_.inter_alpha,
+                                   .beta = network_.inter_beta,
+                                   .injection_rate = network_.injection_rate,
+                                   .gamma = network_.gamma,
+                                   .envelope_bytes = network_.envelope_bytes};
+    for (const offbeat::Protocol& each : network_.intra_longer) {
+      if (bytes >= each.from_bytes)
+        std::tie(rates.node_alpha, rates.node_beta) = std::tie(each.alpha, each.beta);
+    }
+    for (const offbeat::Protocol& each : network_.inter_longer) {
+      if (bytes >= each.from_bytes) std::tie(rates.alpha, rates.beta) = std::tie(each.alpha, each.beta);
+    }
+    return offbeat::max_rate::allreduce(expression, rates, {nodes(), network_.ranks_per_node}, bytes);
+  }
 
   // Why an expression cannot run here; empty if it can.
   [[nodiscard]] std::string unsuitable(std::string_view collective, std::string_view expression) const {
     const auto parsed = offbeat::parse_expression(known_collective(collective), expression);
     if (parsed.runs_on_host()) return "is the host MPI's own, which the simulator does not know";
-    const int nodes = (ranks_ + ranks_per_node_ - 1) / ranks_per_node_;
-    return parsed.unsuitable({.ranks = ranks_, .nodes = nodes, .board = has_boards_});
+    return parsed.unsuitable({.ranks = ranks_, .nodes = nodes(), .board = has_boards_});
   }
 
   nb::dict run(std::string_view collective, std::string_view expression, std::size_t bytes,
@@ -84,32 +102,32 @@ class Machine {
   }
 
  private:
-  static offbeat::Network network(int ranks_per_node, const Protocols& within_node,
-                                  const Protocols& between_nodes, double injection_rate, double gamma,
-                                  double copy, std::size_t eager_bytes,
-                                  const std::optional<BoardCosts>& board) {
-    offbeat::Network network;
-    std::tie(std::ignore, network.intra_alpha, network.intra_beta) = within_node.at(0);
-    std::tie(std::ignore, network.inter_alpha, network.inter_beta) = between_nodes.at(0);
-    network.intra_longer = longer(within_node);
-    network.inter_longer = longer(between_nodes);
-    network.injection_rate = injection_rate;
-    network.gamma = gamma;
-    network.copy = copy;
-    network.eager_bytes = eager_bytes;
-    network.ranks_per_node = ranks_per_node;
-    if (board) {
-      std::tie(network.line, network.far_line, network.line_gap, network.ranks_per_cache, std::ignore) =
-          *board;
-    }
-    return network;
-  }
+  [[nodiscard]] int nodes() const { return (ranks_ + network_.ranks_per_node - 1) / network_.ranks_per_node; }
 
   int ranks_;
-  int ranks_per_node_;
   bool has_boards_;
+  offbeat::Network network_;
   offbeat::Simulator simulator_;
 };
+
+void make(Machine* self, int ranks, int ranks_per_node, const Protocols& within_node,
+          const Protocols& between_nodes, double injection_rate, double gamma, double copy,
+          std::size_t envelope_bytes, std::size_t eager_bytes, const std::optional<BoardCosts>& board) {
+  offbeat::Network network{.injection_rate = injection_rate,
+                           .gamma = gamma,
+                           .copy = copy,
+                           .intra_longer = longer(within_node),
+                           .inter_longer = longer(between_nodes),
+                           .envelope_bytes = envelope_bytes,
+                           .eager_bytes = eager_bytes,
+                           .ranks_per_node = ranks_per_node};
+  std::tie(std::ignore, network.intra_alpha, network.intra_beta) = within_node.at(0);
+  std::tie(std::ignore, network.inter_alpha, network.inter_beta) = between_nodes.at(0);
+  if (board) {
+    std::tie(network.line, network.far_line, network.line_gap, network.ranks_per_cache, std::ignore) = *board;
+  }
+  new (self) Machine(ranks, std::move(network), board);
+}
 
 }  // namespace
 
@@ -117,12 +135,12 @@ void register_simulator(nb::module_& module) {
   nb::class_<Machine>(module, "SimulatedMachine",
                       "Ranks on nodes, in virtual time, which make one call of a collective at a time. Times "
                       "in seconds, rates in bytes per second.")
-      .def(nb::init<int, int, const Protocols&, const Protocols&, double, double, double, std::size_t,
-                    const std::optional<BoardCosts>&>(),
-           "ranks"_a, "ranks_per_node"_a, nb::kw_only(), "within_node"_a, "between_nodes"_a,
-           "injection_rate"_a, "gamma"_a, "copy"_a, "eager_bytes"_a, "board"_a.none())
+      .def("__init__", make, "ranks"_a, "ranks_per_node"_a, nb::kw_only(), "within_node"_a, "between_nodes"_a,
+           "injection_rate"_a, "gamma"_a, "copy"_a, "envelope_bytes"_a, "eager_bytes"_a, "board"_a.none())
       .def("unsuitable", &Machine::unsuitable, "collective"_a, "expression"_a,
            "Why an expression cannot run here; empty if it can.")
+      .def("model", &Machine::model, "collective"_a, "expression"_a, "size_bytes"_a,
+           "The time of the max-rate model when all ranks begin at once, or None where it has no formula.")
       .def("run", &Machine::run, "collective"_a, "expression"_a, "size_bytes"_a, "arrivals"_a,
            "report"_a.none(),
            "One call, which rank k begins at arrivals[k]: a dict of exits, waits (in all, the longest, for "

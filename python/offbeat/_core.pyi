@@ -58,10 +58,12 @@ class SimulatedMachine:
         injection_rate: float,
         gamma: float,
         copy: float,
+        envelope_bytes: int,
         eager_bytes: int,
         board: tuple[float, float, float, int, int] | None,
     ) -> None: ...
     def unsuitable(self, collective: str, expression: str) -> str: ...
+    def model(self, collective: str, expression: str, size_bytes: int) -> float | None: ...
     def run(
         self,
         collective: str,

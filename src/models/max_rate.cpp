@@ -15,16 +15,19 @@ int log2(int number) { return std::bit_width(static_cast<unsigned>(number)) - 1;
 // The steps of one message of `bytes` bytes.
 class Steps {
  public:
-  Steps(const Rates& rates, std::size_t bytes) : rates_(rates), bytes_(static_cast<double>(bytes)) {}
+  Steps(const Rates& rates, std::size_t bytes)
+      : rates_(rates),
+        bytes_(static_cast<double>(bytes)),
+        on_wire_(static_cast<double>(bytes + rates.envelope_bytes)) {}
 
   [[nodiscard]] double combine() const { return rates_.gamma * bytes_; }
   // The last of some messages that one rank sends.
   [[nodiscard]] double within_node(int messages = 1) const {
-    return rates_.node_alpha + messages * bytes_ * rates_.node_beta;
+    return rates_.node_alpha + messages * on_wire_ * rates_.node_beta;
   }
   // Equation 3: alpha + k n / min(R_N, k R_b) for k ranks of a node that send at once.
   [[nodiscard]] double between_nodes(int senders) const {
-    return rates_.alpha + std::max(bytes_ * rates_.beta, senders * bytes_ / rates_.injection_rate);
+    return rates_.alpha + std::max(on_wire_ * rates_.beta, senders * on_wire_ / rates_.injection_rate);
   }
   [[nodiscard]] double doubling_within_node(int ranks) const {
     return log2(ranks) * (within_node() + combine());
@@ -33,6 +36,7 @@ class Steps {
  private:
   const Rates& rates_;
   const double bytes_;
+  const double on_wire_;
 };
 
 double recursive_doubling(const Steps& steps, Shape shape) {

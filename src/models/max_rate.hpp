@@ -18,8 +18,9 @@ struct Rates {
   double node_beta;   // seconds per byte within a node
   double alpha;       // between nodes
   double beta;
-  double injection_rate;  // of all that leaves a node: R_N; may be infinite
-  double gamma;           // reduction: per byte and operand but the first
+  double injection_rate;           // of all that leaves a node: R_N; may be infinite
+  double gamma;                    // reduction: per byte and operand but the first
+  std::size_t envelope_bytes = 0;  // that each message has beside its own
 };
 
 // Nodes of equally many ranks, which are consecutive.

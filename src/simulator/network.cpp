@@ -124,7 +124,7 @@ double Simulator::transmit(SimulatedMessage& message) {
   const Link link = this->link(message);
   SimulatedPort& out = (rank(message.source).*link.ports).out;
   const double start = std::max(now_, out.free);
-  message.left_rank = out.pass(now_, static_cast<double>(message.bytes) * link.beta);
+  message.left_rank = out.pass(now_, bytes_on_wire(message) * link.beta);
   if (start > now_ && link.limited) {  // others may get to the node's port before it
     schedule(start, Kind::depart, &message, message.source);
     return unknown;
@@ -137,7 +137,7 @@ double Simulator::depart(SimulatedMessage& message, double start) {
   double left = message.left_rank;
   if (link.limited) {
     SharedPort& port = nodes_[static_cast<std::size_t>(rank(message.source).node_)];
-    port.add(now_, message, static_cast<double>(message.bytes));
+    port.add(now_, message, bytes_on_wire(message));
     message.leaving = true;
     await_next(port, message.source);
     left = unknown;
@@ -170,7 +170,7 @@ void Simulator::leave(SharedPort& port, const SimulatedEvent& event) {
 void Simulator::arrive(SimulatedMessage& message) {
   const Link link = this->link(message);
   SimulatedPort& in = (rank(message.destination).*link.ports).in;
-  message.done = std::max(message.done, in.pass(now_, static_cast<double>(message.bytes) * link.beta));
+  message.done = std::max(message.done, in.pass(now_, bytes_on_wire(message) * link.beta));
   message.arrives = true;
   if (!message.leaving) expect(message);
 }

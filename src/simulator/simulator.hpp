@@ -78,6 +78,7 @@ struct Network {
   // In place of alpha and beta for longer messages, shortest first.
   std::vector<Protocol> intra_longer{};
   std::vector<Protocol> inter_longer{};
+  std::size_t envelope_bytes = 0;  // that each message has beside its own
   std::size_t eager_bytes = 8192;
   int ranks_per_node = 1;           // consecutive ranks share a node, unless
   std::vector<int> node_of_rank{};  // this says where each rank is
@@ -218,6 +219,9 @@ class Simulator {
     bool limited;
   };
   [[nodiscard]] Link link(const SimulatedMessage& message) const;
+  [[nodiscard]] double bytes_on_wire(const SimulatedMessage& message) const {
+    return static_cast<double>(message.bytes + network_.envelope_bytes);
+  }
   [[nodiscard]] SimulatedTransport& rank(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] const SimulatedTransport& rank(int rank) const {
     return ranks_[static_cast<std::size_t>(rank)];

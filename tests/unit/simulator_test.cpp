@@ -323,6 +323,17 @@ TEST(SimulatedTime, MessagesWithinANodeAndBetweenNodesDoNotWaitForOneAnother) {
   EXPECT_EQ(result.exits[2], alpha + 64 * beta);
 }
 
+TEST(SimulatedTime, EnvelopesTakeTimeAndAreNoData) {
+  Network network = flat();
+  network.envelope_bytes = 16;
+  Simulator simulator(2, network, phantoms);
+  const auto result = simulator.run([&](int rank, Endpoint net) {
+    return rank == 0 ? send(net, 1, phantom(64)) : receive(net, 0, phantom(64));
+  });
+  EXPECT_EQ(result.last_exit, alpha + 80 * beta);
+  EXPECT_EQ(result.bytes, 64u);
+}
+
 // Alone a message has the node's rate, which is that of one rank here, two have half of it each.
 TEST(SimulatedTime, MessagesThatLeaveANodeShareItsRateWhileTheyDo) {
   Network network = flat();

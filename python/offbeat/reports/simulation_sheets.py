@@ -18,7 +18,7 @@ _HARDLY = 0.01  # of the delay: so little waiting is none
 
 
 def sheets(found: Simulation) -> list[Sheet]:
-    """Two for each arrival pattern and skew."""
+    """Two for each arrival pattern and skew, and what the max-rate model says."""
     groups = dict.fromkeys((result.cell.pattern, result.cell.skew) for result in found.results)
     return [
         sheet
@@ -35,13 +35,14 @@ def _of_group(found: Simulation, results: Sequence[Result]) -> list[Sheet]:
     names = found.plan.algorithms
     columns = ["nodes x ranks", "size", *names]
     title = _title(found, lines[0])
-    times, waits = [], []
+    times, waits, models = [], [], []
     for line in lines:
         mine = [by_key[line, name] for name in names]
         best = min(result.last_delay.median for result in mine)
         head = [Cell(str(line.shape)), Cell(format_size(line.size_bytes))]
         times.append([*head, *(_time(result, mine[0], best) for result in mine)])
         waits.append([*head, *(_waiting(result) for result in mine)])
+        models.append([*head, *(_model(result) for result in mine)])
     return [
         Sheet(
             f"{title}: last delay",
@@ -58,6 +59,11 @@ def _of_group(found: Simulation, results: Sequence[Result]) -> list[Sheet]:
             "were late by themselves, be it through others that waited for them, with their part of the "
             "longest waits of all ranks. -: next to nothing.",
             left=frozenset(range(len(columns))),
+        ),
+        *(
+            [Sheet(f"{title}: the max-rate model", columns, models, "In brackets: by how much it is off.")]
+            if any(result.model_us is not None for result in results)
+            else []
         ),
     ]
 
@@ -86,6 +92,13 @@ def _time(result: Result, first: Result, best: float) -> Cell:
     if result is not first and mine > 0:
         text += f" ({first.last_delay.median / mine:.2f}x)"
     return Cell(text, Tone.GOOD if mine == best else Tone.PLAIN)
+
+
+def _model(result: Result) -> Cell:
+    if result.model_us is None:
+        return Cell("-", Tone.DIM)
+    off = result.model_us / result.last_delay.median - 1
+    return Cell(f"{format_us(result.model_us)} ({100 * off:+.2f}%)")
 
 
 def _waiting(result: Result) -> Cell:

@@ -59,6 +59,7 @@ class Machine:
     node_bandwidth_gb_per_s: float  # of all that leaves a node at once; may be infinite
     combine_ns_per_byte: float
     copy_ns_per_byte: float
+    envelope_bytes: int  # that each message has beside its own
     eager_limit_bytes: int
     board: Board | None  # None: messages within nodes, too
 
@@ -73,6 +74,7 @@ class Machine:
             injection_rate=self.node_bandwidth_gb_per_s * 1e9,
             gamma=self.combine_ns_per_byte * 1e-9,
             copy=self.copy_ns_per_byte * 1e-9,
+            envelope_bytes=self.envelope_bytes,
             eager_bytes=self.eager_limit_bytes,
             board=board
             and (
@@ -144,6 +146,7 @@ def parse(text: str, where: str) -> Machine:
         between_nodes=_protocols(between),
         combine_ns_per_byte=core.number("combine_ns_per_byte"),
         copy_ns_per_byte=core.number("copy_ns_per_byte", default=0.0),
+        envelope_bytes=whole.integer("envelope_bytes", default=0),
         eager_limit_bytes=whole.integer("eager_limit_bytes", default=8192),
         board=_board(whole.table("board")) if "board" in document else None,
     )

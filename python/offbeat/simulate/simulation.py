@@ -78,6 +78,7 @@ class Result:
     cell: Cell
     algorithm: str
     skew_us: float
+    model_us: float | None  # by a formula, where there is one: when all ranks arrive together
     last_delays_us: list[float]
     total_delays_us: list[float]
     waiting_us: float  # of a rank on average, for what others had not begun
@@ -102,6 +103,7 @@ class Result:
             "skew": self.cell.skew,
             "algorithm": self.algorithm,
             "skew_us": self.skew_us,
+            "model_us": self.model_us,
             "last_delay_us": median(self.last_delays_us),
             "total_delay_us": median(self.total_delays_us),
             "last_delays_us": self.last_delays_us,
@@ -252,8 +254,23 @@ class _Runner:
                     longest = max(longest, 1e6 * seconds)
         causes = [Cause(rank, len(times), sum(times)) for rank, times in for_whom.items()]
         causes.sort(key=lambda cause: (-cause.waiting_us, cause.rank))
+        is_balanced = cell.skew == NO_SKEW.label
+        model = (
+            self._machine.model(self._plan.collective, algorithm, cell.size_bytes) if is_balanced else None
+        )
         return Result(
-            cell, algorithm, skew_us, last_delays, total_delays, fmean(waiting), longest,
-            sum(cause.waiting_us for cause in causes), len(causes), causes[:_MOST_CAUSES],
-            run["messages"], run["inter_node_messages"], run["bytes"],
-        )  # fmt: skip
+            cell=cell,
+            algorithm=algorithm,
+            skew_us=skew_us,
+            model_us=1e6 * model if model is not None else None,
+            last_delays_us=last_delays,
+            total_delays_us=total_delays,
+            waiting_us=fmean(waiting),
+            longest_wait_us=longest,
+            longest_waits_us=sum(cause.waiting_us for cause in causes),
+            ranks_waited_for=len(causes),
+            causes=causes[:_MOST_CAUSES],
+            messages=run["messages"],
+            inter_node_messages=run["inter_node_messages"],
+            bytes=run["bytes"],
+        )
