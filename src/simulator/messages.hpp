@@ -18,6 +18,8 @@ struct SimulatedMessage {
   Transfer* receiver = nullptr;      // null until it is posted
   std::byte* payload = nullptr;      // what an eager message carries: from pool.hpp, `bytes` long
   std::size_t bytes = 0;
+  double alpha = 0;           // its latency
+  double seconds = 0;         // that it takes a port
   double posted = 0;          // its first side
   double left_rank = 0;       // when its last byte leaves, if the node does not delay it
   double done = 0;            // received no earlier than this
@@ -27,6 +29,7 @@ struct SimulatedMessage {
   int lane = 0;
   bool sent = false;  // the send is posted
   bool eager = false;
+  bool stays = false;                                                  // within its node
   bool leaving = false;                                                // in its node's port
   bool arrives = false;                                                // its first byte is there
   [[nodiscard]] bool is_final() const { return arrives && !leaving; }  // `done` is

@@ -118,14 +118,26 @@ void Simulator::send(SimulatedTransport& self, Transfer& transfer, SimulatedMess
   }
 }
 
-// The message is on its way. Returns when its last byte leaves, if that is known already: where nodes have a
-// rate that depends on what else leaves.
+void Simulator::measure(SimulatedMessage& message) const {
+  message.stays = rank(message.source).node_ == rank(message.destination).node_;
+  message.alpha = message.stays ? network_.intra_alpha : network_.inter_alpha;
+  double beta = message.stays ? network_.intra_beta : network_.inter_beta;
+  for (const Protocol& longer : message.stays ? network_.intra_longer : network_.inter_longer) {
+    if (message.bytes < longer.from_bytes) break;
+    message.alpha = longer.alpha;
+    beta = longer.beta;
+  }
+  message.seconds = bytes_on_wire(message) * beta;
+}
+
+// The message is on its way. Returns when its last byte leaves, which is not known yet where its node has a
+// limit.
 double Simulator::transmit(SimulatedMessage& message) {
-  const Link link = this->link(message);
-  SimulatedPort& out = (rank(message.source).*link.ports).out;
+  measure(message);
+  SimulatedPort& out = rank(message.source).ports(message).out;
   const double start = std::max(now_, out.free);
-  message.left_rank = out.pass(now_, bytes_on_wire(message) * link.beta);
-  if (start > now_ && link.limited) {  // others may get to the node's port before it
+  message.left_rank = out.pass(now_, message.seconds);
+  if (start > now_ && is_limited(message)) {  // others may get to the node's port before it
     schedule(start, Kind::depart, &message, message.source);
     return unknown;
   }
@@ -133,16 +145,15 @@ double Simulator::transmit(SimulatedMessage& message) {
 }
 
 double Simulator::depart(SimulatedMessage& message, double start) {
-  const Link link = this->link(message);
   double left = message.left_rank;
-  if (link.limited) {
+  if (is_limited(message)) {
     SharedPort& port = nodes_[static_cast<std::size_t>(rank(message.source).node_)];
     port.add(now_, message, bytes_on_wire(message));
     message.leaving = true;
     await_next(port, message.source);
     left = unknown;
   }
-  schedule(start + link.alpha, Kind::arrive, &message, message.destination);
+  schedule(start + message.alpha, Kind::arrive, &message, message.destination);
   return left;
 }
 
@@ -160,7 +171,7 @@ void Simulator::leave(SharedPort& port, const SimulatedEvent& event) {
   while (SimulatedMessage* message = port.take(now_)) {
     message->leaving = false;
     const double left = std::max(now_, message->left_rank);
-    message->done = std::max(message->done, left + link(*message).alpha);
+    message->done = std::max(message->done, left + message->alpha);
     if (message->arrives) expect(*message);
     if (message->eager) schedule(left, Kind::half, std::exchange(message->sender, nullptr), message->source);
   }
@@ -168,9 +179,8 @@ void Simulator::leave(SharedPort& port, const SimulatedEvent& event) {
 }
 
 void Simulator::arrive(SimulatedMessage& message) {
-  const Link link = this->link(message);
-  SimulatedPort& in = (rank(message.destination).*link.ports).in;
-  message.done = std::max(message.done, in.pass(now_, bytes_on_wire(message) * link.beta));
+  SimulatedPort& in = rank(message.destination).ports(message).in;
+  message.done = std::max(message.done, in.pass(now_, message.seconds));
   message.arrives = true;
   if (!message.leaving) expect(message);
 }
@@ -212,6 +222,7 @@ void Simulator::half_over(Transfer& transfer, int rank) {
 
 // A rank that was late itself, or because of another one, keeps the others waiting for that one.
 void Simulator::note_wait(int waiter, double since, int other) {
+  if (now_ - since <= shortest_wait) return;
   SimulatedTransport& self = rank(waiter);
   const double begin = std::max(since, self.waited_until_);
   const double seconds = now_ - begin;
@@ -227,19 +238,6 @@ void Simulator::check_lengths(const SimulatedMessage& message, std::size_t sent,
   if (sent == expected) return;
   fail(name(message.source) + " sends " + length(sent) + " to " + name(message.destination) + " on lane " +
        std::to_string(message.lane) + ", which expects " + length(expected));
-}
-
-Simulator::Link Simulator::link(const SimulatedMessage& message) const {
-  const bool within = rank(message.source).node_ == rank(message.destination).node_;
-  Link link =
-      within ? Link{&SimulatedTransport::memory_, network_.intra_alpha, network_.intra_beta, false}
-             : Link{&SimulatedTransport::card_, network_.inter_alpha, network_.inter_beta, !nodes_.empty()};
-  for (const Protocol& longer : within ? network_.intra_longer : network_.inter_longer) {
-    if (message.bytes < longer.from_bytes) break;
-    link.alpha = longer.alpha;
-    link.beta = longer.beta;
-  }
-  return link;
 }
 
 }  // namespace offbeat

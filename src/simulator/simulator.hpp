@@ -143,6 +143,8 @@ class SimulatedTransport final : public Transport {
     SimulatedPort out;
     SimulatedPort in;
   };
+  [[nodiscard]] Ports& ports(const SimulatedMessage& message) { return message.stays ? memory_ : card_; }
+
   Ports memory_;  // for messages within the node
   Ports card_;
   SimulatedPort core_;
@@ -212,13 +214,10 @@ class Simulator {
   void half_over(Transfer& transfer, int rank);
   void note_wait(int waiter, double since, int other);
 
-  struct Link {
-    SimulatedTransport::Ports SimulatedTransport::*ports;
-    double alpha;
-    double beta;
-    bool limited;
-  };
-  [[nodiscard]] Link link(const SimulatedMessage& message) const;
+  void measure(SimulatedMessage& message) const;
+  [[nodiscard]] bool is_limited(const SimulatedMessage& message) const {
+    return !message.stays && !nodes_.empty();
+  }
   [[nodiscard]] double bytes_on_wire(const SimulatedMessage& message) const {
     return static_cast<double>(message.bytes + network_.envelope_bytes);
   }

@@ -12,7 +12,7 @@ from offbeat.commands.env import Shell, render
 from offbeat.errors import CommandError
 from offbeat.mpi import libraries
 
-VERBS = ("run", "trace", "env", "report", "bench", "compare", "pattern", "export", "info")
+VERBS = ("run", "trace", "env", "report", "bench", "simulate", "compare", "pattern", "export", "info")
 
 
 def test_version_and_help(offbeat: Offbeat) -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from offbeat.bench import arrival_patterns
 from offbeat.bench.plan import NO_SKEW
@@ -14,58 +14,60 @@ from offbeat.units import format_size, format_us, parse_skew
 
 _MUCH = 0.1  # of the waiting: such a rank is named
 _MOST_NAMED = 3
+_SIDE_BY_SIDE = 4  # expressions: their names are long
 _HARDLY = 0.01  # of the delay: so little waiting is none
 
 
 def sheets(found: Simulation) -> list[Sheet]:
-    """Two for each arrival pattern and skew, and what the max-rate model says."""
-    groups = dict.fromkeys((result.cell.pattern, result.cell.skew) for result in found.results)
-    return [
-        sheet
-        for pattern, skew in groups
-        for sheet in _of_group(
-            found, [r for r in found.results if (r.cell.pattern, r.cell.skew) == (pattern, skew)]
-        )
-    ]
+    """For each arrival pattern and skew: times, who waits for whom, and what the max-rate model says."""
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for result in found.results:
+        groups.setdefault((result.cell.pattern, result.cell.skew), []).append(result)
+    return [sheet for results in groups.values() for sheet in _of_group(found, results)]
 
 
-def _of_group(found: Simulation, results: Sequence[Result]) -> list[Sheet]:
+def _of_group(found: Simulation, results: Sequence[Result]) -> Iterator[Sheet]:
     by_key = {(result.cell, result.algorithm): result for result in results}
     lines = list(dict.fromkeys(result.cell for result in results))
     names = found.plan.algorithms
-    columns = ["nodes x ranks", "size", *names]
+    first = {line: by_key[line, names[0]] for line in lines}
+    best = {line: min(by_key[line, name].last_delay.median for name in names) for line in lines}
     title = _title(found, lines[0])
-    times, waits, models = [], [], []
-    for line in lines:
-        mine = [by_key[line, name] for name in names]
-        best = min(result.last_delay.median for result in mine)
-        head = [Cell(str(line.shape)), Cell(format_size(line.size_bytes))]
-        times.append([*head, *(_time(result, mine[0], best) for result in mine)])
-        waits.append([*head, *(_waiting(result) for result in mine)])
-        models.append([*head, *(_model(result) for result in mine)])
-    return [
-        Sheet(
-            f"{title}: last delay",
-            columns,
-            times,
-            f"From the last arrival to the last exit{_draws(results)}. In brackets that of {names[0]} "
-            "divided by this one. ▼: the least of the line.",
-        ),
-        Sheet(
-            f"{title}: who waits for whom",
-            columns,
-            waits,
-            "How long a rank waits on average for what another one has not begun, and for whom: ranks that "
-            "were late by themselves, be it through others that waited for them, with their part of the "
-            "longest waits of all ranks. -: next to nothing.",
-            left=frozenset(range(len(columns))),
-        ),
-        *(
-            [Sheet(f"{title}: the max-rate model", columns, models, "In brackets: by how much it is off.")]
-            if any(result.model_us is not None for result in results)
-            else []
-        ),
-    ]
+
+    def of_each(
+        what: str, cell: Callable[[Line, Result], Cell], note: str, *, words: bool = False
+    ) -> list[Sheet]:
+        made = []
+        for number in range(0, len(names), _SIDE_BY_SIDE):
+            some = names[number : number + _SIDE_BY_SIDE]
+            rows = [[*_head(line), *(cell(line, by_key[line, name]) for name in some)] for line in lines]
+            columns = ["nodes x ranks", "size", *some]
+            left = frozenset(range(len(columns))) if words else frozenset({0})
+            made.append(Sheet(f"{title}: {what}", columns, rows, note, left))
+        return made
+
+    yield from of_each(
+        "last delay",
+        lambda line, result: _time(result, first[line], best[line]),
+        f"From the last arrival to the last exit{_draws(results)}. In brackets that of {names[0]} divided by "
+        "this one. ▼: the least of the line.",
+    )
+    yield from of_each(
+        "who waits for whom",
+        lambda _, result: _waiting(result),
+        "How long a rank waits on average for what another one has not begun, and for whom: ranks that were "
+        "late by themselves, be it through others that waited for them, with their part of the longest waits "
+        "of all ranks. -: next to nothing.",
+        words=True,
+    )
+    if any(result.model_us is not None for result in results):
+        yield from of_each(
+            "the max-rate model", lambda _, result: _model(result), "In brackets: how far it is off."
+        )
+
+
+def _head(line: Line) -> list[Cell]:
+    return [Cell(str(line.shape)), Cell(format_size(line.size_bytes))]
 
 
 def _title(found: Simulation, line: Line) -> str:

@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""offbeat simulate: machines as files, times that can be computed by hand, who waits for whom."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import Offbeat
+from offbeat import _core
+from offbeat.bench.plan import COLLECTIVES
+from offbeat.errors import CommandError
+from offbeat.simulate import machine, simulation
+from offbeat.simulate.simulation import Plan, Shape
+from offbeat.units import Skew
+
+# 8 bytes take 2 us within a node and 10 us between nodes.
+PLAIN = """\
+name = "plain"
+[core]
+combine_ns_per_byte = 0
+[within_node]
+latency_us = 1
+bandwidth_gb_per_s = 0.008
+[between_nodes]
+latency_us = 2
+bandwidth_gb_per_s = 0.001
+"""
+BOARD = PLAIN + "[board]\nline_ns = 100\n"
+EVERY_KEY = """\
+name = "every key"
+source = "made up"
+envelope_bytes = 16
+eager_limit_bytes = 1024
+[core]
+combine_ns_per_byte = 0.5
+copy_ns_per_byte = 0.25
+[within_node]
+latency_us = 1
+bandwidth_gb_per_s = 2
+[[within_node.longer]]
+from_bytes = 100
+latency_us = 3
+bandwidth_gb_per_s = 4
+[between_nodes]
+latency_us = 5
+bandwidth_gb_per_s = 6
+node_bandwidth_gb_per_s = 7
+[[between_nodes.longer]]
+from_bytes = 100
+latency_us = 8
+bandwidth_gb_per_s = 9
+[[between_nodes.longer]]
+from_bytes = 200
+latency_us = 10
+bandwidth_gb_per_s = 11
+[board]
+line_ns = 100
+far_line_ns = 200
+line_gap_ns = 10
+ranks_per_cache = 4
+"""
+
+
+def quiet(what: str, done: int, events: int) -> None:
+    pass
+
+
+def plan(text: str = PLAIN, **values: Any) -> Plan:
+    usual: dict[str, Any] = {
+        "shapes": [Shape(2, 2)], "collective": "allreduce", "sizes_bytes": [8],
+        "algorithms": ["recursive_doubling"],
+    }  # fmt: skip
+    return Plan(machine.parse(text, "machine"), **{**usual, **values})
+
+
+def only(results: Sequence[simulation.Result]) -> simulation.Result:
+    (result,) = results
+    return result
+
+
+def test_times_are_those_of_the_machine() -> None:
+    found = only(simulation.run(plan(), quiet).results)
+    assert found.last_delays_us == pytest.approx([2 + 10])
+    assert found.model_us == pytest.approx(2 + 10)
+    assert (found.messages, found.inter_node_messages, found.bytes) == (8, 4, 64)
+    assert found.waiting_us == 0
+    assert found.causes == []
+
+
+def test_every_key_has_its_effect() -> None:
+    """Also: what is said of a machine names each of its numbers."""
+    whole = machine.parse(EVERY_KEY, "machine")
+    said = " ".join(value for _, value in whole.facts())
+    for number in ("1 µs", "2 GB/s", "3 µs", "4 GB/s", "from 100 B", "from 200 B", "7 GB/s a node", "0.5 ns"):
+        assert number in said
+    algorithms = ["recursive_doubling", "hierarchy(arrival_tree, recursive_doubling)"]
+
+    def times(text: str) -> list[float]:
+        run = simulation.run(
+            plan(text, sizes_bytes=[64, 128, 256, 65536], shapes=[Shape(4, 8)], algorithms=algorithms), quiet
+        )
+        return [result.last_delays_us[0] for result in run.results]
+
+    before = times(EVERY_KEY)
+    lines = EVERY_KEY.splitlines()
+    for number, line in enumerate(lines):
+        key, equals, value = line.partition(" = ")
+        if not equals or key in ("name", "source", "eager_limit_bytes"):
+            continue
+        other = "0.1" if "." in value or "bandwidth" in key else str(int(value) * 3 // 2 + 1)
+        if key == "ranks_per_cache":
+            other = "1"
+        changed = [*lines[:number], f"{key} = {other}", *lines[number + 1 :]]
+        assert times("\n".join(changed)) != before, f"line {number + 1}: {line}"
+
+
+def test_a_machine_comes_with_offbeat() -> None:
+    assert machine.names() == ["blue_waters", "cluster", "ethernet"]
+    for name in machine.names():
+        known = machine.read(name)
+        assert known.source
+        assert known.simulated(2, 4).run("barrier", "dissemination", 0, [], None)["messages"] > 0
+    assert machine.read("cluster").board is not None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("latency_us = 2\n", "", "between_nodes.latency_us: it is missing"),
+        ("latency_us = 2", "latency_us = -2", "between_nodes.latency_us: '-2' is not a number at least 0"),
+        (
+            "latency_us = 2",
+            "latency_us = 'two'",
+            "between_nodes.latency_us: 'two' is not a number at least 0",
+        ),
+        ("latency_us = 2", "latency_us = true", "'True' is not a number"),
+        ("latency_us = 2", "latency_us = nan", "'nan' is not a number"),
+        ("latency_us = 2", "latency_us = [2]", "is not a number"),
+        ("latency_us = 2", "latncy_us = 2", "between_nodes.latency_us: it is missing"),
+        (
+            "latency_us = 2",
+            "latency_us = 2\nlatncy_us = 2",
+            "latncy_us: unknown key (did you mean latency_us?)",
+        ),
+        ("latency_us = 2", "latency_us = 2\nwords = 2", "between_nodes.words: unknown key; known are"),
+        ("= 0.001", "= 0", "between_nodes.bandwidth_gb_per_s: '0' is not a number above 0"),
+        (
+            "= 0.001",
+            "= 0.001\nlonger = 1",
+            "between_nodes.longer: it must be tables, each of which begins with",
+        ),
+        ("= 0.001", "= 0.001\n[[between_nodes.longer]]", "longer number 1.from_bytes: it is missing"),
+        ("[core]", "core = 1\n[node]", "core: it must be a table, which begins with [core]"),
+        ("[core]", "[node]\n[core]", "node: unknown key"),
+        ('"plain"', "7", "name: '7' is not a text in quotes"),
+        ('"plain"', '"plain"\neager_limit_bytes = 1.5', "'1.5' is not a whole number from 0 on"),
+        ('"plain"', '"plain', "(at line 1, column 14)"),
+        ("[within_node]", "[core]", "(at line 4, column 6)"),
+        ("[core]", "[board]\n[core]", "board.line_ns: it is missing"),
+    ],
+)
+def test_a_wrong_machine_is_one_line(old: str, new: str, message: str) -> None:
+    assert old in PLAIN
+    with pytest.raises(CommandError) as caught:
+        machine.parse(PLAIN.replace(old, new, 1), "my.toml")
+    assert str(caught.value).startswith("my.toml: ")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_protocols_are_in_the_order_of_their_lengths() -> None:
+    longer = "[[between_nodes.longer]]\nfrom_bytes = {}\nlatency_us = 1\nbandwidth_gb_per_s = 1\n"
+    assert len(machine.parse(PLAIN + longer.format(1) + longer.format(2), "m").between_nodes) == 3
+    with pytest.raises(CommandError, match=r"longer number 2.*'2' is not a whole number from 3 on"):
+        machine.parse(PLAIN + longer.format(2) + longer.format(2), "m")
+
+
+def test_who_waits_for_whom() -> None:
+    late = plan(patterns=["last_delayed"], skews=[Skew(microseconds=100.0)], shapes=[Shape(4, 2)])
+    found = only(simulation.run(late, quiet).results)
+    assert found.cell.skew == "100us"
+    assert [(cause.rank, cause.ranks) for cause in found.causes] == [(7, 7)]
+    assert found.longest_wait_us == pytest.approx(100)
+    assert found.total_delays_us[0] == pytest.approx(100 + found.last_delays_us[0])
+    assert found.model_us is None
+    # Rank 7's own steps, and then two messages to the last that knows of it.
+    assert found.last_delays_us == pytest.approx([2 + 10 + 10])
+
+
+def test_a_factor_of_skew_is_of_the_mean_of_all_expressions() -> None:
+    two = plan(algorithms=["recursive_doubling", "ring"], patterns=["balanced", "ascending"])
+    results = simulation.run(two, quiet).results
+    balanced = [result.last_delays_us[0] for result in results if result.cell.pattern == "balanced"]
+    skewed = [result for result in results if result.cell.pattern == "ascending"]
+    assert [result.skew_us for result in skewed] == pytest.approx([sum(balanced) / 2] * 2)
+
+
+def test_what_is_drawn_anew_is_drawn_so_often_and_again_alike() -> None:
+    drawn = plan(patterns=["random"], skews=[Skew(microseconds=50.0)], draws=4)
+    first, second = simulation.run(drawn, quiet), simulation.run(drawn, quiet)
+    assert first.results == second.results
+    assert len(set(only(first.results).total_delays_us)) == 4
+
+
+def test_progress_counts_every_result() -> None:
+    asked = plan(
+        algorithms=["recursive_doubling", "ring"], patterns=["balanced", "ascending"], sizes_bytes=[8, 64],
+        skews=[Skew(factor=1.0), Skew(factor=2.0)], shapes=[Shape(2, 2), Shape(1, 1)],
+    )  # fmt: skip
+    done = []
+    found = simulation.run(asked, lambda what, number, events: done.append(number))
+    assert len(found.results) == simulation.number_of_results(asked) == 3 * 4 + 2 * 4
+    assert done == sorted(done)
+    assert max(done) < len(found.results)
+
+
+def test_a_long_simulation_reports_and_can_be_ended() -> None:
+    def report(events: int) -> None:
+        assert events == 1 << 20
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        machine.read("ethernet").simulated(64, 16).run("allreduce", "ring", 1 << 20, [], report)
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_every_collective_can_be_simulated(offbeat: Offbeat, collective: str) -> None:
+    """With what is left out, by all of its algorithms of messages."""
+    done = offbeat("simulate", "--collective", collective, "--nodes", "2,3", "--ppn", "2", "--sizes", "64")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{collective}, balanced arrival" in done.stdout
+    assert "who waits for whom" in done.stdout
+
+
+def test_json_has_everything(offbeat: Offbeat, tmp_path: Path) -> None:
+    (tmp_path / "plain.toml").write_text(PLAIN)
+    done = offbeat(
+        "simulate", "--machine", "plain.toml", "--nodes", "1..2", "--ppn", "2", "--sizes", "8",
+        "--algorithms", "recursive_doubling, pipeline(2,ring)", "--patterns", "balanced,first_delayed",
+        "--skew", "30us", "--json", "out.json",
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    document = json.loads((tmp_path / "out.json").read_text())
+    assert (document["format"], document["version"], document["collective"]) == (
+        "offbeat simulate",
+        1,
+        "allreduce",
+    )
+    assert document["machine"]["between_nodes"] == [
+        {"from_bytes": 0, "latency_us": 2.0, "bandwidth_gb_per_s": 0.001}
+    ]
+    assert document["machine"]["node_bandwidth_gb_per_s"] is None
+    assert len(document["results"]) == 2 * 2 * 2
+    found = next(
+        r for r in document["results"]
+        if (r["nodes"], r["pattern"], r["algorithm"]) == (2, "first_delayed", "recursive_doubling")
+    )  # fmt: skip
+    assert found["waited_for"][0]["rank"] == 0
+    assert found["longest_wait_us"] == pytest.approx(30)
+    assert {r["algorithm"] for r in document["results"]} == {"recursive_doubling", "pipeline(2, ring)"}
+    again = offbeat("simulate", "--json", "out.json")
+    assert again.returncode == 2
+    assert "out.json exists; add --force" in again.stderr
+
+
+def test_the_table_says_who_is_late(offbeat: Offbeat, tmp_path: Path) -> None:
+    (tmp_path / "plain.toml").write_text(PLAIN)
+    done = offbeat(
+        "simulate", "--machine", "plain.toml", "--nodes", "4", "--ppn", "2", "--sizes", "8",
+        "--algorithms", "recursive_doubling,ring", "--patterns", "first_delayed", "--skew", "100us",
+    )  # fmt: skip
+    rows = [re.sub(r"\s+", " ", line.strip()) for line in done.stdout.splitlines() if "4 x 2" in line]
+    assert rows[0].startswith("4 x 2 8 B ▼ 22.0 µs ")
+    assert rows[1].count("for rank 0 (100%)") == 2
+
+
+def test_a_page_and_its_figures(offbeat: Offbeat, tmp_path: Path) -> None:
+    done = offbeat("simulate", "--nodes", "2,4", "--sizes", "8,64", "-o", "page.html")
+    assert (done.returncode, done.stderr) == (0, "")
+    page = (tmp_path / "page.html").read_text()
+    assert page.count('role="img"') == 2, "one for each number of nodes"
+    assert "who waits for whom" in page
+    done = offbeat("simulate", "--nodes", "2,4", "--sizes", "8", "-o", "page.html", "--force")
+    assert (tmp_path / "page.html").read_text().count('role="img"') == 1, "over the ranks"
+
+
+def test_boards_are_for_expressions_that_use_them() -> None:
+    text = "hierarchy(arrival_tree, recursive_doubling)"
+    assert only(simulation.run(plan(BOARD, algorithms=[text]), quiet).results).model_us is None
+    with pytest.raises(CommandError, match="needs shared memory between the ranks of a node"):
+        simulation.run(plan(PLAIN, algorithms=[text]), quiet)
+    board, messages = (
+        only(simulation.run(plan(each, algorithms=["smp"]), quiet).results) for each in (BOARD, PLAIN)
+    )
+    assert board.messages < messages.messages
+
+
+def test_the_core_refuses_what_it_cannot_run() -> None:
+    known = machine.parse(PLAIN, "plain").simulated(2, 2)
+    with pytest.raises(_core.UsageError, match="native is the host MPI's own"):
+        known.run("allreduce", "native", 8, [], None)
+    with pytest.raises(_core.UsageError, match="one arrival time per rank"):
+        known.run("allreduce", "ring", 8, [0.0], None)
+    with pytest.raises(_core.UsageError, match="not a whole number of elements"):
+        known.run("allreduce", "ring", 6, [], None)
+    with pytest.raises(_core.UsageError, match="unknown collective 'sum'"):
+        known.run("sum", "ring", 8, [], None)
