@@ -6,8 +6,8 @@ and ends when the pipe from this Python does. So whatever becomes of this Python
 is left.
 
 The namespaces of the switch are those of host `login`, from which jobs are started. Below them are those of
-the hosts `n0`, `n1`, ..., which share the disks of the machine and nothing else. `/run/cluster` is one folder
-on all of them, and has the process number of each host, as `login` sees it; each has a `/run/host` of its own.
+the hosts `n0`, `n1`, ..., which share the disks of the machine and nothing else. `/run/cluster` is shared by
+all of them and has the process number of each, as `login` sees it; each has a `/run/host` of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
 from pathlib import Path
 
 from harness import BUILD
@@ -41,8 +41,8 @@ ip link set lo up
 exec "$@"
 """
 
-# A host is a process that does nothing; when it ends, so do all others of the host. Its number is read from the
-# /proc of `login`, before it has its own. SIGCHLD is ignored, or orphans would stay when they have ended.
+# A host is a process that does nothing; when it ends, so do all others of the host. Its number is read from
+# the /proc of `login`, before it has its own. SIGCHLD is ignored, or orphans would stay when they have ended.
 MAKE_HOST = """
 set -e
 read number rest </proc/self/stat
@@ -113,6 +113,7 @@ class Cluster:
         self._seconds_apart = seconds_apart
         self._switch: subprocess.Popen[str] | None = None
         self._made: dict[str, subprocess.Popen[str]] = {}
+        self._boot = ""
 
     def __enter__(self) -> Cluster:
         if why := obstacle():
@@ -169,6 +170,17 @@ class Cluster:
         )
         _expect(self._made[name], "made")
         self._connect(name, number)
+        self._run_boot(name)
+
+    def at_boot(self, script: str) -> None:
+        """Run a script on each host now, and when it is made or emptied again."""
+        self._boot = script
+        for name in self._made:
+            self._run_boot(name)
+
+    def _run_boot(self, name: str) -> None:
+        if self._boot:
+            self.run(self._boot, host=name)
 
     def _connect(self, name: str, number: int) -> None:
         device = f"port{number}"
@@ -210,10 +222,24 @@ class Cluster:
         """Where this Python finds a file of `login`, such as those in /run/cluster."""
         return Path(f"/proc/{self._login_pid}/root") / str(path).lstrip("/")
 
-    def end_jobs(self) -> None:
-        """End everything on the hosts but the hosts themselves."""
+    def empty(self) -> None:
+        """End whatever runs on the hosts."""
         for name in self._made:
             self.run("kill -KILL -1 || true", host=name)
+            self._run_boot(name)
+
+    def processes(self, marker: str, patience: float = 10) -> list[str]:
+        """The hosts' processes with `marker` in their command lines that stay for `patience` seconds."""
+        # The pattern does not match the shell that has it on its command line.
+        script = f"pgrep --list-full --full '{marker[0]}[{marker[1]}]{marker[2:]}' || true"
+        deadline = time.monotonic() + patience
+        while True:
+            found = [
+                f"{name}: {line}" for name in self._made for line in self.run(script, host=name).splitlines()
+            ]
+            if not found or time.monotonic() > deadline:
+                return found
+            time.sleep(0.2)
 
 
 def _expect(process: subprocess.Popen[str], word: str) -> None:
@@ -233,8 +259,3 @@ def parse_shape(text: str) -> list[int]:
         hosts, _, ranks = text.partition("x")
         return [int(ranks)] * int(hosts)
     return [int(part) for part in text.split("+")]
-
-
-def placed(names: Sequence[str], shape: Sequence[int]) -> Iterator[tuple[str, int]]:
-    """Each host of a shape with the number of its ranks."""
-    return zip(names, shape, strict=False)

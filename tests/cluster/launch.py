@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""MPIs on virtual hosts: the `Mpi`s of tests/mpi/harness.py, whose jobs start on a cluster's hosts."""
+"""MPIs on virtual hosts: each is an `Mpi` of tests/mpi/harness.py, whose jobs run on a cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 
+import slurm
 from harness import BUILD, MPIS, Mpi, _venv_mpi
-from hosts import DEVICE, SSH, Cluster, placed
+from hosts import DEVICE, SSH, Cluster
 
 _IMPI = BUILD / "mpi" / "impi-2021.14"
 _NETWORK = "10.77.0.0/24"
@@ -43,10 +43,11 @@ ON_HOSTS = {
 
 @dataclass(frozen=True)
 class ClusterMpi(Mpi):
-    """An MPI that starts its ranks on hosts of a cluster, by its own launcher over ssh."""
+    """An MPI that starts its ranks on hosts of a cluster: its own mpirun does, over ssh, or Slurm's srun."""
 
     cluster: Cluster | None = field(default=None, hash=False, compare=False)
     shape: tuple[int, ...] = ()  # the ranks of each host
+    starter: str = "mpirun"
 
     @property
     def ranks(self) -> int:
@@ -55,19 +56,43 @@ class ClusterMpi(Mpi):
     def launch(self, ranks: int) -> list[str]:
         assert self.cluster is not None
         assert ranks == self.ranks, f"{ranks} ranks on hosts for {self.ranks}"
-        hosts = list(placed(self.cluster.names, self.shape))
-        listed = ",".join(f"{name}:{count}" for name, count in hosts)
+        return [*self.cluster.enter(), *(self._srun() if self.starter == "srun" else self._mpirun())]
+
+    def _mpirun(self) -> list[str]:
+        hosts = [f"{name}:{count}" for name, count in self._hosts()]
         if self.kind == "openmpi":
-            where = [*self._openmpi_agent(), "--host", listed, "--map-by", "slot", "--bind-to", "none"]
+            where = [
+                *self._openmpi_agent(),
+                "--host",
+                ",".join(hosts),
+                "--map-by",
+                "slot",
+                "--bind-to",
+                "none",
+            ]
             where += ["--mca", "mpi_yield_when_idle", "1"]
         else:
             agent = "bootstrap" if self.kind == "impi" else "launcher"
             where = [f"-{agent}", "ssh", f"-{agent}-exec", str(SSH), "-iface", DEVICE]
             # From -hosts Intel MPI takes the names only.
-            machines = Path("/run/cluster") / "+".join(map(str, self.shape))
-            self.cluster.file(machines).write_text(listed.replace(",", "\n") + "\n")
-            where += ["-machinefile", str(machines)]
-        return [*self.cluster.enter(), self.mpirun, *where, "-n", str(ranks)]
+            where += ["-machinefile", self._listed("machines", hosts)]
+        return [self.mpirun, *where, "-n", str(self.ranks)]
+
+    def _srun(self) -> list[str]:
+        hosts = self._listed("tasks", [name for name, count in self._hosts() for _ in range(count)])
+        where = ["--distribution", "arbitrary", "--nodelist", hosts, "--ntasks", str(self.ranks)]
+        return ["srun", f"--mpi={'pmix' if self.kind == 'openmpi' else 'pmi2'}", "--overcommit", *where]
+
+    def _hosts(self) -> list[tuple[str, int]]:
+        assert self.cluster is not None
+        return list(zip(self.cluster.names, self.shape, strict=False))
+
+    def _listed(self, what: str, lines: list[str]) -> str:
+        """A file with these lines, which the launcher reads."""
+        assert self.cluster is not None
+        path = f"/run/cluster/{what}-{'+'.join(map(str, self.shape))}"
+        self.cluster.file(path).write_text("".join(f"{line}\n" for line in lines))
+        return path
 
     def _openmpi_agent(self) -> list[str]:
         if self.name.startswith("debian"):
@@ -75,7 +100,7 @@ class ClusterMpi(Mpi):
         return ["--prtemca", "plm_ssh_agent", str(SSH), "--prtemca", "prte_if_include", _NETWORK]
 
 
-def on_hosts(name: str, cluster: Cluster, shape: Sequence[int]) -> ClusterMpi:
+def on_hosts(name: str, cluster: Cluster, shape: Sequence[int], starter: str = "mpirun") -> ClusterMpi:
     """One of `ON_HOSTS` on as many hosts of a cluster as `shape` has numbers, each with so many ranks."""
     mpi = ON_HOSTS[name]
     network = NETWORKS[mpi.kind]
@@ -83,6 +108,8 @@ def on_hosts(name: str, cluster: Cluster, shape: Sequence[int]) -> ClusterMpi:
         network = network | {"OMPI_MCA_btl": "self,vader,tcp"}
     # On the hosts TMPDIR is where a login would have put it: not on a disk that all of them share.
     environment = mpi.environment | network | {"TMPDIR": "/run/host"}
+    if starter == "srun":
+        environment |= {"SLURM_CONF": slurm.CONFIGURATION, "OMPI_MCA_mpi_yield_when_idle": "1"}
     same = {each.name: getattr(mpi, each.name) for each in fields(mpi)}
     same |= {"environment": environment, "options": ()}
-    return ClusterMpi(**same, cluster=cluster, shape=tuple(shape))
+    return ClusterMpi(**same, cluster=cluster, shape=tuple(shape), starter=starter)

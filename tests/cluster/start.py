@@ -18,9 +18,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "mpi"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "mpi"))
 
+import slurm
 from harness import clean_environment, compile_program, end, library, use_libraries
 from hosts import Cluster, HostsError, parse_shape
 from launch import ON_HOSTS, on_hosts
@@ -45,11 +45,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--preload", action="append", default=[], type=Path, help="a further library for the ranks"
     )
+    parser.add_argument("--slurm", action="store_true", help="by srun in place of mpirun")
     parser.add_argument(
         "--real-time", action="store_true", help="what else runs on the machine waits for the ranks"
     )
     parser.add_argument(
-        "--launcher", action="append", default=[], help="an option for mpirun, such as --launcher=-v"
+        "--launcher", action="append", default=[], help="an option for mpirun or srun, such as --launcher=-v"
     )
     parser.add_argument("--libraries", type=Path, metavar="FOLDER", help="the preload libraries from here")
     parser.add_argument("--limit", type=float, default=600, help="seconds after which the job is ended (600)")
@@ -58,7 +59,10 @@ def parse() -> argparse.Namespace:
 
 def run(arguments: argparse.Namespace) -> int:
     with Cluster(len(arguments.ranks)) as cluster:
-        mpi = on_hosts(arguments.mpi, cluster, arguments.ranks)
+        if arguments.slurm:
+            slurm.start(cluster)
+        starter = "srun" if arguments.slurm else "mpirun"
+        mpi = on_hosts(arguments.mpi, cluster, arguments.ranks, starter)
         program = Path(shutil.which(arguments.program) or arguments.program).resolve()
         if program.suffix in (".c", ".cpp"):
             program = compile_program(mpi, program)
