@@ -172,6 +172,9 @@ class Cluster:
         self._connect(name, number)
         self._run_boot(name)
 
+    def alive(self) -> list[str]:
+        return list(self._made)
+
     def at_boot(self, script: str) -> None:
         """Run a script on each host now, and when it is made or emptied again."""
         self._boot = script
@@ -185,14 +188,17 @@ class Cluster:
     def _connect(self, name: str, number: int) -> None:
         device = f"port{number}"
         if name != LOGIN:
-            self.run(f'ip link set {device} netns "$(cat /run/cluster/{name})"')
+            wait = f"for k in $(seq 100); do [ -e /sys/class/net/{device} ] && break; sleep 0.05; done"
+            self.run(f'{wait}; ip link set {device} netns "$(cat /run/cluster/{name})"')
         self.run(CONNECT, device, address(number), host=name)
 
-    def kill(self, name: str) -> None:
-        """Cut a host off, so that it cannot say goodbye, and end all that runs on it."""
-        self.run(f"ip link set {DEVICE} down", host=name)
-        self.run(f'kill -KILL "$(cat /run/cluster/{name})"')
+    def kill(self, name: str, *, silently: bool = True) -> None:
+        """End all that runs on a host; silently: it is cut off first, so that no connection is closed."""
         process = self._made.pop(name)
+        if silently:
+            # Only down, the device would stay for minutes, with the sockets of the dead host.
+            self.run(f"ip link delete {DEVICE}", host=name)
+        self.run(f'kill -KILL "$(cat /run/cluster/{name})"')
         process.wait(10)
         if process.stdout:
             process.stdout.close()
@@ -228,18 +234,25 @@ class Cluster:
             self.run("kill -KILL -1 || true", host=name)
             self._run_boot(name)
 
-    def processes(self, marker: str, patience: float = 10) -> list[str]:
-        """The hosts' processes with `marker` in their command lines that stay for `patience` seconds."""
-        # The pattern does not match the shell that has it on its command line.
-        script = f"pgrep --list-full --full '{marker[0]}[{marker[1]}]{marker[2:]}' || true"
+    def processes(self, program: str, patience: float = 10) -> list[str]:
+        """The processes of a program on all hosts that are still there after so many seconds."""
         deadline = time.monotonic() + patience
         while True:
-            found = [
-                f"{name}: {line}" for name in self._made for line in self.run(script, host=name).splitlines()
-            ]
+            found = [f"{name}: {line}" for name in self._made for line in self._running(name, program)]
             if not found or time.monotonic() > deadline:
                 return found
             time.sleep(0.2)
+
+    def wait_for(self, host: str, program: str, patience: float = 30) -> bool:
+        """Wait until a program runs on a host; whether it does."""
+        deadline = time.monotonic() + patience
+        while not (found := self._running(host, program)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return bool(found)
+
+    def _running(self, host: str, program: str) -> list[str]:
+        # A shell or a launcher has the program further back on its command line.
+        return self.run(f"pgrep --list-full --full '^{program}' || true", host=host).splitlines()
 
 
 def _expect(process: subprocess.Popen[str], word: str) -> None:

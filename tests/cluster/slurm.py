@@ -32,7 +32,8 @@ TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SlurmdParameters=config_overrides
-SlurmdTimeout=10
+SlurmdTimeout=6
+MessageTimeout=5
 KillWait=3
 ReturnToService=2
 NodeName={names} CPUs=8

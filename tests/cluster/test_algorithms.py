@@ -41,6 +41,7 @@ def cases(names: list[str]) -> list[Case]:
     ]
 
 
+@pytest.mark.anywhere
 def test_every_algorithm_has_a_job() -> None:
     jobs = algorithms.jobs()
     for collective, known in algorithms.by_collective().items():

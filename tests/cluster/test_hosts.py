@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -56,10 +57,11 @@ def seconds_to_send(cluster: Cluster, sender: str, size: int) -> subprocess.Pope
 
 
 def test_rate_and_delay() -> None:
-    size, megabits, delay_us = 1_000_000, 100, 20_000
-    with Cluster(3) as cluster:
+    size, megabits, delay_us = 2_000_000, 100, 20_000
+    with contextlib.ExitStack() as ending, Cluster(3) as cluster:
         command = [*cluster.enter("n0"), sys.executable, "-c", TAKE]
         taking = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        ending.callback(taking.communicate)
         assert taking.stdout is not None
         assert taking.stdout.readline() == "listening\n"
 
@@ -72,13 +74,11 @@ def test_rate_and_delay() -> None:
         least = size * 8 / megabits / 1e6
         assert unlimited < least < took("n1", size=size) < 3 * least
         # Two hosts that send to one share the way into it.
-        assert took("n1", "n2", size=size) > 1.9 * least
+        assert took("n1", "n2", size=size) > 1.6 * least  # one may begin a little later
         # Once forth and back to connect, once for the byte and its answer.
         cluster.shape(0, delay_us)
         least = 4 * delay_us / 1e6
         assert least < took("n1", size=1) < 3 * least
-    taking.wait(10)
-    taking.stdout.close()
 
 
 def test_nothing_is_left_of_a_killed_cluster() -> None:
