@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -119,25 +119,30 @@ def on_hosts(name: str, cluster: Cluster, shape: Sequence[int], starter: str = "
     return ClusterMpi(**same, cluster=cluster, shape=tuple(shape), starter=starter)
 
 
-def run_job(mpi: ClusterMpi, command: list[str | Path], **more) -> Result:
-    """`harness.run` on the hosts, with as many ranks as these have; a job that hangs leaves nothing there."""
-    for attempt in range(ATTEMPTS[mpi.kind]):
-        try:
-            result = run(mpi, mpi.ranks, command, **({"timeout": 60} | more))
-        except AssertionError as hung:
-            assert mpi.cluster is not None
-            mpi.cluster.empty()
-            if "offbeat: " in str(hung) or attempt + 1 == ATTEMPTS[mpi.kind]:
-                raise
-        else:
-            if result.returncode == 0 or not crashed_before_it_began(result):
-                return result
-    return result
-
-
 # Open MPI 5.0.11 gets stuck over ssh now and then. By srun a rank may crash when another one, which has left
 # MPI_Init, sends to it in its own: 7 of 24 jobs of eight ranks, without offbeat. Nothing of it runs by then.
 ATTEMPTS = {"openmpi": 6, "mpich": 1, "impi": 1}
+
+
+def run_job(mpi: ClusterMpi, command: list[str | Path], **more) -> Result:
+    """`harness.run` on the hosts, with as many ranks as these have."""
+    return until_it_begins(mpi, lambda: run(mpi, mpi.ranks, command, **({"timeout": 60} | more)))
+
+
+def until_it_begins(mpi: ClusterMpi, start: Callable[[], Result]) -> Result:
+    """Start a job, again where the MPI failed before it began; one that hangs leaves nothing on the hosts."""
+    for attempts_left in reversed(range(ATTEMPTS[mpi.kind])):
+        try:
+            result = start()
+        except AssertionError as hung:
+            assert mpi.cluster is not None
+            mpi.cluster.empty()
+            if "offbeat: " in str(hung) or attempts_left == 0:
+                raise
+        else:
+            if attempts_left == 0 or not crashed_before_it_began(result):
+                return result
+    raise AssertionError("not reached")
 
 
 def crashed_before_it_began(result: Result) -> bool:

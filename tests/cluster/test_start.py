@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from harness import PROGRAMS, VENV, clean_environment, compile_program, execute
 from hosts import Cluster, parse_shape
-from launch import on_hosts
+from launch import on_hosts, until_it_begins
 
 # As a user types it; the last word stands for the options that say how many ranks and where.
 USERS_LINE = 'eval "$(offbeat env -vv --allreduce nap -- "$0")" && exec srun "$@" "$0"'
@@ -30,6 +30,6 @@ def test_srun_with_the_variables_of_offbeat_env(cluster: Cluster, name: str) -> 
     environment = clean_environment(mpi)
     environment["PATH"] = f"{VENV / 'bin'}:{environment['PATH']}"
     line = [*command[:srun], "sh", "-c", USERS_LINE, str(program), *command[srun + 1 :]]
-    result = execute(line, environment, timeout=60).succeeded()
+    result = until_it_begins(mpi, lambda: execute(line, environment, timeout=60)).succeeded()
     assert result.report.served == result.report.intercepted == result.calls == 2, str(result)
     assert "ranks: 8: nap (OFFBEAT_ALLREDUCE)" in result.stderr, str(result)
