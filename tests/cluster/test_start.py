@@ -17,7 +17,10 @@ USERS_LINE = 'eval "$(offbeat env -vv --allreduce nap -- "$0")" && exec srun "$@
 @pytest.mark.parametrize("starter", ["mpirun", "srun"])
 def test_ranks_are_where_they_should_be(cluster: Cluster, name: str, starter: str) -> None:
     mpi = on_hosts(name, cluster, parse_shape("3+2+1"), starter)
-    result = execute([*mpi.launch(6), "hostname"], clean_environment(mpi), timeout=60).succeeded()
+    # Open MPI's mpirun may wait for ever for what ends as soon as it has begun.
+    command = [*mpi.launch(6), "sh", "-c", "hostname; sleep 0.3"]
+    environment = clean_environment(mpi)
+    result = until_it_begins(mpi, lambda: execute(command, environment, timeout=20)).succeeded()
     assert Counter(result.stdout.split()) == {"n0": 3, "n1": 2, "n2": 1}, str(result)
 
 
