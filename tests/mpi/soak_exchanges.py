@@ -16,8 +16,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from exchanges import expect_all_served, hashes, natively
 from harness import MPIS, PROGRAMS, Mpi, compile_program, run, use_libraries
-from test_exchanges import HOW, HOW_ON_NODES, OURS, expect_all_served, forms, hashes, natively
+from test_exchanges import HOW, HOW_ON_NODES, OURS, forms
 
 LIMIT_S = 120
 

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import functools
-import re
-
 import pytest
-from harness import MPIS, PROGRAMS, Mpi, Result, compile_program, run
+from exchanges import CALLS, expect_all_served, hashes, natively
+from harness import PROGRAMS, Mpi, compile_program, run
 
 LONG = {
     "ALLREDUCE": "ring", "BARRIER": "dissemination", "BCAST": "scatter_allgather", "REDUCE": "rabenseifner",
@@ -47,28 +45,7 @@ HOW = {  # settings
 }
 # Where the host's own is faster, it is chosen; here it would only give the faults of that MPI.
 OURS = {"impi": {"OFFBEAT_ALLGATHER": "arrival_direct", "OFFBEAT_ALLTOALL": "arrival_direct"}}
-CALLS = ("12", "300", "3000")  # seed, how many, the longest
 FEW_CALLS = ("12", "120", "3000")
-
-
-@functools.cache
-def natively(ranks: int, calls: tuple[str, ...] = CALLS) -> list[str]:
-    """The words of an MPI that does these calls right; Intel MPI and older MPICHs do not."""
-    mpi = MPIS["openmpi"]
-    command = [compile_program(mpi, PROGRAMS / "exchanges.cpp"), *calls, "alike", "blocking"]
-    return hashes(run(mpi, ranks, command, preload=False, timeout=120).succeeded().stdout)
-
-
-def hashes(text: str) -> list[str]:
-    return sorted(re.findall(r"^rank \d+: [0-9a-f]{16}$", text, re.MULTILINE))
-
-
-def expect_all_served(result: Result) -> None:
-    made = re.findall(r"^made (\w+): (\d+)$", result.stdout, re.MULTILINE)
-    assert len(made) == 12, str(result)
-    for collective, calls in made:
-        report = result.report_of(collective)
-        assert report.served == report.intercepted >= int(calls) > 0, f"{collective}\n{result}"
 
 
 HOW_ON_NODES = {

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Tests on virtual hosts: `pytest tests/cluster [--mpi openmpi,mpich,impi]`. They need root."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "mpi"))
+
+import slurm
+from harness import use_libraries
+from hosts import Cluster, obstacle
+from launch import ON_HOSTS
+
+DEFAULT = "openmpi,mpich,impi"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--mpi", default=DEFAULT, help=f"of: {', '.join(ON_HOSTS)} (default: {DEFAULT})")
+    parser.addoption(
+        "--libraries",
+        type=Path,
+        metavar="FOLDER",
+        help="the preload libraries from here, not from the installed package",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--libraries"):
+        use_libraries(config.getoption("--libraries"))
+    config.addinivalue_line("markers", "anywhere: needs no virtual hosts")
+
+
+def chosen(config: pytest.Config) -> list[str]:
+    names = config.getoption("--mpi").split(",")
+    for name in names:
+        if name not in ON_HOSTS:
+            raise pytest.UsageError(f"--mpi {name}: not one of {', '.join(ON_HOSTS)}")
+        if shutil.which(ON_HOSTS[name].mpirun) is None:
+            raise pytest.UsageError(f"--mpi {name}: {ON_HOSTS[name].mpirun} is not there; run tools/setup.py")
+    return names
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`name` is that of an MPI. `case` is what a module's `cases` makes of all of them."""
+    if "name" in metafunc.fixturenames:
+        metafunc.parametrize("name", chosen(metafunc.config))
+    if "case" in metafunc.fixturenames:
+        metafunc.parametrize("case", metafunc.module.cases(chosen(metafunc.config)), ids=str)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if why := obstacle():
+        for item in items:
+            if item.get_closest_marker("anywhere") is None:
+                item.add_marker(pytest.mark.skip(reason=why))
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """Eight hosts with Slurm, for tests that leave them as they were."""
+    with Cluster(8) as made:
+        slurm.start(made)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[Cluster]:
+    """Three hosts with Slurm, for the tests of a module that do something to them."""
+    with Cluster(3) as made:
+        slurm.start(made)
+        yield made

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Every algorithm of every collective between hosts, on each shape of a cluster."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import algorithms
+import pytest
+from exchanges import expect_all_served, hashes, natively
+from harness import PROGRAMS, compile_program
+from hosts import Cluster, parse_shape
+from launch import on_hosts, run_job
+
+SHAPES = ("4x2", "8x1", "3+2+1", "5x1")
+STARTERS = ("mpirun", "srun")
+CALLS = ("12", "120", "3000")  # seed, how many, the longest
+
+
+@dataclass(frozen=True)
+class Case:
+    """A job on a shape, with the MPI and the starter whose turn it is."""
+
+    job: int
+    shape: str
+    name: str
+    starter: str
+    settings: dict[str, str]
+
+    def __str__(self) -> str:
+        return f"{self.shape}-{self.settings['OFFBEAT_ALLREDUCE']}-{self.name}-{self.starter}"
+
+
+def cases(names: list[str]) -> list[Case]:
+    """Each job on each shape. MPIs and starters take turns, so that each MPI runs each job."""
+    return [
+        Case(job, shape, names[(job + k) % len(names)], STARTERS[(job + k) % len(STARTERS)], settings)
+        for k, shape in enumerate(SHAPES)
+        for job, settings in enumerate(algorithms.jobs())
+    ]
+
+
+@pytest.mark.anywhere
+def test_every_algorithm_has_a_job() -> None:
+    jobs = algorithms.jobs()
+    for collective, known in algorithms.by_collective().items():
+        texts = [job[f"OFFBEAT_{collective.upper()}"] for job in jobs]
+        used = {word for text in texts for word in re.findall(r"\w+", text)}
+        assert {one["name"] for one in known} - used == {"native"}, collective
+    assert {len(job) for job in jobs} == {12}, "exchanges.cpp calls twelve collectives"
+
+
+def test_random_calls_give_what_a_host_gives(cluster: Cluster, case: Case) -> None:
+    mpi = on_hosts(case.name, cluster, parse_shape(case.shape), case.starter)
+    program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
+    # By messages, non-blocking calls stay with hosts other than Open MPI. The barrier with which the program
+    # begins gives the communicators what all of them need, if it has it itself.
+    has_all = mpi.kind == "openmpi" and "hierarchy" in case.settings["OFFBEAT_BARRIER"]
+    command = [program, *CALLS, "alike", "any" if has_all else "blocking"]
+    result = run_job(mpi, command, environment=case.settings).succeeded()
+    found = hashes(result.stdout)
+    assert len(found) == mpi.ranks, str(result)
+    assert found == natively(mpi.ranks, CALLS), str(result)
+    expect_all_served(result)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("program", ["allreduce_types.cpp", "allreduce_bits.c"])
+def test_the_default(cluster: Cluster, name: str, shape: str, program: str) -> None:
+    """All types and operations, and the same bits on all ranks, by offbeat's own choice."""
+    starter = STARTERS[(SHAPES.index(shape) + program.startswith("allreduce_bits")) % 2]
+    mpi = on_hosts(name, cluster, parse_shape(shape), starter)
+    share = ["--stride", "211"] if program == "allreduce_types.cpp" else []
+    command = [compile_program(mpi, PROGRAMS / program), *share, "--max-count", "10000"]
+    result = run_job(mpi, command).succeeded()
+    assert result.report.intercepted == result.calls, str(result)
+    assert result.report.served > 0, str(result)

