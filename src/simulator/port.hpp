@@ -35,10 +35,12 @@ class SharedPort {
   [[nodiscard]] double next() const {
     return under_way_.empty() ? never : at_ + std::max(0.0, under_way_.front().end - passed_) / rate();
   }
-  // One that has left; null: none has.
+  // One that has left; null: none has. It has left, too, when the rest takes less time than can be told so
+  // late: next() would be now for ever.
   SimulatedMessage* take(double now) {
     advance(now);
-    if (under_way_.empty() || under_way_.front().end * (1 - rounding) > passed_) return nullptr;
+    if (under_way_.empty()) return nullptr;
+    if (under_way_.front().end * (1 - rounding) > passed_ && next() > now) return nullptr;
     SimulatedMessage* message = under_way_.front().message;
     std::pop_heap(under_way_.begin(), under_way_.end(), later);
     under_way_.pop_back();

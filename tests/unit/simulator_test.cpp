@@ -355,6 +355,21 @@ TEST(SimulatedTime, MessagesThatLeaveANodeShareItsRateWhileTheyDo) {
   EXPECT_DOUBLE_EQ(result.exits[3], alpha + (1024 + 1024 + 64) * beta);
 }
 
+// The later it is, the less exactly can be told when a message has left: nobody must wait for that for ever.
+TEST(SimulatedTime, ANodesRateIsForLateMessagesToo) {
+  Network network = flat();
+  network.ranks_per_node = 2;
+  network.inter_beta = 1e-10;
+  network.injection_rate = 12e9;
+  Simulator simulator(4, network, phantoms);
+  for (const double begin : {0.01, 1.0, 7.0, 1e3, 1e9}) {
+    const std::vector<double> arrivals(4, begin);
+    const auto result =
+        simulator.run([&](int, Endpoint net) { return recursive_doubling(net, phantom(8)); }, arrivals);
+    EXPECT_NEAR(result.last_delay(), 2 * (alpha + 8 * gamma_) + 8 * beta, 1e-8 + 1e-15 * begin) << begin;
+  }
+}
+
 TEST(SimulatedTime, NodesAreBlocksOfRanksOrAsTold) {
   Network network;
   network.intra_alpha = 1;
