@@ -33,6 +33,7 @@ def test_random_depends_on_the_seed_alone_and_is_uniform() -> None:
     assert rounds == PATTERNS["random"].rounds(4, 7)
     assert rounds != PATTERNS["random"].rounds(4, 8)
     assert rounds[0] != rounds[1]
+    assert PATTERNS["random"].rounds(4, 7, 3) == rounds[:3]
     delays = [delay for row in rounds for delay in row]
     assert abs(sum(delays) / len(delays) - 0.5) < 0.02
 

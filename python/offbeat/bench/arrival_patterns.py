@@ -13,15 +13,19 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from offbeat.errors import CommandError
 
 Rounds = list[list[float]]
 
-_DRAWN_ROUNDS = 1024
+# What makes the rounds of a number of ranks and a seed.
+Draw = Callable[[int, int], Iterable[list[float]]]
+
+DRAWN_ROUNDS = 1024
 
 
 @dataclass(frozen=True)
@@ -30,10 +34,14 @@ class Pattern:
 
     summary: str
     formula: str  # of the delay of rank i of p, as a fraction of the skew
-    rounds: Callable[[int, int], Rounds]
+    draw: Draw
+
+    def rounds(self, ranks: int, seed: int, most: int = DRAWN_ROUNDS) -> Rounds:
+        """The first so many; no others are drawn."""
+        return list(islice(self.draw(ranks, seed), most))
 
 
-def _each(fraction: Callable[[float], float]) -> Callable[[int, int], Rounds]:
+def _each(fraction: Callable[[float], float]) -> Draw:
     """One round, from a function of the position x = i / (p - 1)."""
     return lambda ranks, _: [_scaled([fraction(rank / max(ranks - 1, 1)) for rank in range(ranks)])]
 
@@ -44,7 +52,7 @@ def _scaled(delays: list[float]) -> list[float]:
     return [delay / latest if latest > 0 else 0.0 for delay in delays]
 
 
-def _only(chosen: Callable[[int], int]) -> Callable[[int, int], Rounds]:
+def _only(chosen: Callable[[int], int]) -> Draw:
     return lambda ranks, _: [[float(rank == chosen(ranks)) for rank in range(ranks)]]
 
 
@@ -52,10 +60,10 @@ def _half_step(ranks: int, _: int) -> Rounds:
     return [[float(2 * rank >= ranks) for rank in range(ranks)]]
 
 
-def _drawn(rounds: int) -> Callable[[int, int], Rounds]:
-    def draw(ranks: int, seed: int) -> Rounds:
+def _drawn(rounds: int) -> Draw:
+    def draw(ranks: int, seed: int) -> Iterable[list[float]]:
         generator = random.Random(seed)
-        return [[generator.random() for _ in range(ranks)] for _ in range(rounds)]
+        return ([generator.random() for _ in range(ranks)] for _ in range(rounds))
 
     return draw
 
@@ -65,19 +73,19 @@ def _drawn_once(ranks: int, seed: int) -> Rounds:
     return [_scaled(delays)]
 
 
-def _bimodal(stragglers: int | None) -> Callable[[int, int], Rounds]:
-    def draw(ranks: int, seed: int) -> Rounds:
+def _bimodal(stragglers: int | None) -> Draw:
+    def draw(ranks: int, seed: int) -> Iterable[list[float]]:
         late = max(1, ranks // 16) if stragglers is None else stragglers
         if late > ranks:
             raise CommandError(f"bimodal({late}): there are only {ranks} ranks")
         generator = random.Random(seed)
-        chosen = (set(generator.sample(range(ranks), late)) for _ in range(_DRAWN_ROUNDS))
-        return [[float(rank in stragglers) for rank in range(ranks)] for stragglers in chosen]
+        chosen = (set(generator.sample(range(ranks), late)) for _ in range(DRAWN_ROUNDS))
+        return ([float(rank in stragglers) for rank in range(ranks)] for stragglers in chosen)
 
     return draw
 
 
-def _node_late(ranks_per_node: int | None) -> Callable[[int, int], Rounds]:
+def _node_late(ranks_per_node: int | None) -> Draw:
     def delays(ranks: int, _: int) -> Rounds:
         width = math.ceil(ranks / 2) if ranks_per_node is None else ranks_per_node
         last = (ranks - 1) // width
@@ -118,7 +126,7 @@ PATTERNS: dict[str, Pattern] = {
     "random": Pattern(
         "each rank is late by a random part of the skew, drawn anew each time",
         "u_i for each call, uniform in 0 .. 1",
-        _drawn(_DRAWN_ROUNDS),
+        _drawn(DRAWN_ROUNDS),
     ),
     "bimodal": Pattern(
         "a few ranks, drawn anew each time, are late by the skew: bimodal(K), otherwise one in 16",
@@ -151,7 +159,7 @@ def find(name: str) -> Pattern:
     raise CommandError(f"unknown arrival pattern '{name}'; the patterns are {known}, or the path of a file")
 
 
-def _recorded(path: Path) -> Callable[[int, int], Rounds]:
+def _recorded(path: Path) -> Draw:
     def delays(ranks: int, _: int) -> Rounds:
         found = read(path)
         if len(found) != ranks:
@@ -176,14 +184,14 @@ def summary(name: str) -> str:
     return find(name).summary
 
 
-def rounds(name: str, ranks: int, seed: int) -> Rounds:
+def rounds(name: str, ranks: int, seed: int, most: int = DRAWN_ROUNDS) -> Rounds:
     """The delays of each rank; calls take the rounds in turn."""
-    return find(name).rounds(ranks, seed)
+    return find(name).rounds(ranks, seed, most)
 
 
 def is_skewed(name: str, ranks: int) -> bool:
     """Whether anybody is late at all."""
-    return any(delay > 0 for row in rounds(name, ranks, 1) for delay in row)
+    return any(delay > 0 for row in find(name).draw(ranks, 1) for delay in row)
 
 
 def as_text(names: Sequence[str], ranks: int, seed: int) -> str:

@@ -96,8 +96,8 @@ def simulate(
     """
     if collective not in plans.COLLECTIVES:
         raise CommandError(f"--collective {collective}: offbeat has {', '.join(plans.COLLECTIVES)}")
-    if draws < 1:
-        raise CommandError(f"--draws {draws}: it must be at least 1")
+    if not 1 <= draws <= arrival_patterns.DRAWN_ROUNDS:
+        raise CommandError(f"--draws {draws}: it must be from 1 to {arrival_patterns.DRAWN_ROUNDS:,}")
     plan = Plan(
         machine=machines.read(machine),
         shapes=_shapes(nodes, ppn),

@@ -208,8 +208,9 @@ class _Runner:
             found = replace(self._balance(algorithm, size), cell=self._cell(size, pattern, skew))
         else:
             skew_us = self._skew_us(skew, size)
-            rounds = arrival_patterns.rounds(pattern, self._shape.ranks, self._plan.seed)
-            arrivals = [[skew_us * late for late in row] for row in rounds[: self._plan.draws]]
+            plan = self._plan
+            rounds = arrival_patterns.rounds(pattern, self._shape.ranks, plan.seed, plan.draws)
+            arrivals = [[skew_us * late for late in row] for row in rounds]
             found = self._simulate(self._cell(size, pattern, skew), algorithm, skew_us, arrivals)
         self._done += 1
         return found
