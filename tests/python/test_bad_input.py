@@ -55,6 +55,8 @@ from fakes import MakeMpi, Offbeat, write_program
             ["simulate", "--machine", "cray"],
             "unknown machine 'cray'; there are blue_waters, cluster, ethernet",
         ),
+        (["simulate", "--machine", 5000 * "a"], "unknown machine 'aaa"),
+        (["simulate", "--ppn", "70000", "--nodes", "1"], "a board has at most 65536 ranks"),
         (["simulate", "--machine", "./missing.toml"], "cannot read ./missing.toml"),
         (["simulate", "--machine", "./folder"], "cannot read ./folder"),
         (["simulate", "--machine", "./data"], "./data: "),

@@ -23,6 +23,8 @@ else:
 
 _WINDOW_BYTES = 1 << 20  # of a board, as OFFBEAT_WINDOW_KIB is by default
 _MOST_BYTES = 1 << 62
+_MOST_INT = (1 << 31) - 1
+_LEAST, _MOST = 1e-12, 1e12  # of the other numbers: what is computed from them is then finite
 
 
 @dataclass(frozen=True)
@@ -118,13 +120,14 @@ def read(name: str) -> Machine:
     if name in names():
         file = resources.files("offbeat.simulate").joinpath("machines", f"{name}.toml")
         return parse(file.read_text(), f"machine {name}")
-    if "/" not in name and not name.endswith(".toml") and not Path(name).exists():
-        known = ", ".join(names())
-        raise CommandError(f"unknown machine '{name}'; there are {known}, or write the path of a file")
     try:
         return parse(Path(name).read_text(), name)
     except OSError as error:
-        raise CommandError(f"cannot read {name}: {error.strerror}") from None
+        if "/" in name or name.endswith(".toml"):
+            raise CommandError(f"cannot read {name}: {error.strerror}") from None
+        known = ", ".join(names())
+        unknown = f"unknown machine '{name}'; there are {known}, or write the path of a file"
+        raise CommandError(unknown) from None
     except UnicodeDecodeError:
         raise CommandError(f"cannot read {name}: it is not text") from None
 
@@ -142,7 +145,7 @@ def parse(text: str, where: str) -> Machine:
         name=whole.text("name"),
         source=whole.text("source", ""),
         within_node=_protocols(whole.table("within_node")),
-        node_bandwidth_gb_per_s=between.number("node_bandwidth_gb_per_s", above=0, default=math.inf),
+        node_bandwidth_gb_per_s=between.number("node_bandwidth_gb_per_s", least=_LEAST, default=math.inf),
         between_nodes=_protocols(between),
         combine_ns_per_byte=core.number("combine_ns_per_byte"),
         copy_ns_per_byte=core.number("copy_ns_per_byte", default=0.0),
@@ -158,7 +161,7 @@ def parse(text: str, where: str) -> Machine:
 def _protocols(table: _Table) -> tuple[Protocol, ...]:
     found = [_protocol(table, 0)]
     for longer in table.tables("longer"):
-        begin = longer.integer("from_bytes", above=found[-1].from_bytes)
+        begin = longer.integer("from_bytes", least=found[-1].from_bytes + 1)
         found.append(_protocol(longer, begin))
         longer.done()
     table.done()
@@ -166,7 +169,7 @@ def _protocols(table: _Table) -> tuple[Protocol, ...]:
 
 
 def _protocol(table: _Table, from_bytes: int) -> Protocol:
-    return Protocol(from_bytes, table.number("latency_us"), table.number("bandwidth_gb_per_s", above=0))
+    return Protocol(from_bytes, table.number("latency_us"), table.number("bandwidth_gb_per_s", least=_LEAST))
 
 
 def _board(table: _Table) -> Board:
@@ -174,7 +177,7 @@ def _board(table: _Table) -> Board:
         line_ns=table.number("line_ns"),
         far_line_ns=table.number("far_line_ns", default=0.0),
         line_gap_ns=table.number("line_gap_ns", default=0.0),
-        ranks_per_cache=table.integer("ranks_per_cache", default=0),
+        ranks_per_cache=table.integer("ranks_per_cache", most=_MOST_INT, default=0),
     )
     table.done()
     return board
@@ -195,21 +198,21 @@ class _Table:
             raise self._wrong(key, f"{_shown(value)} is not a text in quotes")
         return value
 
-    def number(self, key: str, *, above: float | None = None, default: float | None = None) -> float:
+    def number(self, key: str, *, least: float = 0, default: float | None = None) -> float:
         value = self._get(key, default)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if value is default and default is not None:
             return default
-        least = "above 0" if above is not None else "at least 0"
-        if not is_number or not 0 <= value < math.inf or (above is not None and value <= above):
-            raise self._wrong(key, f"{_shown(value)} is not a number {least}")
+        if not is_number or not least <= value <= _MOST:
+            raise self._wrong(key, f"{_shown(value)} is not a number from {least:g} to {_MOST:g}")
         return float(value)
 
-    def integer(self, key: str, *, above: int | None = None, default: int | None = None) -> int:
+    def integer(
+        self, key: str, *, least: int = 0, most: int = _MOST_BYTES, default: int | None = None
+    ) -> int:
         value = self._get(key, default)
-        least = 0 if above is None else above + 1
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _MOST_BYTES:
-            raise self._wrong(key, f"{_shown(value)} is not a whole number from {least} on")
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise self._wrong(key, f"{_shown(value)} is not a whole number from {least} to {most}")
         return value
 
     def table(self, key: str) -> _Table:

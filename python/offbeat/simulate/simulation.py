@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass, field, replace
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
-from offbeat import __version__
+from offbeat import __version__, _core
 from offbeat.bench import arrival_patterns
 from offbeat.bench.plan import NO_SKEW
 from offbeat.bench.ranking import BALANCED, Row
 from offbeat.bench.samples import Delay, summarize
-from offbeat.errors import CommandError
+from offbeat.errors import FAILED, CommandError
 from offbeat.simulate.machine import Machine
 from offbeat.units import Skew, format_size
 
@@ -166,7 +166,17 @@ OnProgress = Callable[[str, int, int], None]
 
 
 def run(plan: Plan, on_progress: OnProgress) -> Simulation:
-    """Carry it out: shape by shape, so that only one machine is in memory at a time."""
+    """Carry it out."""
+    try:
+        return _run(plan, on_progress)
+    except _core.UsageError as error:
+        raise CommandError(str(error)) from None
+    except MemoryError:
+        raise CommandError("this simulation needs more memory than there is", FAILED) from None
+
+
+def _run(plan: Plan, on_progress: OnProgress) -> Simulation:
+    # Shape by shape, so that only one machine is in memory at a time.
     found = Simulation(plan)
     for shape in plan.shapes:
         runner = _Runner(plan, shape, on_progress, len(found.results))
