@@ -126,7 +126,10 @@ ATTEMPTS = {"openmpi": 6, "mpich": 1, "impi": 1}
 
 def run_job(mpi: ClusterMpi, command: list[str | Path], **more) -> Result:
     """`harness.run` on the hosts, with as many ranks as these have."""
-    return until_it_begins(mpi, lambda: run(mpi, mpi.ranks, command, **({"timeout": 60} | more)))
+    # Whoever has begun says so: what hangs then is not started again.
+    environment = {"OFFBEAT_VERBOSE": "1"} | (more.pop("environment", None) or {})
+    more = {"timeout": 60, "environment": environment} | more
+    return until_it_begins(mpi, lambda: run(mpi, mpi.ranks, command, **more))
 
 
 def until_it_begins(mpi: ClusterMpi, start: Callable[[], Result]) -> Result:

@@ -19,11 +19,11 @@ constexpr double unlimited = std::numeric_limits<double>::infinity();
 constexpr std::size_t eager_bytes = 8192;
 
 // Blue Waters (simulate/machines/blue_waters.toml), a node that sends little more than one of its ranks, and
-// one without a limit.
+// one without a limit, whose messages have an envelope.
 constexpr Rates machines[] = {
     {0.5375e-6, 1 / 1.175e9, 2.3e-6, 1 / 1.3e9, 6.6e9, 0.3e-9},
     {1e-6, 1e-10, 1.1e-6, 1e-10, 12e9, 2e-9},
-    {0.3e-6, 1e-9, 5e-6, 2e-9, unlimited, 0},
+    {0.3e-6, 1e-9, 5e-6, 2e-9, unlimited, 0, 16},
 };
 
 double simulated(const std::string& text, const Rates& rates, Shape shape, std::size_t bytes) {
@@ -33,6 +33,7 @@ double simulated(const std::string& text, const Rates& rates, Shape shape, std::
                         .inter_beta = rates.beta,
                         .injection_rate = rates.injection_rate,
                         .gamma = rates.gamma,
+                        .envelope_bytes = rates.envelope_bytes,
                         .eager_bytes = eager_bytes,
                         .ranks_per_node = shape.ranks_per_node};
   const int ranks = shape.nodes * shape.ranks_per_node;
