@@ -9,7 +9,6 @@ import time
 from hosts import LOGIN, Cluster, HostsError
 
 CONFIGURATION = "/run/cluster/slurm.conf"
-PACKAGES = ("slurm-wlm", "munge", "libpmi2-0")
 
 # What belongs to a host is in /run/host. There are no control groups by which a host could confine a job.
 # Each host says that it has eight cores, so that it gets as many ranks as a test wants.

@@ -12,7 +12,7 @@
 //
 // where the last step begins with the first byte, so that a packet through idle ports pays for its length
 // once. The connections of a port take turns. A mere acknowledgement only travels: in a network it would slip
-// between the packets of 1500 bytes, which here come as segments of up to 64 KiB.
+// between the packets of 1500 bytes, which here come as segments of up to 32 KiB.
 //
 // The switch ends when standard input does, and where it is the first process of its namespace all others end
 // with it.
@@ -35,7 +35,6 @@
 #include <deque>
 #include <memory>
 #include <optional>
-#include <queue>
 #include <span>
 #include <string>
 #include <system_error>
