@@ -91,16 +91,20 @@ def address(number: int) -> str:
     return f"10.77.0.{number + 1}"
 
 
+def compile_beside(made: Path, command: list[str]) -> None:
+    """Compile; an interrupted compiler leaves nothing that looks finished."""
+    made.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=made.parent) as folder:
+        unfinished = Path(folder) / made.name
+        subprocess.run([*command, "-o", str(unfinished)], check=True, timeout=120)
+        unfinished.rename(made)
+
+
 def compiled_switch() -> Path:
     """The switch, compiled where its source has changed."""
     source, program = HERE / "switch.cpp", BUILD / "tests" / "cluster" / "switch"
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
-        program.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=program.parent) as folder:
-            unfinished = Path(folder) / "switch"
-            command = ["g++", "-std=c++20", "-O2", "-Wall", "-Wextra", str(source), "-o", str(unfinished)]
-            subprocess.run(command, check=True, timeout=120)
-            unfinished.rename(program)
+        compile_beside(program, ["g++", "-std=c++20", "-O2", "-Wall", "-Wextra", str(source)])
     return program
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import slurm
 from harness import BUILD, MPIS, Mpi, Result, _venv_mpi, run
-from hosts import DEVICE, SSH, Cluster
+from hosts import DEVICE, HERE, SSH, Cluster, compile_beside
 
 _IMPI = BUILD / "mpi" / "impi-2021.14"
 _NETWORK = "10.77.0.0/24"
@@ -117,6 +117,19 @@ def on_hosts(name: str, cluster: Cluster, shape: Sequence[int], starter: str = "
     same = {each.name: getattr(mpi, each.name) for each in fields(mpi)}
     same |= {"environment": environment, "options": ()}
     return ClusterMpi(**same, cluster=cluster, shape=tuple(shape), starter=starter)
+
+
+def patient(mpi: ClusterMpi) -> dict[str, str]:
+    """Variables for ranks that are to sleep while they wait, whatever their MPI does: see `patient.c`."""
+    source, made = HERE / "patient.c", BUILD / "tests" / "cluster" / "patient.so"
+    if not made.exists() or made.stat().st_mtime < source.stat().st_mtime:
+        compile_beside(made, ["cc", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", str(source)])
+    variables = {"LD_PRELOAD": str(made)}
+    if max(mpi.shape) > 1:  # they look at shared memory, too
+        variables |= {"PATIENT_AFTER": "3", "PATIENT_US": "50"}
+        variables |= {"PATIENT_YIELDS": "1"} if mpi.kind == "openmpi" else {}
+    # A yield between the looks at the descriptors would only cost time.
+    return variables | ({"I_MPI_THREAD_YIELD": "0"} if mpi.kind == "impi" else {})
 
 
 # Open MPI 5.0.11 gets stuck over ssh now and then. By srun a rank may crash when another one, which has left

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "mpi"))
 import slurm
 from harness import clean_environment, compile_program, end, library, use_libraries
 from hosts import Cluster, HostsError, parse_shape
-from launch import ON_HOSTS, on_hosts
+from launch import ON_HOSTS, on_hosts, patient
 
 
 def parse() -> argparse.Namespace:
@@ -42,9 +42,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--native", action="store_true", help="without the preload")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="for the ranks only")
-    parser.add_argument(
-        "--preload", action="append", default=[], type=Path, help="a further library for the ranks"
-    )
+    parser.add_argument("--patient", action="store_true", help="ranks sleep while they wait (patient.c)")
     parser.add_argument("--slurm", action="store_true", help="by srun in place of mpirun")
     parser.add_argument(
         "--real-time", action="store_true", help="what else runs on the machine waits for the ranks"
@@ -68,8 +66,10 @@ def run(arguments: argparse.Namespace) -> int:
             program = compile_program(mpi, program)
         if arguments.libraries:
             use_libraries(arguments.libraries)
-        preloads = [*([] if arguments.native else [library(mpi.family)]), *arguments.preload]
-        settings = [f"LD_PRELOAD={':'.join(map(str, preloads))}"] if preloads else []
+        variables = patient(mpi) if arguments.patient else {}
+        preloads = [variables.pop("LD_PRELOAD", ""), "" if arguments.native else str(library(mpi.family))]
+        variables |= {"LD_PRELOAD": ":".join(filter(None, preloads))} if any(preloads) else {}
+        settings = [f"{name}={value}" for name, value in variables.items()]
         cluster.shape(arguments.rate, arguments.delay)
         first = ["chrt", "--rr", "10"] if arguments.real_time else []
         command = [*mpi.launch(mpi.ranks), *arguments.launcher, *first, "env", *settings, *arguments.set]

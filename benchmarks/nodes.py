@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""offbeat's allreduce between virtual hosts of this machine against Open MPI, MPICH and Intel MPI.
+
+    build/venv/bin/python benchmarks/nodes.py --shapes 8x1,4x2 --sizes 8,64,1KiB,64KiB,1MiB
+    build/venv/bin/python benchmarks/nodes.py --shapes 8x1 --late one,random --skews 1.5 --sizes 64KiB,1MiB
+
+Needs root. Each job (benchmarks/nodes.c) is one MPI with one algorithm: the host's default, each of its own
+that it can be told to use, offbeat's choice and other expressions. Whole passes over the jobs are repeated,
+so that a busy machine hits all alike. Skews are multiples of the time of that MPI's default when nobody is
+late. Ends with the ratios to the best native, and with results that differ between ranks or runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "tests" / "mpi"), str(ROOT / "tests" / "cluster")]
+
+from harness import compile_program, library, use_libraries
+from hosts import Cluster, HostsError, parse_shape
+from launch import ON_HOSTS, on_hosts, patient, run_job
+from offbeat.expressions import split_list
+from offbeat.mpi import host_algorithms
+from offbeat.units import format_size, format_us, parse_sizes
+from rich.console import Console
+from rich.table import Table
+
+VENDORS = {"openmpi": "Open MPI", "mpich": "MPICH", "impi": "Intel MPI"}
+NATIVE = "native"
+
+
+@dataclass(frozen=True)
+class Job:
+    shape: str
+    mpi: str
+    late: str  # "" where nobody is
+    skew: float
+    algorithm: str
+
+
+@dataclass
+class Found:
+    """Of one job, by size: the median of each pass, and the hashes of the results."""
+
+    passes_us: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    hashes: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+    def median(self, size: int) -> float | None:
+        return statistics.median(self.passes_us[size]) if self.passes_us.get(size) else None
+
+    def read(self, output: str) -> None:
+        for line in output.splitlines():
+            size, before, *samples, after = line.split()
+            self.passes_us[int(size)].append(statistics.median(map(float, samples)))
+            self.hashes[int(size)] |= {before, after}
+
+
+def settings(job: Job) -> dict[str, str]:
+    name = host_algorithms.name_in(job.algorithm)
+    if name:
+        return host_algorithms.variables(VENDORS[ON_HOSTS[job.mpi].kind], "allreduce", name)
+    return {} if job.algorithm in (NATIVE, "default") else {"OFFBEAT_ALLREDUCE": job.algorithm}
+
+
+class Measurement:
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.found: dict[Job, Found] = defaultdict(Found)
+        self.failed: list[str] = []
+
+    def passes(self, jobs: list[Job]) -> None:
+        for number in range(self.options.repeats):
+            for job in jobs:
+                self.measure(job)
+            print(f"pass {number + 1} of {self.options.repeats}: {len(jobs)} jobs", file=sys.stderr)
+
+    def measure(self, job: Job) -> None:
+        shape = parse_shape(job.shape)
+        sizes = [size for size in self.options.sizes if not self.is_hopeless(job, size)]
+        with Cluster(len(shape)) as cluster:
+            mpi = on_hosts(job.mpi, cluster, shape)
+            program = compile_program(mpi, ROOT / "benchmarks" / "nodes.c")
+            cluster.shape(self.options.rate, self.options.delay)
+            patience = {} if self.options.polling else patient(mpi)
+            for some in [[size] for size in sizes] if job.late else [sizes]:
+                arguments = [",".join(map(str, some)), str(self.options.seconds)]
+                if job.late:
+                    on_time = self.found[Job(job.shape, job.mpi, "", 0, NATIVE)].median(some[0])
+                    if on_time is None:
+                        continue
+                    arguments += [job.late, f"{job.skew * on_time:.0f}"]
+                libraries = [patience.get("LD_PRELOAD")]
+                if not host_algorithms.is_native(job.algorithm):
+                    libraries.append(str(library(mpi.family)))
+                preloads = {"LD_PRELOAD": ":".join(filter(None, libraries))} if any(libraries) else {}
+                try:
+                    result = run_job(
+                        mpi,
+                        [program, *arguments],
+                        preload=False,
+                        environment=settings(job) | patience | preloads,
+                        timeout=60 + 4 * self.options.seconds * len(some),
+                    ).succeeded()
+                    self.found[job].read(result.stdout)
+                except AssertionError as error:
+                    self.failed.append(f"{job}: {str(error).splitlines()[0]}")
+                    cluster.empty()
+
+    def is_hopeless(self, job: Job, size: int) -> bool:
+        """A native algorithm three times slower than the default is not measured again."""
+        default = self.found[Job(job.shape, job.mpi, job.late, job.skew, NATIVE)].median(size)
+        mine = self.found[job].median(size)
+        return bool(job.algorithm.startswith("native(") and default and mine and mine > 3 * default)
+
+
+def jobs_of(options: argparse.Namespace, late: str, skew: float) -> list[Job]:
+    made = []
+    for shape in options.shapes:
+        for mpi in options.mpi:
+            names = host_algorithms.known(VENDORS[ON_HOSTS[mpi].kind], "allreduce") if options.forced else []
+            # What needs one node only fails, or falls back to something else, between nodes.
+            forced = [f"native({name})" for name in names if not name.startswith("shm")]
+            for algorithm in [NATIVE, *forced, *options.algorithms]:
+                made.append(Job(shape, mpi, late, skew, algorithm))
+    return made
+
+
+def tables(console: Console, options: argparse.Namespace, measured: Measurement) -> None:
+    groups = dict.fromkeys((job.shape, job.late, job.skew) for job in measured.found)
+    for shape, late, skew in groups:
+        for mpi in options.mpi:
+            jobs = [j for j in measured.found if (j.shape, j.mpi, j.late, j.skew) == (shape, mpi, late, skew)]
+            title = f"{mpi}, {shape}" + (f", {late} late by {skew:g} x native" if late else "")
+            table = Table("size", "native", "best native", title=title, title_justify="left", box=None)
+            offbeats = [job for job in jobs if not host_algorithms.is_native(job.algorithm)]
+            for job in offbeats:
+                table.add_column(job.algorithm, justify="right")
+            for size in options.sizes:
+                found = {job: measured.found[job].median(size) for job in jobs}
+                natives = {
+                    job.algorithm: us
+                    for job, us in found.items()
+                    if us is not None and host_algorithms.is_native(job.algorithm)
+                }
+                if not natives:
+                    continue
+                best = min(natives, key=lambda name: natives[name])
+                row = [format_us(natives[NATIVE]) if NATIVE in natives else "-"]
+                row.append(f"{format_us(natives[best])} {host_algorithms.name_in(best) or 'default'}")
+                for job in offbeats:
+                    us = found[job]
+                    passes = measured.found[job].passes_us[size]
+                    spread = f" ±{50 * (max(passes) - min(passes)) / us:.0f}%" if us else ""
+                    row.append(f"{format_us(us)}{spread} {us / natives[best]:.2f}" if us else "-")
+                table.add_row(format_size(size), *row)
+            console.print(table)
+    for job, found in measured.found.items():
+        for size, hashes in found.hashes.items():
+            bits_differ = len(hashes) > 1 or any(text.startswith("DIFFERENT") for text in hashes)
+            if bits_differ and not host_algorithms.is_native(job.algorithm):
+                console.print(f"DIFFERENT BITS: {job}, {size} bytes: {', '.join(sorted(hashes))}")
+    for line in measured.failed:
+        console.print(f"failed: {line}")
+
+
+def parse() -> argparse.Namespace:
+    def words(text: str) -> list[str]:
+        return text.split(",") if text else []
+
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--shapes", type=words, default=["8x1", "4x2"])
+    parser.add_argument("--mpi", type=words, default=list(VENDORS))
+    parser.add_argument(
+        "--sizes", type=parse_sizes, default=parse_sizes("8,64,1KiB,8KiB,64KiB,256KiB,1MiB,16MiB")
+    )
+    parser.add_argument("--algorithms", type=split_list, default=["default"], help="offbeat's")
+    parser.add_argument(
+        "--no-forced", dest="forced", action="store_false", help="of the natives, the default only"
+    )
+    parser.add_argument("--late", type=words, default=[], help="one, two, half, random, ascending")
+    parser.add_argument(
+        "--skews", type=lambda text: [float(word) for word in words(text)], default=[0.5, 1.5, 10]
+    )
+    parser.add_argument("--rate", type=float, default=200, help="Mbit/s (200)")
+    parser.add_argument("--delay", type=float, default=100, help="microseconds (100)")
+    parser.add_argument("--seconds", type=float, default=1, help="for each size of a job (1)")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--polling", action="store_true", help="MPIs that poll do so, as if cores were free")
+    parser.add_argument("--libraries", type=Path, help="take the preload libraries from this build folder")
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = parse()
+    if options.libraries:
+        use_libraries(options.libraries)
+    measured = Measurement(options)
+    measured.passes(jobs_of(options, "", 0))
+    for late in options.late:
+        for skew in options.skews:
+            measured.passes(jobs_of(options, late, skew))
+    tables(Console(width=200, highlight=False), options, measured)
+    if options.json:
+        cells = [
+            {**vars(job), "size_bytes": size, "passes_us": passes}
+            for job, found in measured.found.items()
+            for size, passes in found.passes_us.items()
+        ]
+        options.json.write_text(json.dumps(cells, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except HostsError as error:
+        sys.exit(f"nodes.py: {error}")
