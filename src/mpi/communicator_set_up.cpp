@@ -259,7 +259,7 @@ void Communicator::take_over() {
 }
 
 void Communicator::prepare(MpiTransport& transport, int index) {
-  transport.locality = &place_->team().locality();
+  transport.use(place_->team());
   if (may_be_revoked_) {
     transport.watch(
         {.call = [](void* state) { static_cast<Communicator*>(state)->check_processes(); }, .state = this});

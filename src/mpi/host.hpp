@@ -152,6 +152,7 @@ class Host {
   HostFunction<decltype(PMPI_Iprobe)> Iprobe{find("PMPI_Iprobe")};
   HostFunction<decltype(PMPI_Irecv)> Irecv{find("PMPI_Irecv")};
   HostFunction<decltype(PMPI_Isend)> Isend{find("PMPI_Isend")};
+  HostFunction<decltype(PMPI_Issend)> Issend{find("PMPI_Issend")};
   HostFunction<decltype(PMPI_Op_commutative)> Op_commutative{find("PMPI_Op_commutative")};
   HostFunction<decltype(PMPI_Pack)> Pack{find("PMPI_Pack")};
   HostFunction<decltype(PMPI_Recv)> Recv{find("PMPI_Recv")};

@@ -22,6 +22,9 @@ void Team::locate(SetUp& set_up, const Settings& settings) {
     membership_.group(identities_);
   }
   locality_.emplace(membership_, rank_);
+  if (membership_.nodes() == 1) return;
+  static const std::size_t mine = offbeat::longest_message_between_nodes(set_up.host());
+  longest_between_nodes_ = static_cast<std::size_t>(set_up.least(static_cast<int>(mine)));
 }
 
 std::shared_ptr<const TeamChoices> Team::choices(const Selection& selection) {

@@ -16,6 +16,7 @@
 #include <optional>
 #include <vector>
 
+#include "mpi/longest_message.hpp"
 #include "mpi/node_board.hpp"
 #include "mpi/private_communicator.hpp"
 #include "mpi/set_up.hpp"
@@ -36,11 +37,13 @@ class Team {
   // Allocates all memory that `locate` needs. `world_ranks`: in the order of the communicator.
   Team(std::vector<int> world_ranks, int rank, std::uint64_t serial);
 
-  // Collective, once: finds out which ranks share a node.
+  // Collective, once: finds out which ranks share a node, and how long messages between nodes may be.
   void locate(SetUp& set_up, const Settings& settings);
 
   [[nodiscard]] const std::vector<int>& world_ranks() const { return world_ranks_; }
   [[nodiscard]] const Locality& locality() const { return *locality_; }
+  // Bytes, the same on all ranks.
+  [[nodiscard]] std::size_t longest_message_between_nodes() const { return longest_between_nodes_; }
   // Equal on all ranks of a team, and different for each team of these ranks.
   [[nodiscard]] std::uint64_t serial() const { return serial_; }
 
@@ -93,6 +96,7 @@ class Team {
   std::vector<NodeIdentity> identities_;
   Membership membership_;
   std::optional<Locality> locality_;
+  std::size_t longest_between_nodes_ = longest_message;
 
   std::mutex mutex_;  // guards the members below
   std::shared_ptr<const TeamChoices> choices_;

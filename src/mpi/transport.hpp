@@ -9,6 +9,7 @@
 #include "collectives/algorithm.hpp"
 #include "mpi/host.hpp"
 #include "mpi/node_board.hpp"
+#include "mpi/team.hpp"
 #include "node/board.hpp"
 #include "node/shared_copies.hpp"
 #include "transport/endpoint.hpp"
@@ -33,6 +34,11 @@ class MpiTransport final : public Transport, public BoardWaiters {
   void use(MPI_Comm communicator, int tag_base) {
     communicator_ = communicator;
     tag_base_ = tag_base;
+  }
+  // Where the ranks are, and how long messages between them may be. The team must outlive this.
+  void use(const Team& team) {
+    locality = &team.locality();
+    longest_between_nodes_ = team.longest_message_between_nodes();
   }
   // Calls `progress` in each long wait. No wait is then inside a blocking call of the host.
   void watch(const Progress& progress) {
@@ -78,7 +84,11 @@ class MpiTransport final : public Transport, public BoardWaiters {
  private:
   // True: done in one blocking call. The lengths must fit an int, and nothing else may have to advance.
   bool transfer_at_once(const Transfer& transfer) const;
-  void post(Transfer& transfer);
+  // Begins the next part, if the transfer has that direction.
+  void post_send(Transfer& transfer);
+  void post_receive(Transfer& transfer);
+  // Of a message to or from a rank, in bytes. Longer vectors travel as several, cut alike on both sides.
+  [[nodiscard]] std::size_t longest_message_of(int rank) const;
   // Tests all messages once and resumes the waiters of those that are complete. False: nothing moved.
   bool progress();
   [[nodiscard]] int tag(const Transfer& transfer) const { return tag_base_ + transfer.lane; }
@@ -99,16 +109,25 @@ class MpiTransport final : public Transport, public BoardWaiters {
   int tag_base_ = 0;
   MPI_Datatype byte_ = MPI_BYTE;
   bool may_block_ = true;
+  std::size_t longest_between_nodes_ = longest_message;
   Collective collective_ = Collective::allreduce;
   std::array<SharedCopies, collectives.size()> copies_;
   Patience patience_;  // while messages are under way: no bell rings when one comes
+  struct Owner {
+    Transfer* transfer;
+    bool sends;
+  };
+  template <class Begin>
+  void post(Owner owner, Begin&& begin);
+
   // Message k is requests_[k], for owners_[k]. The other vectors are work space of progress(). All keep their
   // capacity.
   std::vector<MPI_Request> requests_;
-  std::vector<Transfer*> owners_;
+  std::vector<Owner> owners_;
   std::vector<int> completed_;
   std::vector<MPI_Status> statuses_;
   std::vector<std::coroutine_handle<>> ready_;
+  std::vector<Owner> unfinished_;  // one part is complete, and there are more
   std::vector<std::coroutine_handle<>> at_board_;
   std::vector<std::coroutine_handle<>> looking_;
   bool got_further_ = false;  // since the last look, a waiter for the board began a new wait

@@ -100,7 +100,7 @@ struct Patience {
     [[nodiscard]] bool begins() { return !std::exchange(has_begun_, true); }
     // Where cores are shared: whether an awaited rank may need this core.
     void pause(bool core_is_wanted = true) {
-      if (++spins_ <= (!patience_.shares_cores ? spins_when_alone
+      if (++spins_ <= (!patience_.shares_cores ? spins_on_own_core()
                        : core_is_wanted        ? 0
                                                : spins_when_sharing)) {
         relax();
@@ -113,8 +113,11 @@ struct Patience {
    private:
     static constexpr std::uint64_t spins_when_sharing = 80;  // some 2 us
     static constexpr std::uint64_t spins_when_alone = 4000;  // some 100 us
+    // A look at the host's messages takes 0.1 to 2 us, by host and network.
+    static constexpr std::uint64_t looks_when_alone = 64;
     static constexpr std::uint64_t look_interval = 64;
     static constexpr std::uint64_t yield_interval = 32;
+    static constexpr std::uint64_t yield_interval_of_host = 8;
     // The time that each kind of pause counts towards the host's next turn.
     static constexpr std::int64_t spin_ns = 25;
     static constexpr std::int64_t yield_ns = 500;
@@ -132,6 +135,10 @@ struct Patience {
     static constexpr int signs_of_traffic = 2 * signs_per_burst;
     static constexpr int most_signs = 4 * signs_per_burst;
 
+    [[nodiscard]] bool asks_host() const { return patience_.bell == nullptr; }
+    [[nodiscard]] std::uint64_t spins_on_own_core() const {
+      return asks_host() ? looks_when_alone : spins_when_alone;
+    }
     void pass(std::int64_t ns) {
       if (ProgressDue::after(ns)) [[unlikely]]
         give_progress();
@@ -170,7 +177,7 @@ struct Patience {
       } else {
         if (!patience_.gives_way) {
           long_pauses_ % yield_interval == 0 ? void(sched_yield()) : relax();
-        } else if (long_pauses_ % yield_interval == 1) {
+        } else if (long_pauses_ % (asks_host() ? yield_interval_of_host : yield_interval) == 1) {
           is_sleepy_ = WantedCore::is_wanted();
           if (!is_sleepy_) WantedCore::yield();
         } else {

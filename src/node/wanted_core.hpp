@@ -24,6 +24,13 @@ class WantedCore {
       learn(now);
   }
   [[nodiscard]] static bool is_wanted() { return until_s_ > 0 && monotonic_s() < until_s_; }
+  // For a thread that waits inside of the host, and so does not yield; called before each such wait. A kernel
+  // thread takes the core for a moment now and then, one that wants it takes turns of milliseconds.
+  [[nodiscard]] static bool is_wanted_in_host() {
+    if (--waits_until_look_ <= 0) [[unlikely]]
+      look();
+    return is_wanted();
+  }
 
  private:
   static constexpr double shortest_turn_s = 20e-6;
@@ -38,6 +45,23 @@ class WantedCore {
     switches_ = usage.ru_nivcsw;
   }
 
+  [[gnu::noinline]] static void look() {
+    waits_until_look_ = waits_between_looks;
+    const double now = monotonic_s();
+    rusage usage{};
+    getrusage(RUSAGE_THREAD, &usage);
+    const long switches = usage.ru_nivcsw - switches_;
+    if (looked_at_s_ > 0 && switches >= fewest_turns && now - looked_at_s_ < longest_turn_s * switches)
+      until_s_ = now + remembered_s;
+    switches_ = usage.ru_nivcsw;
+    looked_at_s_ = now;
+  }
+  static constexpr int waits_between_looks = 16;  // a look takes 0.3 us
+  static constexpr long fewest_turns = 4;
+  static constexpr double longest_turn_s = 20e-3;
+
+  static inline thread_local int waits_until_look_ = 1;
+  static inline thread_local double looked_at_s_ = 0;
   static inline thread_local double until_s_ = 0;
   static inline thread_local long switches_ = 0;
 };

@@ -66,7 +66,14 @@ struct Transfer {
   Vector incoming{};
 
   std::coroutine_handle<> waiter{};
-  int pending = 0;  // the transport's: parts not yet complete
+  int pending = 0;  // the transport's: halves that are not complete
+  // The transport's, too: a long vector travels in several messages.
+  struct Direction {
+    std::size_t bytes_begun = 0;
+    int messages_under_way = 0;
+  };
+  Direction sending{};
+  Direction receiving{};
 
   [[nodiscard]] bool await_ready() { return (to == nobody && from == nobody) || transport->start(*this); }
   void await_suspend(std::coroutine_handle<> awaiting) { waiter = awaiting; }

@@ -123,13 +123,17 @@ TEST(Selection, AnExpressionOutlivesItsSelectionAndIsOneForAllSpellings) {
   EXPECT_EQ(interned_expression(Collective::allreduce, "pipeline(1MiB,ring)"), first);
 }
 
-TEST(Selection, TheDefaultChangesExactlyAt32KiB) {
+TEST(Selection, TheDefaultChangesExactlyAt4And32KiB) {
   const Selection selection;
+  EXPECT_EQ(chosen(selection, 4, 4095), "recursive_multiplying(7)");
+  EXPECT_EQ(chosen(selection, 4, 4096), "recursive_doubling");
   EXPECT_EQ(chosen(selection, 4, 32767), "recursive_doubling");
   EXPECT_EQ(chosen(selection, 4, 32768), "rabenseifner");
   const auto on_nodes = [&](std::size_t bytes) {
     return choice(selection, {.ranks = 8, .nodes = 2, .board = true}, bytes).expression->text();
   };
+  EXPECT_EQ(on_nodes(4095), "hierarchy(arrival_tree, recursive_multiplying(7))");
+  EXPECT_EQ(on_nodes(4096), "hierarchy(arrival_tree, recursive_doubling)");
   EXPECT_EQ(on_nodes(32767), "hierarchy(arrival_tree, recursive_doubling)");
   EXPECT_EQ(on_nodes(32768), "hierarchy(arrival_tree, rabenseifner)");
 }
@@ -137,7 +141,7 @@ TEST(Selection, TheDefaultChangesExactlyAt32KiB) {
 TEST(Selection, ANodeOfOneRankHasNoBoard) {
   Selection selection;
   constexpr Placement spread{.ranks = 8, .nodes = 8, .board = true};
-  EXPECT_EQ(choice(selection, spread, 8).expression->text(), "recursive_doubling");
+  EXPECT_EQ(choice(selection, spread, 8).expression->text(), "recursive_multiplying(7)");
   EXPECT_FALSE(selection.table(spread).use_board({Collective::allreduce}));
   EXPECT_TRUE(selection.table({.ranks = 8, .nodes = 7, .board = true}).use_board({Collective::allreduce}));
   selection.choose_always(Collective::allreduce, "hierarchy(arrival_tree, ring)", "a test");
