@@ -277,10 +277,10 @@ def test_what_is_refused_is_done_without(mpi: Mpi, what: str, rank: str) -> None
     needless = {"0": ["proc pidfd socket"], "1": ["memfd shm", "memfd space", "files"]}
     on_board = REFUSED[what] or what in needless.get(rank, [])
     first = re.search(
-        r"^offbeat: allreduce (?:of any length|up to 32767 B), ranks: 2: (\w+)", result.stderr, re.M
+        r"^offbeat: allreduce (?:of any length|up to \d+ B), ranks: 2: (\w+)", result.stderr, re.M
     )
     assert first, f"no line says which algorithm the shortest calls have\n{result}"
-    expected = "arrival_tree" if on_board else "recursive_doubling"
+    expected = "arrival_tree" if on_board else "recursive_multiplying"
     assert first[1] == expected, f"{first[1]} in place of {expected}\n{result}"
     lines = re.findall(
         r"^offbeat: no shared memory for 2 ranks on \S+ \((.+)\): messages are used", result.stderr, re.M
