@@ -11,6 +11,7 @@ so that a busy machine hits all alike. Skews are multiples of the time of that M
 late. Ends with the ratios to the best native, and with results that differ between ranks or runs.
 """
 
+# ruff: noqa: E402 -- the folders of the tests come first
 from __future__ import annotations
 
 import argparse

@@ -105,7 +105,8 @@ function(offbeat_family family headers)
   target_link_libraries(offbeat-trace-${family} PRIVATE offbeat_trace)
   offbeat_preload(offbeat-trace-${family} ${family} "${headers}" ${CMAKE_SOURCE_DIR}/src/mpi/tracer/trace.map)
 
-  # The measured side of `offbeat bench`; loaded by offbeat-launch into a process that has libmpi, whose symbols it uses.
+  # The measured side of `offbeat bench`; loaded by offbeat-launch into a process that has libmpi, whose symbols it
+  # uses.
   add_library(offbeat-bench-${family} MODULE ${bench_sources})
   set_target_properties(offbeat-bench-${family} PROPERTIES PREFIX "")
   target_compile_definitions(offbeat-bench-${family} PRIVATE

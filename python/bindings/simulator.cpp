@@ -50,20 +50,15 @@ class Machine {
                                             std::size_t bytes) const {
     if (collective != name_of(offbeat::Collective::allreduce) || has_boards_ || bytes > network_.eager_bytes)
       return {};
-    offbeat::max_rate::Rates rates{.node_alpha = network_.intra_alpha,
-                                   .node_beta = network_.intra_beta,
-                                   .alpha = network_.inter_alpha,
-                                   .beta = network_.inter_beta,
-                                   .injection_rate = network_.injection_rate,
-                                   .gamma = network_.gamma,
-                                   .envelope_bytes = network_.envelope_bytes};
-    for (const offbeat::Protocol& each : network_.intra_longer) {
-      if (bytes >= each.from_bytes)
-        std::tie(rates.node_alpha, rates.node_beta) = std::tie(each.alpha, each.beta);
-    }
-    for (const offbeat::Protocol& each : network_.inter_longer) {
-      if (bytes >= each.from_bytes) std::tie(rates.alpha, rates.beta) = std::tie(each.alpha, each.beta);
-    }
+    const offbeat::Protocol within = network_.protocol(true, bytes);
+    const offbeat::Protocol between = network_.protocol(false, bytes);
+    const offbeat::max_rate::Rates rates{.node_alpha = within.alpha,
+                                         .node_beta = within.beta,
+                                         .alpha = between.alpha,
+                                         .beta = between.beta,
+                                         .injection_rate = network_.injection_rate,
+                                         .gamma = network_.gamma,
+                                         .envelope_bytes = network_.envelope_bytes};
     return offbeat::max_rate::allreduce(expression, rates, {nodes(), network_.ranks_per_node}, bytes);
   }
 

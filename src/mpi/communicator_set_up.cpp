@@ -66,6 +66,15 @@ void say_once_that_settings_differ(int ranks) {
   });
 }
 
+void say_once_that_messages_are_cut(std::size_t longest) {
+  static std::atomic<bool> is_said{false};
+  if (longest >= longest_message || is_said.exchange(true)) return;
+  try_to([&] {
+    say("messages between nodes are at most " + std::to_string(longest) +
+        " B: longer ones this MPI's TCP sends one way at a time");
+  });
+}
+
 }  // namespace
 
 std::string_view Communicator::why_never_served(const Host& host, MPI_Comm communicator) {
@@ -173,6 +182,8 @@ bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up, Co
 
     if (invitation.is_new_team != 0) {
       team->locate(set_up, process.settings);
+      if (process.settings.verbose > 0 && launcher_rank() == 0)
+        say_once_that_messages_are_cut(team->longest_message_between_nodes());
       if (!set_up.all(try_to([&] { choices = team->choices(*mine->selection_); }))) return false;
       process.teams.add(team);
     }

@@ -120,14 +120,9 @@ void Simulator::send(SimulatedTransport& self, Transfer& transfer, SimulatedMess
 
 void Simulator::measure(SimulatedMessage& message) const {
   message.stays = rank(message.source).node_ == rank(message.destination).node_;
-  message.alpha = message.stays ? network_.intra_alpha : network_.inter_alpha;
-  double beta = message.stays ? network_.intra_beta : network_.inter_beta;
-  for (const Protocol& longer : message.stays ? network_.intra_longer : network_.inter_longer) {
-    if (message.bytes < longer.from_bytes) break;
-    message.alpha = longer.alpha;
-    beta = longer.beta;
-  }
-  message.seconds = bytes_on_wire(message) * beta;
+  const Protocol protocol = network_.protocol(message.stays, message.bytes);
+  message.alpha = protocol.alpha;
+  message.seconds = bytes_on_wire(message) * protocol.beta;
 }
 
 // The message is on its way. Returns when its last byte leaves, which is not known yet where its node has a

@@ -77,9 +77,13 @@ Simulator::Simulator(int ranks, Network network, SimulationOptions options)
     self.node_ = nodes.empty() ? rank / network_.ranks_per_node : nodes[static_cast<std::size_t>(rank)];
     most = std::max(most, self.node_);
   }
-  if (std::isfinite(network_.injection_rate))
-    nodes_.resize(static_cast<std::size_t>(most) + 1, SharedPort(network_.injection_rate));
   membership_.group_by([this](int rank) { return this->rank(rank).node_; });
+  // A rank alone on its node, and no faster than the node, is never held up there.
+  double fastest = network_.inter_beta;
+  for (const Protocol& longer : network_.inter_longer) fastest = std::min(fastest, longer.beta);
+  const bool has_company = membership_.nodes() < ranks;
+  if (std::isfinite(network_.injection_rate) && (has_company || fastest * network_.injection_rate < 1))
+    nodes_.resize(static_cast<std::size_t>(most) + 1, SharedPort(network_.injection_rate));
   for (SimulatedTransport& self : ranks_) {
     self.locality_.emplace(membership_, self.rank_);
     self.locality = &*self.locality_;

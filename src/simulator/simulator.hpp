@@ -82,6 +82,15 @@ struct Network {
   std::size_t eager_bytes = 8192;
   int ranks_per_node = 1;           // consecutive ranks share a node, unless
   std::vector<int> node_of_rank{};  // this says where each rank is
+
+  // What a message of `bytes` takes.
+  [[nodiscard]] Protocol protocol(bool within_node, std::size_t bytes) const {
+    Protocol found = within_node ? Protocol{0, intra_alpha, intra_beta} : Protocol{0, inter_alpha, inter_beta};
+    for (const Protocol& longer : within_node ? intra_longer : inter_longer) {
+      if (bytes >= longer.from_bytes) found = longer;
+    }
+    return found;
+  }
 };
 
 // For tests: everything may take longer than it should (heavy tailed), what is ready runs in any order, any

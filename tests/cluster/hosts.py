@@ -12,7 +12,6 @@ all of them and has the process number of each, as `login` sees it; each has a `
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
 import subprocess
@@ -79,12 +78,17 @@ def obstacle() -> str | None:
     """Why there can be no virtual hosts here; None where there can."""
     if os.geteuid() != 0:
         return "virtual hosts need root"
-    with contextlib.suppress(OSError), open("/dev/net/tun", "r+b", buffering=0):
-        tried = subprocess.run(
-            ["unshare", "--net", "--mount", "--pid", "--fork", "true"], capture_output=True
-        )
-        return None if tried.returncode == 0 else "virtual hosts need namespaces: unshare fails"
-    return "virtual hosts need /dev/net/tun"
+    try:
+        with open("/dev/net/tun", "r+b", buffering=0):
+            pass
+    except OSError:
+        return "virtual hosts need /dev/net/tun"
+    try:
+        namespaces = ["--net", "--mount", "--pid", "--fork", "true"]
+        tried = subprocess.run(["unshare", *namespaces], capture_output=True)
+    except FileNotFoundError:
+        return "virtual hosts need unshare (Debian: util-linux)"
+    return None if tried.returncode == 0 else "virtual hosts need namespaces: unshare fails"
 
 
 def address(number: int) -> str:

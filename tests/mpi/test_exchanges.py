@@ -100,6 +100,23 @@ def test_hierarchies_give_what_a_host_gives(mpi: Mpi, how: str) -> None:
     expect_all_served(result)
 
 
+# The others have no such limit.
+@pytest.mark.mpis(lambda mpi: mpi.kind == "openmpi")
+@pytest.mark.parametrize("how", ["nodes of one", "by messages", "by other messages"])
+def test_messages_that_are_cut(mpi: Mpi, how: str) -> None:
+    """Vectors of up to 1.2 MB for each rank, of which TCP would send 60 KiB at once."""
+    calls = ("12", "60", "300000")
+    program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
+    over_tcp = {"OMPI_MCA_btl": "self,tcp", "OFFBEAT_NODE_RANKS": "1", "OFFBEAT_VERBOSE": "1"}
+    environment = (HOW | HOW_ON_NODES)[how] | over_tcp
+    result = run(mpi, 3, [program, *calls, "alike", "any"], environment=environment, timeout=120)
+    assert "offbeat: messages between nodes are at most 61440 B" in result.succeeded().stderr, str(result)
+    found = hashes(result.stdout)
+    assert len(found) == 3, str(result)
+    assert found == natively(3, calls), str(result)
+    expect_all_served(result)
+
+
 @pytest.mark.parametrize("how", HOW)
 def test_ranks_may_have_different_types(mpi: Mpi, how: str) -> None:
     """The program checks what it gets; some hosts do not get as far."""

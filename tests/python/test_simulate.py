@@ -99,24 +99,33 @@ def test_every_key_has_its_effect() -> None:
     for number in ("1 µs", "2 GB/s", "3 µs", "4 GB/s", "from 100 B", "from 200 B", "7 GB/s a node", "0.5 ns"):
         assert number in said
     algorithms = ["recursive_doubling", "hierarchy(arrival_tree, recursive_doubling)"]
+    usual = {
+        "sizes_bytes": [64, 128, 256, 1200, 65536], "shapes": [Shape(4, 8)], "algorithms": algorithms,
+        "patterns": ["balanced", "random"],
+    }  # fmt: skip
 
     def times(text: str) -> list[float]:
-        run = simulation.run(
-            plan(text, sizes_bytes=[64, 128, 256, 65536], shapes=[Shape(4, 8)], algorithms=algorithms), quiet
-        )
+        run = simulation.run(plan(text, **usual), quiet)
         return [result.last_delays_us[0] for result in run.results]
 
     before = times(EVERY_KEY)
     lines = EVERY_KEY.splitlines()
     for number, line in enumerate(lines):
         key, equals, value = line.partition(" = ")
-        if not equals or key in ("name", "source", "eager_limit_bytes"):
+        if not equals or key in ("name", "source"):
             continue
         other = "0.1" if "." in value or "bandwidth" in key else str(int(value) * 3 // 2 + 1)
         if key == "ranks_per_cache":
             other = "1"
         changed = [*lines[:number], f"{key} = {other}", *lines[number + 1 :]]
         assert times("\n".join(changed)) != before, f"line {number + 1}: {line}"
+
+
+def test_a_late_node_is_one_of_the_machine() -> None:
+    """The ranks of the last of four nodes, not half of all ranks."""
+    late = plan(shapes=[Shape(4, 2)], patterns=["node_late"], skews=[Skew(microseconds=1000)])
+    found = only(simulation.run(late, quiet).results)
+    assert {cause.rank for cause in found.causes} == {6, 7}
 
 
 def test_a_machine_comes_with_offbeat() -> None:
@@ -132,7 +141,11 @@ def test_a_machine_comes_with_offbeat() -> None:
     ("old", "new", "message"),
     [
         ("latency_us = 2\n", "", "between_nodes.latency_us: it is missing"),
-        ("latency_us = 2", "latency_us = -2", "between_nodes.latency_us: '-2' is not a number from 0 to 1e+12"),
+        (
+            "latency_us = 2",
+            "latency_us = -2",
+            "between_nodes.latency_us: '-2' is not a number from 0 to 1e+12",
+        ),
         (
             "latency_us = 2",
             "latency_us = 'two'",

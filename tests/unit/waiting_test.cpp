@@ -123,6 +123,26 @@ TEST(Patience, SleepsInALongWait) {
   }
 }
 
+TEST(WantedCore, IsNoticedByAThreadThatWaitsInTheHost) {
+  const CoreSet before = CoreSet::of_this_process();
+  unsigned core = 0;
+  while (!CPU_ISSET(core, &before.set)) ++core;
+  const CoreSet one = cores({static_cast<int>(core)});
+  ASSERT_EQ(sched_setaffinity(0, sizeof one.set, &one.set), 0);  // inherited by the thread
+  std::atomic<bool> is_over{false};
+  std::jthread other([&] {
+    while (!is_over) {
+    }
+  });
+  const double end = seconds(CLOCK_MONOTONIC) + 10;
+  bool is_wanted = false;
+  while (!is_wanted && seconds(CLOCK_MONOTONIC) < end) is_wanted = WantedCore::is_wanted_in_host();
+  is_over = true;
+  other.join();
+  sched_setaffinity(0, sizeof before.set, &before.set);
+  EXPECT_TRUE(is_wanted);
+}
+
 TEST(Patience, CallsProgressAndReportsAStallOnceAndItsEnd) {
   struct Seen {
     int progress = 0;

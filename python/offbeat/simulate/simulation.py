@@ -219,7 +219,8 @@ class _Runner:
         else:
             skew_us = self._skew_us(skew, size)
             plan = self._plan
-            rounds = arrival_patterns.rounds(pattern, self._shape.ranks, plan.seed, plan.draws)
+            drawn = f"{pattern}({self._shape.ranks_per_node})" if pattern == "node_late" else pattern
+            rounds = arrival_patterns.rounds(drawn, self._shape.ranks, plan.seed, plan.draws)
             arrivals = [[skew_us * late for late in row] for row in rounds]
             found = self._simulate(self._cell(size, pattern, skew), algorithm, skew_us, arrivals)
         self._done += 1
