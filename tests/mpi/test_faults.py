@@ -291,7 +291,7 @@ def test_what_is_refused_is_done_without(mpi: Mpi, what: str, rank: str) -> None
 def test_without_shared_memory_messages_are_used(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "late.c")
     result = run(mpi, 2, [program, "0", "0"], environment={"OFFBEAT_BOARD_KIB": "0", "OFFBEAT_VERBOSE": "1"})
-    assert "recursive_doubling" in result.succeeded().stderr, str(result)
+    assert "recursive_multiplying" in result.succeeded().stderr, str(result)
     assert "no shared memory" not in result.stderr, str(result)
     assert result.report.served == 3, str(result)
 
