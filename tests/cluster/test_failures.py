@@ -108,7 +108,7 @@ def test_a_host_without_a_board_is_done_without(crowded_n1: Cluster, name: str) 
     assert result.succeeded().report.served == result.calls, str(result)
     found = re.findall(r"^offbeat: no shared memory for 2 ranks on n1 \(.+\): messages", result.stderr, re.M)
     assert len(found) == result.stderr.count("no shared memory") > 0, str(result)
-    assert "ranks: 6: recursive_doubling" in result.stderr, str(result)
+    assert "ranks: 6: recursive_multiplying" in result.stderr, str(result)
     assert "hierarchy" not in result.stderr, str(result)
 
 
