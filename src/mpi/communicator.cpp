@@ -79,6 +79,7 @@ Communicator::Communicator(Runtime& process, MPI_Comm handle, const Communicator
   is_one_rank_ = why_native_ == "one rank";
   if (why_native_.empty()) {
     transport_ = std::make_unique<MpiTransport>(host, patience_without_board(process.settings));
+    transport_->lateness = &lateness_;
     messages_ = std::make_shared<PrivateCommunicator>(host);
   }
   const FaultTolerance& faults = process.fault_tolerance();
@@ -216,6 +217,7 @@ void Communicator::run(const Expression& expression, const Call& call, std::size
     const Endpoint net = endpoint(*transport_, call, expression);
     Task task =
         is_immediate ? expression.algorithm->run(net, call, expression) : carry_out(net, call, expression);
+    lateness_.begin_call();
     transport_->drive(task);
     if (stage != nullptr) stage->end_use();
   });

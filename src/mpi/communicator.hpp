@@ -21,6 +21,7 @@
 #include "mpi/team.hpp"
 #include "mpi/transport.hpp"
 #include "selection/selection.hpp"
+#include "transport/lateness.hpp"
 
 namespace offbeat {
 
@@ -263,6 +264,7 @@ class Communicator {
   std::uint64_t new_messages_id_ = 0;              // 0: not to be shared
   int tag_base_ = 0;
   PrivateCommunicator host_pipelines_;       // created when needed; nothing else uses it
+  Lateness lateness_;                        // of blocking calls
   std::unique_ptr<MpiTransport> transport_;  // null: every call goes to the host
   bool board_tried_ = false;
   bool is_broken_ = false;

@@ -45,6 +45,7 @@ std::string Simulator::name(int rank) { return "rank " + std::to_string(rank); }
 bool SimulatedTransport::start(Transfer& transfer) { return simulator_->start(*this, transfer); }
 bool SimulatedTransport::start(Computation& computation) { return simulator_->start(*this, computation); }
 bool SimulatedTransport::moves_data() const { return !simulator_->phantom_; }
+double SimulatedTransport::now() const { return simulator_->now_; }
 
 Simulator::Simulator(int ranks, Network network, SimulationOptions options)
     : network_(std::move(network)),
@@ -87,6 +88,7 @@ Simulator::Simulator(int ranks, Network network, SimulationOptions options)
   for (SimulatedTransport& self : ranks_) {
     self.locality_.emplace(membership_, self.rank_);
     self.locality = &*self.locality_;
+    if (options.learns) self.lateness = &self.lateness_;
   }
   if (options.board_window_bytes > 0) make_boards(options.board_window_bytes);
 }
@@ -143,6 +145,7 @@ SimulationResult Simulator::run(const MakeRootTask& make, std::span<const double
     rank.memory_ = rank.card_ = {};
     rank.core_ = {};
     rank.branches = 1;
+    rank.lateness_.begin_call();
     rank.waited_until_ = 0;
     rank.waits_for_ = rank.rank_;
     if (rank.node_board_ != nullptr) rank.board = &rank.node_board_->of(rank.locality_->member);

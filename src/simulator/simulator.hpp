@@ -40,6 +40,7 @@
 #include "simulator/messages.hpp"
 #include "simulator/port.hpp"
 #include "transport/endpoint.hpp"
+#include "transport/lateness.hpp"
 #include "transport/transport.hpp"
 
 namespace offbeat {
@@ -103,6 +104,7 @@ struct SimulationOptions {
   bool phantom = false;  // vectors without data: sizes and times only
   std::optional<Adversary> adversary{};
   std::size_t board_window_bytes = 0;  // of the board that each node has; 0: none
+  bool learns = false;                 // ranks know from one run who was late in those before
 };
 
 // How a rank waited for what others had not begun: for a message to be sent or, beyond eager_bytes, received,
@@ -140,6 +142,7 @@ class SimulatedTransport final : public Transport {
   [[nodiscard]] bool start(Transfer& transfer) override;
   [[nodiscard]] bool start(Computation& computation) override;
   [[nodiscard]] bool moves_data() const override;
+  [[nodiscard]] double now() const override;
 
  private:
   friend class Simulator;
@@ -148,6 +151,7 @@ class SimulatedTransport final : public Transport {
   int node_ = 0;
   SimulatedBoard* node_board_ = nullptr;
   std::optional<Locality> locality_;
+  Lateness lateness_;
   struct Ports {
     SimulatedPort out;
     SimulatedPort in;
@@ -179,6 +183,9 @@ class Simulator {
   void report_to(std::function<void(std::uint64_t events)> report) { report_ = std::move(report); }
 
   [[nodiscard]] int ranks() const { return static_cast<int>(ranks_.size()); }
+
+  // What a rank has learned.
+  [[nodiscard]] Lateness& lateness(int rank) { return this->rank(rank).lateness_; }
 
   // For other kinds of awaitable: the time, and a resumption at a later one.
   [[nodiscard]] double now() const { return now_; }

@@ -44,7 +44,7 @@ class Endpoint {
  public:
   // `lanes`: how many independent streams of messages the algorithm may use at once (Expression::lanes).
   Endpoint(Transport& transport, int rank, int size, int lanes = 1)
-      : rank(rank), size(size), transport_(&transport), lane_count_(lanes) {}
+      : rank(rank), size(size), transport_(&transport), lateness_(transport.lateness), lane_count_(lanes) {}
 
   [[nodiscard]] Transfer send(int to, ConstVector data) const {
     return {.transport = transport_, .lane = first_lane_, .to = target(to, data), .outgoing = data};
@@ -117,6 +117,14 @@ class Endpoint {
     result.size = size;
     result.whole_ = this;
     result.map_ = map;
+    result.lateness_ = nullptr;
+    return result;
+  }
+
+  // For a part that has the same ranks in every call with so many: its ranks can learn who is late.
+  [[nodiscard]] Endpoint with_lateness() const {
+    Endpoint result = *this;
+    result.lateness_ = transport_->lateness;
     return result;
   }
 
@@ -124,11 +132,19 @@ class Endpoint {
   // waits for all of them and rethrows the first failure. The endpoint must be taken by value by the task.
   template <class Make>
   [[nodiscard]] Concurrently concurrently(int n, Make&& make) const;
+  // The same on the lanes of this endpoint: no two of the tasks may send to the same rank, or receive from
+  // the same rank.
+  template <class Make>
+  [[nodiscard]] Concurrently concurrently_with_peers(int n, Make&& make) const;
 
   // The shared memory of this node's ranks.
   [[nodiscard]] Board* board() const { return transport_->board; }
   // Where this rank is (node/membership.hpp); null: all ranks are on one node.
   [[nodiscard]] const Locality* locality() const { return transport_->locality; }
+  // Which of these ranks come late; null: nobody knows.
+  [[nodiscard]] Lateness* lateness() const { return lateness_; }
+  [[nodiscard]] double now() const { return transport_->now(); }
+  [[nodiscard]] bool moves_data() const { return transport_->moves_data(); }
 
   int rank;
   int size;
@@ -145,6 +161,7 @@ class Endpoint {
   }
 
   Transport* transport_;
+  Lateness* lateness_;
   const Endpoint* whole_ = nullptr;
   RankMap map_{};
   int first_lane_ = 0;
@@ -155,12 +172,12 @@ class Endpoint {
 class Concurrently {
  public:
   template <class Make>
-  Concurrently(const Endpoint& net, int n, Make&& make) : Concurrently(net, n) {
+  Concurrently(const Endpoint& net, int n, Make&& make, bool apart = true) : Concurrently(net, n) {
     Endpoint branch = net;
-    branch.lane_count_ = net.lane_count_ / n;
+    if (apart) branch.lane_count_ = net.lane_count_ / n;
     for (; count_ < capacity_; ++count_) {
       new (&tasks_[count_]) Task(make(std::as_const(branch), static_cast<int>(count_)));
-      branch.first_lane_ += branch.lane_count_;
+      if (apart) branch.first_lane_ += branch.lane_count_;
     }
   }
   Concurrently(const Concurrently&) = delete;
@@ -205,6 +222,11 @@ Concurrently Endpoint::concurrently(int n, Make&& make) const {
   if (n < 1 || n > lane_count_)
     throw std::logic_error("an algorithm uses more lanes than its expression declares");
   return Concurrently(*this, n, std::forward<Make>(make));
+}
+
+template <class Make>
+Concurrently Endpoint::concurrently_with_peers(int n, Make&& make) const {
+  return Concurrently(*this, n, std::forward<Make>(make), false);
 }
 
 }  // namespace offbeat

@@ -2,12 +2,17 @@
 #include "transport/transport.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <utility>
 
 #include "base/copy.hpp"
 
 namespace offbeat {
+
+double Transport::now() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 namespace {
 
 void copy(void* to, const void* from, std::size_t bytes, bool past_cache) {

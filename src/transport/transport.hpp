@@ -19,6 +19,7 @@ namespace offbeat {
 
 class Board;
 struct Locality;
+class Lateness;
 struct Transfer;
 struct Computation;
 
@@ -40,10 +41,16 @@ class Transport {
   // False where vectors are phantoms: scratch is then not allocated.
   [[nodiscard]] virtual bool moves_data() const { return true; }
 
+  // Seconds since some moment.
+  [[nodiscard]] virtual double now() const;
+
   // The shared memory of the ranks of this node; null if it could not be had on every node.
   Board* board = nullptr;
   // Where the ranks are; null: all on one node.
   const Locality* locality = nullptr;
+  // Who is predicted late; null: nobody is, and nothing is learned. Not for collectives that may overlap:
+  // their ranks would learn in different orders.
+  Lateness* lateness = nullptr;
 
   // How many coroutines of this rank can run at once. A blocking transport may wait inside start() while it
   // is 1.

@@ -162,5 +162,88 @@ TEST_F(Cost, SegmentedRingOverlapsSendingAndCombining) {
   EXPECT_LT(time_of("ring_segmented(16KiB)", 16, 1 << 22), 0.95 * time_of("ring", 16, 1 << 22));
 }
 
+// Ranks that are late again and again.
+struct Late {
+  int ranks;
+  std::vector<int> late;
+};
+
+constexpr Network fast{.inter_alpha = 1e-5, .inter_beta = 1e-9, .gamma = 1e-11};
+
+class ArrivalOwners : public testing::Test {
+ protected:
+  // Seconds after the last arrival of each call.
+  static std::vector<double> delays(const std::string& text, const Late& who, std::size_t count, int calls,
+                                    std::vector<Bits>& reference) {
+    const Expression expression = parse_expression(Collective::allreduce, text);
+    Simulator simulator(who.ranks, fast, {.learns = true});
+    std::vector<double> arrivals(static_cast<std::size_t>(who.ranks));
+    for (const int rank : who.late) arrivals[static_cast<std::size_t>(rank)] = 0.1;
+    Vectors vectors(who.ranks, {count, Operation::weave});
+    std::vector<double> all;
+    for (int call = 0; call < calls; ++call) {
+      vectors.clear(call % 2 == 1);
+      const auto make = [&](int rank, Endpoint net) {
+        return carry_out(net, vectors.args(rank), expression);
+      };
+      all.push_back(simulator.run(make, arrivals, expression.lanes()).last_delay());
+      EXPECT_EQ(vectors.problem(reference), "") << "call " << call;
+    }
+    for (int rank = 0; rank < who.ranks; ++rank) {
+      simulator.lateness(rank).begin_call();
+      EXPECT_EQ(simulator.lateness(rank).on_time(who.ranks), simulator.lateness(0).on_time(who.ranks));
+    }
+    return all;
+  }
+};
+
+TEST_F(ArrivalOwners, ALateRankOwnsNothingInTheNextCall) {
+  constexpr std::size_t count = 1 << 20;
+  const double bound = sizeof(Bits) * count * fast.inter_beta + 2 * fast.inter_alpha;
+  for (const int ranks : {4, 5, 8, 16}) {
+    std::vector<Bits> reference;
+    for (const int late : {0, ranks / 2, ranks - 1}) {
+      const auto all = delays("arrival_owners", {ranks, {late}}, count, 3, reference);
+      std::vector<Bits> other;
+      const auto ring = delays("ring", {ranks, {late}}, count, 1, other);
+      EXPECT_LE(all[0], 1.1 * ring[0]) << ranks << " ranks, " << late << " late for the first time";
+      EXPECT_LE(all[1], 1.1 * bound) << ranks << " ranks, " << late << " late again";
+      EXPECT_LE(all[2], 1.1 * bound) << ranks << " ranks, " << late << " late again";
+    }
+  }
+}
+
+TEST_F(ArrivalOwners, AtLeastHalfOfTheRanksOwn) {
+  std::vector<Bits> reference;
+  delays("arrival_owners", {9, {0, 1, 2, 3, 5, 6, 7}}, 100000, 3, reference);
+  delays("arrival_owners", {9, {8, 2}}, 100000, 3, reference);
+  delays("arrival_owners", {9, {}}, 100000, 3, reference);
+}
+
+TEST_F(ArrivalOwners, WhoComesOnTimeAgainIsAnOwnerAgain) {
+  constexpr int ranks = 8;
+  const Expression expression = parse_expression(Collective::allreduce, "arrival_owners");
+  for (const std::uint64_t seed : {0, 1, 2, 3}) {
+    SimulationOptions options{.learns = true};
+    if (seed > 0) options.adversary = Adversary{seed};
+    Simulator simulator(ranks, fast, options);
+    Vectors vectors(ranks, {100000, Operation::weave});
+    std::vector<Bits> reference;
+    for (int call = 0; call < 12; ++call) {
+      std::vector<double> arrivals(ranks);
+      if (call % 3 != 2) arrivals[static_cast<std::size_t>(call * 5 % ranks)] = 0.1;
+      vectors.clear(call % 2 == 1);
+      const auto make = [&](int rank, Endpoint net) {
+        return carry_out(net, vectors.args(rank), expression);
+      };
+      simulator.run(make, arrivals, expression.lanes());
+      ASSERT_EQ(vectors.problem(reference), "") << "call " << call << ", seed " << seed;
+      if (seed > 0 || call % 3 != 2) continue;
+      simulator.lateness(0).begin_call();
+      EXPECT_EQ(simulator.lateness(0).on_time(ranks).size(), ranks) << "call " << call;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace offbeat

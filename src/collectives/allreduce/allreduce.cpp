@@ -20,6 +20,7 @@ constexpr const Algorithm* algorithms[] = {
     &rabenseifner,
     &ring,
     &ring_segmented,
+    &arrival_owners,
     &binomial,
     &linear,
     &pipeline,

@@ -16,6 +16,7 @@ extern const Algorithm nap;
 extern const Algorithm smp;
 extern const Algorithm ring;
 extern const Algorithm ring_segmented;
+extern const Algorithm arrival_owners;
 extern const Algorithm rabenseifner;
 extern const Algorithm linear;
 extern const Algorithm binomial;

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Arrival owners: direct reduce-scatter and allgather in pieces, among blocks that only those own who are
+// predicted to come on time. All others' data is combined when a late rank comes, and it owns nothing: it
+// sends its vector while it receives the result, piece by piece.
+//
+//   4 ranks, 2 is late:   0, 1 and 3 own a third of the vector each
+//                         every rank sends each owner its third; owners combine and send the result to all
+//
+// Cost: 2n(p-1)/p b, as ring, if all come at once or somebody comes late for the first time; n b + 2a after a
+// late rank that was late before, with m owners n(p-1)/m b.
+// Prediction: each owner notes who was late, and sends that behind its last piece; so all ranks have all
+// notes. Who was noted by most owners but itself owns nothing in the next call (transport/lateness.hpp).
+// Vectors with fewer elements than owners teach nothing.
+// Memory: what all others send an owner is kept apart until it is combined: p n/m, at most 2n bytes.
+// Order: a binary tree over the ranks, whoever owns an element; so the bits are the same in every run. After
+// the last piece to come log2(p) combinations of one piece remain.
+// Source: ours; the bound is that of StragglAR (arXiv 2505.23523), which has to be told who is late.
+#include <algorithm>
+#include <coroutine>
+#include <utility>
+#include <vector>
+
+#include "collectives/allreduce/allreduce.hpp"
+#include "transport/lateness.hpp"
+
+namespace offbeat::allreduce_algorithms {
+namespace {
+
+constexpr std::size_t piece_bytes = std::size_t{16} << 10;
+
+// How far one coroutine of this rank has come, for others of the same rank.
+class Progressed {
+ public:
+  struct Until {
+    Progressed& of;
+    std::size_t count;
+    std::coroutine_handle<> waiter{};
+    [[nodiscard]] bool await_ready() const { return of.count_ >= count; }
+    void await_suspend(std::coroutine_handle<> awaiting) {
+      waiter = awaiting;
+      of.waiting_.push_back(this);
+    }
+    void await_resume() const {}
+  };
+  [[nodiscard]] Until until(std::size_t count) { return {*this, count}; }
+  [[nodiscard]] std::size_t count() const { return count_; }
+  void advance() {
+    ++count_;
+    for (Until* each : std::exchange(waiting_, {})) {
+      if (each->count <= count_) {
+        each->waiter.resume();
+      } else {
+        waiting_.push_back(each);
+      }
+    }
+  }
+
+ private:
+  std::size_t count_ = 0;
+  std::vector<Until*> waiting_;
+};
+
+template <class AnyVector>
+AnyVector piece_of(const AnyVector& block, std::size_t piece) {
+  const std::size_t length = std::max<std::size_t>(1, piece_bytes / block.width);
+  const std::size_t begin = piece * length;
+  return block.slice(begin, std::min(length, block.count - begin));
+}
+
+template <class AnyVector>
+std::size_t pieces_of(const AnyVector& block) {
+  const std::size_t length = std::max<std::size_t>(1, piece_bytes / block.width);
+  return (block.count + length - 1) / length;
+}
+
+// One allreduce, as all coroutines of a rank see it.
+struct Exchange {
+  Exchange(const Endpoint& net, const Call& call)
+      : call(call),
+        rank(net.rank),
+        size(net.size),
+        owners(net.lateness() != nullptr ? net.lateness()->on_time(size) : Lateness().on_time(size)),
+        owned_by(static_cast<std::size_t>(size), -1),
+        sent(static_cast<std::size_t>(size)),
+        first(static_cast<std::size_t>(size)),
+        seen_late(static_cast<std::size_t>(size)) {
+    for (std::size_t k = 0; k < owners.size(); ++k)
+      owned_by[static_cast<std::size_t>(owners[k])] = static_cast<int>(k);
+    learns = net.lateness() != nullptr && net.moves_data() && call.output.count >= owners.size();
+    if (learns) notes.resize((static_cast<std::size_t>(size) + 7) / 8);
+    if (!owns(rank)) return;
+    pieces = pieces_of(block(call.output, rank));
+    halves_there.resize(static_cast<std::size_t>(size) * pieces);
+    is_final.resize(pieces);
+  }
+
+  [[nodiscard]] bool owns(int who) const { return owned_by[static_cast<std::size_t>(who)] >= 0; }
+  template <class AnyVector>
+  [[nodiscard]] AnyVector block(const AnyVector& vector, int owner) const {
+    return vector.block(static_cast<int>(owners.size()), owned_by[static_cast<std::size_t>(owner)]);
+  }
+  [[nodiscard]] std::size_t bytes_with_notes(const ConstVector& piece) const {
+    return piece.bytes() + notes.size();
+  }
+
+  // Among the others: the time between their first pieces and the last result is what this exchange takes by
+  // itself, be it long or short, and who comes later than a fourth of that after the others makes all wait.
+  // First pieces of ranks that come together follow one another, though: as long as before the median.
+  void note_who_is_late(double end) {
+    std::vector<double> others;
+    for (int k = 0; k < size; ++k)
+      if (k != rank) others.push_back(first[static_cast<std::size_t>(k)]);
+    std::ranges::sort(others);
+    const double median = others[(others.size() - 1) / 2];
+    const double tolerated = (median - others.front()) + (end - others.back()) / 4;
+    for (int k = 0; k < size; ++k) {
+      if (k == rank || first[static_cast<std::size_t>(k)] - median <= tolerated) continue;
+      notes[static_cast<std::size_t>(k) / 8] |= static_cast<std::byte>(1 << k % 8);
+    }
+    count_notes(notes.data(), rank);
+  }
+  void count_notes(const std::byte* of_owner, int owner) {
+    for (int k = 0; k < size; ++k) {
+      const bool is_noted = (of_owner[k / 8] & static_cast<std::byte>(1 << k % 8)) != std::byte{0};
+      if (k != owner && is_noted) ++seen_late[static_cast<std::size_t>(k)];
+    }
+  }
+
+  const Call& call;
+  int rank;
+  int size;
+  std::vector<int> owners;
+  std::vector<int> owned_by;     // the number of the block of each rank; -1: none
+  std::vector<Progressed> sent;  // pieces, to each owner
+  std::vector<double> first;     // when the first piece of each rank came
+  std::vector<int> seen_late;    // by how many owners, each rank
+  std::vector<std::byte> notes;  // bit k: rank k was late; empty: nobody learns
+  bool learns = false;
+
+  // Of an owner.
+  std::size_t pieces = 0;
+  const Scratch* contributions = nullptr;  // of each rank, to the block
+  const Scratch* last_piece = nullptr;     // with the notes
+  std::vector<char> halves_there;          // of each combination of each piece: the first one is there
+  std::vector<char> is_final;
+  Progressed results;  // in order
+
+  [[nodiscard]] Vector contribution(int of, std::size_t piece) const {
+    const std::size_t length = block(call.output, rank).count;
+    return piece_of(contributions->vector().slice(static_cast<std::size_t>(of) * length, length), piece);
+  }
+};
+
+// Takes a piece of one rank up the tree as far as the other half of each combination is there. The result of
+// ranks [a, b) is kept in place of a's piece.
+Task combine(Endpoint net, Exchange& all, int from, std::size_t piece) {
+  const ConstVector mine = piece_of(all.block(all.call.input, all.rank), piece);
+  const Vector result = piece_of(all.block(all.call.output, all.rank), piece);
+  for (int half = 1; half < all.size; half *= 2) {
+    const int left = from & ~(2 * half - 1);
+    const int right = left + half;
+    if (right >= all.size) continue;
+    char& is_there = all.halves_there[static_cast<std::size_t>(right) * all.pieces + piece];
+    if (is_there == 0) {
+      is_there = 1;
+      co_return;
+    }
+    const auto operand = [&](int rank) -> ConstVector {
+      const bool is_combined = half > 1 && rank + 1 < all.size;
+      return rank == all.rank && !is_combined ? mine : ConstVector(all.contribution(rank, piece));
+    };
+    const Vector to = 2 * half >= all.size ? result : all.contribution(left, piece);
+    co_await net.reduce(*all.call.op, to, operand(left), operand(right));
+  }
+  if (all.learns && piece + 1 == all.pieces) {
+    all.note_who_is_late(net.now());
+    const Vector bytes = all.last_piece->vector();
+    co_await net.copy(bytes.slice(0, result.bytes()), ConstVector{result.data, result.bytes(), 1});
+    std::ranges::copy(all.notes, bytes.data + result.bytes());
+  }
+  all.is_final[piece] = 1;
+  while (all.results.count() < all.pieces && all.is_final[all.results.count()] != 0) all.results.advance();
+}
+
+Task send_contribution(Endpoint net, Exchange& all, int owner) {
+  const ConstVector block = all.block(all.call.input, owner);
+  for (std::size_t piece = 0; piece < pieces_of(block); ++piece) {
+    co_await net.send(owner, piece_of(block, piece));
+    all.sent[static_cast<std::size_t>(owner)].advance();
+  }
+}
+
+Task receive_contribution(Endpoint net, Exchange& all, int from) {
+  for (std::size_t piece = 0; piece < all.pieces; ++piece) {
+    if (from != all.rank) co_await net.receive(from, all.contribution(from, piece));
+    if (piece == 0) all.first[static_cast<std::size_t>(from)] = net.now();
+    co_await combine(net, all, from, piece);
+  }
+}
+
+Task send_result(Endpoint net, Exchange& all, int to) {
+  const ConstVector block = all.block(all.call.output, all.rank);
+  for (std::size_t piece = 0; piece < all.pieces; ++piece) {
+    co_await all.results.until(piece + 1);
+    const bool has_notes = all.learns && piece + 1 == all.pieces;
+    co_await net.send(to, has_notes ? ConstVector(all.last_piece->vector()) : piece_of(block, piece));
+  }
+}
+
+// A piece of the result may lie where that of the input was.
+Task receive_result(Endpoint net, Exchange& all, int owner) {
+  const Vector block = all.block(all.call.output, owner);
+  const std::size_t pieces = pieces_of(block);
+  for (std::size_t piece = 0; piece < pieces; ++piece) {
+    co_await all.sent[static_cast<std::size_t>(owner)].until(piece + 1);
+    const Vector result = piece_of(block, piece);
+    if (!all.learns || piece + 1 < pieces) {
+      co_await net.receive(owner, result);
+      continue;
+    }
+    const Scratch bytes = net.scratch(all.bytes_with_notes(result), 1);
+    co_await net.receive(owner, bytes.vector());
+    co_await net.copy({result.data, result.bytes(), 1}, bytes.first(result.bytes()));
+    all.count_notes(bytes.vector().data + result.bytes(), owner);
+  }
+}
+
+Task nothing() { co_return; }
+
+// Both directions with everybody at once; everybody begins with another rank.
+Task contributions(Endpoint net, Exchange& all) {
+  co_await net.concurrently_with_peers(2 * net.size, [&](const Endpoint& lane, int k) {
+    const int distance = k / 2;
+    const int to = (net.rank + distance) % net.size;
+    const int from = (net.rank + net.size - distance) % net.size;
+    if (k % 2 == 0) return all.owns(net.rank) ? receive_contribution(lane, all, from) : nothing();
+    return distance > 0 && all.owns(to) ? send_contribution(lane, all, to) : nothing();
+  });
+}
+
+Task results(Endpoint net, Exchange& all) {
+  co_await net.concurrently_with_peers(2 * net.size, [&](const Endpoint& lane, int k) {
+    const int distance = k / 2;
+    const int to = (net.rank + distance) % net.size;
+    const int from = (net.rank + net.size - distance) % net.size;
+    if (distance == 0) return nothing();
+    if (k % 2 == 0) return all.owns(from) ? receive_result(lane, all, from) : nothing();
+    return all.owns(net.rank) ? send_result(lane, all, to) : nothing();
+  });
+}
+
+Task run(Endpoint net, Call call, const Expression&) {
+  Exchange all(net, call);
+  const Vector own =
+      all.owns(net.rank) ? all.block(call.output, net.rank) : Vector{nullptr, 0, call.output.width};
+  const Scratch contributed = net.scratch(own.count * static_cast<std::size_t>(net.size), own.width);
+  const std::size_t last = all.pieces == 0 ? 0 : piece_of(own, all.pieces - 1).bytes();
+  const Scratch last_piece = net.scratch(all.pieces == 0 ? 0 : last + all.notes.size(), 1);
+  all.contributions = &contributed;
+  all.last_piece = &last_piece;
+  co_await net.concurrently(
+      2, [&](const Endpoint& lane, int k) { return k == 0 ? contributions(lane, all) : results(lane, all); });
+  if (!all.learns) co_return;
+  std::vector<int> watchers(static_cast<std::size_t>(net.size), static_cast<int>(all.owners.size()));
+  for (const int owner : all.owners) --watchers[static_cast<std::size_t>(owner)];
+  net.lateness()->note(all.seen_late, watchers);
+}
+
+}  // namespace
+
+const Algorithm arrival_owners{
+    .name = "arrival_owners",
+    .summary = "direct reduce-scatter and allgather; ranks that came late own no block; large messages",
+    .cost = "2n(p-1)/p b, or nb + 2a after a late rank; n(p-1)/p c",
+    .serves = {Collective::allreduce},
+    .source = "ours; the bound of StragglAR (Devraj et al. 2025)",
+    .run = run,
+    .lanes = [](const Expression&) { return 2; },  // contributions and results
+};
+
+}  // namespace offbeat::allreduce_algorithms

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/lateness.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+
+namespace offbeat {
+
+void Lateness::begin_call() {
+  for (auto& [ranks, group] : groups_) {
+    if (group.watchers.empty()) continue;
+    std::vector<int> order(static_cast<std::size_t>(ranks));
+    std::iota(order.begin(), order.end(), 0);
+    const auto seen = [&](int rank) { return group.seen_late[static_cast<std::size_t>(rank)]; };
+    std::ranges::stable_sort(order, {}, seen);
+    // At least half of the ranks stay, those that the fewest saw late, then the lowest.
+    group.on_time.clear();
+    for (std::size_t k = 0; k < order.size(); ++k) {
+      const int rank = order[k];
+      const bool is_late = 2 * seen(rank) > group.watchers[static_cast<std::size_t>(rank)];
+      if (!is_late || 2 * k < order.size()) group.on_time.push_back(rank);
+    }
+    std::ranges::sort(group.on_time);
+    group.seen_late.clear();
+    group.watchers.clear();
+  }
+}
+
+std::vector<int> Lateness::on_time(int ranks) const {
+  const auto found = groups_.find(ranks);
+  if (found != groups_.end() && !found->second.on_time.empty()) return found->second.on_time;
+  std::vector<int> all(static_cast<std::size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+void Lateness::note(const std::vector<int>& seen_late, const std::vector<int>& watchers) {
+  Group& group = groups_[static_cast<int>(watchers.size())];
+  group.seen_late.resize(watchers.size());
+  group.watchers.resize(watchers.size());
+  for (std::size_t rank = 0; rank < watchers.size(); ++rank) {
+    group.seen_late[rank] += seen_late[rank];
+    group.watchers[rank] += watchers[rank];
+  }
+}
+
+}  // namespace offbeat
