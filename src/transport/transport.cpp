@@ -9,10 +9,6 @@
 #include "base/copy.hpp"
 
 namespace offbeat {
-
-double Transport::now() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 namespace {
 
 void copy(void* to, const void* from, std::size_t bytes, bool past_cache) {
@@ -25,6 +21,10 @@ void copy(void* to, const void* from, std::size_t bytes, bool past_cache) {
 }
 
 }  // namespace
+
+double Transport::now() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 void Computation::perform() const {
   if (destination.data == nullptr) return;

@@ -21,6 +21,7 @@ EXPRESSIONS = (
     "ring",
     "ring_segmented(8KiB)",
     "rabenseifner",
+    "arrival_owners",
     "linear",
     "binomial",
     "pipeline(4, ring)",

@@ -33,7 +33,7 @@ Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, std
       co_await round.collect(chunk);
     }
   }
-  co_await carry_out(node_leaders(lane), round.call.with(segment, segment), phases.leaders);
+  co_await carry_out(node_leaders(lane).with_lateness(), round.call.with(segment, segment), phases.leaders);
   if (round.net.size == 1) co_return;
   for (std::size_t chunk = first; chunk < last; ++chunk) {
     co_await lane.put(round.on_board(round.net.rank, chunk), round.of(round.call.output, chunk));
