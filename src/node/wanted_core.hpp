@@ -45,23 +45,27 @@ class WantedCore {
     switches_ = usage.ru_nivcsw;
   }
 
+  // Short waits see a turn of the other thread in few of their looks, so turns are counted over a while.
   [[gnu::noinline]] static void look() {
     waits_until_look_ = waits_between_looks;
     const double now = monotonic_s();
     rusage usage{};
     getrusage(RUSAGE_THREAD, &usage);
-    const long switches = usage.ru_nivcsw - switches_;
-    if (looked_at_s_ > 0 && switches >= fewest_turns && now - looked_at_s_ < longest_turn_s * switches)
+    const long turns = usage.ru_nivcsw - switches_;
+    const bool is_first = counted_since_s_ == 0;
+    const double counted_s = now - counted_since_s_;
+    if (!is_first && turns < fewest_turns && counted_s < fewest_turns * longest_turn_s) return;
+    if (!is_first && turns >= fewest_turns && counted_s < static_cast<double>(turns) * longest_turn_s)
       until_s_ = now + remembered_s;
     switches_ = usage.ru_nivcsw;
-    looked_at_s_ = now;
+    counted_since_s_ = now;
   }
   static constexpr int waits_between_looks = 16;  // a look takes 0.3 us
   static constexpr long fewest_turns = 4;
   static constexpr double longest_turn_s = 20e-3;
 
   static inline thread_local int waits_until_look_ = 1;
-  static inline thread_local double looked_at_s_ = 0;
+  static inline thread_local double counted_since_s_ = 0;
   static inline thread_local double until_s_ = 0;
   static inline thread_local long switches_ = 0;
 };
