@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 
 #include "base/copy.hpp"
 #include "collectives/bcast/bcast.hpp"
@@ -57,12 +58,19 @@ class Round {
     const std::size_t bytes =
         std::clamp<std::size_t>(spread, BoardShape::smallest_chunk, std::size_t{64} << 10);
     chunk_ = (bytes + width - 1) / width;
+    swapped_ = exchange.is_mutual() && pieces == net.size - 1 && (number >> 1 & 1) != 0;
   }
 
   // The elements in a window.
   [[nodiscard]] std::size_t total() const { return static_cast<std::size_t>(pieces) * most; }
-  [[nodiscard]] Vector window(int owner) const { return {board.window(number, owner), total(), width}; }
-  // Where the piece for `taker` begins in the window of `giver`, whose first piece is for the next rank.
+  // Where `giver` puts its piece for `taker`. A core writes fastest where it has read last, and in some
+  // exchanges two ranks read from each other what they write: there they swap places every other time.
+  [[nodiscard]] Vector place(int giver, int taker) const {
+    if (swapped_) std::swap(giver, taker);
+    const Vector window{board.window(number, giver), total(), width};
+    return window.slice(begin_of(giver, taker), most);
+  }
+  // Of the piece for `taker` among those of `giver`, whose first piece is for the next rank.
   [[nodiscard]] std::size_t begin_of(int giver, int taker) const {
     if (!exchange.is_personal()) return 0;
     return static_cast<std::size_t>((taker - giver - 1 + net.size) % net.size) * most;
@@ -93,17 +101,18 @@ class Round {
 
  private:
   std::size_t chunk_;
+  bool swapped_;
 };
 
 Task give(const Round& round) {
-  const Vector window = round.window(round.net.rank);
   std::size_t announced = 0;  // chunks
   for (int piece = 0; piece < round.pieces; ++piece) {
     const ConstVector gift = part(round.exchange.gift(round.taker(piece)), round.first, round.most);
     const std::size_t begin = static_cast<std::size_t>(piece) * round.most;
+    const Vector place = round.place(round.net.rank, round.taker(piece));
     for (std::size_t done = 0; done < gift.count;) {
       const std::size_t length = std::min(gift.count - done, round.rest_of_chunk(begin + done));
-      co_await round.net.put(window.slice(begin + done, length), gift.slice(done, length));
+      co_await round.net.put(place.slice(done, length), gift.slice(done, length));
       done += length;
       for (; (announced + 1) * round.chunk() <= begin + done; ++announced)
         co_await round.board.announce(round.word(round.net.rank, announced), {round.number, round.net.rank});
@@ -131,7 +140,7 @@ Task take(const Round& round) {
         const std::size_t begin = round.begin_of(giver, round.net.rank);
         while (done < receipt.count && round.is_there(giver, begin + done)) {
           const std::size_t length = std::min(receipt.count - done, round.rest_of_chunk(begin + done));
-          const ConstVector piece = round.window(giver).slice(begin + done, length);
+          const ConstVector piece = round.place(giver, round.net.rank).slice(done, length);
           co_await round.board.fetch(giver, piece.data, BoardShape::line + piece.bytes());
           Computation copy = round.net.copy(receipt.slice(done, length), piece);
           copy.past_cache = round.past_cache;
@@ -167,7 +176,7 @@ Task combine(const Round& round) {
           Patience::Wait wait(round.board.patience);
           while (!round.is_there(giver, chunk * round.chunk())) co_await round.board.pause(wait);
         }
-        const ConstVector theirs = round.window(giver).slice(begin, length);
+        const ConstVector theirs = round.place(giver, round.net.rank).slice(done, length);
         co_await round.board.fetch(giver, theirs.data, BoardShape::line + theirs.bytes());
         operands[count++] = theirs.data;
       }

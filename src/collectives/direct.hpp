@@ -55,6 +55,8 @@ class Exchange {
   [[nodiscard]] std::size_t longest() const;
 
   [[nodiscard]] bool is_personal() const { return roles_.is_personal; }
+  // Every rank gives and takes.
+  [[nodiscard]] bool is_mutual() const { return !roles_.root_gives && !roles_.root_takes; }
   [[nodiscard]] const Call& call() const { return call_; }
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int ranks() const { return ranks_; }
