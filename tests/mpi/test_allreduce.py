@@ -31,8 +31,6 @@ EXPRESSIONS = (
 )
 # These combine in the order of arrival: the same bits on all ranks of a call, not in every call.
 IN_ORDER_OF_ARRIVAL = ("arrival_leader", "arrival_chain")
-# The host promises equal bits on all ranks for none of its own collectives.
-WITH_THE_SAME_BITS = tuple(e for e in EXPRESSIONS if e not in IN_ORDER_OF_ARRIVAL and "native" not in str(e))
 # What meets the host in no way that others here do not: on Debian's MPIs they would show nothing new.
 WITHOUT_DEBIAN = pytest.mark.mpis(lambda mpi: not mpi.name.startswith("debian"))
 LIKE_OTHERS = (
@@ -53,6 +51,11 @@ def combinations(ranks: tuple[int, ...] = RANKS, expressions: tuple[str | None, 
             marks = WITHOUT_DEBIAN if expression in LIKE_OTHERS or expression in grids else ()
             pairs.append(pytest.param(n, expression, id=f"{n}-{expression or 'default'}", marks=marks))
     return pairs
+
+
+def has_the_same_bits(expression: str | None) -> bool:
+    """The host promises equal bits on all ranks for none of its own collectives."""
+    return expression not in IN_ORDER_OF_ARRIVAL and "native" not in str(expression)
 
 
 def check(
@@ -76,22 +79,14 @@ def crowded(mpi: Mpi, ranks: int) -> bool:
 
 
 @pytest.mark.parametrize(("ranks", "expression"), combinations())
-def test_types(mpi: Mpi, ranks: int, expression: str | None) -> None:
+def test_types_and_bits(mpi: Mpi, ranks: int, expression: str | None) -> None:
     # Of about 4,900 cases each expression takes another share. The host's own waiting is the slowest.
     stride = (211 if expression == "native" else 61) if crowded(mpi, ranks) else 31 if ranks > CORES else 7
     longest = 1000 if crowded(mpi, ranks) else 100000
     offset = (EXPRESSIONS.index(expression) if expression in EXPRESSIONS else 3) * stride // len(EXPRESSIONS)
     share = ("--stride", str(stride), "--offset", str(offset), "--max-count", str(longest))
-    check(mpi, ranks, expression, "allreduce_types.cpp", *share)
-
-
-@pytest.mark.parametrize(
-    ("ranks", "expression"),
-    combinations((2, 3, 5, 8), WITH_THE_SAME_BITS),
-)
-def test_same_bits_on_every_rank(mpi: Mpi, ranks: int, expression: str | None) -> None:
-    longest = "1000" if crowded(mpi, ranks) else "100000"
-    check(mpi, ranks, expression, "allreduce_bits.c", "--max-count", longest)
+    bits = ("--bits", "1") if has_the_same_bits(expression) else ()
+    check(mpi, ranks, expression, "allreduce_types.cpp", *share, *bits)
 
 
 @pytest.mark.parametrize(("ranks", "expression"), combinations(RANKS, ("recursive_doubling", "ring")))

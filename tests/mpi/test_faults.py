@@ -240,9 +240,9 @@ def test_a_mismatch_is_an_error_on_every_rank(mpi: Mpi, place: str, what: str) -
 
 def test_equal_calls_pass_the_check(mpi: Mpi) -> None:
     """Two ranks use each other's slots in turn: the comparison of a call must not mistake the next one's."""
-    program = compile_program(mpi, PROGRAMS / "allreduce_bits.c")
-    settings = {"OFFBEAT_CHECK": "1"}
-    result = run(mpi, 2, [program, "--max-count", "1000"], environment=settings, timeout=60).succeeded()
+    program = compile_program(mpi, PROGRAMS / "allreduce_types.cpp")
+    command = [program, "--stride", "31", "--max-count", "1000", "--bits", "1"]
+    result = run(mpi, 2, command, environment={"OFFBEAT_CHECK": "1"}, timeout=60).succeeded()
     assert result.report.served == result.calls, str(result)
 
 

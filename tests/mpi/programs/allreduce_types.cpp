@@ -5,6 +5,7 @@
 //
 //   --stride S --offset O   check only the cases with number % S == O
 //   --max-count C           leave out longer messages
+//   --bits 1                also check that all ranks get the same bits, each time (allreduce_bits.h)
 //
 // Values are small integers, so that floating point is exact in any order.
 #include <complex>
@@ -12,6 +13,7 @@
 #include <functional>
 #include <vector>
 
+#include "allreduce_bits.h"
 #include "check.h"
 
 namespace {
@@ -217,5 +219,6 @@ int main(int argc, char** argv) {
         check_bool("MPI_C_BOOL", MPI_C_BOOL, operation, count, in_place);
         check_bool("MPI_CXX_BOOL", MPI_CXX_BOOL, operation, count, in_place);
       }
+  if (option(argc, argv, "--bits", 0) != 0) check_bits(max_count);
   return check_finish();
 }

@@ -3,20 +3,19 @@
  * Floating point: every rank gets the same bits, and a second call with the same
  * data gets them again, whoever arrives late. The data have exponents from 2^-20
  * to 2^20 and both signs, so that another order of the additions shows.
- *
- *   --max-count C   leave out longer messages
  */
+#ifndef ALLREDUCE_BITS_H
+#define ALLREDUCE_BITS_H
+
 #include <math.h>
 #include <unistd.h>
 
 #include "check.h"
 
-static unsigned long long state;
-
-static double random_value(void) {
-  state = state * 6364136223846793005ULL + 1442695040888963407ULL;
-  double mantissa = (double)(state >> 40) / (1 << 24) - 0.5;
-  return ldexp(mantissa, (int)((state >> 33) % 41) - 20);
+static double random_value(unsigned long long *state) {
+  *state = *state * 6364136223846793005ULL + 1442695040888963407ULL;
+  double mantissa = (double)(*state >> 40) / (1 << 24) - 0.5;
+  return ldexp(mantissa, (int)((*state >> 33) % 41) - 20);
 }
 
 /* Rank `late` comes 2 ms after the others. */
@@ -25,11 +24,13 @@ static void arrive(int late) {
   if (world_rank == late) usleep(2000);
 }
 
-static void same_everywhere(const char *name, MPI_Datatype type, size_t size, int count, MPI_Op op) {
+static void same_everywhere(const char *name, MPI_Datatype type, size_t size, int count, MPI_Op op,
+                            unsigned long long *state) {
   size_t bytes = size * (size_t)count;
-  char *input = allocate(bytes), *first = allocate(bytes), *again = allocate(bytes), *root = allocate(bytes);
+  char *input = (char *)allocate(bytes), *first = (char *)allocate(bytes);
+  char *again = (char *)allocate(bytes), *root = (char *)allocate(bytes);
   for (int i = 0; i < count; ++i) {
-    double value = random_value();
+    double value = random_value(state);
     if (op == MPI_PROD) value = 1.0 + 0.25 * tanh(value);
     if (type == MPI_DOUBLE) ((double *)input)[i] = value;
     if (type == MPI_FLOAT) ((float *)input)[i] = (float)value;
@@ -51,15 +52,14 @@ static void same_everywhere(const char *name, MPI_Datatype type, size_t size, in
   free(root);
 }
 
-int main(int argc, char **argv) {
-  check_start(&argc, &argv);
-  state = 12345 + 977 * (unsigned long long)world_rank;
+static void check_bits(long max_count) {
+  unsigned long long state = 12345 + 977 * (unsigned long long)world_rank;
   const int counts[] = {1, world_size + 1, 1000, 100000};
-  const long max_count = option(argc, argv, "--max-count", 100000);
   for (int c = 0; c < 4 && counts[c] <= max_count; ++c) {
-    same_everywhere("float sum", MPI_FLOAT, sizeof(float), counts[c], MPI_SUM);
-    same_everywhere("double sum", MPI_DOUBLE, sizeof(double), counts[c], MPI_SUM);
-    same_everywhere("double product", MPI_DOUBLE, sizeof(double), counts[c], MPI_PROD);
+    same_everywhere("float sum", MPI_FLOAT, sizeof(float), counts[c], MPI_SUM, &state);
+    same_everywhere("double sum", MPI_DOUBLE, sizeof(double), counts[c], MPI_SUM, &state);
+    same_everywhere("double product", MPI_DOUBLE, sizeof(double), counts[c], MPI_PROD, &state);
   }
-  return check_finish();
 }
+
+#endif
