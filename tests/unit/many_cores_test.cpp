@@ -293,7 +293,8 @@ TEST(ManyCoresCost, OfShortCallsGrowsLikeTheLogarithm) {
 // Passed on from window to window: no word has more than the two readers that follow in the tree.
 TEST(ManyCoresCost, OfLongCallsGrowsLikeTheLogarithm) {
   for (const Collective collective : {Collective::allreduce, Collective::bcast}) {
-    for (const std::size_t bytes : {std::size_t{8} << 10, std::size_t{64} << 10}) {
+    for (const std::size_t kib : {8, 64, 1024}) {
+      const std::size_t bytes = kib << 10;
       const Cost few = cost_of(collective, 16, bytes);
       print(collective, bytes, 16, few);
       for (const int ranks : {64, 128, 256}) {
