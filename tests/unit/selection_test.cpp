@@ -159,7 +159,7 @@ TEST(Selection, OtherCollectivesHaveDefaultsOnFewNodesOnly) {
   const auto bcasts = [&](const Placement& placement) {
     return all_chosen(selection, Collective::bcast, placement);
   };
-  const Texts on_nodes{"hierarchy(arrival_direct, binomial)",
+  const Texts on_nodes{"native", "hierarchy(arrival_direct, binomial)",
                        "hierarchy(arrival_direct, pipeline(16KiB, chain))"};
   EXPECT_EQ(bcasts({.ranks = 8, .nodes = 4, .board = true}), on_nodes);
   EXPECT_EQ(bcasts({.ranks = 32, .nodes = few_nodes, .board = true}), on_nodes);

@@ -20,6 +20,7 @@ constexpr const Algorithm* algorithms[] = {
 // Between nodes: see "nodes.py: every other collective" in benchmarks/README.md.
 constexpr Default defaults[] = {
     {any_length, "arrival_direct"},
+    {below_kib(32), "native"},
     {below_kib(64), "hierarchy(arrival_direct, binomial)", few_nodes},
     {any_length, "hierarchy(arrival_direct, pipeline(16KiB, chain))", few_nodes},
     {below_kib(128), "native"},

@@ -23,6 +23,7 @@ constexpr const Algorithm* algorithms[] = {
 // Between nodes: see "nodes.py: every other collective" in benchmarks/README.md.
 constexpr Default defaults[] = {
     {any_length, "arrival_tree"},
+    {below_kib(1), "native"},
     {below_kib(64), "hierarchy(arrival_tree, binomial)", few_nodes},
     {any_length, "hierarchy(arrival_tree, pipeline(16KiB, chain))", few_nodes},
     {below_kib(64), "native"},
