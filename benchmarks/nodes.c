@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// MPI_Allreduce on several nodes: nodes SIZES SECONDS [LATE SKEW_US]
+// A collective on several nodes: nodes COLLECTIVE SIZES SECONDS [LATE SKEW_US]
 //
-// SIZES: bytes of the vectors of MPI_FLOAT, with commas. SECONDS: for each size.
-// LATE: one, two, half (so many nodes, the last ones), random or ascending; SKEW_US: by how much at most. All
-// ranks of a node are late together.
+// COLLECTIVE: allreduce, for example. SIZES: bytes of MPI_FLOAT, with commas, of the vector or, where there
+// is one for each rank, of a block, as in `offbeat bench`. SECONDS: for each size. LATE: one, two, half (so
+// many nodes, the last ones), random or ascending; SKEW_US: by how much at most. All ranks of a node are late
+// together.
 //
 // Without LATE calls follow one another, and a sample is the time of a call in a batch of them, on the
-// slowest rank. Else ranks sleep after a barrier, and a sample is the time from the last arrival to the last
-// exit: the clocks of all nodes have to agree. Prints for each size a line: bytes, FNV-1a of the result,
-// which has to be the same on all ranks, and the samples in microseconds.
+// slowest rank. Where there is a root, such calls would overlap: there ranks sleep to one instant before each
+// call. With LATE they sleep after a barrier. A sample of these is the time from the last arrival to the last
+// exit: the clocks of all nodes have to agree. Prints for each size a line: bytes, FNV-1a of the results,
+// which have to be the same on all ranks where all get the same, and the samples in microseconds.
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,9 +18,10 @@
 #include <string.h>
 #include <time.h>
 
-enum { batches = 15, longest_batch = 100, most_samples = 200 };
+enum { batches = 15, longest_batch = 100, most_samples = 200, until_all_sleep_us = 3000 };
 
 static int rank, ranks, node, nodes;
+static int *counts, *begins;  // of each rank, where a call takes lists
 
 static double now_us(void) {
   struct timespec t;
@@ -72,33 +75,119 @@ static uint64_t hash(const void* data, size_t bytes) {
   return h;
 }
 
-static void check(const float* result, size_t bytes) {
+typedef void Call(const float* in, float* out, int count);
+
+static void allreduce(const float* in, float* out, int count) {
+  MPI_Allreduce(in, out, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+static void barrier(const float* in, float* out, int count) {
+  (void)in, (void)out, (void)count;
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+static void bcast(const float* in, float* out, int count) {
+  (void)in;
+  MPI_Bcast(out, count, MPI_FLOAT, 0, MPI_COMM_WORLD);
+}
+static void reduce(const float* in, float* out, int count) {
+  MPI_Reduce(in, out, count, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
+}
+static void allgather(const float* in, float* out, int count) {
+  MPI_Allgather(in, count, MPI_FLOAT, out, count, MPI_FLOAT, MPI_COMM_WORLD);
+}
+static void allgatherv(const float* in, float* out, int count) {
+  MPI_Allgatherv(in, count, MPI_FLOAT, out, counts, begins, MPI_FLOAT, MPI_COMM_WORLD);
+}
+static void alltoall(const float* in, float* out, int count) {
+  MPI_Alltoall(in, count, MPI_FLOAT, out, count, MPI_FLOAT, MPI_COMM_WORLD);
+}
+static void alltoallv(const float* in, float* out, int count) {
+  (void)count;
+  MPI_Alltoallv(in, counts, begins, MPI_FLOAT, out, counts, begins, MPI_FLOAT, MPI_COMM_WORLD);
+}
+static void gather(const float* in, float* out, int count) {
+  MPI_Gather(in, count, MPI_FLOAT, out, count, MPI_FLOAT, 0, MPI_COMM_WORLD);
+}
+static void scatter(const float* in, float* out, int count) {
+  MPI_Scatter(in, count, MPI_FLOAT, out, count, MPI_FLOAT, 0, MPI_COMM_WORLD);
+}
+static void reduce_scatter(const float* in, float* out, int count) {
+  (void)count;
+  MPI_Reduce_scatter(in, out, counts, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+static void reduce_scatter_block(const float* in, float* out, int count) {
+  MPI_Reduce_scatter_block(in, out, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+// What is to be known of a collective.
+typedef struct {
+  const char* name;
+  Call* call;
+  int gives_blocks, takes_blocks;  // one for each rank
+  int has_root;
+  int is_same;  // what all ranks get
+} Kind;
+
+static const Kind kinds[] = {
+    {"allreduce", allreduce, 0, 0, 0, 1},
+    {"barrier", barrier, 0, 0, 0, 1},
+    {"bcast", bcast, 0, 0, 1, 1},
+    {"reduce", reduce, 0, 0, 1, 0},
+    {"allgather", allgather, 0, 1, 0, 1},
+    {"allgatherv", allgatherv, 0, 1, 0, 1},
+    {"alltoall", alltoall, 1, 1, 0, 0},
+    {"alltoallv", alltoallv, 1, 1, 0, 0},
+    {"gather", gather, 0, 1, 1, 0},
+    {"scatter", scatter, 1, 0, 1, 0},
+    {"reduce_scatter", reduce_scatter, 0, 0, 0, 0},
+    {"reduce_scatter_block", reduce_scatter_block, 1, 0, 0, 0},
+};
+
+static const Kind* kind_named(const char* name) {
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; ++k) {
+    if (strcmp(kinds[k].name, name) == 0) return &kinds[k];
+  }
+  return NULL;
+}
+
+// A block of `count` for each rank; of a reduce_scatter the blocks into which a vector of `count` falls.
+static void make_lists(const Kind* kind, int count) {
+  int begin = 0;
+  for (int r = 0; r < ranks; ++r) {
+    counts[r] = kind->call == reduce_scatter ? count / ranks + (r < count % ranks) : count;
+    begins[r] = begin;
+    begin += counts[r];
+  }
+}
+
+static void check(const Kind* kind, const float* result, size_t bytes) {
   const uint64_t mine = hash(result, bytes);
-  uint64_t first = mine;
+  uint64_t first = mine, weighted = mine * (2 * (uint64_t)rank + 1), all = 0;
   MPI_Bcast(&first, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
-  int differs = mine != first, any = 0;
+  MPI_Allreduce(&weighted, &all, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+  int differs = kind->is_same && mine != first, any = 0;
   MPI_Allreduce(&differs, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-  if (rank == 0) printf(" %s%016llx", any ? "DIFFERENT" : "", (unsigned long long)mine);
+  if (rank == 0) printf(" %s%016llx", any ? "DIFFERENT" : "", (unsigned long long)all);
 }
 
-static int call(const float* in, float* out, size_t bytes) {
-  return MPI_Allreduce(in, out, (int)(bytes / sizeof(float)), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-}
-
-static double batch_us(const float* in, float* out, size_t bytes, int calls) {
+static double batch_us(Call* call, const float* in, float* out, int count, int calls) {
   MPI_Barrier(MPI_COMM_WORLD);
   const double start = now_us();
-  for (int k = 0; k < calls; ++k) call(in, out, bytes);
+  for (int k = 0; k < calls; ++k) call(in, out, count);
   return latest(now_us() - start) / calls;
 }
 
-static double last_delay_us(const float* in, float* out, size_t bytes, const char* pattern, double skew,
-                            unsigned k) {
-  MPI_Barrier(MPI_COMM_WORLD);
-  const double late = skew * lateness(pattern, k);
-  if (late > 0) sleep_until(now_us() + late);
+// From the last arrival to the last exit. Without a pattern all arrive together.
+static double last_delay_us(Call* call, const float* in, float* out, int count, const char* pattern,
+                            double skew, unsigned k) {
+  if (pattern == NULL) {
+    sleep_until(latest(now_us()) + until_all_sleep_us);
+  } else {
+    MPI_Barrier(MPI_COMM_WORLD);
+    const double late = skew * lateness(pattern, k);
+    if (late > 0) sleep_until(now_us() + late);
+  }
   const double arrived = now_us();
-  call(in, out, bytes);
+  call(in, out, count);
   const double left = now_us();
   return latest(left) - latest(arrived);
 }
@@ -107,26 +196,37 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  if (argc != 3 && argc != 5) {
-    if (rank == 0) fputs("nodes SIZES SECONDS [LATE SKEW_US]\n", stderr);
+  const Kind* kind = argc == 4 || argc == 6 ? kind_named(argv[1]) : NULL;
+  if (kind == NULL) {
+    if (rank == 0) fputs("nodes COLLECTIVE SIZES SECONDS [LATE SKEW_US]\n", stderr);
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
-  const double budget_us = 1e6 * atof(argv[2]);
-  const char* pattern = argc == 5 ? argv[3] : NULL;
-  const double skew = argc == 5 ? atof(argv[4]) : 0;
+  const double budget_us = 1e6 * atof(argv[3]);
+  const char* pattern = argc == 6 ? argv[4] : NULL;
+  const double skew = argc == 6 ? atof(argv[5]) : 0;
+  const int one_by_one = pattern != NULL || kind->has_root;
+  counts = malloc((size_t)ranks * sizeof(int));
+  begins = malloc((size_t)ranks * sizeof(int));
   find_nodes();
-  for (const char* word = argv[1]; word != NULL; word = strchr(word, ',') ? strchr(word, ',') + 1 : NULL) {
+  for (const char* word = argv[2]; word != NULL; word = strchr(word, ',') ? strchr(word, ',') + 1 : NULL) {
     const size_t bytes = strtoul(word, NULL, 10);
-    float* in = malloc(bytes);
-    float* out = malloc(bytes);
-    for (size_t k = 0; k < bytes / sizeof(float); ++k) in[k] = (float)(1 + rank) / (float)(1 + k % 977);
+    const size_t given = kind->gives_blocks ? bytes * (size_t)ranks : bytes;
+    const size_t taken = kind->takes_blocks ? bytes * (size_t)ranks : bytes;
+    const int count = (int)(bytes / sizeof(float));
+    float* in = malloc(given);
+    float* out = calloc(taken, 1);  // ranks that get less compare zeros
+    for (size_t k = 0; k < given / sizeof(float); ++k) in[k] = (float)(1 + rank) / (float)(1 + k % 977);
+    if (kind->call == bcast && rank == 0) memcpy(out, in, bytes);
+    make_lists(kind, count);
     double once = 0;  // of the second call: the first one connects
-    for (int k = 0; k < 3; ++k) once = batch_us(in, out, bytes, 1);
+    for (int k = 0; k < 3; ++k) once = batch_us(kind->call, in, out, count, 1);
     if (rank == 0) printf("%zu", bytes);
-    check(out, bytes);
-    const double reserve = pattern ? skew + 2 * once + 2000 : once;
+    check(kind, out, taken);
+    const double reserve = pattern          ? skew + 2 * once + 2000
+                           : kind->has_root ? once + until_all_sleep_us + 2000
+                                            : once;
     int samples = (int)(latest(budget_us / reserve) + 0.5), calls = 1;
-    if (pattern == NULL) {
+    if (!one_by_one) {
       calls = samples / batches < 1               ? 1
               : samples / batches > longest_batch ? longest_batch
                                                   : samples / batches;
@@ -135,16 +235,18 @@ int main(int argc, char** argv) {
     if (samples < 3) samples = 3;
     if (samples > most_samples) samples = most_samples;
     for (int k = 0; k < samples; ++k) {
-      const double us = pattern ? last_delay_us(in, out, bytes, pattern, skew, (unsigned)k)
-                                : batch_us(in, out, bytes, calls);
+      const double us = one_by_one ? last_delay_us(kind->call, in, out, count, pattern, skew, (unsigned)k)
+                                   : batch_us(kind->call, in, out, count, calls);
       if (rank == 0) printf(" %.1f", us);
     }
-    check(out, bytes);
+    check(kind, out, taken);
     if (rank == 0) printf("\n");
     fflush(stdout);
     free(in);
     free(out);
   }
+  free(counts);
+  free(begins);
   MPI_Finalize();
   return 0;
 }

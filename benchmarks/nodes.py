@@ -1,25 +1,30 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""offbeat's allreduce between virtual hosts of this machine against Open MPI, MPICH and Intel MPI.
+"""Collectives between virtual hosts of this machine: offbeat against Open MPI, MPICH and Intel MPI.
 
     build/venv/bin/python benchmarks/nodes.py --shapes 8x1,4x2 --sizes 8,64,1KiB,64KiB,1MiB
     build/venv/bin/python benchmarks/nodes.py --shapes 8x1 --late one,random --skews 1.5 --sizes 64KiB,1MiB
+    build/venv/bin/python benchmarks/nodes.py --shapes 4x2 --collectives bcast,alltoall --algorithms \
+        "hierarchy(arrival_direct, binomial),hierarchy(arrival_direct, pairwise)"
 
 Needs root. Each job (benchmarks/nodes.c) is one MPI with one algorithm: the host's default, each of its own
-that it can be told to use, offbeat's choice and other expressions. Whole passes over the jobs are repeated,
-so that a busy machine hits all alike. Skews are multiples of the time of that MPI's default when nobody is
-late. Ends with the ratios to the best native, and with results that differ between ranks or runs.
+that it can be told to use, offbeat's choice and other expressions, each for the collectives that have it.
+Sizes are those of `offbeat bench`. Whole passes over the jobs are repeated, so that a busy machine hits all
+alike. Skews are multiples of the time of that MPI's default when nobody is
+late. Ends with the ratios to the best native, and with results that differ between ranks or runs, or, where
+nothing is combined, from those of any other job.
 """
 
 # ruff: noqa: E402 -- the folders of the tests come first
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 import sys
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,6 +33,7 @@ sys.path[:0] = [str(ROOT / "tests" / "mpi"), str(ROOT / "tests" / "cluster")]
 from harness import compile_program, library, use_libraries
 from hosts import Cluster, HostsError, parse_shape
 from launch import ON_HOSTS, on_hosts, patient, run_job
+from offbeat import expressions
 from offbeat.expressions import split_list
 from offbeat.mpi import host_algorithms
 from offbeat.units import format_size, format_us, parse_sizes
@@ -36,10 +42,12 @@ from rich.table import Table
 
 VENDORS = {"openmpi": "Open MPI", "mpich": "MPICH", "impi": "Intel MPI"}
 NATIVE = "native"
+COMBINING = ("allreduce", "reduce", "reduce_scatter", "reduce_scatter_block")
 
 
 @dataclass(frozen=True)
 class Job:
+    collective: str
     shape: str
     mpi: str
     late: str  # "" where nobody is
@@ -64,11 +72,21 @@ class Found:
             self.hashes[int(size)] |= {before, after}
 
 
+def native(job: Job) -> Job:
+    return replace(job, algorithm=NATIVE)
+
+
+def sizes_of(options: argparse.Namespace, collective: str) -> list[int]:
+    return [0] if collective == "barrier" else options.sizes
+
+
 def settings(job: Job) -> dict[str, str]:
     name = host_algorithms.name_in(job.algorithm)
     if name:
-        return host_algorithms.variables(VENDORS[ON_HOSTS[job.mpi].kind], "allreduce", name)
-    return {} if job.algorithm in (NATIVE, "default") else {"OFFBEAT_ALLREDUCE": job.algorithm}
+        return host_algorithms.variables(VENDORS[ON_HOSTS[job.mpi].kind], job.collective, name)
+    if job.algorithm in (NATIVE, "default"):
+        return {}
+    return {f"OFFBEAT_{job.collective.upper()}": job.algorithm}
 
 
 class Measurement:
@@ -85,16 +103,16 @@ class Measurement:
 
     def measure(self, job: Job) -> None:
         shape = parse_shape(job.shape)
-        sizes = [size for size in self.options.sizes if not self.is_hopeless(job, size)]
+        sizes = [size for size in sizes_of(self.options, job.collective) if not self.is_hopeless(job, size)]
         with Cluster(len(shape)) as cluster:
             mpi = on_hosts(job.mpi, cluster, shape)
             program = compile_program(mpi, ROOT / "benchmarks" / "nodes.c")
             cluster.shape(self.options.rate, self.options.delay)
             patience = {} if self.options.polling else patient(mpi)
             for some in [[size] for size in sizes] if job.late else [sizes]:
-                arguments = [",".join(map(str, some)), str(self.options.seconds)]
+                arguments = [job.collective, ",".join(map(str, some)), str(self.options.seconds)]
                 if job.late:
-                    on_time = self.found[Job(job.shape, job.mpi, "", 0, NATIVE)].median(some[0])
+                    on_time = self.found[native(replace(job, late="", skew=0))].median(some[0])
                     if on_time is None:
                         continue
                     arguments += [job.late, f"{job.skew * on_time:.0f}"]
@@ -112,64 +130,83 @@ class Measurement:
                     ).succeeded()
                     self.found[job].read(result.stdout)
                 except AssertionError as error:
-                    self.failed.append(f"{job}: {str(error).splitlines()[0]}")
+                    self.failed.append(f"failed: {job}: {str(error).splitlines()[0]}")
                     cluster.empty()
 
     def is_hopeless(self, job: Job, size: int) -> bool:
         """A native algorithm three times slower than the default is not measured again."""
-        default = self.found[Job(job.shape, job.mpi, job.late, job.skew, NATIVE)].median(size)
+        default = self.found[native(job)].median(size)
         mine = self.found[job].median(size)
         return bool(job.algorithm.startswith("native(") and default and mine and mine > 3 * default)
 
 
 def jobs_of(options: argparse.Namespace, late: str, skew: float) -> list[Job]:
     made = []
-    for shape in options.shapes:
-        for mpi in options.mpi:
-            names = host_algorithms.known(VENDORS[ON_HOSTS[mpi].kind], "allreduce") if options.forced else []
-            # What needs one node only fails, or falls back to something else, between nodes.
-            forced = [f"native({name})" for name in names if not name.startswith("shm")]
-            for algorithm in [NATIVE, *forced, *options.algorithms]:
-                made.append(Job(shape, mpi, late, skew, algorithm))
+    for collective, shape, mpi in itertools.product(options.collectives, options.shapes, options.mpi):
+        names = host_algorithms.known(VENDORS[ON_HOSTS[mpi].kind], collective) if options.forced else []
+        # What needs one node only fails, or falls back to something else, between nodes.
+        forced = [f"native({name})" for name in names if not name.startswith("shm")]
+        served = [text for text in options.algorithms if serves(text, collective)]
+        for algorithm in [NATIVE, *forced, *served]:
+            made.append(Job(collective, shape, mpi, late, skew, algorithm))
     return made
 
 
+def serves(algorithm: str, collective: str) -> bool:
+    return algorithm == "default" or expressions.serves(algorithm, collective)
+
+
 def tables(console: Console, options: argparse.Namespace, measured: Measurement) -> None:
-    groups = dict.fromkeys((job.shape, job.late, job.skew) for job in measured.found)
-    for shape, late, skew in groups:
-        for mpi in options.mpi:
-            jobs = [j for j in measured.found if (j.shape, j.mpi, j.late, j.skew) == (shape, mpi, late, skew)]
-            title = f"{mpi}, {shape}" + (f", {late} late by {skew:g} x native" if late else "")
-            table = Table("size", "native", "best native", title=title, title_justify="left", box=None)
-            offbeats = [job for job in jobs if not host_algorithms.is_native(job.algorithm)]
-            for job in offbeats:
-                table.add_column(job.algorithm, justify="right")
-            for size in options.sizes:
-                found = {job: measured.found[job].median(size) for job in jobs}
-                natives = {
-                    job.algorithm: us
-                    for job, us in found.items()
-                    if us is not None and host_algorithms.is_native(job.algorithm)
-                }
-                if not natives:
-                    continue
-                best = min(natives, key=lambda name: natives[name])
-                row = [format_us(natives[NATIVE]) if NATIVE in natives else "-"]
-                row.append(f"{format_us(natives[best])} {host_algorithms.name_in(best) or 'default'}")
-                for job in offbeats:
-                    us = found[job]
-                    passes = measured.found[job].passes_us[size]
-                    spread = f" ±{50 * (max(passes) - min(passes)) / us:.0f}%" if us else ""
-                    row.append(f"{format_us(us)}{spread} {us / natives[best]:.2f}" if us else "-")
-                table.add_row(format_size(size), *row)
-            console.print(table)
+    for _, jobs in itertools.groupby(measured.found, key=lambda job: replace(job, algorithm="")):
+        console.print(table(options, measured, list(jobs)))
+    for line in [*different_bits(measured), *measured.failed]:
+        console.print(line)
+
+
+def table(options: argparse.Namespace, measured: Measurement, jobs: list[Job]) -> Table:
+    """Of the jobs of one collective and one MPI on one shape."""
+    first = jobs[0]
+    title = f"{first.collective}, {first.mpi}, {first.shape}"
+    title += f", {first.late} late by {first.skew:g} x native" if first.late else ""
+    made = Table("size", "native", "best native", title=title, title_justify="left", box=None)
+    offbeats = [job for job in jobs if not host_algorithms.is_native(job.algorithm)]
+    for job in offbeats:
+        made.add_column(job.algorithm, justify="right")
+    for size in sizes_of(options, first.collective):
+        found = {job: measured.found[job].median(size) for job in jobs}
+        natives = {
+            job.algorithm: us
+            for job, us in found.items()
+            if us is not None and host_algorithms.is_native(job.algorithm)
+        }
+        if not natives:
+            continue
+        best = min(natives, key=lambda name: natives[name])
+        row = [format_us(natives[NATIVE]) if NATIVE in natives else "-"]
+        row.append(f"{format_us(natives[best])} {host_algorithms.name_in(best) or 'default'}")
+        for job in offbeats:
+            us = found[job]
+            passes = measured.found[job].passes_us[size]
+            spread = f" ±{50 * (max(passes) - min(passes)) / us:.0f}%" if us else ""
+            row.append(f"{format_us(us)}{spread} {us / natives[best]:.2f}" if us else "-")
+        made.add_row(format_size(size), *row)
+    return made
+
+
+def different_bits(measured: Measurement) -> list[str]:
+    """What is wrong with the results of offbeat's jobs."""
+    lines = []
+    whatever_moves: dict[tuple[str, str, int], set[str]] = defaultdict(set)
     for job, found in measured.found.items():
         for size, hashes in found.hashes.items():
-            bits_differ = len(hashes) > 1 or any(text.startswith("DIFFERENT") for text in hashes)
-            if bits_differ and not host_algorithms.is_native(job.algorithm):
-                console.print(f"DIFFERENT BITS: {job}, {size} bytes: {', '.join(sorted(hashes))}")
-    for line in measured.failed:
-        console.print(f"failed: {line}")
+            same = hashes
+            if job.collective not in COMBINING:
+                same = whatever_moves[job.collective, job.shape, size]
+                same |= hashes
+            wrong = len(same) > 1 or any(text.startswith("DIFFERENT") for text in hashes)
+            if wrong and not host_algorithms.is_native(job.algorithm):
+                lines.append(f"DIFFERENT BITS: {job}, {size} bytes: {', '.join(sorted(same))}")
+    return lines
 
 
 def parse() -> argparse.Namespace:
@@ -179,6 +216,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--collectives", type=words, default=["allreduce"])
     parser.add_argument("--shapes", type=words, default=["8x1", "4x2"])
     parser.add_argument("--mpi", type=words, default=list(VENDORS))
     parser.add_argument(

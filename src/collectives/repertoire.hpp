@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <span>
 #include <string_view>
@@ -12,11 +13,25 @@
 namespace offbeat {
 
 inline constexpr std::size_t any_length = std::numeric_limits<std::size_t>::max();
+[[nodiscard]] constexpr std::size_t below_kib(std::size_t kib) { return (kib << 10) - 1; }
 
-// A default: the expression for calls of at most `most_bytes`, if it can run.
+inline constexpr int any_number = std::numeric_limits<int>::max();
+// For algorithms that take a step for each node, with less in it the more nodes there are: 4 and 8 nodes were
+// measured, and nobody knows who wins among hundreds.
+inline constexpr int few_nodes = 16;
+
+// How ranks lie on nodes.
+enum class Spread : std::uint8_t {
+  any,
+  node_each,  // several nodes, of which none has two of the ranks
+};
+
+// A default: the expression for calls of at most `most_bytes`, if it can run. It may be native.
 struct Default {
   std::size_t most_bytes;
   std::string_view expression;
+  int most_nodes = any_number;
+  Spread spread = Spread::any;
 };
 
 struct Repertoire {

@@ -8,20 +8,54 @@
 namespace offbeat {
 namespace {
 
-// Where the host's own is faster than offbeat's default, on a node of at most so many ranks with a core each:
-// see "board.py: every other collective" in benchmarks/README.md.
+enum class Where : std::uint8_t {
+  two_ranks,  // of one node, with a core each
+  nodes,      // several
+  node_each,  // a rank on each of several
+};
+
+// Where the host's own is faster than offbeat's default: see the sections on every other collective in
+// benchmarks/README.md.
 struct FasterHost {
   HostMpi host;
   Collective collective;
-  int most_ranks;
+  Where where;
   std::size_t least_bytes;
   std::size_t most_bytes;
 };
 constexpr std::size_t kib = 1024;
 constexpr FasterHost faster_hosts[] = {
-    {HostMpi::intel, Collective::allgather, 2, 16 * kib, 512 * kib},
-    {HostMpi::intel, Collective::alltoall, 2, 64 * kib, 512 * kib},
+    {HostMpi::intel, Collective::allgather, Where::two_ranks, 16 * kib, 512 * kib},
+    {HostMpi::intel, Collective::alltoall, Where::two_ranks, 64 * kib, 512 * kib},
+    {HostMpi::intel, Collective::alltoall, Where::node_each, 0, any_length},
+    {HostMpi::intel, Collective::alltoall, Where::nodes, 32 * kib, any_length},
+    {HostMpi::intel, Collective::reduce, Where::nodes, 0, any_length},
+    {HostMpi::intel, Collective::gather, Where::nodes, 0, any_length},
+    {HostMpi::intel, Collective::scatter, Where::nodes, 0, any_length},
 };
+
+bool has_node_each(const Placement& placement) {
+  return placement.nodes > 1 && placement.nodes == placement.ranks;
+}
+
+bool holds(const FasterHost& known, const Placement& placement) {
+  switch (known.where) {
+    case Where::two_ranks:
+      return placement.nodes == 1 && placement.ranks <= 2;
+    case Where::nodes:
+      return placement.nodes > 1;
+    case Where::node_each:
+      return has_node_each(placement);
+  }
+  return false;
+}
+
+constexpr std::string_view nothing_better = "offbeat has nothing better here";
+
+bool holds(const Default& entry, const Placement& placement) {
+  if (placement.nodes > entry.most_nodes) return false;
+  return entry.spread == Spread::any || has_node_each(placement);
+}
 
 }  // namespace
 
@@ -93,22 +127,24 @@ void Selection::choose_always(Collective collective, std::string_view expression
 Choice Selection::default_choice(Collective collective, const Placement& placement, std::size_t bytes) const {
   std::size_t limit = any_length;
   for (const FasterHost& known : faster_hosts) {
-    if (known.host != host_ || known.collective != collective || placement.nodes > 1 ||
-        placement.ranks > known.most_ranks || bytes > known.most_bytes)
+    if (known.host != host_ || known.collective != collective || !holds(known, placement) ||
+        bytes > known.most_bytes)
       continue;
     if (bytes >= known.least_bytes)
       return {known.most_bytes, interned_expression(collective, "native"), "the host's own is faster here"};
     limit = std::min(limit, known.least_bytes - 1);
   }
   for (const Default& entry : repertoire(collective).defaults) {
-    if (bytes > entry.most_bytes) continue;
+    if (bytes > entry.most_bytes || !holds(entry, placement)) continue;
     const Expression* expression = interned_expression(collective, entry.expression);
     // Its part alone does the same, and is a default, too.
     if (expression->algorithm->needs.board != OnBoard::no && !expression->uses_board(placement)) continue;
-    if (expression->unsuitable(placement).empty())
-      return {std::min(limit, entry.most_bytes), expression, "offbeat's default for this size"};
+    if (!expression->unsuitable(placement).empty()) continue;
+    const std::string_view reason =
+        expression->is_native() ? nothing_better : "offbeat's default for this size";
+    return {std::min(limit, entry.most_bytes), expression, std::string(reason)};
   }
-  return {any_length, interned_expression(collective, "native"), "offbeat has nothing better here"};
+  return {any_length, interned_expression(collective, "native"), std::string(nothing_better)};
 }
 
 Choices Selection::choices(Collective collective, const Placement& placement) const {
@@ -120,8 +156,15 @@ Choices Selection::choices(Collective collective, const Placement& placement) co
         {any_length, interned_expression(collective, "native"), always->expression->text() + " " + why_not}};
   }
   Choices by_default{default_choice(collective, placement, 0)};
-  while (by_default.back().most_bytes != any_length)
-    by_default.push_back(default_choice(collective, placement, by_default.back().most_bytes + 1));
+  while (by_default.back().most_bytes != any_length) {
+    Choice next = default_choice(collective, placement, by_default.back().most_bytes + 1);
+    Choice& last = by_default.back();
+    if (next.expression == last.expression && next.reason == last.reason) {
+      last.most_bytes = next.most_bytes;
+    } else {
+      by_default.push_back(std::move(next));
+    }
+  }
   return by_default;
 }
 

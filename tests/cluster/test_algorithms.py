@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import algorithms
 import pytest
-from exchanges import expect_all_served, hashes, natively
+from exchanges import expect_all_served, expect_some_served, hashes, natively
 from harness import PROGRAMS, compile_program
 from hosts import Cluster, parse_shape
 from launch import on_hosts, run_job
@@ -74,3 +74,16 @@ def test_the_default(cluster: Cluster, name: str, shape: str) -> None:
     result = run_job(mpi, command).succeeded()
     assert result.report.intercepted == result.calls, str(result)
     assert result.report.served > 0, str(result)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_defaults_of_all_collectives(cluster: Cluster, name: str, shape: str) -> None:
+    """Vectors of up to 1.2 MB, so that each default has calls."""
+    calls = ("12", "60", "300000")
+    mpi = on_hosts(name, cluster, parse_shape(shape), STARTERS[SHAPES.index(shape) % 2])
+    command = [compile_program(mpi, PROGRAMS / "exchanges.cpp"), *calls, "alike", "blocking"]
+    result = run_job(mpi, command).succeeded()
+    found = hashes(result.stdout)
+    assert len(found) == mpi.ranks, str(result)
+    assert found == natively(mpi.ranks, calls), str(result)
+    expect_some_served(result, {"allreduce", "allgather", "bcast", "reduce_scatter"})

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from exchanges import CALLS, expect_all_served, hashes, natively
+from exchanges import CALLS, expect_all_served, expect_some_served, hashes, natively
 from harness import PROGRAMS, Mpi, compile_program, run
 
 LONG = {
@@ -98,6 +98,19 @@ def test_hierarchies_give_what_a_host_gives(mpi: Mpi, how: str) -> None:
     assert len(found) == 5, str(result)
     assert found == natively(5), str(result)
     expect_all_served(result)
+
+
+@pytest.mark.parametrize("node_ranks", [1, 2])
+def test_the_defaults_between_nodes_give_what_a_host_gives(mpi: Mpi, node_ranks: int) -> None:
+    """Nodes of 2, 2 and 1 of the five ranks, or of one each; vectors of up to 1.2 MB."""
+    calls = ("12", "40", "300000")
+    program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
+    settings = {"OFFBEAT_NODE_RANKS": str(node_ranks)}
+    result = run(mpi, 5, [program, *calls, "alike", "blocking"], environment=settings, timeout=240)
+    found = hashes(result.succeeded().stdout)
+    assert len(found) == 5, str(result)
+    assert found == natively(5, calls), str(result)
+    expect_some_served(result, {"allreduce", "allgather", "bcast", "reduce_scatter"})
 
 
 # The others have no such limit.

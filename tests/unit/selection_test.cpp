@@ -9,8 +9,10 @@
 #include <functional>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
+#include "collectives/repertoire.hpp"
 
 // Blocks of memory that this process has taken and not given back.
 static std::atomic<long> blocks{0};
@@ -73,11 +75,15 @@ TEST(Selection, TheDefaultsRepeatTheirBitsOnEveryRun) {
   constexpr Placement placements[] = {{.ranks = 4, .board = true},
                                       {.ranks = 8, .nodes = 2, .board = true},
                                       {.ranks = 8, .nodes = 2},
+                                      {.ranks = 8, .nodes = 8, .board = true},
                                       {.ranks = 4}};
   for (const Placement& placement : placements) {
     const ChoiceTable table = selection.table(placement);
-    for (const Choice& choice : table.of(Collective::allreduce)) {
-      EXPECT_TRUE(choice.expression->every_run()) << choice.expression->text();
+    for (const Choices& choices : table.by_collective) {
+      for (const Choice& choice : choices) {
+        const Expression& expression = *choice.expression;
+        EXPECT_TRUE(expression.is_native() || expression.every_run()) << expression.text();
+      }
     }
   }
 }
@@ -136,6 +142,68 @@ TEST(Selection, TheDefaultChangesExactlyAt4And32KiB) {
   EXPECT_EQ(on_nodes(4096), "hierarchy(arrival_tree, recursive_doubling)");
   EXPECT_EQ(on_nodes(32767), "hierarchy(arrival_tree, recursive_doubling)");
   EXPECT_EQ(on_nodes(32768), "hierarchy(arrival_tree, rabenseifner)");
+}
+
+// What is chosen for calls of any length there, in the order of the lengths.
+std::vector<std::string> all_chosen(const Selection& selection, Collective collective,
+                                    const Placement& placement) {
+  std::vector<std::string> texts;
+  const ChoiceTable table = selection.table(placement);
+  for (const Choice& choice : table.of(collective)) texts.push_back(choice.expression->text());
+  return texts;
+}
+using Texts = std::vector<std::string>;
+
+TEST(Selection, OtherCollectivesHaveDefaultsOnFewNodesOnly) {
+  const Selection selection;
+  const auto bcasts = [&](const Placement& placement) {
+    return all_chosen(selection, Collective::bcast, placement);
+  };
+  const Texts on_nodes{"native", "hierarchy(arrival_direct, binomial)",
+                       "hierarchy(arrival_direct, pipeline(16KiB, chain))"};
+  EXPECT_EQ(bcasts({.ranks = 8, .nodes = 4, .board = true}), on_nodes);
+  EXPECT_EQ(bcasts({.ranks = 32, .nodes = few_nodes, .board = true}), on_nodes);
+  EXPECT_EQ(bcasts({.ranks = 34, .nodes = few_nodes + 1, .board = true}), Texts{"native"});
+}
+
+TEST(Selection, SomeDefaultsHoldWhereEachRankHasANode) {
+  const Selection selection;
+  const auto bcasts = [&](const Placement& placement) {
+    return all_chosen(selection, Collective::bcast, placement);
+  };
+  const Texts alone{"native", "pipeline(16KiB, chain)"};
+  EXPECT_EQ(bcasts({.ranks = 8, .nodes = 8, .board = true}), alone);
+  EXPECT_EQ(bcasts({.ranks = few_nodes, .nodes = few_nodes}), alone);
+  EXPECT_EQ(bcasts({.ranks = few_nodes + 1, .nodes = few_nodes + 1}), Texts{"native"});
+  // Nobody has measured ranks of a node that have no shared memory.
+  EXPECT_EQ(bcasts({.ranks = 8, .nodes = 4}), Texts{"native"});
+  EXPECT_EQ(bcasts({.ranks = 8}), Texts{"native"});
+  EXPECT_EQ(bcasts({.ranks = 1}), Texts{"native"});
+}
+
+TEST(Selection, BetweenNodesAHostKeepsWhatItIsKnownToBeFasterAt) {
+  const Placement nodes{.ranks = 8, .nodes = 4, .board = true};
+  const Placement node{.ranks = 8, .board = true};
+  for (const Collective collective : {Collective::reduce, Collective::gather, Collective::scatter}) {
+    EXPECT_EQ(all_chosen(Selection(HostMpi::intel), collective, nodes), Texts{"native"});
+    EXPECT_NE(all_chosen(Selection(), collective, nodes), Texts{"native"});
+    EXPECT_EQ(all_chosen(Selection(HostMpi::intel), collective, node),
+              all_chosen(Selection(), collective, node));
+  }
+}
+
+TEST(Selection, NeighboursDiffer) {
+  for (const Placement& placement : {Placement{.ranks = 8}, Placement{.ranks = 8, .nodes = 8},
+                                     Placement{.ranks = 8, .nodes = 4, .board = true},
+                                     Placement{.ranks = 40, .nodes = 20, .board = true}}) {
+    const ChoiceTable table = Selection(HostMpi::intel).table(placement);
+    for (const Choices& choices : table.by_collective) {
+      const auto same = [](const Choice& a, const Choice& b) {
+        return a.expression == b.expression && a.reason == b.reason;
+      };
+      EXPECT_EQ(std::ranges::adjacent_find(choices, same), choices.end());
+    }
+  }
 }
 
 TEST(Selection, ANodeOfOneRankHasNoBoard) {

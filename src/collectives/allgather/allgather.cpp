@@ -23,8 +23,14 @@ constexpr const Algorithm* algorithms[] = {&native,
                                            &combinators::pipeline,
                                            &hierarchies::allgather};
 
-// Between nodes the hosts do as well.
-constexpr Default defaults[] = {{any_length, "arrival_direct"}};
+// Between nodes: see "nodes.py: every other collective" in benchmarks/README.md.
+constexpr Default defaults[] = {
+    {any_length, "arrival_direct"},
+    {below_kib(8), "native"},
+    {any_length, "hierarchy(arrival_direct, ring)", few_nodes},
+    {below_kib(64), "native"},
+    {any_length, "ring", few_nodes, Spread::node_each},
+};
 
 }  // namespace
 

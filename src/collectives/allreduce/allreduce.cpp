@@ -32,15 +32,13 @@ constexpr const Algorithm* algorithms[] = {
 
 // Short vectors take few steps: up to 7 nodes exchange in one, 64 in three. From here on the bytes that this
 // sends more weigh as much as the latency that it saves: on a network of 20 Gbit/s and 1 us, or slower.
-constexpr std::size_t below_4_kib = (std::size_t{4} << 10) - 1;
-constexpr std::size_t below_32_kib = (std::size_t{32} << 10) - 1;
 constexpr Default defaults[] = {
     {any_length, "arrival_tree"},
-    {below_4_kib, "hierarchy(arrival_tree, recursive_multiplying(7))"},
-    {below_32_kib, "hierarchy(arrival_tree, recursive_doubling)"},
+    {below_kib(4), "hierarchy(arrival_tree, recursive_multiplying(7))"},
+    {below_kib(32), "hierarchy(arrival_tree, recursive_doubling)"},
     {any_length, "hierarchy(arrival_tree, rabenseifner)"},
-    {below_4_kib, "recursive_multiplying(7)"},
-    {below_32_kib, "recursive_doubling"},
+    {below_kib(4), "recursive_multiplying(7)"},
+    {below_kib(32), "recursive_doubling"},
     {any_length, "rabenseifner"},
 };
 

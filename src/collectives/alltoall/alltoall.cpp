@@ -15,8 +15,16 @@ constexpr Algorithm arrival_direct = direct::serving<Collective::alltoall>();
 constexpr const Algorithm* algorithms[] = {&native,   &arrival_direct, &bruck,
                                            &pairwise, &linear,         &hierarchies::alltoall};
 
-// Between nodes the hosts do as well.
-constexpr Default defaults[] = {{any_length, "arrival_direct"}};
+// Between nodes: see "nodes.py: every other collective" in benchmarks/README.md.
+constexpr Default defaults[] = {
+    {any_length, "arrival_direct"},
+    {below_kib(2), "hierarchy(arrival_direct, linear)", few_nodes},
+    {below_kib(2), "bruck", few_nodes, Spread::node_each},
+    {below_kib(32), "native"},
+    {any_length, "hierarchy(arrival_direct, linear)", few_nodes},
+    {below_kib(64), "native"},
+    {below_kib(256), "linear", few_nodes, Spread::node_each},
+};
 
 }  // namespace
 

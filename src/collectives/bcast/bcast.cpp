@@ -17,8 +17,15 @@ constexpr const Algorithm* algorithms[] = {
     &linear, &combinators::pipeline, &hierarchies::bcast,
 };
 
-// Between nodes the hosts do as well.
-constexpr Default defaults[] = {{any_length, "arrival_direct"}};
+// Between nodes: see "nodes.py: every other collective" in benchmarks/README.md.
+constexpr Default defaults[] = {
+    {any_length, "arrival_direct"},
+    {below_kib(32), "native"},
+    {below_kib(64), "hierarchy(arrival_direct, binomial)", few_nodes},
+    {any_length, "hierarchy(arrival_direct, pipeline(16KiB, chain))", few_nodes},
+    {below_kib(128), "native"},
+    {any_length, "pipeline(16KiB, chain)", few_nodes, Spread::node_each},
+};
 
 }  // namespace
 

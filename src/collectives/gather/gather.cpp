@@ -15,8 +15,12 @@ constexpr Algorithm arrival_direct = direct::serving<Collective::gather>();
 constexpr const Algorithm* algorithms[] = {&native, &arrival_direct, &binomial, &linear,
                                            &hierarchies::gather};
 
-// Between nodes the hosts do as well.
-constexpr Default defaults[] = {{any_length, "arrival_direct"}};
+// Between nodes: see "nodes.py: every other collective" in benchmarks/README.md.
+constexpr Default defaults[] = {
+    {any_length, "arrival_direct"},
+    {any_length, "hierarchy(arrival_direct, linear)", few_nodes},
+    {any_length, "linear", few_nodes, Spread::node_each},
+};
 
 }  // namespace
 

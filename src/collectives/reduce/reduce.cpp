@@ -20,8 +20,16 @@ constexpr const Algorithm* algorithms[] = {
     &hierarchies::reduce,
 };
 
-// Between nodes the hosts do as well.
-constexpr Default defaults[] = {{any_length, "arrival_tree"}};
+// Between nodes: see "nodes.py: every other collective" in benchmarks/README.md.
+constexpr Default defaults[] = {
+    {any_length, "arrival_tree"},
+    {below_kib(1), "native"},
+    {below_kib(64), "hierarchy(arrival_tree, binomial)", few_nodes},
+    {any_length, "hierarchy(arrival_tree, pipeline(16KiB, chain))", few_nodes},
+    {below_kib(64), "native"},
+    {below_kib(512), "rabenseifner", few_nodes, Spread::node_each},
+    {any_length, "pipeline(16KiB, chain)", few_nodes, Spread::node_each},
+};
 
 }  // namespace
 

@@ -15,8 +15,13 @@ constexpr const Algorithm* algorithms[] = {
     &native,   &arrival_direct,        &recursive_halving,          &ring,
     &pairwise, &combinators::pipeline, &hierarchies::reduce_scatter};
 
-// Between nodes the hosts do as well.
-constexpr Default defaults[] = {{any_length, "arrival_direct"}};
+// Between nodes: see "nodes.py: every other collective" in benchmarks/README.md.
+constexpr Default defaults[] = {
+    {any_length, "arrival_direct"},
+    {below_kib(8), "native"},
+    {any_length, "hierarchy(arrival_direct, ring)", few_nodes},
+    {any_length, "ring", few_nodes, Spread::node_each},
+};
 
 }  // namespace
 
