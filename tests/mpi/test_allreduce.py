@@ -56,11 +56,17 @@ def combinations(ranks: tuple[int, ...] = RANKS, expressions: tuple[str | None, 
 
 
 def check(
-    mpi: Mpi, ranks: int, expression: str | None, program: str, *arguments: str, timeout: float = 120
+    mpi: Mpi,
+    ranks: int,
+    expression: str | None,
+    program: str,
+    *arguments: str,
+    environment: dict[str, str] | None = None,
+    timeout: float = 120,
 ) -> Result:
     """Run a test program under the preload; check what offbeat says it did."""
-    binary = compile_program(mpi, PROGRAMS / program)
-    result = run(mpi, ranks, [binary, *arguments], allreduce=expression, timeout=timeout).succeeded()
+    command = [compile_program(mpi, PROGRAMS / program), *arguments]
+    result = run(mpi, ranks, command, allreduce=expression, environment=environment, timeout=timeout).succeeded()
     report = result.report
     assert report.intercepted == result.calls, f"the program made {result.calls} calls\n{result}"
     if expression == "native":
@@ -92,6 +98,15 @@ def test_types(mpi: Mpi, ranks: int, expression: str | None) -> None:
 def test_same_bits_on_every_rank(mpi: Mpi, ranks: int, expression: str | None) -> None:
     longest = "1000" if crowded(mpi, ranks) else "100000"
     check(mpi, ranks, expression, "allreduce_bits.c", "--max-count", longest)
+
+
+# Equal nodes, nodes of 3 and 2, a node of one rank: pretended.
+@pytest.mark.parametrize(("ranks", "node_ranks"), [(4, 2), (5, 3), (5, 2)])
+@pytest.mark.parametrize("expression", ["lanes(arrival_tree, ring)", "lanes(arrival_chain, rabenseifner)"])
+def test_on_nodes(mpi: Mpi, ranks: int, node_ranks: int, expression: str) -> None:
+    longest = "1000" if crowded(mpi, ranks) else "100000"
+    settings = {"OFFBEAT_NODE_RANKS": str(node_ranks)}
+    check(mpi, ranks, expression, "allreduce_bits.c", "--max-count", longest, environment=settings)
 
 
 @pytest.mark.parametrize(("ranks", "expression"), combinations(RANKS, ("recursive_doubling", "ring")))

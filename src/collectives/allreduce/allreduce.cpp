@@ -26,6 +26,7 @@ constexpr const Algorithm* algorithms[] = {
     &pipeline,
     &grid,
     &hierarchies::allreduce,
+    &hierarchies::lanes,
     &nap,
     &smp,
 };
