@@ -86,6 +86,7 @@ const std::vector<std::string> hierarchies = {
     "hierarchy(arrival_chain, rabenseifner)",
     "lanes(arrival_tree, ring)",
     "lanes(arrival_tree, pipeline(2, rabenseifner))",
+    "lanes(arrival_tree, bine)",
     "lanes(arrival_leader, recursive_doubling)",
     "lanes(arrival_chain, arrival_owners)",
     "nap",
