@@ -103,7 +103,7 @@ def test_same_bits_on_every_rank(mpi: Mpi, ranks: int, expression: str | None) -
 
 # Equal nodes, nodes of 3 and 2, a node of one rank: pretended.
 @pytest.mark.parametrize(("ranks", "node_ranks"), [(4, 2), (5, 3), (5, 2)])
-@pytest.mark.parametrize("expression", ["lanes(arrival_tree, ring)", "lanes(arrival_chain, rabenseifner)"])
+@pytest.mark.parametrize("expression", ["lanes(arrival_tree, ring)", "lanes(arrival_tree, bine)"])
 def test_on_nodes(mpi: Mpi, ranks: int, node_ranks: int, expression: str) -> None:
     longest = "1000" if crowded(mpi, ranks) else "100000"
     settings = {"OFFBEAT_NODE_RANKS": str(node_ranks)}

@@ -25,17 +25,24 @@
 namespace offbeat::hierarchies {
 namespace {
 
-// How a round is divided: segment k of a carrier, 0 <= k < in_flight.
-struct Shares {
-  const BoardRound& round;
-  const int carriers;  // members 0, 1, ... of each node
+// Chunks [first, last).
+struct Segment {
+  std::size_t first;
+  std::size_t last;
+};
 
-  [[nodiscard]] std::size_t first(int carrier, int segment) const {
-    const auto number = static_cast<std::size_t>(carrier * in_flight + segment);
-    return round.chunks * number / static_cast<std::size_t>(carriers * in_flight);
-  }
-  [[nodiscard]] std::size_t last(int carrier, int segment) const { return first(carrier, segment + 1); }
+// How the chunks of a round are divided among the first members of each node.
+struct Shares {
+  std::size_t chunks;
+  int carriers;
+
   [[nodiscard]] bool carries(int member) const { return member < carriers; }
+  // 0 <= number < in_flight.
+  [[nodiscard]] Segment segment(int carrier, int number) const {
+    const auto all = static_cast<std::size_t>(carriers * in_flight);
+    const auto place = static_cast<std::size_t>(carrier * in_flight + number);
+    return {chunks * place / all, chunks * (place + 1) / all};
+  }
 };
 
 struct Phases {
@@ -43,14 +50,13 @@ struct Phases {
   const Expression& lane;
 };
 
-// On a carrier: takes chunks [first, last) from the node's result to that of all nodes.
-Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, std::size_t first,
-                      std::size_t last) {
-  const Vector segment = round.of(round.call.output, first, last);
+// On a carrier: takes a segment from the node's result to that of all nodes.
+Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, Segment chunks) {
+  const Vector segment = round.of(round.call.output, chunks.first, chunks.last);
   if (round.net.size == 1) {
-    co_await lane.copy(segment, round.of(round.call.input, first, last));
+    co_await lane.copy(segment, round.of(round.call.input, chunks.first, chunks.last));
   } else {
-    for (std::size_t chunk = first; chunk < last; ++chunk) {
+    for (std::size_t chunk = chunks.first; chunk < chunks.last; ++chunk) {
       Patience::Wait wait(round.board.patience);
       while (!round.has_result(chunk)) co_await round.board.pause(wait);
       co_await round.collect(chunk);
@@ -58,7 +64,7 @@ Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, std
   }
   co_await carry_out(across_nodes(lane).with_lateness(), round.call.with(segment, segment), phases.lane);
   if (round.net.size == 1) co_return;
-  for (std::size_t chunk = first; chunk < last; ++chunk) {
+  for (std::size_t chunk = chunks.first; chunk < chunks.last; ++chunk) {
     co_await lane.put(round.on_board(round.net.rank, chunk), round.of(round.call.output, chunk));
     co_await round.board.announce(BoardRound::everywhere(round.step(chunk)), round.mark());
   }
@@ -66,12 +72,12 @@ Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, std
 
 // Takes what the other carriers of this node have carried. Each rank begins with another carrier.
 Task take_from_others(const BoardRound& round, Shares shares) {
-  for (int segment = 0; segment < in_flight; ++segment) {
+  for (int number = 0; number < in_flight; ++number) {
     for (int k = 0; k < shares.carriers; ++k) {
       const int carrier = (round.net.rank + k) % shares.carriers;
       if (carrier == round.net.rank) continue;
-      const std::size_t last = shares.last(carrier, segment);
-      for (std::size_t chunk = shares.first(carrier, segment); chunk < last; ++chunk) {
+      const Segment segment = shares.segment(carrier, number);
+      for (std::size_t chunk = segment.first; chunk < segment.last; ++chunk) {
         const Board::Word& everywhere = BoardRound::everywhere(round.step(chunk));
         Patience::Wait wait(round.board.patience);
         while (!round.is_marked(everywhere)) co_await round.board.pause(wait);
@@ -98,7 +104,7 @@ Task one_round(Endpoint net, const BoardRound& round, Phases phases, Shares shar
   }
   co_await net.concurrently(1 + in_flight, [&](const Endpoint& lane, int k) {
     if (k == 0) return on_own_node(round, phases.node, shares);
-    return exchange_segment(lane, round, phases, shares.first(member, k - 1), shares.last(member, k - 1));
+    return exchange_segment(lane, round, phases, shares.segment(member, k - 1));
   });
   round.board.contributed(round.number);
 }
@@ -116,7 +122,7 @@ Task in_lanes(Endpoint net, Call call, const Expression& self, int carriers) {
   const int nodes = node_count(net);
   const int ranks_per_node = (net.size + nodes - 1) / nodes;
   co_await in_rounds(node, call, ranks_per_node, [&](const BoardRound& round) {
-    return one_round(net, round, phases, Shares{round, carriers});
+    return one_round(net, round, phases, Shares{round.chunks, carriers});
   });
 }
 
