@@ -136,6 +136,13 @@ struct Locality {
   return net.part({.list = mine.here().data()}, mine.member, mine.membership.size(mine.node));
 }
 
+// The ranks that have this rank's member number, one of each node, as a communicator of their own. Every node
+// must have one.
+[[nodiscard]] inline Endpoint across_nodes(const Endpoint& net) {
+  const Locality& mine = *net.locality();
+  return net.part(mine.membership.across_nodes(mine.member), mine.node, mine.membership.nodes());
+}
+
 // The lowest rank of each node as a communicator of their own, but on the node of rank `root`, if there is a
 // root, this one; this rank must be one of them.
 [[nodiscard]] inline Endpoint node_leaders(const Endpoint& net, int root = -1) {

@@ -23,8 +23,8 @@ class Lateness {
   void note(const std::vector<int>& seen_late, const std::vector<int>& watchers);
 
  private:
-  // By the number of ranks: a communicator's, or its nodes' leaders'. Ranks that lead no node know nothing of
-  // the latter, and need not.
+  // By the number of ranks: a communicator's, or those that have the same member number on each node. A rank
+  // without such ranks on all nodes knows nothing of any, and need not.
   struct Group {
     std::vector<int> seen_late;
     std::vector<int> watchers;

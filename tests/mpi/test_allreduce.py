@@ -21,6 +21,7 @@ EXPRESSIONS = (
     "ring",
     "ring_segmented(8KiB)",
     "rabenseifner",
+    "bine",
     "arrival_owners",
     "linear",
     "binomial",
@@ -35,7 +36,7 @@ IN_ORDER_OF_ARRIVAL = ("arrival_leader", "arrival_chain")
 WITHOUT_DEBIAN = pytest.mark.mpis(lambda mpi: not mpi.name.startswith("debian"))
 LIKE_OTHERS = (
     "arrival_leader", "arrival_chain", "recursive_multiplying(4)", "ring_segmented(8KiB)", "rabenseifner",
-    "linear", "binomial", "pipeline(32KiB, ring)", "pipeline(32KiB, native)",
+    "bine", "linear", "binomial", "pipeline(32KiB, ring)", "pipeline(32KiB, native)",
 )  # fmt: skip
 # Grids fit one number of ranks each.
 GRIDS = {4: ("grid(2x2, ring)",), 8: ("grid(2x4, recursive_doubling, ring)", "grid(2x2x2, rabenseifner)")}
@@ -59,11 +60,17 @@ def has_the_same_bits(expression: str | None) -> bool:
 
 
 def check(
-    mpi: Mpi, ranks: int, expression: str | None, program: str, *arguments: str, timeout: float = 120
+    mpi: Mpi,
+    ranks: int,
+    expression: str | None,
+    program: str,
+    *arguments: str,
+    environment: dict[str, str] | None = None,
+    timeout: float = 120,
 ) -> Result:
     """Run a test program under the preload; check what offbeat says it did."""
-    binary = compile_program(mpi, PROGRAMS / program)
-    result = run(mpi, ranks, [binary, *arguments], allreduce=expression, timeout=timeout).succeeded()
+    command = [compile_program(mpi, PROGRAMS / program), *arguments]
+    result = run(mpi, ranks, command, allreduce=expression, environment=environment, timeout=timeout).succeeded()
     report = result.report
     assert report.intercepted == result.calls, f"the program made {result.calls} calls\n{result}"
     if expression == "native":
@@ -87,6 +94,15 @@ def test_types_and_bits(mpi: Mpi, ranks: int, expression: str | None) -> None:
     share = ("--stride", str(stride), "--offset", str(offset), "--max-count", str(longest))
     bits = ("--bits", "1") if has_the_same_bits(expression) else ()
     check(mpi, ranks, expression, "allreduce_types.cpp", *share, *bits)
+
+
+# Equal nodes, nodes of 3 and 2, a node of one rank: pretended.
+@pytest.mark.parametrize(("ranks", "node_ranks"), [(4, 2), (5, 3), (5, 2)])
+@pytest.mark.parametrize("expression", ["lanes(arrival_tree, ring)", "lanes(arrival_tree, bine)"])
+def test_on_nodes(mpi: Mpi, ranks: int, node_ranks: int, expression: str) -> None:
+    longest = "1000" if crowded(mpi, ranks) else "100000"
+    settings = {"OFFBEAT_NODE_RANKS": str(node_ranks)}
+    check(mpi, ranks, expression, "allreduce_bits.c", "--max-count", longest, environment=settings)
 
 
 @pytest.mark.parametrize(("ranks", "expression"), combinations(RANKS, ("recursive_doubling", "ring")))

@@ -26,6 +26,7 @@ from harness import (
 
 NODES = {"OFFBEAT_NODE_RANKS": "2"}
 HIERARCHY = "hierarchy(arrival_tree, ring)"
+LANES = "lanes(arrival_tree, ring)"
 
 
 # -- late ranks
@@ -164,10 +165,12 @@ def faults_and_errors(result: Result) -> tuple[int, int]:
 
 @FEWER_MPIS
 @pytest.mark.parametrize("count", [1000, 100000])
-@pytest.mark.parametrize("rank", [0, 2])
-def test_a_message_that_fails_is_an_error_on_every_rank(mpi: Mpi, rank: int, count: int) -> None:
-    """One of those of a leader, each in turn: of its own node and of the other one, nobody waits for ever."""
-    result = run_failing(mpi, 4, "messages", rank, count, allreduce=HIERARCHY, environment=NODES)
+@pytest.mark.parametrize(("expression", "rank"), [(HIERARCHY, 0), (HIERARCHY, 2), (LANES, 1), (LANES, 3)])
+def test_a_message_that_fails_is_an_error_on_every_rank(
+    mpi: Mpi, expression: str, rank: int, count: int
+) -> None:
+    """One of those of a carrier, each in turn: of its own node and of the other one, nobody waits for ever."""
+    result = run_failing(mpi, 4, "messages", rank, count, allreduce=expression, environment=NODES)
     faults, errors = faults_and_errors(result)
     assert faults > 0, str(result)
     assert errors == faults, str(result)

@@ -140,6 +140,12 @@ TEST_F(Cost, Rabenseifner) {
   EXPECT_NEAR(time_of("rabenseifner", 16, 1 << 20), 8 * a + 2 * n * 15 / 16 * b + n * 15 / 16 * c, 1e-12);
 }
 
+TEST_F(Cost, Bine) {
+  const double n = 1 << 20;
+  EXPECT_NEAR(time_of("bine", 16, 1 << 20), 8 * a + 2 * n * 15 / 16 * b + n * 15 / 16 * c, 1e-12);
+  EXPECT_NEAR(time_of("bine", 17, 1 << 20), time_of("bine", 16, 1 << 20) + 2 * (a + n * b) + n * c, 1e-12);
+}
+
 TEST_F(Cost, BinomialOfPowersOfTwo) {
   const double n = 1 << 16;
   EXPECT_NEAR(time_of("binomial", 32, 1 << 16), 5 * (2 * a + 2 * n * b + n * c), 1e-12);

@@ -84,6 +84,11 @@ const std::vector<std::string> hierarchies = {
     "hierarchy(arrival_tree, pipeline(2, ring))",
     "hierarchy(arrival_leader, ring)",
     "hierarchy(arrival_chain, rabenseifner)",
+    "lanes(arrival_tree, ring)",
+    "lanes(arrival_tree, pipeline(2, rabenseifner))",
+    "lanes(arrival_tree, bine)",
+    "lanes(arrival_leader, recursive_doubling)",
+    "lanes(arrival_chain, arrival_owners)",
     "nap",
     "smp",
 };

@@ -104,6 +104,9 @@ TEST(Expression, ErrorsPointAtTheColumn) {
       {"hierarchy(ring, ring)", 11,
        "ring does not work on a board; one of arrival_tree, arrival_leader, arrival_chain does"},
       {"hierarchy(arrival_tree, native)", 25, "native cannot be a part"},
+      {"lanes", 6, "lanes needs arguments: lanes(NODE_ALGORITHM, ALGORITHM)"},
+      {"lanes(ring, ring)", 7, "ring does not work on a board"},
+      {"pipeline(2, lanes(arrival_tree, ring))", 13, "lanes cannot be a part of another algorithm"},
       {"(", 1, "expected an algorithm, found '('"},
       {"\xff", 1, "expected an algorithm"},
   };
@@ -149,12 +152,15 @@ TEST(Expression, EveryCollectiveHasAHierarchy) {
 }
 
 TEST(Expression, AHierarchyIsUnsuitableWhereItsPartsAre) {
-  const Expression grid = parse_expression(Collective::allreduce, "hierarchy(arrival_tree, grid(2x2, ring))");
-  EXPECT_EQ(grid.unsuitable({.ranks = 12, .nodes = 3, .board = true}), "needs at least 4 ranks");
-  EXPECT_EQ(grid.unsuitable({.ranks = 12, .nodes = 4, .board = true}), "");
-  EXPECT_EQ(grid.unsuitable({.ranks = 12, .nodes = 1, .board = true}), "");
-  EXPECT_EQ(grid.unsuitable({.ranks = 12, .nodes = 4}), "needs shared memory between the ranks of a node");
-  EXPECT_EQ(grid.unsuitable({.ranks = 4, .nodes = 4}), "");
+  for (const std::string name : {"hierarchy", "lanes"}) {
+    const Expression grid =
+        parse_expression(Collective::allreduce, name + "(arrival_tree, grid(2x2, ring))");
+    EXPECT_EQ(grid.unsuitable({.ranks = 12, .nodes = 3, .board = true}), "needs at least 4 ranks");
+    EXPECT_EQ(grid.unsuitable({.ranks = 12, .nodes = 4, .board = true}), "");
+    EXPECT_EQ(grid.unsuitable({.ranks = 12, .nodes = 1, .board = true}), "");
+    EXPECT_EQ(grid.unsuitable({.ranks = 12, .nodes = 4}), "needs shared memory between the ranks of a node");
+    EXPECT_EQ(grid.unsuitable({.ranks = 4, .nodes = 4}), "");
+  }
   const Expression cut =
       parse_expression(Collective::allgather, "hierarchy(arrival_direct, pipeline(2, bruck))");
   EXPECT_EQ(cut.unsuitable({.ranks = 12, .nodes = 4, .board = true}), "cannot cut blocks for bruck");
@@ -190,6 +196,7 @@ TEST(Expression, RandomTextIsAnExpressionOrAnErrorInOneLine) {
                                      "pipeline",
                                      "grid",
                                      "hierarchy",
+                                     "lanes",
                                      "arrival_tree",
                                      "ring_segmented",
                                      "native",
@@ -267,11 +274,11 @@ TEST(Expression, RepeatsItsBitsOnEveryRunIfAllItsPartsDo) {
     return parse_expression(Collective::allreduce, text).every_run();
   };
   for (const char* text : {"ring", "arrival_tree", "pipeline(4, grid(2x2, ring, linear))",
-                           "hierarchy(arrival_tree, pipeline(2, ring))"}) {
+                           "hierarchy(arrival_tree, pipeline(2, ring))", "lanes(arrival_tree, ring)"}) {
     EXPECT_TRUE(every_run(text)) << text;
   }
   for (const char* text : {"native", "arrival_leader", "arrival_chain", "hierarchy(arrival_leader, ring)",
-                           "hierarchy(arrival_chain, pipeline(2, ring))"}) {
+                           "hierarchy(arrival_chain, pipeline(2, ring))", "lanes(arrival_leader, ring)"}) {
     EXPECT_FALSE(every_run(text)) << text;
   }
 }

@@ -2,7 +2,8 @@
 // The hierarchy of every collective but barrier and allreduce, with every algorithm of messages among the
 // leaders x rank counts x ways to place ranks on nodes x roots x lengths x in place x adversarial timing, in
 // the simulator. Calls follow one another on the same boards, and ranks come late. barrier_test.cpp has that
-// of barrier, board_test.cpp that of allreduce; here is what an allreduce does on nodes without boards.
+// of barrier, board_test.cpp that of allreduce; here is what an allreduce does on nodes without boards, with
+// long vectors, and in lanes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -186,6 +187,7 @@ TEST_P(LongVectors, AreRight) {
     };
     expect_right(5, 13'000, tiny_window);
     expect_right(3, 400'000, 16 * tiny_window);
+    if (collective == Collective::allreduce) expect_right(13, 200'000, 128 * tiny_window);
   }
 }
 
@@ -197,12 +199,52 @@ std::vector<Named> of_long_vectors() {
           {Collective::allgather, "hierarchy(arrival_direct, ring)"},
           {Collective::allgather, "hierarchy(arrival_direct, pipeline(2, linear))"},
           {Collective::allgather, "hierarchy(arrival_direct, bruck)"},
-          {Collective::allgatherv, "hierarchy(arrival_direct, ring)"}};
+          {Collective::allgatherv, "hierarchy(arrival_direct, ring)"},
+          {Collective::allreduce, "hierarchy(arrival_tree, ring)"},
+          {Collective::allreduce, "lanes(arrival_tree, ring)"},
+          {Collective::allreduce, "lanes(arrival_tree, pipeline(2, recursive_doubling))"}};
 }
 
 INSTANTIATE_TEST_SUITE_P(Nodes, LongVectors, testing::ValuesIn(of_long_vectors()), [](const auto& info) {
   return std::string(name_of(std::get<0>(info.param))) + "_" + test_name(std::get<1>(info.param), 5);
 });
+
+class Lanes : public testing::Test {
+ protected:
+  // Nodes on which all but the messages between them takes no time.
+  static double time_of(const std::string& text, const std::vector<int>& node_of_rank, std::size_t bytes) {
+    const Expression expression = parse_expression(Collective::allreduce, text);
+    const Reduction sum(ElementType::uint8, ReduceOp::sum);
+    const Call call{Collective::allreduce, {nullptr, bytes, 1}, {nullptr, bytes, 1}, &sum};
+    const Network network{.inter_beta = 1e-9, .line = 0, .node_of_rank = node_of_rank};
+    Simulator simulator(static_cast<int>(node_of_rank.size()), network,
+                        {.phantom = true, .board_window_bytes = std::size_t{1} << 20});
+    return simulator
+        .run([&](int, Endpoint net) { return carry_out(net, call, expression); }, {}, expression.lanes())
+        .last_delay();
+  }
+};
+
+TEST_F(Lanes, ShareWhatTheLeaderCarriesAlone) {
+  constexpr std::size_t n = std::size_t{4} << 20;
+  for (const char* algorithm : {"ring", "rabenseifner"}) {
+    for (const int ranks_per_node : {2, 4, 8, 16}) {
+      SCOPED_TRACE(std::string(algorithm) + ", " + std::to_string(ranks_per_node) + " ranks on each node");
+      std::vector<int> nodes;
+      for (int rank = 0; rank < 4 * ranks_per_node; ++rank) nodes.push_back(rank % 4);
+      const std::string parts = std::string("(arrival_tree, ") + algorithm + ")";
+      EXPECT_NEAR(time_of("lanes" + parts, nodes, n) * ranks_per_node, time_of("hierarchy" + parts, nodes, n),
+                  1e-12);
+    }
+  }
+}
+
+TEST_F(Lanes, AreAsManyAsTheSmallestNodeHasRanks) {
+  constexpr std::size_t n = std::size_t{1} << 20;
+  const double leader = time_of("hierarchy(arrival_tree, ring)", {0, 0, 0, 0, 1, 1, 1, 1}, n);
+  EXPECT_NEAR(time_of("lanes(arrival_tree, ring)", {0, 0, 0, 0, 0, 0, 1, 1}, n), leader / 2, 1e-12);
+  EXPECT_NEAR(time_of("lanes(arrival_tree, ring)", {0, 0, 0, 0, 1}, n), leader, 1e-12);
+}
 
 }  // namespace
 }  // namespace offbeat

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
 #include <vector>
 
 #include "patterns/binomial_tree.hpp"
 #include "patterns/blocks.hpp"
+#include "patterns/butterfly.hpp"
 #include "patterns/radix_tree.hpp"
 #include "patterns/rank_map.hpp"
 
@@ -65,6 +68,77 @@ TEST(BinomialTree, ASubtreeIsItsRootAndTheSubtreesOfItsChildren) {
       ASSERT_EQ(next, rank + tree.size(rank)) << ranks << " ranks";
     }
   }
+}
+
+void expect_butterfly(const Butterfly& butterfly, int ranks) {
+  const int steps = Butterfly::steps(ranks);
+  const auto half = [&](int rank, int step) { return butterfly.keeps_upper(rank, step, ranks); };
+  std::vector<int> owner(static_cast<std::size_t>(ranks), -1);
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (int step = 0; step < steps; ++step) {
+      const int peer = butterfly.peer(rank, step, ranks);
+      ASSERT_GE(peer, 0);
+      ASSERT_LT(peer, ranks);
+      ASSERT_EQ(butterfly.peer(peer, step, ranks), rank) << "step " << step;
+      for (int before = 0; before < step; ++before) {
+        ASSERT_EQ(half(peer, before), half(rank, before)) << "rank " << rank << ", step " << step;
+      }
+      ASSERT_NE(half(peer, step), half(rank, step)) << "rank " << rank << ", step " << step;
+    }
+    int& owns = owner[static_cast<std::size_t>(butterfly.block_of(rank, ranks))];
+    ASSERT_EQ(owns, -1) << "ranks " << owns << " and " << rank;
+    owns = rank;
+
+    // What a rank ends with comes from every rank, once.
+    std::vector<int> givers{rank};
+    for (int step = steps - 1; step >= 0; --step) {
+      const std::size_t count = givers.size();
+      for (std::size_t k = 0; k < count; ++k) givers.push_back(butterfly.peer(givers[k], step, ranks));
+    }
+    std::ranges::sort(givers);
+    for (int other = 0; other < ranks; ++other) ASSERT_EQ(givers[static_cast<std::size_t>(other)], other);
+  }
+}
+
+TEST(Butterfly, HalvesTheBlocksOfEveryRank) {
+  for (int ranks = 1; ranks <= 512; ranks *= 2) {
+    SCOPED_TRACE(std::to_string(ranks) + " ranks");
+    for (const Butterfly& butterfly : {hypercube, bine_butterfly}) expect_butterfly(butterfly, ranks);
+  }
+}
+
+TEST(Butterfly, ThatOfBineTreesHasNegabinaryDistances) {
+  constexpr int ranks = 1024;
+  constexpr int distances[] = {1, -1, 3, -5, 11, -21, 43, -85, 171, -341};
+  for (int step = 0; step < 10; ++step) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      const int distance = rank % 2 == 0 ? distances[step] : -distances[step];
+      ASSERT_EQ(bine_butterfly.peer(rank, step, ranks), (rank + distance + ranks) % ranks);
+    }
+  }
+}
+
+// Bytes that cross between parts of the network, of a vector of one byte a block.
+double crossing(const Butterfly& butterfly, int ranks, int part) {
+  double bytes = 0;
+  for (int step = 0; step < Butterfly::steps(ranks); ++step) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      if (rank / part != butterfly.peer(rank, step, ranks) / part) bytes += ranks >> (step + 1);
+    }
+  }
+  return bytes;
+}
+
+TEST(Butterfly, ThatOfBineTreesCrossesLessBetweenPartsOfNoPowerOfTwo) {
+  const auto share = [](int part) {
+    return crossing(bine_butterfly, 1024, part) / crossing(hypercube, 1024, part);
+  };
+  EXPECT_NEAR(share(6), 0.86, 0.005);
+  EXPECT_NEAR(share(30), 0.78, 0.005);
+  EXPECT_NEAR(share(100), 0.91, 0.005);
+  EXPECT_NEAR(share(180), 0.91, 0.005);
+  EXPECT_NEAR(share(16), 1.95, 0.005);
+  EXPECT_NEAR(share(64), 2.72, 0.005);
 }
 
 TEST(RankMap, ARingBeginsAnywhere) {

@@ -18,6 +18,7 @@ constexpr const Algorithm* algorithms[] = {
     &recursive_doubling,
     &recursive_multiplying,
     &rabenseifner,
+    &bine,
     &ring,
     &ring_segmented,
     &arrival_owners,
@@ -26,6 +27,7 @@ constexpr const Algorithm* algorithms[] = {
     &pipeline,
     &grid,
     &hierarchies::allreduce,
+    &hierarchies::lanes,
     &nap,
     &smp,
 };

@@ -18,6 +18,7 @@ extern const Algorithm ring;
 extern const Algorithm ring_segmented;
 extern const Algorithm arrival_owners;
 extern const Algorithm rabenseifner;
+extern const Algorithm bine;
 extern const Algorithm linear;
 extern const Algorithm binomial;
 

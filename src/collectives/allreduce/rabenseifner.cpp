@@ -12,8 +12,6 @@
 // Cost: 2 log2(p) a + 2n(p-1)/p b + n(p-1)/p c. Other than powers of two: folded, + 2(a + nb) + nc.
 // Order: the same tree over the ranks as recursive_doubling, and so the same bits.
 // Source: Rabenseifner, ICCS 2004; Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
-#include <algorithm>
-
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/allreduce/recursive_halving.hpp"
 #include "collectives/combinators/fold.hpp"
@@ -22,17 +20,8 @@ namespace offbeat::allreduce_algorithms {
 namespace {
 
 Task power_of_two(Endpoint net, Call call, const Expression&) {
-  const int p = net.size;
-  co_await recursive_halving::reduce_scatter(net, call);
-  int first = recursive_halving::block_of(net.rank, p);
-  int number = 1;
-  for (int distance = p / 2; distance > 0; distance /= 2) {
-    const int sibling = (net.rank & distance) != 0 ? first - number : first + number;
-    co_await net.exchange(net.rank ^ distance, call.output.blocks(p, first, number),
-                          call.output.blocks(p, sibling, number));
-    first = std::min(first, sibling);
-    number *= 2;
-  }
+  co_await recursive_halving::reduce_scatter(net, call, hypercube);
+  co_await recursive_halving::allgather(net, call.output, hypercube);
 }
 
 Task run(Endpoint net, Call call, const Expression& self) {

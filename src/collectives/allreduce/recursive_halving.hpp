@@ -1,31 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The first half of `rabenseifner`, of allreduce and of reduce: p, a power of two, ranks each keep half of
-// their blocks, with the nearest rank first.
+// The halves of `rabenseifner`, of allreduce and of reduce, and of `bine`: p ranks, a power of two, each keep
+// half of their blocks in every step of a butterfly, and collect them on the way back.
 //
-//   p = 4, blocks kept     rank 0   rank 1   rank 2   rank 3
-//   distance 1, n/2         01       23       01       23
-//   distance 2, n/4         0        2        1        3
+//   hypercube, p = 4, blocks kept   rank 0   rank 1   rank 2   rank 3
+//   distance 1, n/2                  01       23       01       23
+//   distance 2, n/4                  0        2        1        3
 //
 // The nearest rank comes first, so that the largest halves stay inside a node when ranks are placed in
 // blocks.
 #pragma once
 
 #include "collectives/algorithm.hpp"
+#include "patterns/butterfly.hpp"
 
 namespace offbeat::recursive_halving {
 
-// Each rank ends with one block of the combined vector, in its place in `output`. Other places in `output`
-// hold partial results. The order of operands is that of recursive_doubling.
+// Each rank ends with one block of the combined vector, Butterfly::block_of, in its place in `output`. Other
+// places in `output` hold partial results. The lower rank's operand stands left in each step; with the
+// hypercube the order is that of recursive_doubling.
 // Cost: log2(p) a + n(p-1)/p (b + c).
-[[nodiscard]] Task reduce_scatter(Endpoint net, Call call);
+[[nodiscard]] Task reduce_scatter(Endpoint net, Call call, const Butterfly& butterfly);
 
-// That block: the bits of the rank in backward order.
-[[nodiscard]] constexpr int block_of(int rank, int ranks) {
-  int block = 0;
-  for (int distance = 1; distance < ranks; distance *= 2) {
-    if ((rank & distance) != 0) block += ranks / 2 / distance;
-  }
-  return block;
-}
+// From there on: each rank ends with all blocks of `all`. Cost: log2(p) a + n(p-1)/p b.
+[[nodiscard]] Task allgather(Endpoint net, Vector all, const Butterfly& butterfly);
 
 }  // namespace offbeat::recursive_halving

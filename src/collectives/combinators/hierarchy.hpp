@@ -31,6 +31,10 @@ template <Task (*on_several)(Endpoint, Call, const Expression&)>
 // Algorithm::unsuitable: whether the leaders' algorithm can run among so many.
 [[nodiscard]] std::string unsuitable(const Expression& self, const Placement& placement);
 
+// An allreduce on several nodes, some of which have several ranks. The first members of each node, so many as
+// there are carriers, carry a share each between the nodes.
+[[nodiscard]] Task in_lanes(Endpoint net, Call call, const Expression& self, int carriers);
+
 // A phase on a node: by the algorithm that the repertoire of its collective has for the board or, where there
 // is none, by the one that it has without a host.
 [[nodiscard]] Task within_node(Endpoint node, Call call);

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Lanes: combine on each node, then every rank of a node carries its share of the result between the nodes,
+// then everybody takes all shares.
+//
+//   lanes(NODE, A)        node phase on the board by NODE, an allreduce by A in each lane
+//
+//   2 nodes of 3 ranks    node 0: 0 1 2   node 1: 3 4 5   the node's result in three shares
+//   the lanes             0 <-> 3, 1 <-> 4, 2 <-> 5       rank k of each node has share k
+//
+// So a node sends as fast as all of its ranks can, where one leader sends as fast as one rank can. With one
+// lane this is the hierarchy of an allreduce, and hierarchy.cpp runs it so.
+//
+// The phases overlap: while the carriers exchange one segment, the node combines the next and copies the
+// last.
+// Cost: T_A(nodes, n/s) for s ranks on a node, if a node can send for all of them at once, plus the nodes'
+// work before the first segment and after the last one.
+// Unequal nodes: the smallest one says how many lanes there are, because every lane crosses all nodes.
+// Further ranks of a node combine and copy.
+// Order: that of NODE on each node, then that of A over the nodes.
+// Source: the full-lane allreduce of Traff and Hunold 2020; the overlap is ours.
+#include "collectives/allreduce/board_round.hpp"
+#include "collectives/combinators/combinators.hpp"
+#include "collectives/combinators/hierarchy.hpp"
+
+namespace offbeat::hierarchies {
+namespace {
+
+// Chunks [first, last).
+struct Segment {
+  std::size_t first;
+  std::size_t last;
+};
+
+// How the chunks of a round are divided among the first members of each node.
+struct Shares {
+  std::size_t chunks;
+  int carriers;
+
+  [[nodiscard]] bool carries(int member) const { return member < carriers; }
+  // 0 <= number < in_flight.
+  [[nodiscard]] Segment segment(int carrier, int number) const {
+    const auto all = static_cast<std::size_t>(carriers * in_flight);
+    const auto place = static_cast<std::size_t>(carrier * in_flight + number);
+    return {chunks * place / all, chunks * (place + 1) / all};
+  }
+};
+
+struct Phases {
+  NodePhase node;
+  const Expression& lane;
+};
+
+// On a carrier: takes a segment from the node's result to that of all nodes.
+Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, Segment chunks) {
+  const Vector segment = round.of(round.call.output, chunks.first, chunks.last);
+  if (round.net.size == 1) {
+    co_await lane.copy(segment, round.of(round.call.input, chunks.first, chunks.last));
+  } else {
+    for (std::size_t chunk = chunks.first; chunk < chunks.last; ++chunk) {
+      Patience::Wait wait(round.board.patience);
+      while (!round.has_result(chunk)) co_await round.board.pause(wait);
+      co_await round.collect(chunk);
+    }
+  }
+  co_await carry_out(across_nodes(lane).with_lateness(), round.call.with(segment, segment), phases.lane);
+  if (round.net.size == 1) co_return;
+  for (std::size_t chunk = chunks.first; chunk < chunks.last; ++chunk) {
+    co_await lane.put(round.on_board(round.net.rank, chunk), round.of(round.call.output, chunk));
+    co_await round.board.announce(BoardRound::everywhere(round.step(chunk)), round.mark());
+  }
+}
+
+// Takes what the other carriers of this node have carried. Each rank begins with another carrier.
+Task take_from_others(const BoardRound& round, Shares shares) {
+  for (int number = 0; number < in_flight; ++number) {
+    for (int k = 0; k < shares.carriers; ++k) {
+      const int carrier = (round.net.rank + k) % shares.carriers;
+      if (carrier == round.net.rank) continue;
+      const Segment segment = shares.segment(carrier, number);
+      for (std::size_t chunk = segment.first; chunk < segment.last; ++chunk) {
+        const Board::Word& everywhere = BoardRound::everywhere(round.step(chunk));
+        Patience::Wait wait(round.board.patience);
+        while (!round.is_marked(everywhere)) co_await round.board.pause(wait);
+        co_await round.net.copy(round.of(round.call.output, chunk),
+                                round.on_board(round.holder(everywhere), chunk));
+      }
+    }
+  }
+}
+
+// A node of one rank has nothing to combine, and nobody to take from.
+Task on_own_node(const BoardRound& round, NodePhase node, Shares shares) {
+  if (round.net.size == 1) co_return;
+  co_await node(round, nullptr);
+  if (!shares.carries(round.net.rank)) round.board.contributed(round.number);
+  co_await take_from_others(round, shares);
+}
+
+Task one_round(Endpoint net, const BoardRound& round, Phases phases, Shares shares) {
+  const int member = round.net.rank;
+  if (!shares.carries(member)) {
+    co_await on_own_node(round, phases.node, shares);
+    co_return;
+  }
+  co_await net.concurrently(1 + in_flight, [&](const Endpoint& lane, int k) {
+    if (k == 0) return on_own_node(round, phases.node, shares);
+    return exchange_segment(lane, round, phases, shares.segment(member, k - 1));
+  });
+  round.board.contributed(round.number);
+}
+
+Task in_all_lanes(Endpoint net, Call call, const Expression& self) {
+  return in_lanes(net, call, self, net.locality()->membership.smallest());
+}
+
+}  // namespace
+
+Task in_lanes(Endpoint net, Call call, const Expression& self, int carriers) {
+  const Endpoint node = on_node(net);
+  const Phases phases{self.parts[0].algorithm->node_phase, self.parts[1]};
+  // Carriers must cut the message alike, however many ranks their nodes have.
+  const int nodes = node_count(net);
+  const int ranks_per_node = (net.size + nodes - 1) / nodes;
+  co_await in_rounds(node, call, ranks_per_node, [&](const BoardRound& round) {
+    return one_round(net, round, phases, Shares{round.chunks, carriers});
+  });
+}
+
+const Algorithm lanes{
+    .name = "lanes",
+    .summary = "combine on each node by NODE_ALGORITHM, each rank of a node carries a share by ALGORITHM",
+    .cost = "T_ALGORITHM(nodes, n/s), s ranks on a node, overlapped with the work on the nodes",
+    .serves = {Collective::allreduce},
+    .needs = {.board = OnBoard::every_node},
+    .source = "Traff and Hunold 2020",
+    .parameters = parameters,
+    .run = for_placement<in_all_lanes>,
+    .lanes = lanes_in_segments,
+    .unsuitable = unsuitable,
+};
+
+}  // namespace offbeat::hierarchies
