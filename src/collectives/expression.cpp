@@ -338,6 +338,10 @@ bool Expression::every_run() const {
   return algorithm->every_run && std::ranges::all_of(parts, &Expression::every_run);
 }
 
+bool Expression::learns() const {
+  return algorithm->learns || std::ranges::any_of(parts, &Expression::learns);
+}
+
 std::string Expression::text() const {
   std::string result(algorithm->name);
   std::string separator = "(";

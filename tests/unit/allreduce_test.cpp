@@ -7,6 +7,7 @@
 // beside the output; no deadlock, no lost message (the simulator throws).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <tuple>
@@ -14,6 +15,7 @@
 
 #include "collectives/repertoire.hpp"
 #include "hockney.hpp"
+#include "simulator/phantom_calls.hpp"
 #include "vectors.hpp"
 
 namespace offbeat {
@@ -210,6 +212,30 @@ TEST_F(ArrivalOwners, ALateRankOwnsNothingInTheNextCall) {
       EXPECT_LE(all[1], 1.1 * bound) << ranks << " ranks, " << late << " late again";
       EXPECT_LE(all[2], 1.1 * bound) << ranks << " ranks, " << late << " late again";
     }
+  }
+}
+
+// As in offbeat simulate: notes are no phantoms.
+TEST_F(ArrivalOwners, PhantomsLearn) {
+  const Expression expression = parse_expression(Collective::allreduce, "arrival_owners");
+  EXPECT_TRUE(expression.learns());
+  for (const int ranks : {5, 70}) {
+    Simulator simulator(ranks, fast, {.phantom = true, .learns = true});
+    const PhantomCalls calls(Collective::allreduce, 1 << 22, ranks);
+    const auto make = [&](int rank, Endpoint net) { return carry_out(net, calls.of(rank), expression); };
+    std::vector<double> arrivals(static_cast<std::size_t>(ranks));
+    arrivals[3] = 0.1;
+    const double first = simulator.run(make, arrivals, expression.lanes()).last_delay();
+    const double second = simulator.run(make, arrivals, expression.lanes()).last_delay();
+    EXPECT_LT(second, first);
+    for (int rank = 0; rank < ranks; ++rank) {
+      simulator.lateness(rank).begin_call();
+      const std::vector<int> on_time = simulator.lateness(rank).on_time(ranks);
+      EXPECT_EQ(on_time.size(), static_cast<std::size_t>(ranks) - 1);
+      EXPECT_EQ(std::ranges::count(on_time, 3), 0);
+    }
+    simulator.forget();
+    EXPECT_EQ(simulator.run(make, arrivals, expression.lanes()).last_delay(), first);
   }
 }
 

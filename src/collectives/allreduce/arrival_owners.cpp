@@ -8,7 +8,7 @@
 //
 // Cost: 2n(p-1)/p b, as ring, if all come at once or somebody comes late for the first time; n b + 2a after a
 // late rank that was late before, with m owners n(p-1)/m b.
-// Prediction: each owner notes who was late, and sends that behind its last piece; so all ranks have all
+// Prediction: each owner notes who was late, and sends that before its last piece; so all ranks have all
 // notes. Who was noted by most owners but itself owns nothing in the next call (transport/lateness.hpp).
 // Vectors with fewer elements than owners teach nothing.
 // Memory: what all others send an owner is kept apart until it is combined: p n/m, at most 2n bytes.
@@ -16,7 +16,10 @@
 // the last piece to come log2(p) combinations of one piece remain.
 // Source: ours; the bound is that of StragglAR (arXiv 2505.23523), which has to be told who is late.
 #include <algorithm>
+#include <bit>
 #include <coroutine>
+#include <cstdint>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -86,8 +89,8 @@ struct Exchange {
         seen_late(static_cast<std::size_t>(size)) {
     for (std::size_t k = 0; k < owners.size(); ++k)
       owned_by[static_cast<std::size_t>(owners[k])] = static_cast<int>(k);
-    learns = net.lateness() != nullptr && net.moves_data() && call.output.count >= owners.size();
-    if (learns) notes.resize((static_cast<std::size_t>(size) + 7) / 8);
+    learns = net.lateness() != nullptr && call.output.count >= owners.size();
+    if (learns) notes.resize((static_cast<std::size_t>(size) + 63) / 64);
     if (!owns(rank)) return;
     pieces = pieces_of(block(call.output, rank));
     halves_there.resize(static_cast<std::size_t>(size) * pieces);
@@ -99,9 +102,7 @@ struct Exchange {
   [[nodiscard]] AnyVector block(const AnyVector& vector, int owner) const {
     return vector.block(static_cast<int>(owners.size()), owned_by[static_cast<std::size_t>(owner)]);
   }
-  [[nodiscard]] std::size_t bytes_with_notes(const ConstVector& piece) const {
-    return piece.bytes() + notes.size();
-  }
+  [[nodiscard]] std::size_t notes_bytes() const { return notes.size() * sizeof(notes[0]); }
 
   // Among the others: the time between their first pieces and the last result is what this exchange takes by
   // itself, be it long or short, and who comes later than a fourth of that after the others makes all wait.
@@ -115,14 +116,17 @@ struct Exchange {
     const double tolerated = (median - others.front()) + (end - others.back()) / 4;
     for (int k = 0; k < size; ++k) {
       if (k == rank || first[static_cast<std::size_t>(k)] - median <= tolerated) continue;
-      notes[static_cast<std::size_t>(k) / 8] |= static_cast<std::byte>(1 << k % 8);
+      notes[static_cast<std::size_t>(k) / 64] |= std::uint64_t{1} << k % 64;
     }
-    count_notes(notes.data(), rank);
+    count_notes(notes.data());
   }
-  void count_notes(const std::byte* of_owner, int owner) {
-    for (int k = 0; k < size; ++k) {
-      const bool is_noted = (of_owner[k / 8] & static_cast<std::byte>(1 << k % 8)) != std::byte{0};
-      if (k != owner && is_noted) ++seen_late[static_cast<std::size_t>(k)];
+  // Most of the ranks are noted by nobody.
+  void count_notes(const void* of_owner) {
+    for (std::size_t k = 0; k < notes.size(); ++k) {
+      std::uint64_t noted = 0;
+      std::memcpy(&noted, static_cast<const std::byte*>(of_owner) + k * sizeof(noted), sizeof(noted));
+      for (; noted != 0; noted &= noted - 1)
+        ++seen_late[k * 64 + static_cast<std::size_t>(std::countr_zero(noted))];
     }
   }
 
@@ -130,17 +134,17 @@ struct Exchange {
   int rank;
   int size;
   std::vector<int> owners;
-  std::vector<int> owned_by;     // the number of the block of each rank; -1: none
-  std::vector<Progressed> sent;  // pieces, to each owner
-  std::vector<double> first;     // when the first piece of each rank came
-  std::vector<int> seen_late;    // by how many owners, each rank
-  std::vector<std::byte> notes;  // bit k: rank k was late; empty: nobody learns
+  std::vector<int> owned_by;         // the number of the block of each rank; -1: none
+  std::vector<Progressed> sent;      // pieces, to each owner
+  std::vector<double> first;         // when the first piece of each rank came
+  std::vector<int> seen_late;        // by how many owners, each rank
+  std::vector<std::uint64_t> notes;  // bit k % 64 of k / 64: rank k was late; empty: nobody learns
   bool learns = false;
 
   // Of an owner.
   std::size_t pieces = 0;
   const Scratch* contributions = nullptr;  // of each rank, to the block
-  const Scratch* last_piece = nullptr;     // with the notes
+  const Scratch* last_piece = nullptr;     // behind the notes
   std::vector<char> halves_there;          // of each combination of each piece: the first one is there
   std::vector<char> is_final;
   Progressed results;  // in order
@@ -175,8 +179,9 @@ Task combine(Endpoint net, Exchange& all, int from, std::size_t piece) {
   if (all.learns && piece + 1 == all.pieces) {
     all.note_who_is_late(net.now());
     const Vector bytes = all.last_piece->vector();
-    co_await net.copy(bytes.slice(0, result.bytes()), ConstVector{result.data, result.bytes(), 1});
-    std::ranges::copy(all.notes, bytes.data + result.bytes());
+    std::memcpy(bytes.data, all.notes.data(), all.notes_bytes());
+    co_await net.copy(bytes.slice(all.notes_bytes(), result.bytes()),
+                      ConstVector{result.data, result.bytes(), 1});
   }
   all.is_final[piece] = 1;
   while (all.results.count() < all.pieces && all.is_final[all.results.count()] != 0) all.results.advance();
@@ -202,8 +207,11 @@ Task send_result(Endpoint net, Exchange& all, int to) {
   const ConstVector block = all.block(all.call.output, all.rank);
   for (std::size_t piece = 0; piece < all.pieces; ++piece) {
     co_await all.results.until(piece + 1);
-    const bool has_notes = all.learns && piece + 1 == all.pieces;
-    co_await net.send(to, has_notes ? ConstVector(all.last_piece->vector()) : piece_of(block, piece));
+    if (!all.learns || piece + 1 < all.pieces) {
+      co_await net.send(to, piece_of(block, piece));
+    } else {
+      co_await net.send(to, all.last_piece->vector(), all.notes_bytes());
+    }
   }
 }
 
@@ -218,10 +226,11 @@ Task receive_result(Endpoint net, Exchange& all, int owner) {
       co_await net.receive(owner, result);
       continue;
     }
-    const Scratch bytes = net.scratch(all.bytes_with_notes(result), 1);
+    const Scratch bytes = net.scratch(all.notes_bytes() + result.bytes(), 1, all.notes_bytes());
     co_await net.receive(owner, bytes.vector());
-    co_await net.copy({result.data, result.bytes(), 1}, bytes.first(result.bytes()));
-    all.count_notes(bytes.vector().data + result.bytes(), owner);
+    all.count_notes(bytes.vector().data);
+    co_await net.copy({result.data, result.bytes(), 1},
+                      bytes.vector().slice(all.notes_bytes(), result.bytes()));
   }
 }
 
@@ -254,8 +263,8 @@ Task run(Endpoint net, Call call, const Expression&) {
   const Vector own =
       all.owns(net.rank) ? all.block(call.output, net.rank) : Vector{nullptr, 0, call.output.width};
   const Scratch contributed = net.scratch(own.count * static_cast<std::size_t>(net.size), own.width);
-  const std::size_t last = all.pieces == 0 ? 0 : piece_of(own, all.pieces - 1).bytes();
-  const Scratch last_piece = net.scratch(all.pieces == 0 ? 0 : last + all.notes.size(), 1);
+  const std::size_t last = all.pieces == 0 ? 0 : all.notes_bytes() + piece_of(own, all.pieces - 1).bytes();
+  const Scratch last_piece = net.scratch(last, 1, all.pieces == 0 ? 0 : all.notes_bytes());
   all.contributions = &contributed;
   all.last_piece = &last_piece;
   co_await net.concurrently(
@@ -274,6 +283,7 @@ const Algorithm arrival_owners{
     .cost = "2n(p-1)/p b, or nb + 2a after a late rank; n(p-1)/p c",
     .serves = {Collective::allreduce},
     .source = "ours; the bound of StragglAR (Devraj et al. 2025)",
+    .learns = true,
     .run = run,
     .lanes = [](const Expression&) { return 2; },  // contributions and results
 };
