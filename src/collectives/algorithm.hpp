@@ -22,6 +22,7 @@ enum class Parameter : std::uint8_t {
   segments_or_bytes,    // 4, or 32MiB
   bytes,                // 8KiB
   radix,                // 4
+  late_rank,            // 4, the number of a rank
   dimensions,           // 32x32
   algorithm,            // one expression
   algorithm_or_native,  // the same, or native
@@ -115,6 +116,7 @@ struct Expression {
   int segments = 0;  // 0: cut by bytes
   std::size_t bytes = 0;
   int radix = 0;
+  int late_rank = 0;
   std::vector<int> dimensions;
   std::vector<Expression> parts;
 

@@ -21,6 +21,8 @@ EXPRESSIONS = (
     "ring",
     "ring_segmented(8KiB)",
     "rabenseifner",
+    "ring_prereduced(1)",
+    "straggler(1)",
     "arrival_owners",
     "linear",
     "binomial",
@@ -37,7 +39,8 @@ WITH_THE_SAME_BITS = tuple(e for e in EXPRESSIONS if e not in IN_ORDER_OF_ARRIVA
 WITHOUT_DEBIAN = pytest.mark.mpis(lambda mpi: not mpi.name.startswith("debian"))
 LIKE_OTHERS = (
     "arrival_leader", "arrival_chain", "recursive_multiplying(4)", "ring_segmented(8KiB)", "rabenseifner",
-    "linear", "binomial", "pipeline(32KiB, ring)", "pipeline(32KiB, native)",
+    "ring_prereduced(1)", "straggler(1)", "linear", "binomial", "pipeline(32KiB, ring)",
+    "pipeline(32KiB, native)",
 )  # fmt: skip
 # Grids fit one number of ranks each.
 GRIDS = {4: ("grid(2x2, ring)",), 8: ("grid(2x4, recursive_doubling, ring)", "grid(2x2x2, rabenseifner)")}

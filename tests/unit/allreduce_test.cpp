@@ -31,6 +31,12 @@ const std::vector<std::string> compositions = {
     "recursive_multiplying(12)",
     "recursive_multiplying(64)",
     "pipeline(2, recursive_multiplying(4))",
+    "ring_prereduced(0)",
+    "ring_prereduced(2)",
+    "straggler(0)",
+    "straggler(2)",
+    "pipeline(3, straggler(1))",
+    "grid(2x3, straggler(1), ring_prereduced(0))",
     "pipeline(1, ring)",
     "pipeline(4, ring)",
     "pipeline(64, recursive_doubling)",
@@ -66,10 +72,9 @@ TEST_P(EveryAlgorithm, IsExactAndHasTheSameBitsEverywhere) {
   const auto& [text, ranks] = GetParam();
   const Expression expression = parse_expression(Collective::allreduce, text);
   if (const std::string reason = expression.unsuitable({ranks}); !reason.empty()) {
-    // A grid may need more ranks. It says so before a message is sent.
+    // A grid may need more ranks, and a late rank has to be there. That is said before a message is sent.
     EXPECT_NE(reason.find("needs at least"), std::string::npos);
-    EXPECT_NE(text.find("grid"), std::string::npos);
-    EXPECT_LT(ranks, 16);
+    EXPECT_LT(ranks, text.find("grid") != std::string::npos ? 16 : 3);
     return;
   }
   expect_exact_and_the_same_bits(expression, ranks);
@@ -123,6 +128,17 @@ class Cost : public Hockney {
   static double time_of(const std::string& text, int ranks, std::size_t bytes) {
     return Hockney::time_of(Collective::allreduce, text, ranks, bytes, bytes);
   }
+
+  // What is left after a late rank, where combining takes no time.
+  static double after_a_late_rank(const std::string& text, int ranks, int late, std::size_t bytes) {
+    Simulator simulator(ranks, {.inter_alpha = a, .inter_beta = b, .eager_bytes = 0}, {.phantom = true});
+    const Expression expression = parse_expression(Collective::allreduce, text);
+    const PhantomCalls calls(Collective::allreduce, bytes, ranks);
+    std::vector<double> arrivals(static_cast<std::size_t>(ranks));
+    arrivals[static_cast<std::size_t>(late)] = 1;
+    const auto make = [&](int rank, Endpoint net) { return carry_out(net, calls.of(rank), expression); };
+    return simulator.run(make, arrivals, expression.lanes()).last_delay();
+  }
 };
 
 TEST_F(Cost, RecursiveDoubling) {
@@ -140,6 +156,19 @@ TEST_F(Cost, Ring) {
 TEST_F(Cost, Rabenseifner) {
   const double n = 1 << 20;
   EXPECT_NEAR(time_of("rabenseifner", 16, 1 << 20), 8 * a + 2 * n * 15 / 16 * b + n * 15 / 16 * c, 1e-12);
+}
+
+TEST_F(Cost, StragglerAfterTheLateRank) {
+  const double n = 15 << 16;
+  EXPECT_NEAR(after_a_late_rank("straggler(3)", 16, 3, 15 << 16), 18 * (a + n / 15 * b), 1e-12);
+  EXPECT_NEAR(after_a_late_rank("straggler(0)", 16, 0, 15 << 16), 18 * (a + n / 15 * b), 1e-12);
+  EXPECT_NEAR(after_a_late_rank("straggler(20)", 21, 20, 15 << 16), 18 * (a + n / 15 * b) + a + n * b, 1e-12);
+}
+
+TEST_F(Cost, PreReducedRingAfterTheLateRank) {
+  const double n = 1 << 20;
+  EXPECT_NEAR(after_a_late_rank("ring_prereduced(3)", 16, 3, 1 << 20), 32 * (a + n / 16 * b), 1e-12);
+  EXPECT_NEAR(after_a_late_rank("ring", 16, 3, 1 << 20), 30 * (a + n / 16 * b), 1e-12);
 }
 
 TEST_F(Cost, BinomialOfPowersOfTwo) {
@@ -162,6 +191,31 @@ TEST_F(Cost, PipelineOverlapsSendingAndCombining) {
 
 TEST_F(Cost, SegmentedRingOverlapsSendingAndCombining) {
   EXPECT_LT(time_of("ring_segmented(16KiB)", 16, 1 << 22), 0.95 * time_of("ring", 16, 1 << 22));
+}
+
+TEST(LateRank, MayBeAnyOne) {
+  for (const std::string name : {"straggler", "ring_prereduced"}) {
+    for (const int ranks : {2, 3, 6, 8}) {
+      for (int late = 0; late < ranks; ++late) {
+        const std::string text = name + "(" + std::to_string(late) + ")";
+        SCOPED_TRACE(text);
+        const Expression expression = parse_expression(Collective::allreduce, text);
+        Vectors vectors(ranks, {100, Operation::weave});
+        std::vector<Bits> reference;
+        for (const double lateness : {0.0, 1.0}) {
+          vectors.clear(lateness > 0);
+          std::vector<double> arrivals(static_cast<std::size_t>(ranks));
+          arrivals[static_cast<std::size_t>(late)] = lateness;
+          Simulator simulator(ranks, awkward_network());
+          const auto make = [&](int rank, Endpoint net) {
+            return carry_out(net, vectors.args(rank), expression);
+          };
+          simulator.run(make, arrivals, expression.lanes());
+          ASSERT_EQ(vectors.problem(reference), "") << ranks << " ranks";
+        }
+      }
+    }
+  }
 }
 
 // Ranks that are late again and again.

@@ -20,6 +20,8 @@ constexpr const Algorithm* algorithms[] = {
     &rabenseifner,
     &ring,
     &ring_segmented,
+    &ring_prereduced,
+    &straggler,
     &arrival_owners,
     &binomial,
     &linear,
