@@ -300,6 +300,26 @@ TEST_F(ArrivalOwners, AtLeastHalfOfTheRanksOwn) {
   delays("arrival_owners", {9, {}}, 100000, 3, reference);
 }
 
+TEST_F(ArrivalOwners, NearlyHalfOfTheRanksMayBeLateWhicheverTheyAre) {
+  constexpr int ranks = 70;
+  constexpr int late = 30;
+  for (const int first : {0, ranks - late}) {
+    const Expression expression = parse_expression(Collective::allreduce, "arrival_owners");
+    Simulator simulator(ranks, fast, {.phantom = true, .learns = true});
+    const PhantomCalls calls(Collective::allreduce, 1 << 22, ranks);
+    std::vector<double> arrivals(ranks);
+    std::fill_n(arrivals.begin() + first, late, 0.1);
+    for (int call = 0; call < 3; ++call) {
+      simulator.run([&](int rank, Endpoint net) { return carry_out(net, calls.of(rank), expression); },
+                    arrivals, expression.lanes());
+      simulator.lateness(0).begin_call();
+      const std::vector<int> on_time = simulator.lateness(0).on_time(ranks);
+      EXPECT_EQ(on_time.size(), ranks - late);
+      EXPECT_EQ(on_time.front(), first == 0 ? late : 0);
+    }
+  }
+}
+
 TEST_F(ArrivalOwners, WhoComesOnTimeAgainIsAnOwnerAgain) {
   constexpr int ranks = 8;
   const Expression expression = parse_expression(Collective::allreduce, "arrival_owners");

@@ -8,8 +8,9 @@
 //
 // Cost: 2n(p-1)/p b, as ring, if all come at once or somebody comes late for the first time; n b + 2a after a
 // late rank that was late before, with m owners n(p-1)/m b.
-// Prediction: each owner notes who was late, and sends that before its last piece; so all ranks have all
-// notes. Who was noted by most owners but itself owns nothing in the next call (transport/lateness.hpp).
+// Prediction: up to 16 of the owners note who was late, and send that before their last piece; so all ranks
+// have all notes. Whom most of these owners noted owns nothing in the next call (transport/lateness.hpp). A
+// rank is late against the median, so nobody is if half of them are.
 // Vectors with fewer elements than owners teach nothing.
 // Memory: what all others send an owner is kept apart until it is combined: p n/m, at most 2n bytes.
 // Order: a binary tree over the ranks, whoever owns an element; so the bits are the same in every run. After
@@ -30,6 +31,7 @@ namespace offbeat::allreduce_algorithms {
 namespace {
 
 constexpr std::size_t piece_bytes = std::size_t{16} << 10;
+constexpr std::size_t most_watchers = 16;  // each costs all others a copy of its last piece
 
 // How far one coroutine of this rank has come, for others of the same rank.
 class Progressed {
@@ -98,6 +100,12 @@ struct Exchange {
   }
 
   [[nodiscard]] bool owns(int who) const { return owned_by[static_cast<std::size_t>(who)] >= 0; }
+  // Whether this owner notes who is late: evenly many among all, as neighbours may be late together.
+  [[nodiscard]] bool watches(int owner) const {
+    const auto number = static_cast<std::size_t>(owned_by[static_cast<std::size_t>(owner)]);
+    return learns && number * watchers() % owners.size() < watchers();
+  }
+  [[nodiscard]] std::size_t watchers() const { return std::min(most_watchers, owners.size()); }
   template <class AnyVector>
   [[nodiscard]] AnyVector block(const AnyVector& vector, int owner) const {
     return vector.block(static_cast<int>(owners.size()), owned_by[static_cast<std::size_t>(owner)]);
@@ -176,7 +184,7 @@ Task combine(Endpoint net, Exchange& all, int from, std::size_t piece) {
     const Vector to = 2 * half >= all.size ? result : all.contribution(left, piece);
     co_await net.reduce(*all.call.op, to, operand(left), operand(right));
   }
-  if (all.learns && piece + 1 == all.pieces) {
+  if (all.watches(all.rank) && piece + 1 == all.pieces) {
     all.note_who_is_late(net.now());
     const Vector bytes = all.last_piece->vector();
     std::memcpy(bytes.data, all.notes.data(), all.notes_bytes());
@@ -207,7 +215,7 @@ Task send_result(Endpoint net, Exchange& all, int to) {
   const ConstVector block = all.block(all.call.output, all.rank);
   for (std::size_t piece = 0; piece < all.pieces; ++piece) {
     co_await all.results.until(piece + 1);
-    if (!all.learns || piece + 1 < all.pieces) {
+    if (!all.watches(all.rank) || piece + 1 < all.pieces) {
       co_await net.send(to, piece_of(block, piece));
     } else {
       co_await net.send(to, all.last_piece->vector(), all.notes_bytes());
@@ -222,7 +230,7 @@ Task receive_result(Endpoint net, Exchange& all, int owner) {
   for (std::size_t piece = 0; piece < pieces; ++piece) {
     co_await all.sent[static_cast<std::size_t>(owner)].until(piece + 1);
     const Vector result = piece_of(block, piece);
-    if (!all.learns || piece + 1 < pieces) {
+    if (!all.watches(owner) || piece + 1 < pieces) {
       co_await net.receive(owner, result);
       continue;
     }
@@ -263,15 +271,17 @@ Task run(Endpoint net, Call call, const Expression&) {
   const Vector own =
       all.owns(net.rank) ? all.block(call.output, net.rank) : Vector{nullptr, 0, call.output.width};
   const Scratch contributed = net.scratch(own.count * static_cast<std::size_t>(net.size), own.width);
-  const std::size_t last = all.pieces == 0 ? 0 : all.notes_bytes() + piece_of(own, all.pieces - 1).bytes();
-  const Scratch last_piece = net.scratch(last, 1, all.pieces == 0 ? 0 : all.notes_bytes());
+  const bool watches = all.owns(net.rank) && all.watches(net.rank);
+  const std::size_t last = watches ? all.notes_bytes() + piece_of(own, all.pieces - 1).bytes() : 0;
+  const Scratch last_piece = net.scratch(last, 1, watches ? all.notes_bytes() : 0);
   all.contributions = &contributed;
   all.last_piece = &last_piece;
   co_await net.concurrently(
       2, [&](const Endpoint& lane, int k) { return k == 0 ? contributions(lane, all) : results(lane, all); });
   if (!all.learns) co_return;
-  std::vector<int> watchers(static_cast<std::size_t>(net.size), static_cast<int>(all.owners.size()));
-  for (const int owner : all.owners) --watchers[static_cast<std::size_t>(owner)];
+  std::vector<int> watchers(static_cast<std::size_t>(net.size), static_cast<int>(all.watchers()));
+  for (const int owner : all.owners)
+    if (all.watches(owner)) --watchers[static_cast<std::size_t>(owner)];
   net.lateness()->note(all.seen_late, watchers);
 }
 
