@@ -43,7 +43,9 @@ class Machine {
         has_boards_(board.has_value()),
         network_(std::move(network)),
         simulator_(ranks, network_,
-                   {.phantom = true, .board_window_bytes = board ? std::get<4>(*board) : 0}) {}
+                   {.phantom = true,
+                    .board_window_bytes = board ? std::get<4>(*board) : 0,
+                    .learns = true}) {}
 
   // The time of the max-rate model, if all ranks begin at once; nothing where it has no formula.
   [[nodiscard]] std::optional<double> model(std::string_view collective, std::string_view expression,
@@ -68,6 +70,11 @@ class Machine {
     if (parsed.runs_on_host()) return "is the host MPI's own, which the simulator does not know";
     return parsed.unsuitable({.ranks = ranks_, .nodes = nodes(), .board = has_boards_});
   }
+
+  [[nodiscard]] static bool learns(std::string_view collective, std::string_view expression) {
+    return offbeat::parse_expression(known_collective(collective), expression).learns();
+  }
+  void forget() { simulator_.forget(); }
 
   nb::dict run(std::string_view collective, std::string_view expression, std::size_t bytes,
                const std::vector<double>& arrivals, const nb::object& report) {
@@ -136,6 +143,9 @@ void register_simulator(nb::module_& module) {
            "Why an expression cannot run here; empty if it can.")
       .def("model", &Machine::model, "collective"_a, "expression"_a, "size_bytes"_a,
            "The time of the max-rate model when all ranks begin at once, or None where it has no formula.")
+      .def_static("learns", &Machine::learns, "collective"_a, "expression"_a,
+                  "Whether a call may go on otherwise than the one before, as somebody was late there.")
+      .def("forget", &Machine::forget, "The next call is the first.")
       .def("run", &Machine::run, "collective"_a, "expression"_a, "size_bytes"_a, "arrivals"_a,
            "report"_a.none(),
            "One call, which rank k begins at arrivals[k]: a dict of exits, waits (in all, the longest, for "

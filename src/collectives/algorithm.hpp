@@ -22,6 +22,7 @@ enum class Parameter : std::uint8_t {
   segments_or_bytes,    // 4, or 32MiB
   bytes,                // 8KiB
   radix,                // 4
+  late_rank,            // 4, the number of a rank
   dimensions,           // 32x32
   algorithm,            // one expression
   algorithm_or_native,  // the same, or native
@@ -94,6 +95,8 @@ struct Algorithm {
   // Of a collective with a block for each rank: it asks for every block by itself (BlockList::of), so that a
   // segment of `pipeline` can be a stripe of each.
   bool takes_stripes = false;
+  // Ranks note who came late, for their next call (transport/lateness.hpp).
+  bool learns = false;
   NodePhase node_phase = nullptr;
   // For small calls among the ranks of one node; null: small calls are like the others.
   const Immediate* immediate = nullptr;
@@ -113,6 +116,7 @@ struct Expression {
   int segments = 0;  // 0: cut by bytes
   std::size_t bytes = 0;
   int radix = 0;
+  int late_rank = 0;
   std::vector<int> dimensions;
   std::vector<Expression> parts;
 
@@ -126,6 +130,8 @@ struct Expression {
   }
   // Whether every run gives the same bits: nothing in it combines in the order of arrival.
   [[nodiscard]] bool every_run() const;
+  // Whether a call may go on otherwise than the one before, as somebody was late there.
+  [[nodiscard]] bool learns() const;
   // The canonical spelling; parsing it gives the same expression.
   [[nodiscard]] std::string text() const;
   [[nodiscard]] bool is_native() const { return algorithm->run == nullptr; }

@@ -19,6 +19,7 @@ namespace {
 
 constexpr int most_segments = 64;
 constexpr int most_radix = most_lanes;  // of recursive_multiplying
+constexpr std::size_t most_late_rank = std::numeric_limits<int>::max() - 1;
 constexpr int deepest_nesting = 16;
 
 struct Unit {
@@ -127,6 +128,13 @@ class Parser {
         result.radix = static_cast<int>(value);
         return;
       }
+      case Parameter::late_rank: {
+        const std::size_t value = number("the number of the rank that is late, such as 0", 0);
+        if (value > most_late_rank)
+          fail_at(start, "ranks have numbers up to " + std::to_string(most_late_rank));
+        result.late_rank = static_cast<int>(value);
+        return;
+      }
       case Parameter::dimensions:
         dimensions(result, start);
         return;
@@ -168,7 +176,7 @@ class Parser {
     if (result.dimensions.size() < 2) fail_at(start, "a grid has at least two dimensions, such as 4x4");
   }
 
-  std::size_t number(const std::string& expected) {
+  std::size_t number(const std::string& expected, std::size_t least = 1) {
     const std::size_t start = position_;
     std::size_t value = 0;
     while (!at_end() && std::isdigit(static_cast<unsigned char>(text_[position_])) != 0) {
@@ -179,7 +187,7 @@ class Parser {
       ++position_;
     }
     if (position_ == start) fail("expected " + expected);
-    if (value == 0) fail_at(start, "must be at least 1");
+    if (value < least) fail_at(start, "must be at least " + std::to_string(least));
     return value;
   }
 
@@ -290,6 +298,8 @@ std::string_view name_of(Parameter parameter) {
       return "BYTES";
     case Parameter::radix:
       return "K";
+    case Parameter::late_rank:
+      return "RANK";
     case Parameter::dimensions:
       return "D1xD2[x...]";
     case Parameter::algorithm:
@@ -338,6 +348,10 @@ bool Expression::every_run() const {
   return algorithm->every_run && std::ranges::all_of(parts, &Expression::every_run);
 }
 
+bool Expression::learns() const {
+  return algorithm->learns || std::ranges::any_of(parts, &Expression::learns);
+}
+
 std::string Expression::text() const {
   std::string result(algorithm->name);
   std::string separator = "(";
@@ -356,6 +370,9 @@ std::string Expression::text() const {
         break;
       case Parameter::radix:
         add(std::to_string(radix));
+        break;
+      case Parameter::late_rank:
+        add(std::to_string(late_rank));
         break;
       case Parameter::dimensions: {
         std::string grid;

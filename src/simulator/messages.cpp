@@ -82,7 +82,7 @@ SimulatedMessage& SimulatedMessages::allocate() {
 }
 
 void SimulatedMessages::release(SimulatedMessage& message) {
-  if (message.payload != nullptr) pool::release(std::exchange(message.payload, nullptr), message.bytes);
+  if (message.payload != nullptr) pool::release(std::exchange(message.payload, nullptr), message.carried);
   message.next = std::exchange(free_, &message);
 }
 

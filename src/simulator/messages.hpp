@@ -16,8 +16,9 @@ struct SimulatedMessage {
   SimulatedMessage* next = nullptr;  // in its bucket, or in the free list
   Transfer* sender = nullptr;        // until its half is over
   Transfer* receiver = nullptr;      // null until it is posted
-  std::byte* payload = nullptr;      // what an eager message carries: from pool.hpp, `bytes` long
+  std::byte* payload = nullptr;      // what an eager message carries: from pool.hpp, `carried` long
   std::size_t bytes = 0;
+  std::size_t carried = 0;    // bytes that are no phantoms
   double alpha = 0;           // its latency
   double seconds = 0;         // that it takes a port
   double posted = 0;          // its first side

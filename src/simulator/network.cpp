@@ -53,7 +53,7 @@ bool Simulator::start(SimulatedTransport& self, Transfer& transfer) {
 
 // The receive half of a step. Returns the message unless it is there already.
 SimulatedMessage* Simulator::receive(SimulatedTransport& self, Transfer& transfer) {
-  if (adversary_ && transfer.incoming.data != nullptr) {
+  if (adversary_ && !phantom_ && transfer.incoming.data != nullptr) {
     std::memset(transfer.incoming.data, rubbish, transfer.incoming.bytes());
   }
   SimulatedMessage& message = messages_.post(transfer.from, self.rank_, transfer.lane, false);
@@ -89,6 +89,7 @@ void Simulator::send(SimulatedTransport& self, Transfer& transfer, SimulatedMess
     message.posted = now_;
   }
   message.bytes = transfer.outgoing.bytes();
+  message.carried = phantom_ ? transfer.head_bytes : message.bytes;
   message.sent = true;
   message.eager = adversary_ ? (random() & 1) != 0 : message.bytes <= network_.eager_bytes;
   message.sender = &transfer;
@@ -101,9 +102,9 @@ void Simulator::send(SimulatedTransport& self, Transfer& transfer, SimulatedMess
     return;
   }
 
-  if (!phantom_ && transfer.outgoing.data != nullptr) {
-    message.payload = static_cast<std::byte*>(pool::allocate(message.bytes));
-    std::memcpy(message.payload, transfer.outgoing.data, message.bytes);
+  if (message.carried > 0 && transfer.outgoing.data != nullptr) {
+    message.payload = static_cast<std::byte*>(pool::allocate(message.carried));
+    std::memcpy(message.payload, transfer.outgoing.data, message.carried);
   }
   const double left = transmit(message);
   if (left == unknown) return;
@@ -202,7 +203,7 @@ void Simulator::land(SimulatedMessage& message) {
 void Simulator::deliver(SimulatedMessage& message) {
   std::byte* target = message.receiver->incoming.data;
   const std::byte* data = message.eager ? message.payload : message.sender->outgoing.data;
-  if (!phantom_ && data != nullptr && target != nullptr) std::memcpy(target, data, message.bytes);
+  if (message.carried > 0 && data != nullptr && target != nullptr) std::memcpy(target, data, message.carried);
   messages_.release(message);
 }
 

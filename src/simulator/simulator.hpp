@@ -101,7 +101,7 @@ struct Adversary {
 };
 
 struct SimulationOptions {
-  bool phantom = false;  // vectors without data: sizes and times only
+  bool phantom = false;  // vectors without data but the heads of messages: sizes and times only
   std::optional<Adversary> adversary{};
   std::size_t board_window_bytes = 0;  // of the board that each node has; 0: none
   bool learns = false;                 // ranks know from one run who was late in those before
@@ -186,6 +186,9 @@ class Simulator {
 
   // What a rank has learned.
   [[nodiscard]] Lateness& lateness(int rank) { return this->rank(rank).lateness_; }
+  void forget() {
+    for (SimulatedTransport& each : ranks_) each.lateness_ = {};
+  }
 
   // For other kinds of awaitable: the time, and a resumption at a later one.
   [[nodiscard]] double now() const { return now_; }

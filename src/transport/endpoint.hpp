@@ -23,18 +23,22 @@ namespace offbeat {
 // Scratch memory for the life of a coroutine.
 class Scratch {
  public:
-  Scratch(bool real, std::size_t count, std::size_t width)
-      : vector_{real && count > 0 ? static_cast<std::byte*>(pool::allocate(count * width)) : nullptr, count,
+  // Of a phantom its first head_bytes are there.
+  Scratch(bool real, std::size_t count, std::size_t width, std::size_t head_bytes = 0)
+      : allocated_(real ? count * width : head_bytes),
+        vector_{allocated_ > 0 ? static_cast<std::byte*>(pool::allocate(allocated_)) : nullptr, count,
                 width} {}
-  Scratch(Scratch&& other) noexcept : vector_(std::exchange(other.vector_, {})) {}
+  Scratch(Scratch&& other) noexcept
+      : allocated_(other.allocated_), vector_(std::exchange(other.vector_, {})) {}
   Scratch& operator=(Scratch&&) = delete;
   ~Scratch() {
-    if (vector_.data != nullptr) pool::release(vector_.data, vector_.bytes());
+    if (vector_.data != nullptr) pool::release(vector_.data, allocated_);
   }
   [[nodiscard]] const Vector& vector() const { return vector_; }
   [[nodiscard]] Vector first(std::size_t count) const { return vector_.slice(0, count); }
 
  private:
+  std::size_t allocated_;
   Vector vector_;
 };
 
@@ -46,8 +50,13 @@ class Endpoint {
   Endpoint(Transport& transport, int rank, int size, int lanes = 1)
       : rank(rank), size(size), transport_(&transport), lateness_(transport.lateness), lane_count_(lanes) {}
 
-  [[nodiscard]] Transfer send(int to, ConstVector data) const {
-    return {.transport = transport_, .lane = first_lane_, .to = target(to, data), .outgoing = data};
+  // A message that begins with a head arrives with it even where vectors are phantoms.
+  [[nodiscard]] Transfer send(int to, ConstVector data, std::size_t head_bytes = 0) const {
+    return {.transport = transport_,
+            .lane = first_lane_,
+            .to = target(to, data),
+            .outgoing = data,
+            .head_bytes = head_bytes};
   }
   [[nodiscard]] Transfer receive(int from, Vector data) const {
     return {.transport = transport_, .lane = first_lane_, .from = target(from, data), .incoming = data};
@@ -106,8 +115,9 @@ class Endpoint {
     return made;
   }
 
-  [[nodiscard]] Scratch scratch(std::size_t count, std::size_t width) const {
-    return {transport_->moves_data(), count, width};
+  // Its first head_bytes are there even where vectors are phantoms.
+  [[nodiscard]] Scratch scratch(std::size_t count, std::size_t width, std::size_t head_bytes = 0) const {
+    return {transport_->moves_data(), count, width, head_bytes};
   }
 
   // The `size` ranks that `map` names, as a communicator of their own in which this rank is `member`.

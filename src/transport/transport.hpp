@@ -69,6 +69,7 @@ struct Transfer {
   int lane;
   int to = nobody;
   ConstVector outgoing{};
+  std::size_t head_bytes = 0;  // of it, which are data even where vectors are phantoms
   int from = nobody;
   Vector incoming{};
 

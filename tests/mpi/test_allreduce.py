@@ -22,6 +22,8 @@ EXPRESSIONS = (
     "ring_segmented(8KiB)",
     "rabenseifner",
     "bine",
+    "ring_prereduced(1)",
+    "straggler(1)",
     "arrival_owners",
     "linear",
     "binomial",
@@ -36,7 +38,8 @@ IN_ORDER_OF_ARRIVAL = ("arrival_leader", "arrival_chain")
 WITHOUT_DEBIAN = pytest.mark.mpis(lambda mpi: not mpi.name.startswith("debian"))
 LIKE_OTHERS = (
     "arrival_leader", "arrival_chain", "recursive_multiplying(4)", "ring_segmented(8KiB)", "rabenseifner",
-    "bine", "linear", "binomial", "pipeline(32KiB, ring)", "pipeline(32KiB, native)",
+    "bine", "ring_prereduced(1)", "straggler(1)", "linear", "binomial", "pipeline(32KiB, ring)",
+    "pipeline(32KiB, native)",
 )  # fmt: skip
 # Grids fit one number of ranks each.
 GRIDS = {4: ("grid(2x2, ring)",), 8: ("grid(2x4, recursive_doubling, ring)", "grid(2x2x2, rabenseifner)")}

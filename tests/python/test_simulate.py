@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,20 @@ def test_who_waits_for_whom() -> None:
     assert found.model_us is None
     # Rank 7's own steps, and then two messages to the last that knows of it.
     assert found.last_delays_us == pytest.approx([2 + 10 + 10])
+
+
+def test_who_learns_has_learned_from_the_call_before() -> None:
+    """1 byte takes 1 µs: what is left is n, and beside it what the other ranks say about lateness."""
+    usual = plan(
+        shapes=[Shape(8, 1)], sizes_bytes=[7_000_000], algorithms=["arrival_owners"],
+        patterns=["last_delayed", "first_delayed", "balanced"], skews=[Skew(microseconds=1e9)],
+    )  # fmt: skip
+    last, first, balanced = simulation.run(usual, quiet).results
+    for late in (last, first):
+        assert 7_000_000 < late.last_delays_us[0] < 1.02 * 7_000_000
+    # Nobody remembers who was late under another pattern.
+    alone = simulation.run(replace(usual, patterns=["balanced"]), quiet).results
+    assert balanced.last_delays_us == only(alone).last_delays_us
 
 
 def test_a_factor_of_skew_is_of_the_mean_of_all_expressions() -> None:

@@ -7,6 +7,7 @@
 // beside the output; no deadlock, no lost message (the simulator throws).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <tuple>
@@ -14,6 +15,7 @@
 
 #include "collectives/repertoire.hpp"
 #include "hockney.hpp"
+#include "simulator/phantom_calls.hpp"
 #include "vectors.hpp"
 
 namespace offbeat {
@@ -29,6 +31,12 @@ const std::vector<std::string> compositions = {
     "recursive_multiplying(12)",
     "recursive_multiplying(64)",
     "pipeline(2, recursive_multiplying(4))",
+    "ring_prereduced(0)",
+    "ring_prereduced(2)",
+    "straggler(0)",
+    "straggler(2)",
+    "pipeline(3, straggler(1))",
+    "grid(2x3, straggler(1), ring_prereduced(0))",
     "pipeline(1, ring)",
     "pipeline(4, ring)",
     "pipeline(64, recursive_doubling)",
@@ -64,10 +72,9 @@ TEST_P(EveryAlgorithm, IsExactAndHasTheSameBitsEverywhere) {
   const auto& [text, ranks] = GetParam();
   const Expression expression = parse_expression(Collective::allreduce, text);
   if (const std::string reason = expression.unsuitable({ranks}); !reason.empty()) {
-    // A grid may need more ranks. It says so before a message is sent.
+    // A grid may need more ranks, and a late rank has to be there. That is said before a message is sent.
     EXPECT_NE(reason.find("needs at least"), std::string::npos);
-    EXPECT_NE(text.find("grid"), std::string::npos);
-    EXPECT_LT(ranks, 16);
+    EXPECT_LT(ranks, text.find("grid") != std::string::npos ? 16 : 3);
     return;
   }
   expect_exact_and_the_same_bits(expression, ranks);
@@ -121,6 +128,17 @@ class Cost : public Hockney {
   static double time_of(const std::string& text, int ranks, std::size_t bytes) {
     return Hockney::time_of(Collective::allreduce, text, ranks, bytes, bytes);
   }
+
+  // What is left after a late rank, where combining takes no time.
+  static double after_a_late_rank(const std::string& text, int ranks, int late, std::size_t bytes) {
+    Simulator simulator(ranks, {.inter_alpha = a, .inter_beta = b, .eager_bytes = 0}, {.phantom = true});
+    const Expression expression = parse_expression(Collective::allreduce, text);
+    const PhantomCalls calls(Collective::allreduce, bytes, ranks);
+    std::vector<double> arrivals(static_cast<std::size_t>(ranks));
+    arrivals[static_cast<std::size_t>(late)] = 1;
+    const auto make = [&](int rank, Endpoint net) { return carry_out(net, calls.of(rank), expression); };
+    return simulator.run(make, arrivals, expression.lanes()).last_delay();
+  }
 };
 
 TEST_F(Cost, RecursiveDoubling) {
@@ -146,6 +164,19 @@ TEST_F(Cost, Bine) {
   EXPECT_NEAR(time_of("bine", 17, 1 << 20), time_of("bine", 16, 1 << 20) + 2 * (a + n * b) + n * c, 1e-12);
 }
 
+TEST_F(Cost, StragglerAfterTheLateRank) {
+  const double n = 15 << 16;
+  EXPECT_NEAR(after_a_late_rank("straggler(3)", 16, 3, 15 << 16), 18 * (a + n / 15 * b), 1e-12);
+  EXPECT_NEAR(after_a_late_rank("straggler(0)", 16, 0, 15 << 16), 18 * (a + n / 15 * b), 1e-12);
+  EXPECT_NEAR(after_a_late_rank("straggler(20)", 21, 20, 15 << 16), 18 * (a + n / 15 * b) + a + n * b, 1e-12);
+}
+
+TEST_F(Cost, PreReducedRingAfterTheLateRank) {
+  const double n = 1 << 20;
+  EXPECT_NEAR(after_a_late_rank("ring_prereduced(3)", 16, 3, 1 << 20), 32 * (a + n / 16 * b), 1e-12);
+  EXPECT_NEAR(after_a_late_rank("ring", 16, 3, 1 << 20), 30 * (a + n / 16 * b), 1e-12);
+}
+
 TEST_F(Cost, BinomialOfPowersOfTwo) {
   const double n = 1 << 16;
   EXPECT_NEAR(time_of("binomial", 32, 1 << 16), 5 * (2 * a + 2 * n * b + n * c), 1e-12);
@@ -166,6 +197,31 @@ TEST_F(Cost, PipelineOverlapsSendingAndCombining) {
 
 TEST_F(Cost, SegmentedRingOverlapsSendingAndCombining) {
   EXPECT_LT(time_of("ring_segmented(16KiB)", 16, 1 << 22), 0.95 * time_of("ring", 16, 1 << 22));
+}
+
+TEST(LateRank, MayBeAnyOne) {
+  for (const std::string name : {"straggler", "ring_prereduced"}) {
+    for (const int ranks : {2, 3, 6, 8}) {
+      for (int late = 0; late < ranks; ++late) {
+        const std::string text = name + "(" + std::to_string(late) + ")";
+        SCOPED_TRACE(text);
+        const Expression expression = parse_expression(Collective::allreduce, text);
+        Vectors vectors(ranks, {100, Operation::weave});
+        std::vector<Bits> reference;
+        for (const double lateness : {0.0, 1.0}) {
+          vectors.clear(lateness > 0);
+          std::vector<double> arrivals(static_cast<std::size_t>(ranks));
+          arrivals[static_cast<std::size_t>(late)] = lateness;
+          Simulator simulator(ranks, awkward_network());
+          const auto make = [&](int rank, Endpoint net) {
+            return carry_out(net, vectors.args(rank), expression);
+          };
+          simulator.run(make, arrivals, expression.lanes());
+          ASSERT_EQ(vectors.problem(reference), "") << ranks << " ranks";
+        }
+      }
+    }
+  }
 }
 
 // Ranks that are late again and again.
@@ -219,11 +275,55 @@ TEST_F(ArrivalOwners, ALateRankOwnsNothingInTheNextCall) {
   }
 }
 
+// As in offbeat simulate: notes are no phantoms.
+TEST_F(ArrivalOwners, PhantomsLearn) {
+  const Expression expression = parse_expression(Collective::allreduce, "arrival_owners");
+  EXPECT_TRUE(expression.learns());
+  for (const int ranks : {5, 70}) {
+    Simulator simulator(ranks, fast, {.phantom = true, .learns = true});
+    const PhantomCalls calls(Collective::allreduce, 1 << 22, ranks);
+    const auto make = [&](int rank, Endpoint net) { return carry_out(net, calls.of(rank), expression); };
+    std::vector<double> arrivals(static_cast<std::size_t>(ranks));
+    arrivals[3] = 0.1;
+    const double first = simulator.run(make, arrivals, expression.lanes()).last_delay();
+    const double second = simulator.run(make, arrivals, expression.lanes()).last_delay();
+    EXPECT_LT(second, first);
+    for (int rank = 0; rank < ranks; ++rank) {
+      simulator.lateness(rank).begin_call();
+      const std::vector<int> on_time = simulator.lateness(rank).on_time(ranks);
+      EXPECT_EQ(on_time.size(), static_cast<std::size_t>(ranks) - 1);
+      EXPECT_EQ(std::ranges::count(on_time, 3), 0);
+    }
+    simulator.forget();
+    EXPECT_EQ(simulator.run(make, arrivals, expression.lanes()).last_delay(), first);
+  }
+}
+
 TEST_F(ArrivalOwners, AtLeastHalfOfTheRanksOwn) {
   std::vector<Bits> reference;
   delays("arrival_owners", {9, {0, 1, 2, 3, 5, 6, 7}}, 100000, 3, reference);
   delays("arrival_owners", {9, {8, 2}}, 100000, 3, reference);
   delays("arrival_owners", {9, {}}, 100000, 3, reference);
+}
+
+TEST_F(ArrivalOwners, NearlyHalfOfTheRanksMayBeLateWhicheverTheyAre) {
+  constexpr int ranks = 70;
+  constexpr int late = 30;
+  for (const int first : {0, ranks - late}) {
+    const Expression expression = parse_expression(Collective::allreduce, "arrival_owners");
+    Simulator simulator(ranks, fast, {.phantom = true, .learns = true});
+    const PhantomCalls calls(Collective::allreduce, 1 << 22, ranks);
+    std::vector<double> arrivals(ranks);
+    std::fill_n(arrivals.begin() + first, late, 0.1);
+    for (int call = 0; call < 3; ++call) {
+      simulator.run([&](int rank, Endpoint net) { return carry_out(net, calls.of(rank), expression); },
+                    arrivals, expression.lanes());
+      simulator.lateness(0).begin_call();
+      const std::vector<int> on_time = simulator.lateness(0).on_time(ranks);
+      EXPECT_EQ(on_time.size(), ranks - late);
+      EXPECT_EQ(on_time.front(), first == 0 ? late : 0);
+    }
+  }
 }
 
 TEST_F(ArrivalOwners, WhoComesOnTimeAgainIsAnOwnerAgain) {

@@ -33,6 +33,13 @@ TEST(Expression, TheHostTakesVectorsInSegments) {
   EXPECT_FALSE(parse_expression(Collective::allreduce, "pipeline(4, ring)").runs_on_host());
 }
 
+TEST(Expression, LearnsIfAPartDoes) {
+  const auto learns = [](const char* text) { return parse_expression(Collective::allreduce, text).learns(); };
+  EXPECT_TRUE(learns("arrival_owners"));
+  EXPECT_TRUE(learns("hierarchy(arrival_tree, pipeline(4, arrival_owners))"));
+  EXPECT_FALSE(learns("hierarchy(arrival_tree, straggler(0))"));
+}
+
 TEST(Expression, HasACanonicalSpelling) {
   const Good cases[] = {
       {"ring", "ring", 1},
@@ -48,6 +55,8 @@ TEST(Expression, HasACanonicalSpelling) {
       {"pipeline(4, pipeline(8, ring_segmented(1KiB)))", "pipeline(4, pipeline(8, ring_segmented(1KiB)))",
        64},
       {"recursive_multiplying( 8 )", "recursive_multiplying(8)", 7},
+      {"straggler( 0 )", "straggler(0)", 1},
+      {"pipeline(2,ring_prereduced(31))", "pipeline(2, ring_prereduced(31))", 2},
       {"native", "native", 1},
       {"pipeline(4,native)", "pipeline(4, native)", 4},
       {"pipeline(1MiB, native)", "pipeline(1MiB, native)", 16},
@@ -82,6 +91,9 @@ TEST(Expression, ErrorsPointAtTheColumn) {
       {"recursive_multiplying(1)", 23, "between 2 and 1024 ranks"},
       {"recursive_multiplying(1025)", 23, "between 2 and 1024 ranks"},
       {"pipeline(64, recursive_multiplying(64))", 1, "at most 1024 are possible"},
+      {"straggler", 10, "needs arguments: straggler(RANK)"},
+      {"straggler(-1)", 11, "expected the number of the rank that is late, such as 0"},
+      {"ring_prereduced(99999999999)", 17, "ranks have numbers up to 2147483646"},
       {"pipeline(4MB, ring)", 11, "unknown unit 'MB'"},
       {"pipeline(99999999999999999999, ring)", 10, "too large"},
       {"pipeline(99999999999999999GiB, ring)", 10, "too large"},

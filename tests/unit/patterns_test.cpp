@@ -10,6 +10,7 @@
 #include "patterns/butterfly.hpp"
 #include "patterns/radix_tree.hpp"
 #include "patterns/rank_map.hpp"
+#include "patterns/straggler_rounds.hpp"
 
 namespace offbeat {
 namespace {
@@ -50,6 +51,37 @@ TEST(Groups, AreContiguousAndCoverAllRanks) {
       }
       ASSERT_EQ(next, size);
     }
+  }
+}
+
+TEST(StragglerRounds, EveryRankHasEveryBlockInTheFewestRounds) {
+  for (int height = 1; height <= 10; ++height) {
+    const int ranks = 1 << height;
+    const int late = ranks - 1;
+    const StragglerRounds rounds(ranks);
+    ASSERT_EQ(rounds.rounds(), ranks + height - 2);
+    std::vector<std::vector<bool>> has(static_cast<std::size_t>(ranks),
+                                       std::vector<bool>(static_cast<std::size_t>(late)));
+    for (int round = 0; round < rounds.rounds(); ++round) {
+      const auto before = has;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const StragglerRounds::Step step = rounds.step(rank, round);
+        const StragglerRounds::Step back = rounds.step(step.peer, round);
+        ASSERT_EQ(back.peer, rank);
+        ASSERT_EQ(back.sent, step.received);
+        ASSERT_EQ(back.received, step.sent);
+        if (rank == late && round < late) {
+          ASSERT_EQ(step.peer, round);
+        }
+        if (step.received == StragglerRounds::none) continue;
+        const auto block = static_cast<std::size_t>(step.received);
+        const bool completes = round < late && (rank == late || step.peer == late);
+        ASSERT_EQ(before[static_cast<std::size_t>(step.peer)][block], !completes) << "round " << round;
+        ASSERT_FALSE(before[static_cast<std::size_t>(rank)][block]) << "round " << round;
+        has[static_cast<std::size_t>(rank)][block] = true;
+      }
+    }
+    for (const auto& blocks : has) ASSERT_EQ(std::ranges::count(blocks, true), late) << ranks << " ranks";
   }
 }
 

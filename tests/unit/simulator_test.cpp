@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <queue>
@@ -871,6 +872,32 @@ TEST(SimulatedEvents, ComeOutInOrder) {
       }
       ASSERT_EQ(events.empty(), expected.empty());
     }
+  }
+}
+
+// What an algorithm says about its call, beside the data.
+TEST(Phantoms, TheHeadOfAMessageIsData) {
+  for (const Network& network : {flat(), rendezvous()}) {
+    Simulator simulator(2, network, phantoms);
+    std::array<unsigned char, 16> received{};
+    const auto make = [&](int rank, Endpoint net) -> Task {
+      return [](Endpoint net, int rank, std::array<unsigned char, 16>& received) -> Task {
+        const Scratch bytes = net.scratch(1000, 1, 8);
+        if (rank == 0) {
+          std::fill_n(bytes.vector().data, 8, std::byte{7});
+          co_await net.send(1, bytes.vector(), 8);
+        } else {
+          std::fill_n(bytes.vector().data, 8, std::byte{1});
+          co_await net.receive(0, bytes.vector());
+          std::memcpy(received.data(), bytes.vector().data, 8);
+          co_await net.receive(0, Vector{reinterpret_cast<std::byte*>(received.data()) + 8, 8, 1});
+        }
+        if (rank == 0) co_await net.send(1, Vector{reinterpret_cast<std::byte*>(received.data()), 8, 1});
+      }(net, rank, received);
+    };
+    EXPECT_EQ(simulator.run(make).bytes, 1008U);
+    const std::array<unsigned char, 16> expected{7, 7, 7, 7, 7, 7, 7, 7};
+    EXPECT_EQ(received, expected);
   }
 }
 

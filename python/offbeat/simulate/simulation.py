@@ -243,18 +243,25 @@ class _Runner:
             self._balanced[key] = self._simulate(cell, algorithm, 0.0, [[0.0] * self._shape.ranks])
         return self._balanced[key]
 
+    def _call(self, what: str, algorithm: str, size: int, arrivals_us: Sequence[float]) -> _core.Simulation:
+        self._on_progress(what, self._done, 0)
+        return self._machine.run(
+            self._plan.collective, algorithm, size, [1e-6 * late for late in arrivals_us],
+            lambda events: self._on_progress(what, self._done, events),
+        )  # fmt: skip
+
     def _simulate(
         self, cell: Cell, algorithm: str, skew_us: float, arrivals_us: Sequence[Sequence[float]]
     ) -> Result:
         what = f"{algorithm}, {cell.shape} ranks, {format_size(cell.size_bytes)}, {cell.pattern}"
         last_delays, total_delays, waiting, longest = [], [], [], 0.0
         for_whom: dict[int, list[float]] = {}
+        self._machine.forget()
+        if self._machine.learns(self._plan.collective, algorithm):
+            # Calls take the rounds in turn, so the one before the first has the last round.
+            self._call(what, algorithm, cell.size_bytes, arrivals_us[-1])
         for row in arrivals_us:
-            self._on_progress(what, self._done, 0)
-            run = self._machine.run(
-                self._plan.collective, algorithm, cell.size_bytes, [1e-6 * late for late in row],
-                lambda events: self._on_progress(what, self._done, events),
-            )  # fmt: skip
+            run = self._call(what, algorithm, cell.size_bytes, row)
             end = 1e6 * max(run["exits"])
             last_delays.append(end - max(row))
             total_delays.append(end - min(row))

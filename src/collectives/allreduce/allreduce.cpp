@@ -21,6 +21,8 @@ constexpr const Algorithm* algorithms[] = {
     &bine,
     &ring,
     &ring_segmented,
+    &ring_prereduced,
+    &straggler,
     &arrival_owners,
     &binomial,
     &linear,

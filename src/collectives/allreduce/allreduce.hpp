@@ -3,6 +3,7 @@
 // CMakeLists.txt.
 #pragma once
 
+#include "collectives/algorithm.hpp"
 #include "collectives/repertoire.hpp"
 
 namespace offbeat::allreduce_algorithms {
@@ -16,11 +17,16 @@ extern const Algorithm nap;
 extern const Algorithm smp;
 extern const Algorithm ring;
 extern const Algorithm ring_segmented;
+extern const Algorithm ring_prereduced;
+extern const Algorithm straggler;
 extern const Algorithm arrival_owners;
 extern const Algorithm rabenseifner;
 extern const Algorithm bine;
 extern const Algorithm linear;
 extern const Algorithm binomial;
+
+// What an algorithm with a late rank needs.
+[[nodiscard]] inline int ranks_up_to_the_late_one(const Expression& self) { return self.late_rank + 1; }
 
 }  // namespace offbeat::allreduce_algorithms
 

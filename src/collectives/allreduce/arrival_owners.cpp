@@ -8,15 +8,19 @@
 //
 // Cost: 2n(p-1)/p b, as ring, if all come at once or somebody comes late for the first time; n b + 2a after a
 // late rank that was late before, with m owners n(p-1)/m b.
-// Prediction: each owner notes who was late, and sends that behind its last piece; so all ranks have all
-// notes. Who was noted by most owners but itself owns nothing in the next call (transport/lateness.hpp).
+// Prediction: up to 16 of the owners note who was late, and send that before their last piece; so all ranks
+// have all notes. Whom most of these owners noted owns nothing in the next call (transport/lateness.hpp). A
+// rank is late against the median, so nobody is if half of them are.
 // Vectors with fewer elements than owners teach nothing.
 // Memory: what all others send an owner is kept apart until it is combined: p n/m, at most 2n bytes.
 // Order: a binary tree over the ranks, whoever owns an element; so the bits are the same in every run. After
 // the last piece to come log2(p) combinations of one piece remain.
 // Source: ours; the bound is that of StragglAR (arXiv 2505.23523), which has to be told who is late.
 #include <algorithm>
+#include <bit>
 #include <coroutine>
+#include <cstdint>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -27,6 +31,7 @@ namespace offbeat::allreduce_algorithms {
 namespace {
 
 constexpr std::size_t piece_bytes = std::size_t{16} << 10;
+constexpr std::size_t most_watchers = 16;  // each costs all others a copy of its last piece
 
 // How far one coroutine of this rank has come, for others of the same rank.
 class Progressed {
@@ -86,8 +91,8 @@ struct Exchange {
         seen_late(static_cast<std::size_t>(size)) {
     for (std::size_t k = 0; k < owners.size(); ++k)
       owned_by[static_cast<std::size_t>(owners[k])] = static_cast<int>(k);
-    learns = net.lateness() != nullptr && net.moves_data() && call.output.count >= owners.size();
-    if (learns) notes.resize((static_cast<std::size_t>(size) + 7) / 8);
+    learns = net.lateness() != nullptr && call.output.count >= owners.size();
+    if (learns) notes.resize((static_cast<std::size_t>(size) + 63) / 64);
     if (!owns(rank)) return;
     pieces = pieces_of(block(call.output, rank));
     halves_there.resize(static_cast<std::size_t>(size) * pieces);
@@ -95,13 +100,17 @@ struct Exchange {
   }
 
   [[nodiscard]] bool owns(int who) const { return owned_by[static_cast<std::size_t>(who)] >= 0; }
+  // Whether this owner notes who is late: evenly many among all, as neighbours may be late together.
+  [[nodiscard]] bool watches(int owner) const {
+    const auto number = static_cast<std::size_t>(owned_by[static_cast<std::size_t>(owner)]);
+    return learns && number * watchers() % owners.size() < watchers();
+  }
+  [[nodiscard]] std::size_t watchers() const { return std::min(most_watchers, owners.size()); }
   template <class AnyVector>
   [[nodiscard]] AnyVector block(const AnyVector& vector, int owner) const {
     return vector.block(static_cast<int>(owners.size()), owned_by[static_cast<std::size_t>(owner)]);
   }
-  [[nodiscard]] std::size_t bytes_with_notes(const ConstVector& piece) const {
-    return piece.bytes() + notes.size();
-  }
+  [[nodiscard]] std::size_t notes_bytes() const { return notes.size() * sizeof(notes[0]); }
 
   // Among the others: the time between their first pieces and the last result is what this exchange takes by
   // itself, be it long or short, and who comes later than a fourth of that after the others makes all wait.
@@ -115,14 +124,17 @@ struct Exchange {
     const double tolerated = (median - others.front()) + (end - others.back()) / 4;
     for (int k = 0; k < size; ++k) {
       if (k == rank || first[static_cast<std::size_t>(k)] - median <= tolerated) continue;
-      notes[static_cast<std::size_t>(k) / 8] |= static_cast<std::byte>(1 << k % 8);
+      notes[static_cast<std::size_t>(k) / 64] |= std::uint64_t{1} << k % 64;
     }
-    count_notes(notes.data(), rank);
+    count_notes(notes.data());
   }
-  void count_notes(const std::byte* of_owner, int owner) {
-    for (int k = 0; k < size; ++k) {
-      const bool is_noted = (of_owner[k / 8] & static_cast<std::byte>(1 << k % 8)) != std::byte{0};
-      if (k != owner && is_noted) ++seen_late[static_cast<std::size_t>(k)];
+  // Most of the ranks are noted by nobody.
+  void count_notes(const void* of_owner) {
+    for (std::size_t k = 0; k < notes.size(); ++k) {
+      std::uint64_t noted = 0;
+      std::memcpy(&noted, static_cast<const std::byte*>(of_owner) + k * sizeof(noted), sizeof(noted));
+      for (; noted != 0; noted &= noted - 1)
+        ++seen_late[k * 64 + static_cast<std::size_t>(std::countr_zero(noted))];
     }
   }
 
@@ -130,17 +142,17 @@ struct Exchange {
   int rank;
   int size;
   std::vector<int> owners;
-  std::vector<int> owned_by;     // the number of the block of each rank; -1: none
-  std::vector<Progressed> sent;  // pieces, to each owner
-  std::vector<double> first;     // when the first piece of each rank came
-  std::vector<int> seen_late;    // by how many owners, each rank
-  std::vector<std::byte> notes;  // bit k: rank k was late; empty: nobody learns
+  std::vector<int> owned_by;         // the number of the block of each rank; -1: none
+  std::vector<Progressed> sent;      // pieces, to each owner
+  std::vector<double> first;         // when the first piece of each rank came
+  std::vector<int> seen_late;        // by how many owners, each rank
+  std::vector<std::uint64_t> notes;  // bit k % 64 of k / 64: rank k was late; empty: nobody learns
   bool learns = false;
 
   // Of an owner.
   std::size_t pieces = 0;
   const Scratch* contributions = nullptr;  // of each rank, to the block
-  const Scratch* last_piece = nullptr;     // with the notes
+  const Scratch* last_piece = nullptr;     // behind the notes
   std::vector<char> halves_there;          // of each combination of each piece: the first one is there
   std::vector<char> is_final;
   Progressed results;  // in order
@@ -172,11 +184,12 @@ Task combine(Endpoint net, Exchange& all, int from, std::size_t piece) {
     const Vector to = 2 * half >= all.size ? result : all.contribution(left, piece);
     co_await net.reduce(*all.call.op, to, operand(left), operand(right));
   }
-  if (all.learns && piece + 1 == all.pieces) {
+  if (all.watches(all.rank) && piece + 1 == all.pieces) {
     all.note_who_is_late(net.now());
     const Vector bytes = all.last_piece->vector();
-    co_await net.copy(bytes.slice(0, result.bytes()), ConstVector{result.data, result.bytes(), 1});
-    std::ranges::copy(all.notes, bytes.data + result.bytes());
+    std::memcpy(bytes.data, all.notes.data(), all.notes_bytes());
+    co_await net.copy(bytes.slice(all.notes_bytes(), result.bytes()),
+                      ConstVector{result.data, result.bytes(), 1});
   }
   all.is_final[piece] = 1;
   while (all.results.count() < all.pieces && all.is_final[all.results.count()] != 0) all.results.advance();
@@ -202,8 +215,11 @@ Task send_result(Endpoint net, Exchange& all, int to) {
   const ConstVector block = all.block(all.call.output, all.rank);
   for (std::size_t piece = 0; piece < all.pieces; ++piece) {
     co_await all.results.until(piece + 1);
-    const bool has_notes = all.learns && piece + 1 == all.pieces;
-    co_await net.send(to, has_notes ? ConstVector(all.last_piece->vector()) : piece_of(block, piece));
+    if (!all.watches(all.rank) || piece + 1 < all.pieces) {
+      co_await net.send(to, piece_of(block, piece));
+    } else {
+      co_await net.send(to, all.last_piece->vector(), all.notes_bytes());
+    }
   }
 }
 
@@ -214,14 +230,15 @@ Task receive_result(Endpoint net, Exchange& all, int owner) {
   for (std::size_t piece = 0; piece < pieces; ++piece) {
     co_await all.sent[static_cast<std::size_t>(owner)].until(piece + 1);
     const Vector result = piece_of(block, piece);
-    if (!all.learns || piece + 1 < pieces) {
+    if (!all.watches(owner) || piece + 1 < pieces) {
       co_await net.receive(owner, result);
       continue;
     }
-    const Scratch bytes = net.scratch(all.bytes_with_notes(result), 1);
+    const Scratch bytes = net.scratch(all.notes_bytes() + result.bytes(), 1, all.notes_bytes());
     co_await net.receive(owner, bytes.vector());
-    co_await net.copy({result.data, result.bytes(), 1}, bytes.first(result.bytes()));
-    all.count_notes(bytes.vector().data + result.bytes(), owner);
+    all.count_notes(bytes.vector().data);
+    co_await net.copy({result.data, result.bytes(), 1},
+                      bytes.vector().slice(all.notes_bytes(), result.bytes()));
   }
 }
 
@@ -254,15 +271,17 @@ Task run(Endpoint net, Call call, const Expression&) {
   const Vector own =
       all.owns(net.rank) ? all.block(call.output, net.rank) : Vector{nullptr, 0, call.output.width};
   const Scratch contributed = net.scratch(own.count * static_cast<std::size_t>(net.size), own.width);
-  const std::size_t last = all.pieces == 0 ? 0 : piece_of(own, all.pieces - 1).bytes();
-  const Scratch last_piece = net.scratch(all.pieces == 0 ? 0 : last + all.notes.size(), 1);
+  const bool watches = all.owns(net.rank) && all.watches(net.rank);
+  const std::size_t last = watches ? all.notes_bytes() + piece_of(own, all.pieces - 1).bytes() : 0;
+  const Scratch last_piece = net.scratch(last, 1, watches ? all.notes_bytes() : 0);
   all.contributions = &contributed;
   all.last_piece = &last_piece;
   co_await net.concurrently(
       2, [&](const Endpoint& lane, int k) { return k == 0 ? contributions(lane, all) : results(lane, all); });
   if (!all.learns) co_return;
-  std::vector<int> watchers(static_cast<std::size_t>(net.size), static_cast<int>(all.owners.size()));
-  for (const int owner : all.owners) --watchers[static_cast<std::size_t>(owner)];
+  std::vector<int> watchers(static_cast<std::size_t>(net.size), static_cast<int>(all.watchers()));
+  for (const int owner : all.owners)
+    if (all.watches(owner)) --watchers[static_cast<std::size_t>(owner)];
   net.lateness()->note(all.seen_late, watchers);
 }
 
@@ -274,6 +293,7 @@ const Algorithm arrival_owners{
     .cost = "2n(p-1)/p b, or nb + 2a after a late rank; n(p-1)/p c",
     .serves = {Collective::allreduce},
     .source = "ours; the bound of StragglAR (Devraj et al. 2025)",
+    .learns = true,
     .run = run,
     .lanes = [](const Expression&) { return 2; },  // contributions and results
 };

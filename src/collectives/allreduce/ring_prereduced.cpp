@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Pre-reduced ring: rank RANK is late, and stands at the end of the ring. Every block begins at the ring's
+// first rank, not each at another one: so the others have combined all that is theirs when the late rank
+// comes.
+//
+//   4 ranks, 3 is late    0 --> 1 --> 2 ..> 3     blocks 0, 1, 2, 3: sums, which wait before the late rank
+//                         3 --> 0 --> 1 --> 2     the results
+//
+// Cost after the late rank: 2p (a + n/p b) + n c, as ring: whatever leaves it goes around. When all come
+// at once another (p-2)(a + n/p (b + c)).
+// Order: the ranks behind RANK, around the end, to RANK; for all blocks.
+// Prediction: none. In the paper a thread on each rank foresees when it will arrive, and the ring is sorted
+// by that, with as many steps before the late ones as there will be time for. Here the late rank is named,
+// and all steps that do not need it come before it.
+// Source: Proficz, Journal of Supercomputing 74(7), 2018.
+#include "collectives/allreduce/allreduce.hpp"
+
+namespace offbeat::allreduce_algorithms {
+namespace {
+
+// The last rank is late.
+Task last_is_late(Endpoint net, Call call) {
+  const int p = net.size;
+  const int right = (net.rank + 1) % p;
+  const int left = (net.rank + p - 1) % p;
+  const auto block = [&](const auto& vector, int k, bool is_there) {
+    return is_there && k >= 0 && k < p ? vector.block(p, k) : vector.slice(0, 0);
+  };
+  const bool is_first = net.rank == 0;
+  const ConstVector sums = is_first ? call.input : ConstVector(call.output);
+  const Scratch theirs = net.scratch(block(call.output, 0, true).count, call.output.width);
+  for (int step = 0; step <= p; ++step) {
+    const ConstVector mine = block(call.input, step, !is_first);
+    co_await net.exchange(right, block(sums, step - 1, true), left, theirs.first(mine.count));
+    co_await net.reduce(*call.op, block(call.output, step, !is_first), theirs.first(mine.count), mine);
+  }
+  if (net.rank == p - 1) co_return;
+  const bool passes_on = net.rank < p - 2;
+  for (int step = 0; step <= p; ++step) {
+    co_await net.exchange(right, block(call.output, step - 1, passes_on), left,
+                          block(call.output, step, true));
+  }
+}
+
+Task run(Endpoint net, Call call, const Expression& self) {
+  const int first = (self.late_rank + 1) % net.size;
+  const int member = (net.rank + net.size - first) % net.size;
+  const Endpoint turned = net.part({.first = first, .ring = net.size}, member, net.size);
+  co_await last_is_late(turned, call);
+}
+
+constexpr Parameter parameters[] = {Parameter::late_rank};
+
+}  // namespace
+
+const Algorithm ring_prereduced{
+    .name = "ring_prereduced",
+    .summary = "ring in which all blocks end at rank RANK, which is late; large messages",
+    .cost = "2p (a + n/p b) + nc after RANK",
+    .serves = {Collective::allreduce},
+    .needs = {.ranks = ranks_up_to_the_late_one, .ranks_text = "RANK + 1"},
+    .source = "Proficz 2018",
+    .parameters = parameters,
+    .run = run,
+};
+
+}  // namespace offbeat::allreduce_algorithms

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// StragglAR: rank RANK is late. The others reduce-scatter among themselves before it comes. Then it completes
+// one block with each of them in turn, while all others exchange complete blocks in pairs.
+//
+//   4 ranks, 3 is late       0 - 3   1 - 2     block 0 complete
+//   blocks 0, 1, 2           1 - 3   2 - 0     block 1; 2 gets block 0
+//                            2 - 3   0 - 1     block 2; 0 gets block 1, 1 block 0
+//                            3 - 0   1 - 2     0 gets block 2, 2 block 1, and 1 block 2
+//
+// Cost after the late rank: p + log2(p) - 2 rounds of a + n/(p-1) b, or in p - 1 of them n/(p-1) c if that is
+// longer. When all come at once another (p-2)(a + n/(p-1) (b + c)). Other than powers of two: folded, the
+// late rank by itself, + a + nb after it. Order: that of ring among the others, the ranks behind RANK first;
+// then RANK. Prediction: none. The paper is told the late rank, which it takes to be the same for a whole
+// run. Source: Devraj, Ding, Vijaya Kumar, Kleinberg and Singh, arXiv 2505.23523, 2025. The paper searches
+// for the pairs; here they follow from a formula (patterns/straggler_rounds.hpp).
+#include "collectives/allreduce/allreduce.hpp"
+#include "collectives/combinators/fold.hpp"
+#include "collectives/reduce_scatter/reduce_scatter.hpp"
+#include "patterns/straggler_rounds.hpp"
+
+namespace offbeat::allreduce_algorithms {
+namespace {
+
+Task exchange(Endpoint net, int peer, ConstVector mine, Vector theirs) {
+  co_await net.exchange(peer, mine, theirs);
+}
+Task combine(Endpoint net, const Reduction& op, Vector sum, ConstVector theirs, ConstVector mine) {
+  co_await net.reduce(op, sum, theirs, mine);
+}
+
+// The late rank, until all blocks are complete: it combines one while the next travels.
+Task meet_all(Endpoint net, const Call& call) {
+  const int helpers = net.size - 1;
+  const std::size_t longest = call.input.block(helpers, 0).count;
+  const Scratch memory = net.scratch(2 * longest, call.input.width);
+  const auto mine = [&](int k) {
+    return k < 0 || k >= helpers ? call.input.slice(0, 0) : call.input.block(helpers, k);
+  };
+  const auto theirs = [&](int k) { return memory.vector().slice(k % 2 == 0 ? 0 : longest, mine(k).count); };
+  for (int round = 0; round <= helpers; ++round) {
+    co_await net.concurrently_with_peers(2, [&](const Endpoint& lane, int k) {
+      if (k == 0) return exchange(lane, round, mine(round), theirs(round));
+      const Vector sum = round == 0 ? call.output.slice(0, 0) : call.output.block(helpers, round - 1);
+      return combine(lane, *call.op, sum, theirs(round - 1), mine(round - 1));
+    });
+  }
+}
+
+// The last rank is late.
+Task power_of_two(Endpoint net, Call call, const Expression&) {
+  const int helpers = net.size - 1;
+  const int straggler = helpers;
+  const auto block = [&](int k) {
+    return k == StragglerRounds::none ? call.output.slice(0, 0) : call.output.block(helpers, k);
+  };
+  if (net.rank == straggler) {
+    co_await meet_all(net, call);
+  } else if (helpers == 1) {
+    co_await net.copy(call.output, call.input);
+  } else {
+    const Endpoint among_helpers = net.part(RankMap{}, net.rank, helpers);
+    co_await striped_reduce_scatter::ring(among_helpers, call.with(call.input, block(net.rank)));
+  }
+  const StragglerRounds rounds(net.size);
+  for (int round = net.rank == straggler ? helpers : 0; round < rounds.rounds(); ++round) {
+    const StragglerRounds::Step step = rounds.step(net.rank, round);
+    if (step.peer != straggler || round >= helpers) {
+      co_await net.exchange(step.peer, block(step.sent), block(step.received));
+      continue;
+    }
+    const Vector sum = block(round);
+    const Scratch theirs = net.scratch(sum.count, sum.width);
+    co_await net.exchange(straggler, sum, theirs.vector());
+    co_await net.reduce(*call.op, sum, sum, theirs.vector());
+  }
+}
+
+Task run(Endpoint net, Call call, const Expression& self) {
+  const int first = (self.late_rank + 1) % net.size;
+  const int member = (net.rank + net.size - first) % net.size;
+  const Endpoint turned = net.part({.first = first, .ring = net.size}, member, net.size);
+  co_await folded_to_power_of_two(turned, call, self, power_of_two);
+}
+
+constexpr Parameter parameters[] = {Parameter::late_rank};
+
+}  // namespace
+
+const Algorithm straggler{
+    .name = "straggler",
+    .summary = "reduce-scatter without rank RANK, which is late; each block with it in turn; large messages",
+    .cost = "(p + log2(p) - 2) max(a + n/(p-1) b, n/(p-1) c) after RANK",
+    .serves = {Collective::allreduce},
+    .needs = {.ranks = ranks_up_to_the_late_one, .ranks_text = "RANK + 1"},
+    .source = "Devraj et al. 2025 (StragglAR)",
+    .parameters = parameters,
+    .run = run,
+};
+
+}  // namespace offbeat::allreduce_algorithms
