@@ -27,7 +27,7 @@ constexpr const Algorithm* algorithms[] = {
     &pipeline,
     &grid,
     &hierarchies::allreduce,
-    &hierarchies::lanes,
+    &lanes::allreduce,
     &nap,
     &smp,
 };
