@@ -263,6 +263,30 @@ TEST_F(Lanes, OfABroadcastShareWhatTheLeaderCarriesAlone) {
   }
 }
 
+// Every lane, not only that of the leaders.
+TEST_F(Lanes, LearnWhichNodeIsLate) {
+  constexpr int ranks = 12;
+  const auto expression = parse_expression(Collective::allreduce, "lanes(arrival_tree, arrival_owners)");
+  const Network network{.inter_alpha = 1e-5, .inter_beta = 1e-9, .line = 0, .ranks_per_node = 3};
+  Simulator simulator(ranks, network, {.board_window_bytes = std::size_t{4} << 20, .learns = true});
+  std::vector<double> arrivals(ranks);
+  for (int rank = 3; rank < 6; ++rank) arrivals[static_cast<std::size_t>(rank)] = 0.1;
+  Vectors vectors(ranks, {std::size_t{1} << 20, Operation::weave});
+  std::vector<Bits> reference;
+  std::vector<double> delays;
+  for (int call = 0; call < 2; ++call) {
+    vectors.clear(false);
+    const auto make = [&](int rank, Endpoint net) { return carry_out(net, vectors.args(rank), expression); };
+    delays.push_back(simulator.run(make, arrivals, expression.lanes()).last_delay());
+    EXPECT_EQ(vectors.problem(reference), "") << "call " << call;
+  }
+  EXPECT_LT(delays[1], 0.8 * delays[0]);
+  for (const int rank : {0, 1, 2}) {
+    simulator.lateness(rank).begin_call();
+    EXPECT_EQ(simulator.lateness(rank).on_time(4), (std::vector<int>{0, 2, 3})) << "rank " << rank;
+  }
+}
+
 TEST_F(Lanes, AreAsManyAsTheSmallestNodeHasRanks) {
   constexpr std::size_t n = std::size_t{1} << 20;
   const double leader = time_of("hierarchy(arrival_tree, ring)", {0, 0, 0, 0, 1, 1, 1, 1}, n);
