@@ -53,7 +53,11 @@ HOW_ON_NODES = {
     "nodes of two, other leaders": hierarchies(SHORT, 2) | {"OFFBEAT_ALLREDUCE": "nap"},
     "nodes of three in many rounds": hierarchies(LONG, 3) | {"OFFBEAT_BOARD_KIB": "8"},
     "nodes of one": hierarchies(SHORT, 1),
-    "nodes of three, in lanes": hierarchies(SHORT, 3) | {"OFFBEAT_ALLREDUCE": "lanes(arrival_tree, rabenseifner)"},
+    "nodes of three, in lanes": hierarchies(SHORT, 3)
+    | {
+        "OFFBEAT_ALLREDUCE": "lanes(arrival_tree, rabenseifner)",
+        "OFFBEAT_BCAST": "lanes(arrival_direct, binomial)",
+    },
 }
 
 

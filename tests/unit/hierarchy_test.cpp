@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The hierarchy of every collective but barrier and allreduce, with every algorithm of messages among the
-// leaders x rank counts x ways to place ranks on nodes x roots x lengths x in place x adversarial timing, in
-// the simulator. Calls follow one another on the same boards, and ranks come late. barrier_test.cpp has that
-// of barrier, board_test.cpp that of allreduce; here is what an allreduce does on nodes without boards, with
-// long vectors, and in lanes.
+// The hierarchy and the lanes of every collective but barrier and allreduce, with every algorithm of
+// messages between the nodes x rank counts x ways to place ranks on nodes x roots x lengths x in place x
+// adversarial timing, in the simulator. Calls follow one another on the same boards, and ranks come late.
+// barrier_test.cpp has that of barrier, board_test.cpp that of allreduce; here is what an allreduce does on
+// nodes without boards, with long vectors, and how lanes share what a leader carries.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,22 +33,31 @@ std::string node_algorithm_of(Collective collective) {
 
 using Named = std::tuple<Collective, std::string>;
 
+// Those that have phases on the nodes and between them: "hierarchy(arrival_direct, ".
+std::vector<std::string> beginnings(Collective collective) {
+  std::vector<std::string> all;
+  for (const Algorithm* algorithm : repertoire(collective).algorithms) {
+    if (std::ranges::find(algorithm->parameters, Parameter::node_algorithm) != algorithm->parameters.end())
+      all.push_back(std::string(algorithm->name) + "(" + node_algorithm_of(collective) + ", ");
+  }
+  return all;
+}
+
 // From the registry: a new algorithm is tested without being named here.
 std::vector<Named> hierarchies() {
   std::vector<Named> all;
   for (const Collective collective : exchanged) {
     if (collective == Collective::allreduce) continue;
-    const std::string beginning = "hierarchy(" + node_algorithm_of(collective) + ", ";
     for (const Algorithm* algorithm : repertoire(collective).algorithms) {
-      const std::string name(algorithm->name);
+      std::string name(algorithm->name);
       if (algorithm->run == nullptr || algorithm->needs.board != OnBoard::no) continue;
-      if (algorithm->parameters.empty()) {
-        all.emplace_back(collective, beginning + name + ")");
-      } else {
+      if (!algorithm->parameters.empty()) {
         const bool has_blocks = facts(collective).has_operation ? collective != Collective::reduce
                                                                 : collective != Collective::bcast;
-        all.emplace_back(collective, beginning + name + "(3, " + (has_blocks ? "ring" : "chain") + "))");
+        name += has_blocks ? "(3, ring)" : "(3, chain)";
       }
+      for (const std::string& beginning : beginnings(collective))
+        all.emplace_back(collective, beginning + name + ")");
     }
   }
   return all;
@@ -194,6 +203,8 @@ TEST_P(LongVectors, AreRight) {
 std::vector<Named> of_long_vectors() {
   return {{Collective::bcast, "hierarchy(arrival_direct, binomial)"},
           {Collective::bcast, "hierarchy(arrival_direct, pipeline(2, chain))"},
+          {Collective::bcast, "lanes(arrival_direct, binomial)"},
+          {Collective::bcast, "lanes(arrival_direct, pipeline(2, chain))"},
           {Collective::reduce, "hierarchy(arrival_tree, binomial)"},
           {Collective::reduce, "hierarchy(arrival_tree, pipeline(2, chain))"},
           {Collective::allgather, "hierarchy(arrival_direct, ring)"},
@@ -212,10 +223,11 @@ INSTANTIATE_TEST_SUITE_P(Nodes, LongVectors, testing::ValuesIn(of_long_vectors()
 class Lanes : public testing::Test {
  protected:
   // Nodes on which all but the messages between them takes no time.
-  static double time_of(const std::string& text, const std::vector<int>& node_of_rank, std::size_t bytes) {
-    const Expression expression = parse_expression(Collective::allreduce, text);
+  static double time_of(const std::string& text, const std::vector<int>& node_of_rank, std::size_t bytes,
+                        Collective collective = Collective::allreduce) {
+    const Expression expression = parse_expression(collective, text);
     const Reduction sum(ElementType::uint8, ReduceOp::sum);
-    const Call call{Collective::allreduce, {nullptr, bytes, 1}, {nullptr, bytes, 1}, &sum};
+    const Call call{collective, {nullptr, bytes, 1}, {nullptr, bytes, 1}, &sum};
     const Network network{.inter_beta = 1e-9, .line = 0, .node_of_rank = node_of_rank};
     Simulator simulator(static_cast<int>(node_of_rank.size()), network,
                         {.phantom = true, .board_window_bytes = std::size_t{1} << 20});
@@ -236,6 +248,42 @@ TEST_F(Lanes, ShareWhatTheLeaderCarriesAlone) {
       EXPECT_NEAR(time_of("lanes" + parts, nodes, n) * ranks_per_node, time_of("hierarchy" + parts, nodes, n),
                   1e-12);
     }
+  }
+}
+
+TEST_F(Lanes, OfABroadcastShareWhatTheLeaderCarriesAlone) {
+  constexpr std::size_t n = std::size_t{16} << 20;
+  for (const int ranks_per_node : {2, 4, 8}) {
+    SCOPED_TRACE(std::to_string(ranks_per_node) + " ranks on each node");
+    std::vector<int> nodes;
+    for (int rank = 0; rank < 4 * ranks_per_node; ++rank) nodes.push_back(rank % 4);
+    const double leader = time_of("hierarchy(arrival_direct, binomial)", nodes, n, Collective::bcast);
+    const double shared = time_of("lanes(arrival_direct, binomial)", nodes, n, Collective::bcast);
+    EXPECT_NEAR(shared * ranks_per_node, leader, 1e-9 * leader);
+  }
+}
+
+// Every lane, not only that of the leaders.
+TEST_F(Lanes, LearnWhichNodeIsLate) {
+  constexpr int ranks = 12;
+  const auto expression = parse_expression(Collective::allreduce, "lanes(arrival_tree, arrival_owners)");
+  const Network network{.inter_alpha = 1e-5, .inter_beta = 1e-9, .line = 0, .ranks_per_node = 3};
+  Simulator simulator(ranks, network, {.board_window_bytes = std::size_t{4} << 20, .learns = true});
+  std::vector<double> arrivals(ranks);
+  for (int rank = 3; rank < 6; ++rank) arrivals[static_cast<std::size_t>(rank)] = 0.1;
+  Vectors vectors(ranks, {std::size_t{1} << 20, Operation::weave});
+  std::vector<Bits> reference;
+  std::vector<double> delays;
+  for (int call = 0; call < 2; ++call) {
+    vectors.clear(false);
+    const auto make = [&](int rank, Endpoint net) { return carry_out(net, vectors.args(rank), expression); };
+    delays.push_back(simulator.run(make, arrivals, expression.lanes()).last_delay());
+    EXPECT_EQ(vectors.problem(reference), "") << "call " << call;
+  }
+  EXPECT_LT(delays[1], 0.8 * delays[0]);
+  for (const int rank : {0, 1, 2}) {
+    simulator.lateness(rank).begin_call();
+    EXPECT_EQ(simulator.lateness(rank).on_time(4), (std::vector<int>{0, 2, 3})) << "rank " << rank;
   }
 }
 

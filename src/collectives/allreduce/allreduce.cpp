@@ -29,7 +29,7 @@ constexpr const Algorithm* algorithms[] = {
     &pipeline,
     &grid,
     &hierarchies::allreduce,
-    &hierarchies::lanes,
+    &lanes::allreduce,
     &nap,
     &smp,
 };

@@ -14,7 +14,7 @@ constexpr Algorithm arrival_direct = direct::serving<Collective::bcast>();
 
 constexpr const Algorithm* algorithms[] = {
     &native, &arrival_direct,        &binomial,           &scatter_allgather, &chain,
-    &linear, &combinators::pipeline, &hierarchies::bcast,
+    &linear, &combinators::pipeline, &hierarchies::bcast, &lanes::bcast,
 };
 
 // Between nodes: see "nodes.py: every other collective" in benchmarks/README.md.

@@ -11,7 +11,7 @@ extern const Algorithm grid;
 
 }  // namespace offbeat::combinators
 
-// hierarchy(NODE, LEADERS) of each collective, or of two that are alike, and lanes(NODE, A).
+// hierarchy(NODE, LEADERS) of each collective, or of two that are alike.
 namespace offbeat::hierarchies {
 
 extern const Algorithm allgather;
@@ -20,9 +20,16 @@ extern const Algorithm alltoall;
 extern const Algorithm barrier;
 extern const Algorithm bcast;
 extern const Algorithm gather;
-extern const Algorithm lanes;
 extern const Algorithm reduce;
 extern const Algorithm reduce_scatter;
 extern const Algorithm scatter;
 
 }  // namespace offbeat::hierarchies
+
+// lanes(NODE, A).
+namespace offbeat::lanes {
+
+extern const Algorithm allreduce;
+extern const Algorithm bcast;
+
+}  // namespace offbeat::lanes

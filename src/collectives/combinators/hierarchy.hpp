@@ -39,11 +39,14 @@ template <Task (*on_several)(Endpoint, Call, const Expression&)>
 // is none, by the one that it has without a host.
 [[nodiscard]] Task within_node(Endpoint node, Call call);
 
+// Who works between the nodes: one leader of each, or in lanes as many members of each as the smallest has.
+enum class Carriers : std::uint8_t { leaders, all };
+
 // The nodes as one rank sees them. Its own node is led by its lowest rank, or by the root, if it is there.
 class Nodes {
  public:
   static constexpr int no_root = -1;
-  explicit Nodes(const Endpoint& net, int root = no_root)
+  explicit Nodes(const Endpoint& net, int root = no_root, Carriers carriers = Carriers::leaders)
       : all(net.locality()->membership),
         count(all.nodes()),
         mine(net.locality()->node),
@@ -52,10 +55,16 @@ class Nodes {
         leader(root != no_root && of_root == mine ? all.member_of(root) : 0),
         leads(net.locality()->member == leader),
         is_alone(size == 1),
-        root_(root) {}
+        carries(carriers == Carriers::leaders ? leads : net.locality()->member < all.smallest()),
+        root_(root),
+        carriers_(carriers) {}
 
   // This rank leads.
   [[nodiscard]] Endpoint leaders(const Endpoint& net) const { return node_leaders(net, root_); }
+  // This rank carries: those of other nodes with which it does.
+  [[nodiscard]] Endpoint between(const Endpoint& net) const {
+    return carriers_ == Carriers::leaders ? leaders(net) : across_nodes(net);
+  }
 
   const Membership& all;
   const int count;
@@ -65,9 +74,11 @@ class Nodes {
   const int leader;   // which member leads this rank's node
   const bool leads;
   const bool is_alone;
+  const bool carries;
 
  private:
   const int root_;
+  const Carriers carriers_;
 };
 
 // Lists for blocks that follow one another, of which block k has count_of(k) elements.
@@ -138,18 +149,19 @@ template <class AnyVector>
   return found;
 }
 
-// -- Segments: while the leaders exchange one, the nodes work at others.
+// -- Segments: while the carriers exchange one, the nodes work at others.
 
 inline constexpr int in_flight = 4;
 
 // A vector in segments of equal length, but for the last one. As many as can be in flight, within limits:
 // shorter ones would cost more in latency than they save, and with longer ones a phase would wait longer for
-// the first and the last. All ranks compute the same.
+// the first and the last. All ranks compute the same. In lanes the lower limit is that of a share: with more
+// than eight lanes shares are of 16 to 32 KiB, and segments longer than with one.
 struct Segments {
   static constexpr std::size_t shortest_bytes = std::size_t{16} << 10;
   static constexpr std::size_t longest_bytes = std::size_t{256} << 10;
 
-  Segments(std::size_t count, std::size_t width);
+  Segments(std::size_t count, std::size_t width, int lanes = 1);
   [[nodiscard]] Stripe operator[](std::size_t k) const { return {k * length, length}; }
 
   std::size_t length;  // elements
@@ -162,72 +174,71 @@ struct Segments {
   return lanes_product(1 + in_flight, self.parts[1].lanes());
 }
 
-enum class First : std::uint8_t { node, leaders };
+enum class First : std::uint8_t { node, between };
 
-// Which phases are over, for the lanes of one leader.
+// Which phases are over, for the coroutines of one carrier.
 class PhasesOver {
  public:
   explicit PhasesOver(Board* board) : board_(board) {}
 
   // Waits for a phase of a segment.
-  [[nodiscard]] Task leaders(std::size_t segment);
+  [[nodiscard]] Task between(std::size_t segment);
   [[nodiscard]] Task node(std::size_t segment);
   // Say that one is over.
-  [[nodiscard]] Task end_leaders(std::size_t segment);
+  [[nodiscard]] Task end_between(std::size_t segment);
   [[nodiscard]] Task end_node();
 
  private:
-  Board* board_;                                        // of a node of one rank: not used
-  std::size_t on_node_ = 0;                             // segments
-  std::array<std::size_t, in_flight> among_leaders_{};  // segments of each lane
+  Board* board_;                                  // of a node of one rank: not used
+  std::size_t on_node_ = 0;                       // segments
+  std::array<std::size_t, in_flight> between_{};  // segments of each coroutine
 };
 
-// All phases on the node of a leader, one after the other.
+// All phases on the node of a carrier, one after the other.
 template <class OnNode>
 [[nodiscard]] Task all_on_node(std::size_t number, First first, PhasesOver& over, const OnNode& on_node) {
   for (std::size_t k = 0; k < number; ++k) {
-    if (first == First::leaders) co_await over.leaders(k);
+    if (first == First::between) co_await over.between(k);
     co_await on_node(k);
     if (first == First::node) co_await over.end_node();
   }
 }
 
-// Every in_flight-th phase among leaders, from `segment` on. `over` null: there are none on this node.
-template <class AmongLeaders>
-[[nodiscard]] Task some_among_leaders(Endpoint lane, const Nodes& nodes, std::size_t segment,
-                                      std::size_t number, First first, PhasesOver* over,
-                                      const AmongLeaders& among_leaders) {
-  const Endpoint leaders = nodes.leaders(lane);
+// Every in_flight-th phase between the nodes, from `segment` on. `over` null: there are none on this node.
+template <class Between>
+[[nodiscard]] Task some_between(Endpoint lane, const Nodes& nodes, std::size_t segment, std::size_t number,
+                                First first, PhasesOver* over, const Between& between) {
+  const Endpoint carriers = nodes.between(lane);
   for (std::size_t k = segment; k < number; k += in_flight) {
     if (first == First::node && over != nullptr) co_await over->node(k);
-    co_await among_leaders(leaders, k);
-    if (first == First::leaders && over != nullptr) co_await over->end_leaders(k);
+    co_await between(carriers, k);
+    if (first == First::between && over != nullptr) co_await over->end_between(k);
   }
 }
 
 [[nodiscard]] inline Task nothing() { co_return; }
 
-// Runs both phases of each segment: among_leaders(leaders, segment) -> Task on the ranks that lead, and
+// Runs both phases of each segment: between(carriers, segment) -> Task on the ranks that carry, and
 // on_node(segment) -> Task on all ranks of a node of several.
-template <class AmongLeaders, class OnNode>
+template <class Between, class OnNode>
 [[nodiscard]] Task in_segments(Endpoint net, const Nodes& nodes, std::size_t number, First first,
-                               const AmongLeaders& among_leaders, const OnNode& on_node) {
-  if (!nodes.leads) {
+                               const Between& between, const OnNode& on_node) {
+  if (!nodes.carries) {
     for (std::size_t k = 0; k < number; ++k) co_await on_node(k);
     co_return;
   }
   if (number == 1) {
-    const Endpoint leaders = nodes.leaders(net);
+    const Endpoint carriers = nodes.between(net);
     if (first == First::node && !nodes.is_alone) co_await on_node(0);
-    co_await among_leaders(leaders, 0);
-    if (first == First::leaders && !nodes.is_alone) co_await on_node(0);
+    co_await between(carriers, 0);
+    if (first == First::between && !nodes.is_alone) co_await on_node(0);
     co_return;
   }
   PhasesOver over(net.board());
   const auto make = [&](const Endpoint& lane, int k) {
     if (k > 0) {
-      return some_among_leaders(lane, nodes, static_cast<std::size_t>(k - 1), number, first,
-                                nodes.is_alone ? nullptr : &over, among_leaders);
+      return some_between(lane, nodes, static_cast<std::size_t>(k - 1), number, first,
+                          nodes.is_alone ? nullptr : &over, between);
     }
     return nodes.is_alone ? nothing() : all_on_node(number, first, over, on_node);
   };

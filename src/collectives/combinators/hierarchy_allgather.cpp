@@ -73,7 +73,7 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
   const auto within_node = [&](std::size_t k) {
     return segments.number == 1 ? tell(node, all) : tell_others(node, nodes, of_nodes, all, segments[k]);
   };
-  co_await in_segments(net, nodes, segments.number, First::leaders, among_leaders, within_node);
+  co_await in_segments(net, nodes, segments.number, First::between, among_leaders, within_node);
 
   std::size_t begin = 0;
   for (const int rank : nodes.all.by_node()) {

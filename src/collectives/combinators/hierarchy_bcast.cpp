@@ -34,7 +34,7 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
   const auto within_node = [&](std::size_t k) {
     return carry_out(node, part(k, nodes.leads, nodes.leader), self.parts[0]);
   };
-  co_await in_segments(net, nodes, segments.number, First::leaders, among_leaders, within_node);
+  co_await in_segments(net, nodes, segments.number, First::between, among_leaders, within_node);
 }
 
 }  // namespace

@@ -38,17 +38,20 @@ Task within_node(Endpoint node, Call call) {
   co_await carry_out(node, call, expression);
 }
 
-Segments::Segments(std::size_t count, std::size_t width) {
-  const std::size_t bytes = std::clamp(count * width / in_flight, shortest_bytes, longest_bytes);
+Segments::Segments(std::size_t count, std::size_t width, int lanes) {
+  const auto shares = static_cast<std::size_t>(lanes);
+  const std::size_t shortest = shares * shortest_bytes;
+  const std::size_t bytes =
+      std::clamp(count * width / in_flight, shortest, std::max(longest_bytes, 2 * shortest));
   length = std::max<std::size_t>(1, bytes / width);
   // No short one for what is left of a division.
   number = std::max<std::size_t>(1, (count + length / 2) / length);
   length = std::max<std::size_t>(1, (count + number - 1) / number);
 }
 
-Task PhasesOver::leaders(std::size_t segment) {
+Task PhasesOver::between(std::size_t segment) {
   Patience::Wait wait(board_->patience);
-  while (among_leaders_[segment % in_flight] <= segment / in_flight) co_await board_->pause(wait);
+  while (between_[segment % in_flight] <= segment / in_flight) co_await board_->pause(wait);
 }
 
 Task PhasesOver::node(std::size_t segment) {
@@ -57,8 +60,8 @@ Task PhasesOver::node(std::size_t segment) {
 }
 
 // In virtual time a rank that pauses looks again after a touch.
-Task PhasesOver::end_leaders(std::size_t segment) {
-  ++among_leaders_[segment % in_flight];
+Task PhasesOver::end_between(std::size_t segment) {
+  ++between_[segment % in_flight];
   co_await board_->touch();
 }
 

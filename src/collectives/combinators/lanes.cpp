@@ -109,10 +109,6 @@ Task one_round(Endpoint net, const BoardRound& round, Phases phases, Shares shar
   round.board.contributed(round.number);
 }
 
-Task in_all_lanes(Endpoint net, Call call, const Expression& self) {
-  return in_lanes(net, call, self, net.locality()->membership.smallest());
-}
-
 }  // namespace
 
 Task in_lanes(Endpoint net, Call call, const Expression& self, int carriers) {
@@ -126,17 +122,28 @@ Task in_lanes(Endpoint net, Call call, const Expression& self, int carriers) {
   });
 }
 
-const Algorithm lanes{
+}  // namespace offbeat::hierarchies
+
+namespace offbeat::lanes {
+namespace {
+
+Task on_several(Endpoint net, Call call, const Expression& self) {
+  return hierarchies::in_lanes(net, call, self, net.locality()->membership.smallest());
+}
+
+}  // namespace
+
+const Algorithm allreduce{
     .name = "lanes",
     .summary = "combine on each node by NODE_ALGORITHM, each rank of a node carries a share by ALGORITHM",
     .cost = "T_ALGORITHM(nodes, n/s), s ranks on a node, overlapped with the work on the nodes",
     .serves = {Collective::allreduce},
     .needs = {.board = OnBoard::every_node},
     .source = "Traff and Hunold 2020",
-    .parameters = parameters,
-    .run = for_placement<in_all_lanes>,
-    .lanes = lanes_in_segments,
-    .unsuitable = unsuitable,
+    .parameters = hierarchies::parameters,
+    .run = hierarchies::for_placement<on_several>,
+    .lanes = hierarchies::lanes_in_segments,
+    .unsuitable = hierarchies::unsuitable,
 };
 
-}  // namespace offbeat::hierarchies
+}  // namespace offbeat::lanes
