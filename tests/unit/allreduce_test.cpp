@@ -299,6 +299,21 @@ TEST_F(ArrivalOwners, PhantomsLearn) {
   }
 }
 
+// Blocks of one piece of 16 KiB would take the time of n bytes twice.
+TEST_F(ArrivalOwners, ShortBlocksAreCutOnceSomebodyIsLate) {
+  const Expression expression = parse_expression(Collective::allreduce, "arrival_owners");
+  constexpr int ranks = 32;
+  constexpr std::size_t bytes = 1 << 19;
+  Simulator simulator(ranks, fast, {.phantom = true, .learns = true});
+  const PhantomCalls calls(Collective::allreduce, bytes, ranks);
+  const auto make = [&](int rank, Endpoint net) { return carry_out(net, calls.of(rank), expression); };
+  std::vector<double> arrivals(ranks);
+  arrivals[5] = 0.1;
+  simulator.run(make, arrivals, expression.lanes());
+  const double bound = bytes * fast.inter_beta + 2 * fast.inter_alpha;
+  EXPECT_LE(simulator.run(make, arrivals, expression.lanes()).last_delay(), 1.35 * bound);
+}
+
 TEST_F(ArrivalOwners, AtLeastHalfOfTheRanksOwn) {
   std::vector<Bits> reference;
   delays("arrival_owners", {9, {0, 1, 2, 3, 5, 6, 7}}, 100000, 3, reference);

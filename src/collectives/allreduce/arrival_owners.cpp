@@ -7,7 +7,8 @@
 //                         every rank sends each owner its third; owners combine and send the result to all
 //
 // Cost: 2n(p-1)/p b, as ring, if all come at once or somebody comes late for the first time; n b + 2a after a
-// late rank that was late before, with m owners n(p-1)/m b.
+// late rank that was late before, with m owners n(p-1)/m b. Beside that the last piece goes to all others:
+// p s b, s its length. Pieces have 16 KiB; if somebody is predicted late, n/8p, but not less than 4 KiB.
 // Prediction: up to 16 of the owners note who was late, and send that before their last piece; so all ranks
 // have all notes. Whom most of these owners noted owns nothing in the next call (transport/lateness.hpp). A
 // rank is late against the median, so nobody is if half of them are.
@@ -30,7 +31,8 @@
 namespace offbeat::allreduce_algorithms {
 namespace {
 
-constexpr std::size_t piece_bytes = std::size_t{16} << 10;
+constexpr std::size_t longest_piece = std::size_t{16} << 10;
+constexpr std::size_t shortest_piece = std::size_t{4} << 10;
 constexpr std::size_t most_watchers = 16;  // each costs all others a copy of its last piece
 
 // How far one coroutine of this rank has come, for others of the same rank.
@@ -65,19 +67,6 @@ class Progressed {
   std::vector<Until*> waiting_;
 };
 
-template <class AnyVector>
-AnyVector piece_of(const AnyVector& block, std::size_t piece) {
-  const std::size_t length = std::max<std::size_t>(1, piece_bytes / block.width);
-  const std::size_t begin = piece * length;
-  return block.slice(begin, std::min(length, block.count - begin));
-}
-
-template <class AnyVector>
-std::size_t pieces_of(const AnyVector& block) {
-  const std::size_t length = std::max<std::size_t>(1, piece_bytes / block.width);
-  return (block.count + length - 1) / length;
-}
-
 // One allreduce, as all coroutines of a rank see it.
 struct Exchange {
   Exchange(const Endpoint& net, const Call& call)
@@ -91,6 +80,13 @@ struct Exchange {
         seen_late(static_cast<std::size_t>(size)) {
     for (std::size_t k = 0; k < owners.size(); ++k)
       owned_by[static_cast<std::size_t>(owners[k])] = static_cast<int>(k);
+    // Whoever gets the last piece of a late rank then sends one to each of the others: an eighth of n in all.
+    std::size_t piece_bytes = longest_piece;
+    if (owners.size() < static_cast<std::size_t>(size)) {
+      piece_bytes = call.output.bytes() / (8 * static_cast<std::size_t>(size - 1));
+      piece_bytes = std::clamp(piece_bytes, shortest_piece, longest_piece);
+    }
+    piece_length = std::max<std::size_t>(1, piece_bytes / call.output.width);
     learns = net.lateness() != nullptr && call.output.count >= owners.size();
     if (learns) notes.resize((static_cast<std::size_t>(size) + 63) / 64);
     if (!owns(rank)) return;
@@ -109,6 +105,15 @@ struct Exchange {
   template <class AnyVector>
   [[nodiscard]] AnyVector block(const AnyVector& vector, int owner) const {
     return vector.block(static_cast<int>(owners.size()), owned_by[static_cast<std::size_t>(owner)]);
+  }
+  template <class AnyVector>
+  [[nodiscard]] AnyVector piece_of(const AnyVector& block, std::size_t piece) const {
+    const std::size_t begin = piece * piece_length;
+    return block.slice(begin, std::min(piece_length, block.count - begin));
+  }
+  template <class AnyVector>
+  [[nodiscard]] std::size_t pieces_of(const AnyVector& block) const {
+    return (block.count + piece_length - 1) / piece_length;
   }
   [[nodiscard]] std::size_t notes_bytes() const { return notes.size() * sizeof(notes[0]); }
 
@@ -148,6 +153,7 @@ struct Exchange {
   std::vector<int> seen_late;        // by how many owners, each rank
   std::vector<std::uint64_t> notes;  // bit k % 64 of k / 64: rank k was late; empty: nobody learns
   bool learns = false;
+  std::size_t piece_length;  // in elements
 
   // Of an owner.
   std::size_t pieces = 0;
@@ -166,8 +172,8 @@ struct Exchange {
 // Takes a piece of one rank up the tree as far as the other half of each combination is there. The result of
 // ranks [a, b) is kept in place of a's piece.
 Task combine(Endpoint net, Exchange& all, int from, std::size_t piece) {
-  const ConstVector mine = piece_of(all.block(all.call.input, all.rank), piece);
-  const Vector result = piece_of(all.block(all.call.output, all.rank), piece);
+  const ConstVector mine = all.piece_of(all.block(all.call.input, all.rank), piece);
+  const Vector result = all.piece_of(all.block(all.call.output, all.rank), piece);
   for (int half = 1; half < all.size; half *= 2) {
     const int left = from & ~(2 * half - 1);
     const int right = left + half;
@@ -197,8 +203,8 @@ Task combine(Endpoint net, Exchange& all, int from, std::size_t piece) {
 
 Task send_contribution(Endpoint net, Exchange& all, int owner) {
   const ConstVector block = all.block(all.call.input, owner);
-  for (std::size_t piece = 0; piece < pieces_of(block); ++piece) {
-    co_await net.send(owner, piece_of(block, piece));
+  for (std::size_t piece = 0; piece < all.pieces_of(block); ++piece) {
+    co_await net.send(owner, all.piece_of(block, piece));
     all.sent[static_cast<std::size_t>(owner)].advance();
   }
 }
@@ -216,7 +222,7 @@ Task send_result(Endpoint net, Exchange& all, int to) {
   for (std::size_t piece = 0; piece < all.pieces; ++piece) {
     co_await all.results.until(piece + 1);
     if (!all.watches(all.rank) || piece + 1 < all.pieces) {
-      co_await net.send(to, piece_of(block, piece));
+      co_await net.send(to, all.piece_of(block, piece));
     } else {
       co_await net.send(to, all.last_piece->vector(), all.notes_bytes());
     }
@@ -226,10 +232,10 @@ Task send_result(Endpoint net, Exchange& all, int to) {
 // A piece of the result may lie where that of the input was.
 Task receive_result(Endpoint net, Exchange& all, int owner) {
   const Vector block = all.block(all.call.output, owner);
-  const std::size_t pieces = pieces_of(block);
+  const std::size_t pieces = all.pieces_of(block);
   for (std::size_t piece = 0; piece < pieces; ++piece) {
     co_await all.sent[static_cast<std::size_t>(owner)].until(piece + 1);
-    const Vector result = piece_of(block, piece);
+    const Vector result = all.piece_of(block, piece);
     if (!all.watches(owner) || piece + 1 < pieces) {
       co_await net.receive(owner, result);
       continue;
@@ -272,7 +278,7 @@ Task run(Endpoint net, Call call, const Expression&) {
       all.owns(net.rank) ? all.block(call.output, net.rank) : Vector{nullptr, 0, call.output.width};
   const Scratch contributed = net.scratch(own.count * static_cast<std::size_t>(net.size), own.width);
   const bool watches = all.owns(net.rank) && all.watches(net.rank);
-  const std::size_t last = watches ? all.notes_bytes() + piece_of(own, all.pieces - 1).bytes() : 0;
+  const std::size_t last = watches ? all.notes_bytes() + all.piece_of(own, all.pieces - 1).bytes() : 0;
   const Scratch last_piece = net.scratch(last, 1, watches ? all.notes_bytes() : 0);
   all.contributions = &contributed;
   all.last_piece = &last_piece;
