@@ -28,10 +28,11 @@ constexpr FasterHost faster_hosts[] = {
     {HostMpi::intel, Collective::allgather, Where::two_ranks, 16 * kib, 512 * kib},
     {HostMpi::intel, Collective::alltoall, Where::two_ranks, 64 * kib, 512 * kib},
     {HostMpi::intel, Collective::alltoall, Where::node_each, 0, any_length},
-    {HostMpi::intel, Collective::alltoall, Where::nodes, 32 * kib, any_length},
+    {HostMpi::intel, Collective::alltoall, Where::nodes, 1 * kib, any_length},
     {HostMpi::intel, Collective::reduce, Where::nodes, 0, any_length},
     {HostMpi::intel, Collective::gather, Where::nodes, 0, any_length},
     {HostMpi::intel, Collective::scatter, Where::nodes, 0, any_length},
+    {HostMpi::open_mpi, Collective::scatter, Where::nodes, 0, any_length},
 };
 
 bool has_node_each(const Placement& placement) {

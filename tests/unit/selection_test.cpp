@@ -184,6 +184,12 @@ TEST(Selection, SomeDefaultsHoldWhereEachRankHasANode) {
 TEST(Selection, BetweenNodesAHostKeepsWhatItIsKnownToBeFasterAt) {
   const Placement nodes{.ranks = 8, .nodes = 4, .board = true};
   const Placement node{.ranks = 8, .board = true};
+  EXPECT_EQ(all_chosen(Selection(HostMpi::open_mpi), Collective::scatter, nodes), Texts{"native"});
+  EXPECT_EQ(all_chosen(Selection(HostMpi::open_mpi), Collective::reduce, nodes),
+            all_chosen(Selection(), Collective::reduce, nodes));
+  const Placement node_each{.ranks = 8, .nodes = 8};
+  EXPECT_EQ(all_chosen(Selection(HostMpi::intel), Collective::alltoall, node_each), Texts{"native"});
+  EXPECT_NE(all_chosen(Selection(HostMpi::intel), Collective::alltoall, nodes), Texts{"native"});
   for (const Collective collective : {Collective::reduce, Collective::gather, Collective::scatter}) {
     EXPECT_EQ(all_chosen(Selection(HostMpi::intel), collective, nodes), Texts{"native"});
     EXPECT_NE(all_chosen(Selection(), collective, nodes), Texts{"native"});

@@ -19,7 +19,7 @@ constexpr const Algorithm* algorithms[] = {&native,   &arrival_direct, &bruck,
 constexpr Default defaults[] = {
     {any_length, "arrival_direct"},
     {below_kib(2), "hierarchy(arrival_direct, linear)", few_nodes},
-    {below_kib(2), "bruck", few_nodes, Spread::node_each},
+    {below_kib(1), "bruck", few_nodes, Spread::node_each},
     {below_kib(32), "native"},
     {any_length, "hierarchy(arrival_direct, linear)", few_nodes},
     {below_kib(64), "native"},
