@@ -16,9 +16,9 @@ inline constexpr std::size_t any_length = std::numeric_limits<std::size_t>::max(
 [[nodiscard]] constexpr std::size_t below_kib(std::size_t kib) { return (kib << 10) - 1; }
 
 inline constexpr int any_number = std::numeric_limits<int>::max();
-// For algorithms that take a step for each node, with less in it the more nodes there are: 4 and 8 nodes were
-// measured, and nobody knows who wins among hundreds.
-inline constexpr int few_nodes = 16;
+// The most that were measured. Chains and rings take a step for each node, so they need not win among
+// hundreds.
+inline constexpr int measured_nodes = 8;
 
 // How ranks lie on nodes.
 enum class Spread : std::uint8_t {
@@ -32,6 +32,7 @@ struct Default {
   std::string_view expression;
   int most_nodes = any_number;
   Spread spread = Spread::any;
+  std::size_t least_of_node = 0;  // not for calls of fewer bytes for each node
 };
 
 struct Repertoire {

@@ -79,12 +79,11 @@ Host::Host() : library_(the_library = find_library()) {}
 
 void* Host::find(const char* name) const { return dlsym(library_, name); }
 
-bool Host::is_intel() const {
+bool Host::calls_itself(std::string_view name) const {
   const HostFunction<decltype(PMPI_Get_library_version)> version(find("PMPI_Get_library_version"));
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;
-  return version && version(text, &length) == MPI_SUCCESS &&
-         std::string_view(text).starts_with("Intel(R) MPI");
+  return version && version(text, &length) == MPI_SUCCESS && std::string_view(text).starts_with(name);
 }
 
 void* Host::find_profiled(const std::string& name) const {

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 #include "mpi/abi.hpp"
 #include "mpi/collective_functions.hpp"
@@ -69,8 +70,8 @@ class Host {
   // PMPI_X. Null if neither exists.
   [[nodiscard]] void* behind(const std::string& name) const;
 
-  // Whether this is Intel MPI.
-  [[nodiscard]] bool is_intel() const;
+  // Whether the host's description of itself begins with this.
+  [[nodiscard]] bool calls_itself(std::string_view name) const;
 
   // This process's rank in, and the size of, a communicator whose errors return.
   [[nodiscard]] int rank_in(MPI_Comm communicator) const {

@@ -68,7 +68,9 @@ class Runtime {
   const Host host;
   const Tools tools;
   const HostProgress progress{host};
-  Selection selection{host.is_intel() ? HostMpi::intel : HostMpi::other};
+  Selection selection{host.calls_itself("Open MPI")       ? HostMpi::open_mpi
+                      : host.calls_itself("Intel(R) MPI") ? HostMpi::intel
+                                                          : HostMpi::other};
   WindowBudget windows{settings.memory_bytes};
   Teams teams;
 

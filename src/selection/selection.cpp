@@ -28,10 +28,11 @@ constexpr FasterHost faster_hosts[] = {
     {HostMpi::intel, Collective::allgather, Where::two_ranks, 16 * kib, 512 * kib},
     {HostMpi::intel, Collective::alltoall, Where::two_ranks, 64 * kib, 512 * kib},
     {HostMpi::intel, Collective::alltoall, Where::node_each, 0, any_length},
-    {HostMpi::intel, Collective::alltoall, Where::nodes, 32 * kib, any_length},
+    {HostMpi::intel, Collective::alltoall, Where::nodes, 1 * kib, any_length},
     {HostMpi::intel, Collective::reduce, Where::nodes, 0, any_length},
     {HostMpi::intel, Collective::gather, Where::nodes, 0, any_length},
     {HostMpi::intel, Collective::scatter, Where::nodes, 0, any_length},
+    {HostMpi::open_mpi, Collective::scatter, Where::nodes, 0, any_length},
 };
 
 bool has_node_each(const Placement& placement) {
@@ -136,15 +137,20 @@ Choice Selection::default_choice(Collective collective, const Placement& placeme
   }
   for (const Default& entry : repertoire(collective).defaults) {
     if (bytes > entry.most_bytes || !holds(entry, placement)) continue;
+    const std::size_t least = entry.least_of_node * static_cast<std::size_t>(placement.nodes);
     const Expression* expression = interned_expression(collective, entry.expression);
     // Its part alone does the same, and is a default, too.
     if (expression->algorithm->needs.board != OnBoard::no && !expression->uses_board(placement)) continue;
     if (!expression->unsuitable(placement).empty()) continue;
+    if (bytes < least) {
+      limit = std::min(limit, least - 1);
+      continue;
+    }
     const std::string_view reason =
         expression->is_native() ? nothing_better : "offbeat's default for this size";
     return {std::min(limit, entry.most_bytes), expression, std::string(reason)};
   }
-  return {any_length, interned_expression(collective, "native"), std::string(nothing_better)};
+  return {limit, interned_expression(collective, "native"), std::string(nothing_better)};
 }
 
 Choices Selection::choices(Collective collective, const Placement& placement) const {

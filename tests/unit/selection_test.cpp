@@ -154,16 +154,30 @@ std::vector<std::string> all_chosen(const Selection& selection, Collective colle
 }
 using Texts = std::vector<std::string>;
 
-TEST(Selection, OtherCollectivesHaveDefaultsOnFewNodesOnly) {
+TEST(Selection, OtherCollectivesHaveDefaultsOnMeasuredNodesOnly) {
   const Selection selection;
   const auto bcasts = [&](const Placement& placement) {
     return all_chosen(selection, Collective::bcast, placement);
   };
-  const Texts on_nodes{"native", "hierarchy(arrival_direct, binomial)",
-                       "hierarchy(arrival_direct, pipeline(16KiB, chain))"};
+  const Texts on_nodes{"native", "hierarchy(arrival_direct, pipeline(16KiB, chain))"};
   EXPECT_EQ(bcasts({.ranks = 8, .nodes = 4, .board = true}), on_nodes);
-  EXPECT_EQ(bcasts({.ranks = 32, .nodes = few_nodes, .board = true}), on_nodes);
-  EXPECT_EQ(bcasts({.ranks = 34, .nodes = few_nodes + 1, .board = true}), Texts{"native"});
+  EXPECT_EQ(bcasts({.ranks = 16, .nodes = measured_nodes, .board = true}), on_nodes);
+  EXPECT_EQ(bcasts({.ranks = 34, .nodes = measured_nodes + 1, .board = true}), Texts{"native"});
+}
+
+TEST(Selection, SomeLimitsGrowWithTheNodes) {
+  const Selection selection;
+  const auto reduction = [&](int nodes, std::size_t bytes) {
+    const ChoiceTable table = selection.table({.ranks = 2 * nodes, .nodes = nodes, .board = true});
+    return choice_for(table.of(Collective::reduce), bytes).expression->text();
+  };
+  for (const int nodes : {2, 5, measured_nodes}) {
+    const std::size_t limit = std::size_t{16384} * static_cast<std::size_t>(nodes);
+    EXPECT_EQ(reduction(nodes, 1023), "native");
+    EXPECT_EQ(reduction(nodes, 1024), "hierarchy(arrival_tree, binomial)");
+    EXPECT_EQ(reduction(nodes, limit - 1), "hierarchy(arrival_tree, binomial)");
+    EXPECT_EQ(reduction(nodes, limit), "hierarchy(arrival_tree, pipeline(16KiB, chain))");
+  }
 }
 
 TEST(Selection, SomeDefaultsHoldWhereEachRankHasANode) {
@@ -173,8 +187,8 @@ TEST(Selection, SomeDefaultsHoldWhereEachRankHasANode) {
   };
   const Texts alone{"native", "pipeline(16KiB, chain)"};
   EXPECT_EQ(bcasts({.ranks = 8, .nodes = 8, .board = true}), alone);
-  EXPECT_EQ(bcasts({.ranks = few_nodes, .nodes = few_nodes}), alone);
-  EXPECT_EQ(bcasts({.ranks = few_nodes + 1, .nodes = few_nodes + 1}), Texts{"native"});
+  EXPECT_EQ(bcasts({.ranks = measured_nodes, .nodes = measured_nodes}), alone);
+  EXPECT_EQ(bcasts({.ranks = measured_nodes + 1, .nodes = measured_nodes + 1}), Texts{"native"});
   // Nobody has measured ranks of a node that have no shared memory.
   EXPECT_EQ(bcasts({.ranks = 8, .nodes = 4}), Texts{"native"});
   EXPECT_EQ(bcasts({.ranks = 8}), Texts{"native"});
@@ -184,6 +198,12 @@ TEST(Selection, SomeDefaultsHoldWhereEachRankHasANode) {
 TEST(Selection, BetweenNodesAHostKeepsWhatItIsKnownToBeFasterAt) {
   const Placement nodes{.ranks = 8, .nodes = 4, .board = true};
   const Placement node{.ranks = 8, .board = true};
+  EXPECT_EQ(all_chosen(Selection(HostMpi::open_mpi), Collective::scatter, nodes), Texts{"native"});
+  EXPECT_EQ(all_chosen(Selection(HostMpi::open_mpi), Collective::reduce, nodes),
+            all_chosen(Selection(), Collective::reduce, nodes));
+  const Placement node_each{.ranks = 8, .nodes = 8};
+  EXPECT_EQ(all_chosen(Selection(HostMpi::intel), Collective::alltoall, node_each), Texts{"native"});
+  EXPECT_NE(all_chosen(Selection(HostMpi::intel), Collective::alltoall, nodes), Texts{"native"});
   for (const Collective collective : {Collective::reduce, Collective::gather, Collective::scatter}) {
     EXPECT_EQ(all_chosen(Selection(HostMpi::intel), collective, nodes), Texts{"native"});
     EXPECT_NE(all_chosen(Selection(), collective, nodes), Texts{"native"});

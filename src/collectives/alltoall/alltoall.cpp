@@ -18,12 +18,12 @@ constexpr const Algorithm* algorithms[] = {&native,   &arrival_direct, &bruck,
 // Between nodes: see "nodes.py: every other collective" in benchmarks/README.md.
 constexpr Default defaults[] = {
     {any_length, "arrival_direct"},
-    {below_kib(2), "hierarchy(arrival_direct, linear)", few_nodes},
-    {below_kib(2), "bruck", few_nodes, Spread::node_each},
+    {below_kib(2), "hierarchy(arrival_direct, linear)", measured_nodes},
+    {below_kib(1), "bruck", measured_nodes, Spread::node_each},
     {below_kib(32), "native"},
-    {any_length, "hierarchy(arrival_direct, linear)", few_nodes},
+    {any_length, "hierarchy(arrival_direct, linear)", measured_nodes},
     {below_kib(64), "native"},
-    {below_kib(256), "linear", few_nodes, Spread::node_each},
+    {below_kib(256), "linear", measured_nodes, Spread::node_each},
 };
 
 }  // namespace

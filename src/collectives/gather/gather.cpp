@@ -18,8 +18,9 @@ constexpr const Algorithm* algorithms[] = {&native, &arrival_direct, &binomial, 
 // Between nodes: see "nodes.py: every other collective" in benchmarks/README.md.
 constexpr Default defaults[] = {
     {any_length, "arrival_direct"},
-    {any_length, "hierarchy(arrival_direct, linear)", few_nodes},
-    {any_length, "linear", few_nodes, Spread::node_each},
+    {any_length, "linear", measured_nodes, Spread::node_each},
+    {below_kib(8), "native"},
+    {any_length, "hierarchy(arrival_direct, linear)", measured_nodes},
 };
 
 }  // namespace

@@ -20,15 +20,15 @@ constexpr const Algorithm* algorithms[] = {
     &hierarchies::reduce,
 };
 
-// Between nodes: see "nodes.py: every other collective" in benchmarks/README.md.
+// Between nodes: see "nodes.py: every other collective" in benchmarks/README.md. A chain takes as many steps
+// as there are nodes and segments together, so it pays from as many segments as nodes on.
+constexpr std::size_t segment = std::size_t{16} << 10;
 constexpr Default defaults[] = {
     {any_length, "arrival_tree"},
+    {any_length, "hierarchy(arrival_tree, pipeline(16KiB, chain))", measured_nodes, Spread::any, segment},
+    {any_length, "pipeline(16KiB, chain)", measured_nodes, Spread::node_each, segment},
     {below_kib(1), "native"},
-    {below_kib(64), "hierarchy(arrival_tree, binomial)", few_nodes},
-    {any_length, "hierarchy(arrival_tree, pipeline(16KiB, chain))", few_nodes},
-    {below_kib(64), "native"},
-    {below_kib(512), "rabenseifner", few_nodes, Spread::node_each},
-    {any_length, "pipeline(16KiB, chain)", few_nodes, Spread::node_each},
+    {any_length, "hierarchy(arrival_tree, binomial)", measured_nodes},
 };
 
 }  // namespace

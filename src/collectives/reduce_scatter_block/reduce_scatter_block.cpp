@@ -19,8 +19,8 @@ constexpr const Algorithm* algorithms[] = {
 constexpr Default defaults[] = {
     {any_length, "arrival_direct"},
     {below_kib(8), "native"},
-    {any_length, "hierarchy(arrival_direct, ring)", few_nodes},
-    {any_length, "ring", few_nodes, Spread::node_each},
+    {any_length, "hierarchy(arrival_direct, ring)", measured_nodes},
+    {any_length, "ring", measured_nodes, Spread::node_each},
 };
 
 }  // namespace

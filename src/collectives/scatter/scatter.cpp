@@ -19,8 +19,8 @@ constexpr const Algorithm* algorithms[] = {&native, &arrival_direct, &binomial, 
 constexpr Default defaults[] = {
     {any_length, "arrival_direct"},
     {below_kib(8), "native"},
-    {any_length, "hierarchy(arrival_direct, linear)", few_nodes},
-    {any_length, "linear", few_nodes, Spread::node_each},
+    {any_length, "hierarchy(arrival_direct, linear)", measured_nodes},
+    {any_length, "linear", measured_nodes, Spread::node_each},
 };
 
 }  // namespace
