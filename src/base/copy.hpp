@@ -13,6 +13,10 @@ inline constexpr std::size_t cache_line = 64;
 // destination is in a cache, and on Zen 4 slower by up to 40 % where it is not.
 void copy(void* to, const void* from, std::size_t bytes);
 
+// memcpy by `rep movsb` on cores that are faster with it, from where no other core writes. It reads far ahead:
+// from right behind a core that is writing it takes the next lines away from that core, and both are slow.
+void copy_at_rest(void* to, const void* from, std::size_t bytes);
+
 // memcpy into shared memory, whose lines another core has read last. `rep movsb` claims whole lines and does
 // not ask that core for what they hold, so it is two to three times as fast there (benchmark_lines). For any
 // length.

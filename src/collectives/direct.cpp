@@ -144,6 +144,7 @@ Task take(const Round& round) {
           co_await round.board.fetch(giver, piece.data, BoardShape::line + piece.bytes());
           Computation copy = round.net.copy(receipt.slice(done, length), piece);
           copy.past_cache = round.past_cache;
+          copy.at_rest = round.is_there(giver, round.total() - 1);
           co_await copy;
           done += length;
           got_further = true;
@@ -223,6 +224,7 @@ Task run(Endpoint net, Call call, const Expression& self) {
     if (first == 0 && exchange.gives_itself()) {
       Computation own = net.copy(exchange.receipt(net.rank), exchange.gift(net.rank));
       own.past_cache = past_cache;
+      own.at_rest = true;
       co_await own;
     }
     if (exchange.takes(net.rank)) co_await take_or_combine(round);

@@ -11,10 +11,12 @@
 namespace offbeat {
 namespace {
 
-void copy(void* to, const void* from, std::size_t bytes, bool past_cache) {
+void copy(void* to, const void* from, std::size_t bytes, bool past_cache, bool at_rest = false) {
   if (to == from) return;
   if (past_cache) {
     copy_past_cache(to, from, bytes);
+  } else if (at_rest) {
+    copy_at_rest(to, from, bytes);
   } else {
     offbeat::copy(to, from, bytes);
   }
@@ -32,7 +34,7 @@ void Computation::perform() const {
     if (to_shared) {
       copy_to_shared(destination.data, operands[0], destination.bytes());
     } else {
-      copy(destination.data, operands[0], destination.bytes(), past_cache);
+      copy(destination.data, operands[0], destination.bytes(), past_cache, at_rest);
     }
     return;
   }

@@ -103,6 +103,7 @@ struct Computation {
   bool to_shared =
       false;  // the destination of a copy is in shared memory, where other ranks have read before
   bool past_cache = false;  // the destination of a copy, or the second one, is not kept in the cache
+  bool at_rest = false;     // nobody writes the source of a copy, nor what is behind it
 
   std::coroutine_handle<> waiter{};
 

@@ -18,11 +18,11 @@ constexpr std::byte untouched{0xee};
 class Copy : public testing::TestWithParam<void (*)(void*, const void*, std::size_t)> {};
 
 TEST_P(Copy, MovesAllBytesAndNoOthers) {
-  const std::vector<std::size_t> lengths = {0, 1, 63, 64, 65, 2047, 2048, 4096 + 129};
+  const std::vector<std::size_t> lengths = {0, 1, 63, 64, 65, 2047, 2048, 4096 + 129, 16384 + 65};
   const std::vector<std::size_t> offsets = {0, 1, 4, 8, 15, 16, 17, 31, 48, 60, 63, 64, page - 8, page - 1};
-  std::vector<std::byte> from(4 * page);
+  std::vector<std::byte> from(6 * page);
   for (std::size_t k = 0; k < from.size(); ++k) from[k] = static_cast<std::byte>(k % 251);
-  std::vector<std::byte> to(4 * page);
+  std::vector<std::byte> to(6 * page);
   for (const std::size_t length : lengths) {
     for (const std::size_t source : offsets) {
       for (const std::size_t destination : offsets) {
@@ -40,7 +40,7 @@ TEST_P(Copy, MovesAllBytesAndNoOthers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Copy, testing::Values(copy, copy_to_shared, copy_past_cache));
+INSTANTIATE_TEST_SUITE_P(All, Copy, testing::Values(copy, copy_at_rest, copy_to_shared, copy_past_cache));
 
 }  // namespace
 }  // namespace offbeat
