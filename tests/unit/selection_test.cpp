@@ -129,19 +129,32 @@ TEST(Selection, AnExpressionOutlivesItsSelectionAndIsOneForAllSpellings) {
   EXPECT_EQ(interned_expression(Collective::allreduce, "pipeline(1MiB,ring)"), first);
 }
 
-TEST(Selection, TheDefaultChangesExactlyAt4And32KiB) {
+TEST(Selection, TheDefaultChangesExactlyAtItsLimits) {
   const Selection selection;
   EXPECT_EQ(chosen(selection, 4, 4095), "recursive_multiplying(7)");
   EXPECT_EQ(chosen(selection, 4, 4096), "recursive_doubling");
   EXPECT_EQ(chosen(selection, 4, 32767), "recursive_doubling");
   EXPECT_EQ(chosen(selection, 4, 32768), "rabenseifner");
-  const auto on_nodes = [&](std::size_t bytes) {
-    return choice(selection, {.ranks = 8, .nodes = 2, .board = true}, bytes).expression->text();
+  const auto on_nodes = [&](std::size_t bytes, int nodes = 2) {
+    return choice(selection, {.ranks = 4 * nodes, .nodes = nodes, .board = true}, bytes).expression->text();
   };
   EXPECT_EQ(on_nodes(4095), "hierarchy(arrival_tree, recursive_multiplying(7))");
   EXPECT_EQ(on_nodes(4096), "hierarchy(arrival_tree, recursive_doubling)");
   EXPECT_EQ(on_nodes(32767), "hierarchy(arrival_tree, recursive_doubling)");
   EXPECT_EQ(on_nodes(32768), "hierarchy(arrival_tree, rabenseifner)");
+  EXPECT_EQ(on_nodes(131071), "hierarchy(arrival_tree, rabenseifner)");
+  EXPECT_EQ(on_nodes(131072), "hierarchy(arrival_tree, arrival_owners)");
+  EXPECT_EQ(on_nodes(131072, 8), "hierarchy(arrival_tree, arrival_owners)");
+  EXPECT_EQ(on_nodes(131072, 9), "hierarchy(arrival_tree, rabenseifner)");
+  const auto on_a_node_each = [&](std::size_t bytes, int nodes = 8) {
+    return choice(selection, {.ranks = nodes, .nodes = nodes, .board = true}, bytes).expression->text();
+  };
+  EXPECT_EQ(on_a_node_each(4095), "recursive_multiplying(7)");
+  EXPECT_EQ(on_a_node_each(4096), "arrival_owners");
+  EXPECT_EQ(on_a_node_each(4096, 9), "recursive_doubling");
+  EXPECT_EQ(on_a_node_each((2 << 20) - 1), "arrival_owners");
+  EXPECT_EQ(on_a_node_each(2 << 20), "ring");
+  EXPECT_EQ(on_a_node_each(2 << 20, 9), "rabenseifner");
 }
 
 // What is chosen for calls of any length there, in the order of the lengths.
