@@ -12,6 +12,7 @@ from offbeat.expressions import serves
 EXAMPLES = {
     "": "",
     "K": "3",
+    "RANK": "1",
     "BYTES": "1KiB",
     "SEGMENTS|BYTES, ALGORITHM": "3, ALGORITHM",
     "D1xD2[x...], ALGORITHM[, ...]": "2x2, ALGORITHM",

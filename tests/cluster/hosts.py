@@ -206,8 +206,9 @@ class Cluster:
         if silently:
             # Only down, the device would stay for minutes, with the sockets of the dead host.
             self.run(f"ip link delete {DEVICE}", host=name)
-        self.run(f'kill -KILL "$(cat /run/cluster/{name})"')
-        process.wait(10)
+        # All of a host's processes end with it: on a busy machine that once took more than 30 s.
+        self.run(f'kill -KILL "$(cat /run/cluster/{name})"', timeout=120)
+        process.wait(60)
         if process.stdout:
             process.stdout.close()
 

@@ -62,7 +62,7 @@ def test_a_killed_host_ends_the_job(case: str) -> None:
         try:
             # run_job would start it again, without anybody to kill.
             settings = {"OFFBEAT_VERBOSE": "1"}
-            result = run(mpi, 6, [program, "1000000000"], environment=settings, timeout=60)
+            result = run(mpi, 6, [program, "1000000000"], environment=settings, timeout=180)
         finally:
             killer.join()
         assert killer.has_killed, f"it ended before its host did\n{result}"

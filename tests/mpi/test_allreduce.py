@@ -103,9 +103,9 @@ def test_types_and_bits(mpi: Mpi, ranks: int, expression: str | None) -> None:
 @pytest.mark.parametrize(("ranks", "node_ranks"), [(4, 2), (5, 3), (5, 2)])
 @pytest.mark.parametrize("expression", ["lanes(arrival_tree, ring)", "lanes(arrival_tree, bine)"])
 def test_on_nodes(mpi: Mpi, ranks: int, node_ranks: int, expression: str) -> None:
-    longest = "1000" if crowded(mpi, ranks) else "100000"
+    share = ("--stride", "211", "--max-count", "1000" if crowded(mpi, ranks) else "100000")
     settings = {"OFFBEAT_NODE_RANKS": str(node_ranks)}
-    check(mpi, ranks, expression, "allreduce_bits.c", "--max-count", longest, environment=settings)
+    check(mpi, ranks, expression, "allreduce_types.cpp", *share, "--bits", "1", environment=settings)
 
 
 @pytest.mark.parametrize(("ranks", "expression"), combinations(RANKS, ("recursive_doubling", "ring")))
