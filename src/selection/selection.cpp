@@ -28,6 +28,7 @@ constexpr FasterHost faster_hosts[] = {
     {HostMpi::intel, Collective::allgather, Where::two_ranks, 16 * kib, 512 * kib},
     {HostMpi::intel, Collective::allgatherv, Where::two_ranks, 128 * kib, 512 * kib},
     {HostMpi::intel, Collective::alltoall, Where::two_ranks, 128 * kib, 512 * kib},
+    {HostMpi::intel, Collective::alltoall, Where::two_ranks, 2048 * kib, any_length},
     {HostMpi::intel, Collective::alltoall, Where::node_each, 0, any_length},
     {HostMpi::intel, Collective::alltoall, Where::nodes, 1 * kib, any_length},
     {HostMpi::intel, Collective::reduce, Where::nodes, 0, any_length},

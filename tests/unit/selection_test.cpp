@@ -152,9 +152,9 @@ TEST(Selection, TheDefaultChangesExactlyAtItsLimits) {
   EXPECT_EQ(on_a_node_each(4095), "recursive_multiplying(7)");
   EXPECT_EQ(on_a_node_each(4096), "arrival_owners");
   EXPECT_EQ(on_a_node_each(4096, 9), "recursive_doubling");
-  EXPECT_EQ(on_a_node_each((2 << 20) - 1), "arrival_owners");
-  EXPECT_EQ(on_a_node_each(2 << 20), "ring");
-  EXPECT_EQ(on_a_node_each(2 << 20, 9), "rabenseifner");
+  EXPECT_EQ(on_a_node_each((1 << 20) - 1), "arrival_owners");
+  EXPECT_EQ(on_a_node_each(1 << 20), "ring");
+  EXPECT_EQ(on_a_node_each(1 << 20, 9), "rabenseifner");
 }
 
 // What is chosen for calls of any length there, in the order of the lengths.

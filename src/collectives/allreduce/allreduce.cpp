@@ -36,8 +36,8 @@ constexpr const Algorithm* algorithms[] = {
 
 // Short vectors take few steps: up to 7 nodes exchange in one, 64 in three. From here on the bytes that this
 // sends more weigh as much as the latency that it saves: on a network of 20 Gbit/s and 1 us, or slower. Longer
-// ones of few nodes gain most from arrival_owners, if a node is late and if not; those that would take much
-// memory there go by ring. See "nodes.py" in benchmarks/README.md.
+// ones of few nodes gain most from arrival_owners, if a node is late and if not; from 1 MiB on ring is as fast
+// if none is. See "nodes.py" in benchmarks/README.md.
 constexpr Default defaults[] = {
     {any_length, "arrival_tree"},
     {below_kib(4), "hierarchy(arrival_tree, recursive_multiplying(7))"},
@@ -46,7 +46,7 @@ constexpr Default defaults[] = {
     {any_length, "hierarchy(arrival_tree, arrival_owners)", measured_nodes},
     {any_length, "hierarchy(arrival_tree, rabenseifner)"},
     {below_kib(4), "recursive_multiplying(7)"},
-    {below_kib(2048), "arrival_owners", measured_nodes, Spread::node_each},
+    {below_kib(1024), "arrival_owners", measured_nodes, Spread::node_each},
     {any_length, "ring", measured_nodes, Spread::node_each},
     {below_kib(32), "recursive_doubling"},
     {any_length, "rabenseifner"},
