@@ -93,7 +93,7 @@ bool prefers_string_moves() {
   constexpr unsigned zen_5 = 26;
   const unsigned a = CpuId(1).a;
   const unsigned family = (a >> 8 & 0xf) + (a >> 20 & 0xff);
-  return __builtin_cpu_is("amd") != 0 && family >= zen_5 && has_fast_string_moves();
+  return __builtin_cpu_is("amd") != 0 && family == zen_5 && has_fast_string_moves();
 }
 
 // Zen 4 takes 15 times as long where the destination is a little ahead of the source within a page (64 KiB in

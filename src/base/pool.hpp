@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace offbeat::pool {
 
@@ -32,6 +33,24 @@ class Block {
   std::size_t bytes_;
   std::byte* data_;
 };
+
+// A list whose memory comes from the pool.
+template <class Element>
+struct Allocator {
+  using value_type = Element;
+  Allocator() = default;
+  template <class Other>
+  Allocator(const Allocator<Other>& /*other*/) noexcept {}
+  [[nodiscard]] Element* allocate(std::size_t count) {
+    return static_cast<Element*>(pool::allocate(count * sizeof(Element)));
+  }
+  void deallocate(Element* elements, std::size_t count) noexcept {
+    release(elements, count * sizeof(Element));
+  }
+  friend bool operator==(const Allocator&, const Allocator&) = default;
+};
+template <class Element>
+using List = std::vector<Element, Allocator<Element>>;
 
 // Sets how many bytes of freed blocks each thread keeps: 256 MiB by default, none under AddressSanitizer.
 // Returns the limit before.

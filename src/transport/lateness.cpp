@@ -4,16 +4,17 @@
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
+#include <utility>
 
 namespace offbeat {
 
 void Lateness::begin_call() {
   for (auto& [ranks, group] : groups_) {
     if (group.watchers.empty()) continue;
-    std::vector<int> order(static_cast<std::size_t>(ranks));
+    pool::List<int> order(static_cast<std::size_t>(ranks));
     std::iota(order.begin(), order.end(), 0);
     const auto seen = [&](int rank) { return group.seen_late[static_cast<std::size_t>(rank)]; };
-    std::ranges::stable_sort(order, {}, seen);
+    std::ranges::sort(order, {}, [&](int rank) { return std::pair(seen(rank), rank); });
     // At least half of the ranks stay, those that the fewest saw late, then the lowest.
     group.on_time.clear();
     for (std::size_t k = 0; k < order.size(); ++k) {
@@ -27,15 +28,15 @@ void Lateness::begin_call() {
   }
 }
 
-std::vector<int> Lateness::on_time(int ranks) const {
+pool::List<int> Lateness::on_time(int ranks) const {
   const auto found = groups_.find(ranks);
   if (found != groups_.end() && !found->second.on_time.empty()) return found->second.on_time;
-  std::vector<int> all(static_cast<std::size_t>(ranks));
+  pool::List<int> all(static_cast<std::size_t>(ranks));
   std::iota(all.begin(), all.end(), 0);
   return all;
 }
 
-void Lateness::note(const std::vector<int>& seen_late, const std::vector<int>& watchers) {
+void Lateness::note(const pool::List<int>& seen_late, const pool::List<int>& watchers) {
   Group& group = groups_[static_cast<int>(watchers.size())];
   group.seen_late.resize(watchers.size());
   group.watchers.resize(watchers.size());

@@ -7,7 +7,8 @@
 #pragma once
 
 #include <map>
-#include <vector>
+
+#include "base/pool.hpp"
 
 namespace offbeat {
 
@@ -17,18 +18,18 @@ class Lateness {
   void begin_call();
 
   // The ranks, of so many, that are not predicted late: at least half of them, in their order.
-  [[nodiscard]] std::vector<int> on_time(int ranks) const;
+  [[nodiscard]] pool::List<int> on_time(int ranks) const;
 
   // Of each rank: how many of those who watched it, itself excepted, saw it come late.
-  void note(const std::vector<int>& seen_late, const std::vector<int>& watchers);
+  void note(const pool::List<int>& seen_late, const pool::List<int>& watchers);
 
  private:
   // By the number of ranks: a communicator's, or those that have the same member number on each node. A rank
   // without such ranks on all nodes knows nothing of any, and need not.
   struct Group {
-    std::vector<int> seen_late;
-    std::vector<int> watchers;
-    std::vector<int> on_time;  // empty: nothing is known
+    pool::List<int> seen_late;
+    pool::List<int> watchers;
+    pool::List<int> on_time;  // empty: nothing is known
   };
   std::map<int, Group> groups_;
 };

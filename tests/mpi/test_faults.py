@@ -27,6 +27,7 @@ from harness import (
 NODES = {"OFFBEAT_NODE_RANKS": "2"}
 HIERARCHY = "hierarchy(arrival_tree, ring)"
 LANES = "lanes(arrival_tree, ring)"
+OWNERS = "hierarchy(arrival_tree, arrival_owners)"
 
 
 # -- late ranks
@@ -165,7 +166,9 @@ def faults_and_errors(result: Result) -> tuple[int, int]:
 
 @FEWER_MPIS
 @pytest.mark.parametrize("count", [1000, 100000])
-@pytest.mark.parametrize(("expression", "rank"), [(HIERARCHY, 0), (HIERARCHY, 2), (LANES, 1), (LANES, 3)])
+@pytest.mark.parametrize(
+    ("expression", "rank"), [(HIERARCHY, 0), (HIERARCHY, 2), (LANES, 1), (LANES, 3), (OWNERS, 0), (OWNERS, 2)]
+)
 def test_a_message_that_fails_is_an_error_on_every_rank(
     mpi: Mpi, expression: str, rank: int, count: int
 ) -> None:

@@ -290,7 +290,7 @@ TEST_F(ArrivalOwners, PhantomsLearn) {
     EXPECT_LT(second, first);
     for (int rank = 0; rank < ranks; ++rank) {
       simulator.lateness(rank).begin_call();
-      const std::vector<int> on_time = simulator.lateness(rank).on_time(ranks);
+      const auto on_time = simulator.lateness(rank).on_time(ranks);
       EXPECT_EQ(on_time.size(), static_cast<std::size_t>(ranks) - 1);
       EXPECT_EQ(std::ranges::count(on_time, 3), 0);
     }
@@ -334,7 +334,7 @@ TEST_F(ArrivalOwners, NearlyHalfOfTheRanksMayBeLateWhicheverTheyAre) {
       simulator.run([&](int rank, Endpoint net) { return carry_out(net, calls.of(rank), expression); },
                     arrivals, expression.lanes());
       simulator.lateness(0).begin_call();
-      const std::vector<int> on_time = simulator.lateness(0).on_time(ranks);
+      const auto on_time = simulator.lateness(0).on_time(ranks);
       EXPECT_EQ(on_time.size(), ranks - late);
       EXPECT_EQ(on_time.front(), first == 0 ? late : 0);
     }

@@ -283,7 +283,7 @@ TEST_F(Lanes, LearnWhichNodeIsLate) {
   EXPECT_LT(delays[1], 0.8 * delays[0]);
   for (const int rank : {0, 1, 2}) {
     simulator.lateness(rank).begin_call();
-    EXPECT_EQ(simulator.lateness(rank).on_time(4), (std::vector<int>{0, 2, 3})) << "rank " << rank;
+    EXPECT_EQ(simulator.lateness(rank).on_time(4), (pool::List<int>{0, 2, 3})) << "rank " << rank;
   }
 }
 

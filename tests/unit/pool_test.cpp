@@ -52,8 +52,8 @@ TEST_F(Pool, KeepsNoMoreThanItsLimit) {
 // The promise behind it: the second call of a collective allocates nothing.
 TEST_F(Pool, ASteadyCollectiveDoesNotAllocate) {
   const Reduction sum(ElementType::float32, ReduceOp::sum);
-  for (const char* text :
-       {"recursive_doubling", "ring", "rabenseifner", "pipeline(4, ring)", "grid(2x2, ring)"}) {
+  for (const char* text : {"recursive_doubling", "ring", "rabenseifner", "arrival_owners",
+                           "pipeline(4, ring)", "grid(2x2, ring)"}) {
     const Expression expression = parse_expression(Collective::allreduce, text);
     std::vector<std::vector<float>> data(5, std::vector<float>(1000, 1.0F));
     Simulator simulator(5, {.inter_alpha = 1e-6});

@@ -35,9 +35,9 @@ constexpr const Algorithm* algorithms[] = {
 };
 
 // Short vectors take few steps: up to 7 nodes exchange in one, 64 in three. From here on the bytes that this
-// sends more weigh as much as the latency that it saves: on a network of 20 Gbit/s and 1 us, or slower. Longer
-// ones of few nodes gain most from arrival_owners, if a node is late and if not; from 1 MiB on ring is as fast
-// if none is. See "nodes.py" in benchmarks/README.md.
+// sends more weigh as much as the latency that it saves: on a network of 20 Gbit/s and 1 us, or slower.
+// Longer ones of few nodes gain most from arrival_owners, if a node is late and if not; from 1 MiB on ring is
+// as fast if none is. See "nodes.py" in benchmarks/README.md.
 constexpr Default defaults[] = {
     {any_length, "arrival_tree"},
     {below_kib(4), "hierarchy(arrival_tree, recursive_multiplying(7))"},

@@ -27,6 +27,11 @@ extern const Algorithm binomial;
 
 // What an algorithm with a late rank needs.
 [[nodiscard]] inline int ranks_up_to_the_late_one(const Expression& self) { return self.late_rank + 1; }
+// All ranks, turned so that the late one is the last.
+[[nodiscard]] inline Endpoint late_rank_last(const Endpoint& net, const Expression& self) {
+  const int first = (self.late_rank + 1) % net.size;
+  return net.part({.first = first, .ring = net.size}, (net.rank + net.size - first) % net.size, net.size);
+}
 
 }  // namespace offbeat::allreduce_algorithms
 

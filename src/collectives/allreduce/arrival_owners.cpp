@@ -23,8 +23,8 @@
 #include <cstdint>
 #include <cstring>
 #include <utility>
-#include <vector>
 
+#include "base/pool.hpp"
 #include "collectives/allreduce/allreduce.hpp"
 #include "transport/lateness.hpp"
 
@@ -64,7 +64,7 @@ class Progressed {
 
  private:
   std::size_t count_ = 0;
-  std::vector<Until*> waiting_;
+  pool::List<Until*> waiting_;
 };
 
 // One allreduce, as all coroutines of a rank see it.
@@ -121,7 +121,7 @@ struct Exchange {
   // itself, be it long or short, and who comes later than a fourth of that after the others makes all wait.
   // First pieces of ranks that come together follow one another, though: as long as before the median.
   void note_who_is_late(double end) {
-    std::vector<double> others;
+    pool::List<double> others;
     for (int k = 0; k < size; ++k)
       if (k != rank) others.push_back(first[static_cast<std::size_t>(k)]);
     std::ranges::sort(others);
@@ -146,12 +146,12 @@ struct Exchange {
   const Call& call;
   int rank;
   int size;
-  std::vector<int> owners;
-  std::vector<int> owned_by;         // the number of the block of each rank; -1: none
-  std::vector<Progressed> sent;      // pieces, to each owner
-  std::vector<double> first;         // when the first piece of each rank came
-  std::vector<int> seen_late;        // by how many owners, each rank
-  std::vector<std::uint64_t> notes;  // bit k % 64 of k / 64: rank k was late; empty: nobody learns
+  pool::List<int> owners;
+  pool::List<int> owned_by;         // the number of the block of each rank; -1: none
+  pool::List<Progressed> sent;      // pieces, to each owner
+  pool::List<double> first;         // when the first piece of each rank came
+  pool::List<int> seen_late;        // by how many owners, each rank
+  pool::List<std::uint64_t> notes;  // bit k % 64 of k / 64: rank k was late; empty: nobody learns
   bool learns = false;
   std::size_t piece_length;  // in elements
 
@@ -159,8 +159,8 @@ struct Exchange {
   std::size_t pieces = 0;
   const Scratch* contributions = nullptr;  // of each rank, to the block
   const Scratch* last_piece = nullptr;     // behind the notes
-  std::vector<char> halves_there;          // of each combination of each piece: the first one is there
-  std::vector<char> is_final;
+  pool::List<char> halves_there;          // of each combination of each piece: the first one is there
+  pool::List<char> is_final;
   Progressed results;  // in order
 
   [[nodiscard]] Vector contribution(int of, std::size_t piece) const {
@@ -285,7 +285,7 @@ Task run(Endpoint net, Call call, const Expression&) {
   co_await net.concurrently(
       2, [&](const Endpoint& lane, int k) { return k == 0 ? contributions(lane, all) : results(lane, all); });
   if (!all.learns) co_return;
-  std::vector<int> watchers(static_cast<std::size_t>(net.size), static_cast<int>(all.watchers()));
+  pool::List<int> watchers(static_cast<std::size_t>(net.size), static_cast<int>(all.watchers()));
   for (const int owner : all.owners)
     if (all.watches(owner)) --watchers[static_cast<std::size_t>(owner)];
   net.lateness()->note(all.seen_late, watchers);

@@ -18,21 +18,8 @@
 // Source: De Sensi et al., SC 2025 (arXiv 2508.17311).
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/allreduce/recursive_halving.hpp"
-#include "collectives/combinators/fold.hpp"
 
 namespace offbeat::allreduce_algorithms {
-namespace {
-
-Task power_of_two(Endpoint net, Call call, const Expression&) {
-  co_await recursive_halving::reduce_scatter(net, call, bine_butterfly);
-  co_await recursive_halving::allgather(net, call.output, bine_butterfly);
-}
-
-Task run(Endpoint net, Call call, const Expression& self) {
-  return folded_to_power_of_two(net, call, self, power_of_two);
-}
-
-}  // namespace
 
 const Algorithm bine{
     .name = "bine",
@@ -40,7 +27,7 @@ const Algorithm bine{
     .cost = "2 log2(p) a + 2n(p-1)/p b + n(p-1)/p c",
     .serves = {Collective::allreduce},
     .source = "De Sensi et al. 2025",
-    .run = run,
+    .run = recursive_halving::allreduce<bine_butterfly>,
 };
 
 }  // namespace offbeat::allreduce_algorithms

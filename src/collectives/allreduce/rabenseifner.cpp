@@ -14,21 +14,8 @@
 // Source: Rabenseifner, ICCS 2004; Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/allreduce/recursive_halving.hpp"
-#include "collectives/combinators/fold.hpp"
 
 namespace offbeat::allreduce_algorithms {
-namespace {
-
-Task power_of_two(Endpoint net, Call call, const Expression&) {
-  co_await recursive_halving::reduce_scatter(net, call, hypercube);
-  co_await recursive_halving::allgather(net, call.output, hypercube);
-}
-
-Task run(Endpoint net, Call call, const Expression& self) {
-  return folded_to_power_of_two(net, call, self, power_of_two);
-}
-
-}  // namespace
 
 const Algorithm rabenseifner{
     .name = "rabenseifner",
@@ -36,7 +23,7 @@ const Algorithm rabenseifner{
     .cost = "2 log2(p) a + 2n(p-1)/p b + n(p-1)/p c",
     .serves = {Collective::allreduce},
     .source = "Rabenseifner 2004",
-    .run = run,
+    .run = recursive_halving::allreduce<hypercube>,
 };
 
 }  // namespace offbeat::allreduce_algorithms

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "collectives/algorithm.hpp"
+#include "collectives/combinators/fold.hpp"
 #include "patterns/butterfly.hpp"
 
 namespace offbeat::recursive_halving {
@@ -23,5 +24,14 @@ namespace offbeat::recursive_halving {
 
 // From there on: each rank ends with all blocks of `all`. Cost: log2(p) a + n(p-1)/p b.
 [[nodiscard]] Task allgather(Endpoint net, Vector all, const Butterfly& butterfly);
+
+// An allreduce of both, Algorithm::run, on any number of ranks.
+template <const Butterfly& butterfly>
+[[nodiscard]] Task allreduce(Endpoint net, Call call, const Expression& self) {
+  return folded_to_power_of_two(net, call, self, [](Endpoint some, Call of_some, const Expression&) -> Task {
+    co_await reduce_scatter(some, of_some, butterfly);
+    co_await allgather(some, of_some.output, butterfly);
+  });
+}
 
 }  // namespace offbeat::recursive_halving

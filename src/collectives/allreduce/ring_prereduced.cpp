@@ -43,9 +43,7 @@ Task last_is_late(Endpoint net, Call call) {
 }
 
 Task run(Endpoint net, Call call, const Expression& self) {
-  const int first = (self.late_rank + 1) % net.size;
-  const int member = (net.rank + net.size - first) % net.size;
-  const Endpoint turned = net.part({.first = first, .ring = net.size}, member, net.size);
+  const Endpoint turned = late_rank_last(net, self);
   co_await last_is_late(turned, call);
 }
 

@@ -76,9 +76,7 @@ Task power_of_two(Endpoint net, Call call, const Expression&) {
 }
 
 Task run(Endpoint net, Call call, const Expression& self) {
-  const int first = (self.late_rank + 1) % net.size;
-  const int member = (net.rank + net.size - first) % net.size;
-  const Endpoint turned = net.part({.first = first, .ring = net.size}, member, net.size);
+  const Endpoint turned = late_rank_last(net, self);
   co_await folded_to_power_of_two(turned, call, self, power_of_two);
 }
 
