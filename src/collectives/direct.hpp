@@ -127,7 +127,7 @@ class Small {
         if (!gives(giver)) continue;
         const Vector receipt = Exchange(call_, rank_, board_.size).receipt(giver);
         const void* source = data[giver];
-        if (source != receipt.data && receipt.count > 0) std::memcpy(receipt.data, source, receipt.bytes());
+        if (source != receipt.data && receipt.count > 0) offbeat::copy(receipt.data, source, receipt.bytes());
       }
     }
   }
@@ -172,7 +172,7 @@ class SmallLists {
     for (int rank = 0; rank < board_.size && longest <= distance(); ++rank) {
       const ConstVector gift = exchange_.gift(rank);
       if (rank != exchange_.rank() && gift.count > 0)
-        std::memcpy(mine.data + place_of(rank), gift.data, gift.bytes());
+        offbeat::copy(mine.data + place_of(rank), gift.data, gift.bytes());
     }
     mine.sequence.store(sequence_, std::memory_order_release);
   }
@@ -192,7 +192,7 @@ class SmallLists {
       const std::byte* source = is_own
                                     ? exchange_.gift(giver).data
                                     : board_.inline_slot(sequence_, giver).data + place_of(exchange_.rank());
-      if (receipt.count > 0 && source != receipt.data) std::memcpy(receipt.data, source, receipt.bytes());
+      if (receipt.count > 0 && source != receipt.data) offbeat::copy(receipt.data, source, receipt.bytes());
     }
     return true;
   }

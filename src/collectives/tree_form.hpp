@@ -10,7 +10,6 @@
 #pragma once
 
 #include <array>
-#include <cstring>
 #include <utility>
 
 #include "base/copy.hpp"
@@ -61,7 +60,7 @@ class TreeForm {
       put_own_block();
       for (int block = 0; block < group.size(); ++block) {
         if (block == group.mine()) continue;
-        std::memcpy(place_of(group.begin(block)), slot(group.rank(block)).data, bytes_of(group.size(block)));
+        offbeat::copy(place_of(group.begin(block)), slot(group.rank(block)).data, bytes_of(group.size(block)));
       }
     }
   }
@@ -87,9 +86,9 @@ class TreeForm {
         const std::size_t begin = bytes_of(tree_.begin());
         copy_to_shared(slot(board_.rank).data + begin, source + begin, bytes_of(tree_.size()));
       }
-      std::memcpy(call_.output.data, source + bytes_of(board_.rank), bytes_);
+      offbeat::copy(call_.output.data, source + bytes_of(board_.rank), bytes_);
     } else if constexpr (moves_data(collective)) {
-      std::memcpy(call_.output.data, source, bytes_told());
+      offbeat::copy(call_.output.data, source, bytes_told());
     }
   }
   void tell(int level) {
@@ -101,10 +100,10 @@ class TreeForm {
           // In place, the root's own part stays where it is. It may not want it (Call).
           std::byte* own = call_.output.data;
           const std::byte* part = call_.input.data + bytes_of(board_.rank);
-          if (own != nullptr && own != part) std::memcpy(own, part, bytes_);
+          if (own != nullptr && own != part) offbeat::copy(own, part, bytes_);
         }
       } else if (fits_line()) {
-        std::memcpy(line.data, call_.output.data, bytes_told());
+        offbeat::copy(line.data, call_.output.data, bytes_told());
       } else if (!std::exchange(is_in_slot_, true)) {
         copy_to_shared(slot(board_.rank).data, call_.output.data, bytes_told());
       }
@@ -149,7 +148,7 @@ class TreeForm {
   [[nodiscard]] std::byte* place_of(int rank) const { return place() + bytes_of(rank - tree_.begin()); }
   void put_own_block() {
     std::byte* own = place_of(board_.rank);
-    if (own != call_.input.data) std::memcpy(own, call_.input.data, bytes_);
+    if (own != call_.input.data) offbeat::copy(own, call_.input.data, bytes_);
   }
 
   Board& board_;

@@ -2,9 +2,9 @@
 #include "reduction/reduction.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
+#include "base/copy.hpp"
 #include "base/pool.hpp"
 
 namespace offbeat {
@@ -22,13 +22,13 @@ void Reduction::reduce_by_host(void* destination, const void* const* operands, s
     const std::size_t length = std::min(block, count - first);
     const std::size_t offset = first * width;
     const auto operand = [&](std::size_t k) { return static_cast<const std::byte*>(operands[k]) + offset; };
-    std::memcpy(partial, operand(0), length * width);
+    offbeat::copy(partial, operand(0), length * width);
     for (std::size_t k = 1; k < operand_count; ++k) {
-      std::memcpy(next, operand(k), length * width);
+      offbeat::copy(next, operand(k), length * width);
       host->combine(partial, next, length);
       std::swap(partial, next);
     }
-    std::memcpy(static_cast<std::byte*>(destination) + offset, partial, length * width);
+    offbeat::copy(static_cast<std::byte*>(destination) + offset, partial, length * width);
   }
 }
 

@@ -15,7 +15,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/copy.hpp"
 #include "collectives/algorithm.hpp"
@@ -63,8 +62,8 @@ class BruckInSlots {
     const std::size_t to_end = bytes_of(board_.size - board_.rank);
     const std::size_t before = bytes_of(board_.rank);
     if (bytes_ == 0) return;
-    std::memcpy(call_.output.data + before, all, to_end);
-    std::memcpy(call_.output.data, all + to_end, before);
+    offbeat::copy(call_.output.data + before, all, to_end);
+    offbeat::copy(call_.output.data, all + to_end, before);
   }
 
   // For virtual time.
