@@ -100,7 +100,9 @@ struct Patience {
     [[nodiscard]] bool begins() { return !std::exchange(has_begun_, true); }
     // Where cores are shared: whether an awaited rank may need this core.
     void pause(bool core_is_wanted = true) {
-      if (++spins_ <= (!patience_.shares_cores ? spins_on_own_core()
+      if (++spins_ == spins_on_wanted_core && !patience_.shares_cores && WantedCore::is_wanted()) [[unlikely]]
+        spins_ = spins_when_alone;
+      if (spins_ <= (!patience_.shares_cores ? spins_on_own_core()
                        : core_is_wanted        ? 0
                                                : spins_when_sharing)) {
         relax();
@@ -113,6 +115,8 @@ struct Patience {
    private:
     static constexpr std::uint64_t spins_when_sharing = 80;  // some 2 us
     static constexpr std::uint64_t spins_when_alone = 4000;  // some 100 us
+    // Some 10 us, as long as it takes to be woken.
+    static constexpr std::uint64_t spins_on_wanted_core = 400;
     // A look at the host's messages takes 0.1 to 2 us, by host and network.
     static constexpr std::uint64_t looks_when_alone = 64;
     static constexpr std::uint64_t look_interval = 64;

@@ -14,27 +14,24 @@ enum class Where : std::uint8_t {
   node_each,  // a rank on each of several
 };
 
-// Where the host's own is faster than offbeat's default: see the sections on every other collective in
-// benchmarks/README.md.
+// Where, and from which length on, the host's own is faster than offbeat's default: see the sections on every
+// other collective in benchmarks/README.md.
 struct FasterHost {
   HostMpi host;
   Collective collective;
   Where where;
   std::size_t least_bytes;
-  std::size_t most_bytes;
 };
 constexpr std::size_t kib = 1024;
 constexpr FasterHost faster_hosts[] = {
-    {HostMpi::intel, Collective::allgather, Where::two_ranks, 16 * kib, 512 * kib},
-    {HostMpi::intel, Collective::allgatherv, Where::two_ranks, 128 * kib, 512 * kib},
-    {HostMpi::intel, Collective::alltoall, Where::two_ranks, 128 * kib, 512 * kib},
-    {HostMpi::intel, Collective::alltoall, Where::two_ranks, 2048 * kib, any_length},
-    {HostMpi::intel, Collective::alltoall, Where::node_each, 0, any_length},
-    {HostMpi::intel, Collective::alltoall, Where::nodes, 1 * kib, any_length},
-    {HostMpi::intel, Collective::reduce, Where::nodes, 0, any_length},
-    {HostMpi::intel, Collective::gather, Where::nodes, 0, any_length},
-    {HostMpi::intel, Collective::scatter, Where::nodes, 0, any_length},
-    {HostMpi::open_mpi, Collective::scatter, Where::nodes, 0, any_length},
+    {HostMpi::intel, Collective::alltoall, Where::two_ranks, 512 * kib},
+    {HostMpi::intel, Collective::gather, Where::two_ranks, 2048 * kib},
+    {HostMpi::intel, Collective::alltoall, Where::node_each, 0},
+    {HostMpi::intel, Collective::alltoall, Where::nodes, 1 * kib},
+    {HostMpi::intel, Collective::reduce, Where::nodes, 0},
+    {HostMpi::intel, Collective::gather, Where::nodes, 0},
+    {HostMpi::intel, Collective::scatter, Where::nodes, 0},
+    {HostMpi::open_mpi, Collective::scatter, Where::nodes, 0},
 };
 
 bool has_node_each(const Placement& placement) {
@@ -130,11 +127,9 @@ void Selection::choose_always(Collective collective, std::string_view expression
 Choice Selection::default_choice(Collective collective, const Placement& placement, std::size_t bytes) const {
   std::size_t limit = any_length;
   for (const FasterHost& known : faster_hosts) {
-    if (known.host != host_ || known.collective != collective || !holds(known, placement) ||
-        bytes > known.most_bytes)
-      continue;
+    if (known.host != host_ || known.collective != collective || !holds(known, placement)) continue;
     if (bytes >= known.least_bytes)
-      return {known.most_bytes, interned_expression(collective, "native"), "the host's own is faster here"};
+      return {any_length, interned_expression(collective, "native"), "the host's own is faster here"};
     limit = std::min(limit, known.least_bytes - 1);
   }
   for (const Default& entry : repertoire(collective).defaults) {

@@ -120,13 +120,16 @@ def on_hosts(name: str, cluster: Cluster, shape: Sequence[int], starter: str = "
 
 
 def patient(mpi: ClusterMpi) -> dict[str, str]:
-    """Variables for ranks that are to sleep while they wait, whatever their MPI does: see `patient.c`."""
+    """Variables for ranks that are to sleep while they wait, whatever their MPI does: see `patient.c`.
+
+    Each host believes that the cores are its own, offbeat too: it yields them.
+    """
     source, made = HERE / "patient.c", BUILD / "tests" / "cluster" / "patient.so"
     if not made.exists() or made.stat().st_mtime < source.stat().st_mtime:
         compile_beside(made, ["cc", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", str(source)])
     variables = {"LD_PRELOAD": str(made)}
     if max(mpi.shape) > 1:  # they look at shared memory, too
-        variables |= {"PATIENT_AFTER": "3", "PATIENT_US": "50"}
+        variables |= {"PATIENT_AFTER": "3", "PATIENT_US": "50", "OFFBEAT_WAIT": "yield"}
         variables |= {"PATIENT_YIELDS": "1"} if mpi.kind == "openmpi" else {}
     # A yield between the looks at the descriptors would only cost time.
     return variables | ({"I_MPI_THREAD_YIELD": "0"} if mpi.kind == "impi" else {})

@@ -264,16 +264,15 @@ TEST(Selection, TheLastChoiceHoldsForAnyLength) {
 TEST(Selection, AHostKeepsWhatItIsKnownToBeFasterAt) {
   const Selection selection(HostMpi::intel);
   const auto chosen_for = [](const Selection& by, const Placement& placement, std::size_t bytes) {
-    return choice_for(by.table(placement).of(Collective::allgather), bytes).expression->text();
+    return choice_for(by.table(placement).of(Collective::gather), bytes).expression->text();
   };
   const Placement two{.ranks = 2, .nodes = 1, .board = true};
-  EXPECT_EQ(chosen_for(selection, two, 16383), "arrival_direct");
-  EXPECT_EQ(chosen_for(selection, two, 16384), "native");
-  EXPECT_EQ(chosen_for(selection, two, 524288), "native");
-  EXPECT_EQ(chosen_for(selection, two, 524289), "arrival_direct");
+  EXPECT_EQ(chosen_for(selection, two, (2 << 20) - 1), "arrival_direct");
+  EXPECT_EQ(chosen_for(selection, two, 2 << 20), "native");
+  EXPECT_EQ(chosen_for(selection, two, any_length), "native");
   // Nothing is known of other hosts, of more ranks and of several nodes.
-  EXPECT_EQ(chosen_for(Selection(), two, 16384), "arrival_direct");
-  EXPECT_EQ(chosen_for(selection, {.ranks = 3, .nodes = 1, .board = true}, 16384), "arrival_direct");
+  EXPECT_EQ(chosen_for(Selection(), two, 2 << 20), "arrival_direct");
+  EXPECT_EQ(chosen_for(selection, {.ranks = 3, .nodes = 1, .board = true}, 2 << 20), "arrival_direct");
   EXPECT_NE(chosen_for(selection, {.ranks = 2, .nodes = 2, .board = false}, 1 << 20),
             chosen_for(selection, two, 1 << 20));
 }
