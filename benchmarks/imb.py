@@ -118,14 +118,18 @@ class Measurement:
                 return
         by_size = rows(done.stdout, job.program)
         if done.returncode != 0 or not by_size:
-            self.failed.append(f"exit code {done.returncode}: {job}\n{done.stdout[-500:]}{done.stderr[-500:]}")
+            self.failed.append(
+                f"exit code {done.returncode}: {job}\n{done.stdout[-500:]}{done.stderr[-500:]}"
+            )
             return
         served = {found[1]: int(found[2]) for found in SERVED.finditer(done.stdout + done.stderr)}
         if job.preloaded and not served.get(job.collective.lower()):
             self.failed.append(f"not served: {job}")
         for size, columns in by_size.items():
             for column, value in columns.items():
-                self.found[Job(job.program, job.collective, job.mpi, job.preloaded, size, column)].append(value)
+                self.found[Job(job.program, job.collective, job.mpi, job.preloaded, size, column)].append(
+                    value
+                )
 
     def median(self, job: Job, size: int, column: str, *, preloaded: bool) -> float | None:
         values = self.found.get(Job(job.program, job.collective, job.mpi, preloaded, size, column))

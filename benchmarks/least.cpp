@@ -4,8 +4,8 @@
 //
 // An allreduce whose second rank is late: that rank has to read its own vector and what the other one has
 // left, and to write its result and something from which the other one gets its own, 2n bytes read and 2n
-// written, half of them in lines that the other core has. Its least is one sum in place and one copy, block by
-// block, and a word for each quarter, at which the other rank copies it.
+// written, half of them in lines that the other core has. Its least is one sum in place and one copy, block
+// by block, and a word for each quarter, at which the other rank copies it.
 //
 // Others, whose ranks come together: each block is copied into memory that both have, and out of it. Their
 // least is these two copies in pieces, with a word for each piece, and a copy of the rank's own block; of
@@ -156,10 +156,12 @@ struct Rank {
 
   // The medians of calls by offbeat and of the least, in turn: from the moment at which the last rank was due
   // to the exit of the last one.
-  void compare(Collective collective, const Way& way, std::size_t bytes, double late_us, double (&medians)[2]) {
+  void compare(Collective collective, const Way& way, std::size_t bytes, double late_us,
+               double (&medians)[2]) {
     const std::size_t count = bytes / sizeof(float);
     const bool is_personal = collective == Collective::alltoall;
-    const bool collects = is_personal || collective == Collective::allgather || collective == Collective::gather;
+    const bool collects =
+        is_personal || collective == Collective::allgather || collective == Collective::gather;
     struct Buffers {
       std::vector<float> input;
       std::vector<float> output;
@@ -207,8 +209,8 @@ struct Rank {
   void measure(Collective collective) {
     const bool is_late = collective == Collective::allreduce;
     if (me == 0)
-      std::printf("\n%s%s\n%10s  %11s  %9s  %6s\n", name_of(collective).data(), is_late ? ", one late" : "", "bytes",
-                  "offbeat, us", "least, us", "ratio");
+      std::printf("\n%s%s\n%10s  %11s  %9s  %6s\n", name_of(collective).data(), is_late ? ", one late" : "",
+                  "bytes", "offbeat, us", "least, us", "ratio");
     for (std::size_t bytes = 1024; bytes <= most_bytes; bytes *= 4) {
       double best[2] = {};
       for (const Way& way : ways) {
@@ -259,8 +261,9 @@ int main(int argc, char** argv) {
                                       Collective::allgather, Collective::alltoall};
   std::vector<Collective> chosen;
   for (int k = 1; k < argc; ++k) {
-    const auto named = std::ranges::find_if(
-        known, [&](Collective collective) { return std::string_view(argv[k]) == offbeat::name_of(collective); });
+    const auto named = std::ranges::find_if(known, [&](Collective collective) {
+      return std::string_view(argv[k]) == offbeat::name_of(collective);
+    });
     if (named == known.end()) {
       std::fprintf(stderr, "benchmark_least: %s is not among allreduce, bcast, gather, allgather, alltoall\n",
                    argv[k]);

@@ -10,9 +10,9 @@ namespace offbeat {
 // The bytes that one core takes from another at once.
 inline constexpr std::size_t cache_line = 64;
 
-// memcpy with vector registers: from 2 KiB on the C library's uses `rep movsb`, which on Zen 4 is as fast where
-// the destination is in a cache, slower by up to 40 % where it is not, and 10 to 30 times as slow where the
-// destination is less than 32 bytes ahead of the source within a page, as memory from malloc often is.
+// memcpy with vector registers: from 2 KiB on the C library's uses `rep movsb`, which on Zen 4 is as fast
+// where the destination is in a cache, slower by up to 40 % where it is not, and 10 to 30 times as slow where
+// the destination is less than 32 bytes ahead of the source within a page, as memory from malloc often is.
 void copy_lines(void* to, const void* from, std::size_t bytes);
 
 // Shorter copies are left to the C library.
@@ -23,8 +23,9 @@ inline void copy(void* to, const void* from, std::size_t bytes) {
   bytes < worth_starting ? void(std::memcpy(to, from, bytes)) : copy_lines(to, from, bytes);
 }
 
-// memcpy by `rep movsb` on cores that are faster with it, from where no other core writes. It reads far ahead:
-// from right behind a core that is writing it takes the next lines away from that core, and both are slow.
+// memcpy by `rep movsb` on cores that are faster with it, from where no other core writes. It reads far
+// ahead: from right behind a core that is writing it takes the next lines away from that core, and both are
+// slow.
 void copy_at_rest(void* to, const void* from, std::size_t bytes);
 
 // memcpy into shared memory, whose lines another core has read last. `rep movsb` claims whole lines and does

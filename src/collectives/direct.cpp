@@ -190,6 +190,139 @@ Task combine(const Round& round) {
   }
 }
 
+// From one giver to one taker: a part of a window, which its chunks fill again and again. The two need nobody
+// else, so a late rank holds up only what it gives and takes itself.
+class Channel {
+ public:
+  // For so many elements, in a round of which a piece is the whole channel. Both ranks know how many.
+  Channel(const Round& round, int giver, int taker, std::size_t length)
+      : round_(round),
+        giver_(giver),
+        piece_(static_cast<std::size_t>((taker - giver - 1 + round.net.size) % round.net.size)),
+        place_(round.place(giver, taker)),
+        length_(length) {
+    const std::size_t spread = static_cast<std::size_t>(round.pieces) * length * round.width / 4;
+    const std::size_t bytes =
+        std::clamp<std::size_t>(spread, BoardShape::smallest_chunk, std::size_t{64} << 10);
+    chunk_ = std::min((bytes + round.width - 1) / round.width, round.most);
+    depth_ = round.most / chunk_;
+  }
+  [[nodiscard]] static bool fit(const Board& board) {
+    return 2 * static_cast<std::size_t>(board.size - 1) <= board.shape().most_chunks();
+  }
+
+  [[nodiscard]] std::size_t chunks() const { return (length_ + chunk_ - 1) / chunk_; }
+  [[nodiscard]] bool is_filled_again() const { return chunks() > depth_; }
+  [[nodiscard]] Vector place(std::size_t chunk) const {
+    return part(place_, chunk % depth_ * chunk_, size_of(chunk));
+  }
+  template <class AnyVector>
+  [[nodiscard]] AnyVector of(const AnyVector& block, std::size_t chunk) const {
+    return part(block, chunk * chunk_, chunk_);
+  }
+  // How many chunks have been put, and taken.
+  [[nodiscard]] Board::Word& put() const { return round_.board.step(round_.number, piece_).word(giver_); }
+  [[nodiscard]] Board::Word& taken() const {
+    const auto pieces = static_cast<std::size_t>(round_.pieces);
+    return round_.board.step(round_.number, pieces + piece_).word(giver_);
+  }
+  // The number in a word, of which at least so many are known.
+  [[nodiscard]] std::size_t count(const Board::Word& word, std::size_t known) const {
+    const Board::Mark mark(word.load(std::memory_order_acquire));
+    if (mark.round != round_.number) return known;
+    return known + static_cast<std::uint16_t>(static_cast<std::size_t>(mark.holder) - known);
+  }
+  [[nodiscard]] Board::Mark mark(std::size_t count) const {
+    return {round_.number, static_cast<std::uint16_t>(count)};
+  }
+  [[nodiscard]] std::size_t depth() const { return depth_; }
+
+ private:
+  [[nodiscard]] std::size_t size_of(std::size_t chunk) const {
+    return std::min(chunk_, length_ - chunk * chunk_);
+  }
+  const Round& round_;
+  const int giver_;
+  const std::size_t piece_;
+  const Vector place_;
+  const std::size_t length_;
+  std::size_t chunk_;
+  std::size_t depth_;  // chunks
+};
+
+// Everything that one rank gives and takes in channels, as fast as each of the others lets it.
+Task through_channels(const Round& round) {
+  const Exchange& exchange = round.exchange;
+  Board& board = round.board;
+  const int ranks = round.net.size;
+  const auto places = static_cast<std::size_t>(ranks);
+  const Scratch memory(true, 3 * places, sizeof(std::size_t));
+  auto* given = reinterpret_cast<std::size_t*>(memory.vector().data);  // chunks, to each rank
+  std::size_t* taken = given + places;                                 // from each rank
+  std::size_t* known = taken + places;                                 // to be taken by each rank
+  std::fill_n(given, 3 * places, 0);
+  bool has_own = exchange.gives_itself();
+  for (bool is_over = false; !is_over;) {
+    Patience::Wait wait(board.patience);
+    for (bool got_further = false; !got_further && !is_over;) {
+      is_over = true;
+      for (int k = 1; k < ranks && exchange.gives_others(); ++k) {
+        const int taker = (round.net.rank + k) % ranks;
+        const auto to = static_cast<std::size_t>(taker);
+        const ConstVector gift = exchange.gift(taker);
+        const Channel channel(round, round.net.rank, taker, gift.count);
+        while (given[to] < channel.chunks()) {
+          if (given[to] - known[to] == channel.depth()) known[to] = channel.count(channel.taken(), known[to]);
+          if (given[to] - known[to] == channel.depth()) break;
+          co_await round.net.put(channel.place(given[to]), channel.of(gift, given[to]));
+          ++given[to];
+          co_await board.announce(channel.put(), channel.mark(given[to]));
+          got_further = true;
+        }
+        is_over = is_over && given[to] == channel.chunks();
+      }
+      if (is_over) board.contributed(round.number);
+      // While others have not arrived yet.
+      if (std::exchange(has_own, false)) {
+        Computation own = round.net.copy(exchange.receipt(round.net.rank), exchange.gift(round.net.rank));
+        own.past_cache = round.past_cache;
+        own.at_rest = true;
+        co_await own;
+      }
+      for (int k = 1; k < ranks && exchange.takes(round.net.rank); ++k) {
+        const int giver = (round.net.rank + k) % ranks;
+        if (!exchange.gives(giver)) continue;
+        const auto from = static_cast<std::size_t>(giver);
+        const Vector receipt = exchange.receipt(giver);
+        const Channel channel(round, giver, round.net.rank, receipt.count);
+        const std::size_t there = channel.count(channel.put(), taken[from]);
+        for (; taken[from] < there; ++taken[from]) {
+          const ConstVector piece = channel.place(taken[from]);
+          co_await board.fetch(giver, piece.data, BoardShape::line + piece.bytes());
+          Computation copy = round.net.copy(channel.of(receipt, taken[from]), piece);
+          copy.past_cache = round.past_cache;
+          copy.at_rest = there == channel.chunks();
+          co_await copy;
+          if (channel.is_filled_again())
+            co_await board.announce(channel.taken(), channel.mark(taken[from] + 1));
+          got_further = true;
+        }
+        is_over = is_over && taken[from] == channel.chunks();
+      }
+      if (!got_further && !is_over) co_await board.pause(wait);
+    }
+  }
+}
+
+// Of an alltoallv: with them come the lengths of all.
+Task slots_have_come(Board& board, const Call& call) {
+  const SmallLists lists(board, call);
+  for (int rank = 0; rank < board.size; ++rank) {
+    Patience::Wait wait(board.patience);
+    while (!lists.has_come(rank)) co_await board.pause(wait);
+  }
+}
+
 Task take_or_combine(const Round& round) {
   return facts(round.exchange.call().collective).has_operation ? combine(round) : take(round);
 }
@@ -205,14 +338,24 @@ Task run(Endpoint net, Call call, const Expression& self) {
   const Exchange exchange(call, net.rank, net.size);
   const std::size_t window = board.shape().window_bytes / call.output.width;
   const std::size_t share = exchange.is_personal() ? window / static_cast<std::size_t>(net.size - 1) : window;
-  const std::size_t longest = call.collective == Collective::alltoallv
-                                  ? SmallLists::longest_of_all(board, exchange)
-                                  : exchange.longest();
   // What is read and written by all ranks takes half of the cache: little of a result would be found there
   // later.
   const bool past_cache =
       2 * static_cast<std::size_t>(net.size) * (call.input.bytes() + call.output.bytes()) >=
       last_level_cache_bytes();
+  if (exchange.is_personal() && !facts(call.collective).has_operation && Channel::fit(board)) {
+    board.round.next(meetings.contain(call.collective));
+    if (!board.may_begin(board.round)) co_await begin_round(board);
+    Round round(net, exchange, 0, share);
+    round.past_cache = past_cache;
+    co_await through_channels(round);
+    if (call.collective == Collective::alltoallv) co_await slots_have_come(board, call);
+    co_return;
+  }
+  if (call.collective == Collective::alltoallv) co_await slots_have_come(board, call);
+  const std::size_t longest = call.collective == Collective::alltoallv
+                                  ? SmallLists::longest_of_all(board, exchange)
+                                  : exchange.longest();
   for (std::size_t first = 0; first < longest; first += share) {
     board.round.next(meetings.contain(call.collective));
     if (!board.may_begin(board.round)) co_await begin_round(board);

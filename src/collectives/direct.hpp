@@ -11,8 +11,10 @@
 // window that others still read. In a reduce-scatter it combines the pieces of its block in rank order, so
 // the bits never depend on arrival.
 //
-// Long vectors go in rounds that fit the windows. In a round a rank's window has a piece for each of its
-// takers, one piece where all of them get the same, cut into chunks that are announced one by one.
+// Where each rank gets a block of its own from each giver, a giver's window has a channel for each of its
+// takers, and chunks go through each as fast as these two ranks come along. Other long vectors go in rounds
+// that fit the windows: in a round a rank's window has one piece for all takers, or a piece of each block to
+// be combined, cut into chunks that are announced one by one.
 //
 // Cost of the last arrival: its own data once into its window, and once out of it by the others; what it
 // takes.
@@ -169,7 +171,7 @@ class SmallLists {
     Board::InlineSlot& mine = board_.inline_slot(sequence_, exchange_.rank());
     const std::size_t longest = exchange_.longest();
     std::memcpy(mine.data, &longest, sizeof longest);
-    for (int rank = 0; rank < board_.size && longest <= distance(); ++rank) {
+    for (int rank = 0; rank < board_.size && !is_too_long(); ++rank) {
       const ConstVector gift = exchange_.gift(rank);
       if (rank != exchange_.rank() && gift.count > 0)
         offbeat::copy(mine.data + place_of(rank), gift.data, gift.bytes());
@@ -184,6 +186,8 @@ class SmallLists {
     return rank == exchange_.rank() ||
            board_.inline_slot(sequence_, rank).sequence.load(std::memory_order_acquire) == sequence_;
   }
+  // Where this rank has more than fits it need not wait for the others to know that.
+  [[nodiscard]] bool is_too_long() const { return exchange_.longest() > distance(); }
   [[nodiscard]] bool take() {
     if (longest_of_all(board_, exchange_) > distance()) return false;
     for (int giver = 0; giver < board_.size; ++giver) {

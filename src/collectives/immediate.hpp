@@ -27,6 +27,7 @@ namespace offbeat {
 // or, where ranks do not know the lengths of one another, in place of data() and take(data),
 //
 //     bool take();                         false on all ranks: some rank has more than fits; nothing is taken
+//     bool is_too_long() const;            that rank is this one, which then does not wait for others
 //
 // The same code runs in real time, where it is a plain function, and in the simulator.
 
@@ -47,9 +48,18 @@ class TakenData {
   }
 
  private:
-  static constexpr bool finds_them_itself = requires(Form & form) { form.take(); };
+  static constexpr bool finds_them_itself = requires(Form& form) { form.take(); };
   std::array<const void*, finds_them_itself ? 0 : std::size_t{Form::most_ranks}> data_;
 };
+
+template <class Form>
+[[nodiscard]] bool is_too_long(const Form& form) {
+  if constexpr (requires { form.is_too_long(); }) {
+    return form.is_too_long();
+  } else {
+    return false;
+  }
+}
 
 template <class Form>
 bool run_immediately(Board& board, const Call& call) {
@@ -66,6 +76,7 @@ bool run_immediately(Board& board, const Call& call) {
   Form form(board, call);
   form.give();
   board.bell().ring();
+  if (is_too_long(form)) return false;
   // Kept outside the form, which can then stay in registers.
   TakenData<Form> data;
   const auto has_come = [&form](int rank) { return form.has_come(rank); };
@@ -97,6 +108,10 @@ Task run_in_steps(Endpoint net, Call call, const Expression& self) {
   co_await board.touch();
   form.give();
   board.bell().ring();
+  if (is_too_long(form)) {
+    co_await self.algorithm->run(net, call, self);
+    co_return;
+  }
   TakenData<Form> data;
   for (int rank = 0; rank < board.size; ++rank) {
     Patience::Wait wait(board.patience);

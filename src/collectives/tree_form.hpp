@@ -60,7 +60,8 @@ class TreeForm {
       put_own_block();
       for (int block = 0; block < group.size(); ++block) {
         if (block == group.mine()) continue;
-        offbeat::copy(place_of(group.begin(block)), slot(group.rank(block)).data, bytes_of(group.size(block)));
+        offbeat::copy(place_of(group.begin(block)), slot(group.rank(block)).data,
+                      bytes_of(group.size(block)));
       }
     }
   }

@@ -101,10 +101,10 @@ struct Patience {
     // Where cores are shared: whether an awaited rank may need this core.
     void pause(bool core_is_wanted = true) {
       if (++spins_ == spins_on_wanted_core && !patience_.shares_cores && WantedCore::is_wanted()) [[unlikely]]
-        spins_ = spins_when_alone;
+        spins_ = spins_when_alone;  // enough
       if (spins_ <= (!patience_.shares_cores ? spins_on_own_core()
-                       : core_is_wanted        ? 0
-                                               : spins_when_sharing)) {
+                     : core_is_wanted        ? 0
+                                             : spins_when_sharing)) {
         relax();
         pass(spin_ns);
       } else {

@@ -165,6 +165,6 @@ def until_it_begins(mpi: ClusterMpi, start: Callable[[], Result]) -> Result:
 
 
 def crashed_before_it_began(result: Result) -> bool:
-    """A message that comes too early crashes Open MPI where it is received; the stack may be cut off there."""
+    """A message that comes too early crashes Open MPI where it is received; its stack may be cut off."""
     in_init = "ompi_mpi_init" in result.stderr or "mca_pml_ob1_recv_frag_callback_match" in result.stderr
     return in_init and "liboffbeat" not in result.stderr and "offbeat: " not in result.stderr

@@ -81,8 +81,8 @@ def test_the_default(cluster: Cluster, name: str, shape: str) -> None:
 def test_the_defaults_of_all_collectives(cluster: Cluster, on: str, shape: str) -> None:
     """Vectors of up to 1.2 MB, so that each default has calls.
 
-    Some are the host's own, so it has to do them right. By itself Intel MPI 2021.14 crashes in them on 3+2+1, and
-    Open MPI 5.0 with its han gives wrong data on 4x2.
+    Some are the host's own, so it has to do them right. By itself Intel MPI 2021.14 crashes in them on 3+2+1,
+    and Open MPI 5.0 with its han gives wrong data on 4x2.
     """
     calls = ("12", "60", "300000")
     mpi = on_hosts(on, cluster, parse_shape(shape), STARTERS[SHAPES.index(shape) % 2])

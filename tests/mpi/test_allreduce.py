@@ -73,7 +73,9 @@ def check(
 ) -> Result:
     """Run a test program under the preload; check what offbeat says it did."""
     command = [compile_program(mpi, PROGRAMS / program), *arguments]
-    result = run(mpi, ranks, command, allreduce=expression, environment=environment, timeout=timeout).succeeded()
+    result = run(
+        mpi, ranks, command, allreduce=expression, environment=environment, timeout=timeout
+    ).succeeded()
     report = result.report
     assert report.intercepted == result.calls, f"the program made {result.calls} calls\n{result}"
     if expression == "native":

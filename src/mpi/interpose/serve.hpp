@@ -4,11 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <new>
 #include <optional>
 #include <type_traits>
 
+#include "base/copy.hpp"
 #include "base/error.hpp"
 #include "mpi/collective_call.hpp"
 #include "mpi/interpose/side.hpp"
@@ -40,7 +40,7 @@ inline void copy_of_input(const Expression& chosen, int ranks, Call& call, std::
   if (is_careful || call.input.bytes() == 0) return;
   const ConstVector all = call.input_blocks.span(call.input, ranks);
   copy.emplace(all.bytes());
-  std::memcpy(copy->data(), all.data, all.bytes());
+  offbeat::copy(copy->data(), all.data, all.bytes());
   call.input.data = copy->data() + (call.input.data - all.data);
 }
 
