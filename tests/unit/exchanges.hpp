@@ -390,9 +390,10 @@ inline std::vector<int> roots_of(Collective collective, int ranks) {
 inline void expect_right_exchanges(Collective collective, const Expression& expression, int ranks,
                                    Network network = awkward_network(), std::size_t board_window_bytes = 0) {
   const bool combines = facts(collective).has_operation;
-  for (const std::size_t count : {0, 1, 2, 7, 100, 700, 3000}) {
+  for (const std::size_t count : {0, 1, 2, 7, 100, 700, 3000, 9000}) {
     if (count == 700 && ranks > 17) continue;
-    if (count == 3000 && (board_window_bytes == 0 || ranks > 5)) continue;  // several rounds
+    // Several rounds.
+    if (count >= 3000 && (board_window_bytes == 0 || ranks > 5)) continue;
     for (const int root : roots_of(collective, ranks)) {
       for (const auto operation : {Operation::int_sum, Operation::weave}) {
         if (operation == Operation::weave && !combines) continue;
