@@ -295,7 +295,10 @@ Task through_channels(const Round& round) {
         const auto from = static_cast<std::size_t>(giver);
         const Vector receipt = exchange.receipt(giver);
         const Channel channel(round, giver, round.net.rank, receipt.count);
-        const std::size_t there = channel.count(channel.put(), taken[from]);
+        std::size_t there = channel.count(channel.put(), taken[from]);
+        // In place a chunk must have gone before its place is taken.
+        if (exchange.is_mutual() && receipt.data == exchange.gift(giver).data)
+          there = std::min(there, given[from]);
         for (; taken[from] < there; ++taken[from]) {
           const ConstVector piece = channel.place(taken[from]);
           co_await board.fetch(giver, piece.data, BoardShape::line + piece.bytes());
