@@ -112,7 +112,7 @@ void move_string(void* to, const void* from, std::size_t bytes) {
 
 }  // namespace
 
-void copy_lines(void* to, const void* from, std::size_t bytes) {
+void copy_long(void* to, const void* from, std::size_t bytes) {
   static const auto copy_lines = __builtin_cpu_supports("avx512f") != 0 ? copy_lines_avx512
                                  : __builtin_cpu_supports("avx") != 0   ? copy_lines_avx
                                                                         : copy_lines_sse;
@@ -132,13 +132,13 @@ void copy_past_cache(void* to, const void* from, std::size_t bytes) {
 
 void copy_to_shared(void* to, const void* from, std::size_t bytes) {
   static const bool is_fast = has_fast_string_moves();
-  if (!is_fast || bytes < worth_starting || is_little_ahead(to, from)) return copy(to, from, bytes);
+  if (!is_fast || bytes < long_from_bytes || is_little_ahead(to, from)) return copy(to, from, bytes);
   move_string(to, from, bytes);
 }
 
 #else
 
-void copy_lines(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
+void copy_long(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 void copy_at_rest(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 void copy_past_cache(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 void copy_to_shared(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }

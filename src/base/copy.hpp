@@ -13,14 +13,14 @@ inline constexpr std::size_t cache_line = 64;
 // memcpy with vector registers: from 2 KiB on the C library's uses `rep movsb`, which on Zen 4 is as fast
 // where the destination is in a cache, slower by up to 40 % where it is not, and 10 to 30 times as slow where
 // the destination is less than 32 bytes ahead of the source within a page, as memory from malloc often is.
-void copy_lines(void* to, const void* from, std::size_t bytes);
+void copy_long(void* to, const void* from, std::size_t bytes);
 
-// Shorter copies are left to the C library.
-inline constexpr std::size_t worth_starting = 2048;
+// Shorter ones are left to the C library.
+inline constexpr std::size_t long_from_bytes = 2048;
 
 // For any length.
 inline void copy(void* to, const void* from, std::size_t bytes) {
-  bytes < worth_starting ? void(std::memcpy(to, from, bytes)) : copy_lines(to, from, bytes);
+  bytes < long_from_bytes ? void(std::memcpy(to, from, bytes)) : copy_long(to, from, bytes);
 }
 
 // memcpy by `rep movsb` on cores that are faster with it, from where no other core writes. It reads far

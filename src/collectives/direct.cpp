@@ -296,9 +296,11 @@ Task through_channels(const Round& round) {
         const Vector receipt = exchange.receipt(giver);
         const Channel channel(round, giver, round.net.rank, receipt.count);
         std::size_t there = channel.count(channel.put(), taken[from]);
-        // In place a chunk must have gone before its place is taken.
-        if (exchange.is_mutual() && receipt.data == exchange.gift(giver).data)
-          there = std::min(there, given[from]);
+        // In place a chunk goes before its place is taken. (One way there may be less to go.)
+        if (exchange.is_mutual() && receipt.data == exchange.gift(giver).data) {
+          const Channel back(round, round.net.rank, giver, exchange.gift(giver).count);
+          if (given[from] < back.chunks()) there = std::min(there, given[from]);
+        }
         for (; taken[from] < there; ++taken[from]) {
           const ConstVector piece = channel.place(taken[from]);
           co_await board.fetch(giver, piece.data, BoardShape::line + piece.bytes());

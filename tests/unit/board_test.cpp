@@ -787,6 +787,11 @@ class EveryInterleavingOfCallsOfTwo : public EveryInterleavingOfCalls {};
 
 TEST_P(EveryInterleavingOfCallsOfTwo, FiveInSlots) { explore_calls(5, 3, in_slots); }
 TEST_P(EveryInterleavingOfCallsOfTwo, OneOfManyRounds) { explore_calls(1, 5000, through_windows); }
+// What comes must not overwrite what has not gone yet.
+TEST_P(EveryInterleavingOfCallsOfTwo, OneOfManyRoundsInPlace) {
+  const auto& [collective, ranks] = GetParam();
+  explore(ranks, {through_windows({collective, 5000, 0, Operation::weave, true})});
+}
 
 class EveryInterleavingOfMixedCalls : public testing::TestWithParam<int> {};
 
