@@ -14,6 +14,7 @@
 #include <cctype>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <iostream>
 #include <map>
@@ -577,12 +578,13 @@ class Explorer {
   std::string problem_;
 };
 
-// So many states in fine grain take some seconds, also with AddressSanitizer, which takes ten times as long.
-#if defined(__SANITIZE_ADDRESS__)
-constexpr std::size_t most_states = 5'000;
-#else
-constexpr std::size_t most_states = 50'000;
-#endif
+// Two ranks are explored to the end. More of them have too many states for that; how many of these are looked
+// at may be said in the environment.
+std::size_t most_states(int ranks) {
+  static const char* const wanted = std::getenv("BOARD_TEST_STATES");
+  if (ranks == 2) return 50'000;
+  return wanted != nullptr ? std::stoul(wanted) : 5'000;
+}
 
 // In fine grain; if these are too many, in coarse grain, too. Says in `log` what it did.
 void explore(int ranks, const std::vector<Step>& steps, std::ostream& log = std::cout) {
@@ -591,7 +593,7 @@ void explore(int ranks, const std::vector<Step>& steps, std::ostream& log = std:
   SCOPED_TRACE(text);
   for (const Grain grain : {Grain::fine, Grain::coarse}) {
     World world(ranks, steps, grain);
-    Explorer explorer(world, grain == Grain::fine ? most_states : 5 * most_states);
+    Explorer explorer(world, (grain == Grain::fine ? 1 : 5) * most_states(ranks));
     const double schedules = explorer.visit();
     EXPECT_EQ(explorer.problem(), "");
     log << (grain == Grain::fine ? "fine" : "coarse") << " grain, "
@@ -677,7 +679,7 @@ TEST(EveryInterleavingOfRooted, Rounds) {
   expression.algorithm = &algorithm;
   for (const int ranks : {2, 3}) {
     World world(ranks, {{{Collective::allreduce, 3, 0, Operation::weave}, expression}}, Grain::fine);
-    Explorer explorer(world, most_states);
+    Explorer explorer(world, most_states(ranks));
     explorer.visit();
     EXPECT_EQ(explorer.problem(), "") << ranks << " ranks";
     EXPECT_TRUE(explorer.exhaustive() || ranks > 2);
@@ -712,7 +714,7 @@ TEST(EveryInterleavingOfBarriers, LetsNobodyGoTooEarly) {
       for (const auto operation : {Operation::weave, Operation::int_sum, Operation::weave})
         steps.push_back({{Collective::allreduce, 1, 0, operation, steps.size() == 1}, expression});
       World world(ranks, steps, Grain::fine);
-      Explorer explorer(world, most_states);
+      Explorer explorer(world, most_states(ranks));
       explorer.visit();
       EXPECT_EQ(explorer.problem(), "") << ranks << " ranks";
       EXPECT_TRUE(explorer.exhaustive() || ranks > 2);
@@ -905,7 +907,7 @@ class EveryInterleavingAmongMany : public testing::TestWithParam<int> {
     std::string text;
     for (const Step& step : steps) text += step.what.text() + "; ";
     World world(GetParam(), steps, Grain::fine, true);
-    Explorer explorer(world, most_states);
+    Explorer explorer(world, most_states(GetParam()));
     explorer.visit();
     ASSERT_EQ(explorer.problem(), "") << text;
     states_ += explorer.states();
