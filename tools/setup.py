@@ -182,6 +182,8 @@ def install_package() -> None:
     stamp.unlink(missing_ok=True)
     command = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     command += ["--no-build-isolation", "--config-settings=cmake.build-type=Release"]
+    # The unit tests are compiled there later, against the same objects.
+    command += ["--config-settings=cmake.define.OFFBEAT_TESTS=OFF"]
     command += ["--config-settings=build-dir=build/wheel", str(ROOT)]
     step("build and install offbeat", command, environment=tool_environment())
     stamp.write_text(key)

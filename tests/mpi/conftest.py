@@ -26,6 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FOLDER",
         help="the preload libraries from here, not from the installed package",
     )
+    parser.addoption("--deep", action="store_true", help="also where another MPI shows the same")
     parser.addoption("--quick", action="store_true", help="two and three ranks only")
     parser.addoption(
         "--kills", type=int, default=4, help="how often each MPI loses a rank at a random moment"
@@ -58,9 +59,10 @@ def applies(item: pytest.Item) -> bool:
         return True
     if only is not None and not only.args[0](mpi):
         return False
-    # The standard ABI's library is the same code as the others', and Debian's MPIs are the same two at other
-    # versions: two and three ranks show that these work.
-    few = mpi.family == "mpiabi" or mpi.name.startswith("debian") or item.config.getoption("--quick")
+    deep = item.get_closest_marker("deep")
+    if deep is not None and deep.args[0](mpi) and not item.config.getoption("--deep"):
+        return False
+    few = mpi.is_like_another or item.config.getoption("--quick")
     return not few or parameters.get("ranks", 2) in (2, 3)
 
 
@@ -74,3 +76,4 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--libraries"):
         use_libraries(config.getoption("--libraries"))
     config.addinivalue_line("markers", "mpis(predicate): only on the MPIs for which predicate(mpi) holds")
+    config.addinivalue_line("markers", "deep(predicate): on the MPIs for which it holds only with --deep")

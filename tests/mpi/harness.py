@@ -21,6 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
 VENV = BUILD / "venv"
@@ -50,6 +52,12 @@ class Mpi:
     def slow_when_oversubscribed(self) -> bool:
         """Its ranks spin without yielding: milliseconds per call when they share cores."""
         return self.kind == "mpich"
+
+    @property
+    def is_like_another(self) -> bool:
+        """The standard ABI's library is the same code as the others', and Debian's MPIs are the same two at other
+        versions: what is inside offbeat need not be tested there again."""
+        return self.family == "mpiabi" or self.name.startswith("debian")
 
     def launch(self, ranks: int) -> list[str]:
         """The mpirun command line up to the program."""
@@ -123,6 +131,9 @@ MPIS = {
     )
 }
 
+
+# For tests of what is inside offbeat: on those of these MPIs that are like another only with --deep.
+INSIDE_OFFBEAT = pytest.mark.deep(lambda mpi: mpi.is_like_another)
 
 _libraries: Path | None = None  # where the preload libraries are; None: in the installed package
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from exchanges import CALLS, expect_all_served, expect_some_served, hashes, natively
-from harness import PROGRAMS, Mpi, compile_program, run
+from harness import INSIDE_OFFBEAT, PROGRAMS, Mpi, compile_program, run
 
 LONG = {
     "ALLREDUCE": "ring", "BARRIER": "dissemination", "BCAST": "scatter_allgather", "REDUCE": "rabenseifner",
@@ -80,6 +80,7 @@ def test_random_calls_give_what_a_host_gives(mpi: Mpi, ranks: int, how: str) -> 
 
 
 # Debian's MPICH takes half a minute: it waits for cores that others need.
+@INSIDE_OFFBEAT
 @pytest.mark.mpis(lambda mpi: mpi.name != "debian-mpich")
 @pytest.mark.parametrize("how", ["by default", "in many rounds"])
 def test_many_ranks_of_a_node(mpi: Mpi, how: str) -> None:
@@ -93,6 +94,7 @@ def test_many_ranks_of_a_node(mpi: Mpi, how: str) -> None:
     expect_all_served(result)
 
 
+@INSIDE_OFFBEAT
 @pytest.mark.parametrize("how", HOW_ON_NODES)
 def test_hierarchies_give_what_a_host_gives(mpi: Mpi, how: str) -> None:
     """Nodes of 2, 2 and 1 of the five ranks, or of 3 and 2; other communicators have their ranks mixed."""
@@ -105,6 +107,7 @@ def test_hierarchies_give_what_a_host_gives(mpi: Mpi, how: str) -> None:
     expect_all_served(result)
 
 
+@INSIDE_OFFBEAT
 @pytest.mark.parametrize("node_ranks", [1, 2])
 def test_the_defaults_between_nodes_give_what_a_host_gives(mpi: Mpi, node_ranks: int) -> None:
     """Nodes of 2, 2 and 1 of the five ranks, or of one each; vectors of up to 1.2 MB."""
@@ -135,6 +138,7 @@ def test_messages_that_are_cut(mpi: Mpi, how: str) -> None:
     expect_all_served(result)
 
 
+@INSIDE_OFFBEAT
 @pytest.mark.parametrize("how", HOW)
 def test_ranks_may_have_different_types(mpi: Mpi, how: str) -> None:
     """The program checks what it gets; some hosts do not get as far."""

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from harness import (
     CORES,
+    INSIDE_OFFBEAT,
     PROGRAMS,
     Mpi,
     Result,
@@ -23,6 +24,8 @@ from harness import (
     run,
     running,
 )
+
+pytestmark = INSIDE_OFFBEAT
 
 NODES = {"OFFBEAT_NODE_RANKS": "2"}
 HIERARCHY = "hierarchy(arrival_tree, ring)"
@@ -206,6 +209,7 @@ PLACES_WITHOUT_MEMORY = {
 
 
 @FEWER_MPIS
+@pytest.mark.deep(lambda mpi: mpi.slow_when_oversubscribed)  # some 20 s each
 @pytest.mark.parametrize("lasting", ["0", "1"])
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("place", PLACES_WITHOUT_MEMORY)

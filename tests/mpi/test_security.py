@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import PROGRAMS, Mpi, compile_program, library, run
+from harness import INSIDE_OFFBEAT, PROGRAMS, Mpi, compile_program, library, run
 
 IS_ROOT = os.geteuid() == 0
 
@@ -27,6 +27,7 @@ def public_folder() -> Iterator[Path]:
         yield folder
 
 
+@INSIDE_OFFBEAT
 def test_a_stranger_gets_nothing_into_the_ranks(mpi: Mpi, public_folder: Path) -> None:
     """As root the letters come from another user, and otherwise from another program of the same one."""
     program = compile_program(mpi, PROGRAMS / "boards.c")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from harness import PROGRAMS, Mpi, Result, compile_program, library, run
+from harness import INSIDE_OFFBEAT, PROGRAMS, Mpi, Result, compile_program, library, run
 
 OTHER_FAMILY = {"openmpi": "mpich", "mpich": "openmpi", "mpiabi": "openmpi"}
 
@@ -20,6 +20,7 @@ def stops(result: Result, *words: str) -> None:
     assert len(set(lines)) == 1, f"more than one message\n{result}"
 
 
+@INSIDE_OFFBEAT
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize(
     ("variable", "value", "word"),
@@ -40,6 +41,7 @@ def test_bad_value(mpi: Mpi, ranks: int, variable: str, value: str, word: str) -
     assert result.returncode == 2, str(result)
 
 
+@INSIDE_OFFBEAT
 @pytest.mark.parametrize(
     ("variable", "value", "shown"),
     [

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import pytest
 import soak
-from harness import Mpi
+from harness import INSIDE_OFFBEAT, Mpi
 
 # No MPI fails them natively.
 SEEDS = (500013, 500022)
 
 
+@INSIDE_OFFBEAT
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_program_runs_as_without_offbeat(mpi: Mpi, seed: int) -> None:
     outcome = soak.soak(soak.plan(mpi, seed, 3, steps=50), True)
