@@ -70,6 +70,7 @@ class Runtime {
   const HostProgress progress{host};
   Selection selection{host.calls_itself("Open MPI")       ? HostMpi::open_mpi
                       : host.calls_itself("Intel(R) MPI") ? HostMpi::intel
+                      : host.calls_itself("MPICH")        ? HostMpi::mpich
                                                           : HostMpi::other};
   WindowBudget windows{settings.memory_bytes};
   Teams teams;

@@ -26,6 +26,7 @@ constexpr std::size_t kib = 1024;
 constexpr FasterHost faster_hosts[] = {
     {HostMpi::intel, Collective::alltoall, Where::two_ranks, 512 * kib},
     {HostMpi::intel, Collective::gather, Where::two_ranks, 2048 * kib},
+    {HostMpi::mpich, Collective::alltoall, Where::two_ranks, 1024 * kib},
     {HostMpi::intel, Collective::alltoall, Where::node_each, 0},
     {HostMpi::intel, Collective::alltoall, Where::nodes, 1 * kib},
     {HostMpi::intel, Collective::reduce, Where::nodes, 0},

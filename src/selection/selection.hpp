@@ -57,7 +57,7 @@ struct ChoiceTable {
 };
 
 // Hosts of which something is known.
-enum class HostMpi : std::uint8_t { other, open_mpi, intel };
+enum class HostMpi : std::uint8_t { other, open_mpi, mpich, intel };
 
 // What is chosen in this process, for every collective.
 class Selection {

@@ -77,10 +77,11 @@ Outcome Activity::begin() {
     sides_.pack(types);
     lists_.pack(types);
     if (shares_ && !is_alone) copy_of_input(*chosen, communicator.size(), call, copy_);
-    if (process_.host.Grequest_start(on_query, on_free, on_cancel, this, &request_) != MPI_SUCCESS)
-      throw CommunicationError("no request is left", MPI_ERR_OTHER);
+    request_ = activities.take_request(process_.host, *this);
+    if (request_ == nullptr) throw CommunicationError("no request is left", MPI_ERR_OTHER);
   });
-  activities.insert(request_, *this);
+  state_.store(0, std::memory_order_relaxed);
+  activities.insert(request_->handle, *this);
   is_active_.store(true, std::memory_order_relaxed);
   if (is_persistent_) activities.active_persistent.fetch_add(1, std::memory_order_relaxed);
   communicator_->count_served(call_.collective);
@@ -113,6 +114,8 @@ void Activity::wait() noexcept {
     pipeline.wait();
     return true;
   });
+  // Another thread may be at what follows the operation.
+  while ((state_.load(std::memory_order_acquire) & over) == 0) sched_yield();
 }
 
 void Activity::look() noexcept { ask_host_pipeline(&HostPipeline::test); }
@@ -147,37 +150,69 @@ void Activity::on_end(void* self) noexcept {
   mine.end();
 }
 
-// This may be gone as soon as the host knows.
-void Activity::end() noexcept { process_.host.Grequest_complete(request_); }
+// This may be gone as soon as the host, or the program, knows.
+void Activity::end() noexcept {
+  const Host& host = process_.host;
+  const MPI_Request handle = request_->handle;
+  if ((state_.fetch_or(over, std::memory_order_acq_rel) & shared_with_host) != 0)
+    host.Grequest_complete(handle);
+}
 
-int Activity::on_query(void* self, MPI_Status* status) {
-  const auto& mine = *static_cast<Activity*>(self);
-  const Host& host = mine.process_.host;
+void Activity::share_with_host() noexcept {
+  if (state_.fetch_or(shared_with_host, std::memory_order_acq_rel) == over)
+    process_.host.Grequest_complete(request_->handle);
+}
+
+bool Activity::end_without_host() noexcept {
+  if (state_.load(std::memory_order_acquire) != over || failure_ != MPI_SUCCESS) return false;
+  HostRequest* const request = std::exchange(request_, nullptr);
+  activities.erase(request->handle);
+  activities.give_back(request);
+  become_inactive();
+  return true;
+}
+
+void set_status(const Host& host, MPI_Status* status) {
   host.Status_set_elements(status, MPI_BYTE, 0);
   host.Status_set_cancelled(status, 0);
   status->MPI_SOURCE = MPI_UNDEFINED;
   status->MPI_TAG = MPI_UNDEFINED;
+}
+
+int Activity::on_query(void* request, MPI_Status* status) {
+  const auto& mine = *static_cast<HostRequest*>(request)->serves;
+  set_status(mine.process_.host, status);
   // The error handler of a generalised request is that of no communicator. So who asked tells the program.
   if (mine.failure_ != MPI_SUCCESS) request_failure = {mine.failure_, mine.handle_};
   return MPI_SUCCESS;
 }
 
 // The program has completed, or freed, the request.
-int Activity::on_free(void* self) {
-  auto* mine = static_cast<Activity*>(self);
-  activities.erase(mine->request_);
-  mine->copy_.reset();
-  mine->is_active_.store(false, std::memory_order_release);
-  if (mine->is_persistent_) activities.active_persistent.fetch_sub(1, std::memory_order_relaxed);
-  if (!mine->is_persistent_ || mine->is_abandoned_) delete mine;
+int Activity::on_free(void* request) {
+  auto* of_host = static_cast<HostRequest*>(request);
+  if (Activity* mine = of_host->serves) {
+    activities.erase(of_host->handle);
+    mine->request_ = nullptr;
+    mine->become_inactive();
+  }
+  delete of_host;
   return MPI_SUCCESS;
+}
+
+void Activity::become_inactive() noexcept {
+  copy_.reset();
+  is_active_.store(false, std::memory_order_release);
+  if (is_persistent_) activities.active_persistent.fetch_sub(1, std::memory_order_relaxed);
+  if (!is_persistent_ || is_abandoned_) delete this;
 }
 
 bool Activity::abandon() {
   if (!is_active()) return true;
   is_abandoned_ = true;
-  MPI_Request request = request_;
-  process_.host.Request_free(&request);
+  const Host& host = process_.host;
+  MPI_Request request = request_->handle;
+  share_with_host();
+  host.Request_free(&request);
   return false;
 }
 
@@ -216,6 +251,39 @@ void Activities::insert(MPI_Request request, Activity& activity) {
   if (table_ == nullptr) table_ = new HandleTable<Activity*>;
   table_->insert(abi::bits(request), &activity);
   size_.store(table_->size(), std::memory_order_relaxed);
+}
+
+HostRequest* Activities::take_request(const Host& host, Activity& activity) {
+  HostRequest* request = nullptr;
+  {
+    const Turn turn(is_taken_);
+    if (spare_ != nullptr) request = std::exchange(spare_, spare_->next_spare);
+  }
+  if (request == nullptr) {
+    request = new HostRequest;
+    if (host.Grequest_start(Activity::on_query, Activity::on_free, Activity::on_cancel, request,
+                            &request->handle) != MPI_SUCCESS) {
+      delete request;
+      return nullptr;
+    }
+  }
+  request->serves = &activity;
+  return request;
+}
+
+void Activities::give_back(HostRequest* request) {
+  request->serves = nullptr;
+  const Turn turn(is_taken_);
+  request->next_spare = std::exchange(spare_, request);
+}
+
+void Activities::free_spare_requests(const Host& host) noexcept {
+  while (spare_ != nullptr) {
+    HostRequest* const request = std::exchange(spare_, spare_->next_spare);
+    MPI_Request handle = request->handle;
+    host.Grequest_complete(handle);
+    host.Request_free(&handle);
+  }
 }
 
 void Activities::erase(MPI_Request request) {

@@ -5,6 +5,11 @@
 // takes it. A persistent collective has the host's own persistent request as its handle. The host starts it
 // only where offbeat leaves the collective to the host. Otherwise the host knows it as inactive, and while it
 // is active, a generalised request stands for it in the calls of the host.
+//
+// The host makes, completes and frees a request in several hundred instructions. So a collective whose end
+// the program learns in MPI_Wait or MPI_Test of its request alone ends without the host, to which the request
+// stays an incomplete one, and serves another collective. The host is told of the end before it is given the
+// request in any other call.
 #pragma once
 
 #include <atomic>
@@ -16,6 +21,18 @@
 #include "mpi/interpose/serve.hpp"
 
 namespace offbeat {
+
+class Activity;
+
+// A generalised request of the host, for one collective after another.
+struct HostRequest {
+  static void* operator new(std::size_t bytes) { return pool::allocate(bytes); }
+  static void operator delete(void* memory, std::size_t bytes) { pool::release(memory, bytes); }
+
+  MPI_Request handle{};
+  Activity* serves = nullptr;
+  HostRequest* next_spare = nullptr;
+};
 
 class Activity {
  public:
@@ -37,15 +54,20 @@ class Activity {
   // Begins the collective, in which this has no request. Served: it has one from now on. May throw what
   // Communicator::begin throws.
   Outcome begin();
-  // Returns when the collective is over, or has failed, and the host knows it.
+  // Returns when the collective is over, or has failed.
   void wait() noexcept;
-  // Tells the host that the collective is over, if it is in the host's own hands and is over.
+  // Finds out whether the collective is over, if it is in the host's own hands.
   void look() noexcept;
+  // Call before the host is given the request: it is told of the end, now or when it comes.
+  void share_with_host() noexcept;
+  // Ends the collective without the host, if it is over and has not failed; this may be gone then. False: it
+  // goes on, or the host has to end it. Only in the thread that completes the request.
+  [[nodiscard]] bool end_without_host() noexcept;
 
   [[nodiscard]] bool is_persistent() const { return is_persistent_; }
   [[nodiscard]] bool is_active() const { return is_active_.load(std::memory_order_acquire); }
   // The generalised request, while it is active.
-  [[nodiscard]] MPI_Request request() const { return request_; }
+  [[nodiscard]] MPI_Request request() const { return request_->handle; }
   [[nodiscard]] MPI_Comm communicator() const { return handle_; }
   void belongs_to(MPI_Comm handle) { handle_ = handle; }
 
@@ -54,13 +76,15 @@ class Activity {
   [[nodiscard]] bool abandon();
 
  private:
+  friend class Activities;
   static void on_end(void* self) noexcept;
   template <class Ask>
   void ask_host_pipeline(Ask&& is_over) noexcept;
-  static int on_query(void* self, MPI_Status* status);
-  static int on_free(void* self);
+  static int on_query(void* request, MPI_Status* status);
+  static int on_free(void* request);
   static int on_cancel(void*, int) { return MPI_ERR_REQUEST; }
   void end() noexcept;
+  void become_inactive() noexcept;  // this may be gone then
   [[nodiscard]] Communicator& runner() const { return apart_ != nullptr ? *apart_ : *communicator_; }
 
   Runtime& process_;
@@ -69,8 +93,12 @@ class Activity {
   bool is_held_ = false;  // the communicator, by this
   bool shares_ = false;
   std::atomic<bool> is_active_{false};
-  int failure_ = MPI_SUCCESS;  // code of the host MPI
-  MPI_Request request_{};
+  int failure_ = MPI_SUCCESS;       // code of the host MPI
+  HostRequest* request_ = nullptr;  // while it is active
+  // Bits of these. Whoever sets the second one tells the host.
+  static constexpr int over = 1;
+  static constexpr int shared_with_host = 2;
+  std::atomic<int> state_{0};
   MPI_Comm handle_{};  // for the program's error handler
   Communicator* communicator_ = nullptr;
   std::unique_ptr<Communicator> apart_;  // where a persistent one runs; null: on the communicator itself
@@ -92,6 +120,12 @@ class Activities {
   [[nodiscard]] Activity* find(MPI_Request request);
   void insert(MPI_Request request, Activity& activity);
   void erase(MPI_Request request);
+  // A request that the host takes for active, for this one. Null: the host has none left.
+  [[nodiscard]] HostRequest* take_request(const Host& host, Activity& activity);
+  // One of which the host does not know that it is over.
+  void give_back(HostRequest* request);
+  // Before MPI ends.
+  void free_spare_requests(const Host& host) noexcept;
   // How many persistent ones are active; only those need a substitute in the host's calls.
   std::atomic<int> active_persistent{0};
 
@@ -99,6 +133,7 @@ class Activities {
   class Turn;
   std::atomic_flag is_taken_{};
   std::atomic<std::size_t> size_{0};
+  HostRequest* spare_ = nullptr;
   HandleTable<Activity*>* table_ = nullptr;  // never freed: a program may call MPI while it exits
 };
 
@@ -110,6 +145,9 @@ struct RequestFailure {
   MPI_Comm communicator{};
 };
 extern constinit thread_local RequestFailure request_failure [[gnu::tls_model("initial-exec")]];
+
+// That of a collective.
+void set_status(const Host& host, MPI_Status* status);
 
 // Takes a non-blocking call, or one that makes a persistent request.
 struct ByActivity {

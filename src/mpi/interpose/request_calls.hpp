@@ -82,7 +82,11 @@ class OnRequests {
   }
 
   static int wait(decltype(PMPI_Wait)* next, MPI_Request* request, MPI_Status* status) {
-    return waits(1, request, [&](MPI_Request* all) { return next(all, status); });
+    if (!activities.any() || inside_offbeat) [[likely]]
+      return next(request, status);
+    wait_for_own(1, request);
+    if (end_without_host(request, status)) return MPI_SUCCESS;
+    return with_substitutes(1, request, [&](MPI_Request* all) { return next(all, status); });
   }
   static int waitall(decltype(PMPI_Waitall)* next, int count, MPI_Request requests[], MPI_Status statuses[]) {
     return waits(count, requests, [&](MPI_Request* all) { return next(count, all, statuses); });
@@ -112,7 +116,14 @@ class OnRequests {
   }
 
   static int test(decltype(PMPI_Test)* next, MPI_Request* request, int* flag, MPI_Status* status) {
-    return looks(1, request, [&](MPI_Request* all) { return next(all, flag, status); });
+    if (!activities.any() || inside_offbeat) [[likely]]
+      return next(request, flag, status);
+    advance(1, request);
+    if (flag != nullptr && end_without_host(request, status)) {
+      *flag = 1;
+      return MPI_SUCCESS;
+    }
+    return with_substitutes(1, request, [&](MPI_Request* all) { return next(all, flag, status); });
   }
   static int testall(decltype(PMPI_Testall)* next, int count, MPI_Request requests[], int* flag,
                      MPI_Status statuses[]) {
@@ -147,6 +158,8 @@ class OnRequests {
       if (mine->abandon()) delete mine;
       operations_under_way.clear();
       inside_offbeat = was_inside;
+    } else {
+      share_with_host(1, request);
     }
     return next(request);
   }
@@ -199,6 +212,28 @@ class OnRequests {
     return nullptr;
   }
 
+  // Before the host is given these requests.
+  static void share_with_host(int count, const MPI_Request* requests) noexcept {
+    if (!activities.any() || inside_offbeat) return;
+    const InsideOffbeat guard;
+    for (int i = 0; i < count && requests != nullptr; ++i) {
+      Activity* mine = activities.find(requests[i]);
+      if (mine != nullptr && mine->is_active()) mine->share_with_host();
+    }
+  }
+
+  // False: the host has to end it, or it is not offbeat's.
+  [[gnu::noinline]] static bool end_without_host(MPI_Request* request, MPI_Status* status) noexcept {
+    const InsideOffbeat guard;
+    Activity* mine = request != nullptr ? activities.find(*request) : nullptr;
+    if (mine == nullptr || !mine->is_active()) return false;
+    const bool is_persistent = mine->is_persistent();
+    if (!mine->end_without_host()) return false;
+    if (!is_persistent) *request = MPI_REQUEST_NULL;
+    if (status != MPI_STATUS_IGNORE) set_status(runtime().host, status);
+    return true;
+  }
+
   // What the host does not know of the outcome.
   static int tell(int code) {
     const RequestFailure failure = std::exchange(request_failure, {});
@@ -206,6 +241,7 @@ class OnRequests {
   }
   template <class Body>
   static int with_substitutes(int count, MPI_Request* requests, Body&& body) {
+    share_with_host(count, requests);
     AsTheHostKnows all(count, requests);
     const int code = body(all.data());
     all.put_back();
