@@ -75,5 +75,3 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--libraries"):
         use_libraries(config.getoption("--libraries"))
-    config.addinivalue_line("markers", "mpis(predicate): only on the MPIs for which predicate(mpi) holds")
-    config.addinivalue_line("markers", "deep(predicate): on the MPIs for which it holds only with --deep")
