@@ -21,7 +21,7 @@ class WantedCore {
     sched_yield();
     const double now = monotonic_s();
     if (now - before > shortest_turn_s) [[unlikely]]
-      learn(now);
+      learn();
   }
   [[nodiscard]] static bool is_wanted() { return until_s_ > 0 && monotonic_s() < until_s_; }
   // For a thread that waits inside of the host, and so does not yield; called before each such wait. A kernel
@@ -37,27 +37,32 @@ class WantedCore {
   // Those who want a core for a while come back within this time, and are then noticed again.
   static constexpr double remembered_s = 200e-3;
 
-  // The hypervisor may have had the core, too; the kernel counts only what it has done itself.
-  [[gnu::noinline]] static void learn(double now) {
+  // The hypervisor may have had the core, or a thread that looked around for a moment, such as offbeat's own.
+  // Who wants the core is still there, and takes it again.
+  [[gnu::noinline]] static void learn() {
+    const long before = switches();
+    sched_yield();
+    if (switches() != before) until_s_ = monotonic_s() + remembered_s;
+  }
+  // The kernel counts what it has done itself, and not the hypervisor.
+  [[nodiscard]] static long switches() {
     rusage usage{};
     getrusage(RUSAGE_THREAD, &usage);
-    if (usage.ru_nivcsw != switches_) until_s_ = now + remembered_s;
-    switches_ = usage.ru_nivcsw;
+    return usage.ru_nivcsw;
   }
 
   // Short waits see a turn of the other thread in few of their looks, so turns are counted over a while.
   [[gnu::noinline]] static void look() {
     waits_until_look_ = waits_between_looks;
     const double now = monotonic_s();
-    rusage usage{};
-    getrusage(RUSAGE_THREAD, &usage);
-    const long turns = usage.ru_nivcsw - switches_;
+    const long switches_now = switches();
+    const long turns = switches_now - switches_;
     const bool is_first = counted_since_s_ == 0;
     const double counted_s = now - counted_since_s_;
     if (!is_first && turns < fewest_turns && counted_s < fewest_turns * longest_turn_s) return;
     if (!is_first && turns >= fewest_turns && counted_s < static_cast<double>(turns) * longest_turn_s)
       until_s_ = now + remembered_s;
-    switches_ = usage.ru_nivcsw;
+    switches_ = switches_now;
     counted_since_s_ = now;
   }
   static constexpr int waits_between_looks = 16;  // a look takes 0.3 us
