@@ -13,16 +13,18 @@ from offbeat import trace
 HERE = Path(__file__).parent
 
 
-def traced(mpi_name: str, ranks: int, command: list, folder: Path, cwd: Path) -> dict[int, dict[str, int]]:
+def traced(mpi_name: str, ranks: int, command: list, saved: Path, cwd: Path) -> dict[int, dict[str, int]]:
     """Run under the tracer with the counter before it; what the counter says of each rank."""
     mpi = MPIS[mpi_name]
     tracer = library(mpi.family).with_name(f"liboffbeat-trace-{mpi.family}.so")
     counter = compile_program(mpi, HERE / "count_calls.c", "-shared", "-fPIC", libraries=())
-    environment = {"LD_PRELOAD": f"{counter}:{tracer}", "OFFBEAT_TRACE": str(folder)}
+    folder = cwd / "counts"
+    folder.mkdir()
+    environment = {"LD_PRELOAD": f"{counter}:{tracer}", "OFFBEAT_TRACE": str(saved), "COUNT_CALLS": str(folder)}
     result = run(mpi, ranks, command, preload=False, environment=environment, cwd=cwd).succeeded()
     counts = {}
-    for rank, fields in re.findall(r"counted (\d+):((?: \w+=\d+)+)", result.stdout):
-        counts[int(rank)] = {name: int(n) for name, n in re.findall(r"(\w+)=(\d+)", fields)}
+    for path in folder.iterdir():
+        counts[int(path.name)] = {name: int(n) for name, n in re.findall(r"(\w+)=(\d+)", path.read_text())}
     assert sorted(counts) == list(range(ranks)), str(result)
     return counts
 
