@@ -76,17 +76,25 @@ class Small {
   const std::uint64_t sequence_;
 };
 
+// The rank that this one meets first, if there is one.
+int next_to(const Endpoint& net) { return std::min(net.rank ^ 1, net.size - 1); }
+
 // Climb from this rank's leaf towards the root, chunk by chunk. Partial results met on the way are combined
 // in one pass, once another rank needs the sum or all of them are there. So the last arrival reads the
 // results of the other groups, and writes the final one.
 //
 // No result is collected in between, though many may be ready: changing between the two at each chunk costs
 // up to half as much again at 64 to 256 KiB (two ranks).
+//
+// The root of a reduce alone has a use for the result. So it rather comes second, and combines into its output:
+// where the rank next to it has begun, it waits for what that one leaves, and begins at the same chunk.
 Task contribute(const BoardRound& round, Uncollected* results) {
   const Endpoint& net = round.net;
   const auto begin_with = [&](ConstVector vector) { return net.reduce(*round.call.op, Vector{}, vector); };
+  const bool is_root = results != nullptr && facts(round.call.collective).has_root;  // of a reduce
+  const std::size_t first_chunk = round.first_chunk(is_root ? next_to(net) : net.rank);
   for (std::size_t k = 0; k < round.chunks; ++k) {
-    const std::size_t chunk = (round.first_chunk() + k) % round.chunks;
+    const std::size_t chunk = (first_chunk + k) % round.chunks;
     const Board::Step step = round.step(chunk);
     Computation partial = begin_with(round.of(round.call.input, chunk));
     int place = net.rank;  // the rank whose window has the partial result, or will
@@ -98,6 +106,11 @@ Task contribute(const BoardRound& round, Uncollected* results) {
       if (neighbour >= net.size) continue;
       Board::Word& meeting = meeting_of(step, (group | 1) << level);
       Board::Mark first(meeting.load(std::memory_order_acquire));
+      if (is_root && level == 0 && first.round != round.number && round.has_begun(neighbour)) {
+        Patience::Wait wait(round.board.patience);
+        while (!round.is_marked(meeting)) co_await round.board.pause(wait);
+        first = Board::Mark(meeting.load(std::memory_order_acquire));
+      }
       const bool is_first = first.round != round.number;
       if (!stands && (is_first || partial.operand_count == Computation::most_operands)) {
         partial.destination = round.on_board(place, chunk);
@@ -118,13 +131,18 @@ Task contribute(const BoardRound& round, Uncollected* results) {
       stands = false;
     }
     if (!comes_second) continue;
-    partial.destination = round.on_board(place, chunk);
     if (results != nullptr) {
-      // This rank's own copy is made now, while no other rank asks for these lines.
-      partial.second = round.of(round.call.output, chunk);
       partial.past_cache = round.past_cache;
       results->mark_collected(chunk);
     }
+    if (is_root) {
+      partial.destination = round.of(round.call.output, chunk);
+      co_await partial;
+      continue;
+    }
+    partial.destination = round.on_board(place, chunk);
+    // This rank's own copy is made now, while no other rank asks for these lines.
+    if (results != nullptr) partial.second = round.of(round.call.output, chunk);
     co_await partial;
     co_await round.board.announce(BoardRound::result(step), round.mark(place));
   }

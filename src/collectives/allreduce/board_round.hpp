@@ -52,8 +52,13 @@ class BoardRound {
   }
   [[nodiscard]] std::size_t chunk_length() const { return chunk_; }
   // Ranks begin at different chunks, so that each has an equal share of the work.
-  [[nodiscard]] std::size_t first_chunk() const {
-    return chunks * static_cast<std::size_t>(net.rank) / static_cast<std::size_t>(net.size);
+  [[nodiscard]] std::size_t first_chunk(int rank) const {
+    return chunks * static_cast<std::size_t>(rank) / static_cast<std::size_t>(net.size);
+  }
+  [[nodiscard]] std::size_t first_chunk() const { return first_chunk(net.rank); }
+  // In a round in which not all ranks meet.
+  [[nodiscard]] bool has_begun(int rank) const {
+    return Board::Mark(board.signs(rank).round.load(std::memory_order_acquire)).round >= number;
   }
   // Says that the partial result in the window of `holder` is ready.
   [[nodiscard]] Board::Mark mark(int holder) const { return {number, holder}; }
