@@ -138,6 +138,9 @@ TEST(Selection, TheDefaultChangesExactlyAtItsLimits) {
   const auto on_nodes = [&](std::size_t bytes, int nodes = 2) {
     return choice(selection, {.ranks = 4 * nodes, .nodes = nodes, .board = true}, bytes).expression->text();
   };
+  EXPECT_EQ(on_nodes(512, 8), "hierarchy(arrival_tree, recursive_multiplying(8))");
+  EXPECT_EQ(on_nodes(512, 9), "hierarchy(arrival_tree, recursive_multiplying(7))");
+  EXPECT_EQ(on_nodes(513), "hierarchy(arrival_tree, recursive_multiplying(7))");
   EXPECT_EQ(on_nodes(4095), "hierarchy(arrival_tree, recursive_multiplying(7))");
   EXPECT_EQ(on_nodes(4096), "hierarchy(arrival_tree, recursive_doubling)");
   EXPECT_EQ(on_nodes(32767), "hierarchy(arrival_tree, recursive_doubling)");
@@ -149,6 +152,9 @@ TEST(Selection, TheDefaultChangesExactlyAtItsLimits) {
   const auto on_a_node_each = [&](std::size_t bytes, int nodes = 8) {
     return choice(selection, {.ranks = nodes, .nodes = nodes, .board = true}, bytes).expression->text();
   };
+  EXPECT_EQ(on_a_node_each(512), "recursive_multiplying(8)");
+  EXPECT_EQ(on_a_node_each(512, 9), "recursive_multiplying(7)");
+  EXPECT_EQ(on_a_node_each(513), "recursive_multiplying(7)");
   EXPECT_EQ(on_a_node_each(4095), "recursive_multiplying(7)");
   EXPECT_EQ(on_a_node_each(4096), "arrival_owners");
   EXPECT_EQ(on_a_node_each(4096, 9), "recursive_doubling");
@@ -242,7 +248,7 @@ TEST(Selection, NeighboursDiffer) {
 TEST(Selection, ANodeOfOneRankHasNoBoard) {
   Selection selection;
   constexpr Placement spread{.ranks = 8, .nodes = 8, .board = true};
-  EXPECT_EQ(choice(selection, spread, 8).expression->text(), "recursive_multiplying(7)");
+  EXPECT_EQ(choice(selection, spread, 8).expression->text(), "recursive_multiplying(8)");
   EXPECT_FALSE(selection.table(spread).use_board({Collective::allreduce}));
   EXPECT_TRUE(selection.table({.ranks = 8, .nodes = 7, .board = true}).use_board({Collective::allreduce}));
   selection.choose_always(Collective::allreduce, "hierarchy(arrival_tree, ring)", "a test");

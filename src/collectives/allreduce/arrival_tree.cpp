@@ -86,8 +86,9 @@ int next_to(const Endpoint& net) { return std::min(net.rank ^ 1, net.size - 1); 
 // No result is collected in between, though many may be ready: changing between the two at each chunk costs
 // up to half as much again at 64 to 256 KiB (two ranks).
 //
-// The root of a reduce alone has a use for the result. So it rather comes second, and combines into its output:
-// where the rank next to it has begun, it waits for what that one leaves, and begins at the same chunk.
+// The root of a reduce alone has a use for the result. So it rather comes second, and combines into its
+// output: where the rank next to it has begun, it waits for what that one leaves, and begins at the same
+// chunk.
 Task contribute(const BoardRound& round, Uncollected* results) {
   const Endpoint& net = round.net;
   const auto begin_with = [&](ConstVector vector) { return net.reduce(*round.call.op, Vector{}, vector); };
