@@ -143,12 +143,12 @@ TEST(Selection, TheDefaultChangesExactlyAtItsLimits) {
   EXPECT_EQ(on_nodes(513), "hierarchy(arrival_tree, recursive_multiplying(7))");
   EXPECT_EQ(on_nodes(4095), "hierarchy(arrival_tree, recursive_multiplying(7))");
   EXPECT_EQ(on_nodes(4096), "hierarchy(arrival_tree, recursive_doubling)");
-  EXPECT_EQ(on_nodes(32767), "hierarchy(arrival_tree, recursive_doubling)");
-  EXPECT_EQ(on_nodes(32768), "hierarchy(arrival_tree, rabenseifner)");
-  EXPECT_EQ(on_nodes(131071), "hierarchy(arrival_tree, rabenseifner)");
-  EXPECT_EQ(on_nodes(131072), "hierarchy(arrival_tree, arrival_owners)");
-  EXPECT_EQ(on_nodes(131072, 8), "hierarchy(arrival_tree, arrival_owners)");
-  EXPECT_EQ(on_nodes(131072, 9), "hierarchy(arrival_tree, rabenseifner)");
+  EXPECT_EQ(on_nodes(16383), "hierarchy(arrival_tree, recursive_doubling)");
+  EXPECT_EQ(on_nodes(16384), "hierarchy(arrival_tree, arrival_owners)");
+  EXPECT_EQ(on_nodes(16384, 8), "hierarchy(arrival_tree, arrival_owners)");
+  EXPECT_EQ(on_nodes(16384, 9), "hierarchy(arrival_tree, recursive_doubling)");
+  EXPECT_EQ(on_nodes(32767, 9), "hierarchy(arrival_tree, recursive_doubling)");
+  EXPECT_EQ(on_nodes(32768, 9), "hierarchy(arrival_tree, rabenseifner)");
   const auto on_a_node_each = [&](std::size_t bytes, int nodes = 8) {
     return choice(selection, {.ranks = nodes, .nodes = nodes, .board = true}, bytes).expression->text();
   };

@@ -33,14 +33,25 @@ struct Segment {
 
 // How the chunks of a round are divided among the first members of each node.
 struct Shares {
-  std::size_t chunks;
-  int carriers;
+  // Shorter ones overlap no more than their messages cost (benchmarks/README.md, hosts of two ranks).
+  static constexpr std::size_t shortest_segment = std::size_t{32} << 10;
+
+  Shares(const BoardRound& round, int carriers)
+      : chunks(round.chunks),
+        carriers(carriers),
+        segments(static_cast<int>(std::clamp<std::size_t>(
+            round.call.input.bytes() / (static_cast<std::size_t>(carriers) * shortest_segment), 1,
+            in_flight))) {}
+
+  const std::size_t chunks;
+  const int carriers;
+  const int segments;  // of each carrier
 
   [[nodiscard]] bool carries(int member) const { return member < carriers; }
-  // 0 <= number < in_flight.
+  // 0 <= number < segments.
   [[nodiscard]] Segment segment(int carrier, int number) const {
-    const auto all = static_cast<std::size_t>(carriers * in_flight);
-    const auto place = static_cast<std::size_t>(carrier * in_flight + number);
+    const auto all = static_cast<std::size_t>(carriers * segments);
+    const auto place = static_cast<std::size_t>(carrier * segments + number);
     return {chunks * place / all, chunks * (place + 1) / all};
   }
 };
@@ -72,7 +83,7 @@ Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, Seg
 
 // Takes what the other carriers of this node have carried. Each rank begins with another carrier.
 Task take_from_others(const BoardRound& round, Shares shares) {
-  for (int number = 0; number < in_flight; ++number) {
+  for (int number = 0; number < shares.segments; ++number) {
     for (int k = 0; k < shares.carriers; ++k) {
       const int carrier = (round.net.rank + k) % shares.carriers;
       if (carrier == round.net.rank) continue;
@@ -102,7 +113,7 @@ Task one_round(Endpoint net, const BoardRound& round, Phases phases, Shares shar
     co_await on_own_node(round, phases.node, shares);
     co_return;
   }
-  co_await net.concurrently(1 + in_flight, [&](const Endpoint& lane, int k) {
+  co_await net.concurrently(1 + shares.segments, [&](const Endpoint& lane, int k) {
     if (k == 0) return on_own_node(round, phases.node, shares);
     return exchange_segment(lane, round, phases, shares.segment(member, k - 1));
   });
@@ -118,7 +129,7 @@ Task in_lanes(Endpoint net, Call call, const Expression& self, int carriers) {
   const int nodes = node_count(net);
   const int ranks_per_node = (net.size + nodes - 1) / nodes;
   co_await in_rounds(node, call, ranks_per_node, [&](const BoardRound& round) {
-    return one_round(net, round, phases, Shares{round.chunks, carriers});
+    return one_round(net, round, phases, Shares(round, carriers));
   });
 }
 
