@@ -44,7 +44,7 @@ def test_a_killed_rank_ends_the_job(three: Cluster, name: str, starter: str) -> 
     result = run_job(mpi, [program], environment={"OFFBEAT_VERBOSE": "1"})
     assert result.returncode != 0, str(result)
     assert "ten calls done" in result.stdout, str(result)
-    assert "offbeat: allreduce up to 4095 B, ranks: 6: hierarchy" in result.stderr, str(result)
+    assert "offbeat: allreduce up to 512 B, ranks: 6: hierarchy" in result.stderr, str(result)
     expect_nothing_left(mpi, str(program))
 
 
@@ -68,7 +68,7 @@ def test_a_killed_host_ends_the_job(case: str) -> None:
         assert killer.has_killed, f"it ended before its host did\n{result}"
         # Open MPI's says it in words only.
         assert result.returncode != 0 or "A daemon failed to report back" in result.stdout, str(result)
-        assert "offbeat: allreduce up to 4095 B, ranks: 6: hierarchy" in result.stderr, str(result)
+        assert "offbeat: allreduce up to 512 B, ranks: 6: hierarchy" in result.stderr, str(result)
         assert "calls intercepted" not in result.stderr, f"it came to its end\n{result}"
         expect_nothing_left(mpi, str(program))
 
