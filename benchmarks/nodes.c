@@ -10,18 +10,21 @@
 // slowest rank. Where there is a root, such calls would overlap: there ranks sleep to one instant before each
 // call. With LATE they sleep after a barrier. A sample of these is the time from the last arrival to the last
 // exit: the clocks of all nodes have to agree. Prints for each size a line: bytes, FNV-1a of the results,
-// which have to be the same on all ranks where all get the same, and the samples in microseconds.
+// which have to be the same on all ranks where all get the same, the samples in microseconds, and the hash
+// again. With NODES_COST=1 a line follows: "cost", the packets that one call sends from all nodes, and the
+// processor time that it takes on all ranks, in microseconds.
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 enum { batches = 15, longest_batch = 100, most_samples = 200 };
 enum { until_all_sleep_us = 3000, warm_up_us = 100000 };
 
-static int rank, ranks, node, nodes;
+static int rank, ranks, node, nodes, member;
 static int *counts, *begins;  // of each rank, where a call takes lists
 
 static double now_us(void) {
@@ -38,7 +41,6 @@ static double latest(double mine) {
 
 static void find_nodes(void) {
   MPI_Comm here, leaders;
-  int member;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
   MPI_Comm_rank(here, &member);
   MPI_Comm_split(MPI_COMM_WORLD, member == 0 ? 0 : MPI_UNDEFINED, 0, &leaders);
@@ -170,6 +172,41 @@ static void check(const Kind* kind, const float* result, size_t bytes) {
   if (rank == 0) printf(" %s%016llx", any ? "DIFFERENT" : "", (unsigned long long)all);
 }
 
+// What this rank has cost so far: the packets that its host has sent, counted on one rank, and its time.
+typedef struct {
+  double packets, processor_us;
+} Cost;
+
+static double packets_sent(void) {
+  FILE* file = fopen("/proc/net/dev", "r");
+  char line[512];
+  double packets = 0;
+  while (file && fgets(line, sizeof line, file)) {
+    char name[32];
+    double sent;
+    const int found = sscanf(line, " %31[^:]: %*s %*s %*s %*s %*s %*s %*s %*s %*s %lf", name, &sent);
+    if (found == 2 && strcmp(name, "lo") != 0) packets += sent;
+  }
+  if (file) fclose(file);
+  return packets;
+}
+
+static Cost cost_so_far(int counts_packets) {
+  struct rusage used;
+  getrusage(RUSAGE_SELF, &used);
+  const double seconds = (double)used.ru_utime.tv_sec + (double)used.ru_stime.tv_sec;
+  return (Cost){counts_packets ? packets_sent() : 0,
+                1e6 * seconds + (double)used.ru_utime.tv_usec + (double)used.ru_stime.tv_usec};
+}
+
+static void print_cost(Cost before, Cost after, int calls) {
+  const double mine[2] = {(after.packets - before.packets) / calls,
+                          (after.processor_us - before.processor_us) / calls};
+  double all[2] = {0, 0};
+  MPI_Reduce(mine, all, 2, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+  if (rank == 0) printf("cost %.1f %.1f\n", all[0], all[1]);
+}
+
 static double batch_us(Call* call, const float* in, float* out, int count, int calls) {
   MPI_Barrier(MPI_COMM_WORLD);
   const double start = now_us();
@@ -239,13 +276,16 @@ int main(int argc, char** argv) {
     }
     if (samples < 3) samples = 3;
     if (samples > most_samples) samples = most_samples;
+    const Cost before = cost_so_far(member == 0);
     for (int k = 0; k < samples; ++k) {
       const double us = one_by_one ? last_delay_us(kind->call, in, out, count, pattern, skew, (unsigned)k)
                                    : batch_us(kind->call, in, out, count, calls);
       if (rank == 0) printf(" %.1f", us);
     }
+    const Cost after = cost_so_far(member == 0);
     check(kind, out, taken);
     if (rank == 0) printf("\n");
+    if (getenv("NODES_COST")) print_cost(before, after, samples * calls);
     fflush(stdout);
     free(in);
     free(out);

@@ -10,11 +10,12 @@
 Needs root. Each job (benchmarks/nodes.c) is one MPI with one algorithm: the host's default, each of its own
 that it can be told to use, offbeat's choice and other expressions, each for the collectives that have it.
 Sizes are those of `offbeat bench`. Whole passes over the jobs are repeated, so that a busy machine hits all
-alike. The first pass chooses the best native for each size; the others measure it again beside the default and
-offbeat, and only they count. The least of ten figures of one pass would be the luckiest of them. Skews are
-multiples of the time of that MPI's default when nobody is
-late. Ends with the ratios to the best native, and with results that differ between ranks or runs, or, where
-nothing is combined, from those of any other job.
+alike. The first pass chooses the best native for each size; the others measure it again beside the default
+and offbeat, and only they count. The least of ten figures of one pass would be the luckiest of them. Skews
+are multiples of the time of that MPI's default when nobody is late. Ends with the ratios to the best native,
+and with results that differ between ranks or runs, or, where nothing is combined, from those of any other
+job. With --cost each time is followed by the packets of all hosts and the processor time of all ranks for a
+call, those of the barriers between batches among them.
 """
 
 # ruff: noqa: E402 -- the folders of the tests come first
@@ -64,6 +65,7 @@ class Found:
 
     passes_us: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     hashes: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
+    costs: dict[int, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
 
     def first(self, size: int) -> float:
         return self.passes_us[size][0] if self.passes_us.get(size) else math.inf
@@ -77,10 +79,22 @@ class Found:
         return statistics.median(self.counted(size)) if self.counted(size) else None
 
     def read(self, output: str) -> None:
+        size = 0
         for line in output.splitlines():
-            size, before, *samples, after = line.split()
-            self.passes_us[int(size)].append(statistics.median(map(float, samples)))
-            self.hashes[int(size)] |= {before, after}
+            if line.startswith("cost "):
+                packets, processor_us = map(float, line.split()[1:])
+                self.costs[size].append((packets, processor_us))
+                continue
+            length, before, *samples, after = line.split()
+            size = int(length)
+            self.passes_us[size].append(statistics.median(map(float, samples)))
+            self.hashes[size] |= {before, after}
+
+    def cost(self, size: int) -> str:
+        if not self.costs[size]:
+            return ""
+        packets, processor_us = (statistics.median(values) for values in zip(*self.costs[size], strict=True))
+        return f" ({packets:.0f} packets, {format_us(processor_us)})"
 
 
 def native(job: Job) -> Job:
@@ -137,6 +151,8 @@ class Measurement:
                 if not host_algorithms.is_native(job.algorithm):
                     libraries.append(str(library(mpi.family)))
                 preloads = {"LD_PRELOAD": ":".join(filter(None, libraries))} if any(libraries) else {}
+                if self.options.cost:
+                    preloads["NODES_COST"] = "1"
                 try:
                     result = run_job(
                         mpi,
@@ -204,12 +220,14 @@ def table(options: argparse.Namespace, measured: Measurement, jobs: list[Job]) -
             continue
         default_us = found.get(native(first))
         row = [format_us(default_us) if default_us else "-"]
-        row.append(f"{format_us(best_us)} {host_algorithms.name_in(best.algorithm) or 'default'}")
+        name = host_algorithms.name_in(best.algorithm) or "default"
+        row.append(f"{format_us(best_us)} {name}{measured.found[best].cost(size)}")
         for job in offbeats:
             us = found[job]
             passes = measured.found[job].counted(size)
             spread = f" ±{50 * (max(passes) - min(passes)) / us:.0f}%" if us else ""
-            row.append(f"{format_us(us)}{spread} {us / best_us:.2f}" if us else "-")
+            cost = measured.found[job].cost(size)
+            row.append(f"{format_us(us)}{spread} {us / best_us:.2f}{cost}" if us else "-")
         made.add_row(format_size(size), *row)
     return made
 
@@ -256,6 +274,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=1, help="for each size of a job (1)")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--polling", action="store_true", help="MPIs that poll do so, as if cores were free")
+    parser.add_argument("--cost", action="store_true", help="packets and processor time of a call, too")
     parser.add_argument("--libraries", type=Path, help="take the preload libraries from this build folder")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()

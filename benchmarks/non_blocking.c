@@ -5,8 +5,8 @@
 //     mpirun -n 2 --bind-to core non_blocking [BYTES]
 //     offbeat run -n 2 --bind-to core -- ./non_blocking [BYTES]
 //
-// Prints microseconds for a call and its MPI_Wait, back to back: the least of batches, on rank 0. BYTES are what
-// a rank has for each other one, 8 if not given.
+// Prints microseconds for a call and its MPI_Wait, back to back: the least of batches, on rank 0. BYTES are
+// what a rank has for each other one, 8 if not given.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,8 +30,8 @@ static void begin_alltoall(MPI_Request* request) {
   MPI_Ialltoall(mine, bytes, MPI_BYTE, theirs, bytes, MPI_BYTE, MPI_COMM_WORLD, request);
 }
 static void begin_alltoallv(MPI_Request* request) {
-  MPI_Ialltoallv(mine, counts, displacements, MPI_BYTE, theirs, counts, displacements, MPI_BYTE, MPI_COMM_WORLD,
-                 request);
+  MPI_Ialltoallv(mine, counts, displacements, MPI_BYTE, theirs, counts, displacements, MPI_BYTE,
+                 MPI_COMM_WORLD, request);
 }
 static void begin_barrier(MPI_Request* request) { MPI_Ibarrier(MPI_COMM_WORLD, request); }
 static void begin_bcast(MPI_Request* request) {
@@ -66,6 +66,10 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   if (argc > 1) bytes = atoi(argv[1]);
+  if (bytes <= 0) {
+    if (rank == 0) fputs("non_blocking [BYTES]\n", stderr);
+    MPI_Abort(MPI_COMM_WORLD, 2);
+  }
   const size_t size = (size_t)ranks * (size_t)bytes;
   mine = malloc(size);
   theirs = malloc(size);

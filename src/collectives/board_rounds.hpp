@@ -6,7 +6,7 @@
 #pragma once
 
 #include "base/task.hpp"
-#include "node/board.hpp"
+#include "node/board_awaitables.hpp"
 
 namespace offbeat {
 

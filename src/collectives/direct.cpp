@@ -8,7 +8,7 @@
 #include "base/copy.hpp"
 #include "collectives/bcast/bcast.hpp"
 #include "collectives/board_rounds.hpp"
-#include "node/board.hpp"
+#include "node/board_awaitables.hpp"
 
 namespace offbeat::direct {
 

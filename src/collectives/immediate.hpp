@@ -8,7 +8,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "collectives/board_rounds.hpp"
-#include "node/board.hpp"
+#include "node/board_awaitables.hpp"
 
 namespace offbeat {
 

@@ -25,7 +25,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "collectives/readers.hpp"
-#include "node/board.hpp"
+#include "node/board_awaitables.hpp"
 #include "patterns/radix_tree.hpp"
 
 namespace offbeat {

@@ -22,7 +22,7 @@
 #include <array>
 
 #include "collectives/board_rounds.hpp"
-#include "node/board.hpp"
+#include "node/board_awaitables.hpp"
 
 namespace offbeat {
 

@@ -13,7 +13,7 @@
 #include <cstddef>
 
 #include "base/task.hpp"
-#include "node/board.hpp"
+#include "node/board_awaitables.hpp"
 #include "patterns/range_tree.hpp"
 #include "transport/endpoint.hpp"
 

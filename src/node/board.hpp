@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The board: shared memory of the ranks of one communicator on one node, on which collectives meet.
 //
-// board_shape.hpp has its layout.
+// board_shape.hpp has its layout, board_awaitables.hpp what an algorithm awaits there.
 //
 // Everything that belongs to a round exists twice, and the halves are used in turn: round R of a stage uses
 // half R mod 2. A rank that ends round R + 1 has seen every rank begin it, so every rank has ended round R,
@@ -24,44 +24,16 @@
 
 #include <array>
 #include <atomic>
-#include <coroutine>
 #include <cstddef>
 #include <cstdint>
 
 #include "base/collective.hpp"
 #include "node/board_shape.hpp"
+#include "node/board_waiting.hpp"
 #include "node/patience.hpp"
 #include "patterns/radix_tree.hpp"
 
 namespace offbeat {
-
-// The simulator's replacement for real time; null in production.
-class BoardInSimulation {
- public:
-  // Resume `waiter` when the transfer of a cache line is over.
-  virtual void touch(int rank, std::coroutine_handle<> waiter) = 0;
-  // Resume `waiter` after the next touch by any rank.
-  virtual void pause(int rank, std::coroutine_handle<> waiter) = 0;
-  // The same when this rank has read `bytes` that `owner` wrote. False: that takes no time; no resumption.
-  virtual bool fetch(int rank, int owner, const void* data, std::size_t bytes,
-                     std::coroutine_handle<> waiter) = 0;
-
-  bool phantom = false;  // vectors without data: there are no windows either
-
- protected:
-  ~BoardInSimulation() = default;
-};
-
-// For a rank that has other things to do while it waits for the board.
-class BoardWaiters {
- public:
-  [[nodiscard]] virtual bool others_can_run() const = 0;
-  // Resume `waiter` soon, so that it looks again. `begins`: it has not waited for this before.
-  virtual void wait_for_board(std::coroutine_handle<> waiter, bool begins) = 0;
-
- protected:
-  ~BoardWaiters() = default;
-};
 
 class Board {
  public:
@@ -292,7 +264,7 @@ class Board {
     return is_idle;
   }
 
-  // Awaitables. In production only a pause suspends, and only while other coroutines of this rank can run.
+  // Awaitables (board_awaitables.hpp).
   class Arrival;
   class Meeting;
   class Announcement;
@@ -356,112 +328,5 @@ class Board {
   std::array<Readers, 2> slot_readers;
   std::array<Readers, 2> window_readers;
 };
-
-class Board::Arrival {
- public:
-  Arrival(Board& board, Word& counter) : board_(board), counter_(counter) {}
-  [[nodiscard]] bool await_ready() const { return board_.simulation == nullptr; }
-  void await_suspend(std::coroutine_handle<> waiter) const { board_.simulation->touch(board_.rank, waiter); }
-  // The counter is never reset: in each round that uses this half it grows by the number of ranks.
-  [[nodiscard]] int await_resume() const {
-    return static_cast<int>(counter_.fetch_add(1, std::memory_order_acq_rel) %
-                            static_cast<std::uint64_t>(board_.size));
-  }
-
- private:
-  Board& board_;
-  Word& counter_;
-};
-
-class Board::Touch {
- public:
-  explicit Touch(Board& board) : board_(board) {}
-  [[nodiscard]] bool await_ready() const { return board_.simulation == nullptr; }
-  void await_suspend(std::coroutine_handle<> waiter) const { board_.simulation->touch(board_.rank, waiter); }
-  void await_resume() const {}
-
- private:
-  Board& board_;
-};
-
-class Board::Fetch {
- public:
-  Fetch(Board& board, int owner, const void* data, std::size_t bytes)
-      : board_(board), owner_(owner), data_(data), bytes_(bytes) {}
-  [[nodiscard]] bool await_ready() const { return board_.simulation == nullptr; }
-  [[nodiscard]] bool await_suspend(std::coroutine_handle<> waiter) const {
-    return board_.simulation->fetch(board_.rank, owner_, data_, bytes_, waiter);
-  }
-  void await_resume() const {}
-
- private:
-  Board& board_;
-  int owner_;
-  const void* data_;
-  std::size_t bytes_;
-};
-
-class Board::Announcement {
- public:
-  Announcement(Board& board, Word& word, std::uint64_t value) : board_(board), word_(word), value_(value) {}
-  [[nodiscard]] bool await_ready() const { return board_.simulation == nullptr; }
-  void await_suspend(std::coroutine_handle<> waiter) const { board_.simulation->touch(board_.rank, waiter); }
-  void await_resume() const {
-    word_.store(value_, std::memory_order_release);
-    board_.bell().ring();
-  }
-
- private:
-  Board& board_;
-  Word& word_;
-  std::uint64_t value_;
-};
-
-class Board::Meeting {
- public:
-  Meeting(Board& board, Word& word, std::uint64_t value) : board_(board), word_(word), value_(value) {}
-  [[nodiscard]] bool await_ready() const { return board_.simulation == nullptr; }
-  void await_suspend(std::coroutine_handle<> waiter) const { board_.simulation->touch(board_.rank, waiter); }
-  [[nodiscard]] Mark await_resume() const { return Mark(word_.exchange(value_, std::memory_order_acq_rel)); }
-
- private:
-  Board& board_;
-  Word& word_;
-  std::uint64_t value_;
-};
-
-class Board::Pause {
- public:
-  Pause(Board& board, Patience::Wait& wait) : board_(board), wait_(wait) {}
-  [[nodiscard]] bool await_ready() const {
-    if (board_.simulation != nullptr) return false;
-    if (board_.waiters != nullptr && board_.waiters->others_can_run()) return false;
-    wait_.pause(board_.patience.shares_cores && board_.core_is_wanted([this](int other) {
-      return board_.signs(other).contributed.load(std::memory_order_relaxed) >= board_.round.present;
-    }));
-    return true;
-  }
-  void await_suspend(std::coroutine_handle<> waiter) const {
-    if (board_.simulation != nullptr) {
-      board_.simulation->pause(board_.rank, waiter);
-    } else {
-      board_.waiters->wait_for_board(waiter, wait_.begins());
-    }
-  }
-  void await_resume() const {}
-
- private:
-  Board& board_;
-  Patience::Wait& wait_;
-};
-
-inline Board::Arrival Board::arrive(Word& word) { return {*this, word}; }
-inline Board::Announcement Board::announce(Word& word, Mark mark) { return {*this, word, mark.word()}; }
-inline Board::Meeting Board::exchange(Word& word, Mark mark) { return {*this, word, mark.word()}; }
-inline Board::Touch Board::touch() { return Touch(*this); }
-inline Board::Fetch Board::fetch(int owner, const void* data, std::size_t bytes) {
-  return {*this, owner, data, bytes};
-}
-inline Board::Pause Board::pause(Patience::Wait& wait) { return {*this, wait}; }
 
 }  // namespace offbeat

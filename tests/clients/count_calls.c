@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// An independent count of collective calls, for preloading before the tracer: in MPI_Finalize each rank writes
-// a file RANK into the folder COUNT_CALLS. On standard output the lines of several ranks would run together.
+// An independent count of collective calls, for preloading before the tracer: in MPI_Finalize each rank
+// writes a file RANK into the folder COUNT_CALLS. On standard output the lines of several ranks would run
+// together.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -20,7 +20,8 @@ def traced(mpi_name: str, ranks: int, command: list, saved: Path, cwd: Path) -> 
     counter = compile_program(mpi, HERE / "count_calls.c", "-shared", "-fPIC", libraries=())
     folder = cwd / "counts"
     folder.mkdir()
-    environment = {"LD_PRELOAD": f"{counter}:{tracer}", "OFFBEAT_TRACE": str(saved), "COUNT_CALLS": str(folder)}
+    environment = {"LD_PRELOAD": f"{counter}:{tracer}", "OFFBEAT_TRACE": str(saved)}
+    environment["COUNT_CALLS"] = str(folder)
     result = run(mpi, ranks, command, preload=False, environment=environment, cwd=cwd).succeeded()
     counts = {}
     for path in folder.iterdir():

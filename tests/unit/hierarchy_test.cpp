@@ -16,7 +16,7 @@
 
 #include "collectives/repertoire.hpp"
 #include "exchanges.hpp"
-#include "node/board.hpp"
+#include "node/board_awaitables.hpp"
 #include "node_shapes.hpp"
 
 namespace offbeat {
@@ -237,6 +237,27 @@ class Lanes : public testing::Test {
         .last_delay();
   }
 };
+
+// Each more would cost its messages, and vectors of less than two gain nothing by it.
+TEST_F(Lanes, CutVectorsIntoSegmentsOf32KiBAndMore) {
+  const Expression expression = parse_expression(Collective::allreduce, "hierarchy(arrival_tree, binomial)");
+  const Reduction sum(ElementType::uint8, ReduceOp::sum);
+  const auto messages_of = [&](std::size_t bytes) {
+    const Call call{Collective::allreduce, {nullptr, bytes, 1}, {nullptr, bytes, 1}, &sum};
+    Simulator simulator(4, {.line = 0, .ranks_per_node = 2},
+                        {.phantom = true, .board_window_bytes = std::size_t{1} << 20});
+    const auto make = [&](int, Endpoint net) { return carry_out(net, call, expression); };
+    return simulator.run(make, {}, expression.lanes()).inter_node_messages;
+  };
+  constexpr std::size_t kib = 1024;
+  constexpr std::uint64_t of_one_segment = 2;  // there and back
+  EXPECT_EQ(messages_of(1), of_one_segment);
+  EXPECT_EQ(messages_of(8 * kib), of_one_segment);
+  EXPECT_EQ(messages_of(64 * kib - 1), of_one_segment);
+  EXPECT_EQ(messages_of(64 * kib), 2 * of_one_segment);
+  EXPECT_EQ(messages_of(128 * kib), 4 * of_one_segment);
+  EXPECT_EQ(messages_of(1024 * kib), 4 * of_one_segment);
+}
 
 TEST_F(Lanes, ShareWhatTheLeaderCarriesAlone) {
   constexpr std::size_t n = std::size_t{4} << 20;

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The cost formulas in the headers of bcast, reduce, gather and scatter, for several roots.
+// The cost formulas in the headers of bcast, reduce, gather and scatter, for several roots, and what a reduce
+// of two ranks on the board reads.
 // collectives_test.cpp tests what they compute.
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "collectives/repertoire.hpp"
+#include "node/board_shape.hpp"
 #include "simulator/simulator.hpp"
 
 namespace offbeat {
@@ -84,6 +90,38 @@ TEST_F(Cost, GatherAndScatter) {
   for (const Collective collective : {Collective::gather, Collective::scatter}) {
     expect(collective, "linear", [](int p, double) { return a + (p - 1) * n * b; });
     expect(collective, "binomial", [](int p, double steps) { return steps * a + (p - 1) * n * b; });
+  }
+}
+
+// Of a long vector on the board: each rank reads the lines of what it combines or copies, and few others.
+TEST(ReduceOnTheBoard, TheRootOfTwoCombinesUnlessTheOtherIsLate) {
+  constexpr std::size_t bytes = std::size_t{64} << 10;
+  constexpr std::uint64_t all = bytes / BoardShape::line;
+  constexpr std::uint64_t few = all / 8;  // words
+  const Expression expression = parse_expression(Collective::reduce, "arrival_tree");
+  const Reduction sum(ElementType::uint8, ReduceOp::sum);
+  for (const int root : {0, 1}) {
+    SCOPED_TRACE("root " + std::to_string(root));
+    const auto lines_read = [&](double root_comes, double other_comes) {
+      const Call call{Collective::reduce, {nullptr, bytes, 1}, {nullptr, bytes, 1}, &sum, root};
+      const Network network{
+          .gamma = 1e-10, .copy = 1e-10, .line = 40e-9, .far_line = 40e-9, .ranks_per_node = 2};
+      Simulator simulator(2, network, {.phantom = true, .board_window_bytes = std::size_t{1} << 20});
+      std::vector<double> arrivals(2, other_comes);
+      arrivals[static_cast<std::size_t>(root)] = root_comes;
+      const auto make = [&](int, Endpoint net) { return carry_out(net, call, expression); };
+      std::vector<std::uint64_t> lines = simulator.run(make, arrivals).lines_read;
+      if (root != 0) std::swap(lines[0], lines[1]);
+      return lines;
+    };
+    const auto together = lines_read(0, 0);
+    EXPECT_GE(together[0], all - all / 4) << "the root may have put a chunk before it saw the other";
+    EXPECT_LE(together[1], all / 4 + few);
+    const auto late_root = lines_read(1, 0);
+    EXPECT_GE(late_root[0], all);
+    EXPECT_LE(late_root[1], few);
+    const auto late_other = lines_read(0, 1);
+    EXPECT_GE(late_other[1], all) << "it combines, in the root's window";
   }
 }
 

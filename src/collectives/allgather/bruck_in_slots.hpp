@@ -19,7 +19,7 @@
 #include "base/copy.hpp"
 #include "collectives/algorithm.hpp"
 #include "collectives/readers.hpp"
-#include "node/board.hpp"
+#include "node/board_awaitables.hpp"
 
 namespace offbeat::allgather_algorithms {
 

@@ -7,7 +7,7 @@
 #include "base/copy.hpp"
 #include "collectives/algorithm.hpp"
 #include "collectives/board_rounds.hpp"
-#include "node/board.hpp"
+#include "node/board_awaitables.hpp"
 
 namespace offbeat {
 

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "collectives/algorithm.hpp"
-#include "node/board.hpp"
+#include "node/board_awaitables.hpp"
 #include "node/membership.hpp"
 
 namespace offbeat::hierarchies {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Arrival tree, as in an allreduce, for the root alone: whoever is not the root gives and leaves, and a late
-// root finds all that can be combined without it combined.
+// root finds all that can be combined without it combined. One that is there waits for its neighbour, where
+// that one has begun, and combines into its result; so of two ranks that come together the root puts nothing
+// on the board.
 //
 // Cost of the last arrival and order: those of the allreduce, so the root has the bits that an allreduce has.
 #include "collectives/allreduce/allreduce.hpp"
