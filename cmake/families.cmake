@@ -80,6 +80,7 @@ function(offbeat_family family headers)
     src/mpi/node_board.cpp
     src/mpi/operation.cpp
     src/mpi/private_communicator.cpp
+    src/mpi/progress_thread.cpp
     src/mpi/runtime.cpp
     src/mpi/service.cpp
     src/mpi/set_up.cpp

@@ -2,28 +2,54 @@
 #include "base/background_thread.hpp"
 
 #include <pthread.h>
+#include <sched.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <cstddef>
+#include <new>
 
 namespace offbeat {
+namespace {
 
-bool start_background_thread(void* (*body)(void*), void* argument) {
+void bind(pthread_attr_t& attributes, const std::vector<int>& cpus) {
+  const auto count = static_cast<std::size_t>(*std::max_element(cpus.begin(), cpus.end())) + 1;
+  cpu_set_t* const set = CPU_ALLOC(count);
+  if (set == nullptr) throw std::bad_alloc();
+  CPU_ZERO_S(CPU_ALLOC_SIZE(count), set);
+  for (const int cpu : cpus) CPU_SET_S(static_cast<std::size_t>(cpu), CPU_ALLOC_SIZE(count), set);
+  pthread_attr_setaffinity_np(&attributes, CPU_ALLOC_SIZE(count), set);
+  CPU_FREE(set);
+}
+
+}  // namespace
+
+bool start_background_thread(void* (*body)(void*), void* argument, const std::vector<int>& cpus) {
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   // Address space can be limited, and 8 MiB are the usual stack. Where thread-local data does not fit in
   // with the small one, the system says so.
-  pthread_attr_t small_stack;
-  pthread_attr_init(&small_stack);
-  pthread_attr_setstacksize(&small_stack, 256 * 1024);
-  pthread_t thread;
-  const bool is_started = pthread_create(&thread, &small_stack, body, argument) == 0 ||
-                          pthread_create(&thread, nullptr, body, argument) == 0;
-  if (is_started) pthread_detach(thread);
-  pthread_attr_destroy(&small_stack);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  std::size_t usual_stack = 0;
+  pthread_attr_getstacksize(&attributes, &usual_stack);
+  if (!cpus.empty()) bind(attributes, cpus);
+  int error = 0;
+  for (const std::size_t stack : {std::size_t{256} << 10, usual_stack}) {
+    pthread_t thread;
+    pthread_attr_setstacksize(&attributes, stack);
+    error = pthread_create(&thread, &attributes, body, argument);
+    if (error != 0) continue;
+    pthread_detach(thread);
+    break;
+  }
+  pthread_attr_destroy(&attributes);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return is_started;
+  errno = error;
+  return error == 0;
 }
 
 }  // namespace offbeat

@@ -93,6 +93,35 @@ Parser one_of(Field Settings::*field, std::vector<Word<Field>> words) {
           [=](const Settings& settings) { return std::to_string(static_cast<int>(settings.*field)); }};
 }
 
+// As in taskset: numbers and ranges. False: it is none, or names no CPU that Linux could have.
+bool read_cpus(std::string_view text, std::vector<int>& cpus) {
+  constexpr int most = 1 << 16;
+  cpus.clear();
+  for (const char* at = text.data(); at != text.data() + text.size();) {
+    const char* const end = text.data() + text.size();
+    int first = 0;
+    auto read = std::from_chars(at, end, first);
+    int last = first;
+    if (read.ec == std::errc() && read.ptr != end && *read.ptr == '-')
+      read = std::from_chars(read.ptr + 1, end, last);
+    if (read.ec != std::errc() || first < 0 || last < first || last >= most) return false;
+    for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
+    if (read.ptr != end && (*read.ptr != ',' || read.ptr + 1 == end)) return false;
+    at = read.ptr == end ? end : read.ptr + 1;
+  }
+  return true;
+}
+
+Parser list_of_cpus(std::vector<int> Settings::*field) {
+  return {"numbers and ranges as for taskset, 14,48-63",
+          [=](Settings& settings, std::string_view text) { return read_cpus(text, settings.*field); },
+          [=](const Settings& settings) {
+            std::string text;
+            for (const int cpu : settings.*field) text += std::to_string(cpu) + ",";
+            return text;
+          }};
+}
+
 constexpr auto mebibytes = [](long count) { return count << 20; };
 // Half of so many KiB, in whole pages of 4 KiB.
 constexpr auto half_in_pages = [](long kib) { return kib == 0 ? 0 : std::max(1L, kib / 8) * 4096; };
@@ -137,6 +166,9 @@ std::vector<Setting> all_settings() {
        "auto", OnRanks::may_differ,
        "how a rank waits for another; auto spins where each rank has a core that no other thread wants, and "
        "otherwise yields or sleeps"},
+      {"OFFBEAT_PROGRESS_CPUS", list_of_cpus(&Settings::progress_cpus), "", OnRanks::may_differ,
+       "CPUs of each node that the program leaves to offbeat: a thread of each rank does the work of "
+       "non-blocking collectives there; unset: the program's own threads do"},
       {"OFFBEAT_NODE_RANKS", number(&Settings::node_ranks, 0, 1'000'000), "0", OnRanks::equal,
        "for tests on one machine: treat every so many consecutive ranks as a node; 0: ask the MPI"},
       {"OFFBEAT_BOARD_KIB", number(&Settings::window_bytes, 0, 1 << 20, half_in_pages), "2048",

@@ -23,9 +23,10 @@ struct Settings {
   double stall_s;
   bool check;
   WaitPolicy wait;
-  int node_ranks;            // 0: as they are
-  std::size_t window_bytes;  // half of a rank's board
-  std::size_t memory_bytes;  // of all boards together
+  std::vector<int> progress_cpus;  // empty: none
+  int node_ranks;                  // 0: as they are
+  std::size_t window_bytes;        // half of a rank's board
+  std::size_t memory_bytes;        // of all boards together
   std::size_t cache_bytes;
   std::string trace;  // empty: no trace
   int trace_every;

@@ -317,15 +317,16 @@ void Communicator::begin(std::unique_ptr<Operation>& operation, const Expression
     operation->stage_ = stage_of_board(operation->index_);
     operation->transport_ = &transport_of(operation->index_);
   });
-  {
+  operation->is_complete_.store(false, std::memory_order_relaxed);
+  if (process_.progress.has_working_thread()) {
+    // A short copy takes less time than it takes the thread to see that there is one.
+    constexpr std::size_t short_bytes = 4096;
+    const bool sends_messages = expression.algorithm->needs.board != OnBoard::one_node;
+    operations_under_way.announce(*operation);
+    if (bytes < short_bytes || sends_messages) operations_under_way.advance(HostCalls::messages);
+  } else {
     const OperationsUnderWay::Turn turn(operations_under_way);
-    Operation*& last = last_on_stage_[static_cast<std::size_t>(operation->index_)];
-    operation->before_ = last;
-    if (last != nullptr) last->after_ = operation.get();
-    last = operation.get();
-    ++in_use_;
-    operation->is_complete_.store(false, std::memory_order_relaxed);
-    operations_under_way.add(*operation);
+    accept(*operation);
     operation->advance(HostCalls::messages);
   }
   if (operations_under_way.any()) process_.progress.ensure();
@@ -347,6 +348,8 @@ Patience Communicator::patience_of(int index) {
   NodeBoard::Stage* const stage = stage_of_board(index);
   Patience patience = stage != nullptr ? stage->board.patience : transport_of(index).patience();
   patience.bell = nullptr;
+  // The thread may have been interrupted at its work, on this core.
+  if (process_.progress.has_working_thread()) patience.shares_cores = true;
   return patience;
 }
 
@@ -360,7 +363,15 @@ void Communicator::copy_alone(const Call& call) {
   if (from.data != to.data && from.bytes() > 0) std::memmove(to.data, from.data, from.bytes());
 }
 
-// Called within a Turn.
+void Communicator::accept(Operation& operation) noexcept {
+  Operation*& last = last_on_stage_[static_cast<std::size_t>(operation.index_)];
+  operation.before_ = last;
+  if (last != nullptr) last->after_ = &operation;
+  last = &operation;
+  ++in_use_;
+  operations_under_way.add(operation);
+}
+
 void Communicator::forget(const Operation& operation) noexcept {
   Operation*& last = last_on_stage_[static_cast<std::size_t>(operation.index_)];
   if (last == &operation) last = nullptr;

@@ -235,7 +235,8 @@ class Communicator {
   [[nodiscard]] NodeBoard::Stage* stage_of_board(int index) {
     return has_board() && index < place_->board->stages() ? &place_->board->stage(index) : nullptr;
   }
-  // An operation is over.
+  // An operation is under way; it is over. Call both within a Turn.
+  void accept(Operation& operation) noexcept;
   void forget(const Operation& operation) noexcept;
   [[nodiscard]] MpiTransport& transport_of(int index);
   // Gives the host a turn after a collective that may not have called it.

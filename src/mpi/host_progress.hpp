@@ -10,21 +10,31 @@
 //   MPICH 5             MPIX_Async_start: the same, but only while operations are under way. Nothing may be
 //                       called there that gives the host a turn, and tests of messages do. So operations that
 //                       send messages stay with the host.
-//   others              A thread of ours looks after operations that nobody has looked after for a while. It
-//                       makes no call of the host, whatever the thread level, so operations that send
-//                       messages stay with the host here, too.
+//   others              ProgressThread looks after operations that nobody has looked after for a while. It
+//                       makes no call of the host, so operations that send messages stay with the host here,
+//                       too.
+//
+// Where the user has given it CPUs, ProgressThread does the work of all operations on the board of a node,
+// under every host.
 #pragma once
 
+#include <vector>
+
 #include "mpi/host.hpp"
+#include "mpi/progress_thread.hpp"
 
 namespace offbeat {
 
 class HostProgress {
  public:
-  explicit HostProgress(const Host& host);
+  // `cpus`: for ProgressThread.
+  HostProgress(const Host& host, const std::vector<int>& cpus);
 
   // Whether operations that send messages advance. The same on all ranks of a job.
   [[nodiscard]] bool moves_messages() const { return static_cast<bool>(register_); }
+
+  // Whether a thread does the work of operations that send no messages, from the beginning.
+  [[nodiscard]] bool has_working_thread() const { return thread_.does_all_work(); }
 
   // Call when an operation is under way.
   void ensure() const;
@@ -32,6 +42,7 @@ class HostProgress {
   void stop() const;
 
  private:
+  ProgressThread thread_;
   using Callback = int (*)();
   HostFunction<int(Callback)> register_;  // of Open MPI
   HostFunction<int(Callback)> unregister_;

@@ -100,6 +100,7 @@ bool Operation::advance(HostCalls calls) noexcept {
 void Operation::end() noexcept {
   operations_under_way.remove(*this);
   if (stage_ != nullptr && has_started_) stage_->end_use();
+  task_ = {};  // its memory belongs to the pool of this thread
   if (after_ != nullptr) after_->before_ = nullptr;
   communicator_->forget(*this);
   // After either of these it may be gone.
@@ -112,6 +113,7 @@ void Operation::end() noexcept {
 
 bool OperationsUnderWay::advance(HostCalls calls) noexcept {
   if (!any() || is_taken_.test_and_set(std::memory_order_acquire)) return false;
+  take_announced();
   looks_.store(looks() + 1, std::memory_order_relaxed);
   bool got_further = false;
   for (Operation* each = first_.load(std::memory_order_relaxed); each != nullptr;) {
@@ -130,6 +132,26 @@ void OperationsUnderWay::settle() noexcept {
     each->is_complete_.store(true, std::memory_order_release);
     each->sequel_.call(each->sequel_.state);  // which may be the end of it
     each = next;
+  }
+}
+
+void OperationsUnderWay::announce(Operation& operation) noexcept {
+  operation.next_ = announced_.load(std::memory_order_relaxed);
+  while (!announced_.compare_exchange_weak(operation.next_, &operation, std::memory_order_release)) {
+  }
+}
+
+void OperationsUnderWay::take_announced() noexcept {
+  if (announced_.load(std::memory_order_relaxed) == nullptr) return;
+  Operation* in_order = nullptr;
+  for (Operation* each = announced_.exchange(nullptr, std::memory_order_acquire); each != nullptr;) {
+    Operation* const earlier = std::exchange(each->next_, in_order);
+    in_order = std::exchange(each, earlier);
+  }
+  while (in_order != nullptr) {
+    Operation& each = *std::exchange(in_order, in_order->next_);
+    each.next_ = nullptr;
+    each.communicator_->accept(each);
   }
 }
 

@@ -73,7 +73,7 @@ class Operation {
   bool has_started_ = false;
   Operation* before_ = nullptr;  // still on the same stage
   Operation* after_ = nullptr;
-  Operation* next_ = nullptr;  // of those under way, or of those that are over
+  Operation* next_ = nullptr;  // of those announced, under way, or over
   Sequel sequel_;
   std::exception_ptr failure_;
   std::atomic<bool> is_complete_{true};
@@ -84,7 +84,12 @@ class Operation {
 // does.
 class OperationsUnderWay {
  public:
-  [[nodiscard]] bool any() const { return first_.load(std::memory_order_relaxed) != nullptr; }
+  [[nodiscard]] bool any() const {
+    return first_.load(std::memory_order_relaxed) != nullptr ||
+           announced_.load(std::memory_order_relaxed) != nullptr;
+  }
+  // The next one to advance operations begins with this one. Waits for nobody.
+  void announce(Operation& operation) noexcept;
   // Does nothing if another thread, or a caller further up in this one, is at it. True: an operation got
   // further.
   bool advance(HostCalls calls) noexcept;
@@ -101,6 +106,7 @@ class OperationsUnderWay {
    public:
     explicit Turn(OperationsUnderWay& all) : all_(all) {
       while (all_.is_taken_.test_and_set(std::memory_order_acquire)) sched_yield();
+      all_.take_announced();
     }
     ~Turn() { all_.is_taken_.clear(std::memory_order_release); }
     Turn(const Turn&) = delete;
@@ -116,9 +122,13 @@ class OperationsUnderWay {
   void add_abandoned(Communicator& communicator) noexcept;
 
  private:
+  // Call within a Turn.
+  void take_announced() noexcept;
+
   std::atomic_flag is_taken_{};
   std::atomic<Operation*> first_{nullptr};
-  std::atomic<Operation*> over_{nullptr};  // with sequels to be called
+  std::atomic<Operation*> announced_{nullptr};  // the last one first
+  std::atomic<Operation*> over_{nullptr};       // with sequels to be called
   std::atomic<Communicator*> abandoned_{nullptr};
   std::atomic<std::uint64_t> looks_{0};
 };

@@ -67,7 +67,7 @@ class Runtime {
   const std::uint64_t settings_hash = settings.agreement();
   const Host host;
   const Tools tools;
-  const HostProgress progress{host};
+  const HostProgress progress{host, settings.progress_cpus};
   Selection selection{host.calls_itself("Open MPI")       ? HostMpi::open_mpi
                       : host.calls_itself("Intel(R) MPI") ? HostMpi::intel
                       : host.calls_itself("MPICH")        ? HostMpi::mpich

@@ -28,6 +28,7 @@ BUILD = ROOT / "build"
 VENV = BUILD / "venv"
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 CORES = len(os.sched_getaffinity(0))
+CPUS = ",".join(str(cpu) for cpu in sorted(os.sched_getaffinity(0)))
 
 REPORT = re.compile(r"^offbeat: (\w+): (\d+) calls intercepted, (\d+) served, (\d+) native$", re.M)
 LAST_LINE = re.compile(r"^ok: (\d+) cases, (\d+) calls$", re.M)

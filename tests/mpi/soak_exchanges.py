@@ -28,7 +28,7 @@ def run_seed(mpi: Mpi, seed: int) -> tuple[str, str]:
     draw = random.Random(seed)
     ranks = draw.choice((2, 3, 4, 5))
     how = draw.choice([*HOW, *HOW_ON_NODES])
-    calls = (str(seed), draw.choice(("100", "300", "600")), draw.choice(("50", "3000", "30000")))
+    calls = (str(seed), draw.choice(("200", "300", "600")), draw.choice(("50", "3000", "30000")))
     what = f"{mpi.name} seed {seed}: {ranks} ranks, {how}, {calls[1]} calls of up to {calls[2]} elements"
     settings = HOW_ON_NODES[how] if how in HOW_ON_NODES else OURS.get(mpi.name, {}) | HOW[how]
     command = [compile_program(mpi, PROGRAMS / "exchanges.cpp"), *calls, "alike", forms(mpi, how)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from exchanges import CALLS, expect_all_served, expect_some_served, hashes, natively
-from harness import INSIDE_OFFBEAT, PROGRAMS, Mpi, compile_program, run
+from harness import CPUS, INSIDE_OFFBEAT, PROGRAMS, Mpi, compile_program, run
 
 LONG = {
     "ALLREDUCE": "ring", "BARRIER": "dissemination", "BCAST": "scatter_allgather", "REDUCE": "rabenseifner",
@@ -42,6 +42,7 @@ HOW = {  # settings
         "OFFBEAT_REDUCE": "pipeline(4, native)",
     },
     "checked": {"OFFBEAT_CHECK": "1"},
+    "by a thread": {"OFFBEAT_PROGRESS_CPUS": CPUS},
 }
 # Where the host's own is faster, it is chosen; here it would only give the faults of that MPI.
 OURS = {"impi": {"OFFBEAT_ALLGATHER": "arrival_direct", "OFFBEAT_ALLTOALL": "arrival_direct"}}

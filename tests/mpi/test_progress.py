@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from harness import PROGRAMS, Mpi, compile_program, library, run
+from harness import CPUS, PROGRAMS, Mpi, Result, compile_program, library, run
 from spawning import run_spawning
 
 # A receiver that cannot read the sender's memory: a long message goes piece by piece, each in a turn of both.
@@ -76,6 +76,36 @@ def test_whoever_blocks_lets_collectives_advance(
     # Messages advance under Open MPI only; elsewhere the host serves these calls.
     served = 2 if expression == "ring" and mpi.kind != "openmpi" else result.calls
     assert result.report_of("allreduce").served >= served, str(result)
+
+
+def run_without_calls(mpi: Mpi, count: int, seconds: float, cpus: str) -> Result:
+    """The stages are not enough for all of them at once, so some begin when others are over."""
+    command = [compile_program(mpi, PROGRAMS / "no_calls.c"), str(count), str(seconds)]
+    result = run(mpi, 4, command, environment={"OFFBEAT_PROGRESS_CPUS": cpus}, timeout=60).succeeded()
+    assert result.report.served == result.calls, str(result)
+    assert result.report_of("reduce").served >= 4, str(result)
+    return result
+
+
+@pytest.mark.parametrize("count", [100, 400_000])
+def test_a_thread_does_the_work_while_nobody_calls(mpi: Mpi, count: int) -> None:
+    """Short ones are begun by the program; 400,000 numbers do not fit in the windows at once."""
+    result = run_without_calls(mpi, count, 30, CPUS)
+    assert "results without calls: yes" in result.stdout, str(result)
+
+
+@pytest.mark.mpis(lambda mpi: mpi.name == "openmpi")
+def test_without_a_thread_nobody_does(mpi: Mpi) -> None:
+    result = run_without_calls(mpi, 400_000, 1, "")
+    assert "results without calls: no" in result.stdout, str(result)
+
+
+def test_whoever_blocks_and_the_thread_take_turns(mpi: Mpi, tmp_path: Path) -> None:
+    calls = [call for call in BLOCKING_CALLS if call not in WITHOUT_OFFBEAT_NEVER.get(mpi.name, ())]
+    command = [compile_program(mpi, PROGRAMS / "blocking_calls.c"), "3000000", *calls]
+    environment = {"BLOCKING_CALLS_FILE": str(tmp_path / "file"), "OFFBEAT_PROGRESS_CPUS": CPUS}
+    result = run(mpi, 2, command, environment=environment, timeout=120).succeeded()
+    assert result.report_of("allreduce").served >= result.calls, str(result)
 
 
 # Nothing advances while Open MPI spawns, with and without offbeat. The others cannot spawn here.

@@ -31,6 +31,8 @@ def stops(result: Result, *words: str) -> None:
         ("OFFBEAT_ALLREDUCE", "grid(0x4, ring)", "0"),
         ("OFFBEAT_VERBOSE", "loud", "loud"),
         ("OFFBEAT_REPORT", "maybe", "maybe"),
+        ("OFFBEAT_PROGRESS_CPUS", "1,", "1,"),
+        ("OFFBEAT_PROGRESS_CPUS", "4000", "no CPU that this process may use"),
         ("OFFBEAT_ALREDUCE", "ring", "OFFBEAT_ALREDUCE"),
     ],
 )

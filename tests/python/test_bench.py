@@ -55,6 +55,10 @@ def test_ranks_are_told_how_long_to_compute() -> None:
     told = rank_arguments(plan.jobs("Open MPI")[0], plan, files, deadline=12.5, share_cores=False)
     assert told[-2:] == ["--computing", "1.5 0.0"]
     assert Plan.from_json(plan.to_json()).computing == Skew(factor=1.5)
+    plan = replace(plan, asleep=True)
+    told = rank_arguments(plan.jobs("Open MPI")[0], plan, files, deadline=12.5, share_cores=False)
+    assert told[-3:] == ["--computing", "1.5 0.0", "--asleep"]
+    assert Plan.from_json(plan.to_json()).asleep
 
 
 def test_cells_are_collectives_by_sizes_by_patterns_by_skews() -> None:
@@ -355,12 +359,13 @@ def test_measuring_for_real(offbeat: Offbeat, tmp_path: Path) -> None:
     assert offbeat(*arguments, "--force").returncode == 0
 
 
-def test_non_blocking_calls_for_real(offbeat: Offbeat, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [(), ("--asleep",)])
+def test_non_blocking_calls_for_real(offbeat: Offbeat, tmp_path: Path, how: tuple[str, ...]) -> None:
     output = tmp_path / "out.json"
     done = offbeat(
         "bench", "-n", "2", "--mpi", "embedded", "--collectives", "allreduce,bcast", "--sizes", "64KiB",
         "--algorithms", "default,pipeline(2, native(binomial))", "--patterns", "balanced",
-        "--computing", "100us", "--budget", "10", "--json", output,
+        "--computing", "100us", *how, "--budget", "10", "--json", output,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "% hidden" in done.stdout

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -41,6 +42,7 @@ TEST_F(SettingsTest, ReadsEveryVariable) {
   setenv("OFFBEAT_WAIT", "yield", 1);
   setenv("OFFBEAT_CACHE_MIB", "3", 1);
   setenv("OFFBEAT_TRACE", "folder", 1);
+  setenv("OFFBEAT_PROGRESS_CPUS", "14,2-4", 1);
   const Settings settings = Settings::from_environment();
   EXPECT_EQ(settings.algorithm(Collective::allreduce), "ring");
   EXPECT_EQ(settings.trace, "folder");
@@ -50,6 +52,7 @@ TEST_F(SettingsTest, ReadsEveryVariable) {
   EXPECT_TRUE(settings.check);
   EXPECT_EQ(settings.wait, WaitPolicy::yield);
   EXPECT_EQ(settings.cache_bytes, std::size_t{3} << 20);
+  EXPECT_EQ(settings.progress_cpus, (std::vector<int>{14, 2, 3, 4}));
 }
 
 TEST_F(SettingsTest, HasTheDefaultsOfTheTable) {
@@ -154,6 +157,8 @@ TEST_F(SettingsTest, BadValuesAreErrors) {
   }
   expect_error("OFFBEAT_WAIT", "nap");
   expect_error("OFFBEAT_CACHE_MIB", "1048577");
+  for (const char* list : {"3-1", "-1", "1,", ",1", "1,,2", "1-", "0x1", "65536", "99999999999"})
+    expect_error("OFFBEAT_PROGRESS_CPUS", list);
 }
 
 TEST_F(SettingsTest, UnknownVariablesAreErrors) { expect_error("OFFBEAT_ALREDUCE", "ring"); }

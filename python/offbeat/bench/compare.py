@@ -100,7 +100,7 @@ def conditions(first: Benchmark, second: Benchmark) -> list[str]:
     for field in ("machine", "mpi", "offbeat", "binding", "environment"):
         ours, theirs = first.about.get(field) or {}, second.about.get(field) or {}
         lines += _differences(field, ours, theirs)
-    for name in ("ranks", "seed", "same_buffers", "computing", "mpirun_arguments"):
+    for name in ("ranks", "seed", "same_buffers", "computing", "asleep", "mpirun_arguments"):
         ours, theirs = getattr(first.plan, name), getattr(second.plan, name)
         if ours != theirs:
             lines.append(f"{name}: {ours}, {theirs}")

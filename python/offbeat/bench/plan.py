@@ -57,6 +57,7 @@ class Plan:
     same_buffers: bool = False
     # Non-blocking calls, between which and their waits ranks compute so long; None: blocking calls.
     computing: Skew | None = None
+    asleep: bool = False  # they sleep in place of computing
     mpirun_arguments: Sequence[str] = ()
 
     @cached_property

@@ -127,6 +127,7 @@ def rank_arguments(
     arguments += ["--same-buffers"] if plan.same_buffers else []
     if plan.computing is not None:
         arguments += ["--computing", _as_numbers(plan.computing)]
+        arguments += ["--asleep"] if plan.asleep else []
     return [*arguments, "--yield"] if share_cores else arguments
 
 

@@ -81,6 +81,10 @@ def bench(
             "balanced median, or as 100us.",
         ),
     ] = None,
+    asleep: Annotated[
+        bool,
+        typer.Option("--asleep", help="With --computing: sleep instead, as ranks do that wait for a GPU."),
+    ] = False,
     budget: Annotated[float, typer.Option(metavar="SECONDS", help="Time for everything together.")] = 60.0,
     seed: Annotated[int, typer.Option(help="Of the random arrival patterns.")] = 1,
     json_file: Annotated[
@@ -115,10 +119,13 @@ def bench(
             skews=list(dict.fromkeys(parse_skew(text) for text in skew.split(","))),
             same_buffers=same_buffers,
             computing=parse_skew(computing) if computing is not None else None,
+            asleep=asleep,
             budget_s=budget,
             seed=seed,
             mpirun_arguments=split_arguments(mpirun_args),
         )
+        if asleep and computing is None:
+            raise CommandError("--asleep is how --computing computes; give both")
         _checked_budget(budget)
         _refuse_overwrite(json_file, force=force)
         choice = choose(mpi, None, [], os.environ)

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a rank computes while a non-blocking collective is under way: a fixed amount of work that touches no
 // memory. A wait for a time in place of it would hide what is taken from the rank's core meanwhile.
+//
+// Or it sleeps, as a rank does that waits for an accelerator: its core is then free.
 #pragma once
+
+#include <sys/prctl.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -15,12 +20,25 @@ namespace offbeat::bench {
 
 class Computation {
  public:
-  explicit Computation(Nanoseconds wanted)
-      : steps_(static_cast<std::int64_t>(static_cast<double>(wanted) * steps_per_ns())) {}
+  explicit Computation(Nanoseconds wanted, bool asleep)
+      : steps_(asleep ? 0 : static_cast<std::int64_t>(static_cast<double>(wanted) * steps_per_ns())),
+        sleep_ns_(asleep ? wanted : 0) {
+    if (asleep) prctl(PR_SET_TIMERSLACK, 1);
+  }
 
-  void perform() const { perform(steps_); }
+  // Returns how long it takes with nothing under way; a sleep, how long it took.
+  Nanoseconds perform() const {
+    if (sleep_ns_ == 0) {
+      perform(steps_);
+      return alone_ns_;
+    }
+    const Nanoseconds begin = now_ns();
+    const timespec length{sleep_ns_ / 1'000'000'000, sleep_ns_ % 1'000'000'000};
+    nanosleep(&length, nullptr);
+    return now_ns() - begin;
+  }
 
-  // Performs it with nothing under way. alone_ns() is the median of the last of these times, because the
+  // Performs it with nothing under way. What counts is the median of the last of these times, because the
   // speed of a core changes.
   void measure_alone() {
     last_ns_[measured_++ % last_ns_.size()] = time_of(steps_);
@@ -28,7 +46,6 @@ class Computation {
     alone_ns_ = static_cast<Nanoseconds>(
         median_of({last_ns_.begin(), last_ns_.begin() + static_cast<std::ptrdiff_t>(known)}));
   }
-  [[nodiscard]] Nanoseconds alone_ns() const { return alone_ns_; }
 
  private:
   // Each step needs the result of the one before.
@@ -56,6 +73,7 @@ class Computation {
   }
 
   std::int64_t steps_;
+  Nanoseconds sleep_ns_;
   std::vector<double> last_ns_ = std::vector<double>(5);
   std::size_t measured_ = 0;
   Nanoseconds alone_ns_ = 0;

@@ -63,10 +63,7 @@ Times call(const Job& job, Nanoseconds lead_ns, Nanoseconds delay_ns, Buffers& b
   } else {
     MPI_Request request;
     buffers.call(set, &request);
-    if (mode == Mode::computing) {
-      computation.perform();
-      computed_ns = computation.alone_ns();
-    }
+    if (mode == Mode::computing) computed_ns = computation.perform();
     MPI_Wait(&request, MPI_STATUS_IGNORE);
   }
   const Nanoseconds exit = job.clock.global(now_ns() - computed_ns);
@@ -81,7 +78,7 @@ class Run {
         cell_(cell),
         variants_(variants),
         buffers_(buffers),
-        computation_(cell.computing_ns),
+        computation_(cell.computing_ns, cell.asleep),
         owners_(buffers.sets()),
         measurements_(variants.size()),
         blocks_(variants.size()) {}

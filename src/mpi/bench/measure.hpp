@@ -38,6 +38,7 @@ struct Cell {
   const Arrival* arrival = nullptr;  // null: balanced
   Nanoseconds skew_ns = 0;
   Nanoseconds computing_ns = 0;     // of the variants that compute
+  bool asleep = false;              // they sleep in place of computing
   Nanoseconds expected_ns = 0;      // of one call, to size the blocks; 0: unknown
   Nanoseconds deadline_ns = never;  // when it should be done
   Nanoseconds end_ns = never;       // when it must be done, however few samples there are

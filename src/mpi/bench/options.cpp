@@ -21,6 +21,10 @@ Options parse_options(int argc, char** argv) {
       options.same_buffers = true;
       continue;
     }
+    if (name == "--asleep") {
+      options.asleep = true;
+      continue;
+    }
     if (i + 1 == argc) throw std::runtime_error("missing value for " + std::string(name));
     const std::string value = argv[++i];
     if (name == "--output") {

@@ -60,6 +60,7 @@ void SizeBench::measure_all(const CellRequest& request, const Arrival& arrival, 
   const Computing computing = options_.computing.value_or(Computing{});
   const double computing_us = computing.factor * native_us_ + computing.us;
   cell.computing_ns = static_cast<Nanoseconds>(computing_us * 1e3);
+  cell.asleep = options_.asleep;
   cell.expected_ns = static_cast<Nanoseconds>(native_us_ * 1e3);
   cell.deadline_ns = now + share;
   cell.end_ns = std::min(end_ns_, now + most_shares * share);
