@@ -70,6 +70,16 @@ constinit thread_local std::array<Recent, recent_count> recent [[gnu::tls_model(
 Recent& recent_slot(std::uintptr_t handle) { return recent[(handle * 0x9E3779B97F4A7C15ULL) >> 61]; }
 static_assert(recent_count == 1 << 3);
 
+// The communicator on which this thread last found no entry, and could make none. Valid while no entry has
+// been made, and none has died.
+struct WithoutEntry {
+  std::uintptr_t handle;
+  std::uint64_t births;
+  std::uint64_t deaths;
+  bool operator==(const WithoutEntry&) const = default;
+};
+constinit thread_local WithoutEntry without_entry [[gnu::tls_model("initial-exec")]]{};
+
 // The communicators that this thread is freeing: one, or more if attribute functions free others.
 //
 // The calls that free them may never return, because the program's error handler can throw or jump. So
@@ -203,9 +213,16 @@ Communicator* Runtime::existing(MPI_Comm handle, Collective collective) {
   Recent& entry = recent_slot(key);
   if (entry.handle == key && entry.deaths == deaths) [[likely]]
     return entry.communicator;
+  const WithoutEntry without{key, births_.load(std::memory_order_acquire), deaths};
+  if (without == without_entry) return nullptr;
   Communicator* found = nullptr;
-  if (!find(handle, found) && Communicator::is_made_alone(host, handle))
-    found = find_or_create(handle, collective);
+  if (!find(handle, found)) {
+    if (Communicator::is_made_alone(host, handle)) {
+      found = find_or_create(handle, collective);
+    } else {
+      without_entry = without;
+    }
+  }
   if (found != nullptr) entry = {key, found, deaths};
   return found;
 }
@@ -216,6 +233,7 @@ Communicator* Runtime::add(MPI_Comm handle) {
     created = std::make_unique<Communicator>(*this, handle);
     const std::lock_guard lock(mutex_);
     communicators_.push_back(created.get());
+    births_.fetch_add(1, std::memory_order_acq_rel);
   });
   if (!is_known) return nullptr;
   const ReturnErrors scope(host, handle);

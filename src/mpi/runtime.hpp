@@ -110,6 +110,7 @@ class Runtime {
   int highest_tag_ = 32767;
   // Grows when a communicator is gone, which makes the entries of the threads' caches stale.
   std::atomic<std::uint64_t> deaths_{1};
+  std::atomic<std::uint64_t> births_{0};  // of entries
   std::mutex mutex_;  // guards the members below, and starting
   std::vector<Communicator*> communicators_;
   std::array<Counts, collectives.size()> of_dead_communicators_;

@@ -81,7 +81,6 @@ Outcome Activity::begin() {
     if (request_ == nullptr) throw CommunicationError("no request is left", MPI_ERR_OTHER);
   });
   state_.store(0, std::memory_order_relaxed);
-  activities.insert(request_->handle, *this);
   is_active_.store(true, std::memory_order_relaxed);
   if (is_persistent_) activities.active_persistent.fetch_add(1, std::memory_order_relaxed);
   communicator_->count_served(call_.collective);
@@ -166,8 +165,7 @@ void Activity::share_with_host() noexcept {
 bool Activity::end_without_host() noexcept {
   if (state_.load(std::memory_order_acquire) != over || failure_ != MPI_SUCCESS) return false;
   HostRequest* const request = std::exchange(request_, nullptr);
-  activities.erase(request->handle);
-  activities.give_back(request);
+  activities.give_back(*request);
   become_inactive();
   return true;
 }
@@ -190,8 +188,8 @@ int Activity::on_query(void* request, MPI_Status* status) {
 // The program has completed, or freed, the request.
 int Activity::on_free(void* request) {
   auto* of_host = static_cast<HostRequest*>(request);
+  activities.forget(*of_host);
   if (Activity* mine = of_host->serves) {
-    activities.erase(of_host->handle);
     mine->request_ = nullptr;
     mine->become_inactive();
   }
@@ -242,39 +240,60 @@ class Activities::Turn {
 Activity* Activities::find(MPI_Request request) {
   const Turn turn(is_taken_);
   if (table_ == nullptr) return nullptr;
-  Activity* const* found = table_->find(abi::bits(request), [](const Activity*) { return true; });
-  return found != nullptr ? *found : nullptr;
+  const Target* found = table_->find(abi::bits(request), [](const Target&) { return true; });
+  if (found == nullptr) return nullptr;
+  return found->request != nullptr ? found->request->serves : found->persistent;
 }
 
-void Activities::insert(MPI_Request request, Activity& activity) {
+void Activities::add(MPI_Request request, const Target& target) {
+  if (table_ == nullptr) table_ = new HandleTable<Target>;
+  table_->insert(abi::bits(request), target);
+}
+
+void Activities::insert(MPI_Request request, Activity& persistent) {
   const Turn turn(is_taken_);
-  if (table_ == nullptr) table_ = new HandleTable<Activity*>;
-  table_->insert(abi::bits(request), &activity);
-  size_.store(table_->size(), std::memory_order_relaxed);
+  add(request, {&persistent, nullptr});
+  change_size(1);
+}
+
+void Activities::erase(MPI_Request request) {
+  const Turn turn(is_taken_);
+  table_->erase(abi::bits(request), [](const Target& target) { return target.persistent != nullptr; });
+  change_size(-1);
 }
 
 HostRequest* Activities::take_request(const Host& host, Activity& activity) {
-  HostRequest* request = nullptr;
   {
     const Turn turn(is_taken_);
-    if (spare_ != nullptr) request = std::exchange(spare_, spare_->next_spare);
-  }
-  if (request == nullptr) {
-    request = new HostRequest;
-    if (host.Grequest_start(Activity::on_query, Activity::on_free, Activity::on_cancel, request,
-                            &request->handle) != MPI_SUCCESS) {
-      delete request;
-      return nullptr;
+    if (spare_ != nullptr) {
+      HostRequest* const request = std::exchange(spare_, spare_->next_spare);
+      request->serves = &activity;
+      change_size(1);
+      return request;
     }
   }
-  request->serves = &activity;
-  return request;
+  auto made = std::make_unique<HostRequest>();
+  made->serves = &activity;
+  if (host.Grequest_start(Activity::on_query, Activity::on_free, Activity::on_cancel, made.get(),
+                          &made->handle) != MPI_SUCCESS)
+    return nullptr;
+  const Turn turn(is_taken_);
+  add(made->handle, {nullptr, made.get()});
+  change_size(1);
+  return made.release();
 }
 
-void Activities::give_back(HostRequest* request) {
-  request->serves = nullptr;
+void Activities::give_back(HostRequest& request) {
   const Turn turn(is_taken_);
-  request->next_spare = std::exchange(spare_, request);
+  request.serves = nullptr;
+  request.next_spare = std::exchange(spare_, &request);
+  change_size(-1);
+}
+
+void Activities::forget(const HostRequest& request) {
+  const Turn turn(is_taken_);
+  table_->erase(abi::bits(request.handle), [&](const Target& target) { return target.request == &request; });
+  if (request.serves != nullptr) change_size(-1);
 }
 
 void Activities::free_spare_requests(const Host& host) noexcept {
@@ -284,12 +303,6 @@ void Activities::free_spare_requests(const Host& host) noexcept {
     host.Grequest_complete(handle);
     host.Request_free(&handle);
   }
-}
-
-void Activities::erase(MPI_Request request) {
-  const Turn turn(is_taken_);
-  table_->erase(abi::bits(request), [](const Activity*) { return true; });
-  size_.store(table_->size(), std::memory_order_relaxed);
 }
 
 }  // namespace offbeat

@@ -30,7 +30,7 @@ struct HostRequest {
   static void operator delete(void* memory, std::size_t bytes) { pool::release(memory, bytes); }
 
   MPI_Request handle{};
-  Activity* serves = nullptr;
+  Activity* serves = nullptr;  // null: none, it is spare
   HostRequest* next_spare = nullptr;
 };
 
@@ -118,12 +118,15 @@ class Activities {
   [[nodiscard]] bool any() const { return size_.load(std::memory_order_relaxed) > 0; }
   // Null: the request is not offbeat's.
   [[nodiscard]] Activity* find(MPI_Request request);
-  void insert(MPI_Request request, Activity& activity);
+  // A persistent one has two requests: this one for its life, another while it is active.
+  void insert(MPI_Request request, Activity& persistent);
   void erase(MPI_Request request);
   // A request that the host takes for active, for this one. Null: the host has none left.
   [[nodiscard]] HostRequest* take_request(const Host& host, Activity& activity);
   // One of which the host does not know that it is over.
-  void give_back(HostRequest* request);
+  void give_back(HostRequest& request);
+  // The host frees it.
+  void forget(const HostRequest& request);
   // Before MPI ends.
   void free_spare_requests(const Host& host) noexcept;
   // How many persistent ones are active; only those need a substitute in the host's calls.
@@ -131,10 +134,22 @@ class Activities {
 
  private:
   class Turn;
+  // What a request stands for: either of these.
+  struct Target {
+    Activity* persistent;
+    HostRequest* request;
+  };
+  void add(MPI_Request request, const Target& target);
+  // Call within a Turn. One thread writes at a time.
+  void change_size(int by) {
+    size_.store(size_.load(std::memory_order_relaxed) + static_cast<std::size_t>(by),
+                std::memory_order_relaxed);
+  }
+
   std::atomic_flag is_taken_{};
   std::atomic<std::size_t> size_{0};
   HostRequest* spare_ = nullptr;
-  HandleTable<Activity*>* table_ = nullptr;  // never freed: a program may call MPI while it exits
+  HandleTable<Target>* table_ = nullptr;  // never freed: a program may call MPI while it exits
 };
 
 extern constinit Activities activities;
@@ -170,7 +185,11 @@ template <Collective collective, Form form, class Arguments>
   last_algorithm = nullptr;
   outcome = {};
   try {
-    if (process.is_started()) {
+    // Most calls that go to the host are told here, at little cost.
+    const bool may_be_served =
+        process.is_started() &&
+        (form == Form::persistent || process.existing(call.communicator, collective) != nullptr);
+    if (may_be_served) {
       operations_under_way.clear();
       auto activity = std::make_unique<Activity>(process, form);
       activity->belongs_to(call.communicator);

@@ -84,8 +84,7 @@ class OnRequests {
   static int wait(decltype(PMPI_Wait)* next, MPI_Request* request, MPI_Status* status) {
     if (!activities.any() || inside_offbeat) [[likely]]
       return next(request, status);
-    wait_for_own(1, request);
-    if (end_without_host(request, status)) return MPI_SUCCESS;
+    if (wait_without_host(request, status)) return MPI_SUCCESS;
     return with_substitutes(1, request, [&](MPI_Request* all) { return next(all, status); });
   }
   static int waitall(decltype(PMPI_Waitall)* next, int count, MPI_Request requests[], MPI_Status statuses[]) {
@@ -119,7 +118,7 @@ class OnRequests {
     if (!activities.any() || inside_offbeat) [[likely]]
       return next(request, flag, status);
     advance(1, request);
-    if (flag != nullptr && end_without_host(request, status)) {
+    if (flag != nullptr && test_without_host(request, status)) {
       *flag = 1;
       return MPI_SUCCESS;
     }
@@ -222,16 +221,31 @@ class OnRequests {
     }
   }
 
-  // False: the host has to end it, or it is not offbeat's.
-  [[gnu::noinline]] static bool end_without_host(MPI_Request* request, MPI_Status* status) noexcept {
-    const InsideOffbeat guard;
+  // Null: it is not offbeat's, or is not active.
+  static Activity* active(const MPI_Request* request) {
     Activity* mine = request != nullptr ? activities.find(*request) : nullptr;
-    if (mine == nullptr || !mine->is_active()) return false;
-    const bool is_persistent = mine->is_persistent();
-    if (!mine->end_without_host()) return false;
+    return mine != nullptr && mine->is_active() ? mine : nullptr;
+  }
+  // False: the host has to end it.
+  static bool end_without_host(Activity& mine, MPI_Request* request, MPI_Status* status) noexcept {
+    const bool is_persistent = mine.is_persistent();
+    if (!mine.end_without_host()) return false;
     if (!is_persistent) *request = MPI_REQUEST_NULL;
     if (status != MPI_STATUS_IGNORE) set_status(runtime().host, status);
     return true;
+  }
+  // Both: false, too, if it is not offbeat's.
+  [[gnu::noinline]] static bool wait_without_host(MPI_Request* request, MPI_Status* status) noexcept {
+    const InsideOffbeat guard;
+    Activity* mine = active(request);
+    if (mine != nullptr) mine->wait();
+    operations_under_way.clear();
+    return mine != nullptr && end_without_host(*mine, request, status);
+  }
+  [[gnu::noinline]] static bool test_without_host(MPI_Request* request, MPI_Status* status) noexcept {
+    const InsideOffbeat guard;
+    Activity* mine = active(request);
+    return mine != nullptr && end_without_host(*mine, request, status);
   }
 
   // What the host does not know of the outcome.
