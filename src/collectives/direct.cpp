@@ -268,6 +268,7 @@ Task through_channels(const Round& round) {
       is_over = true;
       for (int k = 1; k < ranks && exchange.gives_others(); ++k) {
         const int taker = (round.net.rank + k) % ranks;
+        if (!exchange.takes(taker)) continue;
         const auto to = static_cast<std::size_t>(taker);
         const ConstVector gift = exchange.gift(taker);
         const Channel channel(round, round.net.rank, taker, gift.count);
@@ -345,10 +346,8 @@ Task run(Endpoint net, Call call, const Expression& self) {
   const std::size_t share = exchange.is_personal() ? window / static_cast<std::size_t>(net.size - 1) : window;
   // What is read and written by all ranks takes half of the cache: little of a result would be found there
   // later.
-  const bool past_cache =
-      2 * static_cast<std::size_t>(net.size) * (call.input.bytes() + call.output.bytes()) >=
-      last_level_cache_bytes();
-  if (exchange.is_personal() && !facts(call.collective).has_operation && Channel::fit(board)) {
+  const bool past_cache = 2 * exchange.bytes_of_all() >= last_level_cache_bytes();
+  if (exchange.has_channels() && Channel::fit(board)) {
     board.round.next(meetings.contain(call.collective));
     if (!board.may_begin(board.round)) co_await begin_round(board);
     Round round(net, exchange, 0, share);

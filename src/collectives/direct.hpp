@@ -11,10 +11,10 @@
 // window that others still read. In a reduce-scatter it combines the pieces of its block in rank order, so
 // the bits never depend on arrival.
 //
-// Where each rank gets a block of its own from each giver, a giver's window has a channel for each of its
-// takers, and chunks go through each as fast as these two ranks come along. Other long vectors go in rounds
-// that fit the windows: in a round a rank's window has one piece for all takers, or a piece of each block to
-// be combined, cut into chunks that are announced one by one.
+// Where no block goes to several ranks, a giver's window has a channel for each of its takers, and chunks go
+// through each as fast as these two ranks come along. Other long vectors go in rounds that fit the windows:
+// in a round a rank's window has one piece for all takers, or a piece of each block to be combined, cut into
+// chunks that are announced one by one.
 //
 // Cost of the last arrival: its own data once into its window, and once out of it by the others; what it
 // takes.
@@ -53,10 +53,19 @@ class Exchange {
   [[nodiscard]] Vector receipt(int giver) const {
     return roles_.root_gives ? call_.output : call_.output_blocks.of(call_.output, giver, ranks_);
   }
+  // The data of all ranks, as far as this rank's tell.
+  [[nodiscard]] std::size_t bytes_of_all() const {
+    if (roles_.root_takes) return 2 * call_.output.bytes();
+    return static_cast<std::size_t>(ranks_) * (call_.input.bytes() + call_.output.bytes());
+  }
   // The elements of the longest gift of all ranks; in alltoallv, which has bytes for elements, of this rank.
   [[nodiscard]] std::size_t longest() const;
 
   [[nodiscard]] bool is_personal() const { return roles_.is_personal; }
+  // No block goes to several ranks, and none is combined with others.
+  [[nodiscard]] bool has_channels() const {
+    return (roles_.is_personal || roles_.root_takes) && !facts(call_.collective).has_operation;
+  }
   // Every rank gives and takes.
   [[nodiscard]] bool is_mutual() const { return !roles_.root_gives && !roles_.root_takes; }
   [[nodiscard]] const Call& call() const { return call_; }

@@ -12,18 +12,32 @@
 
 namespace offbeat {
 
+// What Linux says of the calling thread. A test may say something else.
+struct Linux {
+  [[nodiscard]] static double now_s() { return monotonic_s(); }
+  static void yield() { sched_yield(); }
+  // How often the core went to somebody else, though this thread wanted it. The kernel counts what it has
+  // done itself, and not the hypervisor.
+  [[nodiscard]] static long switches() {
+    rusage usage{};
+    getrusage(RUSAGE_THREAD, &usage);
+    return usage.ru_nivcsw;
+  }
+};
+
 // Of the calling thread.
-class WantedCore {
+template <class System>
+class WantedCoreOf {
  public:
   // Yields, and learns from it: where nobody else can run, the call returns at once.
   static void yield() {
-    const double before = monotonic_s();
-    sched_yield();
-    const double now = monotonic_s();
+    const double before = System::now_s();
+    System::yield();
+    const double now = System::now_s();
     if (now - before > shortest_turn_s) [[unlikely]]
       learn();
   }
-  [[nodiscard]] static bool is_wanted() { return until_s_ > 0 && monotonic_s() < until_s_; }
+  [[nodiscard]] static bool is_wanted() { return until_s_ > 0 && System::now_s() < until_s_; }
   // For a thread that waits inside of the host, and so does not yield; called before each such wait. A kernel
   // thread takes the core for a moment now and then, one that wants it takes turns of milliseconds.
   [[nodiscard]] static bool is_wanted_in_host() {
@@ -40,22 +54,16 @@ class WantedCore {
   // The hypervisor may have had the core, or a thread that looked around for a moment, such as offbeat's own.
   // Who wants the core is still there, and takes it again.
   [[gnu::noinline]] static void learn() {
-    const long before = switches();
-    sched_yield();
-    if (switches() != before) until_s_ = monotonic_s() + remembered_s;
-  }
-  // The kernel counts what it has done itself, and not the hypervisor.
-  [[nodiscard]] static long switches() {
-    rusage usage{};
-    getrusage(RUSAGE_THREAD, &usage);
-    return usage.ru_nivcsw;
+    const long before = System::switches();
+    System::yield();
+    if (System::switches() != before) until_s_ = System::now_s() + remembered_s;
   }
 
   // Short waits see a turn of the other thread in few of their looks, so turns are counted over a while.
   [[gnu::noinline]] static void look() {
     waits_until_look_ = waits_between_looks;
-    const double now = monotonic_s();
-    const long switches_now = switches();
+    const double now = System::now_s();
+    const long switches_now = System::switches();
     const long turns = switches_now - switches_;
     const bool is_first = counted_since_s_ == 0;
     const double counted_s = now - counted_since_s_;
@@ -74,5 +82,6 @@ class WantedCore {
   static inline thread_local double until_s_ = 0;
   static inline thread_local long switches_ = 0;
 };
+using WantedCore = WantedCoreOf<Linux>;
 
 }  // namespace offbeat

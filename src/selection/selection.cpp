@@ -9,9 +9,10 @@ namespace offbeat {
 namespace {
 
 enum class Where : std::uint8_t {
-  two_ranks,  // of one node, with a core each
-  nodes,      // several
-  node_each,  // a rank on each of several
+  two_ranks,   // of one node, with a core each
+  more_ranks,  // of one node
+  nodes,       // several
+  node_each,   // a rank on each of several
 };
 
 // Where, and from which length on, the host's own is faster than offbeat's default: see the sections on every
@@ -26,6 +27,7 @@ constexpr std::size_t kib = 1024;
 constexpr FasterHost faster_hosts[] = {
     {HostMpi::intel, Collective::alltoall, Where::two_ranks, 512 * kib},
     {HostMpi::intel, Collective::gather, Where::two_ranks, 2048 * kib},
+    {HostMpi::intel, Collective::gather, Where::more_ranks, 1024 * kib},
     {HostMpi::mpich, Collective::alltoall, Where::two_ranks, 1024 * kib},
     {HostMpi::intel, Collective::alltoall, Where::node_each, 0},
     {HostMpi::intel, Collective::alltoall, Where::nodes, 1 * kib},
@@ -43,6 +45,8 @@ bool holds(const FasterHost& known, const Placement& placement) {
   switch (known.where) {
     case Where::two_ranks:
       return placement.nodes == 1 && placement.ranks <= 2;
+    case Where::more_ranks:
+      return placement.nodes == 1 && placement.ranks > 2;
     case Where::nodes:
       return placement.nodes > 1;
     case Where::node_each:

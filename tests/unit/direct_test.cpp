@@ -34,9 +34,10 @@ const Algorithm* on_board(Collective collective) {
   return nullptr;
 }
 
-// From each giver to each taker: blocks of their own, which are not combined.
+// From each giver to each taker: blocks that go to nobody else, and are not combined.
 bool has_channels(Collective collective) {
-  return roles(collective).is_personal && !facts(collective).has_operation;
+  const Roles who = roles(collective);
+  return (who.is_personal || who.root_takes) && !facts(collective).has_operation;
 }
 
 class OnBoardOfOneNode : public testing::TestWithParam<std::tuple<Collective, int>> {};
@@ -74,6 +75,24 @@ INSTANTIATE_TEST_SUITE_P(
                                      Collective::reduce_scatter_block),
                      testing::ValuesIn(rank_counts)),
     name_of_case);
+
+TEST(Channels, ALateRankHoldsUpOnlyWhatItGivesAndTakes) {
+  constexpr std::size_t window = 4 * BoardShape::smallest_chunk;
+  const std::vector<double> arrivals{0, 0, 1};
+  for (const Collective collective : {Collective::gather, Collective::scatter}) {
+    Exchange exchange(3, {collective, 8 * window / sizeof(Bits)});
+    Expression expression;
+    expression.algorithm = on_board(collective);
+    Network network = awkward_network();
+    network.ranks_per_node = 3;
+    Simulator simulator(3, network, {.board_window_bytes = window});
+    const auto make = [&](int rank, Endpoint net) { return carry_out(net, exchange.args(rank), expression); };
+    const SimulationResult result = simulator.run(make, arrivals);
+    std::vector<std::vector<Bits>> reference;
+    EXPECT_EQ(exchange.problem(reference), "");
+    EXPECT_LT(result.exits[1], 1) << name_of(collective) << ": a block goes through a window eight times";
+  }
+}
 
 }  // namespace
 }  // namespace offbeat

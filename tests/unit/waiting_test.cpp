@@ -12,6 +12,7 @@
 #include <initializer_list>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "node/cores.hpp"
@@ -141,6 +142,73 @@ TEST(WantedCore, IsNoticedByAThreadThatWaitsInTheHost) {
   other.join();
   sched_setaffinity(0, sizeof before.set, &before.set);
   EXPECT_TRUE(is_wanted);
+}
+
+// A machine in which the core goes to somebody else as a test says.
+struct Scripted {
+  static inline double now = 0;
+  static inline long switched = 0;
+  static inline std::vector<double>
+      turns_s;  // of others, in each yield to come; the last one again and again
+  static inline bool by_the_kernel = true;
+  static double now_s() { return now; }
+  static long switches() { return switched; }
+  static void yield() {
+    const double turn_s = turns_s.front();
+    if (turns_s.size() > 1) turns_s.erase(turns_s.begin());
+    now += 0.3e-6 + turn_s;
+    if (turn_s > 0 && by_the_kernel) ++switched;
+  }
+  static void begin(std::vector<double> turns, bool kernel = true) {
+    now += 1000;
+    switched = 0;
+    turns_s = std::move(turns);
+    by_the_kernel = kernel;
+  }
+};
+using ScriptedCore = WantedCoreOf<Scripted>;
+
+TEST(WantedCore, IsOneWhoseTakerComesBackAtOnce) {
+  Scripted::begin({3e-3});
+  EXPECT_FALSE(ScriptedCore::is_wanted());
+  ScriptedCore::yield();
+  EXPECT_TRUE(ScriptedCore::is_wanted());
+  Scripted::now += 0.19;
+  EXPECT_TRUE(ScriptedCore::is_wanted());
+  Scripted::now += 0.02;
+  EXPECT_FALSE(ScriptedCore::is_wanted()) << "it is forgotten, unless it is seen again";
+}
+
+TEST(WantedCore, IsNotOneThatWasTakenForAMoment) {
+  Scripted::begin({100e-6, 0});
+  ScriptedCore::yield();
+  EXPECT_FALSE(ScriptedCore::is_wanted()) << "by a thread that looked around";
+  Scripted::begin({10e-6});
+  for (int k = 0; k < 1000; ++k) ScriptedCore::yield();
+  EXPECT_FALSE(ScriptedCore::is_wanted()) << "by one that is soon back asleep";
+}
+
+TEST(WantedCore, IsNotOneThatTheHypervisorTook) {
+  Scripted::begin({3e-3}, false);
+  for (int k = 0; k < 1000; ++k) ScriptedCore::yield();
+  EXPECT_FALSE(ScriptedCore::is_wanted());
+}
+
+// A wait of 100 us inside the host, again and again, in which others have the core so often.
+bool is_wanted_by_turns(double every_s) {
+  Scripted::begin({0});
+  const double began_s = Scripted::now;
+  for (int wait = 0; wait < 100'000; ++wait) {
+    Scripted::now += 100e-6;
+    Scripted::switched = static_cast<long>((Scripted::now - began_s) / every_s);
+    if (ScriptedCore::is_wanted_in_host()) return true;
+  }
+  return false;
+}
+
+TEST(WantedCore, InTheHostIsOneThatOthersHaveOften) {
+  EXPECT_TRUE(is_wanted_by_turns(4e-3));
+  EXPECT_FALSE(is_wanted_by_turns(50e-3));
 }
 
 TEST(Patience, CallsProgressAndReportsAStallOnceAndItsEnd) {
