@@ -136,6 +136,7 @@ void OperationsUnderWay::settle() noexcept {
 }
 
 void OperationsUnderWay::announce(Operation& operation) noexcept {
+  announced_count_.fetch_add(1, std::memory_order_relaxed);
   operation.next_ = announced_.load(std::memory_order_relaxed);
   while (!announced_.compare_exchange_weak(operation.next_, &operation, std::memory_order_release)) {
   }
@@ -152,6 +153,7 @@ void OperationsUnderWay::take_announced() noexcept {
     Operation& each = *std::exchange(in_order, in_order->next_);
     each.next_ = nullptr;
     each.communicator_->accept(each);
+    announced_count_.fetch_sub(1, std::memory_order_relaxed);
   }
 }
 

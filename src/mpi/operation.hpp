@@ -86,7 +86,7 @@ class OperationsUnderWay {
  public:
   [[nodiscard]] bool any() const {
     return first_.load(std::memory_order_relaxed) != nullptr ||
-           announced_.load(std::memory_order_relaxed) != nullptr;
+           announced_count_.load(std::memory_order_relaxed) != 0;
   }
   // The next one to advance operations begins with this one. Waits for nobody.
   void announce(Operation& operation) noexcept;
@@ -128,6 +128,7 @@ class OperationsUnderWay {
   std::atomic_flag is_taken_{};
   std::atomic<Operation*> first_{nullptr};
   std::atomic<Operation*> announced_{nullptr};  // the last one first
+  std::atomic<int> announced_count_{0};         // until they are among those under way
   std::atomic<Operation*> over_{nullptr};       // with sequels to be called
   std::atomic<Communicator*> abandoned_{nullptr};
   std::atomic<std::uint64_t> looks_{0};
