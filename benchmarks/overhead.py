@@ -37,7 +37,8 @@ def host_environment() -> dict[str, str]:
 def nanoseconds(launcher: list[str], program: Path, library: Path | None) -> float:
     """One run; a preload that intercepts nothing is an error."""
     # `env` in front of the program: mpirun itself stays without the preload.
-    preload = ["env", f"LD_PRELOAD={library}", "OFFBEAT_REPORT=1"] if library is not None else []
+    settings = [f"LD_PRELOAD={library}", "OFFBEAT_REPORT=1", "OFFBEAT_ALLREDUCE=native"]
+    preload = ["env", *settings] if library is not None else []
     done = subprocess.run(
         [*launcher, "-n", "1", *preload, str(program)],
         env=host_environment(), capture_output=True, text=True, timeout=RUN_LIMIT_S, check=False,
