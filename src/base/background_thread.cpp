@@ -26,17 +26,17 @@ void bind(pthread_attr_t& attributes, const std::vector<int>& cpus) {
 }  // namespace
 
 bool start_background_thread(void* (*body)(void*), void* argument, const std::vector<int>& cpus) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  if (!cpus.empty()) bind(attributes, cpus);
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   // Address space can be limited, and 8 MiB are the usual stack. Where thread-local data does not fit in
   // with the small one, the system says so.
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
   std::size_t usual_stack = 0;
   pthread_attr_getstacksize(&attributes, &usual_stack);
-  if (!cpus.empty()) bind(attributes, cpus);
   int error = 0;
   for (const std::size_t stack : {std::size_t{256} << 10, usual_stack}) {
     pthread_t thread;

@@ -93,7 +93,7 @@ Parser one_of(Field Settings::*field, std::vector<Word<Field>> words) {
           [=](const Settings& settings) { return std::to_string(static_cast<int>(settings.*field)); }};
 }
 
-// As in taskset: numbers and ranges. False: it is none, or names no CPU that Linux could have.
+// As in taskset: numbers and ranges. False: it is none, or names CPUs that Linux cannot have.
 bool read_cpus(std::string_view text, std::vector<int>& cpus) {
   constexpr int most = 1 << 16;
   cpus.clear();
@@ -106,6 +106,7 @@ bool read_cpus(std::string_view text, std::vector<int>& cpus) {
       read = std::from_chars(read.ptr + 1, end, last);
     if (read.ec != std::errc() || first < 0 || last < first || last >= most) return false;
     for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
+    if (cpus.size() > most) return false;
     if (read.ptr != end && (*read.ptr != ',' || read.ptr + 1 == end)) return false;
     at = read.ptr == end ? end : read.ptr + 1;
   }

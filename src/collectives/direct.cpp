@@ -51,7 +51,7 @@ class Round {
         number(board.round.present),
         first(first),
         most(most),
-        pieces(exchange.is_personal() ? net.size - 1 : 1),
+        pieces(exchange.pieces()),
         width(exchange.call().output.width) {
     // Short ones let takers begin early; long ones are announced less often.
     const std::size_t spread = total() * width / 4;
@@ -70,10 +70,9 @@ class Round {
     const Vector window{board.window(number, giver), total(), width};
     return window.slice(begin_of(giver, taker), most);
   }
-  // Of the piece for `taker` among those of `giver`, whose first piece is for the next rank.
+  // Of the piece for `taker` among those of `giver`.
   [[nodiscard]] std::size_t begin_of(int giver, int taker) const {
-    if (!exchange.is_personal()) return 0;
-    return static_cast<std::size_t>((taker - giver - 1 + net.size) % net.size) * most;
+    return exchange.piece_of(giver, taker) * most;
   }
   [[nodiscard]] int taker(int piece) const { return (net.rank + 1 + piece) % net.size; }
 
@@ -198,7 +197,7 @@ class Channel {
   Channel(const Round& round, int giver, int taker, std::size_t length)
       : round_(round),
         giver_(giver),
-        piece_(static_cast<std::size_t>((taker - giver - 1 + round.net.size) % round.net.size)),
+        piece_(round.exchange.piece_of(giver, taker)),
         place_(round.place(giver, taker)),
         length_(length) {
     const std::size_t spread = static_cast<std::size_t>(round.pieces) * length * round.width / 4;
@@ -207,8 +206,8 @@ class Channel {
     chunk_ = std::min((bytes + round.width - 1) / round.width, round.most);
     depth_ = round.most / chunk_;
   }
-  [[nodiscard]] static bool fit(const Board& board) {
-    return 2 * static_cast<std::size_t>(board.size - 1) <= board.shape().most_chunks();
+  [[nodiscard]] static bool fit(const Board& board, int pieces) {
+    return 2 * static_cast<std::size_t>(pieces) <= board.shape().most_chunks();
   }
 
   [[nodiscard]] std::size_t chunks() const { return (length_ + chunk_ - 1) / chunk_; }
@@ -343,11 +342,11 @@ Task run(Endpoint net, Call call, const Expression& self) {
   Board& board = *net.board();
   const Exchange exchange(call, net.rank, net.size);
   const std::size_t window = board.shape().window_bytes / call.output.width;
-  const std::size_t share = exchange.is_personal() ? window / static_cast<std::size_t>(net.size - 1) : window;
+  const std::size_t share = window / static_cast<std::size_t>(exchange.pieces());
   // What is read and written by all ranks takes half of the cache: little of a result would be found there
   // later.
   const bool past_cache = 2 * exchange.bytes_of_all() >= last_level_cache_bytes();
-  if (exchange.has_channels() && Channel::fit(board)) {
+  if (exchange.has_channels() && Channel::fit(board, exchange.pieces())) {
     board.round.next(meetings.contain(call.collective));
     if (!board.may_begin(board.round)) co_await begin_round(board);
     Round round(net, exchange, 0, share);

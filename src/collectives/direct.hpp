@@ -62,6 +62,12 @@ class Exchange {
   [[nodiscard]] std::size_t longest() const;
 
   [[nodiscard]] bool is_personal() const { return roles_.is_personal; }
+  // In the window of a giver: one for each taker, or one for all of them.
+  [[nodiscard]] int pieces() const { return roles_.is_personal ? ranks_ - 1 : 1; }
+  // The one for `taker`; the first is that of the next rank.
+  [[nodiscard]] std::size_t piece_of(int giver, int taker) const {
+    return roles_.is_personal ? static_cast<std::size_t>((taker - giver - 1 + ranks_) % ranks_) : 0;
+  }
   // No block goes to several ranks, and none is combined with others.
   [[nodiscard]] bool has_channels() const {
     return (roles_.is_personal || roles_.root_takes) && !facts(call_.collective).has_operation;

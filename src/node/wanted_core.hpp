@@ -35,7 +35,7 @@ class WantedCoreOf {
     System::yield();
     const double now = System::now_s();
     if (now - before > shortest_turn_s) [[unlikely]]
-      learn();
+      learn(now - before);
   }
   [[nodiscard]] static bool is_wanted() { return until_s_ > 0 && System::now_s() < until_s_; }
   // For a thread that waits inside of the host, and so does not yield; called before each such wait. A kernel
@@ -48,15 +48,24 @@ class WantedCoreOf {
 
  private:
   static constexpr double shortest_turn_s = 20e-6;
+  static constexpr double moment_s = 500e-6;
   // Those who want a core for a while come back within this time, and are then noticed again.
   static constexpr double remembered_s = 200e-3;
 
   // The hypervisor may have had the core, or a thread that looked around for a moment, such as offbeat's own.
-  // Who wants the core is still there, and takes it again.
-  [[gnu::noinline]] static void learn() {
+  // Who wants the core is still there, and takes it again: at once, unless the kernel thinks that it has had
+  // its share for now; then it soon comes back for another turn as long.
+  [[gnu::noinline]] static void learn(double turn_s) {
     const long before = System::switches();
     System::yield();
-    if (System::switches() != before) until_s_ = System::now_s() + remembered_s;
+    const double now = System::now_s();
+    bool is_back = System::switches() != before;
+    if (turn_s > moment_s) {
+      is_back = is_back || (before != switches_at_turn_ && now - last_turn_s_ < longest_turn_s);
+      last_turn_s_ = now;
+      switches_at_turn_ = before;
+    }
+    if (is_back) until_s_ = now + remembered_s;
   }
 
   // Short waits see a turn of the other thread in few of their looks, so turns are counted over a while.
@@ -80,6 +89,8 @@ class WantedCoreOf {
   static inline thread_local int waits_until_look_ = 1;
   static inline thread_local double counted_since_s_ = 0;
   static inline thread_local double until_s_ = 0;
+  static inline thread_local double last_turn_s_ = 0;
+  static inline thread_local long switches_at_turn_ = 0;
   static inline thread_local long switches_ = 0;
 };
 using WantedCore = WantedCoreOf<Linux>;

@@ -157,7 +157,7 @@ TEST_F(SettingsTest, BadValuesAreErrors) {
   }
   expect_error("OFFBEAT_WAIT", "nap");
   expect_error("OFFBEAT_CACHE_MIB", "1048577");
-  for (const char* list : {"3-1", "-1", "1,", ",1", "1,,2", "1-", "0x1", "65536", "99999999999"})
+  for (const char* list : {"3-1", "-1", "1,", ",1", "1,,2", "1-", "0x1", "65536", "99999999999", "0-65535,0"})
     expect_error("OFFBEAT_PROGRESS_CPUS", list);
 }
 

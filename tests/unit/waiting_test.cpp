@@ -179,10 +179,32 @@ TEST(WantedCore, IsOneWhoseTakerComesBackAtOnce) {
   EXPECT_FALSE(ScriptedCore::is_wanted()) << "it is forgotten, unless it is seen again";
 }
 
+TEST(WantedCore, IsOneWhoseTakerSoonComesBack) {
+  Scripted::begin({3e-3, 0});
+  ScriptedCore::yield();
+  EXPECT_FALSE(ScriptedCore::is_wanted());
+  Scripted::now += 4e-3;
+  Scripted::turns_s = {3e-3, 0};
+  ScriptedCore::yield();
+  EXPECT_TRUE(ScriptedCore::is_wanted());
+}
+
 TEST(WantedCore, IsNotOneThatWasTakenForAMoment) {
   Scripted::begin({100e-6, 0});
   ScriptedCore::yield();
   EXPECT_FALSE(ScriptedCore::is_wanted()) << "by a thread that looked around";
+  for (int k = 0; k < 1000; ++k) {
+    Scripted::now += 1e-3;
+    Scripted::turns_s = {100e-6, 0};
+    ScriptedCore::yield();
+  }
+  EXPECT_FALSE(ScriptedCore::is_wanted()) << "by one that does so again and again";
+  for (int k = 0; k < 100; ++k) {
+    Scripted::now += 1;
+    Scripted::turns_s = {3e-3, 0};
+    ScriptedCore::yield();
+  }
+  EXPECT_FALSE(ScriptedCore::is_wanted()) << "by one that comes back once a second";
   Scripted::begin({10e-6});
   for (int k = 0; k < 1000; ++k) ScriptedCore::yield();
   EXPECT_FALSE(ScriptedCore::is_wanted()) << "by one that is soon back asleep";
