@@ -12,6 +12,7 @@ all of them and has the process number of each, as `login` sees it; each has a `
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import shlex
@@ -26,6 +27,7 @@ HERE = Path(__file__).resolve().parent
 SSH = HERE / "ssh"
 LOGIN = "login"
 DEVICE = "eth0"
+AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 
 # What runs in the namespaces of the switch before it takes the place of this shell.
 MAKE_LOGIN = """
@@ -92,6 +94,18 @@ def obstacle() -> str | None:
     return None if tried.returncode == 0 else "virtual hosts need namespaces: unshare fails"
 
 
+def schedule_without_sessions() -> None:
+    """Until this Python ends, let the kernel give its time to processes, not to sessions.
+
+    Linux 6.18 gives a session in which some processes run all the time and others take short naps, as ranks
+    do, nearly all the time of a core: other sessions and the kernel's own threads then wait for up to minutes.
+    """
+    with contextlib.suppress(OSError):  # a kernel without sessions to schedule
+        if AUTOGROUP.read_text().strip() == "1":
+            AUTOGROUP.write_text("0")
+            atexit.register(AUTOGROUP.write_text, "1")
+
+
 def address(number: int) -> str:
     return f"10.77.0.{number + 1}"
 
@@ -127,6 +141,7 @@ class Cluster:
     def __enter__(self) -> Cluster:
         if why := obstacle():
             raise HostsError(why)
+        schedule_without_sessions()
         namespaces = ["--net", "--uts", "--ipc", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
         names = [*self.names, LOGIN]
         table = "".join(f"{address(number)} {name}\n" for number, name in enumerate(names))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from harness import descendants
-from hosts import Cluster
+from hosts import AUTOGROUP, Cluster
 
 HERE = Path(__file__).resolve().parent
 
@@ -81,14 +81,15 @@ def test_rate_and_delay() -> None:
         assert least < took("n1", size=1) < 3 * least
 
 
+def environment() -> dict[str, str]:
+    """For a Python that imports `hosts`."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (HERE, HERE.parent / "mpi")))}
+
+
 def test_nothing_is_left_of_a_killed_cluster() -> None:
     script = "import hosts, time; hosts.Cluster(2).__enter__(); print('made', flush=True); time.sleep(100)"
-    path = os.pathsep.join(map(str, (HERE, HERE.parent / "mpi")))
     owner = subprocess.Popen(
-        [sys.executable, "-c", script],
-        env=os.environ | {"PYTHONPATH": path},
-        stdout=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", script], env=environment(), stdout=subprocess.PIPE, text=True
     )
     assert owner.stdout is not None
     assert owner.stdout.readline() == "made\n"
@@ -101,6 +102,26 @@ def test_nothing_is_left_of_a_killed_cluster() -> None:
     while left := [pid for pid in started if Path(f"/proc/{pid}").exists()]:
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
+
+
+def test_the_kernel_does_not_schedule_by_session_while_there_are_hosts(cluster: Cluster) -> None:
+    assert not AUTOGROUP.exists() or AUTOGROUP.read_text() == "0\n"
+
+
+@pytest.mark.anywhere
+@pytest.mark.parametrize("found", ["1", "0"])
+def test_how_the_kernel_schedules_is_put_back(tmp_path: Path, found: str) -> None:
+    setting = tmp_path / "sched_autogroup_enabled"
+    setting.write_text(found)
+    script = f"""
+import hosts
+hosts.AUTOGROUP = hosts.Path({str(setting)!r})
+hosts.schedule_without_sessions()
+print(hosts.AUTOGROUP.read_text())
+"""
+    ran = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True, text=True)
+    assert (ran.stdout, ran.stderr) == ("0\n", "")
+    assert setting.read_text() == found
 
 
 def test_a_host_comes_back(three: Cluster) -> None:
