@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from harness import descendants
-from hosts import AUTOGROUP, Cluster
+from hosts import AUTOGROUP, Cluster, schedule_without_sessions
 
 HERE = Path(__file__).resolve().parent
 
@@ -87,6 +87,7 @@ def environment() -> dict[str, str]:
 
 
 def test_nothing_is_left_of_a_killed_cluster() -> None:
+    schedule_without_sessions()  # and it is this Python that puts it back
     script = "import hosts, time; hosts.Cluster(2).__enter__(); print('made', flush=True); time.sleep(100)"
     owner = subprocess.Popen(
         [sys.executable, "-c", script], env=environment(), stdout=subprocess.PIPE, text=True
