@@ -11,8 +11,9 @@ namespace {
 enum class Where : std::uint8_t {
   two_ranks,   // of one node, with a core each
   more_ranks,  // of one node
-  nodes,       // several
-  node_each,   // a rank on each of several
+  more_than_four_ranks,
+  nodes,      // several
+  node_each,  // a rank on each of several
 };
 
 // Where, and from which length on, the host's own is faster than offbeat's default: see the sections on every
@@ -28,6 +29,7 @@ constexpr FasterHost faster_hosts[] = {
     {HostMpi::intel, Collective::alltoall, Where::two_ranks, 512 * kib},
     {HostMpi::intel, Collective::gather, Where::two_ranks, 2048 * kib},
     {HostMpi::intel, Collective::gather, Where::more_ranks, 1024 * kib},
+    {HostMpi::intel, Collective::scatter, Where::more_than_four_ranks, 1024 * kib},
     {HostMpi::mpich, Collective::alltoall, Where::two_ranks, 1024 * kib},
     {HostMpi::intel, Collective::alltoall, Where::node_each, 0},
     {HostMpi::intel, Collective::alltoall, Where::nodes, 1 * kib},
@@ -47,6 +49,8 @@ bool holds(const FasterHost& known, const Placement& placement) {
       return placement.nodes == 1 && placement.ranks <= 2;
     case Where::more_ranks:
       return placement.nodes == 1 && placement.ranks > 2;
+    case Where::more_than_four_ranks:
+      return placement.nodes == 1 && placement.ranks > 4;
     case Where::nodes:
       return placement.nodes > 1;
     case Where::node_each:

@@ -279,6 +279,13 @@ TEST(Selection, AHostKeepsWhatItIsKnownToBeFasterAt) {
   const Placement more{.ranks = 3, .nodes = 1, .board = true};
   EXPECT_EQ(chosen_for(selection, more, (1 << 20) - 1), "arrival_direct");
   EXPECT_EQ(chosen_for(selection, more, 1 << 20), "native");
+  const auto scatter_on = [&](int ranks, std::size_t bytes) {
+    const Placement placement{.ranks = ranks, .nodes = 1, .board = true};
+    return choice_for(selection.table(placement).of(Collective::scatter), bytes).expression->text();
+  };
+  EXPECT_EQ(scatter_on(4, 1 << 20), "arrival_direct");
+  EXPECT_EQ(scatter_on(5, (1 << 20) - 1), "arrival_direct");
+  EXPECT_EQ(scatter_on(5, 1 << 20), "native");
   // Nothing is known of other hosts, and of several nodes.
   EXPECT_EQ(chosen_for(Selection(), two, 2 << 20), "arrival_direct");
   EXPECT_EQ(chosen_for(Selection(), more, 2 << 20), "arrival_direct");
