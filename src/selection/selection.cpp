@@ -2,6 +2,7 @@
 #include "selection/selection.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -9,9 +10,7 @@ namespace offbeat {
 namespace {
 
 enum class Where : std::uint8_t {
-  two_ranks,   // of one node, with a core each
-  more_ranks,  // of one node
-  more_than_four_ranks,
+  one_node,
   nodes,      // several
   node_each,  // a rank on each of several
 };
@@ -23,14 +22,16 @@ struct FasterHost {
   Collective collective;
   Where where;
   std::size_t least_bytes;
+  int least_ranks = 1;
+  int most_ranks = std::numeric_limits<int>::max();
 };
 constexpr std::size_t kib = 1024;
 constexpr FasterHost faster_hosts[] = {
-    {HostMpi::intel, Collective::alltoall, Where::two_ranks, 512 * kib},
-    {HostMpi::intel, Collective::gather, Where::two_ranks, 2048 * kib},
-    {HostMpi::intel, Collective::gather, Where::more_ranks, 1024 * kib},
-    {HostMpi::intel, Collective::scatter, Where::more_than_four_ranks, 1024 * kib},
-    {HostMpi::mpich, Collective::alltoall, Where::two_ranks, 1024 * kib},
+    {HostMpi::intel, Collective::alltoall, Where::one_node, 512 * kib, 1, 2},
+    {HostMpi::intel, Collective::gather, Where::one_node, 2048 * kib, 1, 2},
+    {HostMpi::intel, Collective::gather, Where::one_node, 1024 * kib, 3},
+    {HostMpi::intel, Collective::scatter, Where::one_node, 1024 * kib, 5},
+    {HostMpi::mpich, Collective::alltoall, Where::one_node, 1024 * kib, 1, 2},
     {HostMpi::intel, Collective::alltoall, Where::node_each, 0},
     {HostMpi::intel, Collective::alltoall, Where::nodes, 1 * kib},
     {HostMpi::intel, Collective::reduce, Where::nodes, 0},
@@ -44,13 +45,10 @@ bool has_node_each(const Placement& placement) {
 }
 
 bool holds(const FasterHost& known, const Placement& placement) {
+  if (placement.ranks < known.least_ranks || placement.ranks > known.most_ranks) return false;
   switch (known.where) {
-    case Where::two_ranks:
-      return placement.nodes == 1 && placement.ranks <= 2;
-    case Where::more_ranks:
-      return placement.nodes == 1 && placement.ranks > 2;
-    case Where::more_than_four_ranks:
-      return placement.nodes == 1 && placement.ranks > 4;
+    case Where::one_node:
+      return placement.nodes == 1;
     case Where::nodes:
       return placement.nodes > 1;
     case Where::node_each:
