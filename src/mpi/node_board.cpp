@@ -333,8 +333,9 @@ void NodeBoard::progress() {
 
 void NodeBoard::give_up(const char* why, int code) noexcept {
   Board::Word& broken = board().broken();
-  int error_class = MPI_ERR_OTHER;
-  host_->Error_class(code, &error_class);
+  // A thread of ours may call this, though only for want of memory, and it asks the host for nothing.
+  int error_class = code;
+  if (code != MPI_ERR_NO_MEM && code != MPI_ERR_OTHER) host_->Error_class(code, &error_class);
   const Failure mine(world_rank(), error_class);
   std::uint64_t none = 0;
   const bool is_first = broken.compare_exchange_strong(none, mine.word(), std::memory_order_relaxed);

@@ -13,7 +13,7 @@ void WindowBudget::add(NodeBoard& board, std::size_t more_bytes) noexcept {
   const std::lock_guard lock(mutex_);
   now_.fetch_add(1, std::memory_order_relaxed);
   const bool is_listed = try_to([&] {
-    if (std::ranges::find(boards_, &board) == boards_.end()) boards_.push_back(&board);
+    if (std::ranges::find(boards_, &board, &Listed::board) == boards_.end()) boards_.push_back({&board, 0});
   });
   if (!is_listed) return;
   board.kept_bytes += more_bytes;
@@ -22,11 +22,12 @@ void WindowBudget::add(NodeBoard& board, std::size_t more_bytes) noexcept {
 }
 
 void WindowBudget::make_room(const NodeBoard& keep) {
-  std::ranges::sort(boards_, {}, [](const NodeBoard* board) { return board->last_use(); });
-  std::erase_if(boards_, [&](NodeBoard* board) {
-    if (bytes_ <= most_bytes_ || board == &keep) return false;
-    const std::size_t kept = board->kept_bytes;
-    if (!board->give_pages_back()) return false;
+  for (Listed& each : boards_) each.last_use = each.board->last_use();
+  std::ranges::sort(boards_, {}, &Listed::last_use);
+  std::erase_if(boards_, [&](const Listed& each) {
+    if (bytes_ <= most_bytes_ || each.board == &keep) return false;
+    const std::size_t kept = each.board->kept_bytes;
+    if (!each.board->give_pages_back()) return false;
     bytes_ -= kept;
     return true;
   });
@@ -34,7 +35,8 @@ void WindowBudget::make_room(const NodeBoard& keep) {
 
 void WindowBudget::remove(NodeBoard& board) noexcept {
   const std::lock_guard lock(mutex_);
-  if (std::erase(boards_, &board) > 0) bytes_ -= board.kept_bytes;
+  if (std::erase_if(boards_, [&](const Listed& each) { return each.board == &board; }) > 0)
+    bytes_ -= board.kept_bytes;
 }
 
 }  // namespace offbeat

@@ -35,7 +35,11 @@ class WindowBudget {
   std::atomic<std::uint64_t> now_{0};
   std::mutex mutex_;  // guards the members below
   std::size_t bytes_ = 0;
-  std::vector<NodeBoard*> boards_;
+  struct Listed {
+    NodeBoard* board;
+    std::uint64_t last_use;  // when room was made last: other threads go on using the boards
+  };
+  std::vector<Listed> boards_;
 };
 
 }  // namespace offbeat

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "node/board.hpp"
 
+#include <sched.h>
+
 namespace offbeat {
 namespace {
 
@@ -37,10 +39,10 @@ std::size_t BoardShape::total_bytes() const {
   return stages_offset() + static_cast<std::size_t>(stages) * stage_bytes();
 }
 
-// Short: the gate is closed only while some pages are given back.
-void Board::wait_at_gate() const {
-  Patience::Wait wait(patience);
-  while (gate().load(std::memory_order_seq_cst) == gate_closed) wait.pause();
+// Short: the gate is closed only while some pages are given back, and whoever closed it waits for nobody. So
+// this wait gives the host no turn, which a thread of ours could not take, and throws nothing.
+void Board::wait_at_gate() const noexcept {
+  while (gate().load(std::memory_order_seq_cst) == gate_closed) sched_yield();
 }
 
 bool Board::have_begun(const Numbers& numbers) const {
@@ -50,12 +52,12 @@ bool Board::have_begun(const Numbers& numbers) const {
   return true;
 }
 
-bool Board::is_between_uses() const {
-  const std::uint64_t uses = presence(0).ended.load(std::memory_order_acquire);
-  for (int rank = 0; rank < size; ++rank) {
-    const Presence& other = presence(rank);
-    if (other.begun.load(std::memory_order_seq_cst) != uses ||
-        other.ended.load(std::memory_order_acquire) != uses) {
+bool Board::is_between_uses(int stage) const {
+  const auto of = [&](int owner) -> const Uses& { return uses_on(stage_at(stage), shape_, owner); };
+  const std::uint64_t number = of(0).ended.load(std::memory_order_acquire);
+  for (int owner = 0; owner < size; ++owner) {
+    if (of(owner).begun.load(std::memory_order_seq_cst) != number ||
+        of(owner).ended.load(std::memory_order_acquire) != number) {
       return false;
     }
   }

@@ -48,7 +48,7 @@ class Board {
         patience(patience),
         shape_(shape),
         memory_(static_cast<std::byte*>(memory)),
-        stage_(memory_ + shape.stages_offset() + static_cast<std::size_t>(stage) * shape.stage_bytes()) {
+        stage_(stage_at(stage)) {
     this->patience.bell = &bell();
   }
 
@@ -108,8 +108,6 @@ class Board {
   struct alignas(BoardShape::line) Presence {
     Word entered;  // the number of its collective on this communicator, for the report of a stall
     Word core;     // the core on which it was last seen, + 1
-    Word begun;    // the number of collectives that use windows, on all stages
-    Word ended;
   };
   [[nodiscard]] Presence& presence(int owner) const {
     return *reinterpret_cast<Presence*>(memory_ + shape_.lines(owner));
@@ -235,15 +233,19 @@ class Board {
   // Unused pages of windows and steps can be given back: a program makes any number of communicators, and few
   // of them are busy at a time. Every use is announced before and after. Zeros do no harm, because a word
   // only tells of the round whose number it has.
-  void begin_use() {
-    const std::uint64_t number = presence(rank).begun.load(std::memory_order_relaxed) + 1;
+  //
+  // A stage has one collective at a time, though perhaps each in another thread. So each count has one writer
+  // at a time, and no locked instruction but the store that the gate needs. A sum over the stages would need
+  // one, and would not do: two ranks may be on different stages and have equal sums.
+  void begin_use() noexcept {
+    Word& begun = uses(rank).begun;
     // In one total order with the closing of the gate: one of the two sees the other.
-    presence(rank).begun.store(number, std::memory_order_seq_cst);
+    begun.store(begun.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
     if (gate().load(std::memory_order_seq_cst) == gate_closed) [[unlikely]]
       wait_at_gate();
   }
-  void end_use() {
-    Word& ended = presence(rank).ended;
+  void end_use() noexcept {
+    Word& ended = uses(rank).ended;
     ended.store(ended.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
   // Called by one rank before anybody uses a window: from then on pages may be given back.
@@ -254,12 +256,10 @@ class Board {
   bool give_pages_back(GiveBack&& give_back) {
     std::uint64_t is_open = gate_open;
     if (!gate().compare_exchange_strong(is_open, gate_closed, std::memory_order_seq_cst)) return false;
-    const bool is_idle = is_between_uses();
-    for (int stage = 0; is_idle && stage < shape_.stages; ++stage) {
-      give_back(memory_ + shape_.stages_offset() + static_cast<std::size_t>(stage) * shape_.stage_bytes() +
-                    shape_.steps_offset(),
-                shape_.stage_bytes() - shape_.steps_offset());
-    }
+    bool is_idle = true;
+    for (int stage = 0; stage < shape_.stages; ++stage) is_idle = is_idle && is_between_uses(stage);
+    for (int stage = 0; is_idle && stage < shape_.stages; ++stage)
+      give_back(stage_at(stage) + shape_.steps_offset(), shape_.stage_bytes() - shape_.steps_offset());
     open_gate();
     return is_idle;
   }
@@ -304,11 +304,23 @@ class Board {
   static constexpr std::uint64_t gate_open = 1;  // 0: never to be closed
   static constexpr std::uint64_t gate_closed = 2;
   [[nodiscard]] Word& gate() const { return *reinterpret_cast<Word*>(memory_ + shape_.gate_offset()); }
-  void wait_at_gate() const;
+  void wait_at_gate() const noexcept;
+  [[nodiscard]] std::byte* stage_at(int stage) const {
+    return memory_ + shape_.stages_offset() + static_cast<std::size_t>(stage) * shape_.stage_bytes();
+  }
+  // The collectives of one rank on one stage that use windows. Only that rank writes the counts.
+  struct alignas(BoardShape::line) Uses {
+    Word begun;
+    Word ended;
+  };
+  [[nodiscard]] static Uses& uses_on(std::byte* stage, const BoardShape& shape, int owner) {
+    return *reinterpret_cast<Uses*>(stage + shape.uses_offset() + shape.lines(owner));
+  }
+  [[nodiscard]] Uses& uses(int owner) const { return uses_on(stage_, shape_, owner); }
   // Whether all other ranks have begun the round before the present one.
   [[nodiscard]] bool have_begun(const Numbers& numbers) const;
-  // Whether all ranks have ended the same number of uses, and begun none since.
-  [[nodiscard]] bool is_between_uses() const;
+  // Whether all ranks have ended the same number of uses of a stage, and begun none since.
+  [[nodiscard]] bool is_between_uses(int stage) const;
 
   static std::uint64_t this_core() { return static_cast<std::uint64_t>(sched_getcpu()) + 1; }
   void show_core() {

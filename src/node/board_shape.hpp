@@ -10,6 +10,7 @@
 //   stages         as many as there can be collectives under way at once; each has
 //     inline slots   2 x ranks     a sequence number and up to inline_bytes of data beside it
 //     signs          ranks         how far a rank has come in its rounds
+//     uses           ranks         how many collectives with windows a rank has begun and ended here
 //     round words    2 x (ranks + 1)  what an algorithm keeps for a whole round
 //     tree lines     2 x ranks x 8 what a rank tells those below it in a tree, a line for each level
 //     steps          2 x chunks    how far each chunk is combined: words, each on its own line
@@ -48,7 +49,8 @@ struct BoardShape {
   [[nodiscard]] std::size_t signs_offset() const {
     return 2 * static_cast<std::size_t>(ranks) * (inline_bytes + line);
   }
-  [[nodiscard]] std::size_t round_words_offset() const { return signs_offset() + lines(ranks); }
+  [[nodiscard]] std::size_t uses_offset() const { return signs_offset() + lines(ranks); }
+  [[nodiscard]] std::size_t round_words_offset() const { return uses_offset() + lines(ranks); }
   [[nodiscard]] std::size_t round_words_bytes() const;  // of one half
   [[nodiscard]] std::size_t tree_lines_offset() const {
     return round_words_offset() + 2 * round_words_bytes();

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -356,6 +357,68 @@ TEST(Board, PagesStayWhileARankIsBehind) {
   EXPECT_FALSE(are_given_back());
   behind.end_use();
   EXPECT_TRUE(are_given_back());
+}
+
+// Rank 0 has been on one stage and rank 1 on the other: each still has to come to where the other one was.
+TEST(Board, PagesStayWhileRanksAreOnDifferentStages) {
+  const BoardShape shape{2, 4096, 2};
+  const Mapping memory(shape.total_bytes());
+  Board first_of_0(memory.data(), shape, 0, {}, 0);
+  Board second_of_0(memory.data(), shape, 0, {}, 1);
+  Board first_of_1(memory.data(), shape, 1, {}, 0);
+  Board second_of_1(memory.data(), shape, 1, {}, 1);
+  const auto use = [](Board& board) {
+    board.begin_use();
+    board.end_use();
+  };
+  const auto are_given_back = [&] { return first_of_0.give_pages_back([](std::byte*, std::size_t) {}); };
+  first_of_0.open_gate();
+  use(first_of_0);
+  use(second_of_1);
+  EXPECT_FALSE(are_given_back());
+  use(second_of_0);
+  use(first_of_1);
+  EXPECT_TRUE(are_given_back());
+}
+
+// A blocking call and an operation of one rank, in two threads, while a third wants the pages back. Nobody may
+// find the pages gone while it uses them, and at the end every use is over.
+TEST(Board, CountsUsesOfSeveralThreads) {
+  constexpr int uses = 20'000;
+  const BoardShape shape{1, 4096, 2};
+  const Mapping memory(shape.total_bytes());
+  std::array<std::atomic<bool>, 2> is_used{};
+  std::atomic<int> taken_in_use{0};
+  Board bystander(memory.data(), shape, 0, {});
+  bystander.open_gate();
+  const auto take = [&] {
+    return bystander.give_pages_back([&](std::byte*, std::size_t) {
+      for (const auto& each : is_used) taken_in_use += each.load(std::memory_order_relaxed) ? 1 : 0;
+    });
+  };
+  {
+    std::jthread collector([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        static_cast<void>(take());
+        std::this_thread::yield();
+      }
+    });
+    std::vector<std::jthread> threads;
+    for (int stage = 0; stage < shape.stages; ++stage) {
+      threads.emplace_back([&, stage] {
+        Board board(memory.data(), shape, 0, {}, stage);
+        for (int k = 0; k < uses; ++k) {
+          board.begin_use();
+          is_used[static_cast<std::size_t>(stage)].store(true, std::memory_order_relaxed);
+          if (k % 256 == 0) sched_yield();
+          is_used[static_cast<std::size_t>(stage)].store(false, std::memory_order_relaxed);
+          board.end_use();
+        }
+      });
+    }
+  }
+  EXPECT_EQ(taken_in_use, 0);
+  EXPECT_TRUE(take()) << "a use was not counted, so the pages stay for ever";
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, BoardOfThreads, testing::Values(2, 3, 4, 5, 8),
