@@ -101,6 +101,11 @@ struct Algorithm {
   // For small calls among the ranks of one node; null: small calls are like the others.
   const Immediate* immediate = nullptr;
 
+  // The bytes that this rank leases of each half of its window for a call, at most: what it, or a rank that
+  // has swapped places with it, puts there. Nothing where it has no data to put. The bound on memory counts
+  // leases (mpi/window_budget.hpp). Null: see Expression::lease.
+  std::size_t (*lease)(const Call& call, int rank, int ranks) = nullptr;
+
   // Null for `native`, which only the MPI layer can run.
   Task (*run)(Endpoint net, Call call, const Expression& self) = nullptr;
 
@@ -128,6 +133,10 @@ struct Expression {
   [[nodiscard]] bool uses_board(const Placement& placement) const {
     return algorithm->needs.board != OnBoard::no && placement.nodes < placement.ranks;
   }
+  // The bytes that this rank leases of each half of its window for a call; more than a window means all of
+  // it. `node_ranks`: how many ranks share the board. Without a rule of its own an algorithm puts one vector
+  // of the call there or, as the leader of its node, one for each rank of the node.
+  [[nodiscard]] std::size_t lease(const Call& call, int rank, int ranks, int node_ranks) const;
   // Whether every run gives the same bits: nothing in it combines in the order of arrival.
   [[nodiscard]] bool every_run() const;
   // Whether a call may go on otherwise than the one before, as somebody was late there.

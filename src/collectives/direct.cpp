@@ -334,6 +334,16 @@ Task take_or_combine(const Round& round) {
 
 }  // namespace
 
+// Each of several pieces begins somewhere in a page.
+std::size_t lease(const Call& call, int rank, int ranks) {
+  if (call.collective == Collective::bcast && ranks > few_ranks) return call.output.bytes();
+  const Exchange exchange(call, rank, ranks);
+  if (!exchange.gives_others()) return 0;
+  const std::size_t piece = exchange.longest_here() * call.output.width;
+  const auto pieces = static_cast<std::size_t>(exchange.pieces());
+  return pieces == 1 || piece == 0 ? piece : pieces * (piece + BoardShape::smallest_chunk);
+}
+
 Task run(Endpoint net, Call call, const Expression& self) {
   if (call.collective == Collective::bcast && net.size > few_ranks) {
     co_await bcast_algorithms::relayed(net, call, self);

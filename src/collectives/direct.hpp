@@ -60,6 +60,11 @@ class Exchange {
   }
   // The elements of the longest gift of all ranks; in alltoallv, which has bytes for elements, of this rank.
   [[nodiscard]] std::size_t longest() const;
+  // From this rank or to it: with two places swapped, others put into this rank's window what they give it.
+  [[nodiscard]] std::size_t longest_here() const {
+    const bool may_differ = call_.collective == Collective::alltoallv;
+    return may_differ ? std::max(longest(), call_.output_blocks.longest(ranks_)) : longest();
+  }
 
   [[nodiscard]] bool is_personal() const { return roles_.is_personal; }
   // In the window of a giver: one for each taker, or one for all of them.
@@ -88,6 +93,8 @@ class Exchange {
 // Any length; every collective in which a block goes from rank to rank, so not reduce and allreduce. A window
 // has room for an element for each rank.
 [[nodiscard]] Task run(Endpoint net, Call call, const Expression& self);
+// See Algorithm::lease.
+[[nodiscard]] std::size_t lease(const Call& call, int rank, int ranks);
 
 // The immediate form: what a rank gives stands in its slot, its blocks one after the other.
 template <Collective collective>
@@ -270,6 +277,7 @@ template <Collective collective>
       .needs = {.board = OnBoard::one_node},
       .source = "offbeat",
       .immediate = immediate_of<collective>(),
+      .lease = lease,
       .run = run,
   };
 }

@@ -344,6 +344,13 @@ std::string Expression::unsuitable(const Placement& placement) const {
   return {};
 }
 
+std::size_t Expression::lease(const Call& call, int rank, int ranks, int node_ranks) const {
+  if (algorithm->lease != nullptr) return algorithm->lease(call, rank, ranks);
+  if (algorithm->needs.board == OnBoard::no) return 0;
+  const std::size_t vector = std::max(call.input.bytes(), call.output.bytes());
+  return roles(call.collective).is_personal ? static_cast<std::size_t>(node_ranks) * vector : vector;
+}
+
 bool Expression::every_run() const {
   return algorithm->every_run && std::ranges::all_of(parts, &Expression::every_run);
 }

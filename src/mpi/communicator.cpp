@@ -213,7 +213,7 @@ void Communicator::run(const Expression& expression, const Call& call, std::size
     if (expression.runs_on_host()) [[unlikely]]
       return host_pipeline(expression, call).run();
     NodeBoard::Stage* const stage = stage_of_board(0);
-    if (stage != nullptr) stage->begin_use(bytes);
+    if (stage != nullptr) stage->begin_use(expression.lease(call, rank_, size_, stage->board.size));
     const Endpoint net = endpoint(*transport_, call, expression);
     Task task =
         is_immediate ? expression.algorithm->run(net, call, expression) : carry_out(net, call, expression);

@@ -56,11 +56,11 @@ class NodeBoard {
     Stage(const Stage&) = delete;
     Stage& operator=(const Stage&) = delete;
 
-    // Bracket a collective that uses windows.
-    void begin_use(std::size_t bytes) noexcept {
+    // Bracket a collective that uses windows. `leased`: bytes (Expression::lease).
+    void begin_use(std::size_t leased) noexcept {
       board.begin_use();
       owner_.last_use_.store(owner_.budget_.now(), std::memory_order_relaxed);
-      const std::size_t used = std::min(bytes, board.shape().window_bytes);
+      const std::size_t used = std::min(leased, board.shape().window_bytes);
       if (used > kept_bytes_.load(std::memory_order_relaxed)) [[unlikely]]
         keep(used);
     }

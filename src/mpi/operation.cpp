@@ -72,7 +72,8 @@ void Operation::start() {
   if (stage_ != nullptr) {
     stage_->board.waiters = transport_;
     stage_->board.enter(number_, call_.collective, bytes_);
-    stage_->begin_use(bytes_);
+    stage_->begin_use(
+        expression_->lease(call_, communicator_->rank(), communicator_->size(), stage_->board.size));
   }
   task_ = carry_out(communicator_->endpoint(*transport_, call_, *expression_), call_, *expression_);
   transport_->begin(task_);

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What an algorithm puts into windows against what it says that it leases. The ranks are threads on a real
+// board, whose windows are zero before each call.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <barrier>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "collectives/repertoire.hpp"
+#include "exchanges.hpp"
+#include "node/board.hpp"
+#include "support/board_only.hpp"
+
+namespace offbeat {
+namespace {
+
+constexpr std::size_t window_bytes = 16 * BoardShape::smallest_chunk;
+
+class Leases : public testing::TestWithParam<int> {};
+
+// The bytes of those words of one half of a window that are not zero.
+std::size_t touched(const Board& board, std::uint64_t half, int owner) {
+  std::size_t bytes = 0;
+  for (std::size_t k = 0; k < window_bytes; k += sizeof(Bits)) {
+    Bits word = 0;
+    std::memcpy(&word, board.window(half, owner) + k, sizeof word);
+    bytes += word != 0 ? sizeof word : 0;
+  }
+  return bytes;
+}
+
+TEST_P(Leases, CoverWhatIsPutIntoWindows) {
+  const int ranks = GetParam();
+  const BoardShape shape{ranks, window_bytes};
+  struct Free {
+    void operator()(std::byte* data) const { ::operator delete(data, std::align_val_t{4096}); }
+  };
+  const std::unique_ptr<std::byte, Free> memory(
+      static_cast<std::byte*>(::operator new(shape.total_bytes(), std::align_val_t{4096})));
+
+  for (const Collective collective : exchanged) {
+    for (const Algorithm* algorithm : repertoire(collective).algorithms) {
+      if (algorithm->needs.board != OnBoard::one_node || !algorithm->parameters.empty()) continue;
+      Expression expression;
+      expression.algorithm = algorithm;
+      for (const std::size_t count : {10, 700, 3000, 9000}) {
+        Exchange exchange(ranks, {collective, count, ranks / 2});
+        std::memset(memory.get(), 0, shape.total_bytes());
+        std::vector<std::size_t> leased(static_cast<std::size_t>(ranks));
+        std::barrier all(ranks);
+        {
+          std::vector<std::jthread> threads;
+          for (int rank = 0; rank < ranks; ++rank) {
+            threads.emplace_back([&, rank] {
+              Board board(memory.get(), shape, rank, {.shares_cores = true, .sleep_after_s = 1e-3});
+              BoardOnly transport;
+              transport.board = &board;
+              const Call call = exchange.args(rank);
+              leased[static_cast<std::size_t>(rank)] = expression.lease(call, rank, ranks, ranks);
+              // Two ranks swap places every other time that they use a half.
+              for (int time = 0; time < 4; ++time) {
+                finish(carry_out(Endpoint(transport, rank, ranks), call, expression));
+                all.arrive_and_wait();
+              }
+            });
+          }
+        }
+        const Board board(memory.get(), shape, 0, {});
+        for (int rank = 0; rank < ranks; ++rank) {
+          const std::size_t mine = leased[static_cast<std::size_t>(rank)];
+          for (const std::uint64_t half : {0, 1}) {
+            EXPECT_LE(touched(board, half, rank), mine)
+                << algorithm->name << " of " << name_of(collective) << ", " << count << " elements, rank "
+                << rank << " of " << ranks;
+          }
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Leases, testing::Values(2, 3, 6, 18), testing::PrintToStringParamName());
+
+// The length of an alltoallv, by which algorithms are chosen, is 0: no rank knows that of all.
+TEST(Leases, AreNotLengths) {
+  Exchange exchange(3, {Collective::alltoallv, 9000});
+  Expression expression;
+  for (const Algorithm* each : repertoire(Collective::alltoallv).algorithms) {
+    if (each->name == "arrival_direct") expression.algorithm = each;
+  }
+  ASSERT_NE(expression.algorithm, nullptr);
+  const Call call = exchange.args(0);
+  EXPECT_EQ(call.length(3), 0U);
+  EXPECT_GE(expression.lease(call, 0, 3, 3), 9000 * sizeof(Bits));
+}
+
+}  // namespace
+}  // namespace offbeat
