@@ -187,12 +187,14 @@ class SmallLists {
   static std::size_t most_bytes(int) { return 0; }  // Call::length, as no rank knows the lengths of all
 
   SmallLists(Board& board, const Call& call)
-      : board_(board), exchange_(call, board.rank, board.size), sequence_(board.sequence.present) {}
+      : board_(board),
+        exchange_(call, board.rank, board.size),
+        longest_(exchange_.longest()),
+        sequence_(board.sequence.present) {}
 
   void give() {
     Board::InlineSlot& mine = board_.inline_slot(sequence_, exchange_.rank());
-    const std::size_t longest = exchange_.longest();
-    std::memcpy(mine.data, &longest, sizeof longest);
+    std::memcpy(mine.data, &longest_, sizeof longest_);
     for (int rank = 0; rank < board_.size && !is_too_long(); ++rank) {
       const ConstVector gift = exchange_.gift(rank);
       if (rank != exchange_.rank() && gift.count > 0)
@@ -209,7 +211,7 @@ class SmallLists {
            board_.inline_slot(sequence_, rank).sequence.load(std::memory_order_acquire) == sequence_;
   }
   // Where this rank has more than fits it need not wait for the others to know that.
-  [[nodiscard]] bool is_too_long() const { return exchange_.longest() > distance(); }
+  [[nodiscard]] bool is_too_long() const { return longest_ > distance(); }
   [[nodiscard]] bool take() {
     if (longest_of_all(board_, exchange_) > distance()) return false;
     for (int giver = 0; giver < board_.size; ++giver) {
@@ -247,6 +249,7 @@ class SmallLists {
 
   Board& board_;
   const Exchange exchange_;
+  const std::size_t longest_;  // of this rank's gifts: found once, as it takes a look at each
   const std::uint64_t sequence_;
 };
 
