@@ -66,11 +66,12 @@ void Communicator::break_down() {
   if (has_board()) place_->board->give_up(reason.text, reason.code);
 }
 
-Communicator::Communicator(Runtime& process, MPI_Comm handle, const Communicator* origin)
+Communicator::Communicator(Runtime& process, MPI_Comm handle)
     : process_(process),
-      origin_(origin),
+      origin_(nullptr),
       handle_(handle),
       selection_(&process.selection),
+      board_size_{process.settings.window_bytes, NodeBoard::stages_of_communicator},
       host_pipelines_(process.host) {
   const Host& host = process.host;
   rank_ = host.rank_in(handle);
@@ -84,6 +85,25 @@ Communicator::Communicator(Runtime& process, MPI_Comm handle, const Communicator
   }
   const FaultTolerance& faults = process.fault_tolerance();
   may_be_revoked_ = is_one_rank_ ? faults.can_revoke() : why_native_.empty() && faults.is_on();
+  apply();
+}
+
+Communicator::Communicator(const Communicator& origin, const BoardSize& board_size)
+    : process_(origin.process_),
+      origin_(&origin),
+      handle_(origin.handle_),
+      selection_(origin.selection_),
+      rank_(origin.rank_),
+      size_(origin.size_),
+      may_be_revoked_(origin.may_be_revoked_),
+      board_size_(board_size),
+      host_pipelines_(process_.host),
+      why_native_(origin.why_native_) {
+  if (origin.serves()) {
+    transport_ = std::make_unique<MpiTransport>(process_.host, patience_without_board(process_.settings));
+    transport_->lateness = &lateness_;
+    messages_ = std::make_shared<PrivateCommunicator>(process_.host);
+  }
   apply();
 }
 
@@ -138,7 +158,7 @@ const Expression* Communicator::choose_from_list(const OfCollective& mine, Colle
   const Algorithm& algorithm = *choice.expression->algorithm;
   if (algorithm.run == nullptr) return nullptr;
   const bool is_too_wide = width > BoardShape::smallest_chunk ||
-                           width * static_cast<std::size_t>(size_) > process_.settings.window_bytes;
+                           width * static_cast<std::size_t>(size_) > board_size_.window_bytes;
   if (is_too_wide && algorithm.needs.board != OnBoard::no) return nullptr;
   return choice.expression;
 }
@@ -212,7 +232,7 @@ void Communicator::run(const Expression& expression, const Call& call, std::size
     if (is_immediate && mine.run_at_once(*board_, call)) return;
     if (expression.runs_on_host()) [[unlikely]]
       return host_pipeline(expression, call).run();
-    NodeBoard::Stage* const stage = stage_of_board(0);
+    NodeBoard::Stage* const stage = stage_of_board(stage_);
     if (stage != nullptr) stage->begin_use(expression.lease(call, rank_, size_, stage->board.size));
     const Endpoint net = endpoint(*transport_, call, expression);
     Task task =
@@ -300,10 +320,11 @@ const Expression* Communicator::choose_to_begin(Collective collective, std::size
   const Expression* chosen = choose_from_list(mine, collective, bytes, width);
   if (chosen == nullptr || chosen->runs_on_host()) return chosen;
   const bool uses_messages = chosen->algorithm->needs.board != OnBoard::one_node;
-  if (uses_messages && !process_.progress.moves_messages()) return nullptr;
+  if (uses_messages && !(process_.progress.moves_messages() && has_tags(stage_))) return nullptr;
   // Where each node has one rank, a hierarchy has no board.
   const bool uses_board = chosen->algorithm->needs.board != OnBoard::no && has_board();
-  return uses_board && place_->board->stages() == 1 ? nullptr : chosen;
+  const bool has_stage = origin_ != nullptr || !uses_board || place_->board->stages() > 1;
+  return has_stage ? chosen : nullptr;
 }
 
 void Communicator::begin(std::unique_ptr<Operation>& operation, const Expression& expression,
@@ -313,7 +334,9 @@ void Communicator::begin(std::unique_ptr<Operation>& operation, const Expression
     operation = std::make_unique<Operation>(*this, call, bytes, sequel);
     operation->expression_ = &expression;
     operation->number_ = calls_;
-    operation->index_ = 1 + static_cast<int>(begun_++ % (NodeBoard::most_stages - 1));
+    operation->index_ = origin_ != nullptr
+                            ? stage_
+                            : 1 + static_cast<int>(begun_++ % (NodeBoard::stages_of_communicator - 1));
     operation->stage_ = stage_of_board(operation->index_);
     operation->transport_ = &transport_of(operation->index_);
   });
@@ -378,10 +401,64 @@ void Communicator::forget(const Operation& operation) noexcept {
   if (--in_use_ == 0 && is_abandoned_) operations_under_way.add_abandoned(*this);
 }
 
-std::unique_ptr<Communicator> Communicator::apart(Collective collective) {
+// Most persistent calls are short. Their boards have small windows, so each has room for more requests.
+BoardSize Communicator::size_of_board_for(const Call& call) const {
+  const auto ranks = static_cast<std::size_t>(size_);
+  const std::size_t most = process_.settings.window_bytes;
+  // The least with a channel for each rank.
+  const std::size_t small = std::max(std::size_t{64} << 10, 2 * ranks * BoardShape::smallest_chunk);
+  const std::size_t length = call.length(size_) * (roles(call.collective).is_personal ? ranks : 1);
+  const bool is_short = call.collective != Collective::alltoallv && length <= small &&
+                        call.output.width * ranks <= small && 2 * small <= most;
+  if (!is_short) return {most, NodeBoard::stages_of_communicator};
+  const auto times = static_cast<int>(std::min<std::size_t>(most / small, NodeBoard::most_stages));
+  return {small, std::min(times * NodeBoard::stages_of_communicator, NodeBoard::most_stages)};
+}
+
+bool Communicator::suffice(const Berths& berths, Collective collective) const {
+  if (berths.place == nullptr || berths.choices->without_board.generation != selection_->generation())
+    return false;
+  const bool has_board = berths.place->board != nullptr;
+  const ChoiceTable& table = has_board ? berths.choices->with_board : berths.choices->without_board;
+  const bool may_want_board = process_.settings.window_bytes > 0 &&
+                              berths.choices->with_board.use_board({collective}) && !berths.board_was_tried;
+  const bool lacks_messages = table.use_messages({collective}) &&
+                              (berths.messages->handle() == MPI_COMM_NULL || !has_tags(berths.next));
+  return !may_want_board && !lacks_messages && !table.use_host_pipeline();
+}
+
+Communicator::Berths Communicator::berths() const {
+  const int stages = has_board() ? place_->board->stages() : NodeBoard::stages_of_communicator;
+  if (!serves() || place_ == nullptr || stages == 1) return {};
+  return {place_, 1, stages, choices_, messages_, tag_base_, board_tried_};
+}
+
+void Communicator::use(const Berths& berths) {
+  place_ = berths.place;
+  stage_ = berths.next;
+  choices_ = berths.choices;
+  messages_ = berths.messages;
+  tag_base_ = berths.tag_base;
+  board_tried_ = berths.board_was_tried;
+  if (has_board()) board_ = &place_->board->stage(stage_).board;
+  apply();
+}
+
+// Where nothing has to be agreed on, a rank without memory takes its berth nevertheless, and fails alone.
+std::unique_ptr<Communicator> Communicator::apart(const Call& call) {
+  const BoardSize size = size_of_board_for(call);
+  Berths& shared = berths_[size.window_bytes < process_.settings.window_bytes ? 0 : 1];
+  if (suffice(shared, call.collective)) {
+    const Berths mine = shared;
+    if (++shared.next == shared.end) shared = {};
+    auto made = std::make_unique<Communicator>(*this, size);
+    made->use(mine);
+    return made;
+  }
   std::unique_ptr<Communicator> made;
-  static_cast<void>(try_to([&] { made = std::make_unique<Communicator>(process_, handle_, this); }));
-  if (!start(made.get(), process_, handle_, collective)) made.reset();
+  static_cast<void>(try_to([&] { made = std::make_unique<Communicator>(*this, size); }));
+  if (!start(made.get(), process_, handle_, call.collective)) return nullptr;
+  shared = made->berths();
   return made;
 }
 

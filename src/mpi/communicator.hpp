@@ -14,7 +14,6 @@
 #include "collectives/algorithm.hpp"
 #include "mpi/check.hpp"
 #include "mpi/host_pipeline.hpp"
-#include "mpi/host_turn.hpp"
 #include "mpi/node_board.hpp"
 #include "mpi/operation.hpp"
 #include "mpi/private_communicator.hpp"
@@ -53,8 +52,9 @@ struct Counts {
 class Communicator {
  public:
   // Allocates all memory needed before the first message, because that may fail on one rank alone.
-  // `origin`: the communicator of the program for which this one works apart, and which outlives it.
-  Communicator(Runtime& process, MPI_Comm handle, const Communicator* origin = nullptr);
+  // The second one works apart, for a communicator of the program that outlives it.
+  Communicator(Runtime& process, MPI_Comm handle);
+  Communicator(const Communicator& origin, const BoardSize& board_size);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -140,9 +140,10 @@ class Communicator {
   [[nodiscard]] Collectives requested() const { return requested_; }
 
   // Persistent requests keep the communicator, though the program may free its own. Ranks may start several
-  // of them in different orders (MPI 5.0, section 6.13), so each works apart, on a board and with tags of its
-  // own. Collective, for `collective`. Null on all ranks: one of them has no memory.
-  [[nodiscard]] std::unique_ptr<Communicator> apart(Collective collective);
+  // of them in different orders (MPI 5.0, section 6.13), so each works apart, with a stage and tags of its
+  // own. They share boards, so that few of them have to be made and agreed on. Collective, for `call`. Null
+  // on all ranks: one of them has no memory. Throws std::bad_alloc.
+  [[nodiscard]] std::unique_ptr<Communicator> apart(const Call& call);
   void hold();
   void let_go() noexcept;
 
@@ -235,6 +236,8 @@ class Communicator {
   [[nodiscard]] NodeBoard::Stage* stage_of_board(int index) {
     return has_board() && index < place_->board->stages() ? &place_->board->stage(index) : nullptr;
   }
+  // Whether the rows of tags of a place reach so far.
+  [[nodiscard]] static bool has_tags(int index) { return index < NodeBoard::stages_of_communicator; }
   // An operation is under way; it is over. Call both within a Turn.
   void accept(Operation& operation) noexcept;
   void forget(const Operation& operation) noexcept;
@@ -245,7 +248,27 @@ class Communicator {
   void enter_board(Collective collective, std::size_t bytes) {
     if (board_ != nullptr) board_->enter(calls_, collective, bytes);
   }
-  [[nodiscard]] bool has_board() const { return place_ && place_->board != nullptr; }
+  [[nodiscard]] bool has_board() const { return place_ != nullptr && place_->board != nullptr; }
+
+  // A place whose stages are handed out to persistent requests, one by one and never twice. All ranks make
+  // the requests of a communicator in the same order, so they need not agree on each.
+  struct Berths {
+    std::shared_ptr<Team::Place> place;  // null: there is none, or no stage is left
+    int next = 0;
+    int end = 0;
+    std::shared_ptr<const TeamChoices> choices;
+    std::shared_ptr<PrivateCommunicator> messages;
+    int tag_base = 0;
+    bool board_was_tried = false;
+  };
+  // The board for persistent requests like this one.
+  [[nodiscard]] BoardSize size_of_board_for(const Call& call) const;
+  // Whether there is a berth left, with all that `collective` needs. The same on all ranks.
+  [[nodiscard]] bool suffice(const Berths& berths, Collective collective) const;
+  // What this one, which has the first stage of its board, leaves for others.
+  [[nodiscard]] Berths berths() const;
+  // Takes the next one.
+  void use(const Berths& berths);
 
   // Of the program's communicator; null when the program has freed it.
   [[nodiscard]] MPI_Comm handle() const { return origin_ != nullptr ? origin_->handle_ : handle_; }
@@ -258,9 +281,10 @@ class Communicator {
   int size_ = 1;
   bool is_one_rank_ = false;  // of an intra-communicator
   bool may_be_revoked_ = false;
-  std::optional<HostTurn> turn_;  // before the board, which uses it
-  std::optional<Team::Place> place_;
-  Board* board_ = nullptr;                         // of the place; null: there is none
+  const BoardSize board_size_;
+  std::shared_ptr<Team::Place> place_;  // requests that work apart share it
+  int stage_ = 0;                       // of the board, for blocking calls or for one that works apart
+  Board* board_ = nullptr;              // that stage of it; null: there is none
   std::shared_ptr<PrivateCommunicator> messages_;  // created when needed, or shared
   std::uint64_t new_messages_id_ = 0;              // 0: not to be shared
   int tag_base_ = 0;
@@ -277,6 +301,7 @@ class Communicator {
   Collectives requested_;  // as non-blocking or persistent calls
   std::array<std::unique_ptr<MpiTransport>, NodeBoard::most_stages> transports_;  // of operations
   std::array<Operation*, NodeBoard::most_stages> last_on_stage_{};                // under way; null: none
+  std::array<Berths, 2> berths_;  // for persistent requests that are short, and for others
   std::string_view why_native_;
   std::shared_ptr<const TeamChoices> choices_;
   bool is_verbose_ = false;

@@ -121,7 +121,7 @@ bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up, Co
   // At most two passes unless memory is short: a new team and a place that was never used suit every rank.
   for (;;) {
     std::shared_ptr<Team> team;
-    std::optional<Team::Place> place;
+    std::shared_ptr<Team::Place> place;
     std::shared_ptr<PrivateCommunicator> shared;
     std::shared_ptr<const TeamChoices> choices;
     Invitation invitation{.settings = process.settings_hash};
@@ -142,7 +142,7 @@ bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up, Co
                        invitation.team = process.teams.next_serial();
                        look_for_team();
                      }
-                     place.emplace(Team::choose_place(team, which));
+                     place = Team::choose_place(team, which, mine->board_size_);
                      invitation.team = team->serial();
                      invitation.place = static_cast<std::uint64_t>(place->index());
                      invitation.messages = shared != nullptr ? shared->id() : 0;
@@ -154,8 +154,7 @@ bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up, Co
       has_memory = has_memory && try_to([&] {
                      look_for_team();
                      if (team == nullptr) return;
-                     if (auto taken = Team::take_place(team, static_cast<int>(invitation.place)))
-                       place.emplace(std::move(*taken));
+                     place = Team::take_place(team, static_cast<int>(invitation.place), mine->board_size_);
                    });
     }
 
@@ -164,9 +163,9 @@ bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up, Co
     say_if(has_memory, has::memory);
     say_if(invitation.settings == process.settings_hash, has::same_settings);
     say_if(team != nullptr && team->serial() == invitation.team, has::team);
-    say_if(place.has_value(), has::place);
-    say_if(place && place->board != nullptr, has::board);
-    say_if(place && place->board == nullptr, has::no_board);
+    say_if(place != nullptr, has::place);
+    say_if(place != nullptr && place->board != nullptr, has::board);
+    say_if(place != nullptr && place->board == nullptr, has::no_board);
     say_if(shared != nullptr && shared->id() == invitation.messages, has::messages);
     const std::uint64_t all = set_up.unanimous(mine_to_say);
 
@@ -188,7 +187,7 @@ bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up, Co
       process.teams.add(team);
     }
     if ((all & (has::board | has::no_board)) == 0) place->board.reset();
-    mine->place_.emplace(std::move(*place));
+    mine->place_ = std::move(place);
     mine->share_messages((all & has::messages) != 0 ? std::move(shared) : nullptr, invitation.new_messages);
     mine->choices_ = std::move(choices);
     mine->provide(set_up, {collective});
@@ -229,8 +228,8 @@ void Communicator::find_board(SetUp& set_up) {
   board_tried_ = true;
   Team& team = place_->team();
   if (place_->board == nullptr) {
-    place_->board =
-        NodeBoard::create(set_up, team.locality(), team.world_ranks(), process_.settings, process_.windows);
+    place_->board = NodeBoard::create(set_up, team.locality(), team.world_ranks(), process_.settings,
+                                      process_.windows, board_size_);
   }
   take_over();
 }
@@ -256,17 +255,16 @@ void Communicator::take_over() {
   if (!has_board()) return;
   board_ = &place_->board->board();
   board_->waiters = transport_.get();
-  if (!turn_) turn_.emplace(process_.host, process_.own_communicator());
-  BoardClient client{.turn = &*turn_};
+  BoardClient client;
   if (messages_->handle() != MPI_COMM_NULL) {
     client.messages = messages_->handle();
     client.failure_tag = tag_base_ + MpiTransport::failure_tag;
   }
   if (may_be_revoked_) {
-    client.check = [](void* state) { static_cast<Communicator*>(state)->check_processes(); };
-    client.state = this;
+    client.check = [](void* state) { static_cast<const Communicator*>(state)->check_processes(); };
+    client.state = const_cast<Communicator*>(origin_ != nullptr ? origin_ : this);  // it outlives the board
   }
-  place_->board->serve(client);
+  place_->board->serve(client, process_.own_communicator());
 }
 
 void Communicator::prepare(MpiTransport& transport, int index) {

@@ -114,6 +114,7 @@ class Host {
   // These take the program's calls; offbeat calls the functions below for itself.
   const CollectiveFunctions collectives{"PMPI_", [this](const char* name) { return find(name); }};
   HostFunction<decltype(PMPI_Allgather)> Allgather{find("PMPI_Allgather")};
+  HostFunction<decltype(PMPI_Allgatherv)> Allgatherv{find("PMPI_Allgatherv")};
   HostFunction<decltype(PMPI_Allreduce)> Allreduce{find("PMPI_Allreduce")};
   HostFunction<decltype(PMPI_Bcast)> Bcast{find("PMPI_Bcast")};
   HostFunction<decltype(PMPI_Cancel)> Cancel{find("PMPI_Cancel")};

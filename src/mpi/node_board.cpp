@@ -40,68 +40,78 @@ class Failure {
   std::uint64_t word_;
 };
 
-// The location of the leader's file, and the address at which a member can receive it. Plain data.
-struct Whereabouts {
-  MemoryOffer offer;
-  Mailbox::Address address;
-};
-
 // Hands the leader's memory file out to all ranks of a node; they get none if that fails.
 class HandOut {
  public:
-  // `shape` has as many stages as are wanted. A leader that cannot get that much memory, as a /dev/shm may be
-  // small, makes a file for one stage.
-  HandOut(SetUp& set_up, const Locality& locality, BoardShape shape, Refusals& refusals)
-      : set_up_(set_up), locality_(locality), refusals_(refusals), stages_(shape.stages) {
+  // Takes the memory for by_offer. `shape` has as many stages as are wanted. A rank without room for that
+  // much, as a /dev/shm may be small and address space limited, may have room for one stage.
+  HandOut(const Locality& locality, BoardShape shape, Refusals& refusals)
+      : locality_(locality),
+        refusals_(refusals),
+        offers_(static_cast<std::size_t>(locality.membership.nodes())),
+        lists_(offers_.size() == 1 ? 0 : 2 * static_cast<std::size_t>(locality.membership.ranks())) {
+    if (shape.stages > 1 && !has_address_space_for(shape.total_bytes())) shape.stages = 1;
+    if (!has_address_space_for(shape.total_bytes())) {
+      refusals.add("RLIMIT_AS", ENOMEM);
+      return;
+    }
+    stages_ = shape.stages;
     if (locality.member > 0) return;
     if (locality.here().size() > static_cast<std::size_t>(Board::most_ranks)) {
       refusals.add("a board", E2BIG);
       return;
     }
     file_ = make_memory(shape.total_bytes(), refusals);
-    if (file_) return;
+    if (file_ || shape.stages == 1) return;
     stages_ = shape.stages = 1;
     file_ = make_memory(shape.total_bytes(), refusals);
   }
 
-  // The most stages for which there is room, as far as this rank knows.
+  // The most stages for which there is room, as far as this rank knows; 0: there is none.
   [[nodiscard]] int stages() const { return stages_; }
 
-  // Both are collective. `all`: one for each rank of the communicator. `bytes`: the least size of the file.
-  const Descriptor& by_offer(std::span<Whereabouts> all, std::size_t bytes) {
-    const Whereabouts mine{.offer = locality_.member == 0 ? offer_of(file_) : MemoryOffer{}, .address = {}};
-    set_up_.gather(mine, all.data());
-    if (locality_.member > 0) file_ = accept(of_leader(all).offer, bytes, refusals_);
+  // Both are collective. `bytes`: the least size of the file. A rank needs nothing but the offer of its
+  // leader. The communicator is all that the two have in common, so every rank gets one offer for each node.
+  const Descriptor& by_offer(SetUp& set_up, std::size_t bytes) {
+    const Membership& all = locality_.membership;
+    const MemoryOffer mine = locality_.member == 0 ? offer_of(file_) : MemoryOffer{};
+    set_up.gather_from(
+        all.nodes(), [&](int node) { return all.rank(node, 0); }, mine, offers_.data(), lists_);
+    if (locality_.member > 0) file_ = accept(of_leader(), bytes, refusals_);
     return file_;
   }
 
-  const Descriptor& by_socket(std::span<Whereabouts> all, std::size_t bytes) {
+  // After by_offer, where ranks cannot open the leader's file.
+  const Descriptor& by_socket(SetUp& set_up, std::size_t bytes) {
+    std::vector<Mailbox::Address> addresses;
+    const auto ranks = static_cast<std::size_t>(locality_.membership.ranks());
+    if (!set_up.all(try_to([&] { addresses.resize(ranks); }))) return file_;
+    const auto address_of = [&](int rank) -> const Mailbox::Address& {
+      return addresses[static_cast<std::size_t>(rank)];
+    };
     Mailbox mailbox(refusals_);
-    const Whereabouts mine{.offer = locality_.member == 0 ? offer_of(file_) : MemoryOffer{},
-                           .address = mailbox.address()};
-    set_up_.gather(mine, all.data());
-    if (locality_.member > 0) mailbox.listen_to(of_leader(all).address, refusals_);
-    static_cast<void>(set_up_.all(true));  // all listen
+    set_up.gather(mailbox.address(), addresses.data());
+    if (locality_.member > 0) mailbox.listen_to(address_of(locality_.here().front()), refusals_);
+    static_cast<void>(set_up.all(true));  // all listen
     if (locality_.member == 0) {
-      for (const int rank : locality_.here().subspan(1)) {
-        mailbox.send(file_, all[static_cast<std::size_t>(rank)].address, refusals_);
-      }
+      for (const int rank : locality_.here().subspan(1)) mailbox.send(file_, address_of(rank), refusals_);
     }
-    static_cast<void>(set_up_.all(true));  // everything is sent
-    if (locality_.member > 0) file_ = mailbox.take(of_leader(all).offer, bytes, refusals_);
+    static_cast<void>(set_up.all(true));  // everything is sent
+    if (locality_.member > 0) file_ = mailbox.take(of_leader(), bytes, refusals_);
     return file_;
   }
 
  private:
-  [[nodiscard]] const Whereabouts& of_leader(std::span<const Whereabouts> all) const {
-    return all[static_cast<std::size_t>(locality_.here().front())];
+  [[nodiscard]] const MemoryOffer& of_leader() const {
+    return offers_[static_cast<std::size_t>(locality_.node)];
   }
 
-  SetUp& set_up_;
   const Locality& locality_;
   Refusals& refusals_;
-  Descriptor file_;  // the leader's stays open until all have it
-  int stages_;
+  std::vector<MemoryOffer> offers_;  // of the leader of each node
+  std::vector<int> lists_;           // work space
+  Descriptor file_;                  // the leader's stays open until all have it
+  int stages_ = 0;
 };
 
 std::string host_name() {
@@ -169,38 +179,36 @@ bool seems_to_share_cores() {
 // Everything that can fail on one rank alone comes before a vote.
 std::unique_ptr<NodeBoard> NodeBoard::create(SetUp& set_up, const Locality& locality,
                                              const std::vector<int>& world_ranks, const Settings& settings,
-                                             WindowBudget& budget) {
+                                             WindowBudget& budget, const BoardSize& size) {
   BoardShape shape{.ranks = static_cast<int>(locality.here().size()),
-                   .window_bytes = settings.window_bytes,
-                   .stages = most_stages};
+                   .window_bytes = size.window_bytes,
+                   .stages = size.stages};
   Refusals refusals;
-  std::vector<Whereabouts> whereabouts;
+  std::optional<HandOut> memory_of_node;
   std::vector<CoreSet> cores;
   const bool is_ready = try_to([&] {
-    whereabouts.resize(static_cast<std::size_t>(locality.membership.ranks()));
+    memory_of_node.emplace(locality, shape, refusals);
     cores.resize(locality.here().size());
   });
   if (!is_ready) refusals.add("malloc", ENOMEM);
-  int first = set_up.first_without(is_ready);
-  if (first == locality.membership.ranks()) {
-    HandOut memory_of_node(set_up, locality, shape, refusals);
-    shape.stages = set_up.least(memory_of_node.stages());
-    for (; shape.stages > 0; shape.stages = shape.stages > 1 ? 1 : 0) {
-      for (const auto way : {&HandOut::by_offer, &HandOut::by_socket}) {
-        const Descriptor& file = (memory_of_node.*way)(whereabouts, shape.total_bytes());
-        std::unique_ptr<NodeBoard> mine;
-        const bool is_made = try_to([&] {
-          SharedMemory memory = SharedMemory::map(file, shape.total_bytes(), refusals);
-          if (memory)
-            mine.reset(new NodeBoard(set_up.host(), std::move(memory), shape, locality, world_ranks, budget));
-        });
-        if (locality.member == 0 && mine != nullptr && can_give_pages_back(file)) mine->board().open_gate();
-        if (!is_made) refusals.add("malloc", ENOMEM);
-        first = set_up.first_without(mine != nullptr);
-        if (first == locality.membership.ranks()) {
-          mine->look_at_cores(settings, cores);
-          return mine;
-        }
+  shape.stages = set_up.least(is_ready ? memory_of_node->stages() : 0);
+  int first = shape.stages > 0 ? 0 : set_up.first_without(is_ready && memory_of_node->stages() > 0);
+  for (; shape.stages > 0; shape.stages = shape.stages > 1 ? 1 : 0) {
+    for (const auto way : {&HandOut::by_offer, &HandOut::by_socket}) {
+      const Descriptor& file = ((*memory_of_node).*way)(set_up, shape.total_bytes());
+      std::unique_ptr<NodeBoard> mine;
+      const bool is_made = try_to([&] {
+        SharedMemory memory = SharedMemory::map(file, shape.total_bytes(), refusals);
+        if (!memory) return;
+        mine.reset(
+            new NodeBoard(set_up.host(), std::move(memory), shape, size, locality, world_ranks, budget));
+      });
+      if (locality.member == 0 && mine != nullptr && can_give_pages_back(file)) mine->board().open_gate();
+      if (!is_made) refusals.add("malloc", ENOMEM);
+      first = set_up.first_without(mine != nullptr);
+      if (first == locality.membership.ranks()) {
+        mine->look_at_cores(settings, cores);
+        return mine;
       }
     }
   }
@@ -240,15 +248,17 @@ bool NodeBoard::give_pages_back() noexcept {
   });
 }
 
-NodeBoard::NodeBoard(const Host& host, SharedMemory memory, const BoardShape& shape, const Locality& locality,
-                     const std::vector<int>& world_ranks, WindowBudget& budget)
+NodeBoard::NodeBoard(const Host& host, SharedMemory memory, const BoardShape& shape, const BoardSize& size,
+                     const Locality& locality, const std::vector<int>& world_ranks, WindowBudget& budget)
     : host_(&host),
       budget_(budget),
       memory_(std::move(memory)),
       shape_(shape),
+      size_(size),
       locality_(locality),
       host_name_(host_name()) {
-  for (int k = 0; k < stages(); ++k) stages_[static_cast<std::size_t>(k)].emplace(*this, k);
+  stages_.reserve(static_cast<std::size_t>(stages()));
+  for (int k = 0; k < stages(); ++k) stages_.push_back(std::make_unique<Stage>(*this, k));
   world_ranks_.reserve(locality.here().size());
   for (const int rank : locality.here()) world_ranks_.push_back(world_ranks[static_cast<std::size_t>(rank)]);
   // Smaller windows would share a huge page with those of other ranks, near the core that touched it first.
@@ -286,6 +296,7 @@ void NodeBoard::look_at_cores(const Settings& settings, std::span<CoreSet> work_
 }
 
 void NodeBoard::rest() {
+  turn_.reset();
   client_ = {};
   for (int k = 0; k < stages(); ++k) stage(k).board.waiters = nullptr;
   board().entered = 0;
@@ -294,14 +305,14 @@ void NodeBoard::rest() {
 
 // One thread at a time gives the host a turn; others need not give a second one.
 int NodeBoard::look_for_failure() noexcept {
-  if (client_.turn == nullptr || is_looking_.test_and_set(std::memory_order_acquire)) return MPI_SUCCESS;
+  if (!turn_ || is_looking_.test_and_set(std::memory_order_acquire)) return MPI_SUCCESS;
   const int code = take_turn();
   is_looking_.clear(std::memory_order_release);
   return code;
 }
 
 int NodeBoard::take_turn() noexcept {
-  int code = client_.turn->take();
+  int code = turn_->take();
   if (code != MPI_SUCCESS || client_.failure_tag < 0) return code;
   int is_told = 0;
   code = host_->Iprobe(MPI_ANY_SOURCE, client_.failure_tag, client_.messages, &is_told, MPI_STATUS_IGNORE);
@@ -309,8 +320,7 @@ int NodeBoard::take_turn() noexcept {
   std::uint64_t told = 0, none = 0;
   code = host_->Recv(&told, sizeof told, MPI_BYTE, MPI_ANY_SOURCE, client_.failure_tag, client_.messages,
                      MPI_STATUS_IGNORE);
-  if (code == MPI_SUCCESS)
-    board().broken().compare_exchange_strong(none, told, std::memory_order_relaxed);
+  if (code == MPI_SUCCESS) board().broken().compare_exchange_strong(none, told, std::memory_order_relaxed);
   return code;
 }
 
@@ -344,8 +354,8 @@ void NodeBoard::give_up(const char* why, int code) noexcept {
   if (!is_first) return;
   if (why != nullptr)
     try_to([&] {
-      say(call(board()) + ": rank " + std::to_string(world_rank()) +
-          " of MPI_COMM_WORLD has failed: " + why + "; this communicator can no longer be used");
+      say(call(board()) + ": rank " + std::to_string(world_rank()) + " of MPI_COMM_WORLD has failed: " + why +
+          "; this communicator can no longer be used");
     });
   if (client_.failure_tag < 0) return;
   // All ranks of the other nodes: nobody knows which of them have left the collective, and look no more.
@@ -388,7 +398,7 @@ void NodeBoard::report_stall(Stage& stage, double waited_s, bool over) {
     say(call(board) + (has_failed ? ": failed after " : ": complete after ") + time);
     return;
   }
-  const std::string whom = !missing.empty()   ? rank_list(missing) + " on " + host_name_
+  const std::string whom = !missing.empty()                   ? rank_list(missing) + " on " + host_name_
                            : locality_.membership.nodes() > 1 ? "ranks on other nodes"
                                                               : "ranks that have entered it";
   say(call(board) + ": rank " + std::to_string(world_rank()) + " has waited " + time + " for " + whom +

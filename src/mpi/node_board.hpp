@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -27,9 +26,15 @@ class SetUp;
 // For a rank that waits for messages alone and knows of its node only what the launcher says.
 [[nodiscard]] Patience patience_without_board(const Settings& settings);
 
-// The present user of a board: one communicator.
+// How much of a board is wanted. Equal on all ranks.
+struct BoardSize {
+  std::size_t window_bytes = 0;
+  int stages = 1;
+  bool operator==(const BoardSize&) const = default;
+};
+
+// The present user of a board: one communicator, or the persistent requests that share a place.
 struct BoardClient {
-  HostTurn* turn = nullptr;  // null: there is no communicator at present
   // Ranks of other nodes are told of failures there, with this tag; negative: no messages.
   MPI_Comm messages = MPI_COMM_NULL;
   int failure_tag = -1;
@@ -45,11 +50,12 @@ class NodeBoard {
   // `locality`. Throws CommunicationError.
   static std::unique_ptr<NodeBoard> create(SetUp& set_up, const Locality& locality,
                                            const std::vector<int>& world_ranks, const Settings& settings,
-                                           WindowBudget& budget);
+                                           WindowBudget& budget, const BoardSize& size);
   ~NodeBoard() { budget_.remove(*this); }
 
   // A stage carries out one collective at a time. A communicator's blocking collectives use the first stage;
-  // those that proceed while the program computes use one of the others.
+  // those that proceed while the program computes use one of the others. Persistent requests share boards on
+  // which each has a stage of its own.
   class Stage {
    public:
     Stage(NodeBoard& owner, int index);
@@ -76,9 +82,12 @@ class NodeBoard {
     std::atomic<std::size_t> kept_bytes_{0};  // of each window
     bool reported_ = false;                   // a stall
   };
-  static constexpr int most_stages = 4;
+  static constexpr int stages_of_communicator = 4;
+  static constexpr int most_stages = 16;
   // One if there is no memory for more; the same number on the boards of all nodes.
   [[nodiscard]] int stages() const { return shape_.stages; }
+  // What was wanted when the board was made.
+  [[nodiscard]] const BoardSize& size() const { return size_; }
 
   // index < stages().
   [[nodiscard]] Stage& stage(int index) { return *stages_[static_cast<std::size_t>(index)]; }
@@ -90,8 +99,11 @@ class NodeBoard {
   [[nodiscard]] bool give_pages_back() noexcept;
   std::size_t kept_bytes = 0;  // of this rank's windows
 
-  // Serves this communicator from now on.
-  void serve(const BoardClient& client) { client_ = client; }
+  // Serves this communicator from now on. `own`: a communicator of this rank alone, for turns of the host.
+  void serve(const BoardClient& client, MPI_Comm own) {
+    client_ = client;
+    if (!turn_) turn_.emplace(*host_, own);
+  }
   // Call when the communicator is gone and this rank has left its last collective.
   void rest();
 
@@ -105,8 +117,8 @@ class NodeBoard {
   void let_host_move() noexcept { static_cast<void>(look_for_failure()); }
 
  private:
-  NodeBoard(const Host& host, SharedMemory memory, const BoardShape& shape, const Locality& locality,
-            const std::vector<int>& world_ranks, WindowBudget& budget);
+  NodeBoard(const Host& host, SharedMemory memory, const BoardShape& shape, const BoardSize& size,
+            const Locality& locality, const std::vector<int>& world_ranks, WindowBudget& budget);
 
   // Call when all ranks of the node have their board. `work_space`: one element for each of them.
   void look_at_cores(const Settings& settings, std::span<CoreSet> work_space);
@@ -115,21 +127,21 @@ class NodeBoard {
   int take_turn() noexcept;
   // The same for a rank that waits. Throws CommunicationError if a rank has given up.
   void progress();
-  [[nodiscard]] int world_rank() const {
-    return world_ranks_[static_cast<std::size_t>(locality_.member)];
-  }
+  [[nodiscard]] int world_rank() const { return world_ranks_[static_cast<std::size_t>(locality_.member)]; }
   [[nodiscard]] std::string call(const Board& board) const;
   // Names the ranks that have not entered the collective in which this rank waits.
   void report_stall(Stage& stage, double waited_s, bool over);
 
   const Host* host_;
+  std::optional<HostTurn> turn_;  // none: there is no communicator at present
   BoardClient client_;
   WindowBudget& budget_;
   std::atomic<std::uint64_t> last_use_{0};
   SharedMemory memory_;
   const BoardShape shape_;
+  const BoardSize size_;
   const Locality& locality_;
-  std::array<std::optional<Stage>, most_stages> stages_;
+  std::vector<std::unique_ptr<Stage>> stages_;
   const CoreSet cores_ = CoreSet::of_this_process();  // as announced to the others
   std::vector<int> world_ranks_;                      // of the ranks of the board
   std::string host_name_;

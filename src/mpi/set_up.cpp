@@ -56,6 +56,12 @@ void SetUp::gather(const void* mine, std::size_t bytes, void* all) {
   require(host_.Allgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, communicator_));
 }
 
+void SetUp::gather(const void* mine, std::span<const int> counts, std::span<const int> begins, void* all) {
+  const int count = counts[static_cast<std::size_t>(rank)];
+  require(
+      host_.Allgatherv(mine, count, MPI_BYTE, all, counts.data(), begins.data(), MPI_BYTE, communicator_));
+}
+
 void SetUp::require(int code) const {
   if (code != MPI_SUCCESS) throw CommunicationError("a communicator could not be set up", code);
 }

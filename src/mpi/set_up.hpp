@@ -2,8 +2,10 @@
 // The agreement of all ranks of a communicator before offbeat serves it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "base/settings.hpp"
@@ -42,6 +44,25 @@ class SetUp {
     gather(&mine, sizeof mine, all);
   }
 
+  // all[k] = `mine` of rank giver(k), for each k < givers; the other ranks give nothing. `lists`: work space,
+  // two for each rank if there are several givers.
+  template <class Plain, class Giver>
+  void gather_from(int givers, Giver&& giver, const Plain& mine, Plain* all, std::span<int> lists) {
+    if (givers == 1) {
+      if (rank == giver(0)) *all = mine;
+      broadcast(*all, giver(0));
+      return;
+    }
+    const std::span<int> counts = lists.first(static_cast<std::size_t>(size));
+    const std::span<int> begins = lists.last(static_cast<std::size_t>(size));
+    std::ranges::fill(lists, 0);
+    for (int k = 0; k < givers; ++k) {
+      counts[static_cast<std::size_t>(giver(k))] = sizeof(Plain);
+      begins[static_cast<std::size_t>(giver(k))] = k * static_cast<int>(sizeof(Plain));
+    }
+    gather(&mine, counts, begins, all);
+  }
+
   [[nodiscard]] MPI_Comm communicator() const { return communicator_; }
   [[nodiscard]] const Host& host() const { return host_; }
   const int rank;
@@ -50,6 +71,8 @@ class SetUp {
  private:
   void broadcast(void* value, std::size_t bytes, int from);
   void gather(const void* mine, std::size_t bytes, void* all);
+  // Bytes of each rank, and where they belong.
+  void gather(const void* mine, std::span<const int> counts, std::span<const int> begins, void* all);
   template <class Value>
   Value reduce(Value mine, MPI_Datatype type, MPI_Op op);
   void require(int code) const;

@@ -52,34 +52,50 @@ void Team::offer_messages(const std::shared_ptr<PrivateCommunicator>& messages) 
 
 // -- places
 
-Team::Place Team::choose_place(const std::shared_ptr<Team>& team, Which which) {
+std::shared_ptr<Team::Place> Team::choose_place(const std::shared_ptr<Team>& team, Which which,
+                                                const BoardSize& size) {
+  auto place = std::make_shared<Place>(team);
   const std::lock_guard lock(team->mutex_);
   std::vector<Stored>& places = team->places_;
   auto chosen = places.end();
   if (which == Which::free) {
-    // Prefer one that has a board.
-    chosen = std::ranges::find_if(places, [](const Stored& place) { return !place.is_taken && place.board; });
-    if (chosen == places.end()) chosen = std::ranges::find(places, false, &Stored::is_taken);
+    // Prefer one that has a board, and leave boards of other sizes to others.
+    chosen = std::ranges::find_if(places, [&](const Stored& each) {
+      return !each.is_taken && each.board != nullptr && each.board->size() == size;
+    });
+    if (chosen == places.end()) {
+      chosen = std::ranges::find_if(
+          places, [](const Stored& each) { return !each.is_taken && each.board == nullptr; });
+    }
   }
   if (chosen == places.end()) chosen = places.emplace(places.end());
-  chosen->is_taken = true;
-  if (chosen->board != nullptr) --team->idle_boards_;
-  return Place(team, static_cast<int>(chosen - places.begin()), std::move(chosen->board));
+  team->occupy(static_cast<std::size_t>(chosen - places.begin()), *place, size);
+  return place;
 }
 
-std::optional<Team::Place> Team::take_place(const std::shared_ptr<Team>& team, int index) {
+std::shared_ptr<Team::Place> Team::take_place(const std::shared_ptr<Team>& team, int index,
+                                              const BoardSize& size) {
+  auto place = std::make_shared<Place>(team);
   const std::lock_guard lock(team->mutex_);
   const auto position = static_cast<std::size_t>(index);
   if (position >= team->places_.size()) team->places_.resize(position + 1);
-  Stored& place = team->places_[position];
-  if (place.is_taken) return std::nullopt;
-  place.is_taken = true;
-  if (place.board != nullptr) --team->idle_boards_;
-  return Place(team, index, std::move(place.board));
+  if (team->places_[position].is_taken) return nullptr;
+  team->occupy(position, *place, size);
+  return place;
+}
+
+void Team::occupy(std::size_t index, Place& place, const BoardSize& size) {
+  Stored& stored = places_[index];
+  stored.is_taken = true;
+  place.index_ = static_cast<int>(index);
+  if (stored.board == nullptr) return;
+  --idle_boards_;
+  if (stored.board->size() == size) place.board = std::move(stored.board);
+  stored.board.reset();
 }
 
 Team::Place::~Place() {
-  if (team_ != nullptr) team_->give_back(index_, std::move(board), is_spoilt_);
+  if (index_ >= 0) team_->give_back(index_, std::move(board), is_spoilt_);
 }
 
 void Team::give_back(int index, std::unique_ptr<NodeBoard> board, bool is_spoilt) {

@@ -57,10 +57,9 @@ class Team {
   // A communicator's place, given back when it is destroyed.
   class Place {
    public:
-    Place(std::shared_ptr<Team> team, int index, std::unique_ptr<NodeBoard> board)
-        : board(std::move(board)), team_(std::move(team)), index_(index) {}
-    Place(Place&& other) noexcept = default;
-    Place& operator=(Place&&) = delete;
+    explicit Place(std::shared_ptr<Team> team) : team_(std::move(team)) {}
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
     ~Place();
     [[nodiscard]] Team& team() const { return *team_; }
     [[nodiscard]] int index() const { return index_; }
@@ -70,15 +69,19 @@ class Team {
     std::unique_ptr<NodeBoard> board;
 
    private:
-    std::shared_ptr<Team> team_;  // null: moved from
-    int index_;
+    friend class Team;
+    std::shared_ptr<Team> team_;
+    int index_ = -1;  // negative: none was taken
     bool is_spoilt_ = false;
   };
   enum class Which : std::uint8_t { free, never_used };
-  // On rank 0, which decides where the next communicator goes.
-  [[nodiscard]] static Place choose_place(const std::shared_ptr<Team>& team, Which which);
-  // On the other ranks. None if a communicator of this process still occupies the place.
-  [[nodiscard]] static std::optional<Place> take_place(const std::shared_ptr<Team>& team, int index);
+  // On rank 0, which decides where the next communicator goes. `size`: of the board that it wants. Both throw
+  // std::bad_alloc and then take none.
+  [[nodiscard]] static std::shared_ptr<Place> choose_place(const std::shared_ptr<Team>& team, Which which,
+                                                           const BoardSize& size);
+  // On the other ranks. Null: a communicator of this process still occupies the place.
+  [[nodiscard]] static std::shared_ptr<Place> take_place(const std::shared_ptr<Team>& team, int index,
+                                                         const BoardSize& size);
 
  private:
   // The most unused boards that are kept; further ones are freed.
@@ -88,6 +91,8 @@ class Team {
     bool is_taken = false;
     std::unique_ptr<NodeBoard> board;
   };
+  // Call with the mutex held. A board of another size is of no use.
+  void occupy(std::size_t index, Place& place, const BoardSize& size);
   void give_back(int index, std::unique_ptr<NodeBoard> board, bool is_spoilt);
 
   const std::vector<int> world_ranks_;

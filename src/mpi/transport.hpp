@@ -25,9 +25,8 @@ class MpiTransport final : public Transport, public BoardWaiters {
   MpiTransport(const Host& host, const Patience& patience)
       : host_(&host), communicator_(MPI_COMM_NULL), patience_(patience) {}
 
-  // The tags of one communicator of the program: one for each lane of each collective under way, and one for
-  // failures.
-  static constexpr int failure_tag = NodeBoard::most_stages * most_lanes;
+  // The tags of one place: one for each lane of each collective under way, and one for failures.
+  static constexpr int failure_tag = NodeBoard::stages_of_communicator * most_lanes;
   static constexpr int tags = failure_tag + 1;
 
   // Call before the first message. Messages have tags from `tag_base` on. The communicator is not freed here.

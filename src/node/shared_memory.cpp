@@ -9,12 +9,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 
 namespace offbeat {
 namespace {
+
+constinit std::atomic<std::size_t> mapped_bytes{0};
 
 // Process and descriptor numbers mean other files in other namespaces.
 bool is_offered(const struct stat& file, const MemoryOffer& offer, std::size_t bytes) {
@@ -151,6 +154,7 @@ SharedMemory SharedMemory::map(const Descriptor& file, std::size_t bytes, Refusa
   }
   memory.data_ = data;
   memory.bytes_ = bytes;
+  mapped_bytes.fetch_add(bytes, std::memory_order_relaxed);
   return memory;
 }
 
@@ -161,7 +165,9 @@ void SharedMemory::give_back(void* first, std::size_t bytes) {
 }
 
 SharedMemory::~SharedMemory() {
-  if (data_ != nullptr) munmap(data_, bytes_);
+  if (data_ == nullptr) return;
+  munmap(data_, bytes_);
+  mapped_bytes.fetch_sub(bytes_, std::memory_order_relaxed);
 }
 
 Descriptor make_memory(std::size_t bytes, Refusals& refusals) {
@@ -191,6 +197,21 @@ Descriptor make_memory(std::size_t bytes, Refusals& refusals) {
     return Descriptor();
   }
   return file;
+}
+
+bool has_address_space_for(std::size_t bytes) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return true;
+  std::size_t pages = 0;
+  if (std::FILE* file = std::fopen("/proc/self/statm", "re"); file != nullptr) {
+    if (std::fscanf(file, "%zu", &pages) != 1) pages = 0;
+    std::fclose(file);
+  }
+  if (pages == 0) return true;
+  const std::size_t ours = mapped_bytes.load(std::memory_order_relaxed);
+  const std::size_t used = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) - ours;
+  constexpr std::size_t part = 4;
+  return used < limit.rlim_cur && ours + bytes <= (limit.rlim_cur - used) / part;
 }
 
 bool can_give_pages_back(const Descriptor& file) {

@@ -40,10 +40,10 @@ TEST_P(Leases, CoverWhatIsPutIntoWindows) {
   const int ranks = GetParam();
   const BoardShape shape{ranks, window_bytes};
   struct Free {
-    void operator()(std::byte* data) const { ::operator delete(data, std::align_val_t{4096}); }
+    void operator()(std::byte* data) const { ::operator delete (data, std::align_val_t{4096}); }
   };
   const std::unique_ptr<std::byte, Free> memory(
-      static_cast<std::byte*>(::operator new(shape.total_bytes(), std::align_val_t{4096})));
+      static_cast<std::byte*>(::operator new (shape.total_bytes(), std::align_val_t{4096})));
 
   for (const Collective collective : exchanged) {
     for (const Algorithm* algorithm : repertoire(collective).algorithms) {

@@ -52,7 +52,7 @@ Outcome Activity::take(Communicator& communicator, const Call& call, bool shares
   if (!is_persistent_) return begin();
   // All ranks wait here for one another, as they may.
   if (!communicator.copies_alone(call.collective)) {
-    apart_ = communicator.apart(call.collective);
+    apart_ = communicator.apart(call);
     if (apart_ == nullptr) return {};
   }
   communicator.hold();
