@@ -17,6 +17,7 @@ import contextlib
 import os
 import shlex
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -104,6 +105,7 @@ def schedule_without_sessions() -> None:
         if AUTOGROUP.read_text().strip() == "1":
             AUTOGROUP.write_text("0")
             atexit.register(AUTOGROUP.write_text, "1")
+            print("kernel.sched_autogroup_enabled is 0 on this machine until this ends", file=sys.stderr)
 
 
 def address(number: int) -> str:

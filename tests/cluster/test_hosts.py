@@ -121,7 +121,8 @@ hosts.schedule_without_sessions()
 print(hosts.AUTOGROUP.read_text())
 """
     ran = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True, text=True)
-    assert (ran.stdout, ran.stderr) == ("0\n", "")
+    said = "kernel.sched_autogroup_enabled is 0 on this machine until this ends\n"
+    assert (ran.stdout, ran.stderr) == ("0\n", said if found == "1" else "")
     assert setting.read_text() == found
 
 
