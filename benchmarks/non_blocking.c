@@ -3,7 +3,7 @@
 //
 //     mpicc -O2 benchmarks/non_blocking.c -o non_blocking
 //     mpirun -n 2 --bind-to core non_blocking [BYTES]
-//     offbeat run -n 2 --bind-to core -- ./non_blocking [BYTES]
+//     offbeat run -n 2 --mpirun-args '--bind-to core' -- ./non_blocking [BYTES]
 //
 // Prints microseconds for a call and its MPI_Wait, back to back: the least of batches, on rank 0. BYTES are
 // what a rank has for each other one, 8 if not given.

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from offbeat import __version__
-from offbeat.commands import COMMANDS
+from offbeat.commands import COMMANDS, standard_output
 from offbeat.errors import BAD_INPUT, CommandError, printable
 
 # Not installed by default, as `offbeat run` does not need them.
@@ -50,10 +50,12 @@ for _command in COMMANDS:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    standard_output.make_robust()
     try:
         result = app(
             list(sys.argv[1:] if arguments is None else arguments), prog_name="offbeat", standalone_mode=False
         )
+        sys.stdout.flush()
     except CommandError as error:
         return _stop(str(error), error.exit_code)
     except ModuleNotFoundError as error:
@@ -65,10 +67,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        # The reader of a pipe, such as head, has seen enough.
-        sys.stderr.close()
-        return 1
     except Exception as error:
         # typer's usage errors have no common public base class; they all know how to say what is wrong.
         if not hasattr(error, "format_message"):

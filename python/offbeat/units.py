@@ -12,6 +12,7 @@ from offbeat.errors import CommandError
 _SIZE_UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _TIME_UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
 _RANGE_FACTOR = 4
+MOST_DELAY_US = 1e12  # 11 days: nobody waits longer, and all sums and quotients of such times are numbers
 _NUMBER = r"(\d{1,18}(?:\.\d{1,18})?)"  # more digits have no use, and make numbers that Python does not take
 
 
@@ -99,7 +100,7 @@ def parse_skew(text: str) -> Skew:
     if match is not None and match[2] in ("", "x"):
         return Skew(factor=float(match[1]))
     if match is not None and match[2] in _TIME_UNITS_US:
-        return Skew(microseconds=float(match[1]) * _TIME_UNITS_US[match[2]])
+        return Skew(microseconds=checked_delay(float(match[1]) * _TIME_UNITS_US[match[2]], text))
     raise CommandError(
         f"'{text}' is not a skew: write a factor such as 1.5, or a time such as 100us, 2ms or 1s"
     )
@@ -110,4 +111,11 @@ def parse_time_us(text: str) -> float:
     match = re.fullmatch(rf"\s*{_NUMBER}\s*([a-z]+)\s*", text)
     if match is None or match[2] not in _TIME_UNITS_US:
         raise CommandError(f"'{text}' is not a time: write a number with us, ms or s, such as 100us")
-    return float(match[1]) * _TIME_UNITS_US[match[2]]
+    return checked_delay(float(match[1]) * _TIME_UNITS_US[match[2]], text)
+
+
+def checked_delay(microseconds: float, text: str) -> float:
+    """Refuse a time that is too long for a delay, or that is no number; ``text`` is how the user wrote it."""
+    if not microseconds <= MOST_DELAY_US:
+        raise CommandError(f"{text} is too long for a delay: at most {MOST_DELAY_US:g} us are possible")
+    return microseconds

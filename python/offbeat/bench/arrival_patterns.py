@@ -19,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 
 from offbeat.errors import CommandError
+from offbeat.units import checked_delay
 
 Rounds = list[list[float]]
 
@@ -237,7 +238,7 @@ def _microseconds(text: str, where: str) -> float:
         delay = math.nan
     if not 0 <= delay < math.inf:
         raise CommandError(f"{where}: '{text[:40]}' is not a delay in microseconds")
-    return delay
+    return checked_delay(delay, f"{where}: {text[:40]} us")
 
 
 def file_text(delays_us: Sequence[float], title: str) -> str:

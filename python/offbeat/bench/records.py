@@ -10,6 +10,7 @@ from typing import Any
 
 from offbeat.bench.plan import USUAL, Cell
 from offbeat.bench.results import MEASURES, Result, Wrong
+from offbeat.errors import CommandError
 from offbeat.units import format_size
 
 Json = Mapping[str, Any]
@@ -26,9 +27,16 @@ class Records:
     doing: str = "starting"
     begun: int = 0  # cells
 
-    def add(self, line: str) -> None:
-        """Take one line of the file."""
-        record = json.loads(line)
+    def add(self, line: str | bytes, where: str = "a line") -> None:
+        """Take one line of a file; ``where`` names both. What is not a line of the ranks is refused."""
+        try:
+            self._add(json.loads(line))
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
+            raise CommandError(
+                f"{where} is damaged: it is not what the ranks of offbeat bench write"
+            ) from None
+
+    def _add(self, record: dict[str, Any]) -> None:
         kind = record["record"]
         if kind == "begin":
             self.doing = _doing(record)
@@ -36,7 +44,9 @@ class Records:
         elif kind == "header":
             self.header = record
         elif kind == "result":
-            self.results.append(_result(record))
+            result = _result(record)
+            Result.from_json(result.to_json())  # what is no number must not be found out later
+            self.results.append(result)
         elif kind == "error":
             self.error = record["message"]
         elif kind == "end":

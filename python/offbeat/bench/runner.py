@@ -185,8 +185,8 @@ def join_part(benchmark: Benchmark, path: Path) -> int:
             raise CommandError(f"ranks of an earlier run still write to {part}; end them first") from None
         records = Records()
         *lines, _ = file.read().split(b"\n")  # the last one may be cut
-        for line in lines:
-            records.add(line.decode())
+        for number, line in enumerate(lines, start=1):
+            records.add(line, f"{part}, line {number},")
     benchmark.add(records.results)
     _add_header(benchmark, records.header)
     benchmark.write(path)
@@ -299,6 +299,7 @@ class _Reader:
     def __init__(self, path: Path, records: Records) -> None:
         self._path, self._records = path, records
         self._offset = 0
+        self._lines = 0
         self._rest = b""
 
     def take(self) -> bool:
@@ -310,7 +311,8 @@ class _Reader:
         self._offset += len(news)
         *lines, self._rest = (self._rest + news).split(b"\n")
         for line in lines:
-            self._records.add(line.decode())
+            self._lines += 1
+            self._records.add(line, f"{self._path}, line {self._lines},")
         return bool(news)
 
 

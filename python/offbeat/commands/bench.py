@@ -21,7 +21,14 @@ from offbeat.bench import arrival_patterns, runner
 from offbeat.bench import plan as plans
 from offbeat.bench.records import Records
 from offbeat.bench.results import Benchmark, read
-from offbeat.commands.options import Mpi, MpirunArgs, Ranks, Verbose, checked_ranks, split_arguments
+from offbeat.commands.options import (
+    MpiOfNoProgram,
+    MpirunArgs,
+    Ranks,
+    Verbose,
+    checked_ranks,
+    split_arguments,
+)
 from offbeat.errors import FAILED, CommandError
 from offbeat.mpi import host_algorithms
 from offbeat.mpi.choice import Choice, choose
@@ -41,12 +48,17 @@ def register(app: typer.Typer) -> None:
 def bench(
     context: typer.Context,
     ranks: Ranks = 2,
-    mpi: Mpi = None,
+    mpi: MpiOfNoProgram = None,
     collectives: Annotated[
         str, typer.Option(metavar="NAME,...", help=f"Of {', '.join(plans.COLLECTIVES)}.")
     ] = plans.USUAL,
     sizes: Annotated[
-        str, typer.Option(metavar="4,1KiB|4..1MiB", help="Bytes per rank of MPI_FLOAT.")
+        str,
+        typer.Option(
+            metavar="4,1KiB|4..1MiB",
+            help="Bytes of MPI_FLOAT, a list or a range in steps of 4 times: the whole vector for allreduce, "
+            "reduce, bcast and reduce_scatter, otherwise one block.",
+        ),
     ] = "4..1MiB",
     algorithms: Annotated[
         str,

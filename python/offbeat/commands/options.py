@@ -20,7 +20,16 @@ Mpi = Annotated[
         "--mpi",
         metavar="NAME|PREFIX",
         help="The MPI to use: a prefix, or a name as in `offbeat info` (openmpi, mpich-5, intel, mpiabi, "
-        "embedded). Left out: the one that the program is linked to.",
+        "embedded). By default the one that the program is linked to.",
+    ),
+]
+MpiOfNoProgram = Annotated[
+    str | None,
+    typer.Option(
+        "--mpi",
+        metavar="NAME|PREFIX",
+        help="The MPI to use: a prefix, or a name as in `offbeat info` (openmpi, mpich-5, intel, mpiabi, "
+        "embedded). By default the one of the mpirun on PATH, otherwise embedded.",
     ),
 ]
 Allreduce = Annotated[

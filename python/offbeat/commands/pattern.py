@@ -14,7 +14,7 @@ from offbeat.bench import arrival_patterns
 from offbeat.commands.options import checked_output, checked_ranks, write_text
 from offbeat.errors import CommandError
 from offbeat.reports import pattern_chart
-from offbeat.units import parse_skew, parse_time_us
+from offbeat.units import checked_delay, parse_skew, parse_time_us
 
 _PLAIN_WIDTH = 100
 
@@ -86,7 +86,7 @@ def _skew_us(skew: str | None, mif: float | None, alpha: str | None) -> float | 
     if mif is not None and alpha is not None:
         if not 0 <= mif < float("inf"):
             raise CommandError(f"--mif {mif:g}: the factor must not be negative")
-        return mif * parse_time_us(alpha)
+        return checked_delay(mif * parse_time_us(alpha), f"--mif {mif:g} times --alpha {alpha}")
     if skew is None:
         return None
     parsed = parse_skew(skew)

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Standard output that nobody has to read to its end.
+
+The reader of a pipe, such as head, may leave before everything is printed, or there may be no standard output
+at all. A command has other things to do, such as writing a page, and does them all the same.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import Any, TextIO
+
+from offbeat.errors import FAILED, CommandError
+
+
+class _Output(io.FileIO):
+    """A file whose reader may leave: then the rest goes nowhere."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
+            return super().write(data)
+        except OSError as error:
+            raise CommandError(f"cannot write to standard output: {error.strerror}", FAILED) from None
+
+
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w")
+
+
+def make_robust() -> None:
+    """Replace ``sys.stdout``, unless a test or another program has done so."""
+    if sys.stderr is None:
+        sys.stderr = _nowhere()
+    if sys.stdout is None:
+        sys.stdout = _nowhere()
+    elif sys.stdout is sys.__stdout__ and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.flush()
+        known = sys.stdout
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(_Output(known.fileno(), "w", closefd=False)),
+            encoding=known.encoding,
+            errors=known.errors,
+            line_buffering=known.line_buffering,
+        )

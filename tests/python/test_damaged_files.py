@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Files that are damaged, or say what cannot be: one line that names file and line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from fakes import Offbeat, benchmark_of, result_of
+from offbeat.bench.runner import join_part
+from offbeat.errors import CommandError
+
+
+@pytest.mark.parametrize("delay", ["1e308", "1e13"])
+def test_a_delay_that_is_too_long(offbeat: Offbeat, tmp_path: Path, delay: str) -> None:
+    (tmp_path / "huge.txt").write_text(f"1\n{delay}\n")
+    for arguments in (["pattern", "./huge.txt"], ["bench", "--patterns", "./huge.txt"]):
+        done = offbeat(*arguments)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"offbeat: huge.txt, line 2: {delay} us is too long for a delay"), done
+        assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "skew",
+    [
+        ["--skew", "999999999999999999s"],
+        ["--mif", "1e308", "--alpha", "1s"],
+        ["--mif", "1e200", "--alpha", "1s"],
+    ],
+)
+def test_a_skew_that_is_too_long(offbeat: Offbeat, skew: list[str]) -> None:
+    done = offbeat("pattern", "ascending", "-n", "4", *skew)
+    assert done.returncode == 2
+    assert done.stderr.startswith("offbeat: ")
+    assert "is too long for a delay" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+RESULT = {
+    "record": "result", "collective": "allreduce", "size_bytes": 64, "pattern": "balanced", "skew": "0us",
+    "algorithm": "ring", "status": "measured", "last_delays_us": [1.0], "total_delays_us": [1.0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\x00\x01",
+        b'{"record": "result", "coll',
+        b"[1]",
+        b"{}",
+        b'{"record": "begin"}',
+        json.dumps({**RESULT, "last_delays_us": ["x"]}).encode(),
+        json.dumps({**RESULT, "last_delays_us": []}).encode(),
+        b"[" * 100_000,
+    ],
+)
+def test_a_damaged_line_of_a_part(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "bench.json"
+    part = tmp_path / "bench.json.part"
+    part.write_bytes(json.dumps(RESULT).encode() + b"\n" + line + b"\n")
+    with pytest.raises(CommandError) as raised:
+        join_part(benchmark_of(result_of("native")), path)
+    assert str(raised.value).startswith(f"{part}, line 2, is damaged")
+    assert part.exists()

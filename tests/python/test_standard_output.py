@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Commands whose output nobody reads to its end do all else that they have to do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from made_benches import write
+
+PRINTING = [
+    ["--help"],
+    ["--version"],
+    ["info"],
+    ["info", "--json"],
+    ["info", "--settings"],
+    ["pattern"],
+    ["pattern", "ascending", "-n", "4", "--skew", "1us", "-o", "-"],
+    ["simulate", "--machine", "ethernet", "--nodes", "2", "--sizes", "8"],
+    ["compare", "bench.json", "bench.json"],
+    ["report", "bench.json"],
+]
+
+
+def start(arguments: list[str], folder: Path, how: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a command whose standard output is a pipe without a reader, or closed."""
+    write(folder / "bench.json")
+    command = [sys.executable, "-m", "offbeat", *arguments]
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        return subprocess.run(
+            ["sh", "-c", 'exec "$@" >&-', "sh", *command] if how == "closed" else command,
+            cwd=folder, stdout=writer, stderr=subprocess.PIPE, timeout=120, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(writer)
+
+
+@pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
+def test_a_reader_that_leaves_is_no_error(tmp_path: Path, arguments: list[str]) -> None:
+    done = start(arguments, tmp_path, "pipe")
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("how", ["pipe", "closed"])
+def test_files_are_written_all_the_same(tmp_path: Path, how: str) -> None:
+    done = start(["report", "bench.json", "-o", "page.html"], tmp_path, how)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (tmp_path / "page.html").read_text().rstrip().endswith("</html>")
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "offbeat", "info", "--settings"],
+            cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, timeout=120, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == b"offbeat: cannot write to standard output: No space left on device\n"
