@@ -3,8 +3,9 @@
 
     entry_points.py preload|tracer mpi.h entry_points.cpp [--no-large-counts] [--spawn]
 
-All that they do is to call a template of src/mpi/interpose/wrapped.hpp or src/mpi/tracer/wrapped.hpp. They
-are written by a program because C++ cannot give its functions the names MPI_Bcast, MPI_Ibcast_c, ...
+Each calls a template of src/mpi/interpose/wrapped.hpp or src/mpi/tracer/wrapped.hpp, unless the MPI of the
+process is of another family. They are written by a program because C++ cannot give its functions the names
+MPI_Bcast, MPI_Ibcast_c, ...
 """
 
 from __future__ import annotations
@@ -105,14 +106,12 @@ namespace offbeat {{
 }}  // namespace offbeat
 
 using offbeat::Collective;
+using offbeat::Entry;
 using offbeat::Form;
+using offbeat::Word;
 namespace wrapped = offbeat::{namespace};
 
-extern "C" {{
-
-{functions}
-}}  // extern "C"
-"""
+{functions}"""
 
 
 def collectives(flag: str | None = None) -> list[str]:
@@ -172,8 +171,19 @@ def spellings(collective: str) -> dict[str, str]:
 
 
 def entry_point(function: str, wrapper: str, parameters: str, *first: str) -> str:
-    passed = ", ".join([*first, *arguments(parameters)])
-    return f"int {function}({parameters}) {{\n  return wrapped::{wrapper}({passed});\n}}\n"
+    """A function that programs see; see src/mpi/entry.hpp."""
+    names = arguments(parameters)
+    words = ", ".join(f"Word {name}" for name in names)
+    passed = "".join(f", {name}" for name in names)
+    to_wrapper = ", ".join([*first, "arguments..."])
+    return (
+        f'int entry_{function}({words}) __asm__("{function}");\n'
+        f"int entry_{function}({words}) {{\n"
+        f"  const auto wrapper = [](auto... arguments) {{ return wrapped::{wrapper}({to_wrapper}); }};\n"
+        f'  using Here = Entry<"{function}", wrapped::Library, decltype({function})>;\n'
+        f"  return Here::call(entry_{function}, wrapper{passed});\n"
+        "}\n"
+    )
 
 
 def before_next(wrappers: dict[str, str], declared: dict[str, str]) -> list[str]:

@@ -87,6 +87,7 @@ function(offbeat_family family headers)
     src/mpi/longest_message.cpp
     src/mpi/node_board.cpp
     src/mpi/operation.cpp
+    src/mpi/other_family.cpp
     src/mpi/private_communicator.cpp
     src/mpi/progress_thread.cpp
     src/mpi/runtime.cpp
@@ -107,6 +108,7 @@ function(offbeat_family family headers)
   offbeat_entry_points(tracer ${family} "${headers}" ${ARGN})
   add_library(offbeat-trace-${family} SHARED
     src/mpi/host.cpp
+    src/mpi/other_family.cpp
     src/mpi/spawn_infos.cpp
     src/mpi/tracer/below.cpp
     src/mpi/tracer/tracer.cpp

@@ -16,6 +16,7 @@
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "base/log.hpp"
+#include "base/similar.hpp"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): not in every libc's unistd.h
 
@@ -201,6 +202,23 @@ const std::vector<Setting>& table() {
   return *made;
 }
 
+// Null: there is none.
+const Setting* setting_named(std::string_view name) {
+  for (const Setting& setting : table()) {
+    if (setting.name == name) return &setting;
+  }
+  return nullptr;
+}
+
+// What the module files of a cluster define for every package, and mean nothing by here.
+bool is_of_module_file(std::string_view name) {
+  static constexpr std::string_view of_modules[] = {"ROOT",    "DIR",    "HOME", "BASE",  "PREFIX", "PATH",
+                                                    "VERSION", "BIN",    "LIB",  "LIB64", "LIBDIR", "INC",
+                                                    "INCLUDE", "INCDIR", "DOC",  "MAN"};
+  name.remove_prefix(prefix.size());
+  return std::find(std::begin(of_modules), std::end(of_modules), name) != std::end(of_modules);
+}
+
 int first_number(std::initializer_list<const char*> names, int otherwise) {
   for (const char* name : names) {
     if (const char* value = std::getenv(name)) return std::atoi(value);
@@ -229,11 +247,8 @@ Settings Settings::from_environment() {
     if (!text.starts_with(prefix)) continue;
     const std::size_t equals = text.find('=');
     const std::string_view name = text.substr(0, equals);
-    const auto known = std::find_if(table().begin(), table().end(),
-                                    [&](const Setting& setting) { return setting.name == name; });
-    if (known == table().end()) {
-      throw UsageError("unknown setting " + printable(name) + "; `offbeat info --settings` lists them");
-    }
+    const Setting* known = setting_named(name);
+    if (known == nullptr) continue;  // unknown_settings() has it
     // Set but empty is unset: launchers cannot always remove a variable.
     if (equals + 1 >= text.size()) continue;
     const std::string_view value = text.substr(equals + 1);
@@ -243,6 +258,30 @@ Settings Settings::from_environment() {
     }
   }
   return settings;
+}
+
+std::string unknown_settings() {
+  constexpr int most_named = 4;
+  std::vector<std::string_view> names;
+  for (const Setting& setting : table())
+    names.push_back(std::string_view(setting.name).substr(prefix.size()));
+  std::string list;
+  int count = 0;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::string_view name = text.substr(0, text.find('='));
+    if (!name.starts_with(prefix) || setting_named(name) != nullptr || is_of_module_file(name)) continue;
+    if (++count > most_named) continue;
+    list += (list.empty() ? "" : ", ") + printable(name);
+    // A longer name is no typo, and comparing it would take long.
+    const std::string_view meant =
+        name.size() < 64 ? most_similar(name.substr(prefix.size()), names) : std::string_view();
+    if (!meant.empty()) list += " (did you mean " + std::string(prefix) + std::string(meant) + "?)";
+  }
+  if (count == 0) return {};
+  if (count > most_named) list += " and " + std::to_string(count - most_named) + " more";
+  return std::string(count == 1 ? "this is no setting of offbeat: " : "these are no settings of offbeat: ") +
+         list + "; `offbeat info --settings` lists them all";
 }
 
 std::uint64_t Settings::agreement() const {
@@ -262,8 +301,10 @@ std::vector<SettingDescription> setting_descriptions() {
   return all;
 }
 
-int launcher_rank() {
-  return first_number({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}, 0);
+int launcher_rank(std::string_view family) {
+  if (family == "openmpi")
+    return first_number({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}, 0);
+  return first_number({"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"}, 0);
 }
 
 std::string preload_environment() {

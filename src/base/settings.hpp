@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/collective.hpp"
@@ -35,7 +36,7 @@ struct Settings {
 
   // The defaults.
   Settings();
-  // Throws UsageError for a bad value and for an OFFBEAT_ variable that does not exist.
+  // Throws UsageError for a bad value. Variables that are no settings are ignored; see unknown_settings().
   static Settings from_environment();
 
   [[nodiscard]] const std::string& algorithm(Collective collective) const {
@@ -45,6 +46,10 @@ struct Settings {
   // A number that differs, almost surely, when settings differ that must be equal on all ranks.
   [[nodiscard]] std::uint64_t agreement() const;
 };
+
+// One line about the OFFBEAT_ variables that are no settings, with what may have been meant. Empty if there
+// are none: variables that module files define (OFFBEAT_ROOT, OFFBEAT_HOME) do not count.
+[[nodiscard]] std::string unknown_settings();
 
 // One setting as `offbeat info --settings` and the documentation print it.
 struct SettingDescription {
@@ -59,8 +64,10 @@ struct SettingDescription {
 // The variable with the algorithm of a collective: OFFBEAT_ALLREDUCE.
 [[nodiscard]] std::string algorithm_setting(Collective collective);
 
-// The rank that the launcher gave this process, before MPI_Init; 0 if it did not say. Only for messages.
-[[nodiscard]] int launcher_rank();
+// The rank that the launcher gave this process, before MPI_Init; 0 if it did not say. Only for messages. A
+// job that is started by a rank of another one inherits that one's variables, so those of the launcher of
+// `family`, the MPI of the process, come first.
+[[nodiscard]] int launcher_rank(std::string_view family = "openmpi");
 
 // The environment with which another process runs under the preload as this one does: LD_PRELOAD and all
 // OFFBEAT_ variables, one NAME=VALUE in each line. Empty if LD_PRELOAD is not set.

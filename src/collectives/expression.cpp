@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cctype>
 #include <limits>
-#include <numeric>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/similar.hpp"
 #include "collectives/native.hpp"
 #include "collectives/repertoire.hpp"
 
@@ -28,21 +28,6 @@ struct Unit {
 };
 constexpr Unit units[] = {
     {"GiB", std::size_t{1} << 30}, {"MiB", std::size_t{1} << 20}, {"KiB", std::size_t{1} << 10}, {"B", 1}};
-
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({change, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
 
 class Parser {
  public:
@@ -210,12 +195,11 @@ class Parser {
     for (const Algorithm* algorithm : known_) {
       if (algorithm->name == name) return algorithm;
     }
-    const auto nearest = *std::min_element(known_.begin(), known_.end(), [&](auto* left, auto* right) {
-      return edit_distance(name, left->name) < edit_distance(name, right->name);
-    });
-    const bool similar = edit_distance(name, nearest->name) <= 1 + name.size() / 3;
+    std::vector<std::string_view> names;
+    for (const Algorithm* algorithm : known_) names.push_back(algorithm->name);
+    const std::string_view meant = most_similar(name, names);
     fail_at(start, "unknown algorithm '" + printable(name) + "'" +
-                       (similar ? " (did you mean '" + std::string(nearest->name) + "'?)" : ""));
+                       (meant.empty() ? "" : " (did you mean '" + std::string(meant) + "'?)"));
   }
 
   // As the part of a hierarchy. In an allreduce the node has to wait for the others before it has the result.

@@ -6,13 +6,14 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/settings.hpp"
+#include "mpi/abi.hpp"
 
 namespace offbeat {
 
 // Ends the process with one line and exit code 2. Rank 0 speaks first; the launcher then ends the others
 // before they repeat the line, unless only they failed.
 [[noreturn]] inline void exit_with(const UsageError& error) {
-  if (launcher_rank() != 0) sleep(1);
+  if (launcher_rank(abi::family) != 0) sleep(1);
   say(error.what());
   _exit(2);
 }

@@ -39,21 +39,24 @@ std::vector<std::string> loaded_mpi_libraries() {
 }
 
 void* find_library() {
-  std::string other;  // an MPI of another family, for the error
+  void* other = nullptr;  // an MPI of another family
+  std::string path_of_other;
   for (const std::string& path : loaded_mpi_libraries()) {
     void* handle = dlopen(path.c_str(), RTLD_NOLOAD | RTLD_LAZY);
     if (handle == nullptr) continue;
     if (void* allreduce = dlsym(handle, "PMPI_Allreduce")) {
-      const std::string_view family = family_of(handle, allreduce);
-      if (family == abi::family) return handle;  // kept open: libmpi stays as long as we may call it
-      other = path + " (" + std::string(family) + ")";
+      // Kept open: libmpi stays as long as we may call it.
+      if (family_of(handle, allreduce) == abi::family) return handle;
+      if (other == nullptr) {
+        other = handle;
+        path_of_other = path;
+        continue;
+      }
     }
     dlclose(handle);
   }
-  if (!other.empty()) {
-    throw UsageError("this program uses " + other + ", but liboffbeat-" + std::string(abi::family) +
-                     ".so is preloaded; `offbeat run` picks the right one");
-  }
+  if (other != nullptr)
+    throw OtherFamily(path_of_other, family_of(other, dlsym(other, "PMPI_Allreduce")), other);
   if (dlsym(RTLD_NEXT, "PMPI_Allreduce") != nullptr) return RTLD_NEXT;  // linked statically, or renamed
   throw UsageError("no MPI library is loaded in this program");
 }
@@ -74,6 +77,12 @@ bool is_of_an_mpi_library(void* function) {
 }
 
 }  // namespace
+
+OtherFamily::OtherFamily(const std::string& path, std::string_view family, void* library)
+    : UsageError("this program uses " + path + " (" + std::string(family) + "), but liboffbeat-" +
+                 std::string(abi::family) + ".so is preloaded; `offbeat run` picks the right one"),
+      family(family),
+      library(library) {}
 
 Host::Host() : library_(the_library = find_library()) {}
 

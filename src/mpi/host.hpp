@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.hpp"
 #include "mpi/abi.hpp"
 #include "mpi/collective_functions.hpp"
 
@@ -53,9 +54,17 @@ template <class Signature, class Find>
   return function;
 }
 
+// The process has loaded an MPI of another family, and none of this one: it serves no call of this process.
+class OtherFamily : public UsageError {
+ public:
+  OtherFamily(const std::string& path, std::string_view family, void* library);
+  std::string_view family;
+  void* library;  // stays loaded
+};
+
 class Host {
  public:
-  // Finds the loaded libmpi of this family. Throws UsageError if there is none.
+  // Finds the loaded libmpi of this family. Throws OtherFamily, or UsageError if there is no MPI at all.
   Host();
 
   // A symbol of the host's own libmpi; null if it has none. Look up host functions by PMPI_X only: under

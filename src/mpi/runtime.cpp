@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/pool.hpp"
 #include "mpi/exit_with.hpp"
+#include "mpi/other_family.hpp"
 #include "mpi/return_errors.hpp"
 
 namespace offbeat {
@@ -33,9 +34,14 @@ Runtime& start_runtime() {
   return *running;
 }
 
-Runtime& start_runtime_or_exit() {
+bool start_runtime_or_pass_on() {
+  if (other_family.load(std::memory_order_acquire) != nullptr) return false;
   try {
-    return start_runtime();
+    static_cast<void>(start_runtime());
+    return true;
+  } catch (const OtherFamily& found) {
+    pass_on_to(found);
+    return false;
   } catch (const UsageError& error) {
     exit_with(error);
   }

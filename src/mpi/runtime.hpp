@@ -63,9 +63,9 @@ class Runtime {
     without_communicator_[index_of(collective)].fetch_add(1, std::memory_order_relaxed);
   }
 
+  const Host host;  // first: in a process whose MPI is of another family no setting matters
   const Settings settings;
   const std::uint64_t settings_hash = settings.agreement();
-  const Host host;
   const Tools tools;
   const HostProgress progress{host, settings.progress_cpus};
   Selection selection{host.calls_itself("Open MPI")       ? HostMpi::open_mpi
@@ -111,22 +111,21 @@ class Runtime {
   // Grows when a communicator is gone, which makes the entries of the threads' caches stale.
   std::atomic<std::uint64_t> deaths_{1};
   std::atomic<std::uint64_t> births_{0};  // of entries
-  std::mutex mutex_;  // guards the members below, and starting
+  std::mutex mutex_;                      // guards the members below, and starting
   std::vector<Communicator*> communicators_;
   std::array<Counts, collectives.size()> of_dead_communicators_;
 };
 
 // Throws UsageError: a bad setting, or no MPI of this family is loaded.
 [[nodiscard]] Runtime& start_runtime();
-// Ends the process with one line and exit code 2 instead.
-[[nodiscard]] Runtime& start_runtime_or_exit();
+// False if the MPI of the process is of another family. After another error this ends the process with one
+// line and exit code 2.
+[[nodiscard]] bool start_runtime_or_pass_on();
 
 extern std::atomic<Runtime*> the_runtime;
-// The process's runtime; the first intercepted call starts it.
-[[nodiscard]] inline Runtime& runtime() {
-  Runtime* running = the_runtime.load(std::memory_order_acquire);
-  return running != nullptr ? *running : start_runtime_or_exit();
-}
+[[nodiscard]] inline bool has_runtime() { return the_runtime.load(std::memory_order_acquire) != nullptr; }
+// The process's runtime. The entry point of each call has started it.
+[[nodiscard]] inline Runtime& runtime() { return *the_runtime.load(std::memory_order_acquire); }
 
 // The expression that this thread's last intercepted collective ran; null: native.
 extern constinit thread_local const Expression* last_algorithm [[gnu::tls_model("initial-exec")]];

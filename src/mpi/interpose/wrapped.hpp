@@ -14,9 +14,11 @@
 #include <tuple>
 #include <type_traits>
 
+#include "mpi/entry.hpp"
 #include "mpi/interpose/activity.hpp"
 #include "mpi/interpose/request_calls.hpp"
 #include "mpi/interpose/serve.hpp"
+#include "mpi/name_unknown_settings.hpp"
 #include "mpi/spawn_infos.hpp"
 
 namespace offbeat::wrapped {
@@ -30,6 +32,12 @@ template <Name name, class Signature>
   }
   return found_once<Signature>([] { return runtime().host.behind(name.text); });
 }
+
+// See entry.hpp.
+struct Library {
+  static bool is_started() { return has_runtime(); }
+  static bool starts() { return start_runtime_or_pass_on(); }
+};
 
 // -- collectives
 
@@ -156,10 +164,12 @@ inline int win_test(decltype(PMPI_Win_test)* next, MPI_Win window, int* flag) {
 
 // -- life
 
-// Offbeat has already started, in order to find `next`.
+// A host may begin by calling the other function of MPI_Init and MPI_Init_thread, and a tool calls PMPI_Init.
 template <class Next, class... Arguments>
 int init(Next* next, Arguments... arguments) {
-  return next(arguments...);
+  const int code = next(arguments...);
+  if (code == MPI_SUCCESS) name_unknown_settings(runtime().host);
+  return code;
 }
 
 inline int finalize(decltype(PMPI_Finalize)* next) {

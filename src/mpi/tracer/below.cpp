@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "mpi/exit_with.hpp"
+#include "mpi/other_family.hpp"
 
 namespace offbeat::trace {
 Below::Below()
@@ -13,18 +14,20 @@ Below::Below()
 
 std::atomic<const Below*> what_is_below{nullptr};
 
-const Below& find_what_is_below() {
+bool find_what_is_below_or_pass_on() {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  const Below* found = what_is_below.load(std::memory_order_acquire);
-  if (found != nullptr) return *found;
+  if (other_family.load(std::memory_order_acquire) != nullptr) return false;
+  if (what_is_below.load(std::memory_order_acquire) != nullptr) return true;
   try {
-    found = new Below;  // lives until the process ends
+    what_is_below.store(new Below, std::memory_order_release);  // lives until the process ends
+    return true;
+  } catch (const OtherFamily& found) {
+    pass_on_to(found);
+    return false;
   } catch (const UsageError& error) {
     exit_with(error);
   }
-  what_is_below.store(found, std::memory_order_release);
-  return *found;
 }
 
 }  // namespace offbeat::trace

@@ -3,9 +3,6 @@
 // the next PMPI_X, as if the tracer were not there. The next one may belong to a tool, or to
 // liboffbeat-<family>.so, which is preloaded behind the tracer and does the same. If only the host is behind,
 // both go on to its PMPI_X.
-// PMPI_X to the next PMPI_X, as if the tracer were not there: to those of tools behind the tracer, and of
-// liboffbeat-<family>.so, which is preloaded behind it and does the same. Where only the host is behind, both
-// go on to its PMPI_X.
 #pragma once
 
 #include <atomic>
@@ -23,13 +20,12 @@ struct Below {
 };
 
 extern std::atomic<const Below*> what_is_below;
-const Below& find_what_is_below();
-// Found at the first call, because a preload also reaches programs without MPI. Without an MPI of this family
-// the process ends with one line and exit code 2.
-[[nodiscard]] inline const Below& below() {
-  const Below* known = what_is_below.load(std::memory_order_acquire);
-  return known != nullptr ? *known : find_what_is_below();
-}
+// False if the MPI of the process is of another family. After another error this ends the process with one
+// line and exit code 2.
+[[nodiscard]] bool find_what_is_below_or_pass_on();
+[[nodiscard]] inline bool has_below() { return what_is_below.load(std::memory_order_acquire) != nullptr; }
+// What is below. The entry point of the first call has found it: a preload also reaches programs without MPI.
+[[nodiscard]] inline const Below& below() { return *what_is_below.load(std::memory_order_acquire); }
 
 // A function of the host that the tracer calls for itself, below all tools.
 template <Name name, class Signature>

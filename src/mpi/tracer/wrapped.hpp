@@ -9,6 +9,8 @@
 #include <tuple>
 #include <type_traits>
 
+#include "mpi/entry.hpp"
+#include "mpi/name_unknown_settings.hpp"
 #include "mpi/request_functions.hpp"
 #include "mpi/spawn_infos.hpp"
 #include "mpi/tracer/describe.hpp"
@@ -16,6 +18,11 @@
 namespace offbeat::trace::wrapped {
 
 using trace::next;
+// See entry.hpp.
+struct Library {
+  static bool is_started() { return has_below(); }
+  static bool starts() { return find_what_is_below_or_pass_on(); }
+};
 using OnRequests = RequestFunctions<Tracer>;
 
 // The last argument of a function that makes a request.
@@ -204,6 +211,8 @@ int init(Next* next, Arguments... arguments) {
     const InsideOffbeat guard;
     code = next(arguments...);
   }
+  // liboffbeat-<family>.so, where it is below, says it itself.
+  if (code == MPI_SUCCESS && below().last_algorithm == nullptr) name_unknown_settings(below().host);
   if (code == MPI_SUCCESS) start_tracer_or_exit();
   return code;
 }

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Finds the name that somebody may have meant.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+namespace offbeat {
+
+// How many characters must be changed, inserted or removed to turn one text into the other.
+[[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
+
+// Returns the known name that is most like `name`, or an empty one if none is similar.
+[[nodiscard]] std::string_view most_similar(std::string_view name,
+                                            const std::vector<std::string_view>& known);
+
+}  // namespace offbeat
