@@ -99,7 +99,8 @@ def schedule_without_sessions() -> None:
     """Until this Python ends, let the kernel give its time to processes, not to sessions.
 
     Linux 6.18 gives a session in which some processes run all the time and others take short naps, as ranks
-    do, nearly all the time of a core: other sessions and the kernel's own threads then wait for up to minutes.
+    do, nearly all the time of a core. Other sessions and the kernel's own threads then wait for up to
+    minutes.
     """
     with contextlib.suppress(OSError):  # a kernel without sessions to schedule
         if AUTOGROUP.read_text().strip() == "1":

@@ -56,8 +56,11 @@ class Mpi:
 
     @property
     def is_like_another(self) -> bool:
-        """The standard ABI's library is the same code as the others', and Debian's MPIs are the same two at other
-        versions: what is inside offbeat need not be tested there again."""
+        """Whether what is inside offbeat need not be tested here again.
+
+        The standard ABI's library is the same code as the others', and Debian's MPIs are the same two at
+        other versions.
+        """
         return self.family == "mpiabi" or self.name.startswith("debian")
 
     def launch(self, ranks: int) -> list[str]:

@@ -175,7 +175,7 @@ def faults_and_errors(result: Result) -> tuple[int, int]:
 def test_a_message_that_fails_is_an_error_on_every_rank(
     mpi: Mpi, expression: str, rank: int, count: int
 ) -> None:
-    """One of those of a carrier, each in turn: of its own node and of the other one, nobody waits for ever."""
+    """One of those of a carrier, each in turn: on its own node and on the other one, nobody waits forever."""
     direct = ("--direct", "1") if expression == OWNERS else ()
     result = run_failing(mpi, 4, "messages", rank, count, *direct, allreduce=expression, environment=NODES)
     faults, errors = faults_and_errors(result)

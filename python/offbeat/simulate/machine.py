@@ -49,6 +49,11 @@ class Board:
     line_gap_ns: float
     ranks_per_cache: int
 
+    def in_seconds(self) -> tuple[float, float, float, int, int]:
+        """As the simulator takes it."""
+        times = self.line_ns * 1e-9, self.far_line_ns * 1e-9, self.line_gap_ns * 1e-9
+        return *times, self.ranks_per_cache, _WINDOW_BYTES
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -78,14 +83,7 @@ class Machine:
             copy=self.copy_ns_per_byte * 1e-9,
             envelope_bytes=self.envelope_bytes,
             eager_bytes=self.eager_limit_bytes,
-            board=board
-            and (
-                board.line_ns * 1e-9,
-                board.far_line_ns * 1e-9,
-                board.line_gap_ns * 1e-9,
-                board.ranks_per_cache,
-                _WINDOW_BYTES,
-            ),
+            board=None if board is None else board.in_seconds(),
         )
 
     def facts(self) -> list[tuple[str, str]]:
@@ -200,10 +198,9 @@ class _Table:
 
     def number(self, key: str, *, least: float = 0, default: float | None = None) -> float:
         value = self._get(key, default)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if value is default and default is not None:
-            return default
-        if not is_number or not least <= value <= _MOST:
+            return float(default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= _MOST:
             raise self._wrong(key, f"{_shown(value)} is not a number from {least:g} to {_MOST:g}")
         return float(value)
 
