@@ -80,6 +80,7 @@ function(offbeat_family family headers)
     src/mpi/check.cpp
     src/mpi/communicator.cpp
     src/mpi/communicator_set_up.cpp
+    src/mpi/dense_types.cpp
     src/mpi/host.cpp
     src/mpi/host_pipeline.cpp
     src/mpi/host_progress.cpp

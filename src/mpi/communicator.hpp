@@ -106,6 +106,17 @@ class Communicator {
       throw;
     }
   }
+  // The same for what precedes the collective. A failure is reported as one of this collective.
+  template <class Body>
+  void or_break(Collective collective, const std::size_t& bytes, Body&& body) {
+    try {
+      body();
+    } catch (...) {
+      if (!is_broken_) enter_board(collective, bytes);
+      break_down();
+      throw;
+    }
+  }
 
   // For calls that the host cannot serve: if the choice is `native`, an offbeat algorithm takes its place.
   // False: the call cannot be served.

@@ -166,6 +166,9 @@ class Host {
   HostFunction<decltype(PMPI_Issend)> Issend{find("PMPI_Issend")};
   HostFunction<decltype(PMPI_Op_commutative)> Op_commutative{find("PMPI_Op_commutative")};
   HostFunction<decltype(PMPI_Pack)> Pack{find("PMPI_Pack")};
+  // MPI 4's; older hosts lack it.
+  HostFunction<int(const void*, MPI_Count, MPI_Datatype, void*, MPI_Count, MPI_Count*, MPI_Comm)> Pack_c{
+      find("PMPI_Pack_c")};
   HostFunction<decltype(PMPI_Recv)> Recv{find("PMPI_Recv")};
   HostFunction<decltype(PMPI_Reduce)> Reduce{find("PMPI_Reduce")};
   HostFunction<decltype(PMPI_Reduce_local)> Reduce_local{find("PMPI_Reduce_local")};
@@ -178,16 +181,29 @@ class Host {
   HostFunction<decltype(PMPI_Test)> Test{find("PMPI_Test")};
   HostFunction<decltype(PMPI_Testany)> Testany{find("PMPI_Testany")};
   HostFunction<decltype(PMPI_Testsome)> Testsome{find("PMPI_Testsome")};
+  HostFunction<decltype(PMPI_Type_commit)> Type_commit{find("PMPI_Type_commit")};
+  HostFunction<decltype(PMPI_Type_contiguous)> Type_contiguous{find("PMPI_Type_contiguous")};
+  HostFunction<decltype(PMPI_Type_create_struct)> Type_create_struct{find("PMPI_Type_create_struct")};
   HostFunction<decltype(PMPI_Type_dup)> Type_dup{find("PMPI_Type_dup")};
   HostFunction<decltype(PMPI_Type_free)> Type_free{find("PMPI_Type_free")};
   HostFunction<decltype(PMPI_Type_get_contents)> Type_get_contents{find("PMPI_Type_get_contents")};
   HostFunction<decltype(PMPI_Type_get_envelope)> Type_get_envelope{find("PMPI_Type_get_envelope")};
+  // Those of MPI 4, the only ones that describe types which were made with counts of MPI_Count; false on
+  // older hosts, which have no such types.
+  HostFunction<int(MPI_Datatype, MPI_Count, MPI_Count, MPI_Count, MPI_Count, int*, MPI_Aint*, MPI_Count*,
+                   MPI_Datatype*)>
+      Type_get_contents_c{find("PMPI_Type_get_contents_c")};
+  HostFunction<int(MPI_Datatype, MPI_Count*, MPI_Count*, MPI_Count*, MPI_Count*, int*)> Type_get_envelope_c{
+      find("PMPI_Type_get_envelope_c")};
   HostFunction<decltype(PMPI_Type_get_extent)> Type_get_extent{find("PMPI_Type_get_extent")};
   HostFunction<decltype(PMPI_Type_get_true_extent)> Type_get_true_extent{find("PMPI_Type_get_true_extent")};
   HostFunction<decltype(PMPI_Type_get_name)> Type_get_name{find("PMPI_Type_get_name")};
   HostFunction<decltype(PMPI_Type_size)> Type_size{find("PMPI_Type_size")};
   HostFunction<decltype(PMPI_Type_size_x)> Type_size_x{find("PMPI_Type_size_x")};
   HostFunction<decltype(PMPI_Unpack)> Unpack{find("PMPI_Unpack")};
+  // MPI 4's; older hosts lack it.
+  HostFunction<int(const void*, MPI_Count, MPI_Count*, void*, MPI_Count, MPI_Datatype, MPI_Comm)> Unpack_c{
+      find("PMPI_Unpack_c")};
   HostFunction<decltype(PMPI_Wait)> Wait{find("PMPI_Wait")};
 };
 

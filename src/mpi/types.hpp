@@ -3,9 +3,11 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 
 #include "mpi/host.hpp"
@@ -49,6 +51,7 @@ class Types {
   Types& operator=(const Types&) = delete;
 
   // A communicator of this rank alone, for asking the host whether it accepts arguments. Its errors return.
+  // Several threads may use it at once, so there are no collectives on it without `of_own_communicator_`.
   [[nodiscard]] MPI_Comm own_communicator() const { return own_communicator_; }
   // The least count at which the host rejects an input that is the output, without MPI_IN_PLACE: 1 for MPICH,
   // 2 for Open MPI.
@@ -127,14 +130,17 @@ class Types {
   static constexpr std::size_t most_types = 64;
 
   [[nodiscard]] bool find_layout_of_user(MPI_Datatype type, Layout& layout) const;
-  [[nodiscard]] bool is_contiguous_of_predefined(MPI_Datatype type) const;
+  class Bytes;
   int send_to_self(const void* from, int sent, MPI_Datatype sent_type, void* to, int received,
-                   MPI_Datatype received_type, int bytes, int* position) const;
+                   MPI_Datatype received_type) const;
   template <class Use>
-  void by_parts(std::int64_t count, const Layout& layout, Use&& use) const;
+  void by_parts(const char* what, std::int64_t count, const Layout& layout, Use&& use) const;
+  [[noreturn]] void throw_failure(const char* what, std::int64_t count, std::size_t bytes, int code) const;
 
   const Host* host_;
   MPI_Comm own_communicator_ = MPI_COMM_SELF;
+  mutable std::mutex of_own_communicator_;       // for collectives there
+  mutable std::atomic<unsigned> self_messages_;  // so that each has a tag of its own
   std::int64_t least_rejected_alias_ = 1;
   bool rejects_aliases_ = true;
   Index<256> types_;

@@ -73,7 +73,7 @@ Outcome Activity::begin() {
   Call call = call_;
   failure_ = MPI_SUCCESS;
   operation_.reset();
-  communicator.or_break([&] {
+  communicator.or_break(call_.collective, bytes, [&] {
     sides_.pack(types);
     lists_.pack(types);
     if (shares_ && !is_alone) copy_of_input(*chosen, communicator.size(), call, copy_);
@@ -124,9 +124,7 @@ void Activity::ask_host_pipeline(Ask&& is_over) noexcept {
   if (!host_pipeline_) return;
   try {
     runner().or_break([&] {
-      if (!std::invoke(is_over, *host_pipeline_)) return;
-      sides_.unpack(process_.types());
-      host_pipeline_.reset();
+      if (std::invoke(is_over, *host_pipeline_)) host_pipeline_.reset();
     });
   } catch (...) {
     failure_ = code_of_exception();
@@ -142,15 +140,23 @@ void Activity::on_end(void* self) noexcept {
   auto& mine = *static_cast<Activity*>(self);
   try {
     mine.operation_->rethrow_if_failed();
-    mine.sides_.unpack(mine.process_.types());
   } catch (...) {
     mine.failure_ = code_of_exception();
   }
   mine.end();
 }
 
-// This may be gone as soon as the host, or the program, knows.
+// Every collective ends here, whoever carried it out. This may be gone as soon as the host, or the program,
+// knows.
 void Activity::end() noexcept {
+  try {
+    if (failure_ == MPI_SUCCESS) {
+      sides_.unpack(process_.types());
+      lists_.unpack(process_.types());
+    }
+  } catch (...) {
+    failure_ = code_of_exception();
+  }
   const Host& host = process_.host;
   const MPI_Request handle = request_->handle;
   if ((state_.fetch_or(over, std::memory_order_acq_rel) & shared_with_host) != 0)

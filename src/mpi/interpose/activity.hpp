@@ -83,6 +83,7 @@ class Activity {
   static int on_query(void* request, MPI_Status* status);
   static int on_free(void* request);
   static int on_cancel(void*, int) { return MPI_ERR_REQUEST; }
+  // The results are put where the program wants them, and whoever asks is told. Calls the host.
   void end() noexcept;
   void become_inactive() noexcept;  // this may be gone then
   [[nodiscard]] Communicator& runner() const { return apart_ != nullptr ? *apart_ : *communicator_; }

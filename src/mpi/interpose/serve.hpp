@@ -223,7 +223,8 @@ class Service {
     if (!is_counted()) return leave_to_host();
 
     Outcome outcome = leave_to_host();
-    communicator_->or_break([&] {
+    std::size_t bytes = 0;
+    communicator_->or_break(collective, bytes, [&] {
       input.prepare();
       output.prepare();
       Call call{collective,     input.vector(), output.vector(), nullptr, known.has_root ? call_.root : 0,
@@ -238,7 +239,8 @@ class Service {
       } else if (in_place) {
         call.input = output.blocks().of(output.vector(), rank_, size_);
       }
-      check(static_cast<std::int64_t>(call.length(size_)), MPI_BYTE);
+      bytes = call.length(size_);
+      check(static_cast<std::int64_t>(bytes), MPI_BYTE);
       const bool shares = (in_place || is_aliased) && who.is_personal && !who.root_gives;
       const bool is_source = is_bcast && gives();
       kept_.packs_output = in_place || is_source;
