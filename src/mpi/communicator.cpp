@@ -150,15 +150,23 @@ void Communicator::apply() {
   }
 }
 
+// A call of elements that are too wide for a board goes to the host. Objects of the program's are as wide as
+// it likes: what would cut between them, or pass each one on whole in many steps, is replaced by messages.
 const Expression* Communicator::choose_from_list(const OfCollective& mine, Collective collective,
-                                                 std::size_t bytes, std::size_t width) {
+                                                 std::size_t bytes, std::size_t width, bool may_wait) {
   if (mine.choices == nullptr) return nullptr;
   const Choice& choice = choice_for(*mine.choices, bytes);
   if (is_verbose_) announce(collective, choice);
   const Algorithm& algorithm = *choice.expression->algorithm;
   if (algorithm.run == nullptr) return nullptr;
-  const bool is_too_wide = width > BoardShape::smallest_chunk ||
-                           width * static_cast<std::size_t>(size_) > board_size_.window_bytes;
+  if (width > BoardShape::smallest_chunk) [[unlikely]] {
+    // The rounds of these go chunk by chunk, and a chunk may be a window.
+    const bool is_in_rounds = collective == Collective::allreduce || collective == Collective::reduce;
+    const bool is_on_node = algorithm.needs.board == OnBoard::one_node;
+    if (is_in_rounds && is_on_node && width <= board_size_.window_bytes) return choice.expression;
+    return may_wait && has_messages() ? selection_->without_host(collective) : nullptr;
+  }
+  const bool is_too_wide = width * static_cast<std::size_t>(size_) > board_size_.window_bytes;
   if (is_too_wide && algorithm.needs.board != OnBoard::no) return nullptr;
   return choice.expression;
 }
@@ -317,7 +325,7 @@ const Expression* Communicator::choose_to_begin(Collective collective, std::size
     if (!are_current || !are_provided({collective})) return nullptr;
     apply();
   }
-  const Expression* chosen = choose_from_list(mine, collective, bytes, width);
+  const Expression* chosen = choose_from_list(mine, collective, bytes, width, false);
   if (chosen == nullptr || chosen->runs_on_host()) return chosen;
   const bool uses_messages = chosen->algorithm->needs.board != OnBoard::one_node;
   if (uses_messages && !(process_.progress.moves_messages() && has_tags(stage_))) return nullptr;

@@ -77,7 +77,7 @@ class Communicator {
       refresh(collective);
     if (bytes < mine.immediate_below && !is_verbose_) [[likely]]
       return mine.at_once;
-    return choose_from_list(mine, collective, bytes, width);
+    return choose_from_list(mine, collective, bytes, width, true);
   }
   [[nodiscard]] bool serves() const { return transport_ != nullptr; }
   [[nodiscard]] int rank() const { return rank_; }
@@ -195,8 +195,9 @@ class Communicator {
   [[nodiscard]] OfCollective& of(Collective collective) { return of_[index_of(collective)]; }
   [[nodiscard]] const OfCollective& of(Collective collective) const { return of_[index_of(collective)]; }
 
+  // `may_wait`: until other ranks agree, all of which make this call.
   [[nodiscard]] const Expression* choose_from_list(const OfCollective& mine, Collective collective,
-                                                   std::size_t bytes, std::size_t width);
+                                                   std::size_t bytes, std::size_t width, bool may_wait);
   [[noreturn]] void report_earlier_failure() const;
 
   // Setting up (communicator_set_up.cpp).

@@ -40,6 +40,7 @@ HostPipeline::HostPipeline(const Host& host, const Types& types, MPI_Comm commun
   const Types::Handles handles = types.handles_of(*call.op);
   type_ = handles.type;
   op_ = handles.op;
+  length_ = handles.length;
 }
 
 void HostPipeline::begin_segment(std::size_t k, MPI_Request& request) const {
@@ -47,7 +48,7 @@ void HostPipeline::begin_segment(std::size_t k, MPI_Request& request) const {
   const Stripe stripe = segments_[k];
   const void* input = stripe.of(call_.input).data;
   Vector output = stripe.of(call_.output);
-  const int count = static_cast<int>(output.count);
+  const int count = static_cast<int>(output.count) * length_;
   request = MPI_REQUEST_NULL;
   if (count == 0) return;
   if (input == output.data) input = MPI_IN_PLACE;

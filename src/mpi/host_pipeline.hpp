@@ -39,6 +39,7 @@ class HostPipeline {
   Call call_;
   MPI_Datatype type_ = MPI_BYTE;
   MPI_Op op_{};
+  int length_ = 1;  // elements of the type in one of the call: a single one, then
   combinators::Segments segments_;
   std::size_t window_;
   std::vector<MPI_Request> requests_;

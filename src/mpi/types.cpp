@@ -114,8 +114,8 @@ int code_of_packing(int code, bool is_complete) {
 }  // namespace
 
 void HostReduceLocal::combine(const void* left, void* right, std::size_t count) const {
-  // Reduction works in blocks of a few KiB, so an int is enough.
-  if (const int code = host_->Reduce_local(left, right, static_cast<int>(count), type_, op_);
+  // Reduction works in blocks of a few KiB, or of one object, so an int is enough.
+  if (const int code = host_->Reduce_local(left, right, static_cast<int>(count) * length_, type_, op_);
       code != MPI_SUCCESS) {
     throw CommunicationError("MPI_Reduce_local failed", code);
   }
@@ -266,11 +266,11 @@ Types::Types(const Host& host) : host_(&host) {
 Types::Handles Types::handles_of(const Reduction& reduction) const {
   if (reduction.host != nullptr) {
     const auto& by_host = static_cast<const HostReduceLocal&>(*reduction.host);
-    return {by_host.type(), by_host.op()};
+    return {by_host.type(), by_host.op(), by_host.length()};
   }
   for (std::size_t row = 0; row < row_count_; ++row) {
     for (std::size_t op = 0; op < most_ops; ++op) {
-      if (&rows_[row][op].reduction == &reduction) return {type_handles_[row], op_handles_[op]};
+      if (&rows_[row][op].reduction == &reduction) return {type_handles_[row], op_handles_[op], 1};
     }
   }
   throw std::logic_error("a reduction that is not of this table");
@@ -433,7 +433,9 @@ bool Types::are_accepted(MPI_Datatype type, MPI_Op op) const {
   return host_->Allreduce(MPI_IN_PLACE, &nothing, 0, type, op, own_communicator_) == MPI_SUCCESS;
 }
 
-bool Types::user_defined(MPI_Datatype type, MPI_Op op, std::optional<UserReduction>& result) const {
+bool Types::user_defined(MPI_Datatype type, MPI_Op op, std::int64_t length,
+                         std::optional<UserReduction>& result) const {
+  if (length > std::numeric_limits<int>::max()) return false;
   if (ops_.find(abi::bits(op)) >= 0 || op == replace_ || op == no_op_) return false;
   int commutative = 0;
   if (host_->Op_commutative(op, &commutative) != MPI_SUCCESS || commutative == 0) return false;
@@ -451,8 +453,8 @@ bool Types::user_defined(MPI_Datatype type, MPI_Op op, std::optional<UserReducti
   // Bytes between elements belong to the user and must not be touched: only types without gaps will do.
   const bool dense = size > 0 && lower == 0 && true_lower == 0 && extent == size && true_extent == size;
   if (!dense) return false;
-  result.emplace(UserReduction{HostReduceLocal(*host_, type, op), {}});
-  result->reduction = Reduction(static_cast<std::size_t>(size), result->combine);
+  result.emplace(UserReduction{HostReduceLocal(*host_, type, op, static_cast<int>(length)), {}});
+  result->reduction = Reduction(static_cast<std::size_t>(size * length), result->combine);
   return true;
 }
 

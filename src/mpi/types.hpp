@@ -15,18 +15,22 @@
 
 namespace offbeat {
 
-// Combines by the host's MPI_Reduce_local. Throws CommunicationError with the host's code.
+// Combines by the host's MPI_Reduce_local. Throws CommunicationError with the host's code. `length`: how many
+// elements of the type are one for offbeat.
 class HostReduceLocal final : public HostCombine {
  public:
-  HostReduceLocal(const Host& host, MPI_Datatype type, MPI_Op op) : host_(&host), type_(type), op_(op) {}
+  HostReduceLocal(const Host& host, MPI_Datatype type, MPI_Op op, int length = 1)
+      : host_(&host), type_(type), op_(op), length_(length) {}
   void combine(const void* left, void* right, std::size_t count) const override;
   [[nodiscard]] MPI_Datatype type() const { return type_; }
   [[nodiscard]] MPI_Op op() const { return op_; }
+  [[nodiscard]] int length() const { return length_; }
 
  private:
   const Host* host_;
   MPI_Datatype type_;
   MPI_Op op_;
+  int length_;
 };
 
 // For a user's own type or operation. Made anew in each call: the handle may name something else later.
@@ -67,6 +71,7 @@ class Types {
   struct Handles {
     MPI_Datatype type;
     MPI_Op op;
+    int length;  // elements of the type in one of the reduction
   };
   [[nodiscard]] Handles handles_of(const Reduction& reduction) const;
 
@@ -92,8 +97,10 @@ class Types {
   [[nodiscard]] bool are_accepted(MPI_Datatype type, MPI_Op op) const;
 
   // Whether this is a user's commutative operation on a type without gaps; `result` is then the reduction.
-  // Type and operation must be accepted.
-  [[nodiscard]] bool user_defined(MPI_Datatype type, MPI_Op op, std::optional<UserReduction>& result) const;
+  // Its element is an object of `length` elements of the type, which the program's function gets whole. Type
+  // and operation must be accepted.
+  [[nodiscard]] bool user_defined(MPI_Datatype type, MPI_Op op, std::int64_t length,
+                                  std::optional<UserReduction>& result) const;
 
  private:
   static constexpr std::size_t most_ops = 12;  // ReduceOp, then MINLOC and MAXLOC

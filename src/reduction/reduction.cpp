@@ -10,11 +10,22 @@
 namespace offbeat {
 
 // Works block by block through two scratch blocks, because the host overwrites its right operand, which may
-// be the user's input, and because the destination may be any of the operands.
+// be the user's input, and because the destination may be any of the operands. Of two operands the right one
+// can be overwritten in the destination, unless the left one is there.
 void Reduction::reduce_by_host(void* destination, const void* const* operands, std::size_t operand_count,
                                std::size_t count) const {
   constexpr std::size_t block_bytes = 16 * 1024;
   const std::size_t block = std::max<std::size_t>(1, block_bytes / std::max<std::size_t>(width, 1));
+  if (operand_count == 2 && destination != operands[0]) {
+    for (std::size_t first = 0; first < count; first += block) {
+      const std::size_t length = std::min(block, count - first);
+      std::byte* const result = static_cast<std::byte*>(destination) + first * width;
+      const auto* right = static_cast<const std::byte*>(operands[1]) + first * width;
+      if (result != right) offbeat::copy(result, right, length * width);
+      host->combine(static_cast<const std::byte*>(operands[0]) + first * width, result, length);
+    }
+    return;
+  }
   const pool::Block scratch(2 * block * width);  // the host's function may throw
   std::byte* partial = scratch.data();
   std::byte* next = partial + block * width;

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <utility>
 
 #include "base/copy.hpp"
+#include "base/pool.hpp"
 
 namespace offbeat {
 namespace {
@@ -44,7 +46,10 @@ void Computation::perform() const {
   }
   // Block by block, so that partial results, and the source of the copy, stay in a first-level cache.
   constexpr std::size_t block_bytes = 8192;
-  alignas(64) std::byte partial[block_bytes + 64];
+  alignas(64) std::byte short_partial[block_bytes];
+  std::optional<pool::Block> long_partial;  // an element may be an object of the program's, of any length
+  if (destination.width > block_bytes) long_partial.emplace(destination.width);
+  std::byte* const partial = long_partial ? long_partial->data() : short_partial;
   const std::size_t block = std::max<std::size_t>(1, block_bytes / destination.width);
   for (std::size_t first = 0; first < destination.count; first += block) {
     const Vector part = destination.slice(first, std::min(block, destination.count - first));

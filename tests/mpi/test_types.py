@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Types that programs make."""
+"""Types and operations that programs make, and buffers that they must not have."""
 
 from __future__ import annotations
 
 import pytest
 from harness import INSIDE_OFFBEAT, PROGRAMS, Mpi, Result, compile_program, run
 
-MESSAGES = {"OFFBEAT_BOARD_KIB": "0", "OFFBEAT_BCAST": "binomial"}
+MESSAGES = {
+    "OFFBEAT_BOARD_KIB": "0",
+    "OFFBEAT_ALLREDUCE": "recursive_doubling",
+    "OFFBEAT_BCAST": "binomial",
+    "OFFBEAT_REDUCE": "binomial",
+}
 
 
 def own_types(
@@ -39,3 +44,48 @@ def test_nested_types_without_gaps_are_not_packed(mpi: Mpi) -> None:
 @pytest.mark.deep(lambda mpi: True)  # takes 9 GB of memory
 def test_an_element_longer_than_an_int_can_say(mpi: Mpi) -> None:
     assert own_types(mpi, 2, "huge", timeout=300).report_of("bcast").served == 1
+
+
+HOW = {  # settings
+    "board": {"OFFBEAT_ALLREDUCE": "arrival_tree", "OFFBEAT_REDUCE": "arrival_tree"},
+    "many rounds": {"OFFBEAT_BOARD_KIB": "64"},
+    "messages": MESSAGES,
+    "messages that are cut": {"OFFBEAT_ALLREDUCE": "ring", "OFFBEAT_REDUCE": "pipeline(3, chain)"},
+    "nodes": {
+        "OFFBEAT_NODE_RANKS": "2",
+        "OFFBEAT_ALLREDUCE": "hierarchy(arrival_tree, rabenseifner)",
+        "OFFBEAT_REDUCE": "hierarchy(arrival_tree, binomial)",
+    },
+}
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+@pytest.mark.parametrize("how", HOW)
+def test_a_user_operation_gets_whole_objects(mpi: Mpi, ranks: int, how: str) -> None:
+    """What the host serves it may cut, so offbeat has to serve it all."""
+    scatters = {"OFFBEAT_REDUCE_SCATTER": "ring", "OFFBEAT_REDUCE_SCATTER_BLOCK": "ring"}
+    program = compile_program(mpi, PROGRAMS / "objects.c")
+    result = run(mpi, ranks, [program], environment=HOW["board"] | scatters | HOW[how]).succeeded()
+    for collective in ("reduce", "reduce_scatter", "reduce_scatter_block"):
+        report = result.report_of(collective)
+        assert report.served == report.intercepted, str(result)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize(
+    ("settings", "collectives"),
+    [({}, ["reduce", "gather", "scatter"]), (MESSAGES, ["reduce"])],
+    ids=["board", "messages"],
+)
+def test_a_root_whose_input_is_its_output(
+    mpi: Mpi, ranks: int, settings: dict[str, str], collectives: list[str]
+) -> None:
+    """The root is told what the host says, and later calls are right. Without offbeat some hosts hang after it."""
+    program = compile_program(mpi, PROGRAMS / "root_alias.c")
+    result = run(mpi, ranks, [program, *collectives], environment=settings).succeeded()
+    assert result.report_of("reduce").served > 0, str(result)
+    if mpi.kind != "impi" and ranks == 2:
+        natively = run(mpi, ranks, [program, "reduce"], preload=False).succeeded()
+        lines = [line for line in natively.stdout.splitlines() if line.startswith("reduce")]
+        assert len(lines) == 4, str(natively)
+        assert [line for line in result.stdout.splitlines() if line.startswith("reduce")] == lines, str(result)

@@ -95,6 +95,32 @@ Vector vector_of(std::vector<std::uint64_t>& elements) {
   return {reinterpret_cast<std::byte*>(elements.data()), elements.size(), sizeof(std::uint64_t)};
 }
 
+// A user's operation gets its vector whole, however long it is.
+TEST(Computation, CombinesLongObjects) {
+  static constexpr std::size_t length = 20000;
+  struct Objects final : HostCombine {
+    void combine(const void* left, void* right, std::size_t count) const override {
+      host.combine(left, right, count * length);
+    }
+    OrderedHost host;
+  };
+  const Objects host;
+  const Reduction reduction(length * sizeof(std::uint64_t), host);
+  const std::vector<std::uint64_t> a(length, 5);
+  const std::vector<std::uint64_t> b(length, 70);
+  const std::vector<std::uint64_t> c(length, 900);
+  std::vector<std::uint64_t> result(length);
+  Computation work{.transport = nullptr,
+                   .reduction = &reduction,
+                   .destination = {reinterpret_cast<std::byte*>(result.data()), 1, reduction.width},
+                   .operands = {a.data()},
+                   .operand_count = 1};
+  work.add(b.data(), true);
+  work.add(c.data(), false);
+  work.perform();
+  EXPECT_EQ(result, std::vector<std::uint64_t>(length, (70 * 3 + 5) * 3 + 900));
+}
+
 TEST(Computation, CombinesInTreeOrder) {
   const OrderedHost host;
   const Reduction reduction(sizeof(std::uint64_t), host);

@@ -198,6 +198,11 @@ template <Collective collective, Form form, class Arguments>
       auto& kept = activity->kept(static_cast<typename Serving::Kept*>(nullptr));
       outcome = Serving(process, call, carrier, kept).run();
       if (outcome.kind == Outcome::Kind::served) return activity;
+      if (outcome.kind == Outcome::Kind::rejected) {
+        // The collective goes on without a request of the program's.
+        if (!activity->abandon()) static_cast<void>(activity.release());
+        outcome = {.is_counted = true};
+      }
     }
     if (!outcome.is_counted && form == Form::nonblocking) process.count_native(collective);
   } catch (...) {

@@ -2,9 +2,11 @@
 // Serves one intercepted collective, however the call is spelt.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <new>
+#include <numeric>
 #include <optional>
 #include <type_traits>
 
@@ -18,7 +20,8 @@ namespace offbeat {
 
 // The result of an attempt to serve a call.
 struct Outcome {
-  enum class Kind : std::uint8_t { served, native, failed };
+  // Rejected: offbeat has served the other ranks, and the host is to tell the program what is wrong.
+  enum class Kind : std::uint8_t { served, native, rejected, failed };
   Kind kind = Kind::native;
   bool is_counted = false;  // by a communicator; without one the call is counted for the process
   int code = MPI_SUCCESS;   // of the host MPI, if the call failed
@@ -51,7 +54,8 @@ inline void copy_of_input(const Expression& chosen, int ranks, Call& call, std::
 // alike.
 //
 // An error may be on one rank alone, and the host reports it without asking another rank. So nothing
-// collective comes before the arguments are judged.
+// collective comes before the arguments are judged. Where the root alone is told that its output is its
+// input, the other ranks do not know: it takes part, with an output that nobody wants.
 //
 // carrier.find(...) gives the communicator and counts the call there; null: the host has to serve it. A call
 // that may be served ends in carrier(communicator, call, shares, kept), whose outcome is that of the whole.
@@ -150,18 +154,33 @@ class Service {
     }
   }
 
-  [[nodiscard]] bool is_wrong(const Types& types, std::int64_t count) const {
+  [[nodiscard]] bool is_wrong(std::int64_t count) const {
     if (is_wrong_input(call_.input.data, count)) return true;
     if (!takes()) return call_.input.data == MPI_IN_PLACE;
-    return is_wrong_output(call_.output.data, count_of_block()) ||
-           (call_.input.data == call_.output.data && count >= types.least_rejected_alias());
+    return is_wrong_output(call_.output.data, count_of_block());
+  }
+  // How many elements a user's operation may not be cut between: many programs take the whole vector, or a
+  // block of it, for one object, and do not look at the length.
+  [[nodiscard]] std::int64_t length_of_object(std::int64_t count) const {
+    std::int64_t length = has_blocks ? count_of_block() : count;
+    if constexpr (has_lists) {
+      for (int rank = 0; rank < size_; ++rank) length = std::gcd(length, call_.output.counts[rank]);
+    }
+    return std::max<std::int64_t>(length, 1);
   }
 
   Outcome combine() {
     const Types& types = process_.types();
     const Reduction* reduction = types.predefined(call_.output.type, call_.op);
     const std::int64_t count = count_of_input();
-    if (is_wrong(types, count)) return {};
+    if (is_wrong(count)) return {};
+    const bool is_alias =
+        takes() && call_.input.data == call_.output.data && count >= types.least_rejected_alias();
+    if constexpr (known.has_root) {
+      is_rejected_ = is_alias;
+    } else if (is_alias) {
+      return {};
+    }
     if constexpr (Carrier::may_wait) {
       if (reduction == nullptr && !types.are_accepted(call_.output.type, call_.op)) return {};
       if (process_.settings.check && is_counted()) [[unlikely]]
@@ -178,27 +197,39 @@ class Service {
   // caller's Service stays in registers.
   [[gnu::noinline]] static Outcome combine_by_user(Service self, std::int64_t count) {
     std::optional<UserReduction> own;
-    const bool is_known = self.process_.types().user_defined(self.call_.output.type, self.call_.op, own);
-    return is_known ? self.combine(&own->reduction, count) : self.leave_to_host();
+    const std::int64_t length = self.length_of_object(count);
+    const bool is_known =
+        self.process_.types().user_defined(self.call_.output.type, self.call_.op, length, own);
+    return is_known ? self.combine(&own->reduction, count, length) : self.leave_to_host();
   }
 
-  Outcome combine(const Reduction* reduction, std::int64_t count) {
+  // `length`: how many of the `count` elements are one of the reduction's.
+  Outcome combine(const Reduction* reduction, std::int64_t count, std::int64_t length = 1) {
     if (!is_counted()) return leave_to_host();
     const bool in_place = takes() && call_.input.data == MPI_IN_PLACE;
     const void* input = in_place ? call_.output.data : call_.input.data;
     void* output = takes() ? call_.output.data : nullptr;
+    if (length != 1) count /= length;
+    if (known.has_root && is_rejected_) [[unlikely]]
+      output = unwanted_output(*communicator_, kept_, static_cast<std::size_t>(count) * reduction->width);
+    const std::int64_t block = has_blocks ? count_of_block() / length : count;
     Call call{collective,
               {static_cast<const std::byte*>(input), static_cast<std::size_t>(count), reduction->width},
-              {static_cast<std::byte*>(output), static_cast<std::size_t>(count_of_block()), reduction->width},
+              {static_cast<std::byte*>(output), static_cast<std::size_t>(block), reduction->width},
               reduction,
               known.has_root ? call_.root : 0};
     if constexpr (has_lists) {
-      communicator_->or_break([&] { kept_.blocks.emplace(call_.output.counts, size_); });
+      communicator_->or_break([&] { kept_.blocks.emplace(call_.output.counts, size_, length); });
       call.input_blocks = kept_.blocks->blocks();
       return carry_out(call, in_place);
     } else {
       return carry_out(call, in_place && has_blocks);
     }
+  }
+
+  [[gnu::noinline]] static void* unwanted_output(Communicator& communicator, Kept& kept, std::size_t bytes) {
+    communicator.or_break(collective, bytes, [&] { kept.unwanted.emplace(bytes); });
+    return kept.unwanted->data();
   }
 
   // -- collectives that do not
@@ -219,8 +250,10 @@ class Service {
     if (has_output && !output.read(types, call_.output, who.root_gives ? 1 : size_)) return {};
     if (has_input && !input.read(types, call_.input, who.is_personal ? size_ : 1)) return {};
     const bool is_aliased = has_input && has_output && is_alias(input, output);
-    if (is_aliased && types.rejects_aliases()) return {};
+    is_rejected_ = is_aliased && types.rejects_aliases();
+    if (is_rejected_ && !known.has_root) return {};
     if (!is_counted()) return leave_to_host();
+    if (is_rejected_) output.keep_apart();
 
     Outcome outcome = leave_to_host();
     std::size_t bytes = 0;
@@ -244,7 +277,7 @@ class Service {
       const bool shares = (in_place || is_aliased) && who.is_personal && !who.root_gives;
       const bool is_source = is_bcast && gives();
       kept_.packs_output = in_place || is_source;
-      kept_.unpacks_output = has_output && !is_source;
+      kept_.unpacks_output = has_output && !is_source && !is_rejected_;
       outcome = carry_out(call, shares);
     });
     return outcome;
@@ -259,7 +292,12 @@ class Service {
     return given == taken;
   }
 
-  Outcome carry_out(const Call& call, bool shares) { return carrier_(*communicator_, call, shares, kept_); }
+  Outcome carry_out(const Call& call, bool shares) {
+    Outcome outcome = carrier_(*communicator_, call, shares, kept_);
+    if (known.has_root && is_rejected_ && outcome.kind == Outcome::Kind::served)
+      outcome.kind = Outcome::Kind::rejected;
+    return outcome;
+  }
 
   Runtime& process_;
   Arguments call_;
@@ -268,6 +306,7 @@ class Service {
   Communicator* communicator_ = nullptr;
   int rank_ = 0;
   int size_ = 1;
+  bool is_rejected_ = false;
 };
 
 // Carries out a blocking call.
@@ -338,7 +377,8 @@ template <Collective collective, class Arguments>
     }
     AtOnce carrier{process.types()};
     typename Service<collective, Arguments, AtOnce>::Kept kept;
-    const Outcome outcome = Service<collective, Arguments, AtOnce>(process, call, carrier, kept).run();
+    Outcome outcome = Service<collective, Arguments, AtOnce>(process, call, carrier, kept).run();
+    if (outcome.kind == Outcome::Kind::rejected) outcome = {.is_counted = true};
     if (outcome.kind == Outcome::Kind::native && !outcome.is_counted) process.count_native(collective);
     return outcome;
   } catch (...) {

@@ -44,6 +44,9 @@ class Side {
   }
   [[nodiscard]] bool is_empty() const { return count_ == 0 || layout_.size == 0; }
 
+  // The program's memory must not be written to: others need this side, and the program does not get it.
+  void keep_apart() { layout_.is_dense = false; }
+
   // Takes what memory is needed. What vector() then gives holds the program's data only if they are dense.
   void prepare() {
     const std::size_t bytes = static_cast<std::size_t>(count_) * layout_.size;
@@ -129,18 +132,18 @@ class Side {
   bool has_own_type_ = false;
 };
 
-// The blocks of a reduce-scatter, one after the other.
+// The blocks of a reduce-scatter, one after the other. `length`: how many elements count as one.
 class CountList {
  public:
-  CountList(Integers counts, int blocks)
+  CountList(Integers counts, int blocks, std::int64_t length)
       : memory_(static_cast<std::size_t>(blocks) * (sizeof(std::size_t) + sizeof(std::ptrdiff_t))) {
     auto* list = reinterpret_cast<std::size_t*>(memory_.data());
     auto* begins = reinterpret_cast<std::ptrdiff_t*>(list + blocks);
     std::ptrdiff_t begin = 0;
     for (int block = 0; block < blocks; ++block) {
-      list[block] = static_cast<std::size_t>(counts[block]);
+      list[block] = static_cast<std::size_t>(counts[block] / length);
       begins[block] = begin;
-      begin += counts[block];
+      begin += counts[block] / length;
     }
     blocks_ = {list, begins};
   }
@@ -172,6 +175,7 @@ struct Sides {
 // The same if it combines.
 struct Lists {
   std::optional<CountList> blocks;
+  std::optional<pool::Block> unwanted;  // an output that the program does not get
 
   void pack(const Types&) {}
   void unpack(const Types&) {}
