@@ -34,7 +34,9 @@ class Runtime {
   Runtime();
 
   // Whether the parts that need a running MPI exist. False, on all ranks alike, while MPI is not running.
-  [[nodiscard]] bool is_started() { return is_started_.load(std::memory_order_acquire) || start_with_mpi(); }
+  [[nodiscard]] bool is_started() { return has_started() || start_with_mpi(); }
+  // The same, without making them: that lets the host progress, as no non-blocking call may.
+  [[nodiscard]] bool has_started() const { return is_started_.load(std::memory_order_acquire); }
 
   // The entry of a communicator, made at its first collective call, which is of `collective`. Null if offbeat
   // can neither serve nor judge the call (a null handle, or MPI is not running): the host must see it.

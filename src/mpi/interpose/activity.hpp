@@ -188,8 +188,9 @@ template <Collective collective, Form form, class Arguments>
   try {
     // Most calls that go to the host are told here, at little cost.
     const bool may_be_served =
-        process.is_started() &&
-        (form == Form::persistent || process.existing(call.communicator, collective) != nullptr);
+        form == Form::persistent
+            ? process.is_started()
+            : process.has_started() && process.existing(call.communicator, collective) != nullptr;
     if (may_be_served) {
       operations_under_way.clear();
       auto activity = std::make_unique<Activity>(process, form);

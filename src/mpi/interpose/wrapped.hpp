@@ -165,10 +165,19 @@ inline int win_test(decltype(PMPI_Win_test)* next, MPI_Win window, int* flag) {
 // -- life
 
 // A host may begin by calling the other function of MPI_Init and MPI_Init_thread, and a tool calls PMPI_Init.
+//
+// Whatever offbeat needs from a running MPI is made here, because making it lets the host progress. A
+// non-blocking collective must not make it: Open MPI would then advance an MPI_Comm_idup before that collective
+// on some ranks and after it on others, and mix up their messages. If something fails here, the next blocking
+// collective tries again.
 template <class Next, class... Arguments>
 int init(Next* next, Arguments... arguments) {
   const int code = next(arguments...);
-  if (code == MPI_SUCCESS) name_unknown_settings(runtime().host);
+  if (code != MPI_SUCCESS) return code;
+  name_unknown_settings(runtime().host);
+  if (inside_offbeat) return code;
+  const InsideOffbeat guard;
+  if_possible([] { static_cast<void>(runtime().is_started()); });
   return code;
 }
 
