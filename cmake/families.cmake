@@ -112,6 +112,7 @@ function(offbeat_family family headers)
     src/mpi/other_family.cpp
     src/mpi/spawn_infos.cpp
     src/mpi/tracer/below.cpp
+    src/mpi/tracer/c_interface.cpp
     src/mpi/tracer/tracer.cpp
     "${entry_points}")
   target_link_libraries(offbeat-trace-${family} PRIVATE offbeat_trace)

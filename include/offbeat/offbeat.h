@@ -88,14 +88,15 @@ const char* offbeat_family(void);
 offbeat_status offbeat_select(const char* collective, const char* expression, char* error, size_t error_size);
 
 /**
- * The algorithm that this thread's last intercepted collective ran, as an expression; NULL if the host MPI
- * served it. The text lives as long as the process, and one algorithm of one choice has one address.
+ * The algorithm of this thread's last collective, as an expression: of an intercepted call, which includes the start
+ * of a persistent one, or of offbeat_run or offbeat_begin. "copy" on a communicator of one rank; NULL if the host MPI
+ * served the call. The text lives as long as the process, and one algorithm of one choice has one address.
  */
 const char* offbeat_last_algorithm(void);
 
 /** How the calls of one collective in this process were served. */
 typedef struct offbeat_counters {
-  uint64_t intercepted; /**< calls that reached offbeat from the program */
+  uint64_t intercepted; /**< calls that reached offbeat from the program, including those of this interface */
   uint64_t served;      /**< of these, run by an offbeat algorithm; the others went to the host MPI */
 } offbeat_counters;
 

@@ -15,8 +15,9 @@ static_assert(OFFBEAT_BITWISE_XOR == static_cast<int>(offbeat::ReduceOp::bitwise
 
 namespace {
 
-using offbeat::Operation;
 using offbeat::Reduction;
+using offbeat::service::Request;
+using offbeat::service::RequestPointer;
 
 // The last error of this thread.
 struct LastError {
@@ -77,6 +78,8 @@ offbeat_status with_arguments(const offbeat_call* call, Body&& body) {
                                                 .input = call->input,
                                                 .output = call->output,
                                                 .count = call->count,
+                                                .type = static_cast<offbeat::ElementType>(call->type),
+                                                .op = static_cast<offbeat::ReduceOp>(call->op),
                                                 .reduction = reduction_of(call->type, call->op)};
     const auto collective = offbeat::collective_named(call->collective);
     if (collective && offbeat::facts(*collective).has_operation && !arguments.reduction)
@@ -166,12 +169,12 @@ offbeat_status offbeat_test(offbeat_request** request, int* complete) {
     return fail(OFFBEAT_ERROR_ARGUMENT, "no request, or no place for the answer");
   *complete = 1;
   if (*request == nullptr) return OFFBEAT_OK;
-  offbeat::service::OperationPointer operation(reinterpret_cast<Operation*>(*request));
+  RequestPointer mine(reinterpret_cast<Request*>(*request));
   *request = nullptr;
   return guarded([&] {
-    if (offbeat::service::test(*operation)) return OFFBEAT_OK;
+    if (offbeat::service::test(*mine)) return OFFBEAT_OK;
     *complete = 0;
-    *request = reinterpret_cast<offbeat_request*>(operation.release());
+    *request = reinterpret_cast<offbeat_request*>(mine.release());
     return OFFBEAT_OK;
   });
 }
@@ -179,10 +182,10 @@ offbeat_status offbeat_test(offbeat_request** request, int* complete) {
 offbeat_status offbeat_wait(offbeat_request** request) {
   if (request == nullptr) return fail(OFFBEAT_ERROR_ARGUMENT, "no request");
   if (*request == nullptr) return OFFBEAT_OK;
-  const offbeat::service::OperationPointer operation(reinterpret_cast<Operation*>(*request));
+  const RequestPointer mine(reinterpret_cast<Request*>(*request));
   *request = nullptr;
   return guarded([&] {
-    offbeat::service::wait(*operation);
+    offbeat::service::wait(*mine);
     return OFFBEAT_OK;
   });
 }
@@ -190,5 +193,8 @@ offbeat_status offbeat_wait(offbeat_request** request) {
 const char* offbeat_error_text(void) { return last_error.text; }
 
 int offbeat_error_code(void) { return last_error.code; }
+
+// For the tracer, which comes from the same build; not in the header.
+void offbeat_observe(const offbeat::Observer* observer) { offbeat::service::observe(*observer); }
 
 }  // extern "C"

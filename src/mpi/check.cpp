@@ -28,6 +28,13 @@ CallSignature::CallSignature(const Host& host, const Types& types, Collective co
   if (facts(collective).has_operation) std::snprintf(this->op, sizeof this->op, "%s", types.name_of(op));
 }
 
+CallSignature::CallSignature(Collective collective, std::int64_t count, std::string_view type,
+                             std::string_view op, int root)
+    : collective(collective), count(count), root(root) {
+  type.copy(this->type, sizeof this->type - 1);
+  op.copy(this->op, sizeof this->op - 1);
+}
+
 bool CallSignature::operator==(const CallSignature& other) const {
   return collective == other.collective && count == other.count && root == other.root &&
          std::strcmp(type, other.type) == 0 && std::strcmp(op, other.op) == 0;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "mpi/types.hpp"
 #include "node/board.hpp"
@@ -24,6 +25,9 @@ struct CallSignature {
   CallSignature(const Host& host, const Types& types, Collective collective);
   CallSignature(const Host& host, const Types& types, Collective collective, std::int64_t count,
                 MPI_Datatype type, MPI_Op op, int root);
+  // One of the C interface, which has types of its own.
+  CallSignature(Collective collective, std::int64_t count, std::string_view type, std::string_view op,
+                int root);
   [[nodiscard]] bool operator==(const CallSignature&) const;
   [[nodiscard]] std::string text() const;
 };

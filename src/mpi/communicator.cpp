@@ -288,16 +288,19 @@ const Expression* Communicator::choose_for_operation(const Call& call, std::size
 }
 
 bool Communicator::run_without_host(Call call) {
-  ++calls_;
   require_intact();
+  const std::size_t bytes = call.length(size_);
+  const Expression* chosen = is_one_rank_ ? &copied_alone : choose_without_host(call, bytes);
+  if (chosen == nullptr) return false;
+  count(call.collective);
   if (is_one_rank_) {
     copy_alone(call);
-    return true;
+  } else {
+    run(*chosen, call, bytes);
   }
-  const std::size_t bytes = call.length(size_);
-  const Expression* expression = choose_without_host(call, bytes);
-  if (expression != nullptr) run(*expression, call, bytes);
-  return expression != nullptr;
+  count_served(call.collective);
+  last_algorithm = chosen;
+  return true;
 }
 
 std::unique_ptr<Operation> Communicator::begin(const Call& call) {
@@ -307,12 +310,14 @@ std::unique_ptr<Operation> Communicator::begin(const Call& call) {
     auto complete = std::make_unique<Operation>(*this, call, bytes);
     return run_without_host(call) ? std::move(complete) : nullptr;
   }
-  ++calls_;
   const Expression* expression = choose_for_operation(call, bytes);
   if (expression == nullptr) return nullptr;
+  count(call.collective);
   std::unique_ptr<Operation> operation;
   begin(operation, *expression, call, bytes, {});
   operation->rethrow_if_failed();
+  count_served(call.collective);
+  last_algorithm = expression;
   return operation;
 }
 

@@ -18,7 +18,7 @@ namespace offbeat {
 //   requests                     of type Requests<Kept>
 //   now()                        marks a moment, before and after `next`
 //   starts(kept, arrival)        a persistent request is being started; false: nothing follows
-//   started(kept, exit, code)    it has been started
+//   started(kept, request, exit, code)  it has been started
 //   completed(kept, completion)  the operation is complete; may be called again for it
 //
 // and Kept has is_persistent(). `next` may run any code of the host or of a tool, so no lock is held during
@@ -125,7 +125,7 @@ class RequestFunctions {
       const auto lock = library->lock();
       for (int i = 0; i < count; ++i) {
         auto* kept = library->requests.find(requests[i]);
-        if (kept != nullptr && kept->is_persistent()) library->started(*kept, exit, code);
+        if (kept != nullptr && kept->is_persistent()) library->started(*kept, requests[i], exit, code);
       }
     });
     return code;

@@ -19,6 +19,14 @@
 namespace offbeat {
 
 constinit thread_local const Expression* last_algorithm [[gnu::tls_model("initial-exec")]] = nullptr;
+namespace {
+const Algorithm lone_copy{.name = "copy",
+                          .summary = "a call on a communicator of one rank",
+                          .cost = "",
+                          .serves = {},
+                          .source = ""};
+}  // namespace
+const Expression copied_alone{.algorithm = &lone_copy, .dimensions = {}, .parts = {}};
 std::atomic<Runtime*> the_runtime{nullptr};
 
 // A lock instead of std::call_once: an exception may not pass through glibc's pthread_once when libgcc is

@@ -129,7 +129,9 @@ extern std::atomic<Runtime*> the_runtime;
 // The process's runtime. The entry point of each call has started it.
 [[nodiscard]] inline Runtime& runtime() { return *the_runtime.load(std::memory_order_acquire); }
 
-// The expression that this thread's last intercepted collective ran; null: native.
+// The expression that this thread's last collective ran, also one through the C interface; null: native.
 extern constinit thread_local const Expression* last_algorithm [[gnu::tls_model("initial-exec")]];
+// Stands there for Communicator::copy_alone, which is no algorithm that anybody could choose.
+extern const Expression copied_alone;
 
 }  // namespace offbeat

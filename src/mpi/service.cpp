@@ -2,13 +2,18 @@
 #include "mpi/service.hpp"
 
 #include <array>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/pool.hpp"
+#include "mpi/observer.hpp"
 #include "mpi/runtime.hpp"
 
 namespace offbeat::service {
@@ -35,13 +40,15 @@ const char* text_of(const Expression* expression) {
 
 }  // namespace
 
-const char* last_algorithm() {
+const char* last_algorithm() { return algorithm_text(offbeat::last_algorithm); }
+
+// No lock for an expression that this thread has asked for lately.
+const char* algorithm_text(const Expression* ran) {
   struct Known {
     const Expression* expression;
     const char* text;
   };
   static constinit thread_local std::array<Known, 8> known{};
-  const Expression* ran = offbeat::last_algorithm;
   if (ran == nullptr) return nullptr;
   Known& entry = known[(reinterpret_cast<std::uintptr_t>(ran) / alignof(std::max_align_t)) % known.size()];
   if (entry.expression != ran) entry = {ran, text_of(ran)};
@@ -123,34 +130,119 @@ Call call_of(const Arguments& arguments, Collective collective, const Communicat
 
 }  // namespace
 
+namespace {
+
+std::atomic<const Observer*> the_observer{nullptr};
+
+// A call as the observer sees it, if there is one. The call has failed unless it says that it has returned.
+class Observation {
+ public:
+  Observation(const Arguments& call, Collective collective, bool is_blocking)
+      : observer_(the_observer.load(std::memory_order_acquire)) {
+    if (observer_ == nullptr) return;
+    const bool combines = facts(collective).has_operation;
+    number_ = observer_->begins(
+        {.collective = collective,
+         .is_blocking = is_blocking,
+         .is_in_place = collective != Collective::bcast && moves_data(collective) &&
+                        (call.input == nullptr || call.input == call.output),
+         .communicator = call.communicator,
+         .root = facts(collective).has_root ? call.root : -1,
+         .count = moves_data(collective) ? static_cast<std::int64_t>(call.count) : 0,
+         .width = moves_data(collective) ? static_cast<std::uint32_t>(width_of(call.type)) : 0,
+         .type = moves_data(collective) ? name_of(call.type).data() : "",
+         .operation = combines ? name_of(call.op).data() : ""});
+  }
+  Observation(const Observation&) = delete;
+  Observation& operator=(const Observation&) = delete;
+  ~Observation() {
+    if (observer_ != nullptr) observer_->returns(number_, true, nullptr);
+  }
+  // Returns the number of the call, for `observe_completion`.
+  std::uint64_t returns(bool is_complete) {
+    if (observer_ != nullptr) observer_->returns(number_, is_complete, last_algorithm());
+    observer_ = nullptr;
+    return number_;
+  }
+
+ private:
+  const Observer* observer_;
+  std::uint64_t number_ = 0;
+};
+
+void observe_completion(std::uint64_t number) {
+  if (const Observer* observer = the_observer.load(std::memory_order_acquire)) observer->completes(number);
+}
+
+// OFFBEAT_CHECK: throws CommunicationError if the ranks do not make the same call.
+void check(const Runtime& process, Communicator& communicator, const Arguments& arguments, const Call& call) {
+  if (!process.settings.check) return;
+  const Collective collective = call.collective;
+  if (!moves_data(collective)) return communicator.check({process.host, process.types(), collective});
+  if (call.op != nullptr) {
+    communicator.check({collective, static_cast<std::int64_t>(call.output.count), name_of(arguments.type),
+                        name_of(arguments.op), call.root});
+  } else {
+    // As those of MPI, whose types may differ between ranks.
+    const auto bytes = static_cast<std::int64_t>(call.length(communicator.size()));
+    communicator.check({process.host, process.types(), collective, bytes, MPI_BYTE, {}, call.root});
+  }
+}
+
+}  // namespace
+
+void observe(const Observer& observer) { the_observer.store(&observer, std::memory_order_release); }
+
 void run(const Arguments& arguments) {
   const InsideOffbeat guard;
   const Collective collective = callable_collective(arguments.collective);
+  require_running_mpi();
+  offbeat::last_algorithm = nullptr;
+  Observation observation(arguments, collective, true);
   Communicator& communicator = communicator_of(arguments.communicator, collective);
-  if (!communicator.run_without_host(call_of(arguments, collective, communicator))) refuse();
+  const Call call = call_of(arguments, collective, communicator);
+  check(start_runtime(), communicator, arguments, call);
+  if (!communicator.run_without_host(call)) refuse();
+  observation.returns(true);
 }
 
-void OperationDeleter::operator()(Operation* operation) const { delete operation; }
+struct Request {
+  static void* operator new(std::size_t bytes) { return pool::allocate(bytes); }
+  static void operator delete(void* memory, std::size_t bytes) { pool::release(memory, bytes); }
 
-OperationPointer begin(const Arguments& arguments) {
+  std::unique_ptr<Operation> operation;
+  std::uint64_t number = 0;  // of the call, for the observer
+};
+
+void RequestDeleter::operator()(Request* request) const { delete request; }
+
+RequestPointer begin(const Arguments& arguments) {
   const InsideOffbeat guard;
   const Collective collective = callable_collective(arguments.collective);
+  require_running_mpi();
+  offbeat::last_algorithm = nullptr;
+  RequestPointer request(new Request);  // before the call, because there may be no memory for it
+  Observation observation(arguments, collective, false);
   Communicator& communicator = communicator_of(arguments.communicator, collective);
-  OperationPointer operation(communicator.begin(call_of(arguments, collective, communicator)).release());
-  if (operation == nullptr) refuse();
-  return operation;
+  request->operation = communicator.begin(call_of(arguments, collective, communicator));
+  if (request->operation == nullptr) refuse();
+  request->number = observation.returns(false);
+  return request;
 }
 
-bool test(Operation& operation) {
+bool test(Request& request) {
   const InsideOffbeat guard;
   require_running_mpi();
-  return operation.test();
+  const bool is_complete = request.operation->test();
+  if (is_complete) observe_completion(request.number);
+  return is_complete;
 }
 
-void wait(Operation& operation) {
+void wait(Request& request) {
   const InsideOffbeat guard;
   require_running_mpi();
-  operation.wait();
+  request.operation->wait();
+  observe_completion(request.number);
 }
 
 }  // namespace offbeat::service

@@ -10,8 +10,9 @@
 #include "reduction/reduction.hpp"
 
 namespace offbeat {
-class Operation;
-}
+struct Expression;
+struct Observer;
+}  // namespace offbeat
 
 namespace offbeat::service {
 
@@ -21,9 +22,13 @@ namespace offbeat::service {
 // collective.
 void select(std::string_view collective, std::string_view expression);
 
-// The text of the expression that this thread's last intercepted collective ran, which lives as long as the
-// process; null: native.
+// The text of the expression that this thread's last collective ran, which lives as long as the process;
+// null: native.
 [[nodiscard]] const char* last_algorithm();
+[[nodiscard]] const char* algorithm_text(const Expression* ran);
+
+// `observer` learns of all later calls through the C interface. It lives as long as the process.
+void observe(const Observer& observer);
 
 struct Counts {
   std::uint64_t intercepted;
@@ -40,21 +45,24 @@ struct Arguments {
   const void* input = nullptr;  // null, or equal to `output`: in place
   void* output = nullptr;
   std::size_t count = 0;
-  Reduction reduction;  // or only the width of an element
+  ElementType type{};
+  ReduceOp op{};
+  Reduction reduction;  // of these two; without kernels if the collective combines nothing
 };
 
 // Collective over the communicator. Throws CommunicationError, also if MPI is not running or the communicator
 // cannot be served.
 void run(const Arguments& arguments);
 
-// The same without waiting. The communicator may be freed before the operation is complete. `test` is true
-// when it is complete. Both throw CommunicationError, also after MPI_Finalize.
-struct OperationDeleter {
-  void operator()(Operation* operation) const;
+// The same without waiting. The communicator may be freed before the request is complete. `test` is true when
+// it is complete. Both throw CommunicationError, also after MPI_Finalize.
+struct Request;
+struct RequestDeleter {
+  void operator()(Request* request) const;
 };
-using OperationPointer = std::unique_ptr<Operation, OperationDeleter>;
-[[nodiscard]] OperationPointer begin(const Arguments& arguments);
-[[nodiscard]] bool test(Operation& operation);
-void wait(Operation& operation);
+using RequestPointer = std::unique_ptr<Request, RequestDeleter>;
+[[nodiscard]] RequestPointer begin(const Arguments& arguments);
+[[nodiscard]] bool test(Request& request);
+void wait(Request& request);
 
 }  // namespace offbeat::service

@@ -6,6 +6,8 @@
 #include <functional>
 #include <utility>
 
+#include "mpi/service.hpp"
+
 namespace offbeat {
 
 constinit Activities activities;
@@ -61,6 +63,7 @@ Outcome Activity::take(Communicator& communicator, const Call& call, bool shares
 }
 
 Outcome Activity::begin() {
+  algorithm_ = last_algorithm = nullptr;
   if (is_persistent_) communicator_->count(call_.collective);
   Communicator& communicator = runner();
   const std::size_t bytes = call_.length(communicator.size());
@@ -84,7 +87,7 @@ Outcome Activity::begin() {
   is_active_.store(true, std::memory_order_relaxed);
   if (is_persistent_) activities.active_persistent.fetch_add(1, std::memory_order_relaxed);
   communicator_->count_served(call_.collective);
-  last_algorithm = chosen;
+  algorithm_ = last_algorithm = is_alone ? &copied_alone : chosen;
   if (is_alone || (bytes == 0 && is_over_if_empty(call_.collective))) {
     if (is_alone) Communicator::copy_alone(call);
     end();
@@ -312,3 +315,10 @@ void Activities::free_spare_requests(const Host& host) noexcept {
 }
 
 }  // namespace offbeat
+
+// For the tracer: what a persistent collective ran when it was started last, as one MPI_Startall may start
+// several. `request` is an MPI_Request.
+extern "C" const char* offbeat_started_algorithm(const void* request) {
+  const offbeat::Activity* started = offbeat::activities.find(*static_cast<const MPI_Request*>(request));
+  return started != nullptr ? offbeat::service::algorithm_text(started->algorithm()) : nullptr;
+}

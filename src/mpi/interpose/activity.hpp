@@ -69,6 +69,8 @@ class Activity {
   // The generalised request, while it is active.
   [[nodiscard]] MPI_Request request() const { return request_->handle; }
   [[nodiscard]] MPI_Comm communicator() const { return handle_; }
+  // What it ran when it began, or was started last; null: native.
+  [[nodiscard]] const Expression* algorithm() const { return algorithm_; }
   void belongs_to(MPI_Comm handle) { handle_ = handle; }
 
   // The program frees a persistent request. True: this may be destroyed, because the collective is not
@@ -102,6 +104,7 @@ class Activity {
   std::atomic<int> state_{0};
   MPI_Comm handle_{};  // for the program's error handler
   Communicator* communicator_ = nullptr;
+  const Expression* algorithm_ = nullptr;
   std::unique_ptr<Communicator> apart_;  // where a persistent one runs; null: on the communicator itself
   // The collective is in the hands of one of these, or was over at once.
   std::unique_ptr<Operation> operation_;

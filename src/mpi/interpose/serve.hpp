@@ -330,6 +330,7 @@ struct AtOnce {
     kept.pack(types);
     if (is_alone) [[unlikely]] {
       Communicator::copy_alone(call);
+      chosen = &copied_alone;
     } else if (shares) [[unlikely]] {
       carry_out_apart(communicator, *chosen, call, bytes);
     } else {

@@ -9,8 +9,20 @@
 #include "mpi/other_family.hpp"
 
 namespace offbeat::trace {
-Below::Below()
-    : last_algorithm(reinterpret_cast<const char* (*)()>(dlsym(RTLD_NEXT, "offbeat_last_algorithm"))) {}
+namespace {
+
+template <class Function>
+void find_next(Function*& function, const char* name) {
+  function = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+Below::Below() {
+  find_next(last_algorithm_, "offbeat_last_algorithm");
+  find_next(started_algorithm_, "offbeat_started_algorithm");
+  find_next(observe_, "offbeat_observe");
+}
 
 std::atomic<const Below*> what_is_below{nullptr};
 

@@ -8,6 +8,7 @@
 #include <atomic>
 
 #include "mpi/host.hpp"
+#include "mpi/observer.hpp"
 
 namespace offbeat::trace {
 
@@ -15,8 +16,24 @@ struct Below {
   Below();
 
   Host host;
-  // The text of this thread's last algorithm, null for native; null if offbeat is not there.
-  const char* (*last_algorithm)();
+  // The text of this thread's last algorithm; null: native.
+  [[nodiscard]] const char* last_algorithm() const {
+    return last_algorithm_ != nullptr ? last_algorithm_() : nullptr;
+  }
+  // The same for the last start of a persistent collective.
+  [[nodiscard]] const char* started_algorithm(MPI_Request request) const {
+    return started_algorithm_ != nullptr ? started_algorithm_(&request) : nullptr;
+  }
+  // `observer` learns of calls through offbeat's C interface.
+  void tell(const Observer& observer) const {
+    if (observe_ != nullptr) observe_(&observer);
+  }
+
+ private:
+  // Null: offbeat is not there.
+  const char* (*last_algorithm_)();
+  const char* (*started_algorithm_)(const void*);
+  void (*observe_)(const Observer*);
 };
 
 extern std::atomic<const Below*> what_is_below;

@@ -11,6 +11,19 @@
 
 namespace offbeat::trace {
 
+// Whether a rank contributes several blocks.
+[[nodiscard]] constexpr bool has_many_blocks(Collective collective) {
+  return Collectives{Collective::alltoall,
+                     Collective::alltoallv,
+                     Collective::alltoallw,
+                     Collective::reduce_scatter,
+                     Collective::reduce_scatter_block,
+                     Collective::neighbor_alltoall,
+                     Collective::neighbor_alltoallv,
+                     Collective::neighbor_alltoallw}
+      .contain(collective);
+}
+
 template <Collective collective, class Call>
 class Describer {
  public:
@@ -34,16 +47,7 @@ class Describer {
   static constexpr bool is_gather = Collectives{Collective::gather, Collective::gatherv}.contain(collective);
   static constexpr bool is_of_neighbours = collective >= Collective::neighbor_allgather;
   static constexpr bool may_be_in_place = !is_of_neighbours && collective != Collective::bcast;
-  static constexpr bool has_many_blocks =  // that one rank contributes
-      Collectives{Collective::alltoall,
-                  Collective::alltoallv,
-                  Collective::alltoallw,
-                  Collective::reduce_scatter,
-                  Collective::reduce_scatter_block,
-                  Collective::neighbor_alltoall,
-                  Collective::neighbor_alltoallv,
-                  Collective::neighbor_alltoallw}
-          .contain(collective);
+  static constexpr bool has_many_blocks = trace::has_many_blocks(collective);
 
   // On the root's side of an inter-communicator only the root takes part. It sends nothing in a gather, and
   // gets nothing in a scatter.

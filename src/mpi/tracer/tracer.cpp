@@ -18,6 +18,7 @@
 #include "base/log.hpp"
 #include "mpi/clock_network.hpp"
 #include "mpi/exit_with.hpp"
+#include "mpi/tracer/c_interface.hpp"
 
 namespace offbeat::trace {
 
@@ -224,6 +225,24 @@ std::uint8_t Tracer::learn_operation(MPI_Op handle) {
   return number;
 }
 
+std::uint16_t Tracer::named_type(const char* text, std::uint32_t size) {
+  if (*text == '\0') return 0;
+  const auto key = reinterpret_cast<Handle>(text);
+  if (const std::uint16_t* known = named_types_.find(key)) return *known;
+  const auto number = static_cast<std::uint16_t>(name(Named::type, text, size, most_types));
+  named_types_.insert(key, number);
+  return number;
+}
+
+std::uint8_t Tracer::named_operation(const char* text) {
+  if (*text == '\0') return 0;
+  const auto key = reinterpret_cast<Handle>(text);
+  if (const std::uint8_t* known = named_operations_.find(key)) return *known;
+  const auto number = static_cast<std::uint8_t>(name(Named::operation, text, 0, most_small));
+  named_operations_.insert(key, number);
+  return number;
+}
+
 // The texts live as long as the process.
 std::uint8_t Tracer::learn_algorithm(const char* text) {
   const auto number = static_cast<std::uint8_t>(name(Named::algorithm, text, 0, most_small));
@@ -371,6 +390,7 @@ void start_tracer_or_exit() {
     if (settings.trace.empty()) return;
     the_tracer.store(new Tracer(below(), settings),
                      std::memory_order_release);  // lives until the process ends
+    below().tell(c_interface);
   } catch (const CommunicationError& error) {
     say(std::string("this run is not traced: ") + error.what());
   } catch (const UsageError& error) {

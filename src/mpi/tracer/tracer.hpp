@@ -161,6 +161,9 @@ class Tracer {
     const std::uint8_t* known = operations_.find(abi::bits(handle));
     return known != nullptr ? *known : learn_operation(handle);
   }
+  // Those of the C interface; the names live as long as the process. 0 for an empty name.
+  [[nodiscard]] std::uint16_t named_type(const char* name, std::uint32_t size);
+  [[nodiscard]] std::uint8_t named_operation(const char* name);
   void forget_type(MPI_Datatype handle) { types_.erase(abi::bits(handle)); }
   void forget_operation(MPI_Op handle) { operations_.erase(abi::bits(handle)); }
   [[nodiscard]] int neighbours(MPI_Comm handle, Communicator& communicator) const;
@@ -182,8 +185,11 @@ class Tracer {
         begin(prepared.collective, CallFlag::persistent, *prepared.communicator, prepared.facts, arrival);
     return request.open.is_recorded();
   }
-  void started(const TracedRequest& request, Nanoseconds exit, int code) {
-    leave(request.open, exit, code != MPI_SUCCESS);
+  void started(const TracedRequest& traced, MPI_Request request, Nanoseconds exit, int code) {
+    if (!traced.open.is_recorded()) return;
+    const bool may_be_served = facts(traced.prepared->collective).is_served;
+    const char* algorithm = may_be_served ? below().started_algorithm(request) : nullptr;
+    leave(traced.open, exit, code != MPI_SUCCESS, algorithm);
   }
   void completed(TracedRequest& request, Nanoseconds completion) {
     complete(std::exchange(request.open, {}), completion);
@@ -232,6 +238,8 @@ class Tracer {
   DirectCache<KnownType, 64> types_;
   DirectCache<std::uint8_t, 32> operations_;
   DirectCache<std::uint8_t, 32> algorithms_;
+  DirectCache<std::uint16_t, 32> named_types_;
+  DirectCache<std::uint8_t, 16> named_operations_;
 
   std::unordered_map<Handle, std::shared_ptr<Communicator>> communicators_;
   std::unordered_map<std::uint64_t, std::uint64_t> ordinals_;  // by parent and group: how many were made

@@ -37,6 +37,13 @@ inline int unsupported(MPI_Comm communicator) {
   return MPI_ERR_UNSUPPORTED_OPERATION;
 }
 
+// The algorithm of the call of this thread that has just returned; null: native. Offbeat does not see the
+// collectives that it never serves.
+template <Collective collective>
+const char* last_algorithm() {
+  return facts(collective).is_served ? below().last_algorithm() : nullptr;
+}
+
 template <Collective collective, class Next, class... Arguments>
 int blocking(Tracer& tracer, Next* next, Arguments... arguments) {
   const Nanoseconds arrival = clock::now();
@@ -53,10 +60,9 @@ int blocking(Tracer& tracer, Next* next, Arguments... arguments) {
   const int code = next(arguments...);
   if (open.is_recorded()) {
     const Nanoseconds exit = clock::now();
-    const char* (*last_algorithm)() = collective == Collective::allreduce ? below().last_algorithm : nullptr;
     if_possible([&] {
       const auto lock = tracer.lock();
-      tracer.leave(open, exit, true, last_algorithm != nullptr ? last_algorithm() : nullptr);
+      tracer.leave(open, exit, true, last_algorithm<collective>());
     });
   }
   return code;
@@ -82,7 +88,7 @@ int nonblocking(Tracer& tracer, Next* next, Arguments... arguments) {
   if_possible([&] {
     const auto lock = tracer.lock();
     const bool is_complete = code != MPI_SUCCESS || tracer.requests.is_null(request);
-    tracer.leave(open, exit, is_complete);
+    tracer.leave(open, exit, is_complete, last_algorithm<collective>());
     if (!is_complete) {
       tracer.requests.insert(request, {.open = open, .prepared = nullptr});
     }

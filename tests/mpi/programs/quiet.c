@@ -13,8 +13,9 @@
 #include "check.h"
 
 enum { CALLS = 12, MOST_RANKS = 8, ELEMENTS = 2 };
-static const char *const names[CALLS] = {"allreduce", "barrier",   "bcast",  "reduce",  "allgather",      "allgatherv",
-                                         "alltoall",  "alltoallv", "gather", "scatter", "reduce_scatter", "reduce_scatter_block"};
+static const char *const names[CALLS] = {
+    "allreduce", "barrier",   "bcast",  "reduce",  "allgather",      "allgatherv",
+    "alltoall",  "alltoallv", "gather", "scatter", "reduce_scatter", "reduce_scatter_block"};
 
 static long rounds = 0;
 static int count_round(void) {
@@ -24,8 +25,11 @@ static int count_round(void) {
 
 static int in[MOST_RANKS * ELEMENTS], out[CALLS][MOST_RANKS * ELEMENTS], counts[MOST_RANKS], places[MOST_RANKS];
 
-#define CALL(Name, name, ...) \
-  if (request == NULL) MPI_##Name(__VA_ARGS__, MPI_COMM_WORLD); else MPI_I##name(__VA_ARGS__, MPI_COMM_WORLD, request); \
+#define CALL(Name, name, ...)                                     \
+  if (request == NULL)                                            \
+    MPI_##Name(__VA_ARGS__, MPI_COMM_WORLD);                      \
+  else                                                            \
+    MPI_I##name(__VA_ARGS__, MPI_COMM_WORLD, request);            \
   break
 
 static void call(int which, MPI_Request *request) {

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Tells the tracer of calls through the C interface. They pass no function of MPI, so the tracer, which is
+// another library, cannot see them by itself.
+#pragma once
+
+#include <cstdint>
+
+#include "base/collective.hpp"
+
+namespace offbeat {
+
+struct ObservedCall {
+  Collective collective{};
+  bool is_blocking = true;
+  bool is_in_place = false;
+  int communicator = 0;    // a Fortran handle
+  int root = -1;           // -1: the collective has none
+  std::int64_t count = 0;  // elements of one block
+  std::uint32_t width = 0;
+  const char* type = "";       // its name lives as long as the process
+  const char* operation = "";  // likewise
+};
+
+// The functions of the tracer. `begins` returns a number, which the others get.
+struct Observer {
+  std::uint64_t (*begins)(const ObservedCall& call) noexcept;
+  // `algorithm`: null if the call has failed.
+  void (*returns)(std::uint64_t number, bool is_complete, const char* algorithm) noexcept;
+  void (*completes)(std::uint64_t number) noexcept;
+};
+
+}  // namespace offbeat

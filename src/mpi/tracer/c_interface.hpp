@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The records of calls through offbeat's C interface. offbeat tells the tracer of them.
+#pragma once
+
+#include "mpi/observer.hpp"
+
+namespace offbeat::trace {
+
+extern const Observer c_interface;
+
+}  // namespace offbeat::trace
