@@ -19,10 +19,15 @@ function(offbeat_mpi_headers vendor requirement files variable)
   endif()
   foreach(file ${files})
     if(NOT EXISTS "${folder}/${file}")
+      if(folder)
+        set(where "${variable}=${folder} has no ${file}")
+      else()
+        set(where "There are none on this machine")
+      endif()
       message(FATAL_ERROR
-        "No headers of ${requirement} (${files}) ${folder}. Name their folder with -D${variable}=FOLDER, or install "
-        "them: pip install '${requirement}' into the environment of ${Python_EXECUTABLE}. "
-        "-DOFFBEAT_FAMILIES=OFF builds without the preload libraries.")
+        "The headers of ${requirement} are needed, not its library. ${where}. Name their folder with "
+        "-D${variable}=FOLDER, or install them into the environment of ${Python_EXECUTABLE}: "
+        "pip install '${requirement}'. -DOFFBEAT_FAMILIES=OFF builds without the preload libraries.")
     endif()
   endforeach()
   message(STATUS "Headers of ${vendor}: ${folder}")

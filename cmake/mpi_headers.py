@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-# What has to stand in mpi.h, and which files have to be beside it. MPICH has mpi_abi.h since version 5.
-MARKS = {"openmpi": "OMPI_MAJOR_VERSION", "mpich": "MPICH_NUMVERSION"}
+# What has to stand in mpi.h, and which files have to be beside it. Open MPI has persistent collectives since
+# version 5, MPICH has mpi_abi.h since version 5.
+MARKS = {"openmpi": ("OMPI_MAJOR_VERSION", "MPI_Allreduce_init"), "mpich": ("MPICH_NUMVERSION",)}
 FILES = {"openmpi": ("mpi.h",), "mpich": ("mpi.h", "mpi_abi.h")}
 COMPILERS = {"openmpi": ("mpicc.openmpi", "mpicc"), "mpich": ("mpicc.mpich", "mpicc")}
 FOLDERS = {
@@ -37,7 +38,8 @@ def is_of(vendor: str, folder: Path) -> bool:
     """Whether a folder has the headers of this vendor, new enough."""
     if not all((folder / name).is_file() for name in FILES[vendor]):
         return False
-    return MARKS[vendor] in (folder / "mpi.h").read_text(errors="replace")
+    text = (folder / "mpi.h").read_text(errors="replace")
+    return all(mark in text for mark in MARKS[vendor])
 
 
 def of_wheel(vendor: str) -> Path | None:

@@ -13,7 +13,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "cmake"))
 import build_backend
 import mpi_headers
 
-TEXTS = {"openmpi": "#define OMPI_MAJOR_VERSION 5\n", "mpich": "#define MPICH_NUMVERSION 50000000\n"}
+TEXTS = {
+    "openmpi": "#define OMPI_MAJOR_VERSION 5\nint MPI_Allreduce_init(void);\n",
+    "mpich": "#define MPICH_NUMVERSION 50000000\n",
+}
 
 
 def make(folder: Path, vendor: str) -> Path:
@@ -46,6 +49,8 @@ def test_headers_are_of_their_vendor(tmp_path: Path) -> None:
         assert not mpi_headers.is_of(other, folder)
     (tmp_path / "mpich" / "mpi_abi.h").unlink()
     assert not mpi_headers.is_of("mpich", tmp_path / "mpich"), "older than MPICH 5"
+    (tmp_path / "openmpi" / "mpi.h").write_text("#define OMPI_MAJOR_VERSION 4\n")
+    assert not mpi_headers.is_of("openmpi", tmp_path / "openmpi"), "older than Open MPI 5"
 
 
 @pytest.mark.usefixtures("nowhere")
