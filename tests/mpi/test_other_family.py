@@ -40,9 +40,7 @@ def test_so_it_does_under_the_tracer(mpi: Mpi, tmp_path: Path) -> None:
     preload = preloads(mpi)[0]
     tracer = preload.with_name(preload.name.replace("liboffbeat-", "liboffbeat-trace-"))
     folder = tmp_path / "trace"
-    result = run(
-        mpi, 2, [program], preload=tracer, environment={"OFFBEAT_TRACE": str(folder)}, timeout=60
-    )
+    result = run(mpi, 2, [program], preload=tracer, environment={"OFFBEAT_TRACE": str(folder)}, timeout=60)
     is_native(result, f"({mpi.family})")
     assert not folder.exists()
 
