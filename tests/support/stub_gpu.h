@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * A driver of a GPU that is not there (stub_gpu.cpp), and what a test asks of it. A program loads it as a
+ * framework loads the true one: late and privately, by stub_load.
+ */
+#ifndef STUB_GPU_H
+#define STUB_GPU_H
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum stub_kind {
+  STUB_DEVICE,     /* any access of the CPU faults */
+  STUB_POOL,       /* the same, of no context */
+  STUB_MANAGED,    /* the CPU may use it, but the driver calls it device memory that it manages */
+  STUB_REGISTERED, /* host memory that the driver knows */
+};
+
+enum stub_call { STUB_QUERY, STUB_READ, STUB_WRITE, STUB_CALLS };
+
+struct stub_gpu {
+  void *(*allocate)(size_t bytes, enum stub_kind kind);
+  void (*release)(void *memory);
+  /* For the test itself. */
+  void (*read)(void *to, const void *from, size_t bytes);
+  void (*write)(void *to, const void *from, size_t bytes);
+  /* How many calls of a kind there were. */
+  long (*calls)(enum stub_call call);
+  /* From now on calls of a kind fail with this code; 0: they do not. */
+  void (*fail)(enum stub_call call, int code);
+  /* Contexts that this thread has pushed and not popped. */
+  int (*depth)(void);
+};
+
+/* Ends the process if there is no such file. */
+static inline struct stub_gpu stub_load(const char *file) {
+  struct stub_gpu stub;
+  void *const library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+  void *address = library != NULL ? dlsym(library, "stub_gpu_functions") : NULL;
+  if (address == NULL) {
+    fprintf(stderr, "no stub driver: %s\n", dlerror());
+    exit(2);
+  }
+  stub = *(const struct stub_gpu *)address;
+  return stub;
+}
+
+#endif
