@@ -107,7 +107,7 @@ offbeat_status offbeat_count(const char* collective, offbeat_counters* counters,
  * destination[i] = ((operands[0][i] op operands[1][i]) op operands[2][i]) op ...
  *
  * Gives exactly the bits of combining two at a time, for any number of operands >= 1.
- * The destination may be one of the operands; no other overlap is allowed.
+ * The destination may be one of the operands; no other overlap is allowed. All are in host memory.
  */
 offbeat_status offbeat_reduce(void* destination, const void* const* operands, size_t operand_count,
                               size_t count, offbeat_type type, offbeat_op op);

@@ -168,6 +168,12 @@ std::vector<Setting> all_settings() {
        "auto", OnRanks::may_differ,
        "how a rank waits for another; auto spins where each rank has a core that no other thread wants, and "
        "otherwise yields or sleeps"},
+      {"OFFBEAT_GPU",
+       one_of(&Settings::gpu,
+              {{"stage", GpuPolicy::stage}, {"native", GpuPolicy::native}, {"off", GpuPolicy::off}}),
+       "stage", OnRanks::equal,
+       "what to do with GPU memory; stage: copy it to host memory and back; native: leave every call to the "
+       "MPI; off: take all memory for host memory"},
       {"OFFBEAT_PROGRESS_CPUS", list_of_cpus(&Settings::progress_cpus), "", OnRanks::may_differ,
        "CPUs of each node that the program leaves to offbeat: a thread of each rank does the work of "
        "non-blocking collectives there; unset: the program's own threads do"},

@@ -14,6 +14,8 @@
 namespace offbeat {
 
 enum class WaitPolicy { automatic, spin, yield, sleep };
+// What becomes of calls with memory of a GPU: see node/device_memory.hpp.
+enum class GpuPolicy { stage, native, off };
 
 // The table in settings.cpp has the variable and the default of each field.
 struct Settings {
@@ -24,6 +26,7 @@ struct Settings {
   double stall_s;
   bool check;
   WaitPolicy wait;
+  GpuPolicy gpu;
   std::vector<int> progress_cpus;  // empty: none
   int node_ranks;                  // 0: as they are
   std::size_t window_bytes;        // half of a rank's board

@@ -15,6 +15,7 @@
 #include "base/log.hpp"
 #include "mpi/runtime.hpp"
 #include "mpi/set_up.hpp"
+#include "node/device_memory.hpp"
 
 namespace offbeat {
 namespace {
@@ -390,7 +391,8 @@ Patience Communicator::patience_of(int index) {
 }
 
 bool Communicator::copies_alone(Collective collective) const {
-  return is_one_rank_ && !selection_->is_left_to_host(collective);
+  return is_one_rank_ && !selection_->is_left_to_host(collective) &&
+         process_.settings.gpu != GpuPolicy::native && !devices::has_level_zero();
 }
 
 void Communicator::copy_alone(const Call& call) {

@@ -11,6 +11,7 @@
 #include "mpi/communicator.hpp"
 #include "mpi/runtime.hpp"
 #include "mpi/set_up.hpp"
+#include "node/device_memory.hpp"
 
 namespace offbeat {
 namespace {
@@ -54,6 +55,7 @@ constexpr std::uint64_t place = 8;
 constexpr std::uint64_t board = 16;
 constexpr std::uint64_t no_board = 32;
 constexpr std::uint64_t messages = 64;
+constexpr std::uint64_t no_level_zero = 128;
 }  // namespace has
 
 // Said only once, because a program may make many communicators.
@@ -162,6 +164,7 @@ bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up, Co
     const auto say_if = [&](bool holds, std::uint64_t what) { mine_to_say |= holds ? what : 0; };
     say_if(has_memory, has::memory);
     say_if(invitation.settings == process.settings_hash, has::same_settings);
+    say_if(!devices::has_level_zero(), has::no_level_zero);
     say_if(team != nullptr && team->serial() == invitation.team, has::team);
     say_if(place != nullptr, has::place);
     say_if(place != nullptr && place->board != nullptr, has::board);
@@ -173,6 +176,11 @@ bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up, Co
     if ((all & has::same_settings) == 0) {
       mine->leave_to_host("the ranks have different settings");
       if (set_up.rank == 0) say_once_that_settings_differ(set_up.size);
+      return true;
+    }
+    const bool is_for_host = process.settings.gpu == GpuPolicy::native;
+    if (is_for_host || (all & has::no_level_zero) == 0) {
+      mine->leave_to_host(is_for_host ? "OFFBEAT_GPU=native" : "a rank uses Level Zero");
       return true;
     }
     is_new_team = (all & has::team) == 0;

@@ -15,6 +15,7 @@
 #include "mpi/exit_with.hpp"
 #include "mpi/other_family.hpp"
 #include "mpi/return_errors.hpp"
+#include "node/device_memory.hpp"
 
 namespace offbeat {
 
@@ -57,6 +58,7 @@ bool start_runtime_or_pass_on() {
 
 Runtime::Runtime() : settings(Settings::from_environment()) {
   pool::set_cache_limit(settings.cache_bytes);
+  if (settings.gpu == GpuPolicy::stage) devices::look_for_drivers();
   for (std::size_t k = 0; k < collectives.size(); ++k) {
     const Collective collective = collective_at(k);
     const std::string& expression = settings.algorithm(collective);

@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/pool.hpp"
+#include "collectives/staged_call.hpp"
 #include "mpi/observer.hpp"
 #include "mpi/runtime.hpp"
 
@@ -128,6 +129,16 @@ Call call_of(const Arguments& arguments, Collective collective, const Communicat
   return call;
 }
 
+// Device memory in the call becomes host memory.
+void stage(Communicator& communicator, Call& call, StagedCall& staged) {
+  if (!devices::may_have_memory()) return;
+  const std::size_t bytes = call.length(communicator.size());
+  communicator.or_break(call.collective, bytes, [&] {
+    staged.take(call);
+    staged.fetch_input();
+  });
+}
+
 }  // namespace
 
 namespace {
@@ -200,9 +211,12 @@ void run(const Arguments& arguments) {
   offbeat::last_algorithm = nullptr;
   Observation observation(arguments, collective, true);
   Communicator& communicator = communicator_of(arguments.communicator, collective);
-  const Call call = call_of(arguments, collective, communicator);
+  Call call = call_of(arguments, collective, communicator);
   check(start_runtime(), communicator, arguments, call);
+  StagedCall staged;
+  stage(communicator, call, staged);
   if (!communicator.run_without_host(call)) refuse();
+  staged.deliver_output();
   observation.returns(true);
 }
 
@@ -210,6 +224,7 @@ struct Request {
   static void* operator new(std::size_t bytes) { return pool::allocate(bytes); }
   static void operator delete(void* memory, std::size_t bytes) { pool::release(memory, bytes); }
 
+  StagedCall staged;  // lasts longer than the operation
   std::unique_ptr<Operation> operation;
   std::uint64_t number = 0;  // of the call, for the observer
 };
@@ -224,7 +239,9 @@ RequestPointer begin(const Arguments& arguments) {
   RequestPointer request(new Request);  // before the call, because there may be no memory for it
   Observation observation(arguments, collective, false);
   Communicator& communicator = communicator_of(arguments.communicator, collective);
-  request->operation = communicator.begin(call_of(arguments, collective, communicator));
+  Call call = call_of(arguments, collective, communicator);
+  stage(communicator, call, request->staged);
+  request->operation = communicator.begin(call);
   if (request->operation == nullptr) refuse();
   request->number = observation.returns(false);
   return request;
@@ -233,15 +250,17 @@ RequestPointer begin(const Arguments& arguments) {
 bool test(Request& request) {
   const InsideOffbeat guard;
   require_running_mpi();
-  const bool is_complete = request.operation->test();
-  if (is_complete) observe_completion(request.number);
-  return is_complete;
+  if (!request.operation->test()) return false;
+  request.staged.deliver_output();
+  observe_completion(request.number);
+  return true;
 }
 
 void wait(Request& request) {
   const InsideOffbeat guard;
   require_running_mpi();
   request.operation->wait();
+  request.staged.deliver_output();
   observe_completion(request.number);
 }
 

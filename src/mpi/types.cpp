@@ -2,6 +2,7 @@
 #include "mpi/types.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <optional>
 #include <string>
@@ -372,6 +373,16 @@ int Types::send_to_self(const void* from, int sent, MPI_Datatype sent_type, void
   const Host::WithoutYield scope(*host_);
   return host_->Sendrecv(from, sent, sent_type, 0, tag, to, received, received_type, 0, tag,
                          own_communicator_, MPI_STATUS_IGNORE);
+}
+
+TypeSpan Types::span_of(std::int64_t count, MPI_Datatype type, const Layout& layout) const {
+  if (layout.is_dense) return {0, static_cast<std::size_t>(count) * layout.size};
+  MPI_Aint lower = 0;
+  MPI_Aint extent = 0;
+  if (const int code = host_->Type_get_true_extent(type, &lower, &extent); code != MPI_SUCCESS)
+    throw CommunicationError("a datatype has no extent", code);
+  const std::ptrdiff_t last = (count - 1) * layout.extent;  // may be negative
+  return {lower + std::min<std::ptrdiff_t>(last, 0), static_cast<std::size_t>(extent + std::abs(last))};
 }
 
 void Types::pack(const void* data, std::int64_t count, MPI_Datatype type, const Layout& layout,

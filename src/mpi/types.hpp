@@ -47,6 +47,12 @@ struct Layout {
   bool is_dense = false;
 };
 
+// The memory from the first byte of some elements to behind the last one.
+struct TypeSpan {
+  std::ptrdiff_t begin = 0;  // from the address that the program gives
+  std::size_t bytes = 0;
+};
+
 class Types {
  public:
   // Looks up the host's handles. MPI must be initialised.
@@ -83,6 +89,8 @@ class Types {
     layout = layouts_[static_cast<std::size_t>(row)];
     return true;
   }
+  // There are elements.
+  [[nodiscard]] TypeSpan span_of(std::int64_t count, MPI_Datatype type, const Layout& layout) const;
   // Of `count` elements, to or from their bytes. Throw CommunicationError.
   void pack(const void* data, std::int64_t count, MPI_Datatype type, const Layout& layout,
             std::byte* to) const;

@@ -242,6 +242,7 @@ void find_drivers() {
       if (library == nullptr || !each.driver->load(library)) continue;
     }
     each.is_found.store(true, std::memory_order_release);
+    if (each.driver == nullptr) devices::is_level_zero_found.store(true, std::memory_order_relaxed);
   }
   looked_through = look.loaded;
   devices::libraries.loaded.store(look.counter != nullptr ? look.counter : &no_counter,
@@ -261,6 +262,7 @@ constinit std::atomic<std::uint64_t> seen_with_driver{never};
 
 namespace devices {
 
+constinit std::atomic<bool> is_level_zero_found{false};
 constinit Libraries libraries{.loaded = &no_counter, .seen = no_counter};
 
 void look_for_drivers() {
@@ -283,11 +285,6 @@ bool look_through_libraries() {
   libraries.seen.store(is_found ? never : seen, std::memory_order_relaxed);
   if (is_found) seen_with_driver.store(seen, std::memory_order_release);
   return is_found;
-}
-
-bool has_level_zero() {
-  static_cast<void>(may_have_memory());
-  return known.back().is_found.load(std::memory_order_acquire);
 }
 
 }  // namespace devices

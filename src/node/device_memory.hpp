@@ -75,7 +75,11 @@ extern constinit Libraries libraries;
 
 // Whether the process has the loader of Level Zero, whose memory is known only to the context that has
 // allocated it. offbeat cannot ask for that.
-[[nodiscard]] bool has_level_zero();
+extern constinit std::atomic<bool> is_level_zero_found;
+[[nodiscard]] inline bool has_level_zero() {
+  static_cast<void>(may_have_memory());
+  return is_level_zero_found.load(std::memory_order_relaxed);
+}
 
 }  // namespace devices
 }  // namespace offbeat

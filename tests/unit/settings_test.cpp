@@ -41,6 +41,7 @@ TEST_F(SettingsTest, ReadsEveryVariable) {
   setenv("OFFBEAT_STALL_S", "7", 1);
   setenv("OFFBEAT_CHECK", "1", 1);
   setenv("OFFBEAT_WAIT", "yield", 1);
+  setenv("OFFBEAT_GPU", "native", 1);
   setenv("OFFBEAT_CACHE_MIB", "3", 1);
   setenv("OFFBEAT_TRACE", "folder", 1);
   setenv("OFFBEAT_PROGRESS_CPUS", "14,2-4", 1);
@@ -52,6 +53,7 @@ TEST_F(SettingsTest, ReadsEveryVariable) {
   EXPECT_EQ(settings.stall_s, 7);
   EXPECT_TRUE(settings.check);
   EXPECT_EQ(settings.wait, WaitPolicy::yield);
+  EXPECT_EQ(settings.gpu, GpuPolicy::native);
   EXPECT_EQ(settings.cache_bytes, std::size_t{3} << 20);
   EXPECT_EQ(settings.progress_cpus, (std::vector<int>{14, 2, 3, 4}));
 }
@@ -63,6 +65,7 @@ TEST_F(SettingsTest, HasTheDefaultsOfTheTable) {
   EXPECT_FALSE(settings.report);
   EXPECT_EQ(settings.stall_s, 60);
   EXPECT_EQ(settings.wait, WaitPolicy::automatic);
+  EXPECT_EQ(settings.gpu, GpuPolicy::stage);
   EXPECT_EQ(settings.window_bytes, std::size_t{1} << 20);
   EXPECT_EQ(settings.cache_bytes, std::size_t{256} << 20);
   EXPECT_EQ(settings.trace, "");
@@ -125,7 +128,7 @@ TEST_F(SettingsTest, RanksAgreeOnWhatMustBeEqualAndOnNothingElse) {
     unsetenv(setting.name.c_str());
     if (setting.equal_on_all_ranks) ++equal;
   }
-  EXPECT_EQ(equal, 3 + static_cast<int>(served.count()));
+  EXPECT_EQ(equal, 4 + static_cast<int>(served.count()));
 }
 
 TEST_F(SettingsTest, WhatMeansTheSameIsAgreedOn) {

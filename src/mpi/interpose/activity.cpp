@@ -78,7 +78,7 @@ Outcome Activity::begin() {
   operation_.reset();
   communicator.or_break(call_.collective, bytes, [&] {
     sides_.pack(types);
-    lists_.pack(types);
+    staged_.pack(types);
     if (shares_ && !is_alone) copy_of_input(*chosen, communicator.size(), call, copy_);
     request_ = activities.take_request(process_.host, *this);
     if (request_ == nullptr) throw CommunicationError("no request is left", MPI_ERR_OTHER);
@@ -155,7 +155,7 @@ void Activity::end() noexcept {
   try {
     if (failure_ == MPI_SUCCESS) {
       sides_.unpack(process_.types());
-      lists_.unpack(process_.types());
+      staged_.unpack(process_.types());
     }
   } catch (...) {
     failure_ = code_of_exception();

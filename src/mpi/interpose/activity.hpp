@@ -47,6 +47,7 @@ class Activity {
   // What a Service keeps here.
   [[nodiscard]] Sides& kept(Sides*) { return sides_; }
   [[nodiscard]] Lists& kept(Lists*) { return lists_; }
+  [[nodiscard]] Staged& staged() { return staged_; }
 
   // The call, when it has been judged. Persistent: kept for later. Otherwise begun.
   Outcome take(Communicator& communicator, const Call& call, bool shares);
@@ -112,6 +113,7 @@ class Activity {
   Call call_{};
   Sides sides_;
   Lists lists_;
+  Staged staged_;
   std::optional<pool::Block> copy_;  // of the input
 };
 
@@ -174,6 +176,7 @@ struct ByActivity {
   Activity& activity;
 
   [[nodiscard]] Communicator* find(Runtime& process, MPI_Comm handle, Collective collective) const;
+  Staged& keep(std::optional<Staged>&) const { return activity.staged(); }
   template <class Kept>
   Outcome operator()(Communicator& communicator, const Call& call, bool shares, Kept&) const {
     return activity.take(communicator, call, shares);

@@ -61,7 +61,8 @@ inline void copy_of_input(const Expression& chosen, int ranks, Call& call, std::
 // that may be served ends in carrier(communicator, call, shares, kept), whose outcome is that of the whole.
 // `shares`: the input and the output are the same memory, and an algorithm may write a block of the one
 // before it has read another of the other. `kept`, of type Kept, has to last as long as the collective; its
-// pack() comes before the collective, its unpack() after it.
+// pack() comes before the collective, its unpack() after it. For vectors in device memory it is what
+// carrier.keep(here) gives; `here` lasts until the carrier returns.
 template <Collective collective, class Arguments, class Carrier>
 class Service {
  public:
@@ -77,7 +78,7 @@ class Service {
     if constexpr (!has_data) {
       if (!is_counted()) return leave_to_host();
       check(0);
-      return carry_out({collective}, false);
+      return carry_out({collective}, false, kept_);
     } else if constexpr (known.has_operation) {
       return combine();
     } else {
@@ -221,10 +222,24 @@ class Service {
     if constexpr (has_lists) {
       communicator_->or_break([&] { kept_.blocks.emplace(call_.output.counts, size_, length); });
       call.input_blocks = kept_.blocks->blocks();
-      return carry_out(call, in_place);
-    } else {
-      return carry_out(call, in_place && has_blocks);
     }
+    const bool shares = in_place && has_blocks;
+    if (devices::may_have_memory()) [[unlikely]]
+      return carry_out_staged(*this, call, shares);
+    return carry_out(call, shares, kept_);
+  }
+
+  // Takes a copy, too.
+  [[gnu::noinline]] static Outcome carry_out_staged(Service self, Call call, bool shares) {
+    Outcome outcome;
+    const std::size_t bytes = call.length(self.communicator_->size());
+    self.communicator_->or_break(collective, bytes, [&] {
+      std::optional<Staged> here;
+      Staged& staged = self.carrier_.keep(here);
+      staged.call.take(call);
+      outcome = self.carry_out(call, shares, staged);
+    });
+    return outcome;
   }
 
   [[gnu::noinline]] static void* unwanted_output(Communicator& communicator, Kept& kept, std::size_t bytes) {
@@ -258,8 +273,8 @@ class Service {
     Outcome outcome = leave_to_host();
     std::size_t bytes = 0;
     communicator_->or_break(collective, bytes, [&] {
-      input.prepare();
-      output.prepare();
+      input.prepare(types);
+      output.prepare(types);
       Call call{collective,     input.vector(), output.vector(), nullptr, known.has_root ? call_.root : 0,
                 input.blocks(), output.blocks()};
       if (is_bcast) {
@@ -278,7 +293,7 @@ class Service {
       const bool is_source = is_bcast && gives();
       kept_.packs_output = in_place || is_source;
       kept_.unpacks_output = has_output && !is_source && !is_rejected_;
-      outcome = carry_out(call, shares);
+      outcome = carry_out(call, shares, kept_);
     });
     return outcome;
   }
@@ -292,8 +307,9 @@ class Service {
     return given == taken;
   }
 
-  Outcome carry_out(const Call& call, bool shares) {
-    Outcome outcome = carrier_(*communicator_, call, shares, kept_);
+  template <class Keeping>
+  Outcome carry_out(const Call& call, bool shares, Keeping& kept) {
+    Outcome outcome = carrier_(*communicator_, call, shares, kept);
     if (known.has_root && is_rejected_ && outcome.kind == Outcome::Kind::served)
       outcome.kind = Outcome::Kind::rejected;
     return outcome;
@@ -319,6 +335,8 @@ struct AtOnce {
     if (communicator != nullptr) communicator->count(collective);
     return communicator;
   }
+
+  static Staged& keep(std::optional<Staged>& here) { return here.emplace(); }
 
   template <class Kept>
   Outcome operator()(Communicator& communicator, const Call& call, bool shares, Kept& kept) const {

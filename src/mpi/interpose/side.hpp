@@ -10,15 +10,18 @@
 #include "base/error.hpp"
 #include "base/pool.hpp"
 #include "collectives/call.hpp"
+#include "collectives/staged_call.hpp"
 #include "mpi/collective_call.hpp"
 #include "mpi/types.hpp"
+#include "node/device_memory.hpp"
 
 namespace offbeat {
 
 // One side of a call that combines nothing: its bytes.
 //
 // Types with gaps are packed on the way in and unpacked on the way out, so an algorithm sees bytes only, and
-// ranks whose types differ see the same ones. What is packed, and lists of blocks, take memory of the pool.
+// ranks whose types differ see the same ones. So is device memory, which the algorithm could not read. What
+// is packed, and lists of blocks, take memory of the pool.
 class Side {
  public:
   // The program's arguments, of `blocks` blocks. False: the host has to judge them.
@@ -47,11 +50,13 @@ class Side {
   // The program's memory must not be written to: others need this side, and the program does not get it.
   void keep_apart() { layout_.is_dense = false; }
 
-  // Takes what memory is needed. What vector() then gives holds the program's data only if they are dense.
-  void prepare() {
+  // Takes what memory is needed. What vector() then gives holds the program's data only if nothing is packed.
+  void prepare(const Types& types) {
     const std::size_t bytes = static_cast<std::size_t>(count_) * layout_.size;
+    if (bytes > 0 && devices::may_have_memory()) [[unlikely]]
+      device_ = find_device(types);
     if (listed_ > 0) make_lists();
-    if (!layout_.is_dense && bytes > 0) packed_.emplace(bytes);
+    if (is_packed() && bytes > 0) packed_.emplace(bytes);
     vector_ = {packed_ ? packed_->data() : data_, bytes, 1};
   }
   [[nodiscard]] const Vector& vector() const { return vector_; }
@@ -64,19 +69,23 @@ class Side {
   void pack(const Types& types) {
     if (packed_)
       for_each_part([&](std::byte* data, std::int64_t count, std::byte* packed) {
+        if (device_) [[unlikely]]
+          return pack_from_device(types, data, count, packed);
         types.pack(data, count, type_, layout_, packed);
       });
   }
   void unpack(const Types& types) {
     if (packed_)
       for_each_part([&](std::byte* data, std::int64_t count, std::byte* packed) {
+        if (device_) [[unlikely]]
+          return unpack_to_device(types, packed, data, count);
         types.unpack(packed, data, count, type_, layout_);
       });
   }
 
   // For a call that goes on: the program may free its type meanwhile.
   void keep_type(const Host& host) {
-    if (!packed_) return;
+    if (!packed_ || layout_.is_dense) return;
     if (host.Type_dup(type_, &type_) != MPI_SUCCESS)
       throw CommunicationError("no datatype is left", MPI_ERR_OTHER);
     has_own_type_ = true;
@@ -103,19 +112,59 @@ class Side {
     for (int block = 0; block < listed_; ++block) {
       counts[block] = static_cast<std::size_t>(counts_[block]) * layout_.size;
       begins[block] =
-          layout_.is_dense ? displacements_[block] * layout_.extent : static_cast<std::ptrdiff_t>(bytes);
+          is_packed() ? static_cast<std::ptrdiff_t>(bytes) : displacements_[block] * layout_.extent;
       bytes += counts[block];
     }
     list_ = {counts, begins};
   }
 
-  // Calls use(data, count, packed): once, or for each block.
+  [[nodiscard]] bool is_packed() const { return !layout_.is_dense || device_; }
+
+  // Calls use(data, count, packed): once, or for all blocks that follow one another.
   template <class Use>
   void for_each_part(Use&& use) {
     if (listed_ == 0) return use(data_, count_, packed_->data());
-    for (int block = 0; block < listed_; ++block)
-      use(data_ + displacements_[block] * layout_.extent, counts_[block],
-          packed_->data() + list_.begins[block]);
+    for (int block = 0; block < listed_;) {
+      const int first = block;
+      std::int64_t count = 0;
+      do {
+        count += counts_[block++];
+      } while (block < listed_ && displacements_[block] == displacements_[first] + count);
+      if (count > 0)
+        use(data_ + displacements_[first] * layout_.extent, count, packed_->data() + list_.begins[first]);
+    }
+  }
+
+  // There are elements. The first one tells for all.
+  [[gnu::noinline]] [[nodiscard]] DeviceMemory find_device(const Types& types) const {
+    std::int64_t first = 0;
+    if (listed_ > 0) {
+      int block = 0;
+      while (counts_[block] == 0) ++block;
+      first = displacements_[block];
+    }
+    return DeviceMemory::at(data_ + first * layout_.extent + types.span_of(1, type_, layout_).begin);
+  }
+
+  // The host packs in host memory, into which the device's is copied with its gaps. These belong to the
+  // program, which may write to them as long as the collective lasts. So they are read just before they are
+  // written back.
+  [[gnu::noinline]] void pack_from_device(const Types& types, const std::byte* data, std::int64_t count,
+                                          std::byte* packed) const {
+    const TypeSpan span = types.span_of(count, type_, layout_);
+    if (layout_.is_dense) return device_.read(packed, data, span.bytes);
+    const pool::Block copy(span.bytes);
+    device_.read(copy.data(), data + span.begin, span.bytes);
+    types.pack(copy.data() - span.begin, count, type_, layout_, packed);
+  }
+  [[gnu::noinline]] void unpack_to_device(const Types& types, const std::byte* packed, std::byte* data,
+                                          std::int64_t count) const {
+    const TypeSpan span = types.span_of(count, type_, layout_);
+    if (layout_.is_dense) return device_.write(data, packed, span.bytes);
+    const pool::Block copy(span.bytes);
+    device_.read(copy.data(), data + span.begin, span.bytes);
+    types.unpack(packed, copy.data() - span.begin, count, type_, layout_);
+    device_.write(data + span.begin, copy.data(), span.bytes);
   }
 
   std::byte* data_ = nullptr;
@@ -124,7 +173,8 @@ class Side {
   std::int64_t count_ = 0;  // elements of all blocks
   Integers counts_;
   Integers displacements_;
-  int listed_ = 0;  // blocks that have lists
+  int listed_ = 0;       // blocks that have lists
+  DeviceMemory device_;  // host memory: none
   Vector vector_;
   BlockList list_;
   std::optional<pool::Block> packed_;
@@ -179,6 +229,14 @@ struct Lists {
 
   void pack(const Types&) {}
   void unpack(const Types&) {}
+};
+
+// The same for one that combines vectors in device memory. They have no gaps.
+struct Staged {
+  StagedCall call;
+
+  void pack(const Types&) const { call.fetch_input(); }
+  void unpack(const Types&) const { call.deliver_output(); }
 };
 
 }  // namespace offbeat

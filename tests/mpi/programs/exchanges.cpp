@@ -9,7 +9,8 @@
 // which is printed: an MPI must print the same with and without offbeat. What can be known is checked, too.
 // `any`: non-blocking and persistent calls, too, of which several are under way while others, blocking ones
 // among them, come and go; each rank completes them in an order of its own, by whatever function of MPI. A
-// VICTIM is killed so long after it has begun.
+// VICTIM is killed so long after it has begun. STUB_GPU names a driver (tests/support/stub_gpu.cpp): two of
+// three ranks load it after some calls, and then take memory of that GPU for either side of a call, or not.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -23,6 +24,7 @@ extern "C" {
 #include "check.h"
 #include "kill.h"
 }
+#include "../../support/stub_gpu.h"
 
 namespace {
 
@@ -60,6 +62,40 @@ void make_types() {
 
 bool shapes_differ = false;
 constexpr int unit = 6;  // every type fits this many ints
+
+bool has_gpu = false;
+stub_gpu gpu;
+
+// What a call is given for some memory: itself, or memory of the GPU with the same contents.
+class Place {
+ public:
+  Place() = default;
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+  ~Place() {
+    if (on_gpu_ != nullptr) gpu.release(on_gpu_);
+  }
+  template <class Number>
+  [[nodiscard]] Number* of(std::vector<Number>& memory, std::mt19937& chance) {
+    constexpr unsigned kinds = STUB_REGISTERED + 1;
+    const unsigned kind = has_gpu ? chance() % (2 * kinds) : kinds;
+    if (kind >= kinds) return memory.data();
+    bytes_ = memory.size() * sizeof(Number);
+    on_gpu_ = gpu.allocate(bytes_, static_cast<stub_kind>(kind));
+    gpu.write(on_gpu_, memory.data(), bytes_);
+    std::fill(memory.begin(), memory.end(), Number{99});
+    return static_cast<Number*>(on_gpu_);
+  }
+  // After the call.
+  template <class Number>
+  void bring_back(std::vector<Number>& memory) const {
+    if (on_gpu_ != nullptr) gpu.read(memory.data(), on_gpu_, bytes_);
+  }
+
+ private:
+  void* on_gpu_ = nullptr;
+  std::size_t bytes_ = 0;
+};
 
 // One side of a call: blocks of `atoms` ints each, or of as many as the list says, in one shape.
 struct Side {
@@ -188,9 +224,10 @@ Rest combine(Call& call) {
   struct Memory {
     std::vector<int> counts;
     std::vector<double> input, output;
+    Place input_place, output_place;
   };
   const auto memory = std::make_shared<Memory>();
-  auto& [counts, input, output] = *memory;
+  auto& [counts, input, output, input_place, output_place] = *memory;
   counts.assign(static_cast<std::size_t>(p), n);
   if (call.what == reduce_scatter) {
     for (int& each : counts) each = static_cast<int>(call.alike() % 3) * n / 2;
@@ -208,8 +245,8 @@ Rest combine(Call& call) {
   for (int k = 0; k < total; ++k)
     input[static_cast<std::size_t>(k)] = value(call.number, call.rank, 0, static_cast<std::size_t>(k));
   if (in_place) std::copy_n(input.begin(), total, output.begin());
-  const void* from = in_place ? MPI_IN_PLACE : static_cast<const void*>(input.data());
-  double* const to = takes ? output.data() : nullptr;
+  const void* from = in_place ? MPI_IN_PLACE : static_cast<const void*>(input_place.of(input, call.own));
+  double* const to = takes ? output_place.of(output, call.own) : nullptr;
   switch (call.what) {
     case reduce:
       MAKE(call, Reduce, Ireduce, from, to, n, MPI_DOUBLE, MPI_SUM, call.root, call.communicator);
@@ -226,6 +263,7 @@ Rest combine(Call& call) {
            call.communicator);
   }
   return [memory, p, takes, scatters, in_place, mine](Call& made) {
+    memory->output_place.bring_back(memory->output);
     if (!takes) return;
     int begin = 0;
     for (int rank = 0; scatters && rank < made.rank; ++rank)
@@ -285,11 +323,13 @@ Rest copy(Call& call) {
   const bool has_lists = call.what == allgatherv || call.what == alltoallv;
   struct Memory {
     Side input, output;
+    Place input_place, output_place;
+    Memory(Side from, Side to) : input(std::move(from)), output(std::move(to)) {}
   };
   const Shape input_shape = call.any_shape();
-  const auto memory = std::make_shared<Memory>(
-      Memory{Side(input_shape, sent, call.what == alltoallv), Side(call.any_shape(), received, has_lists)});
-  auto& [input, output] = *memory;
+  const auto memory = std::make_shared<Memory>(Side(input_shape, sent, call.what == alltoallv),
+                                               Side(call.any_shape(), received, has_lists));
+  auto& [input, output, input_place, output_place] = *memory;
   const bool is_personal = call.what == alltoall || call.what == alltoallv || call.what == scatter;
   for (std::size_t block = 0; block < sent.size(); ++block)
     fill(call, input, block, me, is_personal ? static_cast<int>(block) : 0);
@@ -305,8 +345,8 @@ Rest copy(Call& call) {
     }
   }
   if (call.what == bcast && is_root) fill(call, output, 0, me, 0);
-  void* const from = in_place && call.what != scatter ? MPI_IN_PLACE : input.memory.data();
-  void* const to = in_place && call.what == scatter ? MPI_IN_PLACE : output.memory.data();
+  void* const from = in_place && call.what != scatter ? MPI_IN_PLACE : input_place.of(input.memory, call.own);
+  void* const to = in_place && call.what == scatter ? MPI_IN_PLACE : output_place.of(output.memory, call.own);
   const int count = input.count();
   switch (call.what) {
     case bcast:
@@ -339,6 +379,8 @@ Rest copy(Call& call) {
   const bool takes = (call.what != gather || is_root) && !(in_place && call.what == scatter);
   return [memory, is_personal, takes](Call& made) {
     Side& result = memory->output;
+    memory->input_place.bring_back(memory->input.memory);
+    memory->output_place.bring_back(memory->output.memory);
     if (takes) {
       const bool has_one_giver = made.what == bcast || made.what == scatter;
       for (std::size_t block = 0; block < result.counts.size(); ++block)
@@ -491,7 +533,12 @@ int main(int argc, char** argv) {
   if (argc > 7 && atoi(argv[6]) == world_rank) be_killed_after(atol(argv[7]));
   std::mt19937 alike(seed);
   UnderWay under_way(seed * 31 + static_cast<unsigned>(world_rank));
+  const char* const driver = getenv("STUB_GPU");
   for (unsigned number = 0; number < calls; ++number) {
+    if (number == calls / 10 && driver != nullptr && world_rank % 3 != 1) {
+      gpu = stub_load(driver);
+      has_gpu = true;
+    }
     Call call{};
     call.number = number;
     call.what = static_cast<What>(alike() % whats);
@@ -514,6 +561,8 @@ int main(int argc, char** argv) {
     under_way.add(call, std::move(rest));
   }
   under_way.complete_all();
+  for (int kind = 0; has_gpu && kind < STUB_CALLS; ++kind)
+    CHECK(gpu.calls(static_cast<stub_call>(kind)) > 0, "the driver was not called for %d", kind);
   for (int rank = 0; rank < world_size; ++rank) {
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == world_rank) {

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Memory of a GPU in every collective, with a driver whose memory faults when the CPU touches it.
+
+Some ranks pass device memory and others host memory. What comes out must be what Open MPI gives for host memory.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from exchanges import CALLS, expect_all_served, hashes, natively
+from harness import INSIDE_OFFBEAT, MPIS, PROGRAMS, ROOT, Mpi, compile_program, run
+from test_exchanges import HOW, OURS, forms
+
+DRIVERS = {"libcuda.so.1": (), "libamdhip64.so.6": ("-DSTUB_HIP=6",), "libze_loader.so.1": ()}
+
+
+def driver(name: str) -> Path:
+    """A stub driver, under the name of the true one."""
+    flags = ("-std=c++20", "-shared", "-fPIC", *DRIVERS[name])
+    source = ROOT / "tests" / "support" / "stub_gpu.cpp"
+    return compile_program(MPIS["openmpi"], source, *flags, compiler="c++", libraries=(), name=name)
+
+
+WAYS = {
+    "by default": {},
+    "in many rounds": HOW["in many rounds"],
+    "by messages": HOW["by messages"],
+    "by the host in segments": HOW["by the host in segments"],
+    "without shared memory": {"OFFBEAT_BOARD_KIB": "0"} | HOW["by other messages"],
+}
+
+
+def variables(how: str, mpi: Mpi, name: str = "libcuda.so.1") -> dict[str, str]:
+    return OURS.get(mpi.name, {}) | WAYS[how] | {"STUB_GPU": str(driver(name))}
+
+
+def give_what_a_host_gives(mpi: Mpi, ranks: int, form: str, environment: dict[str, str]) -> None:
+    """The driver is loaded late and privately, and by two of three ranks."""
+    program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
+    command = [program, *CALLS, "alike", form]
+    result = run(mpi, ranks, command, environment=environment, timeout=120).succeeded()
+    found = hashes(result.stdout)
+    assert len(found) == ranks, str(result)
+    assert found == natively(ranks), str(result)
+    expect_all_served(result)
+
+
+def test_random_calls_with_memory_of_a_gpu(mpi: Mpi) -> None:
+    give_what_a_host_gives(mpi, 3, forms(mpi, "by default"), variables("by default", mpi))
+
+
+@INSIDE_OFFBEAT
+def test_random_calls_with_another_driver(mpi: Mpi) -> None:
+    environment = variables("by default", mpi, "libamdhip64.so.6")
+    give_what_a_host_gives(mpi, 2, forms(mpi, "by default"), environment)
+
+
+@INSIDE_OFFBEAT
+@pytest.mark.parametrize("how", [how for how in WAYS if how != "by default"])
+def test_other_ways_with_memory_of_a_gpu(mpi: Mpi, how: str) -> None:
+    by_messages = how in ("by messages", "without shared memory")
+    form = "blocking" if by_messages and mpi.kind != "openmpi" else "any"
+    give_what_a_host_gives(mpi, 3, form, variables(how, mpi))
+
+
+@INSIDE_OFFBEAT
+def test_each_rank_may_describe_memory_of_a_gpu_differently(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
+    command = [program, *CALLS, "different", forms(mpi, "by default")]
+    environment = variables("by default", mpi)
+    expect_all_served(run(mpi, 4, command, environment=environment, timeout=120).succeeded())
+
+
+@INSIDE_OFFBEAT
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_what_random_calls_do_not_try(mpi: Mpi, ranks: int) -> None:
+    """One rank, user operations, pairs, persistent calls, and gaps to which the program writes meanwhile."""
+    program = compile_program(mpi, PROGRAMS / "devices.c")
+    run(mpi, ranks, [program, driver("libcuda.so.1"), "values"], timeout=120).succeeded()
+
+
+@INSIDE_OFFBEAT
+def test_the_c_interface_takes_memory_of_a_gpu(mpi: Mpi) -> None:
+    flags = ("-DWITH_INTERFACE", f"-I{ROOT / 'include'}")
+    if mpi.family == "mpiabi":
+        flags += ("-DOFFBEAT_TEST_STANDARD_ABI",)
+    program = compile_program(mpi, PROGRAMS / "devices.c", *flags, name="devices_interface")
+    run(mpi, 3, [program, driver("libcuda.so.1"), "interface"], timeout=120).succeeded()
+
+
+@INSIDE_OFFBEAT
+@pytest.mark.parametrize("what", ["failing_read", "failing_write"])
+def test_a_copy_that_fails_is_an_error_and_no_hang(mpi: Mpi, what: str) -> None:
+    program = compile_program(mpi, PROGRAMS / "devices.c")
+    result = run(mpi, 3, [program, driver("libcuda.so.1"), what], timeout=120).succeeded()
+    function = "cuMemcpyDtoHAsync" if what == "failing_read" else "cuMemcpyHtoDAsync"
+    assert f"device memory cannot be copied: {function} fails with error 719" in result.stderr, str(result)
+    lines = dict(re.findall(r"^rank (\d): (sum|error)$", result.stdout, re.MULTILINE))
+    assert lines["0"] == "error", str(result)
+    if what == "failing_read":  # before it, nobody has the sum
+        assert set(lines.values()) == {"error"}, str(result)
+
+
+@INSIDE_OFFBEAT
+def test_a_rank_with_level_zero_leaves_all_to_the_host(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "devices.c")
+    command = [program, "none", "level_zero", driver("libze_loader.so.1")]
+    result = run(mpi, 3, command, environment={"OFFBEAT_VERBOSE": "1"}, timeout=120).succeeded()
+    assert result.report.native == result.report.intercepted > 0, str(result)
+    assert "a rank uses Level Zero" in result.stderr, str(result)
+
+
+@INSIDE_OFFBEAT
+def test_calls_can_be_left_to_the_host_by_a_setting(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "devices.c")
+    command = [program, driver("libcuda.so.1"), "native"]
+    for ranks in (1, 2):
+        result = run(mpi, ranks, command, environment={"OFFBEAT_GPU": "native"}, timeout=120).succeeded()
+        assert result.report.native == result.report.intercepted > 0, str(result)
+
+
+@INSIDE_OFFBEAT
+def test_drivers_need_not_be_looked_for(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "devices.c")
+    command = [program, driver("libcuda.so.1"), "native"]
+    result = run(mpi, 2, command, environment={"OFFBEAT_GPU": "off"}, timeout=120).succeeded()
+    assert result.report.served == result.report.intercepted > 0, str(result)

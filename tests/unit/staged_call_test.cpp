@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "collectives/staged_call.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "support/stub_gpu.h"
+
+namespace offbeat {
+namespace {
+
+class StagedCallTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    devices::look_for_drivers();
+    gpu = stub_load(STUB_CUDA);
+    ASSERT_TRUE(devices::may_have_memory());
+  }
+  static stub_gpu gpu;
+
+  // Bytes of the GPU, all equal.
+  static std::byte* on_gpu(std::size_t bytes, int value) {
+    void* const memory = gpu.allocate(bytes, STUB_DEVICE);
+    const std::vector<std::byte> all(bytes, std::byte(value));
+    gpu.write(memory, all.data(), bytes);
+    return static_cast<std::byte*>(memory);
+  }
+  static int at(const std::byte* address) {
+    std::byte value{};
+    gpu.read(&value, address, 1);
+    return static_cast<int>(value);
+  }
+};
+stub_gpu StagedCallTest::gpu;
+
+TEST_F(StagedCallTest, LeavesHostMemoryAlone) {
+  std::byte input[8];
+  std::byte output[8];
+  Call call{Collective::allreduce, {input, 8, 1}, {output, 8, 1}};
+  StagedCall staged;
+  staged.take(call);
+  staged.fetch_input();
+  staged.deliver_output();
+  EXPECT_EQ(call.input.data, input);
+  EXPECT_EQ(call.output.data, output);
+}
+
+TEST_F(StagedCallTest, CopiesTheInputInAndTheOutputOut) {
+  std::byte* const input = on_gpu(8, 3);
+  std::byte* const output = on_gpu(8, 4);
+  Call call{Collective::allreduce, {input, 8, 1}, {output, 8, 1}};
+  StagedCall staged;
+  staged.take(call);
+  for (int start = 0; start < 3; ++start) {
+    staged.fetch_input();
+    EXPECT_EQ(static_cast<int>(call.input.data[7]), 3 + start);
+    std::memset(call.output.data, 40 + start, 8);
+    staged.deliver_output();
+    EXPECT_EQ(at(output + 7), 40 + start);
+    EXPECT_EQ(at(input), 3 + start);
+    const std::vector<std::byte> next(8, std::byte(4 + start));
+    gpu.write(input, next.data(), 8);
+  }
+}
+
+TEST_F(StagedCallTest, EitherSideMayBeInHostMemory) {
+  std::byte here[8] = {};
+  std::byte* const there = on_gpu(8, 5);
+  {
+    Call call{Collective::allreduce, {there, 8, 1}, {here, 8, 1}};
+    StagedCall staged;
+    staged.take(call);
+    staged.fetch_input();
+    EXPECT_EQ(static_cast<int>(call.input.data[0]), 5);
+    EXPECT_EQ(call.output.data, here);
+  }
+  Call call{Collective::allreduce, {here, 8, 1}, {there, 8, 1}};
+  StagedCall staged;
+  staged.take(call);
+  EXPECT_EQ(call.input.data, here);
+  std::memset(call.output.data, 6, 8);
+  staged.deliver_output();
+  EXPECT_EQ(at(there), 6);
+}
+
+// A reduce-scatter in place: the input is longer than the output, and begins where it does. An allgather in
+// place: the input is a part of the output.
+TEST_F(StagedCallTest, InPlaceStaysInPlace) {
+  for (const std::size_t begin : {0, 8}) {
+    std::byte* const memory = on_gpu(24, 7);
+    const std::size_t given = begin == 0 ? 24 : 8;
+    const std::size_t taken = begin == 0 ? 8 : 24;
+    Call call{Collective::allgather, {memory + begin, given, 1}, {memory, taken, 1}};
+    StagedCall staged;
+    staged.take(call);
+    EXPECT_EQ(call.input.data, call.output.data + begin);
+    staged.fetch_input();
+    EXPECT_EQ(static_cast<int>(call.input.data[given - 1]), 7);
+    std::memset(call.output.data, 8, taken);
+    staged.deliver_output();
+    EXPECT_EQ(at(memory + taken - 1), 8);
+    if (begin == 0) {
+      EXPECT_EQ(at(memory + taken), 7) << "behind the output";
+    }
+  }
+}
+
+TEST_F(StagedCallTest, TheRootOfABroadcastOnlyGives) {
+  std::byte* const memory = on_gpu(8, 9);
+  Call call{Collective::bcast, {memory, 8, 1}, {memory, 8, 1}};
+  StagedCall staged;
+  staged.take(call);
+  staged.fetch_input();
+  EXPECT_EQ(call.input.data, call.output.data);
+  EXPECT_EQ(static_cast<int>(call.input.data[0]), 9);
+  const long written = gpu.calls(STUB_WRITE);
+  staged.deliver_output();
+  EXPECT_EQ(gpu.calls(STUB_WRITE), written);
+}
+
+TEST_F(StagedCallTest, ARankMayHaveNoInputOrNoOutput) {
+  std::byte* const memory = on_gpu(8, 10);
+  for (const bool gives : {false, true}) {
+    Call call{Collective::reduce, {gives ? memory : nullptr, 8, 1}, {gives ? nullptr : memory, 8, 1}};
+    StagedCall staged;
+    staged.take(call);
+    staged.fetch_input();
+    staged.deliver_output();
+    EXPECT_EQ(call.input.data != nullptr, gives);
+    EXPECT_EQ(call.output.data != nullptr, !gives);
+  }
+}
+
+}  // namespace
+}  // namespace offbeat
