@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A true GPU behind the functions of the stub driver (tests/support/stub_gpu.h), so that the same programs
+// test both. Needs no toolkit: it uses the driver, libcuda.so.1.
+#include <dlfcn.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "../support/stub_gpu.h"
+
+namespace {
+
+using Address = std::uintptr_t;
+
+void* driver() {
+  static void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    std::fprintf(stderr, "no driver: %s\n", dlerror());
+    std::exit(2);
+  }
+  return library;
+}
+
+// Calls a function of the driver; an error ends the process.
+template <class... Arguments>
+void call(const char* name, Arguments... arguments) {
+  auto* const function = reinterpret_cast<int (*)(Arguments...)>(dlsym(driver(), name));
+  const int code = function != nullptr ? function(arguments...) : -1;
+  if (code == 0) return;
+  std::fprintf(stderr, "%s fails with error %d\n", name, code);
+  std::abort();
+}
+
+// The primary context, as the CUDA runtime uses it. It is current only while this file needs it.
+class InContext {
+ public:
+  InContext() {
+    static void* const context = [] {
+      call("cuInit", 0U);
+      void* made = nullptr;
+      call("cuDevicePrimaryCtxRetain", &made, 0);
+      return made;
+    }();
+    call("cuCtxPushCurrent_v2", context);
+  }
+  ~InContext() {
+    void* context = nullptr;
+    call("cuCtxPopCurrent_v2", &context);
+  }
+  InContext(const InContext&) = delete;
+  InContext& operator=(const InContext&) = delete;
+};
+
+std::mutex mutex;
+std::map<void*, stub_kind> kinds;
+
+void* allocate(std::size_t bytes, stub_kind kind) {
+  const InContext scope;
+  if (bytes == 0) bytes = 1;
+  Address address = 0;
+  void* memory = nullptr;
+  void* const default_stream = nullptr;
+  switch (kind) {
+    case STUB_DEVICE:
+      call("cuMemAlloc_v2", &address, bytes);
+      break;
+    case STUB_POOL:
+      call("cuMemAllocAsync", &address, bytes, default_stream);
+      call("cuStreamSynchronize", default_stream);
+      break;
+    case STUB_MANAGED:
+      call("cuMemAllocManaged", &address, bytes, 1U);  // attached globally
+      break;
+    case STUB_REGISTERED: {
+      const std::size_t page = 4096;
+      memory = std::aligned_alloc(page, (bytes / page + 1) * page);
+      call("cuMemHostRegister_v2", memory, bytes, 0U);
+      break;
+    }
+  }
+  if (memory == nullptr) memory = reinterpret_cast<void*>(address);
+  const std::lock_guard lock(mutex);
+  kinds[memory] = kind;
+  return memory;
+}
+
+void release(void* memory) {
+  const InContext scope;
+  stub_kind kind{};
+  {
+    const std::lock_guard lock(mutex);
+    kind = kinds.at(memory);
+    kinds.erase(memory);
+  }
+  if (kind == STUB_REGISTERED) {
+    call("cuMemHostUnregister", memory);
+    std::free(memory);
+  } else if (kind == STUB_POOL) {
+    void* const default_stream = nullptr;
+    call("cuMemFreeAsync", reinterpret_cast<Address>(memory), default_stream);
+  } else {
+    call("cuMemFree_v2", reinterpret_cast<Address>(memory));
+  }
+}
+
+void read(void* to, const void* from, std::size_t bytes) {
+  const InContext scope;
+  if (bytes > 0) call("cuMemcpy", reinterpret_cast<Address>(to), reinterpret_cast<Address>(from), bytes);
+  call("cuCtxSynchronize");
+}
+void write(void* to, const void* from, std::size_t bytes) { read(to, from, bytes); }
+
+// A true driver does not count, nor fail when it is told to.
+long calls(stub_call) { return 1; }
+void fail(stub_call, int) {}
+
+int depth() {
+  void* context = nullptr;
+  call("cuCtxGetCurrent", &context);
+  return context == nullptr ? 0 : 1;
+}
+
+}  // namespace
+
+extern "C" {
+extern const stub_gpu stub_gpu_functions;
+const stub_gpu stub_gpu_functions{allocate, release, read, write, calls, fail, depth};
+}
