@@ -16,6 +16,8 @@ struct Below {
   Below();
 
   Host host;
+  // Whether liboffbeat-<family>.so is below.
+  [[nodiscard]] bool has_offbeat() const { return last_algorithm_ != nullptr; }
   // The text of this thread's last algorithm; null: native.
   [[nodiscard]] const char* last_algorithm() const {
     return last_algorithm_ != nullptr ? last_algorithm_() : nullptr;

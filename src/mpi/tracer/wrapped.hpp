@@ -218,7 +218,7 @@ int init(Next* next, Arguments... arguments) {
     code = next(arguments...);
   }
   // liboffbeat-<family>.so, where it is below, says it itself.
-  if (code == MPI_SUCCESS && below().last_algorithm == nullptr) name_unknown_settings(below().host);
+  if (code == MPI_SUCCESS && !below().has_offbeat()) name_unknown_settings(below().host);
   if (code == MPI_SUCCESS) start_tracer_or_exit();
   return code;
 }
