@@ -244,7 +244,8 @@ void Communicator::find_board(SetUp& set_up) {
 
 bool Communicator::find_messages(SetUp& set_up) {
   if (messages_->handle() == MPI_COMM_NULL) {
-    if (!set_up.all(PrivateCommunicator::may_be_created())) return false;
+    if (!set_up.all(PrivateCommunicator::may_be_created(process_.host, process_.own_communicator())))
+      return false;
     if (!messages_->create(set_up.communicator(), new_messages_id_)) return false;
     if (new_messages_id_ != 0) place_->team().offer_messages(messages_);
   }
@@ -254,7 +255,7 @@ bool Communicator::find_messages(SetUp& set_up) {
 
 bool Communicator::find_host_pipelines(SetUp& set_up) {
   if (host_pipelines_.handle() != MPI_COMM_NULL) return true;
-  return set_up.all(PrivateCommunicator::may_be_created()) &&
+  return set_up.all(PrivateCommunicator::may_be_created(process_.host, process_.own_communicator())) &&
          host_pipelines_.create(set_up.communicator(), 0);
 }
 

@@ -129,28 +129,42 @@ void Types::Index<Slots>::insert(std::uintptr_t key, int value) {
   if (entries_[slot].value == missing) entries_[slot] = {key, value};
 }
 
-Types::Types(const Host& host) : host_(&host) {
-  // A handle that this host does not know, because it is older than our headers, must not end the job. Such
-  // errors belong to MPI_COMM_SELF since MPI 4.0, and to MPI_COMM_WORLD before.
-  const ReturnErrors by_self(host, MPI_COMM_SELF);
-  const ReturnErrors by_world(host, MPI_COMM_WORLD);
-
-  // From the group: MPI_Comm_dup would call the program's attribute functions.
+// From the group: MPI_Comm_dup would call the program's attribute functions. MPI_Comm_create_from_group takes
+// the error handler as an argument, so it leaves that of MPI_COMM_SELF alone if it fails.
+void Types::create_own_communicator() {
+  const HostFunction<decltype(PMPI_Comm_create_from_group)> from_group(
+      abi::handlers_can_be_put_back ? nullptr : host_->find("PMPI_Comm_create_from_group"));
   MPI_Group self;
-  host.Comm_group(MPI_COMM_SELF, &self);
-  if (host.Comm_create(MPI_COMM_SELF, self, &own_communicator_) == MPI_SUCCESS) {
-    host.Comm_set_errhandler(own_communicator_, MPI_ERRORS_RETURN);
+  host_->Comm_group(MPI_COMM_SELF, &self);
+  const int code = from_group
+                       ? from_group(self, "offbeat", MPI_INFO_NULL, MPI_ERRORS_RETURN, &own_communicator_)
+                       : host_->Comm_create(MPI_COMM_SELF, self, &own_communicator_);
+  host_->Group_free(&self);
+  if (code == MPI_SUCCESS) {
+    host_->Comm_set_errhandler(own_communicator_, MPI_ERRORS_RETURN);
   } else {
     own_communicator_ = MPI_COMM_SELF;
   }
-  host.Group_free(&self);
+}
+
+void Types::ask_about_aliases() {
   int values[2] = {};
   const auto accepts_alias = [&](int count) {
-    return host.Allreduce(values, values, count, MPI_INT, MPI_SUM, own_communicator_) == MPI_SUCCESS;
+    return host_->Allreduce(values, values, count, MPI_INT, MPI_SUM, own_communicator_) == MPI_SUCCESS;
   };
-  rejects_aliases_ = host.Allgather(values, 1, MPI_INT, values, 1, MPI_INT, own_communicator_) != MPI_SUCCESS;
+  rejects_aliases_ =
+      host_->Allgather(values, 1, MPI_INT, values, 1, MPI_INT, own_communicator_) != MPI_SUCCESS;
   if (accepts_alias(1))
     least_rejected_alias_ = accepts_alias(2) ? std::numeric_limits<std::int64_t>::max() : 2;
+}
+
+Types::Types(const Host& host) : host_(&host) {
+  // A handle that Open MPI does not know, because it is older than our headers, must not end the job. Such
+  // errors belong to MPI_COMM_SELF since MPI 4.0, and to MPI_COMM_WORLD before. (MPICH knows all of these.)
+  const ReturnErrors by_self(host, MPI_COMM_SELF);
+  const ReturnErrors by_world(host, MPI_COMM_WORLD);
+  create_own_communicator();
+  if (abi::handlers_can_be_put_back || own_communicator_ != MPI_COMM_SELF) ask_about_aliases();
 
   const struct {
     Group group;

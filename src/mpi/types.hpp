@@ -144,6 +144,8 @@ class Types {
   using Row = std::array<Cell, most_ops>;
   static constexpr std::size_t most_types = 64;
 
+  void create_own_communicator();
+  void ask_about_aliases();
   [[nodiscard]] bool find_layout_of_user(MPI_Datatype type, Layout& layout) const;
   class Bytes;
   int send_to_self(const void* from, int sent, MPI_Datatype sent_type, void* to, int received,

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What offbeat does is invisible: error handlers stay the program's, and all ranks decide alike."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from harness import INSIDE_OFFBEAT, PROGRAMS, Mpi, compile_program, library, run
+
+pytestmark = INSIDE_OFFBEAT
+
+IS_RANK_1 = '[ "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-}}" = 1 ]'
+is_of_mpich = pytest.mark.mpis(lambda mpi: mpi.family != "openmpi")
+
+
+def test_error_handlers_are_those_of_the_program(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "untouched.c")
+    command = [program, "mpich" if mpi.family != "openmpi" else "openmpi"]
+    natively = run(mpi, 2, command, preload=False, timeout=60).succeeded()
+    result = run(mpi, 2, command, timeout=60).succeeded()
+    assert result.report.served == result.calls, str(result)
+    assert result.stdout == natively.stdout, f"{natively}\n{result}"
+
+
+@is_of_mpich  # Open MPI has room for as many as fit the memory
+@pytest.mark.deep(lambda mpi: mpi.name != "mpich")
+def test_a_host_without_communicators_left_ends_no_job(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "untouched.c")
+    settings = {"OFFBEAT_ALLREDUCE": "ring"}  # which sends messages on a communicator of its own
+    result = run(mpi, 2, [program, "exhausted"], environment=settings, timeout=120).succeeded()
+    assert result.report.intercepted == result.calls, str(result)
