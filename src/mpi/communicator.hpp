@@ -75,7 +75,9 @@ class Communicator {
     const OfCollective& mine = of(collective);
     if (mine.generation != selection_->generation()) [[unlikely]]
       refresh(collective);
-    if (bytes < mine.immediate_below && !is_verbose_) [[likely]]
+    if (bytes < mine.immediate_below) [[likely]] {
+      if (is_verbose_) [[unlikely]]
+        announce(collective, mine.choices->front());
       return mine.at_once;
     return choose_from_list(mine, collective, bytes, width, true);
   }

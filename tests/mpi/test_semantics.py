@@ -31,3 +31,12 @@ def test_a_host_without_communicators_left_ends_no_job(mpi: Mpi) -> None:
     settings = {"OFFBEAT_ALLREDUCE": "ring"}  # which sends messages on a communicator of its own
     result = run(mpi, 2, [program, "exhausted"], environment=settings, timeout=120).succeeded()
     assert result.report.intercepted == result.calls, str(result)
+
+
+def test_settings_for_people_decide_nothing(mpi: Mpi) -> None:
+    """Elements as wide as these windows take the immediate form, also on the rank that speaks."""
+    program = compile_program(mpi, PROGRAMS / "wide_elements.c")
+    settings = {"OFFBEAT_BOARD_KIB": "4", "OFFBEAT_VERBOSE": "1"}
+    result = run(mpi, 2, [program], environment=settings, timeout=60).succeeded()
+    assert result.report.served == result.calls, str(result)
+    assert re.search(r"^offbeat: allreduce of any length, .*: arrival_tree", result.stderr, re.M), str(result)
