@@ -33,6 +33,17 @@ def test_a_host_without_communicators_left_ends_no_job(mpi: Mpi) -> None:
     assert result.report.intercepted == result.calls, str(result)
 
 
+@is_of_mpich
+def test_reduce_in_place_on_every_rank_is_served(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "reduce_in_place.c")
+    result = run(mpi, 3, [program], timeout=60).succeeded()
+    assert result.report_of("reduce").native == 0, str(result)
+    # Without a board the host, which may crash, serves the non-blocking ones.
+    settings = {"OFFBEAT_BOARD_KIB": "0", "OFFBEAT_REDUCE": "binomial"}
+    result = run(mpi, 3, [program, "blocking"], environment=settings, timeout=60).succeeded()
+    assert result.report_of("reduce").native == 0, str(result)
+
+
 def test_settings_for_people_decide_nothing(mpi: Mpi) -> None:
     """Elements as wide as these windows take the immediate form, also on the rank that speaks."""
     program = compile_program(mpi, PROGRAMS / "wide_elements.c")

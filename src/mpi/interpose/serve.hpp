@@ -157,7 +157,11 @@ class Service {
 
   [[nodiscard]] bool is_wrong(std::int64_t count) const {
     if (is_wrong_input(call_.input.data, count)) return true;
-    if (!takes()) return call_.input.data == MPI_IN_PLACE;
+    if (!takes()) {
+      // All ranks of this host would accept it, so a rank must not leave the call to the host alone.
+      return call_.input.data == MPI_IN_PLACE &&
+             (!abi::accepts_in_place_everywhere || is_wrong_input(call_.output.data, count));
+    }
     return is_wrong_output(call_.output.data, count_of_block());
   }
   // How many elements a user's operation may not be cut between: many programs take the whole vector, or a
@@ -207,7 +211,7 @@ class Service {
   // `length`: how many of the `count` elements are one of the reduction's.
   Outcome combine(const Reduction* reduction, std::int64_t count, std::int64_t length = 1) {
     if (!is_counted()) return leave_to_host();
-    const bool in_place = takes() && call_.input.data == MPI_IN_PLACE;
+    const bool in_place = call_.input.data == MPI_IN_PLACE;
     const void* input = in_place ? call_.output.data : call_.input.data;
     void* output = takes() ? call_.output.data : nullptr;
     if (length != 1) count /= length;

@@ -43,7 +43,7 @@ class Side {
       if (counts_[block] < 0) return false;
       count_ += counts_[block];
     }
-    return count_ == 0 || data_ != nullptr || !layout_.is_dense;
+    return is_empty() || data_ != nullptr || !layout_.is_dense;
   }
   [[nodiscard]] bool is_empty() const { return count_ == 0 || layout_.size == 0; }
 
