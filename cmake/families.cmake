@@ -82,6 +82,7 @@ function(offbeat_family family headers)
   offbeat_entry_points(preload ${family} "${headers}" ${ARGN})
   add_library(offbeat-${family} SHARED
     src/capi/offbeat.cpp
+    src/mpi/build_identity.cpp
     src/mpi/check.cpp
     src/mpi/communicator.cpp
     src/mpi/communicator_set_up.cpp

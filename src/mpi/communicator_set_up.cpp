@@ -36,19 +36,24 @@ void for_world_ranks(const Host& host, MPI_Comm communicator, int size, Calls&& 
   host.Group_free(&group);
 }
 
-// Rank 0's proposal to the others.
+// Rank 0's proposal to the others. Every version of offbeat sends as many bytes, and begins with `build`:
+// ranks under another one understand that, and answer with no more than has::memory and has::same_build.
 struct Invitation {
+  std::uint64_t build = 0;        // build_identity()
   std::uint64_t settings = 0;     // a hash of those that must be equal
   std::uint64_t team = 0;         // its serial number
   std::uint64_t is_new_team = 0;  // all ranks make it now
   std::uint64_t place = 0;
   std::uint64_t messages = 0;      // number of the private communicator to share; 0: none
   std::uint64_t new_messages = 0;  // number for one that may be made
+  std::uint64_t unused = 0;
 };
+static_assert(sizeof(Invitation) == 64);
 
 // A rank's answer to an invitation, bit by bit.
 namespace has {
-constexpr std::uint64_t memory = 1;
+constexpr std::uint64_t memory = 1;  // in every version, as same_build is
+constexpr std::uint64_t same_build = std::uint64_t{1} << 63;
 constexpr std::uint64_t same_settings = 2;
 constexpr std::uint64_t team = 4;
 constexpr std::uint64_t place = 8;
@@ -59,11 +64,11 @@ constexpr std::uint64_t no_level_zero = 128;
 }  // namespace has
 
 // Said only once, because a program may make many communicators.
-void say_once_that_settings_differ(int ranks) {
+void say_once_that_ranks_differ(std::string_view what, int ranks) {
   static std::atomic<bool> is_said{false};
   if (is_said.exchange(true)) return;
   try_to([&] {
-    say("ranks have different OFFBEAT_ settings: the host MPI serves this communicator of " +
+    say("ranks have different " + std::string(what) + ": the host MPI serves this communicator of " +
         std::to_string(ranks) + " ranks, and others of them");
   });
 }
@@ -126,7 +131,7 @@ bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up, Co
     std::shared_ptr<Team::Place> place;
     std::shared_ptr<PrivateCommunicator> shared;
     std::shared_ptr<const TeamChoices> choices;
-    Invitation invitation{.settings = process.settings_hash};
+    Invitation invitation{.build = process.build, .settings = process.settings_hash};
     const auto look_for_team = [&] {
       team = invitation.is_new_team != 0 ? std::make_shared<Team>(world_ranks, set_up.rank, invitation.team)
                                          : process.teams.find(world_ranks);
@@ -152,7 +157,8 @@ bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up, Co
                    });
     }
     set_up.broadcast(invitation);
-    if (set_up.rank != 0) {
+    const bool is_same_build = invitation.build == process.build;
+    if (set_up.rank != 0 && is_same_build) {
       has_memory = has_memory && try_to([&] {
                      look_for_team();
                      if (team == nullptr) return;
@@ -163,6 +169,7 @@ bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up, Co
     std::uint64_t mine_to_say = 0;
     const auto say_if = [&](bool holds, std::uint64_t what) { mine_to_say |= holds ? what : 0; };
     say_if(has_memory, has::memory);
+    say_if(is_same_build, has::same_build);
     say_if(invitation.settings == process.settings_hash, has::same_settings);
     say_if(!devices::has_level_zero(), has::no_level_zero);
     say_if(team != nullptr && team->serial() == invitation.team, has::team);
@@ -173,9 +180,12 @@ bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up, Co
     const std::uint64_t all = set_up.unanimous(mine_to_say);
 
     if ((all & has::memory) == 0) return false;
-    if ((all & has::same_settings) == 0) {
-      mine->leave_to_host("the ranks have different settings");
-      if (set_up.rank == 0) say_once_that_settings_differ(set_up.size);
+    const bool are_of_one_build = (all & has::same_build) != 0;
+    if (!are_of_one_build || (all & has::same_settings) == 0) {
+      mine->leave_to_host(are_of_one_build ? "the ranks have different settings"
+                                           : "the ranks run different builds of offbeat");
+      if (set_up.rank == 0)
+        say_once_that_ranks_differ(are_of_one_build ? "OFFBEAT_ settings" : "builds of offbeat", set_up.size);
       return true;
     }
     const bool is_for_host = process.settings.gpu == GpuPolicy::native;

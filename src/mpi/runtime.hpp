@@ -16,6 +16,7 @@
 
 #include "base/log.hpp"
 #include "base/settings.hpp"
+#include "mpi/build_identity.hpp"
 #include "mpi/communicator.hpp"
 #include "mpi/fault_tolerance.hpp"
 #include "mpi/host.hpp"
@@ -74,6 +75,8 @@ class Runtime {
                       : host.calls_itself("Intel(R) MPI") ? HostMpi::intel
                       : host.calls_itself("MPICH")        ? HostMpi::mpich
                                                           : HostMpi::other};
+  // Equal on all ranks that may use a board together.
+  const std::uint64_t build = build_identity(selection);
   WindowBudget windows{settings.memory_bytes};
   Teams teams;
 

@@ -2,9 +2,12 @@
 #include "selection/selection.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 #include <limits>
 #include <map>
 #include <utility>
+
+#include "base/hash.hpp"
 
 namespace offbeat {
 namespace {
@@ -176,6 +179,29 @@ Choices Selection::choices(Collective collective, const Placement& placement) co
     }
   }
   return by_default;
+}
+
+std::uint64_t Selection::hash_of_defaults(std::uint64_t hash) const {
+  const auto add = [&](std::string_view text, std::initializer_list<std::size_t> numbers) {
+    hash = fnv1a(text, hash);
+    for (const std::size_t number : numbers) hash = fnv1a(std::to_string(number) + ' ', hash);
+  };
+  const auto number = [](auto value) { return static_cast<std::size_t>(value); };
+  for (const FasterHost& known : faster_hosts) {
+    if (known.host != host_) continue;
+    add(name_of(known.collective),
+        {number(known.where), known.least_bytes, number(known.least_ranks), number(known.most_ranks)});
+  }
+  for (std::size_t k = 0; k < collectives.size(); ++k) {
+    const Repertoire& mine = repertoire(collective_at(k));
+    add(name_of(collective_at(k)), {number(host_)});
+    add(mine.without_host, {});
+    for (const Default& entry : mine.defaults) {
+      add(entry.expression,
+          {entry.most_bytes, number(entry.most_nodes), number(entry.spread), entry.least_of_node});
+    }
+  }
+  return hash;
 }
 
 ChoiceTable Selection::table(const Placement& placement) const {

@@ -51,3 +51,21 @@ def test_settings_for_people_decide_nothing(mpi: Mpi) -> None:
     result = run(mpi, 2, [program], environment=settings, timeout=60).succeeded()
     assert result.report.served == result.calls, str(result)
     assert re.search(r"^offbeat: allreduce of any length, .*: arrival_tree", result.stderr, re.M), str(result)
+
+
+def test_ranks_with_different_builds_are_served_by_the_host(mpi: Mpi, tmp_path: Path) -> None:
+    """Rank 1 has a copy of the library with another version, as a node that was not updated has."""
+    original = library(mpi.family)
+    build = original.read_bytes()
+    marks = re.findall(rb"offbeat version [\d.]+", build)
+    assert len(marks) == 1, marks
+    other = tmp_path / original.name
+    other.write_bytes(build.replace(marks[0], marks[0][:-1] + b"x"))
+    program = compile_program(mpi, PROGRAMS / "sum_once.c")
+    script = f'if {IS_RANK_1}; then export LD_PRELOAD="$OTHER"; fi; exec "$@"'
+    settings = {"OTHER": str(other)}
+    result = run(
+        mpi, 3, ["sh", "-c", script, "sh", program], environment=settings, timeout=60
+    ).succeeded()
+    assert result.stderr.count("ranks have different builds of offbeat") == 1, str(result)
+    assert (result.report.intercepted, result.report.served) == (result.calls, 0), str(result)
