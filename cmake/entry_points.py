@@ -88,6 +88,9 @@ BLOCKING_CREATORS = (
     "Cart_sub", "Graph_create", "Dist_graph_create", "Dist_graph_create_adjacent",
 )  # fmt: skip
 
+# Of CREATORS, those that need no MPI_Init.
+SESSION_CREATORS = ("Comm_create_from_group", "Intercomm_create_from_groups")
+
 # Functions that have a wrapper of their own.
 LIFE = {
     "Init": "init", "Init_thread": "init", "Finalize": "finalize",
@@ -206,7 +209,7 @@ def traced(declared: dict[str, str]) -> list[str]:
     return before_next(wrappers, declared)
 
 
-def served(declared: dict[str, str], *, with_spawn: bool) -> list[str]:
+def served(declared: dict[str, str], *, with_spawn: bool, with_sessions: bool) -> list[str]:
     own = [
         entry_point(
             function,
@@ -220,6 +223,9 @@ def served(declared: dict[str, str], *, with_spawn: bool) -> list[str]:
         for function, wrapper in ((f"PMPI_{name}", "call"), (f"MPI_{name}", "call_of_program"))
     ]
     others = LIFE | (SPAWN if with_spawn else {}) | dict.fromkeys(BLOCKING_CREATORS, "creates")
+    if with_sessions:
+        others |= dict.fromkeys(SESSION_CREATORS, "creates_from_groups")
+        others |= dict.fromkeys(("Comm_create_group", "Intercomm_merge"), "creates_for_some")
     others["Win_test"] = "win_test"
     others |= {name: f"OnRequests::{name.lower()}" for name in REQUESTS}
     others |= {name: f"OnRequests::{wrapper}" for name, wrapper in MORE_REQUESTS.items()}
@@ -238,7 +244,9 @@ def main() -> None:
         folder, namespace, described, functions = "tracer", "trace::wrapped", collectives(), traced(declared)
     else:
         folder, namespace, described = "interpose", "wrapped", collectives("is_served")
-        functions = served(declared, with_spawn="--spawn" in options)
+        functions = served(
+            declared, with_spawn="--spawn" in options, with_sessions="--sessions" in options
+        )
     text = HEAD.format(
         folder=folder,
         namespace=namespace,

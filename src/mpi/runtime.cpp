@@ -193,7 +193,7 @@ bool Runtime::is_mpi_running() const {
 
 bool Runtime::find(MPI_Comm handle, Communicator*& found) {
   found = nullptr;
-  if (handle == MPI_COMM_NULL || !is_mpi_running()) return true;
+  if (handle == MPI_COMM_NULL || is_left_to_host(handle) || !is_mpi_running()) return true;
   // The order in which the host deletes attributes, ours among them, may differ between ranks.
   forget_ended_calls();
   if (find_freeing(handle) != nullptr) return true;
@@ -295,6 +295,33 @@ int Runtime::on_delete(MPI_Comm handle, int, void* attribute, void* state) {
     destroy(communicator);
   }
   return MPI_SUCCESS;
+}
+
+void Runtime::leave_to_host(MPI_Comm handle) {
+  if (handle == MPI_COMM_NULL) return;
+  int keyval = left_to_host_.load(std::memory_order_acquire);
+  if (keyval == MPI_KEYVAL_INVALID) {
+    const std::lock_guard lock(mutex_);
+    keyval = left_to_host_.load(std::memory_order_relaxed);
+    const auto on_dup = [](MPI_Comm, int, void*, void* attribute, void* copy, int* flag) -> int {
+      *static_cast<void**>(copy) = attribute;
+      *flag = 1;
+      return MPI_SUCCESS;
+    };
+    const auto on_free = [](MPI_Comm, int, void*, void*) -> int { return MPI_SUCCESS; };
+    if (keyval == MPI_KEYVAL_INVALID) host.Comm_create_keyval(on_dup, on_free, &keyval, nullptr);
+    left_to_host_.store(keyval, std::memory_order_release);
+  }
+  host.Comm_set_attr(handle, keyval, this);
+}
+
+bool Runtime::is_left_to_host(MPI_Comm handle) const {
+  const int keyval = left_to_host_.load(std::memory_order_acquire);
+  if (keyval == MPI_KEYVAL_INVALID) return false;
+  void* attribute = nullptr;
+  int is_found = 0;
+  host.Comm_get_attr(handle, keyval, static_cast<void*>(&attribute), &is_found);
+  return is_found != 0;
 }
 
 void Runtime::forget(const Communicator& communicator) {

@@ -50,6 +50,12 @@ class Runtime {
   // The entry of a communicator that this thread has used lately; null: perhaps another one.
   [[nodiscard]] const Communicator* known(MPI_Comm handle) const;
 
+  // The host serves this communicator, and all that are made of it. Call when a communicator has been made of
+  // groups: it can be in use before MPI_Init and after MPI_Finalize, and each rank comes to these at another
+  // time.
+  void leave_to_host(MPI_Comm handle);
+  [[nodiscard]] bool is_left_to_host(MPI_Comm handle) const;
+
   // MPI_Comm_free and MPI_Comm_disconnect: `host_call` frees the communicator, calling the program's
   // attribute functions, which may call anything. Until it returns, the host serves the communicator.
   int free_communicator(MPI_Comm handle, HostFunction<int(MPI_Comm*)> host_call, MPI_Comm* argument);
@@ -111,7 +117,8 @@ class Runtime {
   std::array<std::atomic<std::uint64_t>, collectives.size()> without_communicator_{};
   std::optional<const Types> types_;
   std::optional<const FaultTolerance> fault_tolerance_;
-  int keyval_ = MPI_KEYVAL_INVALID;  // invalid: no memory, nothing can be kept
+  int keyval_ = MPI_KEYVAL_INVALID;                    // invalid: no memory, nothing can be kept
+  std::atomic<int> left_to_host_{MPI_KEYVAL_INVALID};  // the key of an attribute that only says this
   int highest_tag_ = 32767;
   // Grows when a communicator is gone, which makes the entries of the threads' caches stale.
   std::atomic<std::uint64_t> deaths_{1};

@@ -69,3 +69,11 @@ def test_ranks_with_different_builds_are_served_by_the_host(mpi: Mpi, tmp_path: 
     ).succeeded()
     assert result.stderr.count("ranks have different builds of offbeat") == 1, str(result)
     assert (result.report.intercepted, result.report.served) == (result.calls, 0), str(result)
+
+
+# In Open MPI, MPI_Finalize waits for the other ranks, which hangs without offbeat, too.
+@is_of_mpich
+def test_a_session_that_outlives_finalize(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "sessions_outlive.c")
+    run(mpi, 2, [program], preload=False, timeout=60).succeeded()
+    assert run(mpi, 3, [program], timeout=60).succeeded().calls > 0

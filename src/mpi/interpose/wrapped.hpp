@@ -139,17 +139,40 @@ int call_of_program(Arguments... arguments) {
 
 // -- communicators that are made of one on which the program makes non-blocking calls
 
-// The first argument is that one; the new one is where the last argument of that type says.
+// The first argument is that one; the new one is where the last argument says.
 template <class Next, class... Arguments>
 int creates(Next* next, Arguments... arguments) {
   const int code = next(arguments...);
   if (code != MPI_SUCCESS || inside_offbeat) return code;
-  MPI_Comm* made_at = nullptr;
-  const auto look = [&](const auto& argument) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(argument)>, MPI_Comm*>) made_at = argument;
-  };
-  (look(arguments), ...);
-  agree_early(std::get<0>(std::tie(arguments...)), *made_at);
+  const MPI_Comm parent = std::get<0>(std::tie(arguments...));
+  const MPI_Comm made = *std::get<sizeof...(arguments) - 1>(std::tie(arguments...));
+  if (runtime().is_left_to_host(parent)) {
+    runtime().leave_to_host(made);
+  } else {
+    agree_early(parent, made);
+  }
+  return code;
+}
+
+// -- communicators that are made of groups, which may be those of a session
+
+// The new one is where the last argument says. The host may be older than the function.
+template <class Next, class... Arguments>
+int creates_from_groups(Next* next, Arguments... arguments) {
+  if (next == nullptr) return MPI_ERR_UNSUPPORTED_OPERATION;
+  const int code = next(arguments...);
+  if (code == MPI_SUCCESS && !inside_offbeat)
+    runtime().leave_to_host(*std::get<sizeof...(arguments) - 1>(std::tie(arguments...)));
+  return code;
+}
+
+// The parent may be such a one; some of its ranks need not call this.
+template <class Next, class... Arguments>
+int creates_for_some(Next* next, Arguments... arguments) {
+  const int code = next(arguments...);
+  if (code == MPI_SUCCESS && !inside_offbeat &&
+      runtime().is_left_to_host(std::get<0>(std::tie(arguments...))))
+    runtime().leave_to_host(*std::get<sizeof...(arguments) - 1>(std::tie(arguments...)));
   return code;
 }
 
