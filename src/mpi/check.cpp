@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <string_view>
 
+#include "base/hash.hpp"
 #include "mpi/set_up.hpp"
 
 namespace offbeat {
@@ -35,15 +37,35 @@ CallSignature::CallSignature(Collective collective, std::int64_t count, std::str
   op.copy(this->op, sizeof this->op - 1);
 }
 
-bool CallSignature::operator==(const CallSignature& other) const {
-  return collective == other.collective && count == other.count && root == other.root &&
-         std::strcmp(type, other.type) == 0 && std::strcmp(op, other.op) == 0;
+void CallSignature::add_block(std::int64_t length) {
+  const std::string text = std::to_string(length);
+  blocks = fnv1a(text + ',', blocks);
+  const std::size_t used = std::strlen(block_text);
+  constexpr std::string_view more = ", ...";
+  const std::string next = (used == 0 ? "" : ", ") + text;
+  if (used + next.size() + more.size() < sizeof block_text) {
+    std::strcat(block_text, next.c_str());
+  } else if (!std::string_view(block_text).ends_with("...")) {
+    std::strcat(block_text, more.data());
+  }
+}
+
+void CallSignature::gives_itself(std::int64_t given_bytes, std::int64_t taken_bytes) {
+  if (given_bytes == taken_bytes) return;
+  given = given_bytes;
+  taken = taken_bytes;
+}
+
+bool CallSignature::fits(const CallSignature& first) const {
+  return given == taken && collective == first.collective && count == first.count && root == first.root &&
+         blocks == first.blocks && std::strcmp(type, first.type) == 0 && std::strcmp(op, first.op) == 0;
 }
 
 std::string CallSignature::text() const {
   if (type[0] == '\0') return "nothing";
   std::string text = std::to_string(count) + " x " + type;
   if (op[0] != '\0') text += std::string(", ") + op;
+  if (block_text[0] != '\0') text += std::string(", blocks of ") + block_text;
   if (facts(collective).has_root) text += ", root " + std::to_string(root);
   return text;
 }
@@ -55,6 +77,10 @@ std::string function_of(const CallSignature& call) {
 }
 
 std::string mismatch(const CallSignature& first, int rank, const CallSignature& other) {
+  if (other.given != other.taken) {
+    return "mismatched " + function_of(other) + ": rank " + std::to_string(rank) + " gives itself " +
+           std::to_string(other.given) + " bytes and takes " + std::to_string(other.taken);
+  }
   const bool is_one_function = first.collective == other.collective;
   const auto call = [&](const CallSignature& each) {
     return is_one_function ? each.text() : function_of(each) + " of " + each.text();
@@ -86,11 +112,8 @@ std::string find_mismatch(Board& board, const CallSignature& mine) {
       while (theirs.sequence.load(std::memory_order_acquire) != sequence) wait.pause();
       std::memcpy(&other, theirs.data, sizeof other);
     }
-    if (rank == 0) {
-      first = other;
-    } else if (difference.empty() && !(other == first)) {
-      difference = mismatch(first, rank, other);
-    }
+    if (rank == 0) first = other;
+    if (difference.empty() && !other.fits(first)) difference = mismatch(first, rank, other);
   }
   return difference;
 }
@@ -98,7 +121,7 @@ std::string find_mismatch(Board& board, const CallSignature& mine) {
 std::string find_mismatch(SetUp& set_up, const CallSignature& mine) {
   CallSignature first = mine;
   set_up.broadcast(first);
-  const int differs = set_up.first_without(first == mine);
+  const int differs = set_up.first_without(mine.fits(first));
   if (differs == set_up.size) return {};
   CallSignature other = mine;
   set_up.broadcast(other, differs);

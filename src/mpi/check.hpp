@@ -20,6 +20,13 @@ struct CallSignature {
   char type[40] = {};
   char op[16] = {};  // empty: the collective has none
   int root = 0;
+  // Of collectives whose blocks have lengths of their own that all ranks must pass alike: a hash of all
+  // lengths, and the first of them as text.
+  std::uint64_t blocks = 0;
+  char block_text[64] = {};
+  // The bytes that this rank gives itself and takes from itself, if they differ; otherwise -1.
+  std::int64_t given = -1;
+  std::int64_t taken = -1;
 
   // A barrier, and a collective whose data have `type`, or as many bytes.
   CallSignature(const Host& host, const Types& types, Collective collective);
@@ -28,12 +35,15 @@ struct CallSignature {
   // One of the C interface, which has types of its own.
   CallSignature(Collective collective, std::int64_t count, std::string_view type, std::string_view op,
                 int root);
-  [[nodiscard]] bool operator==(const CallSignature&) const;
+  void add_block(std::int64_t length);
+  void gives_itself(std::int64_t given_bytes, std::int64_t taken_bytes);
+  // Whether a rank with this call may meet rank 0, which has `first`.
+  [[nodiscard]] bool fits(const CallSignature& first) const;
   [[nodiscard]] std::string text() const;
 };
 
 // Collective. Empty if all ranks agree; otherwise one line, the same on all ranks, that names the first rank
-// that differs from rank 0. The first form works on the board, for the ranks that share it, and so names late
+// that does not fit rank 0. The first form works on the board, for the ranks that share it, and so names late
 // ranks. The second uses messages of the host.
 [[nodiscard]] std::string find_mismatch(Board& board, const CallSignature& mine);
 [[nodiscard]] std::string find_mismatch(SetUp& set_up, const CallSignature& mine);

@@ -44,6 +44,15 @@ def test_reduce_in_place_on_every_rank_is_served(mpi: Mpi) -> None:
     assert result.report_of("reduce").native == 0, str(result)
 
 
+def test_a_mismatch_of_blocks_is_an_error_and_later_calls_work(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "mismatch_of_blocks.c")
+    for settings in ({}, {"OFFBEAT_BOARD_KIB": "0"}):
+        result = run(mpi, 3, [program], environment={"OFFBEAT_CHECK": "1"} | settings, timeout=60).succeeded()
+        lines = re.findall(r"^offbeat: mismatched MPI_(\w+): (.*)$", result.stderr, re.M)
+        assert len(lines) == 9, str(result)
+        assert dict(lines)["Reduce_scatter"].endswith("rank 2 has 12 x MPI_INT, MPI_SUM, blocks of 3, 5, 4")
+
+
 def test_settings_for_people_decide_nothing(mpi: Mpi) -> None:
     """Elements as wide as these windows take the immediate form, also on the rank that speaks."""
     program = compile_program(mpi, PROGRAMS / "wide_elements.c")

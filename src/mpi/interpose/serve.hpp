@@ -77,7 +77,8 @@ class Service {
     }
     if constexpr (!has_data) {
       if (!is_counted()) return leave_to_host();
-      check(0);
+      if (checks()) [[unlikely]]
+        check_barrier();
       return carry_out({collective}, false, kept_);
     } else if constexpr (known.has_operation) {
       return combine();
@@ -118,15 +119,42 @@ class Service {
   }
   [[nodiscard]] Outcome leave_to_host() const { return {.is_counted = communicator_ != nullptr}; }
 
-  // OFFBEAT_CHECK. The communicator has been found.
-  void check(std::int64_t count, MPI_Datatype type = {}, MPI_Op op = {}) {
-    if (!Carrier::may_wait || !process_.settings.check) [[likely]]
-      return;
-    if constexpr (has_data) {
-      communicator_->check({process_.host, process_.types(), collective, count, type, op, call_.root});
-    } else {
-      communicator_->check({process_.host, process_.types(), collective});
+  // OFFBEAT_CHECK. The communicator has been found. Not inside or_break: a mismatch is no failure, and later
+  // calls are served.
+  [[nodiscard]] bool checks() const { return Carrier::may_wait && process_.settings.check; }
+
+  void check_barrier() { communicator_->check({process_.host, process_.types(), collective}); }
+
+  void check_combined(std::int64_t count) {
+    CallSignature mine{process_.host,     process_.types(), collective, count,
+                       call_.output.type, call_.op,         call_.root};
+    if constexpr (has_lists) {
+      for (int rank = 0; rank < size_; ++rank) mine.add_block(call_.output.counts[rank]);
     }
+    communicator_->check(mine);
+  }
+
+  void check_copied(const Call& call) {
+    CallSignature mine{
+        process_.host, process_.types(), collective, static_cast<std::int64_t>(call.length(size_)),
+        MPI_BYTE,      MPI_OP_NULL,      call_.root};
+    const auto bytes_of = [&](const auto& blocks, const auto& vector, int block) {
+      return static_cast<std::int64_t>(blocks.of(vector, block, size_).bytes());
+    };
+    if constexpr (collective == Collective::allgatherv) {
+      for (int rank = 0; rank < size_; ++rank)
+        mine.add_block(bytes_of(call.output_blocks, call.output, rank));
+    }
+    if (collective != Collective::bcast && gives() && takes()) {
+      const auto bytes = [](const auto& vector) { return static_cast<std::int64_t>(vector.bytes()); };
+      const std::int64_t given = who.root_gives || who.is_personal
+                                     ? bytes_of(call.input_blocks, call.input, rank_)
+                                     : bytes(call.input);
+      const std::int64_t taken =
+          who.root_gives ? bytes(call.output) : bytes_of(call.output_blocks, call.output, rank_);
+      mine.gives_itself(given, taken);
+    }
+    communicator_->check(mine);
   }
 
   // -- collectives that combine
@@ -188,8 +216,8 @@ class Service {
     }
     if constexpr (Carrier::may_wait) {
       if (reduction == nullptr && !types.are_accepted(call_.output.type, call_.op)) return {};
-      if (process_.settings.check && is_counted()) [[unlikely]]
-        check(count, call_.output.type, call_.op);
+      if (checks() && is_counted()) [[unlikely]]
+        check_combined(count);
       return reduction != nullptr ? combine(reduction, count) : combine_by_user(*this, count);
     } else {
       // Nobody may call the host, or the program's function, while the operation advances.
@@ -274,13 +302,13 @@ class Service {
     if (!is_counted()) return leave_to_host();
     if (is_rejected_) output.keep_apart();
 
-    Outcome outcome = leave_to_host();
+    Call call{collective};
     std::size_t bytes = 0;
     communicator_->or_break(collective, bytes, [&] {
       input.prepare(types);
       output.prepare(types);
-      Call call{collective,     input.vector(), output.vector(), nullptr, known.has_root ? call_.root : 0,
-                input.blocks(), output.blocks()};
+      call = {collective,     input.vector(), output.vector(), nullptr, known.has_root ? call_.root : 0,
+              input.blocks(), output.blocks()};
       if (is_bcast) {
         if (gives()) call.input = call.output;
       } else if (in_place && collective == Collective::scatter) {
@@ -292,7 +320,11 @@ class Service {
         call.input = output.blocks().of(output.vector(), rank_, size_);
       }
       bytes = call.length(size_);
-      check(static_cast<std::int64_t>(bytes), MPI_BYTE);
+    });
+    if (checks()) [[unlikely]]
+      check_copied(call);
+    Outcome outcome = leave_to_host();
+    communicator_->or_break(collective, bytes, [&] {
       const bool shares = (in_place || is_aliased) && who.is_personal && !who.root_gives;
       const bool is_source = is_bcast && gives();
       kept_.packs_output = in_place || is_source;
