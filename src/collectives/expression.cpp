@@ -107,7 +107,7 @@ class Parser {
         return;
       }
       case Parameter::radix: {
-        const std::size_t value = number("how many ranks exchange with one another, such as 4");
+        const std::size_t value = number("how many ranks exchange with one another, such as 4", 0);
         if (value < 2 || value > most_radix)
           fail_at(start, "between 2 and " + std::to_string(most_radix) + " ranks exchange with one another");
         result.radix = static_cast<int>(value);

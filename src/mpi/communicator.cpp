@@ -64,7 +64,17 @@ void Communicator::break_down() {
   const bool is_meant_for_the_program =
       reason.code == FaultTolerance::revoked || reason.code == FaultTolerance::process_failed;
   if (is_meant_for_the_program) failure_ = reason.code;
-  if (has_board()) place_->board->give_up(reason.text, reason.code);
+  if (!has_board()) return;
+  NodeBoard& board = *place_->board;
+  // The rank that finds a process dead has not failed itself.
+  const int dead = reason.code == FaultTolerance::process_failed
+                       ? process_.fault_tolerance().first_lost(handle())
+                       : MPI_UNDEFINED;
+  if (dead != MPI_UNDEFINED) {
+    board.give_up(dead, "its process has died", reason.code);
+  } else {
+    board.give_up(board.world_rank(), reason.text, reason.code);
+  }
 }
 
 Communicator::Communicator(Runtime& process, MPI_Comm handle)
@@ -208,7 +218,7 @@ void Communicator::check(const CallSignature& mine) {
     // other nodes waiting.
     if (has_board()) mismatch = find_mismatch(place_->board->board(), mine);
     if (!has_board() || place_->team().locality().membership.nodes() > 1) {
-      SetUp set_up(process_.host, handle(), process_.settings);
+      SetUp set_up(process_.host, handle(), process_.settings, mine.collective, false);
       mismatch = find_mismatch(set_up, mine);
     }
   });
@@ -261,11 +271,11 @@ void Communicator::give_progress() {
   });
 }
 
-bool Communicator::has_messages() {
+bool Communicator::has_messages(Collective collective) {
   if (messages_->handle() != MPI_COMM_NULL) return true;
   bool are_found = false;
   or_break([&] {
-    SetUp set_up(process_.host, handle(), process_.settings);
+    SetUp set_up(process_.host, handle(), process_.settings, collective, false);
     are_found = find_messages(set_up);
   });
   return are_found;
@@ -274,14 +284,14 @@ bool Communicator::has_messages() {
 const Expression* Communicator::choose_without_host(const Call& call, std::size_t bytes) {
   const Expression* chosen = choose(call.collective, bytes, call.output.width);
   if ((chosen != nullptr && !chosen->runs_on_host()) || !serves()) return chosen;
-  return has_messages() ? selection_->without_host(call.collective) : nullptr;
+  return has_messages(call.collective) ? selection_->without_host(call.collective) : nullptr;
 }
 
 // If the board has only the stage for blocking collectives, an operation uses messages.
 const Expression* Communicator::choose_for_operation(const Call& call, std::size_t bytes) {
   const Expression* chosen = choose_without_host(call, bytes);
   if (chosen == nullptr || !has_board() || place_->board->stages() > 1) return chosen;
-  if (!has_messages()) return nullptr;
+  if (!has_messages(call.collective)) return nullptr;
   const Choices& choices = choices_->without_board.by_collective[index_of(call.collective)];
   if (choices.empty()) return selection_->without_host(call.collective);
   const Expression& without_board = *choice_for(choices, bytes).expression;

@@ -79,6 +79,7 @@ class Communicator {
       if (is_verbose_) [[unlikely]]
         announce(collective, mine.choices->front());
       return mine.at_once;
+    }
     return choose_from_list(mine, collective, bytes, width, true);
   }
   [[nodiscard]] bool serves() const { return transport_ != nullptr; }
@@ -238,7 +239,7 @@ class Communicator {
   [[nodiscard]] const Expression* choose_without_host(const Call& call, std::size_t bytes);
   [[nodiscard]] const Expression* choose_for_operation(const Call& call, std::size_t bytes);
   // Collective if there is no communicator for messages yet. False: none can be created.
-  [[nodiscard]] bool has_messages();
+  [[nodiscard]] bool has_messages(Collective collective);
   [[nodiscard]] Endpoint endpoint(MpiTransport& transport, const Call& call,
                                   const Expression& expression) const {
     transport.serve(call.collective);

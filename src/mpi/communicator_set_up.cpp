@@ -105,7 +105,7 @@ bool Communicator::start(Communicator* mine, Runtime& process, MPI_Comm handle, 
       mine != nullptr ? !mine->serves() : !why_never_served(process.host, handle).empty();
   if (is_never_served) return mine != nullptr;
   try {
-    SetUp set_up(process.host, handle, process.settings);
+    SetUp set_up(process.host, handle, process.settings, collective, true);
     return agree(mine, process, set_up, collective);
   } catch (const CommunicationError&) {  // the host reports it in the call itself
     return false;
@@ -315,7 +315,7 @@ void Communicator::refresh(Collective collective) {
     return;
   }
   or_break([&] {
-    SetUp set_up(process_.host, handle(), process_.settings);
+    SetUp set_up(process_.host, handle(), process_.settings, collective, false);
     std::shared_ptr<const TeamChoices> choices;
     // If any rank lacks memory, all keep their present choices and try again in the next call.
     if (!set_up.all(try_to([&] { choices = place_->team().choices(*selection_); }))) return;

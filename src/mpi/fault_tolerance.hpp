@@ -31,12 +31,25 @@ class FaultTolerance {
     return is_revoked_(communicator, &flag) == MPI_SUCCESS && flag != 0;
   }
   [[nodiscard]] bool has_lost_a_process(MPI_Comm communicator) const {
+    return first_lost(communicator) != MPI_UNDEFINED;
+  }
+  // The rank in MPI_COMM_WORLD of a process that is known to be dead; MPI_UNDEFINED: none is.
+  [[nodiscard]] int first_lost(MPI_Comm communicator) const {
     MPI_Group failed;
-    if (get_failed_(communicator, &failed) != MPI_SUCCESS) return false;
+    if (!get_failed_ || communicator == MPI_COMM_NULL || get_failed_(communicator, &failed) != MPI_SUCCESS)
+      return MPI_UNDEFINED;
     int count = 0;
+    int in_world = MPI_UNDEFINED;
     host_->Group_size(failed, &count);
+    if (count > 0) {
+      const int first = 0;
+      MPI_Group world;
+      host_->Comm_group(MPI_COMM_WORLD, &world);
+      host_->Group_translate_ranks(failed, 1, &first, world, &in_world);
+      host_->Group_free(&world);
+    }
     host_->Group_free(&failed);
-    return count > 0;
+    return in_world;
   }
 
 #if defined(OFFBEAT_FAMILY_OPENMPI)

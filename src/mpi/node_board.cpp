@@ -341,12 +341,12 @@ void NodeBoard::progress() {
                            failure.error_class());
 }
 
-void NodeBoard::give_up(const char* why, int code) noexcept {
+void NodeBoard::give_up(int failed, const char* why, int code) noexcept {
   Board::Word& broken = board().broken();
   // A thread of ours may call this, though only for want of memory, and it asks the host for nothing.
   int error_class = code;
   if (code != MPI_ERR_NO_MEM && code != MPI_ERR_OTHER) host_->Error_class(code, &error_class);
-  const Failure mine(world_rank(), error_class);
+  const Failure mine(failed, error_class);
   std::uint64_t none = 0;
   const bool is_first = broken.compare_exchange_strong(none, mine.word(), std::memory_order_relaxed);
   board().bell().ring();
@@ -354,7 +354,7 @@ void NodeBoard::give_up(const char* why, int code) noexcept {
   if (!is_first) return;
   if (why != nullptr)
     try_to([&] {
-      say(call(board()) + ": rank " + std::to_string(world_rank()) + " of MPI_COMM_WORLD has failed: " + why +
+      say(call(board()) + ": rank " + std::to_string(failed) + " of MPI_COMM_WORLD has failed: " + why +
           "; this communicator can no longer be used");
     });
   if (client_.failure_tag < 0) return;

@@ -108,11 +108,13 @@ class NodeBoard {
   void rest();
 
   // This rank cannot go on, so no rank can. Every rank that waits on a board of any node gets an error of the
-  // class of `code`. One line names the rank that failed first, and why; `why` null: no line.
-  void give_up(const char* why, int code) noexcept;
+  // class of `code`. One line says that rank `failed` of MPI_COMM_WORLD has failed, and why; `why` null: no
+  // line.
+  void give_up(int failed, const char* why, int code) noexcept;
   // Whether a rank has given up, as far as this one can know. With one node the host gets no turn here: MPICH
   // does not call the delete functions of a communicator to which a message has just come.
   [[nodiscard]] bool is_given_up() noexcept;
+  [[nodiscard]] int world_rank() const { return world_ranks_[static_cast<std::size_t>(locality_.member)]; }
   // Lets the host move the program's other messages.
   void let_host_move() noexcept { static_cast<void>(look_for_failure()); }
 
@@ -127,7 +129,6 @@ class NodeBoard {
   int take_turn() noexcept;
   // The same for a rank that waits. Throws CommunicationError if a rank has given up.
   void progress();
-  [[nodiscard]] int world_rank() const { return world_ranks_[static_cast<std::size_t>(locality_.member)]; }
   [[nodiscard]] std::string call(const Board& board) const;
   // Names the ranks that have not entered the collective in which this rank waits.
   void report_stall(Stage& stage, double waited_s, bool over);

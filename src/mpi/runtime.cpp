@@ -390,7 +390,8 @@ void Runtime::report() {
         std::to_string(total.served) + " served, " + std::to_string(total.intercepted - total.served) +
         " native");
   }
-  if (!any) say("no call intercepted");
+  // Such a program expects nothing of offbeat and may be in the middle of a line, so this waits for its end.
+  if (!any) std::atexit([] { say("no call intercepted"); });
 }
 
 }  // namespace offbeat

@@ -9,12 +9,15 @@
 
 namespace offbeat {
 
-SetUp::SetUp(const Host& host, MPI_Comm communicator, const Settings& settings)
+SetUp::SetUp(const Host& host, MPI_Comm communicator, const Settings& settings, Collective collective,
+             bool is_first)
     : rank(host.rank_in(communicator)),
       size(host.size_of(communicator)),
       host_(host),
       communicator_(communicator),
       errors_return_(host, communicator),
+      collective_(collective),
+      is_first_(is_first),
       world_rank_(host.rank_in(MPI_COMM_WORLD)),
       watch_(
           settings.stall_s,
@@ -69,7 +72,8 @@ void SetUp::require(int code) const {
 // No rank can know which one is missing. Of a thousand ranks that wait for it eleven say so.
 std::string SetUp::what_waits(const std::string& waited) const {
   if (!std::has_single_bit(static_cast<unsigned>(rank)) && rank != 0) return {};
-  const std::string where = "the first allreduce on a communicator of " + std::to_string(size) + " ranks: ";
+  const std::string where = (is_first_ ? "the first " : "") + std::string(name_of(collective_)) +
+                            " on a communicator of " + std::to_string(size) + " ranks: ";
   if (waited.empty()) return where;
   return where + "rank " + std::to_string(world_rank_) + " of MPI_COMM_WORLD has waited " + waited +
          " for the others to come; one that runs without offbeat never does";

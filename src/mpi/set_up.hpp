@@ -21,8 +21,11 @@ namespace offbeat {
 // watches the calls and says what the others are waiting for.
 class SetUp {
  public:
-  // `communicator` has at least two ranks. Its errors return as long as this lives.
-  SetUp(const Host& host, MPI_Comm communicator, const Settings& settings);
+  // `communicator` has at least two ranks. Its errors return as long as this lives, if they can; see
+  // ReturnErrors. `collective` is the program's call for which this is done, and `is_first` says whether it
+  // is the first one on the communicator.
+  SetUp(const Host& host, MPI_Comm communicator, const Settings& settings, Collective collective,
+        bool is_first);
   SetUp(const SetUp&) = delete;
   SetUp& operator=(const SetUp&) = delete;
   ~SetUp();
@@ -81,6 +84,8 @@ class SetUp {
   const Host& host_;
   MPI_Comm communicator_;
   ReturnErrors errors_return_;
+  Collective collective_;
+  bool is_first_;
   int world_rank_ = 0;
   Watch watch_;
 };

@@ -53,6 +53,9 @@ def test_a_mismatch_of_blocks_is_an_error_and_later_calls_work(mpi: Mpi) -> None
         assert dict(lines)["Reduce_scatter"].endswith("rank 2 has 12 x MPI_INT, MPI_SUM, blocks of 3, 5, 4")
 
 
+# -- what the ranks agree on
+
+
 def test_settings_for_people_decide_nothing(mpi: Mpi) -> None:
     """Elements as wide as these windows take the immediate form, also on the rank that speaks."""
     program = compile_program(mpi, PROGRAMS / "wide_elements.c")
@@ -86,3 +89,9 @@ def test_a_session_that_outlives_finalize(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "sessions_outlive.c")
     run(mpi, 2, [program], preload=False, timeout=60).succeeded()
     assert run(mpi, 3, [program], timeout=60).succeeded().calls > 0
+
+
+def test_a_report_of_nothing_waits_for_the_end(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "open_line.c")
+    result = run(mpi, 1, [program], timeout=60).succeeded()
+    assert result.stderr.endswith("a line with an end\noffbeat: no call intercepted\n"), str(result)

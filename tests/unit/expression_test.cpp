@@ -88,6 +88,7 @@ TEST(Expression, ErrorsPointAtTheColumn) {
       {"pipeline(4; ring)", 11, "expected ',', found ';'"},
       {"pipeline(0, ring)", 10, "must be at least 1"},
       {"pipeline(65, ring)", 10, "at most 64 segments; for a segment size add a unit, for example 65B"},
+      {"recursive_multiplying(0)", 23, "between 2 and 1024 ranks"},
       {"recursive_multiplying(1)", 23, "between 2 and 1024 ranks"},
       {"recursive_multiplying(1025)", 23, "between 2 and 1024 ranks"},
       {"pipeline(64, recursive_multiplying(64))", 1, "at most 1024 are possible"},
