@@ -175,7 +175,7 @@ const Expression* Communicator::choose_from_list(const OfCollective& mine, Colle
     const bool is_in_rounds = collective == Collective::allreduce || collective == Collective::reduce;
     const bool is_on_node = algorithm.needs.board == OnBoard::one_node;
     if (is_in_rounds && is_on_node && width <= board_size_.window_bytes) return choice.expression;
-    return may_wait && has_messages() ? selection_->without_host(collective) : nullptr;
+    return may_wait && has_messages(collective) ? selection_->without_host(collective) : nullptr;
   }
   const bool is_too_wide = width * static_cast<std::size_t>(size_) > board_size_.window_bytes;
   if (is_too_wide && algorithm.needs.board != OnBoard::no) return nullptr;

@@ -12,10 +12,10 @@ CALLS = ("12", "300", "3000")  # seed, how many, the longest
 
 
 @functools.cache
-def natively(ranks: int, calls: tuple[str, ...] = CALLS) -> list[str]:
+def natively(ranks: int, calls: tuple[str, ...] = CALLS, mode: str = "blocking") -> list[str]:
     """The words of an MPI that does these calls right; Intel MPI and older MPICHs do not."""
     mpi = MPIS["openmpi"]
-    command = [compile_program(mpi, PROGRAMS / "exchanges.cpp"), *calls, "alike", "blocking"]
+    command = [compile_program(mpi, PROGRAMS / "exchanges.cpp"), *calls, "alike", mode]
     return hashes(run(mpi, ranks, command, preload=False, timeout=120).succeeded().stdout)
 
 

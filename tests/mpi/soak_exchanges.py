@@ -31,9 +31,13 @@ def run_seed(mpi: Mpi, seed: int) -> tuple[str, str]:
     calls = (str(seed), draw.choice(("200", "300", "600")), draw.choice(("50", "3000", "30000")))
     what = f"{mpi.name} seed {seed}: {ranks} ranks, {how}, {calls[1]} calls of up to {calls[2]} elements"
     settings = HOW_ON_NODES[how] if how in HOW_ON_NODES else OURS.get(mpi.name, {}) | HOW[how]
-    command = [compile_program(mpi, PROGRAMS / "exchanges.cpp"), *calls, "alike", forms(mpi, how)]
+    mode = forms(mpi, how)
+    if mode == "any" and draw.choice((False, False, True)):
+        mode = "threads"
+    what += f", {mode}"
+    command = [compile_program(mpi, PROGRAMS / "exchanges.cpp"), *calls, "alike", mode]
     try:
-        expected = natively(ranks, calls)
+        expected = natively(ranks, calls, "in_turn" if mode == "threads" else "blocking")
         natively.cache_clear()
         result = run(mpi, ranks, command, environment=settings, timeout=LIMIT_S).succeeded()
         if hashes(result.stdout) != expected:

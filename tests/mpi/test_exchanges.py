@@ -80,6 +80,19 @@ def test_random_calls_give_what_a_host_gives(mpi: Mpi, ranks: int, how: str) -> 
     expect_all_served(result)
 
 
+@INSIDE_OFFBEAT
+@pytest.mark.parametrize("how", ["by default", "in many rounds"])
+def test_threads_call_at_once(mpi: Mpi, how: str) -> None:
+    """Three threads of each rank, each on communicators of its own, two of them of one rank."""
+    program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
+    settings = OURS.get(mpi.name, {}) | HOW[how]
+    result = run(mpi, 3, [program, *FEW_CALLS, "alike", "threads"], environment=settings, timeout=120)
+    found = hashes(result.succeeded().stdout)
+    assert len(found) == 3, str(result)
+    assert found == natively(3, FEW_CALLS, "in_turn"), str(result)
+    expect_all_served(result)
+
+
 # Debian's MPICH takes half a minute: it waits for cores that others need.
 @INSIDE_OFFBEAT
 @pytest.mark.mpis(lambda mpi: mpi.name != "debian-mpich")

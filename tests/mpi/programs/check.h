@@ -78,6 +78,17 @@ static inline void check_start(int *argc, char ***argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &world_size);
 }
 
+/* The same for a program whose threads call MPI at once. */
+static inline void check_start_with_threads(int *argc, char ***argv) {
+  int provided;
+  MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided);
+  MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+  if (provided == MPI_THREAD_MULTIPLE) return;
+  fprintf(stderr, "FAIL: no MPI_THREAD_MULTIPLE\n");
+  MPI_Abort(MPI_COMM_WORLD, 3);
+}
+
 /* Finalize, print the last line; the value for main to return. */
 static inline int check_finish(void) {
   long failures = 0;

@@ -1,23 +1,34 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-//     exchanges SEED CALLS LONGEST alike|different blocking|any [VICTIM MICROSECONDS]
+//     exchanges SEED CALLS LONGEST alike|different blocking|any|threads|in_turn [VICTIM MICROSECONDS]
 //
-// Collectives in an order that the seed gives: which one, communicator, root, length up to LONGEST elements,
-// in place or not, and one of four types of the same ints on each side: some have gaps, one has them in
-// another order. The types are alike on all ranks, or each rank takes its own, which MPI allows and some MPIs
-// do not bear. Everything that comes out of a call, and the memory beside it, goes into a hash of each rank,
-// which is printed: an MPI must print the same with and without offbeat. What can be known is checked, too.
-// `any`: non-blocking and persistent calls, too, of which several are under way while others, blocking ones
-// among them, come and go; each rank completes them in an order of its own, by whatever function of MPI. A
-// VICTIM is killed so long after it has begun. STUB_GPU names a driver (tests/support/stub_gpu.cpp): two of
-// three ranks load it after some calls, and then take memory of that GPU for either side of a call, or not.
+// The seed decides about each call: the collective, the communicator (two of them have one rank), the root, a
+// length of up to LONGEST elements, whether the call is in place, and one of six types of the same ints on
+// each side. Some types have gaps, one has its ints in another order, two are nested.
+//
+// alike, different: all ranks use the same types, or each rank uses its own. MPI allows the latter, and some
+// MPIs fail at it.
+// any: some calls are non-blocking or persistent. Several are under way while blocking ones come and go, and
+// each rank completes them in an order of its own, by any function of MPI.
+// threads: as `any`, in three threads at once, each with communicators of its own.
+// in_turn: the calls of `threads`, blocking, by one thread: any MPI does them right.
+// VICTIM MICROSECONDS: the kernel kills this rank that long after it begins to call.
+//
+// STUB_GPU in the environment names a driver (tests/support/stub_gpu.cpp). Two of three ranks load it after
+// some calls. From then on either side of a call may be memory of that GPU. Not with threads.
+//
+// Each rank hashes everything that comes out of its calls, including the memory beside it, and prints the
+// hash: an MPI must print the same with and without offbeat. The program also checks what can be known.
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 extern "C" {
@@ -30,10 +41,10 @@ namespace {
 
 using Ints = std::vector<std::int32_t>;
 
-enum Shape { plain, triples, gaps, swapped, shapes };
+enum Shape { plain, triples, gaps, swapped, nested, nested_gaps, shapes };
 MPI_Datatype type_of[shapes];
-constexpr int atoms_of[shapes] = {1, 3, 2, 2};   // ints of one element
-constexpr int extent_of[shapes] = {1, 3, 4, 2};  // ints from one element to the next
+constexpr int atoms_of[shapes] = {1, 3, 2, 2, 6, 6};    // ints of one element
+constexpr int extent_of[shapes] = {1, 3, 4, 2, 6, 13};  // ints from one element to the next
 
 // The place of int k.
 std::size_t place(Shape shape, std::size_t k) {
@@ -42,6 +53,8 @@ std::size_t place(Shape shape, std::size_t k) {
       return k / 2 * 4 + k % 2 * 2;
     case swapped:
       return k / 2 * 2 + (1 - k % 2);
+    case nested_gaps:
+      return k / 6 * 13 + k % 6 / 2 * 4 + k % 2 * 2;
     default:
       return k;
   }
@@ -57,7 +70,15 @@ void make_types() {
   const int lengths[] = {1, 1};
   const int displacements[] = {1, 0};
   MPI_Type_indexed(2, lengths, displacements, MPI_INT, &type_of[swapped]);
-  for (const Shape shape : {triples, gaps, swapped}) MPI_Type_commit(&type_of[shape]);
+  MPI_Type_contiguous(2, type_of[triples], &type_of[nested]);
+  const int ones[] = {1, 2};
+  const MPI_Aint places[] = {0, 4 * sizeof(std::int32_t)};
+  const MPI_Datatype parts[] = {type_of[gaps], type_of[gaps]};
+  MPI_Datatype three;
+  MPI_Type_create_struct(2, ones, places, parts, &three);
+  MPI_Type_create_resized(three, 0, 13 * sizeof(std::int32_t), &type_of[nested_gaps]);
+  MPI_Type_free(&three);
+  for (const Shape shape : {triples, gaps, swapped, nested, nested_gaps}) MPI_Type_commit(&type_of[shape]);
 }
 
 bool shapes_differ = false;
@@ -131,8 +152,6 @@ std::int32_t value(unsigned call, int from, int to, std::size_t k) {
          0xffffff;
 }
 
-std::uint64_t hash = 0;  // a sum, because calls end in any order
-
 enum What {
   bcast,
   reduce,
@@ -151,7 +170,8 @@ constexpr unsigned whats = 12;
 const char* const names[] = {"bcast",     "reduce",     "allreduce",      "barrier",
                              "allgather", "allgatherv", "alltoall",       "alltoallv",
                              "gather",    "scatter",    "reduce_scatter", "reduce_scatter_block"};
-unsigned made[whats];
+
+std::mutex checking;  // guards what check.h counts
 
 enum class Form { blocking, nonblocking, persistent };
 
@@ -197,6 +217,7 @@ struct Call {
     return std::vector<int>(static_cast<std::size_t>(blocks), atoms);
   }
   void fail(const char* problem) const {
+    const std::lock_guard lock(checking);
     CHECK(false, "call %u, %s, form %d, root %d: %s", number, names[what], static_cast<int>(form), root,
           problem);
   }
@@ -407,7 +428,7 @@ Rest make(Call& call) {
   }
 }
 
-// The calls under way.
+// The calls under way in one thread.
 class UnderWay {
  public:
   explicit UnderWay(unsigned seed) : chance_(seed) {}
@@ -420,6 +441,7 @@ class UnderWay {
     }
     while (calls_.size() > chance_() % 8) complete_some();
   }
+  [[nodiscard]] std::uint64_t hash() const { return hash_; }
   void complete_all() {
     std::vector<MPI_Request> requests = all();
     MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
@@ -445,13 +467,12 @@ class UnderWay {
     Open open = std::move(calls_[k]);
     calls_.erase(calls_.begin() + static_cast<std::ptrdiff_t>(k));
     open.rest(open.call);
-    hash += open.call.hash * (2 * open.call.number + 1);
+    hash_ += open.call.hash * (2 * open.call.number + 1);
     if (open.call.form == Form::persistent) {
-      CHECK(open.call.request != MPI_REQUEST_NULL, "a persistent request is gone");
+      if (open.call.request == MPI_REQUEST_NULL) open.call.fail("a persistent request is gone");
       MPI_Request_free(&open.call.request);
     }
-    CHECK(open.call.request == MPI_REQUEST_NULL, "call %u, %s: there is still a request", open.call.number,
-          names[open.call.what]);
+    if (open.call.request != MPI_REQUEST_NULL) open.call.fail("there is still a request");
   }
   void complete_some() {
     const std::size_t one = chance_() % calls_.size();
@@ -470,13 +491,13 @@ class UnderWay {
         break;
       case 2:
         MPI_Waitany(count, requests.data(), &index, MPI_STATUS_IGNORE);
-        CHECK(index != MPI_UNDEFINED, "MPI_Waitany finds no active request");
+        require(index != MPI_UNDEFINED, "MPI_Waitany finds no active request");
         done = {index};
         break;
       case 3: {
         done.resize(requests.size());
         MPI_Waitsome(count, requests.data(), &index, done.data(), MPI_STATUSES_IGNORE);
-        CHECK(index > 0, "MPI_Waitsome returns %d", index);
+        require(index > 0, "MPI_Waitsome completes no request");
         done.resize(static_cast<std::size_t>(index));
         break;
       }
@@ -486,14 +507,14 @@ class UnderWay {
         break;
       case 5:
         while (flag == 0) MPI_Testany(count, requests.data(), &index, &flag, MPI_STATUS_IGNORE);
-        CHECK(index != MPI_UNDEFINED, "MPI_Testany finds no active request");
+        require(index != MPI_UNDEFINED, "MPI_Testany finds no active request");
         done = {index};
         break;
       case 6: {
         done.resize(requests.size());
         index = 0;
         while (index == 0) MPI_Testsome(count, requests.data(), &index, done.data(), MPI_STATUSES_IGNORE);
-        CHECK(index > 0, "MPI_Testsome returns %d", index);
+        require(index > 0, "MPI_Testsome finds no active request");
         done.resize(static_cast<std::size_t>(index));
         break;
       }
@@ -511,58 +532,118 @@ class UnderWay {
     }
   }
 
+  void require(bool holds, const char* otherwise) const {
+    if (!holds) calls_.front().call.fail(otherwise);
+  }
+
   std::mt19937 chance_;
   std::vector<Open> calls_;
+  std::uint64_t hash_ = 0;  // a sum, because calls end in any order
+};
+
+// The calls of one thread, on communicators of its own.
+class Caller {
+ public:
+  // Collective.
+  explicit Caller(bool uses_world) {
+    if (uses_world) {
+      communicators_[0] = MPI_COMM_WORLD;
+      communicators_[3] = MPI_COMM_SELF;
+    } else {
+      MPI_Comm_dup(MPI_COMM_WORLD, &communicators_[0]);
+      MPI_Comm_dup(MPI_COMM_SELF, &communicators_[3]);
+    }
+    MPI_Comm_dup(MPI_COMM_WORLD, &communicators_[1]);
+    MPI_Comm_split(MPI_COMM_WORLD, 0, -world_rank, &communicators_[2]);  // the ranks backwards
+    MPI_Comm_split(MPI_COMM_WORLD, world_rank, 0, &communicators_[4]);   // one rank
+    // From here on no rank has to ask another one before a call is served.
+    for (const int k : {0, 1, 2}) MPI_Barrier(communicators_[k]);
+  }
+  void free() {
+    for (MPI_Comm& each : communicators_) {
+      if (each != MPI_COMM_WORLD && each != MPI_COMM_SELF) MPI_Comm_free(&each);
+    }
+  }
+
+  void run(unsigned seed, unsigned calls, int longest, bool in_any_form) {
+    std::mt19937 alike(seed);
+    UnderWay under_way(seed * 31 + static_cast<unsigned>(world_rank));
+    const char* const driver = getenv("STUB_GPU");
+    for (unsigned number = 0; number < calls; ++number) {
+      if (number == calls / 10 && driver != nullptr && !has_gpu && world_rank % 3 != 1) {
+        gpu = stub_load(driver);
+        has_gpu = true;
+      }
+      Call call{};
+      call.number = number;
+      call.what = static_cast<What>(alike() % whats);
+      const unsigned where = alike() % 16;  // most of the communicators have all ranks
+      call.communicator = communicators_[where < 14 ? where % 3 : where - 11];
+      MPI_Comm_rank(call.communicator, &call.rank);
+      MPI_Comm_size(call.communicator, &call.size);
+      call.root = static_cast<int>(alike() % static_cast<unsigned>(call.size));
+      const unsigned scale = alike() % 4;  // most are short
+      call.longest = scale == 0   ? longest
+                     : scale == 1 ? std::max(1, longest / 30)
+                                  : std::max(1, longest / 1000);
+      call.in_place = alike() % 4 == 0;
+      const unsigned form = alike() % 5;
+      if (in_any_form && form > 0)
+        call.form = form == 1 && has_persistent ? Form::persistent : Form::nonblocking;
+      call.alike.seed(alike());
+      call.own.seed(seed * 131 + number * 17 + static_cast<unsigned>(world_rank));
+      ++made[call.what];
+      Rest rest = make(call);
+      under_way.add(call, std::move(rest));
+    }
+    under_way.complete_all();
+    hash = under_way.hash();
+  }
+
+  std::array<unsigned, whats> made{};
+  std::uint64_t hash = 0;
+
+ private:
+  std::array<MPI_Comm, 5> communicators_{};
 };
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  check_start(&argc, &argv);
+  const std::string mode = argv[5];
+  const bool has_threads = mode == "threads";
+  if (has_threads) {
+    check_start_with_threads(&argc, &argv);
+  } else {
+    check_start(&argc, &argv);
+  }
   const unsigned seed = static_cast<unsigned>(atoi(argv[1]));
   const unsigned calls = static_cast<unsigned>(atoi(argv[2]));
   const int longest = atoi(argv[3]);
   shapes_differ = std::string(argv[4]) == "different";
-  const bool in_any_form = std::string(argv[5]) == "any";
+  const bool in_any_form = mode == "any" || has_threads;
   make_types();
-  MPI_Comm communicators[3] = {MPI_COMM_WORLD, MPI_COMM_NULL, MPI_COMM_NULL};
-  MPI_Comm_dup(MPI_COMM_WORLD, &communicators[1]);
-  MPI_Comm_split(MPI_COMM_WORLD, 0, -world_rank, &communicators[2]);  // the ranks backwards
-  // From here on no rank has to ask another one before a call is served.
-  for (MPI_Comm communicator : communicators) MPI_Barrier(communicator);
+  std::vector<std::unique_ptr<Caller>> callers;
+  for (int k = 0; k < (has_threads || mode == "in_turn" ? 3 : 1); ++k)
+    callers.push_back(std::make_unique<Caller>(k == 0));
   if (argc > 7 && atoi(argv[6]) == world_rank) be_killed_after(atol(argv[7]));
-  std::mt19937 alike(seed);
-  UnderWay under_way(seed * 31 + static_cast<unsigned>(world_rank));
-  const char* const driver = getenv("STUB_GPU");
-  for (unsigned number = 0; number < calls; ++number) {
-    if (number == calls / 10 && driver != nullptr && world_rank % 3 != 1) {
-      gpu = stub_load(driver);
-      has_gpu = true;
+  const auto run = [&](std::size_t k) {
+    callers[k]->run(seed + 1000003 * static_cast<unsigned>(k), calls, longest, in_any_form);
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t k = 1; k < callers.size(); ++k) {
+    if (has_threads) {
+      threads.emplace_back(run, k);
+    } else {
+      run(k);
     }
-    Call call{};
-    call.number = number;
-    call.what = static_cast<What>(alike() % whats);
-    call.communicator = communicators[alike() % 3];
-    MPI_Comm_rank(call.communicator, &call.rank);
-    MPI_Comm_size(call.communicator, &call.size);
-    call.root = static_cast<int>(alike() % static_cast<unsigned>(call.size));
-    const unsigned scale = alike() % 4;  // most are short
-    call.longest = scale == 0   ? longest
-                   : scale == 1 ? std::max(1, longest / 30)
-                                : std::max(1, longest / 1000);
-    call.in_place = alike() % 4 == 0;
-    const unsigned form = alike() % 5;
-    if (in_any_form && form > 0)
-      call.form = form == 1 && has_persistent ? Form::persistent : Form::nonblocking;
-    call.alike.seed(alike());
-    call.own.seed(seed * 131 + number * 17 + static_cast<unsigned>(world_rank));
-    ++made[call.what];
-    Rest rest = make(call);
-    under_way.add(call, std::move(rest));
   }
-  under_way.complete_all();
+  run(0);
+  for (std::thread& each : threads) each.join();
   for (int kind = 0; has_gpu && kind < STUB_CALLS; ++kind)
     CHECK(gpu.calls(static_cast<stub_call>(kind)) > 0, "the driver was not called for %d", kind);
+  std::uint64_t hash = 0;
+  for (const auto& each : callers) hash = hash * 31 + each->hash;
   for (int rank = 0; rank < world_size; ++rank) {
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == world_rank) {
@@ -570,9 +651,11 @@ int main(int argc, char** argv) {
       fflush(stdout);
     }
   }
-  for (unsigned what = 0; what < whats && world_rank == 0; ++what)
-    printf("made %s: %u\n", names[what], made[what]);
-  MPI_Comm_free(&communicators[1]);
-  MPI_Comm_free(&communicators[2]);
+  for (unsigned what = 0; what < whats && world_rank == 0; ++what) {
+    unsigned made = 0;
+    for (const auto& each : callers) made += each->made[what];
+    printf("made %s: %u\n", names[what], made);
+  }
+  for (const auto& each : callers) each->free();
   return check_finish();
 }
