@@ -70,6 +70,9 @@ class Service {
   Service(Runtime& process, const Arguments& call, Carrier& carrier, Kept& kept)
       : process_(process), call_(call), carrier_(carrier), kept_(kept) {}
 
+  // Whether the root alone has an input and an output, of which the other ranks know nothing.
+  static constexpr bool root_judges = facts(collective).has_root && collective != Collective::bcast;
+
   // The process is started.
   Outcome run() {
     if constexpr (needs_place) {
@@ -209,11 +212,8 @@ class Service {
     if (is_wrong(count)) return {};
     const bool is_alias =
         takes() && call_.input.data == call_.output.data && count >= types.least_rejected_alias();
-    if constexpr (known.has_root) {
-      is_rejected_ = is_alias;
-    } else if (is_alias) {
-      return {};
-    }
+    if (is_alias && !root_judges) return {};
+    is_rejected_ = root_judges && is_alias;
     if constexpr (Carrier::may_wait) {
       if (reduction == nullptr && !types.are_accepted(call_.output.type, call_.op)) return {};
       if (checks() && is_counted()) [[unlikely]]
@@ -237,13 +237,14 @@ class Service {
   }
 
   // `length`: how many of the `count` elements are one of the reduction's.
-  Outcome combine(const Reduction* reduction, std::int64_t count, std::int64_t length = 1) {
+  template <class Length = std::integral_constant<std::int64_t, 1>>
+  Outcome combine(const Reduction* reduction, std::int64_t count, Length length = {}) {
     if (!is_counted()) return leave_to_host();
     const bool in_place = call_.input.data == MPI_IN_PLACE;
     const void* input = in_place ? call_.output.data : call_.input.data;
     void* output = takes() ? call_.output.data : nullptr;
-    if (length != 1) count /= length;
-    if (known.has_root && is_rejected_) [[unlikely]]
+    count /= length;
+    if (root_judges && is_rejected_) [[unlikely]]
       output = unwanted_output(*communicator_, kept_, static_cast<std::size_t>(count) * reduction->width);
     const std::int64_t block = has_blocks ? count_of_block() / length : count;
     Call call{collective,
@@ -297,10 +298,11 @@ class Service {
     if (has_output && !output.read(types, call_.output, who.root_gives ? 1 : size_)) return {};
     if (has_input && !input.read(types, call_.input, who.is_personal ? size_ : 1)) return {};
     const bool is_aliased = has_input && has_output && is_alias(input, output);
-    is_rejected_ = is_aliased && types.rejects_aliases();
-    if (is_rejected_ && !known.has_root) return {};
+    const bool is_rejected = is_aliased && types.rejects_aliases();
+    if (is_rejected && !root_judges) return {};
+    is_rejected_ = root_judges && is_rejected;
     if (!is_counted()) return leave_to_host();
-    if (is_rejected_) output.keep_apart();
+    if (root_judges && is_rejected_) output.keep_apart();
 
     Call call{collective};
     std::size_t bytes = 0;
@@ -328,7 +330,7 @@ class Service {
       const bool shares = (in_place || is_aliased) && who.is_personal && !who.root_gives;
       const bool is_source = is_bcast && gives();
       kept_.packs_output = in_place || is_source;
-      kept_.unpacks_output = has_output && !is_source && !is_rejected_;
+      kept_.unpacks_output = has_output && !is_source && !(root_judges && is_rejected_);
       outcome = carry_out(call, shares, kept_);
     });
     return outcome;
@@ -346,7 +348,7 @@ class Service {
   template <class Keeping>
   Outcome carry_out(const Call& call, bool shares, Keeping& kept) {
     Outcome outcome = carrier_(*communicator_, call, shares, kept);
-    if (known.has_root && is_rejected_ && outcome.kind == Outcome::Kind::served)
+    if (root_judges && is_rejected_ && outcome.kind == Outcome::Kind::served)
       outcome.kind = Outcome::Kind::rejected;
     return outcome;
   }
@@ -432,8 +434,9 @@ template <Collective collective, class Arguments>
     }
     AtOnce carrier{process.types()};
     typename Service<collective, Arguments, AtOnce>::Kept kept;
-    Outcome outcome = Service<collective, Arguments, AtOnce>(process, call, carrier, kept).run();
-    if (outcome.kind == Outcome::Kind::rejected) outcome = {.is_counted = true};
+    using Serving = Service<collective, Arguments, AtOnce>;
+    Outcome outcome = Serving(process, call, carrier, kept).run();
+    if (Serving::root_judges && outcome.kind == Outcome::Kind::rejected) outcome = {.is_counted = true};
     if (outcome.kind == Outcome::Kind::native && !outcome.is_counted) process.count_native(collective);
     return outcome;
   } catch (...) {
