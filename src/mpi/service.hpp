@@ -50,8 +50,8 @@ struct Arguments {
   Reduction reduction;  // of these two; without kernels if the collective combines nothing
 };
 
-// Collective over the communicator; memory of a GPU is copied to host memory and back. Throws CommunicationError, also if MPI is not running or the communicator
-// cannot be served.
+// Collective over the communicator; memory of a GPU is copied to host memory and back. Throws
+// CommunicationError, also if MPI is not running or the communicator cannot be served.
 void run(const Arguments& arguments);
 
 // The same without waiting. The communicator may be freed before the request is complete. `test` is true when

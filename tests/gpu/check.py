@@ -100,7 +100,11 @@ def check_values(checks: Checks, driver: str) -> None:
                 name = f"{host.name}: random calls, {ranks} ranks, seed {seed}"
                 checks.say(name, is_right and not unserved, start, output)
     for host in HOSTS:
-        for program, mode, ranks in (("devices", "values", 1), ("devices", "values", 3), ("interface", "interface", 3)):
+        for program, mode, ranks in (
+            ("devices", "values", 1),
+            ("devices", "values", 3),
+            ("interface", "interface", 3),
+        ):
             start = time.monotonic()
             command = [host.program(program), driver, mode]
             status, output = host.run(ranks, command, host.preload(driver))
@@ -113,7 +117,10 @@ def check_tensors(checks: Checks, driver: str) -> None:
         return
     host = HOSTS[0]
     start = time.monotonic()
-    settings = host.preload(driver) | {"MPI4PY_MPIABI": "openmpi", "MPI4PY_LIBMPI": host.program("lib/libmpi.so.40")}
+    settings = host.preload(driver) | {
+        "MPI4PY_MPIABI": "openmpi",
+        "MPI4PY_LIBMPI": host.program("lib/libmpi.so.40"),
+    }
     status, output = host.run(2, [sys.executable, str(FOLDER / "torch_tensors.py")], settings)
     is_served = re.search(r"^offbeat: allreduce: .* 0 native$", output, re.MULTILINE) is not None
     checks.say(f"{host.name}: tensors", status == 0 and is_served, start, output)

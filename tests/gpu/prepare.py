@@ -14,10 +14,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "mpi"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "mpi"))
 
 from harness import MPIS, PROGRAMS, ROOT, Mpi, clean_environment, library, use_libraries
+
+HERE = Path(__file__).resolve().parent
 
 # Of each MPI: what a job on one machine uses.
 FILES = {
@@ -51,7 +52,12 @@ def compile_for(mpi: Mpi, to: Path) -> None:
     programs = (
         (mpi.cxx, "exchanges", PROGRAMS / "exchanges.cpp", ("-std=c++17", "-DOMPI_SKIP_MPICXX", *static)),
         (mpi.cc, "devices", PROGRAMS / "devices.c", ("-std=gnu11",)),
-        (mpi.cc, "interface", PROGRAMS / "devices.c", ("-std=gnu11", "-DWITH_INTERFACE", f"-I{ROOT}/include")),
+        (
+            mpi.cc,
+            "interface",
+            PROGRAMS / "devices.c",
+            ("-std=gnu11", "-DWITH_INTERFACE", f"-I{ROOT}/include"),
+        ),
         (mpi.cc, "times", HERE / "times.c", ("-std=gnu11", "-O2")),
     )
     for compiler, name, source, flags in programs:

@@ -25,14 +25,25 @@ void* driver() {
   return library;
 }
 
-// Calls a function of the driver; an error ends the process.
+template <class... Arguments>
+int code_of(const char* name, Arguments... arguments) {
+  auto* const function = reinterpret_cast<int (*)(Arguments...)>(dlsym(driver(), name));
+  return function != nullptr ? function(arguments...) : -1;
+}
+// An error ends the process.
 template <class... Arguments>
 void call(const char* name, Arguments... arguments) {
-  auto* const function = reinterpret_cast<int (*)(Arguments...)>(dlsym(driver(), name));
-  const int code = function != nullptr ? function(arguments...) : -1;
+  const int code = code_of(name, arguments...);
   if (code == 0) return;
   std::fprintf(stderr, "%s fails with error %d\n", name, code);
   std::abort();
+}
+// False, and a line on standard output: this machine has no such memory.
+template <class... Arguments>
+bool can(const char* name, Arguments... arguments) {
+  const int code = code_of(name, arguments...);
+  if (code != 0) std::printf("%s fails with error %d: not tested\n", name, code);
+  return code == 0;
 }
 
 // The primary context, as the CUDA runtime uses it. It is current only while this file needs it.
@@ -55,6 +66,8 @@ class InContext {
   InContext& operator=(const InContext&) = delete;
 };
 
+constexpr auto plain = static_cast<stub_kind>(-1);  // memory of the host
+
 std::mutex mutex;
 std::map<void*, stub_kind> kinds;
 
@@ -64,23 +77,15 @@ void* allocate(std::size_t bytes, stub_kind kind) {
   Address address = 0;
   void* memory = nullptr;
   void* const default_stream = nullptr;
-  switch (kind) {
-    case STUB_DEVICE:
-      call("cuMemAlloc_v2", &address, bytes);
-      break;
-    case STUB_POOL:
-      call("cuMemAllocAsync", &address, bytes, default_stream);
-      call("cuStreamSynchronize", default_stream);
-      break;
-    case STUB_MANAGED:
-      call("cuMemAllocManaged", &address, bytes, 1U);  // attached globally
-      break;
-    case STUB_REGISTERED: {
-      const std::size_t page = 4096;
-      memory = std::aligned_alloc(page, (bytes / page + 1) * page);
-      call("cuMemHostRegister_v2", memory, bytes, 0U);
-      break;
-    }
+  if (kind == STUB_REGISTERED) {
+    const std::size_t page = 4096;
+    memory = std::aligned_alloc(page, (bytes / page + 1) * page);
+    if (!can("cuMemHostRegister_v2", memory, bytes, 0U)) kind = plain;
+  } else if (kind == STUB_POOL && can("cuMemAllocAsync", &address, bytes, default_stream)) {
+    call("cuStreamSynchronize", default_stream);
+  } else if (kind != STUB_MANAGED || !can("cuMemAllocManaged", &address, bytes, 1U)) {  // attached globally
+    kind = STUB_DEVICE;
+    call("cuMemAlloc_v2", &address, bytes);
   }
   if (memory == nullptr) memory = reinterpret_cast<void*>(address);
   const std::lock_guard lock(mutex);
@@ -96,8 +101,8 @@ void release(void* memory) {
     kind = kinds.at(memory);
     kinds.erase(memory);
   }
-  if (kind == STUB_REGISTERED) {
-    call("cuMemHostUnregister", memory);
+  if (kind == STUB_REGISTERED || kind == plain) {
+    if (kind == STUB_REGISTERED) call("cuMemHostUnregister", memory);
     std::free(memory);
   } else if (kind == STUB_POOL) {
     void* const default_stream = nullptr;

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Memory of a GPU in every collective, with a driver whose memory faults when the CPU touches it.
 
-Some ranks pass device memory and others host memory. What comes out must be what Open MPI gives for host memory.
+Some ranks pass device memory and others host memory. What comes out must be what Open MPI gives for host
+memory.
 """
 
 from __future__ import annotations
