@@ -120,6 +120,9 @@ def test_revoked_communicators_and_dead_ranks(
     # Not the exit status: see MPI_Finalize in the program.
     assert not re.search(r"^FAIL ", result.stderr, re.M), str(result)
     assert result.calls > number("good", result) == result.report.served, str(result)
+    named = re.findall(r"rank (\d) of MPI_COMM_WORLD has failed", result.stderr)
+    assert set(named) <= {str(victim)}, f"a rank that lives is said to have failed\n{result}"
+    assert named or expression is not None, f"nobody is named\n{result}"
 
 
 # Without offbeat, too, Intel MPI 2021.18 crashes in MPI_Comm_spawn here, and Debian's MPICH returns an error.

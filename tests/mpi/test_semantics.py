@@ -95,3 +95,10 @@ def test_a_report_of_nothing_waits_for_the_end(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "open_line.c")
     result = run(mpi, 1, [program], timeout=60).succeeded()
     assert result.stderr.endswith("a line with an end\noffbeat: no call intercepted\n"), str(result)
+
+
+def test_the_collective_that_waits_is_named(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "late_bcast.c")
+    result = run(mpi, 2, [program], environment={"OFFBEAT_STALL_S": "1"}, timeout=60).succeeded()
+    lines = re.findall(r"^offbeat: (.*) on a communicator of 2 ranks: rank 0 .* has waited", result.stderr, re.M)
+    assert lines == ["the first bcast"], str(result)
