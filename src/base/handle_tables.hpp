@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tables by handle that are read in each call: no lock, no malloc once warm.
+// Tables by handle that are read in each call: no malloc once warm. A reader takes no lock.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -115,6 +118,125 @@ class HandleTable {
 
   std::vector<Entry> entries_;
   std::size_t size_ = 0;
+};
+
+// Pointers by handle, for several threads. One thread at a time may write, while others read without a lock:
+// a reader whose look fell into a change looks again. A handle is there once, and is not 0.
+//
+// Memory is never freed, because a reader may still be there: all the smaller tables together take no more
+// than the last one.
+template <class Value>
+class SharedHandleTable {
+ public:
+  // Null if the handle is not there.
+  [[nodiscard]] Value* find(Handle handle) const {
+    for (;;) {
+      const std::uint64_t version = version_.load(std::memory_order_acquire);
+      const Table* const table = table_.load(std::memory_order_acquire);
+      if (table == nullptr) return nullptr;
+      Value* const found = table->slots[table->look(handle)].value.load(std::memory_order_acquire);
+      std::atomic_thread_fence(std::memory_order_acquire);
+      if (version % 2 == 0 && version_.load(std::memory_order_relaxed) == version) [[likely]]
+        return found;
+    }
+  }
+
+  // Takes the memory for one more insertion, or throws std::bad_alloc.
+  void reserve() {
+    const Table* const old = table_.load(std::memory_order_relaxed);
+    if (old == nullptr || 2 * (size_ + reserved_ + 1) > old->size()) grow();
+    ++reserved_;
+  }
+  void cancel_reservation() noexcept { --reserved_; }
+  // Call after reserve(), once for each.
+  void insert(Handle handle, Value& value) noexcept {
+    --reserved_;
+    ++size_;
+    const Change change(*this);
+    place(*table_.load(std::memory_order_relaxed), handle, &value);
+  }
+  void erase(Handle handle) noexcept {
+    Table* const table = table_.load(std::memory_order_relaxed);
+    if (table == nullptr) return;
+    std::size_t hole = table->look(handle);
+    if (table->slots[hole].handle.load(std::memory_order_relaxed) == 0) return;
+    const Change change(*this);
+    // Entries behind the hole move into it unless that is before the place where their search begins.
+    for (std::size_t i = table->next(hole);; i = table->next(i)) {
+      const Handle moving = table->slots[i].handle.load(std::memory_order_relaxed);
+      if (moving == 0) break;
+      const std::size_t home = hash(moving, table->size());
+      if (((i - home) & table->mask) < ((i - hole) & table->mask)) continue;
+      table->set(hole, moving, table->slots[i].value.load(std::memory_order_relaxed));
+      hole = i;
+    }
+    table->set(hole, 0, nullptr);
+    --size_;
+  }
+  // Calls `visit` for each value. Only the thread that may write calls this.
+  template <class Visit>
+  void for_each(Visit&& visit) {
+    Table* const table = table_.load(std::memory_order_relaxed);
+    for (std::size_t i = 0; table != nullptr && i < table->size(); ++i) {
+      if (Value* value = table->slots[i].value.load(std::memory_order_relaxed)) visit(*value);
+    }
+  }
+
+ private:
+  struct Slot {
+    std::atomic<Handle> handle{0};  // 0: the slot is free
+    std::atomic<Value*> value{nullptr};
+  };
+  struct Table {
+    explicit Table(std::size_t size) : mask(size - 1), slots(new Slot[size]) {}
+    [[nodiscard]] std::size_t size() const { return mask + 1; }
+    [[nodiscard]] std::size_t next(std::size_t i) const { return (i + 1) & mask; }
+    // The slot of the handle, or a free one, at which every search for it ends.
+    [[nodiscard]] std::size_t look(Handle handle) const {
+      for (std::size_t i = hash(handle, size());; i = next(i)) {
+        const Handle there = slots[i].handle.load(std::memory_order_relaxed);
+        if (there == handle || there == 0) return i;
+      }
+    }
+    void set(std::size_t i, Handle handle, Value* value) {
+      slots[i].value.store(value, std::memory_order_relaxed);
+      slots[i].handle.store(handle, std::memory_order_relaxed);
+    }
+    const std::size_t mask;
+    const std::unique_ptr<Slot[]> slots;
+  };
+  // The version is odd in between.
+  class Change {
+   public:
+    explicit Change(SharedHandleTable& table) : version_(table.version_) {
+      version_.store(version_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+      std::atomic_thread_fence(std::memory_order_release);
+    }
+    ~Change() { version_.store(version_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
+    Change(const Change&) = delete;
+    Change& operator=(const Change&) = delete;
+
+   private:
+    std::atomic<std::uint64_t>& version_;
+  };
+
+  static void place(Table& table, Handle handle, Value* value) {
+    table.set(table.look(handle), handle, value);
+  }
+  void grow() {
+    const Table* const old = table_.load(std::memory_order_relaxed);
+    auto larger = std::make_unique<Table>(old == nullptr ? 64 : 2 * old->size());
+    for (std::size_t i = 0; old != nullptr && i < old->size(); ++i) {
+      const Handle handle = old->slots[i].handle.load(std::memory_order_relaxed);
+      if (handle != 0) place(*larger, handle, old->slots[i].value.load(std::memory_order_relaxed));
+    }
+    table_.store(larger.release(), std::memory_order_release);
+  }
+
+  std::atomic<Table*> table_{nullptr};
+  std::atomic<std::uint64_t> version_{0};
+  std::size_t size_ = 0;
+  std::size_t reserved_ = 0;
 };
 
 }  // namespace offbeat
