@@ -417,7 +417,7 @@ void Communicator::accept(Operation& operation) noexcept {
   if (last != nullptr) last->after_ = &operation;
   last = &operation;
   ++in_use_;
-  operations_under_way.add(operation);
+  if (operation.before_ == nullptr) operations_under_way.add(operation);
 }
 
 void Communicator::forget(const Operation& operation) noexcept {

@@ -24,7 +24,11 @@ Operation::~Operation() {
   if (is_complete()) return;
   const OperationsUnderWay::Turn turn(operations_under_way);
   operations_under_way.remove(*this);
-  if (after_ != nullptr) after_->before_ = nullptr;
+  if (before_ != nullptr) before_->after_ = after_;
+  if (after_ != nullptr) {
+    after_->before_ = before_;
+    if (before_ == nullptr) operations_under_way.add(*after_);
+  }
   task_.leak();
 }
 
@@ -102,7 +106,10 @@ void Operation::end() noexcept {
   operations_under_way.remove(*this);
   if (stage_ != nullptr && has_started_) stage_->end_use();
   task_ = {};  // its memory belongs to the pool of this thread
-  if (after_ != nullptr) after_->before_ = nullptr;
+  if (after_ != nullptr) {
+    after_->before_ = nullptr;
+    operations_under_way.add(*after_);
+  }
   communicator_->forget(*this);
   // After either of these it may be gone.
   if (sequel_.call != nullptr) {
@@ -117,10 +124,9 @@ bool OperationsUnderWay::advance(HostCalls calls) noexcept {
   take_announced();
   looks_.store(looks() + 1, std::memory_order_relaxed);
   bool got_further = false;
-  for (Operation* each = first_.load(std::memory_order_relaxed); each != nullptr;) {
-    Operation* const next = each->next_;  // it may end
+  for (Operation* each = first_.load(std::memory_order_relaxed); each != nullptr; each = next_to_advance_) {
+    next_to_advance_ = each->next_;  // it may end, and another one begin
     got_further = each->advance(calls) || got_further;
-    each = next;
   }
   is_taken_.clear(std::memory_order_release);
   return got_further;
@@ -177,8 +183,9 @@ void OperationsUnderWay::add_abandoned(Communicator& communicator) noexcept {
   }
 }
 
-// In the order in which they were begun.
+// Few: of those on one stage only the first one can advance.
 void OperationsUnderWay::add(Operation& operation) {
+  if (next_to_advance_ == nullptr) next_to_advance_ = &operation;
   Operation* last = first_.load(std::memory_order_relaxed);
   if (last == nullptr) {
     first_.store(&operation, std::memory_order_relaxed);

@@ -127,6 +127,7 @@ class OperationsUnderWay {
 
   std::atomic_flag is_taken_{};
   std::atomic<Operation*> first_{nullptr};
+  Operation* next_to_advance_ = nullptr;
   std::atomic<Operation*> announced_{nullptr};  // the last one first
   std::atomic<int> announced_count_{0};         // until they are among those under way
   std::atomic<Operation*> over_{nullptr};       // with sequels to be called
