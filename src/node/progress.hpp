@@ -15,6 +15,10 @@
 #include <limits>
 #include <span>
 
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
 namespace offbeat {
 
 [[nodiscard]] inline double monotonic_s() {
@@ -33,49 +37,89 @@ struct Progress {
   }
 };
 
-// When this thread owes the host a turn. The time since the last one is a sum of estimates, because reading a
-// clock takes a fifth of a small allreduce. The sum goes on from call to call and from wait to wait, because
-// each of them alone may be too short.
-class ProgressDue {
- public:
-  static constexpr std::int64_t interval_ns = 30'000;
+// A clock that takes a nanosecond to read, where the processor has one. It may jump when the thread changes
+// cores.
+struct ProcessorClock {
+  [[nodiscard]] static std::uint64_t now() {
+#if defined(__x86_64__)
+    return __rdtsc();
+#elif defined(__aarch64__)
+    std::uint64_t ticks = 0;
+    asm volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    return ticks;
+#else
+    return static_cast<std::uint64_t>(1e9 * monotonic_s());
+#endif
+  }
+  // On x86 a guess: most of these clocks have 2 to 4 ticks each nanosecond, and no interval here is exact.
+  [[nodiscard]] static std::uint64_t ticks_per_us() {
+#if defined(__x86_64__)
+    return 2500;
+#elif defined(__aarch64__)
+    std::uint64_t ticks_per_s = 0;
+    asm volatile("mrs %0, cntfrq_el0" : "=r"(ticks_per_s));
+    return std::max<std::uint64_t>(1, ticks_per_s / 1'000'000);
+#else
+    return 1000;
+#endif
+  }
+};
 
-  // True: a turn is due.
-  [[nodiscard]] static bool after(std::int64_t passed_ns) {
-    left_ns_ -= passed_ns;
-    return left_ns_ <= 0;
-  }
-  // After a served collective. Its waiting time was counted by the wait.
-  [[nodiscard]] static bool after_call(std::size_t bytes) {
-    return after(50 + static_cast<std::int64_t>(bytes / 16));
-  }
+// When this thread owes the host a turn: 30 us after the last one, when a collective ends, and sooner in a
+// wait. That is real time, and not a count of calls: the program computes between its collectives, and it may
+// have begun something there that goes on only in turns of the host, such as a long message, a write to a
+// file that holds a lock, or an epoch of a window. If a program computes, each of its collectives gives a
+// turn, as the host's own would.
+template <class Clock>
+class ProgressDueOf {
+ public:
+  [[nodiscard]] static bool after_call() { return mine_.passed() >= mine_.interval; }
+  // A rank that waits has nothing better to do.
+  [[nodiscard]] static bool in_wait() { return mine_.passed() >= mine_.interval_in_wait; }
+
   // A long turn copied a part of a message, so the next one comes soon, and those after it at growing
   // intervals. Turns without work take 0.05 to 1 us, by host and network, and are rare enough not to count.
   template <class Turn>
   static void give(Turn&& turn) {
-    left_ns_ = interval_ns;  // also if it throws
+    const std::uint64_t us = Clock::ticks_per_us();
+    const std::uint64_t before = mine_.interval;
+    mine_.last = Clock::now();
+    mine_.interval = mine_.interval_in_wait = usual_us * us;  // also if it throws
     // The first time several in a row, to learn how long a turn takes that finds nothing to do.
-    const int turns = shortest_ns_ == unknown ? 8 : 1;
-    std::int64_t took_ns = 0;
+    const int turns = mine_.shortest == unknown ? 8 : 1;
+    std::uint64_t took = 0;
     for (int k = 0; k < turns; ++k) {
-      const double began_s = monotonic_s();
+      const std::uint64_t began = Clock::now();
       turn();
-      took_ns = static_cast<std::int64_t>(1e9 * (monotonic_s() - began_s));
-      shortest_ns_ = std::min(shortest_ns_, took_ns);
+      mine_.last = Clock::now();
+      took = mine_.last - began;
+      mine_.shortest = std::min(mine_.shortest, took);
     }
-    const bool was_long = took_ns > 1000 + 8 * shortest_ns_;
-    next_ns_ = was_long ? 1000 : std::min(2 * next_ns_, std::max(interval_ns, 64 * shortest_ns_));
-    left_ns_ = next_ns_;
+    const std::uint64_t rare = 64 * mine_.shortest;
+    const bool was_long = took > us + 8 * mine_.shortest;
+    mine_.interval = was_long ? us : std::clamp(2 * before, us, std::max(usual_us * us, rare));
+    mine_.interval_in_wait = std::min(mine_.interval, std::max(usual_in_wait_us * us, rare));
   }
 
  private:
-  static constexpr std::int64_t unknown = std::numeric_limits<std::int64_t>::max();
+  static constexpr std::uint64_t usual_us = 30;
+  static constexpr std::uint64_t usual_in_wait_us = 4;
+  static constexpr std::uint64_t unknown = std::numeric_limits<std::uint64_t>::max();
 
+  // Ticks of the clock.
+  struct OfThread {
+    std::uint64_t last = 0;  // turn
+    std::uint64_t interval = 0;
+    std::uint64_t interval_in_wait = 0;
+    std::uint64_t shortest = unknown;  // turn
+
+    // Very long if the clock has jumped back.
+    [[nodiscard]] std::uint64_t passed() const { return Clock::now() - last; }
+  };
   // Constant-initialised: each access is one instruction without a guard.
-  static inline constinit thread_local std::int64_t left_ns_ [[gnu::tls_model("initial-exec")]] = interval_ns;
-  static inline constinit thread_local std::int64_t next_ns_ [[gnu::tls_model("initial-exec")]] = interval_ns;
-  static inline constinit thread_local std::int64_t shortest_ns_ [[gnu::tls_model("initial-exec")]] = unknown;
+  static inline constinit thread_local OfThread mine_ [[gnu::tls_model("initial-exec")]] = {};
 };
+using ProgressDue = ProgressDueOf<ProcessorClock>;
 
 // Some turns of the host in a row, to find out whether messages come in. MPI does not say whether a turn
 // moved anything, but its duration does: idle turns all take the same time, to within some ten nanoseconds,

@@ -27,6 +27,22 @@ def test_a_message_is_delivered_though_only_allreduce_is_called(
     assert result.report.served == result.calls, str(result)
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_rank_that_always_comes_last_receives_its_messages(mpi: Mpi, ranks: int) -> None:
+    """It computes between its collectives, which is time that counts: some calls, and not one look in 600."""
+    program = compile_program(mpi, PROGRAMS / "late_receiver.c")
+    result = run(mpi, ranks, [program, "1000000", "200"], environment=PIECE_BY_PIECE).succeeded()
+    assert result.report.served == result.calls, str(result)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_write_gives_its_lock_back(mpi: Mpi, ranks: int, tmp_path: Path) -> None:
+    """It is over when the collective begins, but the MPI has to notice."""
+    program = compile_program(mpi, PROGRAMS / "atomic_writes.c")
+    result = run(mpi, ranks, [program, str(tmp_path / "file"), "8"]).succeeded()
+    assert result.report.served == result.calls, str(result)
+
+
 def fastest_letters(mpi: Mpi, ranks: int, expression: str, settings: dict[str, str]) -> float:
     """Microseconds for each of 100 synchronous sends to a rank that waits."""
     program = compile_program(mpi, PROGRAMS / "letters.c")

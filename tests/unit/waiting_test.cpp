@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <climits>
+#include <cstdint>
 #include <cstdio>
 #include <fstream>
 #include <initializer_list>
@@ -276,47 +277,100 @@ TEST(Progress, IsGivenThoughEachWaitIsShort) {
     Counting seen;
     Bell bell;
     const Patience patience{.shares_cores = shares, .bell = &bell, .progress = seen.progress()};
-    constexpr int waits = 10000;
-    for (int k = 0; k < waits; ++k) {
+    for (int k = 0; seen.turns < 10; ++k) {
       Patience::Wait wait(patience);
-      for (int pause = 0; pause < 3; ++pause) wait.pause(k % 2 == 0);
+      for (int pause = 0; pause < 10; ++pause) wait.pause(k % 2 == 0);
     }
-    EXPECT_GT(seen.turns, 10);
-    EXPECT_LT(seen.turns, waits / 10) << "more than a small collective can bear";
   }
 }
 
-int calls_until_due(std::size_t bytes) {
-  int calls = 1;
-  while (!ProgressDue::after_call(bytes)) ++calls;
-  return calls;
-}
+// Time goes on when a test says so. Each test has a clock of its own, and so begins anew.
+template <int test>
+struct PlantedClock {
+  [[nodiscard]] static std::uint64_t now() { return ticks; }
+  [[nodiscard]] static std::uint64_t ticks_per_us() { return 10; }
+  static inline std::uint64_t ticks = 1'000'000;
+};
 
-void give_short_turns() {
-  for (int k = 0; k < 100; ++k) ProgressDue::give([] {});
-}
-
-TEST(Progress, IsDueThoughNobodyEverWaits) {
-  give_short_turns();
-  EXPECT_LT(calls_until_due(4), 1000);
-  EXPECT_EQ(calls_until_due(std::size_t{1} << 40), 1);
-  for (int k = 0; k < 100; ++k) {
-    give_short_turns();
-    if (calls_until_due(4) > 100) return;  // not where the scheduler made the last of them long
+template <int test>
+struct PlantedDue : ProgressDueOf<PlantedClock<test>> {
+  static void pass_us(double us) { PlantedClock<test>::ticks += static_cast<std::uint64_t>(10 * us); }
+  static void give_turns(double us_each, int turns) {
+    for (int k = 0; k < turns; ++k) PlantedDue::give([&] { pass_us(us_each); });
   }
-  FAIL() << "turns without work are as frequent as those with";
+  [[nodiscard]] static bool both() { return PlantedDue::after_call() && PlantedDue::in_wait(); }
+  [[nodiscard]] static bool neither() { return !PlantedDue::after_call() && !PlantedDue::in_wait(); }
+};
+
+TEST(Progress, IsDueAtFirst) {
+  using Due = PlantedDue<0>;
+  EXPECT_TRUE(Due::both());
+  Due::give_turns(0.2, 1);
+  EXPECT_TRUE(Due::neither());
 }
 
-TEST(Progress, IsSoonGivenAgainWhenItTookLong) {
-  give_short_turns();
-  ProgressDue::give([] {
-    const double end = monotonic_s() + 50e-6;
-    while (monotonic_s() < end) relax();
-  });
-  EXPECT_LT(calls_until_due(4), 50);
-  // The other rank may need longer for its part than the first one that is due.
-  ProgressDue::give([] {});
-  EXPECT_LT(calls_until_due(4), 50);
+// A collective takes 0.2 us, and a turn as long.
+TEST(Progress, IsRarelyDueInAProgramThatDoesNotCompute) {
+  using Due = PlantedDue<1>;
+  Due::give_turns(0.2, 20);
+  int turns = 0;
+  for (int call = 0; call < 10'000; ++call) {
+    Due::pass_us(0.2);
+    if (!Due::after_call()) continue;
+    ++turns;
+    Due::give_turns(0.2, 1);
+  }
+  EXPECT_GT(turns, 50);
+  EXPECT_LT(turns, 100) << "more than a small collective can bear";
+}
+
+TEST(Progress, IsDueInEachCallOfAProgramThatComputes) {
+  using Due = PlantedDue<2>;
+  Due::give_turns(0.2, 20);
+  for (int call = 0; call < 100; ++call) {
+    Due::pass_us(50);
+    EXPECT_TRUE(Due::after_call());
+    Due::give_turns(0.2, 1);
+    EXPECT_FALSE(Due::after_call());
+  }
+}
+
+TEST(Progress, IsDueEarlierInAWait) {
+  using Due = PlantedDue<3>;
+  Due::give_turns(0.2, 20);
+  Due::pass_us(14);
+  EXPECT_TRUE(Due::in_wait());
+  EXPECT_FALSE(Due::after_call());
+}
+
+TEST(Progress, IsRarelyDueWhereATurnTakesLong) {
+  using Due = PlantedDue<4>;
+  Due::give_turns(2, 20);
+  Due::pass_us(100);
+  EXPECT_TRUE(Due::neither());
+  Due::pass_us(30);
+  EXPECT_TRUE(Due::both());
+}
+
+TEST(Progress, IsSoonDueAgainWhenATurnTookLong) {
+  using Due = PlantedDue<5>;
+  Due::give_turns(0.2, 20);
+  Due::give_turns(50, 1);
+  Due::pass_us(1);
+  EXPECT_TRUE(Due::both());
+  // The other rank may need longer for its part than the first turn that is due.
+  Due::give_turns(0.2, 1);
+  Due::pass_us(2);
+  EXPECT_TRUE(Due::both());
+}
+
+TEST(Progress, IsDueWhenTheClockHasJumpedBack) {
+  using Due = PlantedDue<6>;
+  Due::give_turns(0.2, 20);
+  PlantedClock<6>::ticks -= 1000;
+  EXPECT_TRUE(Due::both());
+  Due::give_turns(0.2, 1);
+  EXPECT_TRUE(Due::neither());
 }
 
 // As many turns as a burst needs; every `period`-th of them is longer.

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * late_receiver BYTES LIMIT: rank 0 computes before each allreduce, so it comes last and never waits. Meanwhile it
+ * receives a message of BYTES from rank 1, and makes no call but MPI_Allreduce until it sees the last byte in its
+ * memory. It is an error if that takes more than LIMIT of them.
+ *
+ * An MPI gives itself a turn in each of its collectives. Whoever serves them has to do so too, even for a rank that
+ * does not wait.
+ */
+#include <time.h>
+
+#include "check.h"
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+int main(int argc, char **argv) {
+  check_start(&argc, &argv);
+  const size_t bytes = (size_t)atol(argv[1]);
+  const int limit = atoi(argv[2]);
+  char *letter = allocate(bytes);
+  memset(letter, world_rank, bytes);
+  int is_here = 0, is_seen = 0, calls = 0;
+  allreduce(&is_here, &is_seen, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+
+  MPI_Request request = MPI_REQUEST_NULL;
+  if (world_rank == 0) MPI_Irecv(letter, (int)bytes, MPI_BYTE, 1, 7, MPI_COMM_WORLD, &request);
+  if (world_rank == 1) MPI_Isend(letter, (int)bytes, MPI_BYTE, 0, 7, MPI_COMM_WORLD, &request);
+  do {
+    const double begin = now();
+    while (world_rank == 0 && now() - begin < 2e-4)
+      ;
+    if (world_rank == 0) is_here = ((volatile char *)letter)[bytes - 1];
+    allreduce(&is_here, &is_seen, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  } while (++calls < limit && !is_seen);
+  CHECK(is_seen, "%zu bytes are not there after %d allreduces", bytes, calls);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  if (world_rank == 0) printf("there after %d allreduces\n", calls);
+  free(letter);
+  return check_finish();
+}
