@@ -106,7 +106,7 @@ struct Patience {
                      : core_is_wanted        ? 0
                                              : spins_when_sharing)) {
         relax();
-        if (spins_ % spins_between_turns == spins_before_turn) pass();
+        if (spins_ % spins_between_turns == 0) give_progress_if(ProgressDue::is_due_in_spin());
       } else {
         pause_long();
       }
@@ -122,10 +122,9 @@ struct Patience {
     static constexpr std::uint64_t look_interval = 64;
     static constexpr std::uint64_t yield_interval = 32;
     static constexpr std::uint64_t yield_interval_of_host = 8;
-    // When spinning asks whether the host's next turn is due: not in the shortest waits, which a look at the
-    // clock would make longer.
+    // How often spinning asks whether the host's next turn is due. A small collective of ranks that come at
+    // once waits for less, and so gives no turn in its midst.
     static constexpr std::uint64_t spins_between_turns = 32;
-    static constexpr std::uint64_t spins_before_turn = 8;
     // A nap takes this part of the time since the wait began, or since messages last came in, within bounds.
     // A nap delays the program's other messages and, without a bell, also the awaited one. The longest nap is
     // also the cost of a missed bell.
@@ -143,8 +142,8 @@ struct Patience {
     [[nodiscard]] std::uint64_t spins_on_own_core() const {
       return asks_host() ? looks_when_alone : spins_when_alone;
     }
-    void pass() {
-      if (ProgressDue::in_wait()) [[unlikely]]
+    void give_progress_if(bool is_due) {
+      if (is_due) [[unlikely]]
         give_progress();
     }
     // Out of line, so that a short wait and its surroundings stay in registers.
@@ -176,7 +175,7 @@ struct Patience {
       // We may be wrong about the cores, so even a spinning rank yields now and then.
       if (patience_.shares_cores) {
         sched_yield();
-        pass();
+        give_progress_if(ProgressDue::is_due());
         spins_ = 0;
       } else {
         if (!patience_.gives_way) {
@@ -187,7 +186,7 @@ struct Patience {
         } else {
           relax();
         }
-        pass();
+        give_progress_if(ProgressDue::is_due_in_spin());
       }
     }
 

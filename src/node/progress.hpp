@@ -65,17 +65,17 @@ struct ProcessorClock {
   }
 };
 
-// When this thread owes the host a turn: 30 us after the last one, when a collective ends, and sooner in a
-// wait. That is real time, and not a count of calls: the program computes between its collectives, and it may
-// have begun something there that goes on only in turns of the host, such as a long message, a write to a
+// When this thread owes the host a turn: 30 us after the last one, when a collective ends, and sooner if
+// it spins. That is real time, and not a count of calls: the program computes between its collectives, and it
+// may have begun something there that goes on only in turns of the host, such as a long message, a write to a
 // file that holds a lock, or an epoch of a window. If a program computes, each of its collectives gives a
 // turn, as the host's own would.
 template <class Clock>
 class ProgressDueOf {
  public:
-  [[nodiscard]] static bool after_call() { return mine_.passed() >= mine_.interval; }
-  // A rank that waits has nothing better to do.
-  [[nodiscard]] static bool in_wait() { return mine_.passed() >= mine_.interval_in_wait; }
+  [[nodiscard]] static bool is_due() { return mine_.passed() >= mine_.interval; }
+  // A rank that spins has nothing better to do.
+  [[nodiscard]] static bool is_due_in_spin() { return mine_.passed() >= mine_.interval_in_spin; }
 
   // A long turn copied a part of a message, so the next one comes soon, and those after it at growing
   // intervals. Turns without work take 0.05 to 1 us, by host and network, and are rare enough not to count.
@@ -84,7 +84,7 @@ class ProgressDueOf {
     const std::uint64_t us = Clock::ticks_per_us();
     const std::uint64_t before = mine_.interval;
     mine_.last = Clock::now();
-    mine_.interval = mine_.interval_in_wait = usual_us * us;  // also if it throws
+    mine_.interval = mine_.interval_in_spin = usual_us * us;  // also if it throws
     // The first time several in a row, to learn how long a turn takes that finds nothing to do.
     const int turns = mine_.shortest == unknown ? 8 : 1;
     std::uint64_t took = 0;
@@ -98,19 +98,19 @@ class ProgressDueOf {
     const std::uint64_t rare = 64 * mine_.shortest;
     const bool was_long = took > us + 8 * mine_.shortest;
     mine_.interval = was_long ? us : std::clamp(2 * before, us, std::max(usual_us * us, rare));
-    mine_.interval_in_wait = std::min(mine_.interval, std::max(usual_in_wait_us * us, rare));
+    mine_.interval_in_spin = std::min(mine_.interval, std::max(usual_in_spin_us * us, rare));
   }
 
  private:
   static constexpr std::uint64_t usual_us = 30;
-  static constexpr std::uint64_t usual_in_wait_us = 4;
+  static constexpr std::uint64_t usual_in_spin_us = 4;
   static constexpr std::uint64_t unknown = std::numeric_limits<std::uint64_t>::max();
 
   // Ticks of the clock.
   struct OfThread {
     std::uint64_t last = 0;  // turn
     std::uint64_t interval = 0;
-    std::uint64_t interval_in_wait = 0;
+    std::uint64_t interval_in_spin = 0;
     std::uint64_t shortest = unknown;  // turn
 
     // Very long if the clock has jumped back.

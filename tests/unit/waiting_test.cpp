@@ -279,7 +279,7 @@ TEST(Progress, IsGivenThoughEachWaitIsShort) {
     const Patience patience{.shares_cores = shares, .bell = &bell, .progress = seen.progress()};
     for (int k = 0; seen.turns < 10; ++k) {
       Patience::Wait wait(patience);
-      for (int pause = 0; pause < 10; ++pause) wait.pause(k % 2 == 0);
+      for (int pause = 0; pause < 40; ++pause) wait.pause(k % 2 == 0);
     }
   }
 }
@@ -298,8 +298,8 @@ struct PlantedDue : ProgressDueOf<PlantedClock<test>> {
   static void give_turns(double us_each, int turns) {
     for (int k = 0; k < turns; ++k) PlantedDue::give([&] { pass_us(us_each); });
   }
-  [[nodiscard]] static bool both() { return PlantedDue::after_call() && PlantedDue::in_wait(); }
-  [[nodiscard]] static bool neither() { return !PlantedDue::after_call() && !PlantedDue::in_wait(); }
+  [[nodiscard]] static bool both() { return PlantedDue::is_due() && PlantedDue::is_due_in_spin(); }
+  [[nodiscard]] static bool neither() { return !PlantedDue::is_due() && !PlantedDue::is_due_in_spin(); }
 };
 
 TEST(Progress, IsDueAtFirst) {
@@ -316,7 +316,7 @@ TEST(Progress, IsRarelyDueInAProgramThatDoesNotCompute) {
   int turns = 0;
   for (int call = 0; call < 10'000; ++call) {
     Due::pass_us(0.2);
-    if (!Due::after_call()) continue;
+    if (!Due::is_due()) continue;
     ++turns;
     Due::give_turns(0.2, 1);
   }
@@ -329,18 +329,18 @@ TEST(Progress, IsDueInEachCallOfAProgramThatComputes) {
   Due::give_turns(0.2, 20);
   for (int call = 0; call < 100; ++call) {
     Due::pass_us(50);
-    EXPECT_TRUE(Due::after_call());
+    EXPECT_TRUE(Due::is_due());
     Due::give_turns(0.2, 1);
-    EXPECT_FALSE(Due::after_call());
+    EXPECT_FALSE(Due::is_due());
   }
 }
 
-TEST(Progress, IsDueEarlierInAWait) {
+TEST(Progress, IsDueEarlierWhereARankSpins) {
   using Due = PlantedDue<3>;
   Due::give_turns(0.2, 20);
   Due::pass_us(14);
-  EXPECT_TRUE(Due::in_wait());
-  EXPECT_FALSE(Due::after_call());
+  EXPECT_TRUE(Due::is_due_in_spin());
+  EXPECT_FALSE(Due::is_due());
 }
 
 TEST(Progress, IsRarelyDueWhereATurnTakesLong) {
