@@ -260,7 +260,7 @@ void Communicator::run(const Expression& expression, const Call& call, std::size
     transport_->drive(task);
     if (stage != nullptr) stage->end_use();
   });
-  if (ProgressDue::is_due()) [[unlikely]]
+  if (ProgressDue::is_due_after_call()) [[unlikely]]
     give_progress();
 }
 

@@ -74,6 +74,12 @@ template <class Clock>
 class ProgressDueOf {
  public:
   [[nodiscard]] static bool is_due() { return mine_.passed() >= mine_.interval; }
+  // After a collective. A program that does not compute between many calls does not pay for the clock in
+  // each.
+  [[nodiscard]] static bool is_due_after_call() {
+    const std::uint64_t calls = ++mine_.calls;
+    return (calls <= calls_with_look || calls % calls_between_looks == 0) && is_due();
+  }
   // A rank that spins has nothing better to do.
   [[nodiscard]] static bool is_due_in_spin() { return mine_.passed() >= mine_.interval_in_spin; }
 
@@ -83,6 +89,7 @@ class ProgressDueOf {
   static void give(Turn&& turn) {
     const std::uint64_t us = Clock::ticks_per_us();
     const std::uint64_t before = mine_.interval;
+    mine_.calls = 0;
     mine_.last = Clock::now();
     mine_.interval = mine_.interval_in_spin = usual_us * us;  // also if it throws
     // The first time several in a row, to learn how long a turn takes that finds nothing to do.
@@ -104,11 +111,14 @@ class ProgressDueOf {
  private:
   static constexpr std::uint64_t usual_us = 30;
   static constexpr std::uint64_t usual_in_spin_us = 4;
+  // Since the last turn.
+  static constexpr std::uint64_t calls_with_look = 16;
+  static constexpr std::uint64_t calls_between_looks = 8;
   static constexpr std::uint64_t unknown = std::numeric_limits<std::uint64_t>::max();
 
-  // Ticks of the clock.
   struct OfThread {
-    std::uint64_t last = 0;  // turn
+    std::uint64_t calls = 0;  // since the last turn; all others are ticks of the clock
+    std::uint64_t last = 0;   // turn
     std::uint64_t interval = 0;
     std::uint64_t interval_in_spin = 0;
     std::uint64_t shortest = unknown;  // turn
