@@ -7,16 +7,16 @@
 // MPI of the process is of this family.
 #pragma once
 
-#include <cstdint>
+#include <array>
+#include <cstddef>
+#include <string_view>
+#include <tuple>
 #include <type_traits>
 
 #include "mpi/host.hpp"
 #include "mpi/other_family.hpp"
 
 namespace offbeat {
-
-// An argument in its register or its place on the stack. An `int` leaves the upper half undefined.
-using Word = std::uintptr_t;
 
 template <class Argument>
 [[nodiscard]] Argument from_word(Word word) {
@@ -54,13 +54,31 @@ struct Entry<name, Library, int(Arguments...)> {
     // A function for large counts, which that MPI does not have: the one for counts of int has the same
     // words.
     const auto narrow = found_once<int(Words...)>([] { return narrow_in_other_family(name.text); });
-    if (narrow != nullptr && (is_narrow<Arguments>(words) && ...)) return narrow(words...);
-    return MPI_ERR_OTHER;
+    return narrow != nullptr ? pass_on_narrow(narrow, words...) : MPI_ERR_OTHER;
   }
-  template <class Argument>
-  static bool is_narrow(Word word) {
-    if constexpr (std::is_same_v<Argument, MPI_Count>) return word <= Word{INT32_MAX};
-    return !std::is_same_v<Argument, const MPI_Count*>;
+
+  template <class... Words>
+  static int pass_on_narrow(int (*narrow)(Words...), Words... words) {
+    constexpr std::size_t last = sizeof...(Words) - 1;
+    constexpr std::string_view text(name.text);
+    constexpr std::size_t after_communicator =
+        text.ends_with("_init_c") ? 2 : text[text.find('_') + 1] == 'I';
+    const std::array<Word, last + 1> wide{words...};
+    NarrowCounts counts(wide[last - after_communicator], has_counts_of_all(text), after_communicator > 0);
+    std::size_t i = 0;
+    const std::array<Word, last + 1> narrowed{narrow_word<Arguments>(counts, wide, i++)...};
+    if (!counts.fit()) return MPI_ERR_OTHER;
+    return std::apply(narrow, narrowed);
+  }
+  template <class Argument, std::size_t count>
+  static Word narrow_word(NarrowCounts& counts, const std::array<Word, count>& words, std::size_t i) {
+    if constexpr (std::is_same_v<Argument, MPI_Count>) return counts.one(words[i]);
+    if constexpr (std::is_same_v<Argument, const MPI_Count*> || std::is_same_v<Argument, const MPI_Aint*>) {
+      // MPI_Alltoallv_c: what is sent in place has no counts.
+      const bool is_sent = count >= 9 && i < 4;
+      return is_sent && is_in_place(words[0]) ? words[i] : counts.array(words[i]);
+    }
+    return words[i];
   }
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Calls that take handles, pointers and more arguments than there are registers, with results that are checked.
-// With the argument "large", and if a library in the process has it, also MPI_Allreduce_c.
+// Calls that take handles, pointers and more arguments than there are registers, with results that are
+// checked. With the argument "large" also functions for large counts that some library in the process has.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <mpi.h>
@@ -8,15 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(what)                                                      \
-  do {                                                                   \
-    if (!(what)) {                                                       \
+#define CHECK(what)                                                         \
+  do {                                                                      \
+    if (!(what)) {                                                          \
       fprintf(stderr, "rank %d, line %d: not %s\n", rank, __LINE__, #what); \
-      MPI_Abort(MPI_COMM_WORLD, 1);                                      \
-    }                                                                    \
+      MPI_Abort(MPI_COMM_WORLD, 1);                                         \
+    }                                                                       \
   } while (0)
 
 typedef int AllreduceLarge(const void*, void*, MPI_Count, MPI_Datatype, MPI_Op, MPI_Comm);
+typedef int AlltoallvLarge(const void*, const MPI_Count[], const MPI_Aint[], MPI_Datatype, void*,
+                           const MPI_Count[], const MPI_Aint[], MPI_Datatype, MPI_Comm);
+typedef int IallgathervLarge(const void*, MPI_Count, MPI_Datatype, void*, const MPI_Count[], const MPI_Aint[],
+                             MPI_Datatype, MPI_Comm, MPI_Request*);
 
 static void product(void* in, void* inout, int* length, MPI_Datatype* type) {
   (void)type;
@@ -81,6 +85,35 @@ int main(int argc, char** argv) {
     CHECK(large.function(&mine, &sum, 1, MPI_INT, MPI_SUM, copy) == MPI_SUCCESS);
     CHECK(sum == ranks * (ranks + 1) / 2);
     CHECK(large.function(&mine, &sum, (MPI_Count)1 << 31, MPI_INT, MPI_SUM, copy) != MPI_SUCCESS);
+
+    union {
+      void* address;
+      AlltoallvLarge* function;
+    } alltoallv = {dlsym(RTLD_DEFAULT, "MPI_Alltoallv_c")};
+    union {
+      void* address;
+      IallgathervLarge* function;
+    } iallgatherv = {dlsym(RTLD_DEFAULT, "MPI_Iallgatherv_c")};
+    CHECK(alltoallv.address != NULL && iallgatherv.address != NULL);
+    MPI_Count* ones = calloc((size_t)ranks, sizeof *ones);
+    MPI_Aint* places = calloc((size_t)ranks, sizeof *places);
+    for (int i = 0; i < ranks; ++i) {
+      ones[i] = 1;
+      places[i] = i;
+      received[i] = -1;
+    }
+    CHECK(alltoallv.function(sent, ones, places, MPI_INT, received, ones, places, MPI_INT, copy) ==
+          MPI_SUCCESS);
+    for (int i = 0; i < ranks; ++i) CHECK(received[i] == 100 * i + rank);
+    CHECK(alltoallv.function(MPI_IN_PLACE, (void*)1, (void*)1, MPI_INT, received, ones, places, MPI_INT,
+                             copy) == MPI_SUCCESS);
+    for (int i = 0; i < ranks; ++i) CHECK(received[i] == 100 * rank + i);
+    CHECK(iallgatherv.function(&mine, 1, MPI_INT, received, ones, places, MPI_INT, copy, &requests[0]) ==
+          MPI_SUCCESS);
+    free(ones);
+    free(places);
+    CHECK(MPI_Wait(&requests[0], MPI_STATUS_IGNORE) == MPI_SUCCESS);
+    for (int i = 0; i < ranks; ++i) CHECK(received[i] == i + 1);
   }
 
   CHECK(MPI_Barrier(copy) == MPI_SUCCESS);
