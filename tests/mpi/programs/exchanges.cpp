@@ -593,6 +593,7 @@ class Caller {
       call.alike.seed(alike());
       call.own.seed(seed * 131 + number * 17 + static_cast<unsigned>(world_rank));
       ++made[call.what];
+      if (call.size == 1) ++alone[call.what];
       Rest rest = make(call);
       under_way.add(call, std::move(rest));
     }
@@ -601,6 +602,7 @@ class Caller {
   }
 
   std::array<unsigned, whats> made{};
+  std::array<unsigned, whats> alone{};  // on communicators of one rank
   std::uint64_t hash = 0;
 
  private:
@@ -653,8 +655,12 @@ int main(int argc, char** argv) {
   }
   for (unsigned what = 0; what < whats && world_rank == 0; ++what) {
     unsigned made = 0;
-    for (const auto& each : callers) made += each->made[what];
-    printf("made %s: %u\n", names[what], made);
+    unsigned alone = 0;
+    for (const auto& each : callers) {
+      made += each->made[what];
+      alone += each->alone[what];
+    }
+    printf("made %s: %u\nalone %s: %u\n", names[what], made, names[what], alone);
   }
   for (const auto& each : callers) each->free();
   return check_finish();
