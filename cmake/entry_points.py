@@ -81,6 +81,8 @@ MORE_REQUESTS = {
     "Request_get_status_any": "request_get_status_of",
     "Request_get_status_some": "request_get_status_of",
 }
+# MPIX_X of MPICH, where its header has it.
+EXTENSIONS = {"Request_is_complete": "OnRequests::request_is_complete"}
 
 # Of CREATORS, those that all ranks of the parent call, and that have made the communicator on return.
 BLOCKING_CREATORS = (
@@ -152,10 +154,10 @@ def signature(collective: str) -> str:
     )
 
 
-def parameters(header: str) -> dict[str, str]:
+def parameters(header: str, prefix: str = "PMPI_") -> dict[str, str]:
     """The parameters of each function, as they stand in the header."""
     without_comments = re.sub(r"/\*.*?\*/|//[^\n]*", " ", header, flags=re.DOTALL)
-    found = re.findall(r"\bint\s+PMPI_(\w+)\s*\(([^()]*)\)", without_comments)
+    found = re.findall(rf"\bint\s+{prefix}(\w+)\s*\(([^()]*)\)", without_comments)
     return {name: " ".join(text.split()) for name, text in found}
 
 
@@ -189,12 +191,14 @@ def entry_point(function: str, wrapper: str, parameters: str, *first: str) -> st
     )
 
 
-def before_next(wrappers: dict[str, str], declared: dict[str, str]) -> list[str]:
+def before_next(
+    wrappers: dict[str, str], declared: dict[str, str], prefixes: tuple[str, ...] = ("MPI_", "PMPI_")
+) -> list[str]:
     """Functions whose wrappers get the function that comes next."""
     return [
         entry_point(function, wrapper, declared[name], f'wrapped::next<"{function}", decltype({function})>()')
         for name, wrapper in wrappers.items()
-        for function in (f"MPI_{name}", f"PMPI_{name}")
+        for function in (prefix + name for prefix in prefixes)
         if name in declared
     ]
 
@@ -209,7 +213,9 @@ def traced(declared: dict[str, str]) -> list[str]:
     return before_next(wrappers, declared)
 
 
-def served(declared: dict[str, str], *, with_spawn: bool, with_sessions: bool) -> list[str]:
+def served(
+    declared: dict[str, str], extensions: dict[str, str], *, with_spawn: bool, with_sessions: bool
+) -> list[str]:
     own = [
         entry_point(
             function,
@@ -229,12 +235,18 @@ def served(declared: dict[str, str], *, with_spawn: bool, with_sessions: bool) -
     others["Win_test"] = "win_test"
     others |= {name: f"OnRequests::{name.lower()}" for name in REQUESTS}
     others |= {name: f"OnRequests::{wrapper}" for name, wrapper in MORE_REQUESTS.items()}
-    return own + before_next(others, declared)
+    return (
+        own
+        + before_next(others, declared)
+        + before_next(EXTENSIONS, extensions, prefixes=("MPIX_", "PMPIX_"))
+    )
 
 
 def main() -> None:
     library, header, target, *options = sys.argv[1:]
-    declared = parameters(Path(header).read_text())
+    text = Path(header).read_text()
+    declared = parameters(text)
+    extensions = parameters(text, prefix="PMPIX_")
     missing = [name for name in (*PARAMETERS, *REQUESTS, *LIFE, *SPAWN, *FREE) if name not in declared]
     if missing:
         sys.exit(f"{header}: no prototype of PMPI_{missing[0]}")
@@ -245,7 +257,7 @@ def main() -> None:
     else:
         folder, namespace, described = "interpose", "wrapped", collectives("is_served")
         functions = served(
-            declared, with_spawn="--spawn" in options, with_sessions="--sessions" in options
+            declared, extensions, with_spawn="--spawn" in options, with_sessions="--sessions" in options
         )
     text = HEAD.format(
         folder=folder,

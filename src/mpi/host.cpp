@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <array>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -88,6 +90,17 @@ Host::Host() : library_(the_library = find_library()) {}
 
 void* Host::find(const char* name) const { return dlsym(library_, name); }
 
+bool Host::is_of_family(void* function) {
+  Dl_info own{};
+  if (!is_of_an_mpi_library(function) || dladdr(function, &own) == 0) return false;
+  void* library = dlopen(own.dli_fname, RTLD_NOLOAD | RTLD_LAZY);
+  if (library == nullptr) return false;
+  void* allreduce = dlsym(library, "PMPI_Allreduce");
+  const bool is_same = allreduce != nullptr && family_of(library, allreduce) == abi::family;
+  dlclose(library);
+  return is_same;
+}
+
 bool Host::calls_itself(std::string_view name) const {
   const HostFunction<decltype(PMPI_Get_library_version)> version(find("PMPI_Get_library_version"));
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
@@ -95,8 +108,11 @@ bool Host::calls_itself(std::string_view name) const {
   return version && version(text, &length) == MPI_SUCCESS && std::string_view(text).starts_with(name);
 }
 
-void* Host::find_profiled(const std::string& name) const {
-  return find((name.front() == 'P' ? name : 'P' + name).c_str());
+void* Host::find_profiled(const char* name) const {
+  if (name[0] == 'P') return find(name);
+  std::array<char, 64> profiled{'P'};  // not a string: nothing here may throw
+  std::strncpy(profiled.data() + 1, name, profiled.size() - 2);
+  return find(profiled.data());
 }
 
 void* Host::next(const char* name) {
@@ -104,8 +120,8 @@ void* Host::next(const char* name) {
   return function != nullptr && !is_of_an_mpi_library(function) ? function : nullptr;
 }
 
-void* Host::behind(const std::string& name) const {
-  if (void* function = next(name.c_str())) return function;
+void* Host::behind(const char* name) const {
+  if (void* function = next(name)) return function;
   return find_profiled(name);
 }
 

@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <cstddef>
-#include <string>
 #include <string_view>
 
 #include "base/error.hpp"
@@ -71,13 +70,16 @@ class Host {
   // MPI_X a tool that is linked to the host may be found in its place.
   [[nodiscard]] void* find(const char* name) const;
   // The host's PMPI_X, given the name MPI_X or PMPI_X.
-  [[nodiscard]] void* find_profiled(const std::string& name) const;
+  [[nodiscard]] void* find_profiled(const char* name) const;
   // The next function of this name behind the calling library: that of a tool, or of another preload library
   // of ours. Null if the next one belongs to an MPI library, which need not be the host's.
   [[nodiscard]] static void* next(const char* name);
   // The function to which our MPI_X or PMPI_X passes a call on: the next in line, otherwise the host's
   // PMPI_X. Null if neither exists.
-  [[nodiscard]] void* behind(const std::string& name) const;
+  [[nodiscard]] void* behind(const char* name) const;
+
+  // Whether a function belongs to an MPI library of this family.
+  [[nodiscard]] static bool is_of_family(void* function);
 
   // Whether the host's description of itself begins with this.
   [[nodiscard]] bool calls_itself(std::string_view name) const;
@@ -154,6 +156,13 @@ class Host {
   HostFunction<decltype(PMPI_Finalized)> Finalized{find("PMPI_Finalized")};
   HostFunction<decltype(PMPI_Grequest_complete)> Grequest_complete{find("PMPI_Grequest_complete")};
   HostFunction<decltype(PMPI_Grequest_start)> Grequest_start{find("PMPI_Grequest_start")};
+  // MPICH's extension: the host asks the request whether it is complete. Not in the standard ABI, where it
+  // would get a status of another layout.
+  using Poll = int(void*, MPI_Status*);
+  using WaitForSome = int(int, void**, double, MPI_Status*);
+  HostFunction<int(MPI_Grequest_query_function*, MPI_Grequest_free_function*, MPI_Grequest_cancel_function*,
+                   Poll*, WaitForSome*, void*, MPI_Request*)>
+      Grequest_start_polled{find("PMPIX_Grequest_start")};
   HostFunction<decltype(PMPI_Group_free)> Group_free{find("PMPI_Group_free")};
   HostFunction<decltype(PMPI_Group_size)> Group_size{find("PMPI_Group_size")};
   HostFunction<decltype(PMPI_Group_translate_ranks)> Group_translate_ranks{
@@ -173,6 +182,7 @@ class Host {
   HostFunction<decltype(PMPI_Reduce)> Reduce{find("PMPI_Reduce")};
   HostFunction<decltype(PMPI_Reduce_local)> Reduce_local{find("PMPI_Reduce_local")};
   HostFunction<decltype(PMPI_Request_free)> Request_free{find("PMPI_Request_free")};
+  HostFunction<decltype(PMPI_Request_get_status)> Request_get_status{find("PMPI_Request_get_status")};
   HostFunction<decltype(PMPI_Send)> Send{find("PMPI_Send")};
   HostFunction<decltype(PMPI_Sendrecv)> Sendrecv{find("PMPI_Sendrecv")};
   HostFunction<decltype(PMPI_Start)> Start{find("PMPI_Start")};

@@ -12,6 +12,7 @@ namespace {
 constinit Duty duty;  // of the host
 // The program ends MPI, perhaps with operations open.
 constinit std::atomic<bool> is_stopped{false};
+constinit std::atomic<void (*)() noexcept> told_of_polls{nullptr};
 
 // The host calls this in a thread of the program, perhaps within a call of ours.
 bool advance_inside_host(HostCalls calls) {
@@ -22,7 +23,11 @@ bool advance_inside_host(HostCalls calls) {
   return got_further;
 }
 
-int advance_in_open_mpi() { return advance_inside_host(HostCalls::messages) ? 1 : 0; }
+int advance_in_open_mpi() {
+  const bool got_further = advance_inside_host(HostCalls::messages);
+  if (auto* function = told_of_polls.load(std::memory_order_relaxed)) function();
+  return got_further ? 1 : 0;
+}
 
 #if defined(OFFBEAT_FAMILY_MPICH)
 int advance_in_mpich(MPIX_Async_thing) {
@@ -59,6 +64,12 @@ void HostProgress::ensure() const {
   }
 #endif
   thread_.ensure();
+}
+
+void HostProgress::tell_of_polls(void (*function)() noexcept) const {
+  if (!register_) return;
+  told_of_polls.store(function, std::memory_order_relaxed);
+  if (duty.begins()) register_(advance_in_open_mpi);
 }
 
 void HostProgress::stop() const {

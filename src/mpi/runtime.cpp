@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mpi/runtime.hpp"
 
+#include <unistd.h>
 #include <unwind.h>
 
 #include <algorithm>
@@ -53,6 +54,9 @@ bool start_runtime_or_pass_on() {
     return false;
   } catch (const UsageError& error) {
     exit_with(error);
+  } catch (...) {  // nothing may leave a function of C, and without memory not even a line can be made
+    std::fputs("offbeat: no memory is left to start\n", stderr);
+    _exit(2);
   }
 }
 
@@ -370,7 +374,7 @@ Counts Runtime::counts(Collective collective) {
 
 void Runtime::finalize() {
   if (!is_mpi_running() || is_finalizing_.exchange(true)) return;  // the host reports it
-  if (settings.report && host.rank_in(MPI_COMM_WORLD) == 0) report();
+  if (settings.report && host.rank_in(MPI_COMM_WORLD) == 0) if_possible([&] { report(); });
   if (!is_started_.load(std::memory_order_acquire)) return;
   progress.stop();
   remove(MPI_COMM_WORLD);

@@ -3,6 +3,7 @@
 
 #include <sched.h>
 
+#include <array>
 #include <functional>
 #include <utility>
 
@@ -11,7 +12,6 @@
 namespace offbeat {
 
 constinit Activities activities;
-constinit thread_local RequestFailure request_failure [[gnu::tls_model("initial-exec")]];
 
 void agree_early(MPI_Comm parent, MPI_Comm made) noexcept {
   Runtime& process = runtime();
@@ -45,6 +45,16 @@ Communicator* ByActivity::find(Runtime& process, MPI_Comm handle, Collective col
   return communicator;
 }
 
+Activity::Activity(Runtime& process, Form form)
+    : process_(process), is_persistent_(form == Form::persistent) {
+  if (is_persistent_) activities.reserve_persistent();
+}
+
+void Activity::is_known_as(MPI_Request request) noexcept {
+  known_as_ = {request, this};
+  activities.insert_persistent(known_as_);
+}
+
 Outcome Activity::take(Communicator& communicator, const Call& call, bool shares) {
   communicator_ = &communicator;
   call_ = call;
@@ -75,17 +85,17 @@ Outcome Activity::begin() {
   const Types& types = process_.types();
   Call call = call_;
   failure_ = MPI_SUCCESS;
+  was_seen_over_ = false;
   operation_.reset();
   communicator.or_break(call_.collective, bytes, [&] {
     sides_.pack(types);
     staged_.pack(types);
     if (shares_ && !is_alone) copy_of_input(*chosen, communicator.size(), call, copy_);
-    request_ = activities.take_request(process_.host, *this);
+    request_ = activities.take_request(*this);
     if (request_ == nullptr) throw CommunicationError("no request is left", MPI_ERR_OTHER);
   });
   state_.store(0, std::memory_order_relaxed);
   is_active_.store(true, std::memory_order_relaxed);
-  if (is_persistent_) activities.active_persistent.fetch_add(1, std::memory_order_relaxed);
   communicator_->count_served(call_.collective);
   algorithm_ = last_algorithm = is_alone ? &copied_alone : chosen;
   if (is_alone || (bytes == 0 && is_over_if_empty(call_.collective))) {
@@ -117,7 +127,7 @@ void Activity::wait() noexcept {
     return true;
   });
   // Another thread may be at what follows the operation.
-  while ((state_.load(std::memory_order_acquire) & over) == 0) sched_yield();
+  while (!is_over()) sched_yield();
 }
 
 void Activity::look() noexcept { ask_host_pipeline(&HostPipeline::test); }
@@ -171,12 +181,16 @@ void Activity::share_with_host() noexcept {
     process_.host.Grequest_complete(request_->handle);
 }
 
-bool Activity::end_without_host() noexcept {
-  if (state_.load(std::memory_order_acquire) != over || failure_ != MPI_SUCCESS) return false;
-  HostRequest* const request = std::exchange(request_, nullptr);
-  activities.give_back(*request);
-  become_inactive();
-  return true;
+RequestFailure Activity::finish() noexcept {
+  const RequestFailure told = failure();
+  if (activities.give_back(*this)) {
+    become_inactive();
+  } else {
+    failure_ = MPI_SUCCESS;  // the host would call an error handler, but not that of the communicator
+    MPI_Request request = request_->handle;
+    process_.host.Wait(&request, MPI_STATUS_IGNORE);
+  }
+  return told;
 }
 
 void set_status(const Host& host, MPI_Status* status) {
@@ -189,8 +203,43 @@ void set_status(const Host& host, MPI_Status* status) {
 int Activity::on_query(void* request, MPI_Status* status) {
   const auto& mine = *static_cast<HostRequest*>(request)->serves;
   set_status(mine.process_.host, status);
-  // The error handler of a generalised request is that of no communicator. So who asked tells the program.
-  if (mine.failure_ != MPI_SUCCESS) request_failure = {mine.failure_, mine.handle_};
+  return mine.failure_;
+}
+
+// MPICH and its kin ask on_poll and on_wait where they wait for the request. Open MPI calls us while it
+// waits.
+bool Activity::make(HostRequest& request) noexcept {
+  const Host& host = process_.host;
+  const int code = host.Grequest_start_polled
+                       ? host.Grequest_start_polled(on_query, on_free, on_cancel, on_poll, on_wait, &request,
+                                                    &request.handle)
+                       : host.Grequest_start(on_query, on_free, on_cancel, &request, &request.handle);
+  return code == MPI_SUCCESS;
+}
+
+// In a function of the host that completes this request, of which there may be none of ours on the stack.
+int Activity::on_poll(void* request, MPI_Status* /*status*/) {
+  const bool was_inside = std::exchange(inside_offbeat, true);
+  operations_under_way.advance(HostCalls::none);
+  operations_under_way.settle();
+  if (Activity* mine = static_cast<HostRequest*>(request)->serves) {
+    mine->look();
+    // Where a function of ours has called the host it comes before the host asks again.
+    if (mine->is_over() && std::exchange(mine->was_seen_over_, true)) mine->share_with_host();
+  }
+  inside_offbeat = was_inside;
+  return MPI_SUCCESS;
+}
+
+int Activity::on_wait(int count, void** requests, double /*timeout*/, MPI_Status* /*status*/) {
+  const bool was_inside = std::exchange(inside_offbeat, true);
+  for (int i = 0; i < count; ++i) {
+    Activity* mine = static_cast<HostRequest*>(requests[i])->serves;
+    if (mine == nullptr) continue;
+    mine->wait();
+    mine->share_with_host();
+  }
+  inside_offbeat = was_inside;
   return MPI_SUCCESS;
 }
 
@@ -209,11 +258,11 @@ int Activity::on_free(void* request) {
 void Activity::become_inactive() noexcept {
   copy_.reset();
   is_active_.store(false, std::memory_order_release);
-  if (is_persistent_) activities.active_persistent.fetch_sub(1, std::memory_order_relaxed);
   if (!is_persistent_ || is_abandoned_) delete this;
 }
 
 bool Activity::abandon() {
+  activities.erase_persistent(known_as_);
   if (!is_active()) return true;
   is_abandoned_ = true;
   const Host& host = process_.host;
@@ -224,6 +273,7 @@ bool Activity::abandon() {
 }
 
 Activity::~Activity() {
+  if (is_persistent_ && known_as_.serves == nullptr) activities.cancel_reservation();
   sides_.input.free_type(process_.host);
   sides_.output.free_type(process_.host);
   operation_.reset();
@@ -246,63 +296,100 @@ class Activities::Turn {
   std::atomic_flag& flag_;
 };
 
-Activity* Activities::find(MPI_Request request) {
+void Activities::reserve_persistent() {
   const Turn turn(is_taken_);
-  if (table_ == nullptr) return nullptr;
-  const Target* found = table_->find(abi::bits(request), [](const Target&) { return true; });
-  if (found == nullptr) return nullptr;
-  return found->request != nullptr ? found->request->serves : found->persistent;
+  table_.reserve();
 }
 
-void Activities::add(MPI_Request request, const Target& target) {
-  if (table_ == nullptr) table_ = new HandleTable<Target>;
-  table_->insert(abi::bits(request), target);
-}
-
-void Activities::insert(MPI_Request request, Activity& persistent) {
+void Activities::cancel_reservation() noexcept {
   const Turn turn(is_taken_);
-  add(request, {&persistent, nullptr});
-  change_size(1);
+  table_.cancel_reservation();
 }
 
-void Activities::erase(MPI_Request request) {
+void Activities::insert_persistent(HostRequest& known_as) noexcept {
   const Turn turn(is_taken_);
-  table_->erase(abi::bits(request), [](const Target& target) { return target.persistent != nullptr; });
-  change_size(-1);
+  table_.insert(abi::bits(known_as.handle), known_as);
+  change(persistent_, 1);
 }
 
-HostRequest* Activities::take_request(const Host& host, Activity& activity) {
+void Activities::erase_persistent(const HostRequest& known_as) noexcept {
+  const Turn turn(is_taken_);
+  table_.erase(abi::bits(known_as.handle));
+  change(persistent_, -1);
+}
+
+HostRequest* Activities::take_request(Activity& activity) {
   {
     const Turn turn(is_taken_);
     if (spare_ != nullptr) {
       HostRequest* const request = std::exchange(spare_, spare_->next_spare);
       request->serves = &activity;
-      change_size(1);
+      change(active_, 1);
       return request;
     }
   }
   auto made = std::make_unique<HostRequest>();
   made->serves = &activity;
-  if (host.Grequest_start(Activity::on_query, Activity::on_free, Activity::on_cancel, made.get(),
-                          &made->handle) != MPI_SUCCESS)
+  {
+    const Turn turn(is_taken_);
+    table_.reserve();
+  }
+  if (!activity.make(*made)) {
+    cancel_reservation();
     return nullptr;
+  }
+  activity.process_.progress.tell_of_polls(on_poll_of_host);
   const Turn turn(is_taken_);
-  add(made->handle, {nullptr, made.get()});
-  change_size(1);
+  table_.insert(abi::bits(made->handle), *made);
+  change(active_, 1);
   return made.release();
 }
 
-void Activities::give_back(HostRequest& request) {
+bool Activities::give_back(Activity& activity) noexcept {
   const Turn turn(is_taken_);
-  request.serves = nullptr;
-  request.next_spare = std::exchange(spare_, &request);
-  change_size(-1);
+  if (activity.state_.load(std::memory_order_acquire) != Activity::over) return false;
+  HostRequest* const request = std::exchange(activity.request_, nullptr);
+  request->serves = nullptr;
+  request->next_spare = std::exchange(spare_, request);
+  change(active_, -1);
+  return true;
 }
 
-void Activities::forget(const HostRequest& request) {
+void Activities::forget(const HostRequest& request) noexcept {
   const Turn turn(is_taken_);
-  table_->erase(abi::bits(request.handle), [&](const Target& target) { return target.request == &request; });
-  if (request.serves != nullptr) change_size(-1);
+  table_.erase(abi::bits(request.handle));
+  if (request.serves != nullptr) change(active_, -1);
+}
+
+// Which function the host is in is not known here. If it is one in which the program waits for a request of
+// ours, no function of ours is called meanwhile, and the host calls us again and again.
+void Activities::on_poll_of_host() noexcept {
+  constexpr int patience = 16;
+  if (inside_offbeat || !activities.any_active()) return;
+  const int polls = activities.polls_.load(std::memory_order_relaxed) + 1;
+  activities.polls_.store(polls % patience, std::memory_order_relaxed);
+  if (polls < patience) return;
+  const InsideOffbeat guard;
+  operations_under_way.settle();
+  activities.tell_host(runtime().host);
+}
+
+// The host's function may wait for another thread that is in on_free: it is called without the turn.
+void Activities::tell_host(const Host& host) noexcept {
+  std::array<MPI_Request, 16> told{};
+  std::size_t count = 0;
+  {
+    const Turn turn(is_taken_);
+    table_.for_each([&](const HostRequest& request) {
+      Activity* mine = request.serves;
+      int state = Activity::over;
+      if (count < told.size() && mine != nullptr && !mine->is_persistent() &&
+          mine->state_.compare_exchange_strong(state, Activity::over | Activity::shared_with_host)) {
+        told[count++] = request.handle;
+      }
+    });
+  }
+  for (std::size_t i = 0; i < count; ++i) host.Grequest_complete(told[i]);
 }
 
 void Activities::free_spare_requests(const Host& host) noexcept {

@@ -7,9 +7,10 @@
 // is active, a generalised request stands for it in the calls of the host.
 //
 // The host makes, completes and frees a request in several hundred instructions. So a collective whose end
-// the program learns in MPI_Wait or MPI_Test of its request alone ends without the host, to which the request
-// stays an incomplete one, and serves another collective. The host is told of the end before it is given the
-// request in any other call.
+// the program learns from a function of ours ends without the host, to which the request stays an incomplete
+// one, and serves another collective. The host is told of the end where it needs to know it: where the
+// program may be waiting in a function of the host that is not behind one of ours, because it has found that
+// function by dlsym, say.
 #pragma once
 
 #include <atomic>
@@ -24,7 +25,8 @@ namespace offbeat {
 
 class Activity;
 
-// A generalised request of the host, for one collective after another.
+// A request of the host: a generalised one, for one collective after another, or the host's own one that is
+// the handle of a persistent collective.
 struct HostRequest {
   static void* operator new(std::size_t bytes) { return pool::allocate(bytes); }
   static void operator delete(void* memory, std::size_t bytes) { pool::release(memory, bytes); }
@@ -34,10 +36,16 @@ struct HostRequest {
   HostRequest* next_spare = nullptr;
 };
 
+// What a collective failed with; whoever completes its request tells the program.
+struct RequestFailure {
+  int code = MPI_SUCCESS;
+  MPI_Comm communicator{};
+};
+
 class Activity {
  public:
-  // A persistent one keeps its communicator.
-  Activity(Runtime& process, Form form) : process_(process), is_persistent_(form == Form::persistent) {}
+  // A persistent one keeps its communicator. Throws std::bad_alloc.
+  Activity(Runtime& process, Form form);
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
   ~Activity();
@@ -59,11 +67,15 @@ class Activity {
   void wait() noexcept;
   // Finds out whether the collective is over, if it is in the host's own hands.
   void look() noexcept;
-  // Call before the host is given the request: it is told of the end, now or when it comes.
+  // Whether it is. finish() is then due.
+  [[nodiscard]] bool is_over() const { return (state_.load(std::memory_order_acquire) & over) != 0; }
+  // The host is told of the end, now or when it comes.
   void share_with_host() noexcept;
-  // Ends the collective without the host, if it is over and has not failed; this may be gone then. False: it
-  // goes on, or the host has to end it. Only in the thread that completes the request.
-  [[nodiscard]] bool end_without_host() noexcept;
+  // Completes the request of a collective that is over. This may be gone then. Only in the thread that
+  // completes the request.
+  [[nodiscard]] RequestFailure finish() noexcept;
+  // What a collective that is over failed with.
+  [[nodiscard]] RequestFailure failure() const { return {failure_, handle_}; }
 
   [[nodiscard]] bool is_persistent() const { return is_persistent_; }
   [[nodiscard]] bool is_active() const { return is_active_.load(std::memory_order_acquire); }
@@ -73,6 +85,8 @@ class Activity {
   // What it ran when it began, or was started last; null: native.
   [[nodiscard]] const Expression* algorithm() const { return algorithm_; }
   void belongs_to(MPI_Comm handle) { handle_ = handle; }
+  // The program knows a persistent one by this request of the host.
+  void is_known_as(MPI_Request request) noexcept;
 
   // The program frees a persistent request. True: this may be destroyed, because the collective is not
   // active.
@@ -86,6 +100,9 @@ class Activity {
   static int on_query(void* request, MPI_Status* status);
   static int on_free(void* request);
   static int on_cancel(void*, int) { return MPI_ERR_REQUEST; }
+  [[nodiscard]] bool make(HostRequest& request) noexcept;
+  static int on_poll(void* request, MPI_Status* status);
+  static int on_wait(int count, void** requests, double timeout, MPI_Status* status);
   // The results are put where the program wants them, and whoever asks is told. Calls the host.
   void end() noexcept;
   void become_inactive() noexcept;  // this may be gone then
@@ -99,6 +116,8 @@ class Activity {
   std::atomic<bool> is_active_{false};
   int failure_ = MPI_SUCCESS;       // code of the host MPI
   HostRequest* request_ = nullptr;  // while it is active
+  HostRequest known_as_;            // of a persistent one
+  bool was_seen_over_ = false;      // by the host, which asked
   // Bits of these. Whoever sets the second one tells the host.
   static constexpr int over = 1;
   static constexpr int shared_with_host = 2;
@@ -120,52 +139,56 @@ class Activity {
 // The activities of this process, by request.
 class Activities {
  public:
-  // Whether there may be any, at the cost of a load.
-  [[nodiscard]] bool any() const { return size_.load(std::memory_order_relaxed) > 0; }
+  // Whether any may be active: only then has a request that is completed to be looked up. Costs a load.
+  [[nodiscard]] bool any_active() const { return active_.load(std::memory_order_relaxed) > 0; }
+  [[nodiscard]] bool any_persistent() const { return persistent_.load(std::memory_order_relaxed) > 0; }
   // Null: the request is not offbeat's.
-  [[nodiscard]] Activity* find(MPI_Request request);
-  // A persistent one has two requests: this one for its life, another while it is active.
-  void insert(MPI_Request request, Activity& persistent);
-  void erase(MPI_Request request);
-  // A request that the host takes for active, for this one. Null: the host has none left.
-  [[nodiscard]] HostRequest* take_request(const Host& host, Activity& activity);
-  // One of which the host does not know that it is over.
-  void give_back(HostRequest& request);
+  [[nodiscard]] Activity* find(MPI_Request request) const {
+    const HostRequest* found = table_.find(abi::bits(request));
+    return found != nullptr ? found->serves : nullptr;
+  }
+
+  // A persistent one has two requests: `known_as` for its life, another while it is active. The memory for
+  // it is taken first.
+  void reserve_persistent();
+  void cancel_reservation() noexcept;
+  void insert_persistent(HostRequest& known_as) noexcept;
+  void erase_persistent(const HostRequest& known_as) noexcept;
+
+  // A request that the host takes for active, for this one. Null: the host has none left. Throws
+  // std::bad_alloc.
+  [[nodiscard]] HostRequest* take_request(Activity& activity);
+  // False: the host knows that the collective is over, and has to complete the request.
+  [[nodiscard]] bool give_back(Activity& activity) noexcept;
   // The host frees it.
-  void forget(const HostRequest& request);
+  void forget(const HostRequest& request) noexcept;
   // Before MPI ends.
   void free_spare_requests(const Host& host) noexcept;
-  // How many persistent ones are active; only those need a substitute in the host's calls.
-  std::atomic<int> active_persistent{0};
+
+  // A function of ours completes requests: nobody else has to.
+  void has_been_asked() {
+    if (polls_.load(std::memory_order_relaxed) != 0) polls_.store(0, std::memory_order_relaxed);
+  }
 
  private:
   class Turn;
-  // What a request stands for: either of these.
-  struct Target {
-    Activity* persistent;
-    HostRequest* request;
-  };
-  void add(MPI_Request request, const Target& target);
   // Call within a Turn. One thread writes at a time.
-  void change_size(int by) {
-    size_.store(size_.load(std::memory_order_relaxed) + static_cast<std::size_t>(by),
-                std::memory_order_relaxed);
+  static void change(std::atomic<int>& count, int by) {
+    count.store(count.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
   }
+  // The host waits, and calls us.
+  static void on_poll_of_host() noexcept;
+  void tell_host(const Host& host) noexcept;
 
   std::atomic_flag is_taken_{};
-  std::atomic<std::size_t> size_{0};
+  std::atomic<int> active_{0};
+  std::atomic<int> persistent_{0};
+  std::atomic<int> polls_{0};  // of the host since the last call of a function of ours
   HostRequest* spare_ = nullptr;
-  HandleTable<Target>* table_ = nullptr;  // never freed: a program may call MPI while it exits
+  SharedHandleTable<HostRequest> table_;
 };
 
 extern constinit Activities activities;
-
-// What an activity of this thread's last completion call failed with, until it is told to the program.
-struct RequestFailure {
-  int code = MPI_SUCCESS;
-  MPI_Comm communicator{};
-};
-extern constinit thread_local RequestFailure request_failure [[gnu::tls_model("initial-exec")]];
 
 // That of a collective.
 void set_status(const Host& host, MPI_Status* status);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The functions that start, complete and free requests, where some of those are offbeat's; see activity.hpp.
 //
-// Each calls `next`, which does the work for the requests of the host, generalised ones among them. Before
-// that, what is under way advances; who waits does so until offbeat's requests are complete.
+// Each completes offbeat's requests itself, and calls `next` for those of the host. The host takes offbeat's
+// requests in the same list for incomplete ones. While no collective is active, each costs a load.
 #pragma once
 
 #include <algorithm>
-#include <array>
+#include <cstdint>
 #include <optional>
 
 #include "base/pool.hpp"
@@ -19,44 +19,47 @@ inline int raise(const Host& host, MPI_Comm communicator, int code) {
   return code;
 }
 
-// The program's requests as the host knows them: in the place of an active persistent one stands the
-// generalised request.
-class AsTheHostKnows {
+// The program's requests as the host is to see them. In the place of an active persistent one stands its
+// generalised request. In the place of those that offbeat completes afterwards stands none, nor in that of
+// inactive persistent ones, for which MPICH 4 and 5 wait for ever.
+class AsTheHostSees {
  public:
-  AsTheHostKnows(int count, MPI_Request* requests) : count_(std::max(count, 0)), requests_(requests) {
-    if (requests == nullptr || activities.active_persistent.load(std::memory_order_relaxed) == 0) return;
-    for (int i = 0; i < count_; ++i) {
+  enum class Own : std::uint8_t { shown, hidden };
+
+  // Throws std::bad_alloc.
+  AsTheHostSees(int count, MPI_Request* requests, Own own = Own::shown)
+      : count_(std::max(count, 0)), requests_(requests) {
+    for (int i = 0; i < count_ && requests != nullptr; ++i) {
       const Activity* mine = activities.find(requests[i]);
-      if (mine == nullptr || !mine->is_persistent() || !mine->is_active()) continue;
-      if (substitutes_ == nullptr) copy();
-      substitutes_[i] = mine->request();
+      if (mine == nullptr || (mine->is_active() && own == Own::shown && !mine->is_persistent())) continue;
+      if (!memory_) copy();
+      copies_[i] = mine->is_active() && own == Own::shown ? mine->request() : MPI_REQUEST_NULL;
+      is_kept_[i] = true;
     }
   }
-  AsTheHostKnows(const AsTheHostKnows&) = delete;
-  AsTheHostKnows& operator=(const AsTheHostKnows&) = delete;
 
-  [[nodiscard]] MPI_Request* data() { return substitutes_ != nullptr ? substitutes_ : requests_; }
-  // Call after the host's function. Persistent requests stay where they were.
+  [[nodiscard]] MPI_Request* data() { return memory_ ? copies_ : requests_; }
+  // Call after the host's function. Offbeat's requests stay as they were.
   void put_back() {
-    for (int i = 0; i < count_ && substitutes_ != nullptr; ++i) {
-      if (requests_[i] == substitutes_[i]) continue;
-      const Activity* mine = activities.find(requests_[i]);
-      if (mine == nullptr || !mine->is_persistent()) requests_[i] = substitutes_[i];
+    for (int i = 0; i < count_ && memory_; ++i) {
+      if (!is_kept_[i]) requests_[i] = copies_[i];
     }
   }
 
  private:
   void copy() {
-    if (count_ > few) memory_.emplace(static_cast<std::size_t>(count_) * sizeof(MPI_Request));
-    substitutes_ = memory_ ? reinterpret_cast<MPI_Request*>(memory_->data()) : few_.data();
-    std::copy_n(requests_, count_, substitutes_);
+    const auto count = static_cast<std::size_t>(count_);
+    memory_.emplace(count * (sizeof(MPI_Request) + sizeof(bool)));
+    copies_ = reinterpret_cast<MPI_Request*>(memory_->data());
+    is_kept_ = reinterpret_cast<bool*>(copies_ + count);
+    std::copy_n(requests_, count, copies_);
+    std::fill_n(is_kept_, count, false);
   }
 
-  static constexpr int few = 16;
   int count_;
   MPI_Request* requests_;
-  MPI_Request* substitutes_ = nullptr;
-  std::array<MPI_Request, few> few_;
+  MPI_Request* copies_ = nullptr;
+  bool* is_kept_ = nullptr;
   std::optional<pool::Block> memory_;
 };
 
@@ -67,7 +70,7 @@ class OnRequests {
     return mine == nullptr ? next(request) : start(next, *mine, request);
   }
   static int startall(decltype(PMPI_Startall)* next, int count, MPI_Request requests[]) {
-    if (!activities.any() || inside_offbeat) return next(count, requests);
+    if (!activities.any_persistent() || inside_offbeat) return next(count, requests);
     int first = 0;  // of those that the host has to start
     int code = MPI_SUCCESS;
     for (int i = 0; i < count && code == MPI_SUCCESS; ++i) {
@@ -82,83 +85,105 @@ class OnRequests {
   }
 
   static int wait(decltype(PMPI_Wait)* next, MPI_Request* request, MPI_Status* status) {
-    if (!activities.any() || inside_offbeat) [[likely]]
-      return next(request, status);
-    if (wait_without_host(request, status)) return MPI_SUCCESS;
-    return with_substitutes(1, request, [&](MPI_Request* all) { return next(all, status); });
+    return waitall_or_one(1, request, status, [&](MPI_Request* one) { return next(one, status); });
   }
   static int waitall(decltype(PMPI_Waitall)* next, int count, MPI_Request requests[], MPI_Status statuses[]) {
-    return waits(count, requests, [&](MPI_Request* all) { return next(count, all, statuses); });
+    return waitall_or_one(count, requests, at(statuses, 0),
+                          [&](MPI_Request* all) { return next(count, all, statuses); });
   }
   // The host might wait for ever in these: who is to complete offbeat's requests meanwhile?
   static int waitany(decltype(PMPI_Waitany)* next, int count, MPI_Request requests[], int* index,
                      MPI_Status* status) {
+    int flag = 0;
     return waits_for_some(
         count, requests, [&] { return next(count, requests, index, status); },
-        [&](MPI_Request* all, bool& is_over) {
-          int flag = 0;
-          const int code = runtime().host.Testany(count, all, index, &flag, status);
-          is_over = flag != 0;
-          return code;
-        });
+        [&] { return testany(runtime().host.Testany, count, requests, index, &flag, status); },
+        [&] { return flag != 0; });
   }
   static int waitsome(decltype(PMPI_Waitsome)* next, int count, MPI_Request requests[], int* done,
                       int indices[], MPI_Status statuses[]) {
     return waits_for_some(
         count, requests, [&] { return next(count, requests, done, indices, statuses); },
-        [&](MPI_Request* all, bool& is_over) {
-          *done = 0;
-          const int code = runtime().host.Testsome(count, all, done, indices, statuses);
-          is_over = *done != 0;
-          return code;
-        });
+        [&] { return testsome(runtime().host.Testsome, count, requests, done, indices, statuses); },
+        [&] { return *done != 0; });
   }
 
   static int test(decltype(PMPI_Test)* next, MPI_Request* request, int* flag, MPI_Status* status) {
-    if (!activities.any() || inside_offbeat) [[likely]]
-      return next(request, flag, status);
-    advance(1, request);
-    if (flag != nullptr && test_without_host(request, status)) {
-      *flag = 1;
-      return MPI_SUCCESS;
-    }
-    return with_substitutes(1, request, [&](MPI_Request* all) { return next(all, flag, status); });
+    return testall_or_one(1, request, flag, status,
+                          [&](MPI_Request* all) { return next(all, flag, status); });
   }
   static int testall(decltype(PMPI_Testall)* next, int count, MPI_Request requests[], int* flag,
                      MPI_Status statuses[]) {
-    return looks(count, requests, [&](MPI_Request* all) { return next(count, all, flag, statuses); });
+    return testall_or_one(count, requests, flag, at(statuses, 0),
+                          [&](MPI_Request* all) { return next(count, all, flag, statuses); });
   }
-  static int testany(decltype(PMPI_Testany)* next, int count, MPI_Request requests[], int* index, int* flag,
+  template <class Next>
+  static int testany(Next&& next, int count, MPI_Request requests[], int* index, int* flag,
                      MPI_Status* status) {
-    return looks(count, requests, [&](MPI_Request* all) { return next(count, all, index, flag, status); });
+    if (are_of_host()) [[likely]]
+      return next(count, requests, index, flag, status);
+    Failure failure;
+    const int found = finish_first(count, requests, status, failure);
+    if (found < 0)
+      return shown(count, requests, [&](MPI_Request* all) { return next(count, all, index, flag, status); });
+    *index = found;
+    *flag = 1;
+    return tell(MPI_SUCCESS, failure);
   }
-  static int testsome(decltype(PMPI_Testsome)* next, int count, MPI_Request requests[], int* done,
-                      int indices[], MPI_Status statuses[]) {
-    return looks(count, requests,
-                 [&](MPI_Request* all) { return next(count, all, done, indices, statuses); });
+  template <class Next>
+  static int testsome(Next&& next, int count, MPI_Request requests[], int* done, int indices[],
+                      MPI_Status statuses[]) {
+    if (are_of_host()) [[likely]]
+      return next(count, requests, done, indices, statuses);
+    Failure failure;
+    const int own = finish_some(count, requests, indices, statuses, failure);
+    const int code = shown(count, requests, [&](MPI_Request* all) {
+      return next(count, all, done, indices + own, at(statuses, own));
+    });
+    if (own > 0) *done = own + (*done == MPI_UNDEFINED ? 0 : *done);
+    return tell(code, failure);
   }
 
   static int request_get_status(decltype(PMPI_Request_get_status)* next, MPI_Request request, int* flag,
                                 MPI_Status* status) {
-    return looks(1, &request, [&](MPI_Request* all) { return next(*all, flag, status); });
+    if (are_of_host() || flag == nullptr) [[likely]]
+      return next(request, flag, status);
+    Failure failure;
+    if (!look_at_one(request, failure))
+      return shown(1, &request, [&](MPI_Request* seen) { return next(*seen, flag, status); });
+    *flag = 1;
+    if (status != MPI_STATUS_IGNORE) set_status(runtime().host, status);
+    return tell(MPI_SUCCESS, failure);
   }
   // Those of MPI 4.1: some, all and any.
   template <class Next, class... Rest>
   static int request_get_status_of(Next* next, int count, const MPI_Request requests[], Rest... rest) {
     if (next == nullptr) return raise(runtime().host, MPI_COMM_SELF, MPI_ERR_UNSUPPORTED_OPERATION);
-    return looks(count, const_cast<MPI_Request*>(requests),
-                 [&](MPI_Request* all) { return next(count, all, rest...); });
+    auto* const all = const_cast<MPI_Request*>(requests);
+    if (are_of_host()) [[likely]]
+      return next(count, all, rest...);
+    tell_host(count, all);
+    return shown(count, all, [&](MPI_Request* seen) { return next(count, seen, rest...); });
+  }
+  // MPICH's extension, which looks at the request and does nothing else.
+  static int request_is_complete(int (*next)(MPI_Request), MPI_Request request) {
+    if (next == nullptr) next = ask_for_status;
+    Failure failure;
+    if (are_of_host() || activities.find(request) == nullptr) [[likely]]
+      return next(request);
+    if (look_at_one(request, failure)) return 1;
+    return active(request) == nullptr ? next(request) : 0;
   }
 
   static int request_free(decltype(PMPI_Request_free)* next, MPI_Request* request) {
     if (Activity* mine = find_persistent(request)) {
       const bool was_inside = std::exchange(inside_offbeat, true);
-      activities.erase(*request);
       if (mine->abandon()) delete mine;
       operations_under_way.clear();
       inside_offbeat = was_inside;
-    } else {
-      share_with_host(1, request);
+    } else if (!are_of_host() && request != nullptr) {
+      const InsideOffbeat guard;
+      if (Activity* one = active(*request)) one->share_with_host();
     }
     return next(request);
   }
@@ -168,10 +193,21 @@ class OnRequests {
   }
 
  private:
+  using Failure = RequestFailure;
+
+  [[nodiscard]] static bool are_of_host() { return !activities.any_active() || inside_offbeat; }
   [[nodiscard]] static Activity* find_persistent(const MPI_Request* request) {
-    if (!activities.any() || inside_offbeat || request == nullptr) return nullptr;
+    if (!activities.any_persistent() || inside_offbeat || request == nullptr) return nullptr;
     Activity* mine = activities.find(*request);
     return mine != nullptr && mine->is_persistent() ? mine : nullptr;
+  }
+  // Null: it is not offbeat's, or is not active.
+  [[nodiscard]] static Activity* active(MPI_Request request) {
+    Activity* mine = activities.find(request);
+    return mine != nullptr && mine->is_active() ? mine : nullptr;
+  }
+  [[nodiscard]] static MPI_Status* at(MPI_Status* statuses, int i) {
+    return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + i;
   }
 
   template <class Next>
@@ -192,114 +228,200 @@ class OnRequests {
     }
   }
 
-  // Gives what is under way a chance, and these requests in the first place.
-  static void advance(int count, const MPI_Request* requests) noexcept {
-    const InsideOffbeat guard;
-    operations_under_way.advance(HostCalls::messages);
-    operations_under_way.settle();
-    for (int i = 0; i < count && requests != nullptr; ++i) {
-      if (Activity* mine = activities.find(requests[i]); mine != nullptr && mine->is_active()) mine->look();
-    }
-    operations_under_way.clear();
-  }
-  // Null: none of them is offbeat's.
-  static Activity* first_active(int count, const MPI_Request* requests) {
-    for (int i = 0; i < count && requests != nullptr; ++i) {
-      Activity* mine = activities.find(requests[i]);
-      if (mine != nullptr && mine->is_active()) return mine;
-    }
-    return nullptr;
-  }
-
-  // Before the host is given these requests.
-  static void share_with_host(int count, const MPI_Request* requests) noexcept {
-    if (!activities.any() || inside_offbeat) return;
-    const InsideOffbeat guard;
-    for (int i = 0; i < count && requests != nullptr; ++i) {
-      Activity* mine = activities.find(requests[i]);
-      if (mine != nullptr && mine->is_active()) mine->share_with_host();
-    }
-  }
-
-  // Null: it is not offbeat's, or is not active.
-  static Activity* active(const MPI_Request* request) {
-    Activity* mine = request != nullptr ? activities.find(*request) : nullptr;
-    return mine != nullptr && mine->is_active() ? mine : nullptr;
-  }
-  // False: the host has to end it.
-  static bool end_without_host(Activity& mine, MPI_Request* request, MPI_Status* status) noexcept {
+  // Completes a request that is over.
+  static void finish(Activity& mine, MPI_Request* request, MPI_Status* status, Failure& failure) noexcept {
     const bool is_persistent = mine.is_persistent();
-    if (!mine.end_without_host()) return false;
+    const Failure told = mine.finish();
     if (!is_persistent) *request = MPI_REQUEST_NULL;
     if (status != MPI_STATUS_IGNORE) set_status(runtime().host, status);
-    return true;
+    if (failure.code == MPI_SUCCESS) failure = told;
   }
-  // Both: false, too, if it is not offbeat's.
-  [[gnu::noinline]] static bool wait_without_host(MPI_Request* request, MPI_Status* status) noexcept {
+  // What offbeat's collectives failed with, in a call that was otherwise a success. Nothing is held
+  // meanwhile.
+  static int tell(int code, const Failure& failure) {
+    if (code != MPI_SUCCESS || failure.code == MPI_SUCCESS) return code;
+    return raise(runtime().host, failure.communicator, failure.code);
+  }
+
+  // Gives what is under way a chance, then looks at requests.
+  template <class Look>
+  static void advance(Look&& look) noexcept {
     const InsideOffbeat guard;
-    Activity* mine = active(request);
-    if (mine != nullptr) mine->wait();
+    activities.has_been_asked();
+    operations_under_way.advance(HostCalls::messages);
+    operations_under_way.settle();
+    look();
     operations_under_way.clear();
-    return mine != nullptr && end_without_host(*mine, request, status);
   }
-  [[gnu::noinline]] static bool test_without_host(MPI_Request* request, MPI_Status* status) noexcept {
-    const InsideOffbeat guard;
-    Activity* mine = active(request);
-    return mine != nullptr && end_without_host(*mine, request, status);
+  [[nodiscard]] static bool is_over(Activity& mine) noexcept {
+    if (!mine.is_over()) mine.look();
+    return mine.is_over();
   }
-
-  // What the host does not know of the outcome.
-  static int tell(int code) {
-    const RequestFailure failure = std::exchange(request_failure, {});
-    return failure.code == MPI_SUCCESS ? code : raise(runtime().host, failure.communicator, failure.code);
-  }
-  template <class Body>
-  static int with_substitutes(int count, MPI_Request* requests, Body&& body) {
-    share_with_host(count, requests);
-    AsTheHostKnows all(count, requests);
-    const int code = body(all.data());
-    all.put_back();
-    return tell(code);
-  }
-
-  template <class Body>
-  static int waits(int count, MPI_Request* requests, Body&& body) {
-    if (!activities.any() || inside_offbeat) [[likely]]
-      return body(requests);
-    wait_for_own(count, requests);
-    return with_substitutes(count, requests, body);
-  }
-  [[gnu::noinline]] static void wait_for_own(int count, const MPI_Request* requests) noexcept {
-    const InsideOffbeat guard;
+  // Calls `visit(i, activity)` for those of the requests that are offbeat's and active, until it returns
+  // false.
+  template <class Visit>
+  static void each_active(int count, const MPI_Request* requests, Visit&& visit) {
+    const MPI_Request none = MPI_REQUEST_NULL;  // Open MPI's constants are slow to look up
     for (int i = 0; i < count && requests != nullptr; ++i) {
-      Activity* mine = activities.find(requests[i]);
-      if (mine != nullptr && mine->is_active()) mine->wait();
+      if (requests[i] == none) continue;
+      if (Activity* mine = active(requests[i]); mine != nullptr && !visit(i, *mine)) return;
     }
+  }
+
+  // -- all of a list, or one request
+
+  // True: all of them were offbeat's.
+  [[gnu::noinline]] static bool wait_for_own(int count, MPI_Request* requests, MPI_Status* statuses,
+                                             Failure& failure) noexcept {
+    const InsideOffbeat guard;
+    activities.has_been_asked();
+    int own = 0;
+    each_active(count, requests, [&](int i, Activity& mine) {
+      mine.wait();
+      finish(mine, &requests[i], at(statuses, i), failure);
+      ++own;
+      return true;
+    });
     operations_under_way.clear();
+    return own > 0 && own == count;
+  }
+  template <class Next>
+  static int waitall_or_one(int count, MPI_Request* requests, MPI_Status* statuses, Next&& next) {
+    if (are_of_host()) [[likely]]
+      return next(requests);
+    Failure failure;
+    const bool are_own = wait_for_own(count, requests, statuses, failure);
+    return tell(are_own ? MPI_SUCCESS : shown(count, requests, next), failure);
   }
 
-  template <class Body>
-  static int looks(int count, MPI_Request* requests, Body&& body) {
-    if (!activities.any() || inside_offbeat) [[likely]]
-      return body(requests);
-    advance(count, requests);
-    return with_substitutes(count, requests, body);
+  struct Found {
+    int own = 0;
+    int over = 0;
+  };
+  [[gnu::noinline]] static Found look_at_own(int count, const MPI_Request* requests) noexcept {
+    Found found;
+    advance([&] {
+      each_active(count, requests, [&](int, Activity& mine) {
+        ++found.own;
+        found.over += static_cast<int>(is_over(mine));
+        return found.own == found.over;
+      });
+    });
+    return found;
+  }
+  static void finish_own(int count, MPI_Request* requests, MPI_Status* statuses, Failure& failure) noexcept {
+    const InsideOffbeat guard;
+    each_active(count, requests, [&](int i, Activity& mine) {
+      finish(mine, &requests[i], at(statuses, i), failure);
+      return true;
+    });
+  }
+  template <class Next>
+  static int testall_or_one(int count, MPI_Request* requests, int* flag, MPI_Status* statuses, Next&& next) {
+    if (are_of_host() || flag == nullptr) [[likely]]
+      return next(requests);
+    const Found found = look_at_own(count, requests);
+    if (found.own == 0) return next(requests);
+    if (found.over < found.own) return shown(count, requests, next);
+    if (found.own == count) {
+      *flag = 1;
+    } else {
+      const int code = seen(count, requests, AsTheHostSees::Own::hidden, next);
+      if (code != MPI_SUCCESS || *flag == 0) return code;
+    }
+    Failure failure;
+    finish_own(count, requests, statuses, failure);
+    return tell(MPI_SUCCESS, failure);
   }
 
-  template <class Next, class Test>
-  static int waits_for_some(int count, MPI_Request* requests, Next&& next, Test&& test) {
-    if (!activities.any() || inside_offbeat || first_active(count, requests) == nullptr) [[likely]]
+  // -- some of a list
+
+  // Completes the first that is over. Returns its place, or -1.
+  [[gnu::noinline]] static int finish_first(int count, MPI_Request* requests, MPI_Status* status,
+                                            Failure& failure) noexcept {
+    int found = -1;
+    advance([&] {
+      each_active(count, requests, [&](int i, Activity& mine) {
+        if (!is_over(mine)) return true;
+        finish(mine, &requests[i], status, failure);
+        found = i;
+        return false;
+      });
+    });
+    return found;
+  }
+  // Completes all that are over. Returns how many.
+  [[gnu::noinline]] static int finish_some(int count, MPI_Request* requests, int* indices,
+                                           MPI_Status* statuses, Failure& failure) noexcept {
+    int found = 0;
+    advance([&] {
+      each_active(count, requests, [&](int i, Activity& mine) {
+        if (!is_over(mine)) return true;
+        finish(mine, &requests[i], at(statuses, found), failure);
+        indices[found++] = i;
+        return true;
+      });
+    });
+    return found;
+  }
+  [[nodiscard]] static bool has_active(int count, const MPI_Request* requests) {
+    bool is_found = false;
+    each_active(count, requests, [&](int, Activity&) { return !(is_found = true); });
+    return is_found;
+  }
+  template <class Next, class Test, class IsOver>
+  static int waits_for_some(int count, MPI_Request* requests, Next&& next, Test&& test, IsOver&& is_over) {
+    if (are_of_host() || !has_active(count, requests)) [[likely]]
       return next();
     const Patience patience = patience_without_board(runtime().settings);
     Patience::Wait wait(patience);
     for (;;) {
-      advance(count, requests);
-      bool is_over = false;
-      const int code =
-          with_substitutes(count, requests, [&](MPI_Request* all) { return test(all, is_over); });
-      if (code != MPI_SUCCESS || is_over) return code;
+      const int code = test();
+      if (code != MPI_SUCCESS || is_over()) return code;
       wait.pause();
     }
+  }
+
+  // -- the host's turn
+
+  template <class Body>
+  static int seen(int count, MPI_Request* requests, AsTheHostSees::Own own, Body&& body) {
+    std::optional<AsTheHostSees> all;
+    if (!try_to([&] { all.emplace(count, requests, own); }))
+      return raise(runtime().host, MPI_COMM_SELF, MPI_ERR_NO_MEM);
+    const int code = body(all->data());
+    all->put_back();
+    return code;
+  }
+  template <class Body>
+  static int shown(int count, MPI_Request* requests, Body&& body) {
+    if (!activities.any_persistent()) return body(requests);
+    return seen(count, requests, AsTheHostSees::Own::shown, body);
+  }
+  // Tells the host of all that are over.
+  static void tell_host(int count, const MPI_Request* requests) noexcept {
+    advance([&] {
+      each_active(count, requests, [&](int, Activity& mine) {
+        if (is_over(mine)) mine.share_with_host();
+        return true;
+      });
+    });
+  }
+  // Whether it is offbeat's, and over.
+  static bool look_at_one(MPI_Request request, Failure& failure) noexcept {
+    bool is_found = false;
+    advance([&] {
+      Activity* mine = active(request);
+      is_found = mine != nullptr && is_over(*mine);
+      if (is_found) failure = mine->failure();
+    });
+    return is_found;
+  }
+  // Where the host does not have the extension.
+  static int ask_for_status(MPI_Request request) {
+    int flag = 0;
+    runtime().host.Request_get_status(request, &flag, MPI_STATUS_IGNORE);
+    return flag;
   }
 };
 

@@ -107,7 +107,7 @@ int call_with_request(Runtime& process, const Call& call, Arguments... arguments
   const int code = call_host<collective, form, counts>(process.host, call.communicator, arguments...);
   if (activity == nullptr) return code;
   if (code == MPI_SUCCESS) {
-    activities.insert(*request, *activity);
+    activity->is_known_as(*request);
   } else {
     delete activity;
   }

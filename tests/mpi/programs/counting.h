@@ -10,6 +10,7 @@ struct host_calls {
   long allreduces;
   long other_collectives;
   long communicators; /* calls that make some */
+  long completed;     /* generalised requests */
 };
 
 typedef struct host_calls host_calls_function(void);

@@ -60,6 +60,12 @@ int PMPI_Barrier(MPI_Comm communicator) {
   return next(communicator);
 }
 
+int PMPI_Grequest_complete(MPI_Request request) {
+  ++counted.completed;
+  int (*next)(MPI_Request) = behind("PMPI_Grequest_complete");
+  return next(request);
+}
+
 int PMPI_Comm_create(MPI_Comm communicator, MPI_Group group, MPI_Comm *created) {
   ++counted.communicators;
   int (*next)(MPI_Comm, MPI_Group, MPI_Comm *) = behind("PMPI_Comm_create");
