@@ -91,6 +91,7 @@ function(offbeat_family family headers)
     src/mpi/host_pipeline.cpp
     src/mpi/host_progress.cpp
     src/mpi/interpose/activity.cpp
+    src/mpi/interpose/dlsym.cpp
     src/mpi/longest_message.cpp
     src/mpi/node_board.cpp
     src/mpi/operation.cpp

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// dlsym, as programs find it under the preload.
+//
+// Tools and the bindings of some languages look functions up in libmpi itself and find the host's. Such a
+// program may start a persistent collective by a function of ours and wait for it in one of the host, which
+// takes the request for an inactive one. So whoever looks for a function of the host gets ours, if one of
+// ours stands before it: always PMPI_X, because ours of the name MPI_X may go on to the tool that is asking.
+#include <dlfcn.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "mpi/host.hpp"
+
+namespace offbeat {
+namespace {
+
+using LookUp = void*(void* handle, const char* name) noexcept;
+
+// That of the C library, or of another one that stands before it. Since glibc 2.34 it has another version.
+LookUp* next_look_up() noexcept {
+  static constinit std::atomic<LookUp*> known{nullptr};
+  LookUp* found = known.load(std::memory_order_relaxed);
+  for (const char* version : {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"}) {
+    if (found != nullptr) break;
+    found = reinterpret_cast<LookUp*>(dlvsym(RTLD_NEXT, "dlsym", version));
+    known.store(found, std::memory_order_relaxed);
+  }
+  if (found == nullptr) std::abort();
+  return found;
+}
+
+bool is_name_of_mpi(std::string_view name) noexcept {
+  if (name.starts_with('P')) name.remove_prefix(1);
+  return name.starts_with("MPI_") || name.starts_with("MPIX_");
+}
+
+// Libraries of ours, and MPIs.
+bool looks_for_the_host(const void* caller) noexcept {
+  Dl_info info{};
+  if (dladdr(caller, &info) == 0) return false;
+  const std::string_view path = info.dli_fname;
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  return name.starts_with("liboffbeat") || name.starts_with("libmpi");
+}
+
+// Null: there is none.
+void* our_function(const char* name) noexcept {
+  static void* const own = [] {
+    static const char here = 0;
+    Dl_info info{};
+    return dladdr(&here, &info) != 0 ? dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY) : nullptr;
+  }();
+  if (own == nullptr) return nullptr;
+  std::array<char, 64> profiled{'P'};
+  std::strncpy(profiled.data() + 1, name[0] == 'P' ? name + 1 : name, profiled.size() - 2);
+  return next_look_up()(own, profiled.data());
+}
+
+[[gnu::noinline]] void* look_up_for(const void* caller, void* handle, const char* name) noexcept {
+  void* const theirs = next_look_up()(handle, name);
+  if (theirs == nullptr || looks_for_the_host(caller) || !Host::is_of_family(theirs)) return theirs;
+  void* const ours = our_function(name);
+  return ours != nullptr ? ours : theirs;
+}
+
+}  // namespace
+}  // namespace offbeat
+
+// What RTLD_NEXT finds depends on the caller, which is told by the return address. So the last call has to be
+// a jump, in every build.
+#if defined(__clang__)
+#define OFFBEAT_JUMPS
+#define OFFBEAT_JUMP [[clang::musttail]]
+#else
+#define OFFBEAT_JUMPS [[gnu::optimize("O2")]]
+#define OFFBEAT_JUMP
+#endif
+
+// A program asks for the version of the C library to which it was linked.
+#if defined(__aarch64__)
+__asm__(".symver dlsym_of_old_program, dlsym@GLIBC_2.17");
+#else
+__asm__(".symver dlsym_of_old_program, dlsym@GLIBC_2.2.5");
+#endif
+__asm__(".symver dlsym_of_program, dlsym@@GLIBC_2.34");
+
+extern "C" {
+OFFBEAT_JUMPS [[gnu::used]] void* dlsym_of_program(void* handle, const char* name) noexcept {
+  offbeat::LookUp* const look_up = offbeat::next_look_up();
+  if (handle != RTLD_NEXT && handle != RTLD_DEFAULT && offbeat::is_name_of_mpi(name))
+    return offbeat::look_up_for(__builtin_return_address(0), handle, name);
+  OFFBEAT_JUMP return look_up(handle, name);
+}
+OFFBEAT_JUMPS [[gnu::used]] void* dlsym_of_old_program(void* handle, const char* name) noexcept {
+  OFFBEAT_JUMP return dlsym_of_program(handle, name);
+}
+}  // extern "C"

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Long lists of requests, requests that a function of the host completes, and requests without memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from harness import INSIDE_OFFBEAT, PROGRAMS, Mpi, Result, compile_program, library, number, run
+
+
+def run_counted(mpi: Mpi, ranks: int, program: Path, *arguments: str) -> Result:
+    result = run(mpi, ranks, [program, *arguments], timeout=120).succeeded()
+    assert result.report.served == result.report.intercepted == result.calls > 0, str(result)
+    return result
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_long_lists_are_drained_by_every_function(mpi: Mpi, ranks: int) -> None:
+    run_counted(mpi, ranks, compile_program(mpi, PROGRAMS / "few_or_many.c", libraries=("-ldl",)))
+
+
+@INSIDE_OFFBEAT
+@pytest.mark.mpis(lambda mpi: mpi.family != "mpiabi")  # which offbeat sees in a library's name, another one here
+def test_collectives_in_lists_end_without_the_host(mpi: Mpi) -> None:
+    """Some 3,500 requests, in lists of 300. Open MPI may be told while a rank waits for a message."""
+    counting = compile_program(
+        mpi, PROGRAMS / "libmpi_counting.c", "-shared", "-fPIC", "-Wl,--no-as-needed", libraries=("-ldl",)
+    )
+    program = compile_program(mpi, PROGRAMS / "few_or_many.c", libraries=("-ldl",))
+    preload = Path(f"{library(mpi.family)}:{counting}")
+    result = run(mpi, 2, [program], preload=preload, timeout=120).succeeded()
+    assert result.report.served == result.calls > 3000, str(result)
+    assert number("completed by the host", result) < 0.2 * result.calls, str(result)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_functions_that_a_program_looks_up_complete_requests(mpi: Mpi, ranks: int) -> None:
+    """By dlsym in libmpi, where the host's functions are."""
+    program = compile_program(mpi, PROGRAMS / "foreign.c", libraries=("-ldl",))
+    run_counted(mpi, ranks, program, "looked-up")
+
+
+@pytest.mark.mpis(lambda mpi: mpi.name != "mpich-abi")  # the standard ABI does not let the host ask
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_functions_of_the_host_complete_requests(mpi: Mpi, ranks: int) -> None:
+    """Those of a library whose calls do not reach offbeat: the host itself learns that a collective is over."""
+    program = compile_program(mpi, PROGRAMS / "foreign.c", libraries=("-ldl",))
+    past_us = compile_program(
+        mpi, PROGRAMS / "foreign_library.c", "-shared", "-fPIC", name="foreign_library.so"
+    )
+    run_counted(mpi, ranks, program, str(past_us))
+
+
+@INSIDE_OFFBEAT
+@pytest.mark.parametrize("rank", [0, 1])
+def test_without_memory_requests_are_errors(mpi: Mpi, rank: int) -> None:
+    """Nothing but an error code leaves a function, whichever piece of memory is refused."""
+    faulty = compile_program(
+        mpi, PROGRAMS / "libmpi_faulty.c", "-shared", "-fPIC", "-Wl,--no-as-needed", libraries=("-ldl",)
+    )
+    program = compile_program(mpi, PROGRAMS / "out_of_requests.c", libraries=("-ldl",))
+    preload = Path(f"{library(mpi.family)}:{faulty}")
+    result = run(mpi, 2, [program, str(rank)], preload=preload, timeout=120).succeeded()
+    assert number("refused", result) > 5, str(result)
