@@ -110,12 +110,12 @@ class OnRequests {
 
   static int test(decltype(PMPI_Test)* next, MPI_Request* request, int* flag, MPI_Status* status) {
     return testall_or_one(1, request, flag, status,
-                          [&](MPI_Request* all) { return next(all, flag, status); });
+                          [&](int, MPI_Request* one) { return next(one, flag, status); });
   }
   static int testall(decltype(PMPI_Testall)* next, int count, MPI_Request requests[], int* flag,
                      MPI_Status statuses[]) {
     return testall_or_one(count, requests, flag, at(statuses, 0),
-                          [&](MPI_Request* all) { return next(count, all, flag, statuses); });
+                          [&](int some, MPI_Request* all) { return next(some, all, flag, statuses); });
   }
   template <class Next>
   static int testany(Next&& next, int count, MPI_Request requests[], int* index, int* flag,
@@ -296,15 +296,18 @@ class OnRequests {
 
   struct Found {
     int own = 0;
-    int over = 0;
+    int place = -1;         // of the first that is not over
+    MPI_Request request{};  // as the host knows it
   };
   [[gnu::noinline]] static Found look_at_own(int count, const MPI_Request* requests) noexcept {
     Found found;
     advance([&] {
-      each_active(count, requests, [&](int, Activity& mine) {
+      each_active(count, requests, [&](int i, Activity& mine) {
         ++found.own;
-        found.over += static_cast<int>(is_over(mine));
-        return found.own == found.over;
+        if (is_over(mine)) return true;
+        found.place = i;
+        found.request = mine.request();
+        return false;
       });
     });
     return found;
@@ -319,14 +322,22 @@ class OnRequests {
   template <class Next>
   static int testall_or_one(int count, MPI_Request* requests, int* flag, MPI_Status* statuses, Next&& next) {
     if (are_of_host() || flag == nullptr) [[likely]]
-      return next(requests);
-    const Found found = look_at_own(count, requests);
-    if (found.own == 0) return next(requests);
-    if (found.over < found.own) return shown(count, requests, next);
+      return next(count, requests);
+    Found found = look_at_own(count, requests);
+    if (found.own == 0) return next(count, requests);
+    if (found.place >= 0) {
+      const int code = next(1, &found.request);  // the host's turn; it finds nothing complete
+      if (code != MPI_SUCCESS || *flag == 0) return code;
+      // It has been told meanwhile.
+      if (find_persistent(&requests[found.place]) == nullptr) requests[found.place] = MPI_REQUEST_NULL;
+      *flag = static_cast<int>(count == 1);
+      return code;
+    }
     if (found.own == count) {
       *flag = 1;
     } else {
-      const int code = seen(count, requests, AsTheHostSees::Own::hidden, next);
+      const int code = seen(count, requests, AsTheHostSees::Own::hidden,
+                            [&](MPI_Request* others) { return next(count, others); });
       if (code != MPI_SUCCESS || *flag == 0) return code;
     }
     Failure failure;
