@@ -381,8 +381,8 @@ TEST(Board, PagesStayWhileRanksAreOnDifferentStages) {
   EXPECT_TRUE(are_given_back());
 }
 
-// A blocking call and an operation of one rank, in two threads, while a third wants the pages back. Nobody may
-// find the pages gone while it uses them, and at the end every use is over.
+// A blocking call and an operation of one rank, in two threads, while a third wants the pages back. Nobody
+// may find the pages gone while it uses them, and at the end every use is over.
 TEST(Board, CountsUsesOfSeveralThreads) {
   constexpr int uses = 20'000;
   const BoardShape shape{1, 4096, 2};
