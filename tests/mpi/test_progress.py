@@ -40,7 +40,8 @@ def test_a_write_gives_its_lock_back(mpi: Mpi, ranks: int, tmp_path: Path) -> No
     """It is over when the collective begins, but the MPI has to notice."""
     program = compile_program(mpi, PROGRAMS / "atomic_writes.c")
     result = run(mpi, ranks, [program, str(tmp_path / "file"), "8"]).succeeded()
-    assert result.report.served == result.calls, str(result)
+    # A host may make calls of its own for its files.
+    assert result.report.served == result.report.intercepted >= result.calls, str(result)
 
 
 def fastest_letters(mpi: Mpi, ranks: int, expression: str, settings: dict[str, str]) -> float:
