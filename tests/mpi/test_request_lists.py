@@ -52,6 +52,12 @@ def test_functions_of_the_host_complete_requests(mpi: Mpi, ranks: int) -> None:
     run_counted(mpi, ranks, program, str(past_us))
 
 
+@pytest.mark.mpis(lambda mpi: mpi.name == "mpich")  # whose extension it is, since version 5
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_program_may_look_at_requests_without_completing_them(mpi: Mpi, ranks: int) -> None:
+    run_counted(mpi, ranks, compile_program(mpi, PROGRAMS / "is_complete.c"))
+
+
 @INSIDE_OFFBEAT
 @pytest.mark.parametrize("rank", [0, 1])
 def test_without_memory_requests_are_errors(mpi: Mpi, rank: int) -> None:
