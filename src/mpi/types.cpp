@@ -149,13 +149,33 @@ void Types::create_own_communicator() {
 
 void Types::ask_about_aliases() {
   int values[2] = {};
-  const auto accepts_alias = [&](int count) {
-    return host_->Allreduce(values, values, count, MPI_INT, MPI_SUM, own_communicator_) == MPI_SUCCESS;
+  const void* const input = values;
+  void* const output = values;
+  const auto ask = [&](Collective collective, auto&& accepts) {
+    constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+    least_rejected_alias_[index_of(collective)] = !accepts(1) ? 1 : !accepts(2) ? 2 : never;
   };
+  ask(Collective::allreduce, [&](int count) {
+    return host_->Allreduce(input, output, count, MPI_INT, MPI_SUM, own_communicator_) == MPI_SUCCESS;
+  });
+  ask(Collective::reduce, [&](int count) {
+    return host_->Reduce(input, output, count, MPI_INT, MPI_SUM, 0, own_communicator_) == MPI_SUCCESS;
+  });
+  ask(Collective::reduce_scatter, [&](int count) {
+    const int* const counts = &count;
+    const auto host_call =
+        host_->collectives.find<Collective::reduce_scatter, Form::blocking, CountKind::of_int>(
+            input, output, counts, MPI_INT, MPI_SUM, own_communicator_);
+    return host_call(input, output, counts, MPI_INT, MPI_SUM, own_communicator_) == MPI_SUCCESS;
+  });
+  ask(Collective::reduce_scatter_block, [&](int count) {
+    const auto host_call =
+        host_->collectives.find<Collective::reduce_scatter_block, Form::blocking, CountKind::of_int>(
+            input, output, count, MPI_INT, MPI_SUM, own_communicator_);
+    return host_call(input, output, count, MPI_INT, MPI_SUM, own_communicator_) == MPI_SUCCESS;
+  });
   rejects_aliases_ =
       host_->Allgather(values, 1, MPI_INT, values, 1, MPI_INT, own_communicator_) != MPI_SUCCESS;
-  if (accepts_alias(1))
-    least_rejected_alias_ = accepts_alias(2) ? std::numeric_limits<std::int64_t>::max() : 2;
 }
 
 Types::Types(const Host& host) : host_(&host) {

@@ -63,10 +63,12 @@ class Types {
   // A communicator of this rank alone, for asking the host whether it accepts arguments. Its errors return.
   // Several threads may use it at once, so there are no collectives on it without `of_own_communicator_`.
   [[nodiscard]] MPI_Comm own_communicator() const { return own_communicator_; }
-  // The least count at which the host rejects an input that is the output, without MPI_IN_PLACE: 1 for MPICH,
-  // 2 for Open MPI.
-  [[nodiscard]] std::int64_t least_rejected_alias() const { return least_rejected_alias_; }
-  // The same for collectives that combine nothing, of any count.
+  // The least count in the input at which the host rejects an input that is the output, without MPI_IN_PLACE,
+  // in a collective with an operation. In an allreduce it is 1 for MPICH and 2 for Open MPI.
+  [[nodiscard]] std::int64_t least_rejected_alias(Collective collective) const {
+    return least_rejected_alias_[index_of(collective)];
+  }
+  // Whether the host rejects it in collectives that combine nothing, at any count.
   [[nodiscard]] bool rejects_aliases() const { return rejects_aliases_; }
 
   // The reduction of a predefined type and operation; null if MPI does not define it or we do not know it.
@@ -158,7 +160,7 @@ class Types {
   MPI_Comm own_communicator_ = MPI_COMM_SELF;
   mutable std::mutex of_own_communicator_;       // for collectives there
   mutable std::atomic<unsigned> self_messages_;  // so that each has a tag of its own
-  std::int64_t least_rejected_alias_ = 1;
+  std::array<std::int64_t, collectives.size()> least_rejected_alias_{};
   bool rejects_aliases_ = true;
   Index<256> types_;
   Index<32> ops_;

@@ -90,3 +90,14 @@ def test_a_root_whose_input_is_its_output(
         found = [line for line in result.stdout.splitlines() if line.startswith("reduce")]
         assert len(lines) == 4, str(natively)
         assert found == lines, str(result)
+
+
+# Others report an error, on rank 0 alone.
+@pytest.mark.mpis(lambda mpi: mpi.kind == "openmpi")
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_result_may_lie_in_the_input(mpi: Mpi, ranks: int) -> None:
+    program = compile_program(mpi, PROGRAMS / "result_in_input.c")
+    result = run(mpi, ranks, [program]).succeeded()
+    for collective in ("reduce_scatter", "reduce_scatter_block"):
+        report = result.report_of(collective)
+        assert report.served == report.intercepted, str(result)

@@ -211,7 +211,7 @@ class Service {
     const std::int64_t count = count_of_input();
     if (is_wrong(count)) return {};
     const bool is_alias =
-        takes() && call_.input.data == call_.output.data && count >= types.least_rejected_alias();
+        takes() && call_.input.data == call_.output.data && count >= types.least_rejected_alias(collective);
     if (is_alias && !root_judges) return {};
     is_rejected_ = root_judges && is_alias;
     if constexpr (Carrier::may_wait) {
@@ -256,7 +256,7 @@ class Service {
       communicator_->or_break([&] { kept_.blocks.emplace(call_.output.counts, size_, length); });
       call.input_blocks = kept_.blocks->blocks();
     }
-    const bool shares = in_place && has_blocks;
+    const bool shares = has_blocks && (in_place || call_.input.data == call_.output.data);
     if (devices::may_have_memory()) [[unlikely]]
       return carry_out_staged(*this, call, shares);
     return carry_out(call, shares, kept_);
