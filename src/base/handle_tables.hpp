@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tables by handle that are read in each call: no malloc once warm. A reader takes no lock.
+// Tables by handle that every call reads: they allocate nothing once warm, and a reader takes no lock.
 #pragma once
 
 #include <array>
@@ -120,15 +120,16 @@ class HandleTable {
   std::size_t size_ = 0;
 };
 
-// Pointers by handle, for several threads. One thread at a time may write, while others read without a lock:
-// a reader whose look fell into a change looks again. A handle is there once, and is not 0.
+// A table of pointers by handle for several threads. One thread at a time may write while others read without
+// a lock; a reader that notices a change under way looks again. Each handle is there at most once, and is not
+// 0.
 //
-// Memory is never freed, because a reader may still be there: all the smaller tables together take no more
-// than the last one.
+// Outgrown tables are never freed, because a reader may still be in one. All of them together take no more
+// memory than the present one.
 template <class Value>
 class SharedHandleTable {
  public:
-  // Null if the handle is not there.
+  // Returns null if the handle is not there.
   [[nodiscard]] Value* find(Handle handle) const {
     for (;;) {
       const std::uint64_t version = version_.load(std::memory_order_acquire);
@@ -141,14 +142,14 @@ class SharedHandleTable {
     }
   }
 
-  // Takes the memory for one more insertion, or throws std::bad_alloc.
+  // Allocates memory for one more insertion, or throws std::bad_alloc.
   void reserve() {
     const Table* const old = table_.load(std::memory_order_relaxed);
     if (old == nullptr || 2 * (size_ + reserved_ + 1) > old->size()) grow();
     ++reserved_;
   }
   void cancel_reservation() noexcept { --reserved_; }
-  // Call after reserve(), once for each.
+  // Call reserve() before each insert().
   void insert(Handle handle, Value& value) noexcept {
     --reserved_;
     ++size_;
@@ -161,7 +162,7 @@ class SharedHandleTable {
     std::size_t hole = table->look(handle);
     if (table->slots[hole].handle.load(std::memory_order_relaxed) == 0) return;
     const Change change(*this);
-    // Entries behind the hole move into it unless that is before the place where their search begins.
+    // Later entries move into the hole, unless their search begins behind it.
     for (std::size_t i = table->next(hole);; i = table->next(i)) {
       const Handle moving = table->slots[i].handle.load(std::memory_order_relaxed);
       if (moving == 0) break;
@@ -191,7 +192,7 @@ class SharedHandleTable {
     explicit Table(std::size_t size) : mask(size - 1), slots(new Slot[size]) {}
     [[nodiscard]] std::size_t size() const { return mask + 1; }
     [[nodiscard]] std::size_t next(std::size_t i) const { return (i + 1) & mask; }
-    // The slot of the handle, or a free one, at which every search for it ends.
+    // Returns the slot of the handle, or the free slot at which every search for it ends.
     [[nodiscard]] std::size_t look(Handle handle) const {
       for (std::size_t i = hash(handle, size());; i = next(i)) {
         const Handle there = slots[i].handle.load(std::memory_order_relaxed);
@@ -205,7 +206,7 @@ class SharedHandleTable {
     const std::size_t mask;
     const std::unique_ptr<Slot[]> slots;
   };
-  // The version is odd in between.
+  // The version is odd while a change is under way.
   class Change {
    public:
     explicit Change(SharedHandleTable& table) : version_(table.version_) {

@@ -208,7 +208,7 @@ const std::vector<Setting>& table() {
   return *made;
 }
 
-// Null: there is none.
+// Returns null if there is no such setting.
 const Setting* setting_named(std::string_view name) {
   for (const Setting& setting : table()) {
     if (setting.name == name) return &setting;
@@ -216,7 +216,7 @@ const Setting* setting_named(std::string_view name) {
   return nullptr;
 }
 
-// What the module files of a cluster define for every package, and mean nothing by here.
+// Whether module files of clusters define this name for every package, without meaning a setting of offbeat.
 bool is_of_module_file(std::string_view name) {
   static constexpr std::string_view of_modules[] = {"ROOT",    "DIR",    "HOME", "BASE",  "PREFIX", "PATH",
                                                     "VERSION", "BIN",    "LIB",  "LIB64", "LIBDIR", "INC",
@@ -279,7 +279,7 @@ std::string unknown_settings() {
     if (!name.starts_with(prefix) || setting_named(name) != nullptr || is_of_module_file(name)) continue;
     if (++count > most_named) continue;
     list += (list.empty() ? "" : ", ") + printable(name);
-    // A longer name is no typo, and comparing it would take long.
+    // A longer name is no typo, and comparing it would take too long.
     const std::string_view meant =
         name.size() < 64 ? most_similar(name.substr(prefix.size()), names) : std::string_view();
     if (!meant.empty()) list += " (did you mean " + std::string(prefix) + std::string(meant) + "?)";

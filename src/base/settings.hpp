@@ -14,7 +14,7 @@
 namespace offbeat {
 
 enum class WaitPolicy { automatic, spin, yield, sleep };
-// What becomes of calls with memory of a GPU: see node/device_memory.hpp.
+// What offbeat does with calls on GPU memory; see node/device_memory.hpp.
 enum class GpuPolicy { stage, native, off };
 
 // The table in settings.cpp has the variable and the default of each field.
@@ -39,7 +39,7 @@ struct Settings {
 
   // The defaults.
   Settings();
-  // Throws UsageError for a bad value. Variables that are no settings are ignored; see unknown_settings().
+  // Throws UsageError for a bad value. Ignores variables that are no settings; see unknown_settings().
   static Settings from_environment();
 
   [[nodiscard]] const std::string& algorithm(Collective collective) const {
@@ -50,8 +50,8 @@ struct Settings {
   [[nodiscard]] std::uint64_t agreement() const;
 };
 
-// One line about the OFFBEAT_ variables that are no settings, with what may have been meant. Empty if there
-// are none: variables that module files define (OFFBEAT_ROOT, OFFBEAT_HOME) do not count.
+// Returns one line that names the OFFBEAT_ variables that are no settings, and what may have been meant.
+// Empty if there are none. Variables that module files define (OFFBEAT_ROOT, OFFBEAT_HOME) do not count.
 [[nodiscard]] std::string unknown_settings();
 
 // One setting as `offbeat info --settings` and the documentation print it.
@@ -67,9 +67,9 @@ struct SettingDescription {
 // The variable with the algorithm of a collective: OFFBEAT_ALLREDUCE.
 [[nodiscard]] std::string algorithm_setting(Collective collective);
 
-// The rank that the launcher gave this process, before MPI_Init; 0 if it did not say. Only for messages. A
-// job that is started by a rank of another one inherits that one's variables, so those of the launcher of
-// `family`, the MPI of the process, come first.
+// The rank that the launcher gave this process, known before MPI_Init; 0 if the launcher gave none. Only
+// messages use it. A job that a rank of another job starts inherits the variables of that job's launcher. So
+// the variables of the launcher of `family`, the MPI of the process, come first.
 [[nodiscard]] int launcher_rank(std::string_view family = "openmpi");
 
 // The environment with which another process runs under the preload as this one does: LD_PRELOAD and all

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Finds the name that somebody may have meant.
+// Finds the known name that a user may have meant.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace offbeat {
 
-// How many characters must be changed, inserted or removed to turn one text into the other.
+// The number of characters to change, insert or remove to turn one text into the other.
 [[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
 
 // Returns the known name that is most like `name`, or an empty one if none is similar.

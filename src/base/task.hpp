@@ -15,7 +15,7 @@
 namespace offbeat {
 
 // Counts the tasks of one Endpoint::concurrently down; the last one resumes the parent. The first failure is
-// left in `failure` at once, because the other tasks may wait for ever for the one that failed.
+// left in `failure` at once, because the other tasks may wait forever for the one that failed.
 struct JoinCounter {
   std::size_t running = 0;
   std::coroutine_handle<> parent{};
@@ -41,7 +41,7 @@ class [[nodiscard]] Task {
   void start() { handle_.resume(); }
   [[nodiscard]] bool done() const { return handle_.done(); }
   void rethrow_if_failed() const;
-  // Keeps its frame for ever, because the MPI or another rank may still write to it.
+  // Keeps its frame forever, because the MPI or another rank may still write to it.
   void leak() { handle_ = nullptr; }
   void set_join(JoinCounter& join);
 

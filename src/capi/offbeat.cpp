@@ -194,7 +194,7 @@ const char* offbeat_error_text(void) { return last_error.text; }
 
 int offbeat_error_code(void) { return last_error.code; }
 
-// For the tracer, which comes from the same build; not in the header.
+// The tracer calls this. It comes from the same build, so the function is not in the public header.
 void offbeat_observe(const offbeat::Observer* observer) { offbeat::service::observe(*observer); }
 
 }  // extern "C"

@@ -101,9 +101,9 @@ struct Algorithm {
   // For small calls among the ranks of one node; null: small calls are like the others.
   const Immediate* immediate = nullptr;
 
-  // The bytes that this rank leases of each half of its window for a call, at most: what it, or a rank that
-  // has swapped places with it, puts there. Nothing where it has no data to put. The bound on memory counts
-  // leases (mpi/window_budget.hpp). Null: see Expression::lease.
+  // At most how many bytes this rank leases of each half of its window for a call: what it puts there, or a
+  // rank that has swapped places with it. 0 if it has no data to put. The bound on memory counts leases
+  // (mpi/window_budget.hpp). Null: Expression::lease has a rule for all algorithms.
   std::size_t (*lease)(const Call& call, int rank, int ranks) = nullptr;
 
   // Null for `native`, which only the MPI layer can run.
@@ -133,8 +133,8 @@ struct Expression {
   [[nodiscard]] bool uses_board(const Placement& placement) const {
     return algorithm->needs.board != OnBoard::no && placement.nodes < placement.ranks;
   }
-  // The bytes that this rank leases of each half of its window for a call; more than a window means all of
-  // it. `node_ranks`: how many ranks share the board. Without a rule of its own an algorithm puts one vector
+  // How many bytes this rank leases of each half of its window for a call; more than a window means all of
+  // it. `node_ranks`: how many ranks share the board. An algorithm without a rule of its own puts one vector
   // of the call there or, as the leader of its node, one for each rank of the node.
   [[nodiscard]] std::size_t lease(const Call& call, int rank, int ranks, int node_ranks) const;
   // Whether every run gives the same bits: nothing in it combines in the order of arrival.

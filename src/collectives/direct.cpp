@@ -334,7 +334,7 @@ Task take_or_combine(const Round& round) {
 
 }  // namespace
 
-// Each of several pieces begins somewhere in a page.
+// If there are several pieces, each may begin anywhere in a page.
 std::size_t lease(const Call& call, int rank, int ranks) {
   if (call.collective == Collective::bcast && ranks > few_ranks) return call.output.bytes();
   const Exchange exchange(call, rank, ranks);

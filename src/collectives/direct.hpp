@@ -53,14 +53,16 @@ class Exchange {
   [[nodiscard]] Vector receipt(int giver) const {
     return roles_.root_gives ? call_.output : call_.output_blocks.of(call_.output, giver, ranks_);
   }
-  // The data of all ranks, as far as this rank's tell.
+  // Total bytes over all ranks, estimated from this rank's sizes.
   [[nodiscard]] std::size_t bytes_of_all() const {
     if (roles_.root_takes) return 2 * call_.output.bytes();
     return static_cast<std::size_t>(ranks_) * (call_.input.bytes() + call_.output.bytes());
   }
-  // The elements of the longest gift of all ranks; in alltoallv, which has bytes for elements, of this rank.
+  // The elements of the longest gift of all ranks. An alltoallv has bytes for elements, and counts this
+  // rank's gifts only.
   [[nodiscard]] std::size_t longest() const;
-  // From this rank or to it: with two places swapped, others put into this rank's window what they give it.
+  // The elements of the longest gift from this rank or to it. When two ranks have swapped places, the others
+  // put what they give this rank into its window.
   [[nodiscard]] std::size_t longest_here() const {
     const bool may_differ = call_.collective == Collective::alltoallv;
     return may_differ ? std::max(longest(), call_.output_blocks.longest(ranks_)) : longest();

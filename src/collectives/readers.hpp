@@ -14,7 +14,7 @@
 // - If s - 2 was a collective in which any rank may read any slot (immediate.hpp), it looks at all signs.
 //   So do, after a collective in which not all ranks met, those in which ranks write to words that they
 //   share.
-// Nobody waits for ever here: a rank shows its sign before it waits, and it waits for ranks that have not yet
+// Nobody waits forever here: a rank shows its sign before it waits, and it waits for ranks that have not yet
 // begun s - 1, of which those furthest behind wait for nobody.
 // The same holds for rounds and windows.
 #pragma once

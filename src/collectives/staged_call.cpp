@@ -25,7 +25,7 @@ void StagedCall::take(Call& call) {
   }
   call.input.data = input_.memory ? input_.in_host : call.input.data;
   call.output.data = output_.memory ? output_.in_host : call.output.data;
-  // The root of a broadcast only gives.
+  // The root of a broadcast only gives, so nothing is copied back to its device.
   if (call.collective == Collective::bcast && given > 0) output_.memory = {};
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A call whose vectors are in device memory, in host memory.
+// Host memory for a call whose vectors are in device memory.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,16 @@
 
 namespace offbeat {
 
-// For calls whose vectors have no gaps. Those of others are packed.
+// Replaces the device vectors of a call by host memory. The vectors have no gaps; vectors with gaps are
+// packed instead (side.hpp).
 //
-// Where the memory of a rank is decides nothing: MPI lets one rank pass device memory and another one host
-// memory. The algorithm sees host memory on all of them.
+// Where a rank's memory is decides nothing, because MPI lets one rank pass device memory and another one host
+// memory. The algorithm sees host memory on all ranks.
 class StagedCall {
  public:
-  // Gives the call host memory for each vector that is on a device.
+  // Replaces each vector of `call` that is on a device by host memory.
   void take(Call& call);
-  // Before the collective, and after it. Both throw CommunicationError.
+  // Call the first one before the collective and the second one after it. Both throw CommunicationError.
   void fetch_input() const { input_.memory ? input_.fetch() : void(); }
   void deliver_output() const { output_.memory ? output_.deliver() : void(); }
 

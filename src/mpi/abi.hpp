@@ -29,16 +29,16 @@ inline constexpr std::string_view family = "mpiabi";
 #error "compile with OFFBEAT_FAMILY_OPENMPI, OFFBEAT_FAMILY_MPICH or OFFBEAT_FAMILY_MPIABI"
 #endif
 
-// Whether MPI_Comm_set_errhandler with what MPI_Comm_get_errhandler gave changes nothing; see ReturnErrors.
+// Whether a communicator is unchanged after MPI_Comm_set_errhandler gets back what MPI_Comm_get_errhandler
+// returned; see ReturnErrors.
 #if defined(OFFBEAT_FAMILY_OPENMPI)
 inline constexpr bool handlers_can_be_put_back = true;
 #else
 inline constexpr bool handlers_can_be_put_back = false;
 #endif
 
-// Whether the host takes MPI_IN_PLACE as the input of a rank that gets no result from MPI_Reduce: an error of
-// the program, which MPICH and its family do not report. Where it works, the data of that rank are in its
-// output.
+// Whether the host accepts MPI_IN_PLACE in MPI_Reduce on a rank that gets no result. It is an error of the
+// program, but MPICH and its family do not report it and take the data of that rank from its output.
 #if defined(OFFBEAT_FAMILY_OPENMPI)
 inline constexpr bool accepts_in_place_everywhere = false;
 #else

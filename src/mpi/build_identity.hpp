@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which build of offbeat this is, so that ranks under different ones find out before they use a board
-// together.
+// Identifies this build of offbeat, so that ranks with different builds find out before they share a board.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +8,8 @@
 
 namespace offbeat {
 
-// A hash of the version, of where everything is on the board, and of the built-in choices under this host. It
-// differs, almost surely, between builds that could not work together.
+// A hash of the version, the layout of the board, and the built-in choices under this host. Builds that could
+// not work together almost surely have different hashes.
 [[nodiscard]] std::uint64_t build_identity(const Selection& selection);
 
 }  // namespace offbeat

@@ -20,8 +20,8 @@ struct CallSignature {
   char type[40] = {};
   char op[16] = {};  // empty: the collective has none
   int root = 0;
-  // Of collectives whose blocks have lengths of their own that all ranks must pass alike: a hash of all
-  // lengths, and the first of them as text.
+  // For collectives whose blocks have lengths of their own, equal on all ranks: a hash of all lengths, and
+  // the first lengths as text.
   std::uint64_t blocks = 0;
   char block_text[64] = {};
   // The bytes that this rank gives itself and takes from itself, if they differ; otherwise -1.
@@ -32,19 +32,19 @@ struct CallSignature {
   CallSignature(const Host& host, const Types& types, Collective collective);
   CallSignature(const Host& host, const Types& types, Collective collective, std::int64_t count,
                 MPI_Datatype type, MPI_Op op, int root);
-  // One of the C interface, which has types of its own.
+  // The signature of a call through the C interface, which has types of its own.
   CallSignature(Collective collective, std::int64_t count, std::string_view type, std::string_view op,
                 int root);
   void add_block(std::int64_t length);
   void gives_itself(std::int64_t given_bytes, std::int64_t taken_bytes);
-  // Whether a rank with this call may meet rank 0, which has `first`.
+  // Whether this call may meet the call `first` of rank 0.
   [[nodiscard]] bool fits(const CallSignature& first) const;
   [[nodiscard]] std::string text() const;
 };
 
-// Collective. Empty if all ranks agree; otherwise one line, the same on all ranks, that names the first rank
-// that does not fit rank 0. The first form works on the board, for the ranks that share it, and so names late
-// ranks. The second uses messages of the host.
+// Collective. Returns an empty text if all ranks agree. Otherwise it returns one line, equal on all ranks,
+// that names the first rank whose call does not fit that of rank 0. The first form works on the board, for
+// the ranks that share it, and so names late ranks. The second uses messages of the host.
 [[nodiscard]] std::string find_mismatch(Board& board, const CallSignature& mine);
 [[nodiscard]] std::string find_mismatch(SetUp& set_up, const CallSignature& mine);
 

@@ -66,7 +66,7 @@ void Communicator::break_down() {
   if (is_meant_for_the_program) failure_ = reason.code;
   if (!has_board()) return;
   NodeBoard& board = *place_->board;
-  // The rank that finds a process dead has not failed itself.
+  // A rank that finds another process dead has not failed itself.
   const int dead = reason.code == FaultTolerance::process_failed
                        ? process_.fault_tolerance().first_lost(handle())
                        : MPI_UNDEFINED;
@@ -161,8 +161,9 @@ void Communicator::apply() {
   }
 }
 
-// A call of elements that are too wide for a board goes to the host. Objects of the program's are as wide as
-// it likes: what would cut between them, or pass each one on whole in many steps, is replaced by messages.
+// The host serves calls whose elements are too wide for a board. An object of the program may be of any
+// width; for these, messages replace algorithms that would cut inside an object, or pass each object on whole
+// in many steps.
 const Expression* Communicator::choose_from_list(const OfCollective& mine, Collective collective,
                                                  std::size_t bytes, std::size_t width, bool may_wait) {
   if (mine.choices == nullptr) return nullptr;
@@ -171,7 +172,7 @@ const Expression* Communicator::choose_from_list(const OfCollective& mine, Colle
   const Algorithm& algorithm = *choice.expression->algorithm;
   if (algorithm.run == nullptr) return nullptr;
   if (width > BoardShape::smallest_chunk) [[unlikely]] {
-    // The rounds of these go chunk by chunk, and a chunk may be a window.
+    // The rounds of these collectives go chunk by chunk, and a chunk may be as large as a window.
     const bool is_in_rounds = collective == Collective::allreduce || collective == Collective::reduce;
     const bool is_on_node = algorithm.needs.board == OnBoard::one_node;
     if (is_in_rounds && is_on_node && width <= board_size_.window_bytes) return choice.expression;
@@ -426,11 +427,11 @@ void Communicator::forget(const Operation& operation) noexcept {
   if (--in_use_ == 0 && is_abandoned_) operations_under_way.add_abandoned(*this);
 }
 
-// Most persistent calls are short. Their boards have small windows, so each has room for more requests.
+// Most persistent calls are short. Their boards have small windows, and therefore stages for more requests.
 BoardSize Communicator::size_of_board_for(const Call& call) const {
   const auto ranks = static_cast<std::size_t>(size_);
   const std::size_t most = process_.settings.window_bytes;
-  // The least with a channel for each rank.
+  // The smallest window that has a channel for each rank.
   const std::size_t small = std::max(std::size_t{64} << 10, 2 * ranks * BoardShape::smallest_chunk);
   const std::size_t length = call.length(size_) * (roles(call.collective).is_personal ? ranks : 1);
   const bool is_short = call.collective != Collective::alltoallv && length <= small &&
@@ -469,7 +470,7 @@ void Communicator::use(const Berths& berths) {
   apply();
 }
 
-// Where nothing has to be agreed on, a rank without memory takes its berth nevertheless, and fails alone.
+// If the ranks have nothing to agree on, a rank without memory still takes its berth, and fails alone.
 std::unique_ptr<Communicator> Communicator::apart(const Call& call) {
   const BoardSize size = size_of_board_for(call);
   Berths& shared = berths_[size.window_bytes < process_.settings.window_bytes ? 0 : 1];

@@ -51,8 +51,8 @@ struct Counts {
 
 class Communicator {
  public:
-  // Allocates all memory needed before the first message, because that may fail on one rank alone.
-  // The second one works apart, for a communicator of the program that outlives it.
+  // Allocates all memory needed before the first message, because that may fail on one rank alone. The second
+  // constructor makes a Communicator that works apart, for a communicator of the program that outlives it.
   Communicator(Runtime& process, MPI_Comm handle);
   Communicator(const Communicator& origin, const BoardSize& board_size);
   ~Communicator();
@@ -109,7 +109,7 @@ class Communicator {
       throw;
     }
   }
-  // The same for what precedes the collective. A failure is reported as one of this collective.
+  // As above, for work that precedes the collective: a failure is reported as one of `collective`.
   template <class Body>
   void or_break(Collective collective, const std::size_t& bytes, Body&& body) {
     try {
@@ -153,10 +153,11 @@ class Communicator {
   }
   [[nodiscard]] Collectives requested() const { return requested_; }
 
-  // Persistent requests keep the communicator, though the program may free its own. Ranks may start several
-  // of them in different orders (MPI 5.0, section 6.13), so each works apart, with a stage and tags of its
-  // own. They share boards, so that few of them have to be made and agreed on. Collective, for `call`. Null
-  // on all ranks: one of them has no memory. Throws std::bad_alloc.
+  // Makes the Communicator of a persistent request. It lasts when the program frees its own communicator.
+  // Ranks may start several persistent requests in different orders (MPI 5.0, section 6.13), so each request
+  // has a stage and tags of its own. The requests share boards, so that the ranks make and agree on few of
+  // them. Collective, for `call`. Returns null on all ranks if one of them has no memory. Throws
+  // std::bad_alloc.
   [[nodiscard]] std::unique_ptr<Communicator> apart(const Call& call);
   void hold();
   void let_go() noexcept;
@@ -198,7 +199,7 @@ class Communicator {
   [[nodiscard]] OfCollective& of(Collective collective) { return of_[index_of(collective)]; }
   [[nodiscard]] const OfCollective& of(Collective collective) const { return of_[index_of(collective)]; }
 
-  // `may_wait`: until other ranks agree, all of which make this call.
+  // With `may_wait`, the call may wait for other ranks, all of which make it.
   [[nodiscard]] const Expression* choose_from_list(const OfCollective& mine, Collective collective,
                                                    std::size_t bytes, std::size_t width, bool may_wait);
   [[noreturn]] void report_earlier_failure() const;
@@ -251,7 +252,7 @@ class Communicator {
   [[nodiscard]] NodeBoard::Stage* stage_of_board(int index) {
     return has_board() && index < place_->board->stages() ? &place_->board->stage(index) : nullptr;
   }
-  // Whether the rows of tags of a place reach so far.
+  // Whether a place has a row of tags for this stage.
   [[nodiscard]] static bool has_tags(int index) { return index < NodeBoard::stages_of_communicator; }
   // An operation is under way; it is over. Call both within a Turn.
   void accept(Operation& operation) noexcept;
@@ -265,8 +266,8 @@ class Communicator {
   }
   [[nodiscard]] bool has_board() const { return place_ != nullptr && place_->board != nullptr; }
 
-  // A place whose stages are handed out to persistent requests, one by one and never twice. All ranks make
-  // the requests of a communicator in the same order, so they need not agree on each.
+  // A place whose stages go to persistent requests, one by one and never twice. All ranks make the requests
+  // of a communicator in the same order, so they need not agree on each one.
   struct Berths {
     std::shared_ptr<Team::Place> place;  // null: there is none, or no stage is left
     int next = 0;
@@ -276,13 +277,13 @@ class Communicator {
     int tag_base = 0;
     bool board_was_tried = false;
   };
-  // The board for persistent requests like this one.
+  // The size of the board for persistent requests with calls like this one.
   [[nodiscard]] BoardSize size_of_board_for(const Call& call) const;
-  // Whether there is a berth left, with all that `collective` needs. The same on all ranks.
+  // Whether a berth is left that has everything `collective` needs. All ranks get the same answer.
   [[nodiscard]] bool suffice(const Berths& berths, Collective collective) const;
-  // What this one, which has the first stage of its board, leaves for others.
+  // The berths that this Communicator, which has the first stage of its board, leaves for others.
   [[nodiscard]] Berths berths() const;
-  // Takes the next one.
+  // Takes the next of these berths for this Communicator.
   void use(const Berths& berths);
 
   // Of the program's communicator; null when the program has freed it.

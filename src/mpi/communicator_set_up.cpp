@@ -36,8 +36,9 @@ void for_world_ranks(const Host& host, MPI_Comm communicator, int size, Calls&& 
   host.Group_free(&group);
 }
 
-// Rank 0's proposal to the others. Every version of offbeat sends as many bytes, and begins with `build`:
-// ranks under another one understand that, and answer with no more than has::memory and has::same_build.
+// Rank 0's proposal to the others. It begins with `build` and has equally many bytes in every version of
+// offbeat. So ranks of another version understand it, and answer with no more than has::memory and
+// has::same_build.
 struct Invitation {
   std::uint64_t build = 0;        // build_identity()
   std::uint64_t settings = 0;     // a hash of those that must be equal

@@ -11,11 +11,11 @@
 namespace offbeat {
 namespace {
 
-// Types that are nested deeper are packed.
+// offbeat packs types that are nested more deeply.
 constexpr int most_levels = 32;
 
-// Whether a type of this combiner was made by the program. MPI defines the others, such as those of
-// MPI_Type_create_f90_real: it is an error to look into them, or to free them.
+// Whether the program made the types of this combiner. MPI defines the others, such as those of
+// MPI_Type_create_f90_real; nobody may look into them or free them.
 bool is_made_by_program(int combiner) {
   switch (combiner) {
     case MPI_COMBINER_DUP:
@@ -36,7 +36,7 @@ bool is_made_by_program(int combiner) {
   }
 }
 
-// How many arguments of each kind a type was made of.
+// How many arguments of each kind made a type.
 struct Envelope {
   Envelope(const Host& host, MPI_Datatype type) {
     if (host.Type_get_envelope_c) {
@@ -62,12 +62,12 @@ struct Envelope {
   bool is_known = false;
 };
 
-// The arguments that a type was made of. Frees the types among them, which the host has given to us.
+// The arguments that made a type. The destructor frees the types among them, which the host has given to us.
 class Arguments {
  public:
   Arguments(const Host& host, MPI_Datatype type, const Envelope& envelope)
       : host_(host), has_counts_(envelope.counts > 0) {
-    // The host wants addresses, even of nothing.
+    // The host wants an address even for an empty array.
     const auto room = [](MPI_Count items) { return static_cast<std::size_t>(items) + 1; };
     pool::List<int> integers(room(envelope.integers));
     pool::List<MPI_Count> counts(room(envelope.counts));
@@ -99,8 +99,8 @@ class Arguments {
   [[nodiscard]] bool are(std::int64_t numbers, std::int64_t types) const {
     return std::ssize(numbers_) == numbers && std::ssize(types_) == types;
   }
-  // The numbers are in the order of the constructor's arguments, except for those of a subarray with counts
-  // of MPI_Count.
+  // Returns number `i` in the order of the constructor's arguments. A subarray with counts of MPI_Count has
+  // another order.
   [[nodiscard]] std::int64_t operator[](std::int64_t i) const {
     return numbers_[static_cast<std::size_t>(i)];
   }
@@ -115,7 +115,7 @@ class Arguments {
   pool::List<MPI_Datatype> types_;
 };
 
-// The bytes of data that follow one another in memory, in the order in which they are sent.
+// A stretch of data without gaps, in the order in which they are sent.
 class Run {
  public:
   void append(std::int64_t begin, std::int64_t bytes) {
@@ -139,7 +139,7 @@ class Run {
 struct Element {
   Element(const Host& host, MPI_Datatype type, int levels);
 
-  // Appends `count` of these, the first one at `place`, to a run.
+  // Appends `count` of these elements to a run, the first one at `place`.
   void append_to(Run& whole, std::int64_t place, std::int64_t count) const {
     if (count == 0 || data.bytes() == 0) return;
     if (data.is_broken() || (count > 1 && extent != data.bytes())) return whole.break_off();
@@ -150,7 +150,7 @@ struct Element {
   MPI_Aint extent = 0;
 };
 
-// Blocks of one type, or of a type each. A place is in bytes, or in extents of the type.
+// Appends blocks of one type, or of a type each. Places are in bytes, or in extents of the type.
 void append_blocks(Run& whole, const Host& host, const Arguments& arguments, int combiner, int levels) {
   const std::int64_t blocks = arguments.first_number();
   const bool have_length = combiner == MPI_COMBINER_INDEXED_BLOCK || combiner == MPI_COMBINER_HINDEXED_BLOCK;
@@ -171,7 +171,7 @@ void append_blocks(Run& whole, const Host& host, const Arguments& arguments, int
   }
 }
 
-// Dense if it is all of the array.
+// A subarray is dense if it is all of the array.
 void append_subarray(Run& whole, const Element& element, const Arguments& arguments) {
   const std::int64_t dimensions = arguments.first_number();
   if (!arguments.are(3 * dimensions + 2, 1)) return whole.break_off();
@@ -260,7 +260,7 @@ bool is_dense(const Host& host, MPI_Datatype type) noexcept {
       host.Type_get_extent(type, &begin, &extent) != MPI_SUCCESS ||
       host.Type_get_true_extent(type, &true_begin, &true_extent) != MPI_SUCCESS)
     return false;
-  // Most types with gaps are told here, at little cost.
+  // This cheap test finds most types with gaps.
   if (extent != bytes || true_begin != 0 || true_extent != bytes) return false;
   bool is_one_run = false;
   if_possible([&] {

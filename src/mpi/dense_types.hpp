@@ -6,10 +6,10 @@
 namespace offbeat {
 
 // Whether elements of a type need no packing: their data begin where the buffer begins, follow one another
-// without gaps, and do so in the order in which they are sent. False if that cannot be found out.
+// without gaps, and stand in the order in which they are sent. Returns false if that cannot be found out.
 //
-// Looks into types that the program made, however they are nested. Nothing is remembered from one call to the
-// next, because the handle may name another type then.
+// The function looks into types that the program made, however they are nested. It remembers nothing from one
+// call to the next, because the handle may name another type by then.
 [[nodiscard]] bool is_dense(const Host& host, MPI_Datatype type) noexcept;
 
 }  // namespace offbeat

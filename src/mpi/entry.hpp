@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where the program's calls come in; cmake/entry_points.py writes the functions.
+// The functions through which the program's calls enter offbeat; cmake/entry_points.py writes them.
 //
 // A preload also reaches processes whose MPI is of another family, such as a job of another mpirun that a
-// rank starts. Their calls are passed on untouched. Handles have another width there. So an entry point takes
-// its arguments as the machine words in which they come, and gives them the types of this family only if the
-// MPI of the process is of this family.
+// rank starts. An entry point passes their calls on untouched. Handles may have another width there, so an
+// entry point takes its arguments as the machine words in which they come. It gives them the types of this
+// family only if the MPI of the process is of this family.
 #pragma once
 
 #include <array>
@@ -28,10 +28,10 @@ template <class Argument>
   }
 }
 
-// The state of a Library:
+// A Library has:
 //
-//   is_started()   the process's calls are for this library: one load
-//   starts()       the same, and finds out if it is not known yet
+//   is_started()   whether the process's calls are for this library; costs one load
+//   starts()       whether they are; finds out if it is not known yet
 template <Name name, class Library, class Signature>
 struct Entry;
 template <Name name, class Library, class... Arguments>
@@ -51,8 +51,7 @@ struct Entry<name, Library, int(Arguments...)> {
     if (Library::starts()) return self(words...);
     const auto next = found_once<int(Words...)>([] { return behind_in_other_family(name.text); });
     if (next != nullptr) return next(words...);
-    // A function for large counts, which that MPI does not have: the one for counts of int has the same
-    // words.
+    // That MPI lacks this function for large counts. Its function for counts of int takes the same words.
     const auto narrow = found_once<int(Words...)>([] { return narrow_in_other_family(name.text); });
     return narrow != nullptr ? pass_on_narrow(narrow, words...) : MPI_ERR_OTHER;
   }
@@ -74,7 +73,7 @@ struct Entry<name, Library, int(Arguments...)> {
   static Word narrow_word(NarrowCounts& counts, const std::array<Word, count>& words, std::size_t i) {
     if constexpr (std::is_same_v<Argument, MPI_Count>) return counts.one(words[i]);
     if constexpr (std::is_same_v<Argument, const MPI_Count*> || std::is_same_v<Argument, const MPI_Aint*>) {
-      // MPI_Alltoallv_c: what is sent in place has no counts.
+      // MPI_Alltoallv_c: with MPI_IN_PLACE the send side has no counts.
       const bool is_sent = count >= 9 && i < 4;
       return is_sent && is_in_place(words[0]) ? words[i] : counts.array(words[i]);
     }

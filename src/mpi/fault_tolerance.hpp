@@ -33,7 +33,7 @@ class FaultTolerance {
   [[nodiscard]] bool has_lost_a_process(MPI_Comm communicator) const {
     return first_lost(communicator) != MPI_UNDEFINED;
   }
-  // The rank in MPI_COMM_WORLD of a process that is known to be dead; MPI_UNDEFINED: none is.
+  // The rank in MPI_COMM_WORLD of a process that is known to be dead, or MPI_UNDEFINED if there is none.
   [[nodiscard]] int first_lost(MPI_Comm communicator) const {
     MPI_Group failed;
     if (!get_failed_ || communicator == MPI_COMM_NULL || get_failed_(communicator, &failed) != MPI_SUCCESS)

@@ -47,7 +47,7 @@ void* find_library() {
     void* handle = dlopen(path.c_str(), RTLD_NOLOAD | RTLD_LAZY);
     if (handle == nullptr) continue;
     if (void* allreduce = dlsym(handle, "PMPI_Allreduce")) {
-      // Kept open: libmpi stays as long as we may call it.
+      // The handle stays open, so libmpi stays loaded as long as we may call it.
       if (family_of(handle, allreduce) == abi::family) return handle;
       if (other == nullptr) {
         other = handle;

@@ -53,7 +53,7 @@ template <class Signature, class Find>
   return function;
 }
 
-// The process has loaded an MPI of another family, and none of this one: it serves no call of this process.
+// The process has loaded an MPI of another family and none of this one, so offbeat serves none of its calls.
 class OtherFamily : public UsageError {
  public:
   OtherFamily(const std::string& path, std::string_view family, void* library);
@@ -156,8 +156,8 @@ class Host {
   HostFunction<decltype(PMPI_Finalized)> Finalized{find("PMPI_Finalized")};
   HostFunction<decltype(PMPI_Grequest_complete)> Grequest_complete{find("PMPI_Grequest_complete")};
   HostFunction<decltype(PMPI_Grequest_start)> Grequest_start{find("PMPI_Grequest_start")};
-  // MPICH's extension: the host asks the request whether it is complete. Not in the standard ABI, where it
-  // would get a status of another layout.
+  // MPICH's extension: the host asks the request whether it is complete. It is unused under the standard ABI,
+  // where it would get a status of another layout.
   using Poll = int(void*, MPI_Status*);
   using WaitForSome = int(int, void**, double, MPI_Status*);
   HostFunction<int(MPI_Grequest_query_function*, MPI_Grequest_free_function*, MPI_Grequest_cancel_function*,
@@ -175,7 +175,7 @@ class Host {
   HostFunction<decltype(PMPI_Issend)> Issend{find("PMPI_Issend")};
   HostFunction<decltype(PMPI_Op_commutative)> Op_commutative{find("PMPI_Op_commutative")};
   HostFunction<decltype(PMPI_Pack)> Pack{find("PMPI_Pack")};
-  // MPI 4's; older hosts lack it.
+  // This function came with MPI 4; older hosts lack it.
   HostFunction<int(const void*, MPI_Count, MPI_Datatype, void*, MPI_Count, MPI_Count*, MPI_Comm)> Pack_c{
       find("PMPI_Pack_c")};
   HostFunction<decltype(PMPI_Recv)> Recv{find("PMPI_Recv")};
@@ -198,8 +198,8 @@ class Host {
   HostFunction<decltype(PMPI_Type_free)> Type_free{find("PMPI_Type_free")};
   HostFunction<decltype(PMPI_Type_get_contents)> Type_get_contents{find("PMPI_Type_get_contents")};
   HostFunction<decltype(PMPI_Type_get_envelope)> Type_get_envelope{find("PMPI_Type_get_envelope")};
-  // Those of MPI 4, the only ones that describe types which were made with counts of MPI_Count; false on
-  // older hosts, which have no such types.
+  // These functions came with MPI 4. Only they describe types that were made with counts of MPI_Count. They
+  // are false on older hosts, which have no such types.
   HostFunction<int(MPI_Datatype, MPI_Count, MPI_Count, MPI_Count, MPI_Count, int*, MPI_Aint*, MPI_Count*,
                    MPI_Datatype*)>
       Type_get_contents_c{find("PMPI_Type_get_contents_c")};
@@ -211,7 +211,7 @@ class Host {
   HostFunction<decltype(PMPI_Type_size)> Type_size{find("PMPI_Type_size")};
   HostFunction<decltype(PMPI_Type_size_x)> Type_size_x{find("PMPI_Type_size_x")};
   HostFunction<decltype(PMPI_Unpack)> Unpack{find("PMPI_Unpack")};
-  // MPI 4's; older hosts lack it.
+  // This function came with MPI 4; older hosts lack it.
   HostFunction<int(const void*, MPI_Count, MPI_Count*, void*, MPI_Count, MPI_Datatype, MPI_Comm)> Unpack_c{
       find("PMPI_Unpack_c")};
   HostFunction<decltype(PMPI_Wait)> Wait{find("PMPI_Wait")};

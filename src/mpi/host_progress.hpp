@@ -38,7 +38,7 @@ class HostProgress {
 
   // Call when an operation is under way.
   void ensure() const;
-  // `function` is called whenever the host polls, in a thread of the program. Only under Open MPI.
+  // The host calls `function` whenever it polls, in a thread of the program. Only Open MPI does so.
   void tell_of_polls(void (*function)() noexcept) const;
   // Call before the host ends.
   void stop() const;

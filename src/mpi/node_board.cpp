@@ -43,8 +43,9 @@ class Failure {
 // Hands the leader's memory file out to all ranks of a node; they get none if that fails.
 class HandOut {
  public:
-  // Takes the memory for by_offer. `shape` has as many stages as are wanted. A rank without room for that
-  // much, as a /dev/shm may be small and address space limited, may have room for one stage.
+  // Creates the leader's file, whose memory by_offer hands out. `shape` has as many stages as are wanted. A
+  // rank without room for that many may have room for one stage: a /dev/shm may be small, and address space
+  // limited.
   HandOut(const Locality& locality, BoardShape shape, Refusals& refusals)
       : locality_(locality),
         refusals_(refusals),
@@ -67,11 +68,11 @@ class HandOut {
     file_ = make_memory(shape.total_bytes(), refusals);
   }
 
-  // The most stages for which there is room, as far as this rank knows; 0: there is none.
+  // How many stages this rank has room for, as far as it knows; 0 if none.
   [[nodiscard]] int stages() const { return stages_; }
 
-  // Both are collective. `bytes`: the least size of the file. A rank needs nothing but the offer of its
-  // leader. The communicator is all that the two have in common, so every rank gets one offer for each node.
+  // Both functions are collective. `bytes`: the least size of the file. A rank needs nothing but the offer of
+  // its leader. But only the communicator connects the two, so every rank gets the offers of all nodes.
   const Descriptor& by_offer(SetUp& set_up, std::size_t bytes) {
     const Membership& all = locality_.membership;
     const MemoryOffer mine = locality_.member == 0 ? offer_of(file_) : MemoryOffer{};
@@ -81,7 +82,7 @@ class HandOut {
     return file_;
   }
 
-  // After by_offer, where ranks cannot open the leader's file.
+  // Call after by_offer, if ranks cannot open the leader's file.
   const Descriptor& by_socket(SetUp& set_up, std::size_t bytes) {
     std::vector<Mailbox::Address> addresses;
     const auto ranks = static_cast<std::size_t>(locality_.membership.ranks());
@@ -343,7 +344,7 @@ void NodeBoard::progress() {
 
 void NodeBoard::give_up(int failed, const char* why, int code) noexcept {
   Board::Word& broken = board().broken();
-  // A thread of ours may call this, though only for want of memory, and it asks the host for nothing.
+  // A thread of offbeat may call this, but only for lack of memory, and then it asks the host for nothing.
   int error_class = code;
   if (code != MPI_ERR_NO_MEM && code != MPI_ERR_OTHER) host_->Error_class(code, &error_class);
   const Failure mine(failed, error_class);

@@ -26,7 +26,7 @@ class SetUp;
 // For a rank that waits for messages alone and knows of its node only what the launcher says.
 [[nodiscard]] Patience patience_without_board(const Settings& settings);
 
-// How much of a board is wanted. Equal on all ranks.
+// The size of a board that is wanted. Equal on all ranks.
 struct BoardSize {
   std::size_t window_bytes = 0;
   int stages = 1;
@@ -62,7 +62,7 @@ class NodeBoard {
     Stage(const Stage&) = delete;
     Stage& operator=(const Stage&) = delete;
 
-    // Bracket a collective that uses windows. `leased`: bytes (Expression::lease).
+    // Call these before and after a collective that uses windows. `leased`: bytes (Expression::lease).
     void begin_use(std::size_t leased) noexcept {
       board.begin_use();
       owner_.last_use_.store(owner_.budget_.now(), std::memory_order_relaxed);
@@ -86,7 +86,7 @@ class NodeBoard {
   static constexpr int most_stages = 16;
   // One if there is no memory for more; the same number on the boards of all nodes.
   [[nodiscard]] int stages() const { return shape_.stages; }
-  // What was wanted when the board was made.
+  // The size that was wanted when the board was made.
   [[nodiscard]] const BoardSize& size() const { return size_; }
 
   // index < stages().
@@ -99,7 +99,8 @@ class NodeBoard {
   [[nodiscard]] bool give_pages_back() noexcept;
   std::size_t kept_bytes = 0;  // of this rank's windows
 
-  // Serves this communicator from now on. `own`: a communicator of this rank alone, for turns of the host.
+  // The board serves this communicator from now on. `own`: a communicator of this rank alone, for turns of
+  // the host.
   void serve(const BoardClient& client, MPI_Comm own) {
     client_ = client;
     if (!turn_) turn_.emplace(*host_, own);
@@ -107,9 +108,9 @@ class NodeBoard {
   // Call when the communicator is gone and this rank has left its last collective.
   void rest();
 
-  // This rank cannot go on, so no rank can. Every rank that waits on a board of any node gets an error of the
-  // class of `code`. One line says that rank `failed` of MPI_COMM_WORLD has failed, and why; `why` null: no
-  // line.
+  // Ends all use of the board, because this rank cannot go on and so no rank can. Every rank that waits on a
+  // board of any node gets an error of the class of `code`. One line says that rank `failed` of
+  // MPI_COMM_WORLD has failed, and why. If `why` is null, there is no line.
   void give_up(int failed, const char* why, int code) noexcept;
   // Whether a rank has given up, as far as this one can know. With one node the host gets no turn here: MPICH
   // does not call the delete functions of a communicator to which a message has just come.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tells the tracer of calls through the C interface. They pass no function of MPI, so the tracer, which is
-// another library, cannot see them by itself.
+// Tells the tracer of calls through the C interface. The tracer is another library and cannot see them by
+// itself, because they pass no function of MPI.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ struct ObservedCall {
   const char* operation = "";  // likewise
 };
 
-// The functions of the tracer. `begins` returns a number, which the others get.
+// The functions of the tracer. `begins` returns a number, which the other functions get.
 struct Observer {
   std::uint64_t (*begins)(const ObservedCall& call) noexcept;
-  // `algorithm`: null if the call has failed.
+  // `algorithm` is null if the call has failed.
   void (*returns)(std::uint64_t number, bool is_complete, const char* algorithm) noexcept;
   void (*completes)(std::uint64_t number) noexcept;
 };

@@ -18,8 +18,8 @@ Operation::Operation(Communicator& communicator, const Call& call, std::size_t b
   if (call.op != nullptr) call_.op = &reduction_;
 }
 
-// One that the program gives up before it is complete, because MPI has ended, may still be written to by
-// messages. Its communicator stays for ever, too.
+// An operation destroyed after MPI_Finalize may still be the target of messages, so its frame is leaked on
+// purpose. Its communicator stays forever, too.
 Operation::~Operation() {
   if (is_complete()) return;
   const OperationsUnderWay::Turn turn(operations_under_way);
@@ -183,7 +183,7 @@ void OperationsUnderWay::add_abandoned(Communicator& communicator) noexcept {
   }
 }
 
-// Few: of those on one stage only the first one can advance.
+// The list is short, because only the first operation on each stage can advance.
 void OperationsUnderWay::add(Operation& operation) {
   if (next_to_advance_ == nullptr) next_to_advance_ = &operation;
   Operation* last = first_.load(std::memory_order_relaxed);

@@ -74,7 +74,7 @@ Word NarrowCounts::array(Word wide) {
   return reinterpret_cast<Word>(narrowed);
 }
 
-// The ranks of the communicator, or of the other group of an inter-communicator.
+// The number of ranks of the communicator, or of the other group of an inter-communicator.
 std::size_t NarrowCounts::length() const {
   const auto ask = [&](const char* name) {
     int answer = 0;

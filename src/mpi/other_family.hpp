@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The MPI of a process that is of another family than this library.
+// Passes all calls to the MPI of the process, if that is of another family than this library.
 #pragma once
 
 #include <array>
@@ -13,19 +13,19 @@
 
 namespace offbeat {
 
-// Its libmpi. Null: the MPI of this process is of this family, or has not been looked for.
+// The libmpi of that family. Null if the MPI of this process is of this family, or has not been looked for.
 extern std::atomic<void*> other_family;
 
-// Lets all calls go there from now on, and says so in one line on one rank.
+// Passes all calls to that libmpi from now on. One line on one rank says so.
 void pass_on_to(const OtherFamily& found);
 
-// The function to which ours of this name passes a call on: the next in line, otherwise the MPI's own. Null
-// if there is none.
+// Returns the function to which ours of this name passes a call: the next in line, otherwise the MPI's own.
+// Null if there is none.
 [[nodiscard]] void* behind_in_other_family(const char* name);
 // An argument in its register or its place on the stack. An `int` leaves the upper half undefined.
 using Word = std::uintptr_t;
 
-// Given the name MPI_X_c or PMPI_X_c, the function MPI_X or PMPI_X; otherwise null.
+// Returns the function MPI_X or PMPI_X, given the name MPI_X_c or PMPI_X_c; otherwise null.
 [[nodiscard]] void* narrow_in_other_family(const char* name);
 
 // Whether the arrays of this collective have a number for each rank, on every rank.
@@ -41,16 +41,16 @@ using Word = std::uintptr_t;
 // Whether this is MPI_IN_PLACE in some family: a small number, or -1.
 [[nodiscard]] constexpr bool is_in_place(Word buffer) { return buffer + 1 < 4096; }
 
-// The large counts of a call as int.
+// Narrows the large counts of a call to int.
 class NarrowCounts {
  public:
-  // `has_arrays`: its arrays have a number for each rank. `are_kept`: the call may use them after it has
-  // returned. They then stay for ever, equal ones once.
+  // `has_arrays`: the arrays of the call have a number for each rank. `are_kept`: the call may use the arrays
+  // after it has returned. They then stay forever; equal ones are stored once.
   NarrowCounts(Word communicator, bool has_arrays, bool are_kept)
       : communicator_(communicator), has_arrays_(has_arrays), are_kept_(are_kept) {}
   [[nodiscard]] Word one(Word count);
   [[nodiscard]] Word array(Word wide);
-  // False: they cannot be narrowed.
+  // Returns false if the counts cannot be narrowed.
   [[nodiscard]] bool fit() const { return fit_; }
 
  private:

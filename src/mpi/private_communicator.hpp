@@ -20,14 +20,16 @@ class PrivateCommunicator {
   PrivateCommunicator& operator=(const PrivateCommunicator&) = delete;
   ~PrivateCommunicator();
 
-  // Collective over `model`, after all ranks have found that it may_be_created. False: the host refused it.
+  // Collective over `model`. Call after all ranks have found that it may_be_created. Returns false if the
+  // host refused it.
   [[nodiscard]] bool create(MPI_Comm model, std::uint64_t id);
   // Call after a failure: messages are left over, for which MPICH would end the job in MPI_Comm_free.
   void keep_for_ever() { host_ = nullptr; }
 
-  // Whether this process has room for one more. MPICH crashes if it has no memory to create one. Where it has
-  // no number left for one, it calls the error handler of the program's communicator, which may end the job:
-  // `own`, a communicator of this rank alone whose errors return, shows whether there is one.
+  // Whether this process has room for one more communicator. MPICH crashes if it has no memory to create one.
+  // If MPICH has no number left for one, it calls the error handler of the program's communicator, which may
+  // end the job. `own`, a communicator of this rank alone whose errors return, shows whether a number is
+  // left.
   [[nodiscard]] static bool may_be_created(const Host& host, MPI_Comm own);
 
   [[nodiscard]] MPI_Comm handle() const { return handle_; }

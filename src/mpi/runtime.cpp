@@ -394,7 +394,8 @@ void Runtime::report() {
         std::to_string(total.served) + " served, " + std::to_string(total.intercepted - total.served) +
         " native");
   }
-  // Such a program expects nothing of offbeat and may be in the middle of a line, so this waits for its end.
+  // The line waits for the end of the program, which expects nothing of offbeat and may be in the middle of a
+  // line of its own.
   if (!any) std::atexit([] { say("no call intercepted"); });
 }
 

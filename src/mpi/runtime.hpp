@@ -36,7 +36,8 @@ class Runtime {
 
   // Whether the parts that need a running MPI exist. False, on all ranks alike, while MPI is not running.
   [[nodiscard]] bool is_started() { return has_started() || start_with_mpi(); }
-  // The same, without making them: that lets the host progress, as no non-blocking call may.
+  // Whether they exist already. This does not make them: making them lets the host progress, which no
+  // non-blocking call may do.
   [[nodiscard]] bool has_started() const { return is_started_.load(std::memory_order_acquire); }
 
   // The entry of a communicator, made at its first collective call, which is of `collective`. Null if offbeat
@@ -50,8 +51,8 @@ class Runtime {
   // The entry of a communicator that this thread has used lately; null: perhaps another one.
   [[nodiscard]] const Communicator* known(MPI_Comm handle) const;
 
-  // The host serves this communicator, and all that are made of it. Call when a communicator has been made of
-  // groups: it can be in use before MPI_Init and after MPI_Finalize, and each rank comes to these at another
+  // Lets the host serve this communicator, and all that are made of it. Call when a communicator has been
+  // made of groups. It can be in use before MPI_Init and after MPI_Finalize, which each rank calls at another
   // time.
   void leave_to_host(MPI_Comm handle);
   [[nodiscard]] bool is_left_to_host(MPI_Comm handle) const;
@@ -81,7 +82,7 @@ class Runtime {
                       : host.calls_itself("Intel(R) MPI") ? HostMpi::intel
                       : host.calls_itself("MPICH")        ? HostMpi::mpich
                                                           : HostMpi::other};
-  // Equal on all ranks that may use a board together.
+  // The identity of the build, equal on all ranks that may use a board together.
   const std::uint64_t build = build_identity(selection);
   WindowBudget windows{settings.memory_bytes};
   Teams teams;
@@ -130,8 +131,8 @@ class Runtime {
 
 // Throws UsageError: a bad setting, or no MPI of this family is loaded.
 [[nodiscard]] Runtime& start_runtime();
-// False if the MPI of the process is of another family. After another error this ends the process with one
-// line and exit code 2.
+// Starts the runtime. Returns false if the MPI of the process is of another family. After any other error the
+// process ends with one line and exit code 2.
 [[nodiscard]] bool start_runtime_or_pass_on();
 
 extern std::atomic<Runtime*> the_runtime;
@@ -139,9 +140,11 @@ extern std::atomic<Runtime*> the_runtime;
 // The process's runtime. The entry point of each call has started it.
 [[nodiscard]] inline Runtime& runtime() { return *the_runtime.load(std::memory_order_acquire); }
 
-// The expression that this thread's last collective ran, also one through the C interface; null: native.
+// The expression that this thread's last collective ran, including collectives through the C interface; null:
+// native.
 extern constinit thread_local const Expression* last_algorithm [[gnu::tls_model("initial-exec")]];
-// Stands there for Communicator::copy_alone, which is no algorithm that anybody could choose.
+// The value of `last_algorithm` after Communicator::copy_alone, which is no algorithm that anybody could
+// choose.
 extern const Expression copied_alone;
 
 }  // namespace offbeat

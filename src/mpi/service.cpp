@@ -43,7 +43,7 @@ const char* text_of(const Expression* expression) {
 
 const char* last_algorithm() { return algorithm_text(offbeat::last_algorithm); }
 
-// No lock for an expression that this thread has asked for lately.
+// A cache avoids the lock for an expression that this thread has asked for lately.
 const char* algorithm_text(const Expression* ran) {
   struct Known {
     const Expression* expression;
@@ -129,7 +129,7 @@ Call call_of(const Arguments& arguments, Collective collective, const Communicat
   return call;
 }
 
-// Device memory in the call becomes host memory.
+// Replaces device memory in the call by host memory.
 void stage(Communicator& communicator, Call& call, StagedCall& staged) {
   if (!devices::may_have_memory()) return;
   const std::size_t bytes = call.length(communicator.size());
@@ -145,7 +145,7 @@ namespace {
 
 std::atomic<const Observer*> the_observer{nullptr};
 
-// A call as the observer sees it, if there is one. The call has failed unless it says that it has returned.
+// Tells the observer, if there is one, of a call. The call has failed unless returns() was called.
 class Observation {
  public:
   Observation(const Arguments& call, Collective collective, bool is_blocking)
@@ -185,7 +185,7 @@ void observe_completion(std::uint64_t number) {
   if (const Observer* observer = the_observer.load(std::memory_order_acquire)) observer->completes(number);
 }
 
-// OFFBEAT_CHECK: throws CommunicationError if the ranks do not make the same call.
+// With OFFBEAT_CHECK, throws CommunicationError if the ranks do not make the same call.
 void check(const Runtime& process, Communicator& communicator, const Arguments& arguments, const Call& call) {
   if (!process.settings.check) return;
   const Collective collective = call.collective;
@@ -194,7 +194,7 @@ void check(const Runtime& process, Communicator& communicator, const Arguments& 
     communicator.check({collective, static_cast<std::int64_t>(call.output.count), name_of(arguments.type),
                         name_of(arguments.op), call.root});
   } else {
-    // As those of MPI, whose types may differ between ranks.
+    // Compares bytes, as for MPI calls, whose types may differ between ranks.
     const auto bytes = static_cast<std::int64_t>(call.length(communicator.size()));
     communicator.check({process.host, process.types(), collective, bytes, MPI_BYTE, {}, call.root});
   }

@@ -22,12 +22,12 @@ namespace offbeat::service {
 // collective.
 void select(std::string_view collective, std::string_view expression);
 
-// The text of the expression that this thread's last collective ran, which lives as long as the process;
-// null: native.
+// Returns the text of the expression that this thread's last collective ran, or null if the host served the
+// call. The text lives as long as the process.
 [[nodiscard]] const char* last_algorithm();
 [[nodiscard]] const char* algorithm_text(const Expression* ran);
 
-// `observer` learns of all later calls through the C interface. It lives as long as the process.
+// Tells `observer`, which lives as long as the process, of all later calls through the C interface.
 void observe(const Observer& observer);
 
 struct Counts {
@@ -50,12 +50,12 @@ struct Arguments {
   Reduction reduction;  // of these two; without kernels if the collective combines nothing
 };
 
-// Collective over the communicator; memory of a GPU is copied to host memory and back. Throws
+// Runs a collective over the communicator; memory of a GPU is copied to host memory and back. Throws
 // CommunicationError, also if MPI is not running or the communicator cannot be served.
 void run(const Arguments& arguments);
 
-// The same without waiting. The communicator may be freed before the request is complete. `test` is true when
-// it is complete. Both throw CommunicationError, also after MPI_Finalize.
+// Begins a collective without waiting. The communicator may be freed before the request is complete. `test`
+// returns true when it is complete. Both throw CommunicationError, also after MPI_Finalize.
 struct Request;
 struct RequestDeleter {
   void operator()(Request* request) const;

@@ -21,7 +21,7 @@ namespace offbeat {
 // watches the calls and says what the others are waiting for.
 class SetUp {
  public:
-  // `communicator` has at least two ranks. Its errors return as long as this lives, if they can; see
+  // `communicator` has at least two ranks. Its errors return as long as this object lives, if they can; see
   // ReturnErrors. `collective` is the program's call for which this is done, and `is_first` says whether it
   // is the first one on the communicator.
   SetUp(const Host& host, MPI_Comm communicator, const Settings& settings, Collective collective,
@@ -47,8 +47,8 @@ class SetUp {
     gather(&mine, sizeof mine, all);
   }
 
-  // all[k] = `mine` of rank giver(k), for each k < givers; the other ranks give nothing. `lists`: work space,
-  // two for each rank if there are several givers.
+  // Sets all[k] to `mine` of rank giver(k), for each k < givers; the other ranks give nothing. `lists` is
+  // work space: two ints for each rank if there are several givers.
   template <class Plain, class Giver>
   void gather_from(int givers, Giver&& giver, const Plain& mine, Plain* all, std::span<int> lists) {
     if (givers == 1) {
@@ -74,7 +74,8 @@ class SetUp {
  private:
   void broadcast(void* value, std::size_t bytes, int from);
   void gather(const void* mine, std::size_t bytes, void* all);
-  // Bytes of each rank, and where they belong.
+  // Gathers bytes from each rank. `counts`: how many bytes each rank gives. `begins`: where they belong in
+  // `all`.
   void gather(const void* mine, std::span<const int> counts, std::span<const int> begins, void* all);
   template <class Value>
   Value reduce(Value mine, MPI_Datatype type, MPI_Op op);

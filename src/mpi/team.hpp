@@ -75,11 +75,11 @@ class Team {
     bool is_spoilt_ = false;
   };
   enum class Which : std::uint8_t { free, never_used };
-  // On rank 0, which decides where the next communicator goes. `size`: of the board that it wants. Both throw
-  // std::bad_alloc and then take none.
+  // Rank 0 calls this; it decides where the next communicator goes. `size`: of the board that the
+  // communicator wants. Throws std::bad_alloc, as take_place does, and then takes no place.
   [[nodiscard]] static std::shared_ptr<Place> choose_place(const std::shared_ptr<Team>& team, Which which,
                                                            const BoardSize& size);
-  // On the other ranks. Null: a communicator of this process still occupies the place.
+  // The other ranks call this. Returns null if a communicator of this process still occupies the place.
   [[nodiscard]] static std::shared_ptr<Place> take_place(const std::shared_ptr<Team>& team, int index,
                                                          const BoardSize& size);
 
@@ -91,7 +91,7 @@ class Team {
     bool is_taken = false;
     std::unique_ptr<NodeBoard> board;
   };
-  // Call with the mutex held. A board of another size is of no use.
+  // Call with the mutex held. Drops a board of another size, which is of no use.
   void occupy(std::size_t index, Place& place, const BoardSize& size);
   void give_back(int index, std::unique_ptr<NodeBoard> board, bool is_spoilt);
 

@@ -115,7 +115,7 @@ int code_of_packing(int code, bool is_complete) {
 }  // namespace
 
 void HostReduceLocal::combine(const void* left, void* right, std::size_t count) const {
-  // Reduction works in blocks of a few KiB, or of one object, so an int is enough.
+  // A Reduction passes blocks of a few KiB, or one object, so an int is enough.
   if (const int code = host_->Reduce_local(left, right, static_cast<int>(count) * length_, type_, op_);
       code != MPI_SUCCESS) {
     throw CommunicationError("MPI_Reduce_local failed", code);
@@ -129,8 +129,9 @@ void Types::Index<Slots>::insert(std::uintptr_t key, int value) {
   if (entries_[slot].value == missing) entries_[slot] = {key, value};
 }
 
-// From the group: MPI_Comm_dup would call the program's attribute functions. MPI_Comm_create_from_group takes
-// the error handler as an argument, so it leaves that of MPI_COMM_SELF alone if it fails.
+// The communicator comes from a group, because MPI_Comm_dup would call the program's attribute functions.
+// MPI_Comm_create_from_group takes the error handler as an argument, so it leaves that of MPI_COMM_SELF alone
+// if it fails.
 void Types::create_own_communicator() {
   const HostFunction<decltype(PMPI_Comm_create_from_group)> from_group(
       abi::handlers_can_be_put_back ? nullptr : host_->find("PMPI_Comm_create_from_group"));
@@ -321,7 +322,7 @@ const Reduction* Types::predefined(MPI_Datatype type, MPI_Op op) const {
 }
 
 bool Types::find_layout_of_user(MPI_Datatype type, Layout& layout) const {
-  // A message to nobody: unlike a collective, it may be sent by several threads at once.
+  // Asks by a message to nobody: unlike a collective, several threads may send it at once.
   const std::byte nothing{};
   if (host_->Send(&nothing, 0, type, MPI_PROC_NULL, 0, own_communicator_) != MPI_SUCCESS) return false;
   MPI_Aint lower = 0;
@@ -334,7 +335,8 @@ bool Types::find_layout_of_user(MPI_Datatype type, Layout& layout) const {
   return true;
 }
 
-// What holds the packed data in a message: bytes, of which there may be more than an int can say.
+// The type and the count that describe packed data in a message. There may be more bytes than an int can
+// hold.
 class Types::Bytes {
  public:
   Bytes(const Host& host, MPI_Count bytes)
@@ -384,7 +386,8 @@ void Types::throw_failure(const char* what, std::int64_t count, std::size_t byte
                            code);
 }
 
-// Calls use(begin, count, position, bytes) for parts whose bytes fit an int, if one element does.
+// Calls use(begin, count, position, bytes) for parts whose bytes fit an int, unless one element alone is too
+// large.
 template <class Use>
 void Types::by_parts(const char* what, std::int64_t count, const Layout& layout, Use&& use) const {
   const auto size = static_cast<std::int64_t>(layout.size);
@@ -397,11 +400,11 @@ void Types::by_parts(const char* what, std::int64_t count, const Layout& layout,
   }
 }
 
-// For what MPI_Pack and MPI_Unpack cannot do: they count bytes by an int, and those of older MPICHs do not
-// accept MPI_BOTTOM.
+// Replaces MPI_Pack and MPI_Unpack where they cannot do it: they count bytes by an int, and those of older
+// MPICHs do not accept MPI_BOTTOM.
 int Types::send_to_self(const void* from, int sent, MPI_Datatype sent_type, void* to, int received,
                         MPI_Datatype received_type) const {
-  // Another thread may do the same. HostTurn has tag 0.
+  // Each message has a tag of its own, because another thread may send one, too. HostTurn has tag 0.
   constexpr unsigned tags = 32767;  // every MPI has these
   const int tag = 1 + static_cast<int>(self_messages_.fetch_add(1, std::memory_order_relaxed) % tags);
   const Host::WithoutYield scope(*host_);

@@ -16,7 +16,7 @@
 namespace offbeat {
 
 // Combines by the host's MPI_Reduce_local. Throws CommunicationError with the host's code. `length`: how many
-// elements of the type are one for offbeat.
+// elements of the type make one element for offbeat.
 class HostReduceLocal final : public HostCombine {
  public:
   HostReduceLocal(const Host& host, MPI_Datatype type, MPI_Op op, int length = 1)
@@ -47,7 +47,7 @@ struct Layout {
   bool is_dense = false;
 };
 
-// The memory from the first byte of some elements to behind the last one.
+// The memory that some elements span: from their first byte to the one after their last.
 struct TypeSpan {
   std::ptrdiff_t begin = 0;  // from the address that the program gives
   std::size_t bytes = 0;
@@ -91,7 +91,7 @@ class Types {
     layout = layouts_[static_cast<std::size_t>(row)];
     return true;
   }
-  // There are elements.
+  // Call only if there are elements.
   [[nodiscard]] TypeSpan span_of(std::int64_t count, MPI_Datatype type, const Layout& layout) const;
   // Of `count` elements, to or from their bytes. Throw CommunicationError.
   void pack(const void* data, std::int64_t count, MPI_Datatype type, const Layout& layout,
@@ -106,9 +106,9 @@ class Types {
   // operation that MPI does not define on the type.
   [[nodiscard]] bool are_accepted(MPI_Datatype type, MPI_Op op) const;
 
-  // Whether this is a user's commutative operation on a type without gaps; `result` is then the reduction.
-  // Its element is an object of `length` elements of the type, which the program's function gets whole. Type
-  // and operation must be accepted.
+  // Whether this is a user's commutative operation on a type without gaps; `result` is then the reduction. An
+  // element of the reduction is an object of `length` elements of the type, which the program's function gets
+  // whole. The host must accept the type and the operation.
   [[nodiscard]] bool user_defined(MPI_Datatype type, MPI_Op op, std::int64_t length,
                                   std::optional<UserReduction>& result) const;
 

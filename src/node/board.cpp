@@ -39,8 +39,9 @@ std::size_t BoardShape::total_bytes() const {
   return stages_offset() + static_cast<std::size_t>(stages) * stage_bytes();
 }
 
-// Short: the gate is closed only while some pages are given back, and whoever closed it waits for nobody. So
-// this wait gives the host no turn, which a thread of ours could not take, and throws nothing.
+// The wait is short: the gate is closed only while some pages are given back, and the rank that closed it
+// waits for nobody. So this wait gives the host no turn, which a thread of offbeat could not take, and throws
+// nothing.
 void Board::wait_at_gate() const noexcept {
   while (gate().load(std::memory_order_seq_cst) == gate_closed) sched_yield();
 }

@@ -230,13 +230,13 @@ class Board {
   }
   [[nodiscard]] const BoardShape& shape() const { return shape_; }
 
-  // Unused pages of windows and steps can be given back: a program makes any number of communicators, and few
-  // of them are busy at a time. Every use is announced before and after. Zeros do no harm, because a word
-  // only tells of the round whose number it has.
+  // Brackets the use of windows and steps, so that their unused pages can be given back. A program makes any
+  // number of communicators, and few of them are busy at a time. Each rank announces every use before and
+  // after. Zeros do no harm, because a word only tells of the round whose number it has.
   //
   // A stage has one collective at a time, though perhaps each in another thread. So each count has one writer
   // at a time, and no locked instruction but the store that the gate needs. A sum over the stages would need
-  // one, and would not do: two ranks may be on different stages and have equal sums.
+  // such an instruction, and would not do: two ranks may be on different stages and have equal sums.
   void begin_use() noexcept {
     Word& begun = uses(rank).begun;
     // In one total order with the closing of the gate: one of the two sees the other.
@@ -308,7 +308,7 @@ class Board {
   [[nodiscard]] std::byte* stage_at(int stage) const {
     return memory_ + shape_.stages_offset() + static_cast<std::size_t>(stage) * shape_.stage_bytes();
   }
-  // The collectives of one rank on one stage that use windows. Only that rank writes the counts.
+  // Counts the collectives of one rank on one stage that use windows. Only that rank writes the counts.
   struct alignas(BoardShape::line) Uses {
     Word begun;
     Word ended;

@@ -40,8 +40,8 @@ class Cuda final : public DeviceDriver {
            find(library, "cuStreamSynchronize", synchronise_);
   }
 
-  // Asks for all attributes at once, because the function for a single one is slow in drivers from 580 on,
-  // and fails for host memory.
+  // Asks for all attributes at once, because the function for a single attribute is slow in drivers from 580
+  // on, and fails for host memory.
   bool owns(const void* address, DeviceMemory& found) const override {
     enum : int { context = 1, memory_type = 2, is_managed = 8, device_ordinal = 9 };
     enum : unsigned { device_memory = 2 };
@@ -68,7 +68,8 @@ class Cuda final : public DeviceDriver {
   }
 
  private:
-  // The context of the memory, or the device's primary one if it has none, as memory of a pool.
+  // Makes the context of the memory current. If the memory has none, as memory of a pool, it is the device's
+  // primary context.
   class InContext {
    public:
     InContext(const Cuda& cuda, const DeviceMemory& at) : cuda_(cuda), device_(at.device) {
@@ -95,8 +96,8 @@ class Cuda final : public DeviceDriver {
     bool is_retained_ = false;
   };
 
-  // CU_STREAM_PER_THREAD. A copy there waits for no other stream but the default one. A plain cuMemcpy would
-  // wait for kernels of most streams, and may return before the data have reached the device.
+  // This is CU_STREAM_PER_THREAD. A copy there waits for no other stream but the default one. A plain
+  // cuMemcpy would wait for kernels of most streams, and may return before the data have reached the device.
   static void* stream_of_thread() { return reinterpret_cast<void*>(std::uintptr_t{2}); }
 
   using Address = std::uintptr_t;  // CUdeviceptr
@@ -110,8 +111,8 @@ class Cuda final : public DeviceDriver {
   int (*synchronise_)(void* stream) = nullptr;
 };
 
-// HIP. Its copies need no context. hipPointerGetAttributes fills a struct that has changed; this function for
-// a single one has not.
+// The driver interface of HIP. Its copies need no context. The struct that hipPointerGetAttributes fills has
+// changed between versions; hipPointerGetAttribute has not.
 class Hip final : public DeviceDriver {
  public:
   bool load(void* library) override {
@@ -160,11 +161,11 @@ struct Known {
 constinit std::array known{Known{"libcuda.so", &cuda}, Known{"libamdhip64.so", &hip},
                            Known{"libze_loader.so", nullptr}};
 
-// The counter of a process in which nothing is looked for, and of one whose dynamic linker shows none.
+// This stands in for the counter before drivers are looked for, and if the dynamic linker shows none.
 constexpr std::uint64_t no_counter = 0;
 constexpr std::uint64_t never = ~std::uint64_t{0};  // differs from each count
 
-// What is found while the dynamic linker holds its lock, in which nothing can be loaded.
+// What is found while the dynamic linker holds its lock, so that no library can be loaded meanwhile.
 struct Look {
   const std::uint64_t* counter;  // the present one
   std::uint64_t loaded = 0;      // libraries since the process began
@@ -187,12 +188,12 @@ LinkerState find_linker_state() {
   return {state, static_cast<const ElfW(Sym)*>(symbol)->st_size / sizeof *state};
 }
 
-// dl_iterate_phdr tells how many libraries have been loaded, but takes longer than a short collective. glibc
-// has the number in the state of its linker, at a place that depends on the version. So this looks for the
-// number there. The counter is among what is found, so it is the counter if nothing else is.
+// Finds glibc's own count of loaded libraries. dl_iterate_phdr reports that count, but takes longer than a
+// short collective. glibc keeps it in the state of its linker, at a place that depends on the version, so
+// this function looks for the number there. If the number occurs once, that is the counter.
 const std::uint64_t* find_counter(std::uint64_t loaded) {
   const std::uint64_t* found = nullptr;
-  // The second word is how many libraries there are now.
+  // The second word is the number of libraries that are loaded at present, so it is skipped.
   for (std::size_t k = 2; k < linker_state.size; ++k) {
     const std::uint64_t* const word = linker_state.words + k;
     if (__atomic_load_n(word, __ATOMIC_RELAXED) != loaded) continue;
@@ -279,7 +280,7 @@ bool look_through_libraries() {
   if (count() == seen_with_driver.load(std::memory_order_acquire)) return true;
   const std::lock_guard lock(mutex);
   if (count_loaded() != looked_through) find_drivers();
-  // Not equal: there is no counter, or one more library is just being loaded.
+  // If they differ, there is no counter, or another library is just being loaded.
   const std::uint64_t seen = count() == looked_through ? looked_through : never;
   const bool is_found = any_driver();
   libraries.seen.store(is_found ? never : seen, std::memory_order_relaxed);

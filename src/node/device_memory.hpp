@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory of a GPU that a program under a GPU-aware MPI passes to a collective.
 //
-// No CPU may read it. Its driver copies it from and to host memory. Only a driver that the process has loaded
-// by itself is used, and nobody but a driver can make device memory: without one every address is in host
-// memory. A driver may come late, and privately (RTLD_LOCAL), as it does under PyTorch.
+// No CPU may read it. Its driver copies it from and to host memory. offbeat uses only a driver that the
+// process has loaded by itself. Without a driver every address is in host memory, because nobody else can
+// make device memory. A driver may come late, and privately (RTLD_LOCAL), as it does under PyTorch.
 #pragma once
 
 #include <array>
@@ -15,16 +15,17 @@ namespace offbeat {
 
 class DeviceDriver;
 
-// Where an address is.
+// Says whether an address is on a device, and on which one.
 class DeviceMemory {
  public:
-  // Host memory. So is memory that the driver manages or has registered, because the CPU can read it.
+  // Host memory. Memory that the driver manages or has registered counts as host memory, because the CPU can
+  // read it.
   DeviceMemory() = default;
-  // What is at this address. Ask only if devices::may_have_memory().
+  // Finds out what is at this address. Call only if devices::may_have_memory().
   [[nodiscard]] static DeviceMemory at(const void* address);
 
   [[nodiscard]] explicit operator bool() const { return driver_ != nullptr; }
-  // Copies from and to the device. Complete on return. Both throw CommunicationError.
+  // Copy from and to the device. They are complete on return. Both throw CommunicationError.
   void read(void* to, const void* from, std::size_t bytes) const;
   void write(void* to, const void* from, std::size_t bytes) const;
 
@@ -35,13 +36,13 @@ class DeviceMemory {
   const DeviceDriver* driver_ = nullptr;  // null: host memory
 };
 
-// The functions of a driver that offbeat calls. A driver stays when it has been found.
+// The functions of a driver that offbeat calls. offbeat keeps a driver once it has found it.
 class DeviceDriver {
  public:
-  // Looks up the functions. False: this library is no such driver.
+  // Looks up the functions. Returns false if this library is no such driver.
   [[nodiscard]] virtual bool load(void* library) = 0;
-  // True: the address is in device memory, of which `found` holds the context and the device. A driver that
-  // does not answer has no memory: it was never initialised, or has failed, and so has the program.
+  // Returns true if the address is in device memory; `found` then holds its context and device. A driver that
+  // does not answer has no memory: it was never initialised, or it has failed and the program with it.
   [[nodiscard]] virtual bool owns(const void* address, DeviceMemory& found) const = 0;
   virtual void read(const DeviceMemory& at, void* to, const void* from, std::size_t bytes) const = 0;
   virtual void write(const DeviceMemory& at, void* to, const void* from, std::size_t bytes) const = 0;
@@ -52,11 +53,11 @@ class DeviceDriver {
 
 namespace devices {
 
-// From now on drivers are looked for. Without this call all memory is host memory.
+// Looks for drivers from now on. Without this call all memory is host memory.
 void look_for_drivers();
 
-// How many libraries the process has ever loaded, and had when they were looked through. The first number
-// belongs to the dynamic linker.
+// The number of libraries that the process has ever loaded, and that number when offbeat last looked through
+// them. The dynamic linker owns the first one.
 struct Libraries {
   std::atomic<const std::uint64_t*> loaded;
   std::atomic<std::uint64_t> seen;
@@ -73,8 +74,8 @@ extern constinit Libraries libraries;
   return look_through_libraries();
 }
 
-// Whether the process has the loader of Level Zero, whose memory is known only to the context that has
-// allocated it. offbeat cannot ask for that.
+// Whether the process has loaded the library of Level Zero. Only the context that allocated memory of Level
+// Zero knows it, so offbeat cannot ask whether an address is there.
 extern constinit std::atomic<bool> is_level_zero_found;
 [[nodiscard]] inline bool has_level_zero() {
   static_cast<void>(may_have_memory());

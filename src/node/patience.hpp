@@ -122,8 +122,8 @@ struct Patience {
     static constexpr std::uint64_t look_interval = 64;
     static constexpr std::uint64_t yield_interval = 32;
     static constexpr std::uint64_t yield_interval_of_host = 8;
-    // How often spinning asks whether the host's next turn is due. A small collective of ranks that come at
-    // once waits for less, and so gives no turn in its midst.
+    // The number of spins between two looks at whether the host's next turn is due. A small collective whose
+    // ranks arrive together waits for less, so it gives no turn midway.
     static constexpr std::uint64_t spins_between_turns = 32;
     // A nap takes this part of the time since the wait began, or since messages last came in, within bounds.
     // A nap delays the program's other messages and, without a bell, also the awaited one. The longest nap is

@@ -37,8 +37,8 @@ struct Progress {
   }
 };
 
-// A clock that takes a nanosecond to read, where the processor has one. It may jump when the thread changes
-// cores.
+// The processor's clock, if there is one. A read took 12 ns on a virtual machine with an AMD EPYC. The clock
+// may jump when the thread changes cores.
 struct ProcessorClock {
   [[nodiscard]] static std::uint64_t now() {
 #if defined(__x86_64__)
@@ -51,7 +51,8 @@ struct ProcessorClock {
     return static_cast<std::uint64_t>(1e9 * monotonic_s());
 #endif
   }
-  // On x86 a guess: most of these clocks have 2 to 4 ticks each nanosecond, and no interval here is exact.
+  // On x86 this is a guess: most of these clocks have 2 to 4 ticks each nanosecond, and no interval here is
+  // exact.
   [[nodiscard]] static std::uint64_t ticks_per_us() {
 #if defined(__x86_64__)
     return 2500;
@@ -65,22 +66,22 @@ struct ProcessorClock {
   }
 };
 
-// When this thread owes the host a turn: 30 us after the last one, when a collective ends, and sooner if
-// it spins. That is real time, and not a count of calls: the program computes between its collectives, and it
-// may have begun something there that goes on only in turns of the host, such as a long message, a write to a
-// file that holds a lock, or an epoch of a window. If a program computes, each of its collectives gives a
-// turn, as the host's own would.
+// Says when this thread owes the host a turn: 30 us after the last one, when a collective ends, and sooner if
+// it spins. Real time counts here, not a number of calls. A program computes between its collectives, and may
+// have begun something there that proceeds only in turns of the host: a long message, a write to a file that
+// holds a lock, or an epoch of a window. If a program computes, each of its collectives gives a turn, as the
+// host's own would.
 template <class Clock>
 class ProgressDueOf {
  public:
   [[nodiscard]] static bool is_due() { return mine_.passed() >= mine_.interval; }
-  // After a collective. A program that does not compute between many calls does not pay for the clock in
-  // each.
+  // Call after each collective. If a program makes many calls without computing, only some of them read the
+  // clock.
   [[nodiscard]] static bool is_due_after_call() {
     const std::uint64_t calls = ++mine_.calls;
     return (calls <= calls_with_look || calls % calls_between_looks == 0) && is_due();
   }
-  // A rank that spins has nothing better to do.
+  // A rank that spins has nothing better to do, so it gives turns more often.
   [[nodiscard]] static bool is_due_in_spin() { return mine_.passed() >= mine_.interval_in_spin; }
 
   // A long turn copied a part of a message, so the next one comes soon, and those after it at growing
@@ -111,7 +112,7 @@ class ProgressDueOf {
  private:
   static constexpr std::uint64_t usual_us = 30;
   static constexpr std::uint64_t usual_in_spin_us = 4;
-  // Since the last turn.
+  // Both numbers count calls since the last turn.
   static constexpr std::uint64_t calls_with_look = 16;
   static constexpr std::uint64_t calls_between_looks = 8;
   static constexpr std::uint64_t unknown = std::numeric_limits<std::uint64_t>::max();
@@ -123,7 +124,7 @@ class ProgressDueOf {
     std::uint64_t interval_in_spin = 0;
     std::uint64_t shortest = unknown;  // turn
 
-    // Very long if the clock has jumped back.
+    // The result is very large if the clock has jumped back.
     [[nodiscard]] std::uint64_t passed() const { return Clock::now() - last; }
   };
   // Constant-initialised: each access is one instruction without a guard.

@@ -91,9 +91,9 @@ struct MemoryOffer {
 // The offering side: a file of zeros that keeps its length; false if none can be made. It must stay open
 // until all processes have it.
 [[nodiscard]] Descriptor make_memory(std::size_t bytes, Refusals& refusals);
-// Whether all mappings of this process, with one more of so many bytes, leave the program three quarters of
-// the address space that it has without them. A limit on that (ulimit -v) counts what is mapped, touched or
-// not.
+// Whether the shared mappings of this process, including one more of `bytes`, leave the program three
+// quarters of the address space that it has without them. A limit on address space (ulimit -v) counts
+// everything that is mapped, touched or not.
 [[nodiscard]] bool has_address_space_for(std::size_t bytes);
 // Whether pages that were given back can always be had again. In a /dev/shm, others may fill it meanwhile.
 [[nodiscard]] bool can_give_pages_back(const Descriptor& file);

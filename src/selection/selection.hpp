@@ -88,8 +88,8 @@ class Selection {
     return always != nullptr && always->expression->is_native();
   }
 
-  // `hash` and all that is built in and decides: the defaults of every collective, and where this host is
-  // faster.
+  // Extends `hash` by all built-in values that decide anything: the defaults of every collective, and the
+  // cases in which this host is faster.
   [[nodiscard]] std::uint64_t hash_of_defaults(std::uint64_t hash) const;
 
   // Moves whenever a choice changes: those of a communicator are stale when it differs.

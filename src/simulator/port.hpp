@@ -36,7 +36,7 @@ class SharedPort {
     return under_way_.empty() ? never : at_ + std::max(0.0, under_way_.front().end - passed_) / rate();
   }
   // One that has left; null: none has. It has left, too, when the rest takes less time than can be told so
-  // late: next() would be now for ever.
+  // late: next() would be now forever.
   SimulatedMessage* take(double now) {
     advance(now);
     if (under_way_.empty()) return nullptr;

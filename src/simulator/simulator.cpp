@@ -262,7 +262,7 @@ void Simulator::finish_rank(int rank) {
   }
 }
 
-// The first failure ends the run. It is kept as well as thrown: a task whose other branches wait for ever
+// The first failure ends the run. It is kept as well as thrown: a task whose other branches wait forever
 // would never pass it on.
 void Simulator::fail(const std::string& text) {
   if (!failure_) failure_ = std::make_exception_ptr(SimulationError(text));

@@ -159,8 +159,8 @@ void Activity::on_end(void* self) noexcept {
   mine.end();
 }
 
-// Every collective ends here, whoever carried it out. This may be gone as soon as the host, or the program,
-// knows.
+// Every collective ends here, whoever ran it. `this` may be gone as soon as the host or the program knows of
+// the end.
 void Activity::end() noexcept {
   try {
     if (failure_ == MPI_SUCCESS) {
@@ -206,8 +206,8 @@ int Activity::on_query(void* request, MPI_Status* status) {
   return mine.failure_;
 }
 
-// MPICH and its kin ask on_poll and on_wait where they wait for the request. Open MPI calls us while it
-// waits.
+// MPICH and its family call on_poll and on_wait while they wait for the request. Open MPI calls offbeat
+// whenever it polls (Activities::on_poll_of_host).
 bool Activity::make(HostRequest& request) noexcept {
   const Host& host = process_.host;
   const int code = host.Grequest_start_polled
@@ -217,14 +217,15 @@ bool Activity::make(HostRequest& request) noexcept {
   return code == MPI_SUCCESS;
 }
 
-// In a function of the host that completes this request, of which there may be none of ours on the stack.
+// The host calls this inside the function that is to complete this request. The program may have called that
+// function past offbeat, so no function of ours need be on the stack.
 int Activity::on_poll(void* request, MPI_Status* /*status*/) {
   const bool was_inside = std::exchange(inside_offbeat, true);
   operations_under_way.advance(HostCalls::none);
   operations_under_way.settle();
   if (Activity* mine = static_cast<HostRequest*>(request)->serves) {
     mine->look();
-    // Where a function of ours has called the host it comes before the host asks again.
+    // If a function of ours has called the host, it finds the end before the host asks a second time.
     if (mine->is_over() && std::exchange(mine->was_seen_over_, true)) mine->share_with_host();
   }
   inside_offbeat = was_inside;
@@ -361,8 +362,8 @@ void Activities::forget(const HostRequest& request) noexcept {
   if (request.serves != nullptr) change(active_, -1);
 }
 
-// Which function the host is in is not known here. If it is one in which the program waits for a request of
-// ours, no function of ours is called meanwhile, and the host calls us again and again.
+// Nothing here tells which function the host is in. If the program waits there for a request of ours, it
+// calls no function of ours meanwhile, and the host calls this again and again.
 void Activities::on_poll_of_host() noexcept {
   constexpr int patience = 16;
   if (inside_offbeat || !activities.any_active()) return;
@@ -374,7 +375,7 @@ void Activities::on_poll_of_host() noexcept {
   activities.tell_host(runtime().host);
 }
 
-// The host's function may wait for another thread that is in on_free: it is called without the turn.
+// Calls the host without the turn, because its function may wait for another thread that is in on_free.
 void Activities::tell_host(const Host& host) noexcept {
   std::array<MPI_Request, 16> told{};
   std::size_t count = 0;
@@ -403,8 +404,8 @@ void Activities::free_spare_requests(const Host& host) noexcept {
 
 }  // namespace offbeat
 
-// For the tracer: what a persistent collective ran when it was started last, as one MPI_Startall may start
-// several. `request` is an MPI_Request.
+// The tracer calls this: it returns what a persistent collective ran when it was started last. (One
+// MPI_Startall may start several.) `request` points to an MPI_Request.
 extern "C" const char* offbeat_started_algorithm(const void* request) {
   const offbeat::Activity* started = offbeat::activities.find(*static_cast<const MPI_Request*>(request));
   return started != nullptr ? offbeat::service::algorithm_text(started->algorithm()) : nullptr;

@@ -6,11 +6,11 @@
 // only where offbeat leaves the collective to the host. Otherwise the host knows it as inactive, and while it
 // is active, a generalised request stands for it in the calls of the host.
 //
-// The host makes, completes and frees a request in several hundred instructions. So a collective whose end
-// the program learns from a function of ours ends without the host, to which the request stays an incomplete
-// one, and serves another collective. The host is told of the end where it needs to know it: where the
-// program may be waiting in a function of the host that is not behind one of ours, because it has found that
-// function by dlsym, say.
+// The host needs several hundred instructions to make, complete and free a request. Usually the program
+// learns of the end of a collective from a function of ours. The collective then ends without the host: the
+// host still takes the request for an incomplete one, and the request serves another collective. The host is
+// told of an end only if the program may be waiting in a function of the host that bypasses ours, because it
+// has found that function by dlsym, say.
 #pragma once
 
 #include <atomic>
@@ -25,8 +25,8 @@ namespace offbeat {
 
 class Activity;
 
-// A request of the host: a generalised one, for one collective after another, or the host's own one that is
-// the handle of a persistent collective.
+// A request of the host. It is a generalised request, for one collective after another, or the host's own
+// request that is the handle of a persistent collective.
 struct HostRequest {
   static void* operator new(std::size_t bytes) { return pool::allocate(bytes); }
   static void operator delete(void* memory, std::size_t bytes) { pool::release(memory, bytes); }
@@ -36,7 +36,7 @@ struct HostRequest {
   HostRequest* next_spare = nullptr;
 };
 
-// What a collective failed with; whoever completes its request tells the program.
+// The error of a collective; whoever completes its request reports it to the program.
 struct RequestFailure {
   int code = MPI_SUCCESS;
   MPI_Comm communicator{};
@@ -44,7 +44,7 @@ struct RequestFailure {
 
 class Activity {
  public:
-  // A persistent one keeps its communicator. Throws std::bad_alloc.
+  // A persistent activity keeps its communicator. Throws std::bad_alloc.
   Activity(Runtime& process, Form form);
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
@@ -67,14 +67,14 @@ class Activity {
   void wait() noexcept;
   // Finds out whether the collective is over, if it is in the host's own hands.
   void look() noexcept;
-  // Whether it is. finish() is then due.
+  // Whether the collective is over. Call finish() next.
   [[nodiscard]] bool is_over() const { return (state_.load(std::memory_order_acquire) & over) != 0; }
-  // The host is told of the end, now or when it comes.
+  // Tells the host of the end, now or when it comes.
   void share_with_host() noexcept;
-  // Completes the request of a collective that is over. This may be gone then. Only in the thread that
-  // completes the request.
+  // Completes the request of a collective that is over; `this` may be gone then. Only the thread that
+  // completes the request calls it.
   [[nodiscard]] RequestFailure finish() noexcept;
-  // What a collective that is over failed with.
+  // The error of a collective that is over.
   [[nodiscard]] RequestFailure failure() const { return {failure_, handle_}; }
 
   [[nodiscard]] bool is_persistent() const { return is_persistent_; }
@@ -82,10 +82,10 @@ class Activity {
   // The generalised request, while it is active.
   [[nodiscard]] MPI_Request request() const { return request_->handle; }
   [[nodiscard]] MPI_Comm communicator() const { return handle_; }
-  // What it ran when it began, or was started last; null: native.
+  // What the collective ran when it began or was last started; null: native.
   [[nodiscard]] const Expression* algorithm() const { return algorithm_; }
   void belongs_to(MPI_Comm handle) { handle_ = handle; }
-  // The program knows a persistent one by this request of the host.
+  // The program knows a persistent collective by `request`, a request of the host.
   void is_known_as(MPI_Request request) noexcept;
 
   // The program frees a persistent request. True: this may be destroyed, because the collective is not
@@ -103,7 +103,7 @@ class Activity {
   [[nodiscard]] bool make(HostRequest& request) noexcept;
   static int on_poll(void* request, MPI_Status* status);
   static int on_wait(int count, void** requests, double timeout, MPI_Status* status);
-  // The results are put where the program wants them, and whoever asks is told. Calls the host.
+  // Puts the results where the program wants them, and tells whoever asks. Calls the host.
   void end() noexcept;
   void become_inactive() noexcept;  // this may be gone then
   [[nodiscard]] Communicator& runner() const { return apart_ != nullptr ? *apart_ : *communicator_; }
@@ -139,7 +139,8 @@ class Activity {
 // The activities of this process, by request.
 class Activities {
  public:
-  // Whether any may be active: only then has a request that is completed to be looked up. Costs a load.
+  // Whether any collective may be active. Only then must the functions of requests look requests up. Costs
+  // one load.
   [[nodiscard]] bool any_active() const { return active_.load(std::memory_order_relaxed) > 0; }
   [[nodiscard]] bool any_persistent() const { return persistent_.load(std::memory_order_relaxed) > 0; }
   // Null: the request is not offbeat's.
@@ -148,24 +149,24 @@ class Activities {
     return found != nullptr ? found->serves : nullptr;
   }
 
-  // A persistent one has two requests: `known_as` for its life, another while it is active. The memory for
-  // it is taken first.
+  // A persistent collective has two requests: `known_as` for its whole life, and another one while it is
+  // active. This allocates the table entry of `known_as` beforehand.
   void reserve_persistent();
   void cancel_reservation() noexcept;
   void insert_persistent(HostRequest& known_as) noexcept;
   void erase_persistent(const HostRequest& known_as) noexcept;
 
-  // A request that the host takes for active, for this one. Null: the host has none left. Throws
-  // std::bad_alloc.
+  // Returns a request for `activity` that the host takes for active, or null if the host has none left.
+  // Throws std::bad_alloc.
   [[nodiscard]] HostRequest* take_request(Activity& activity);
-  // False: the host knows that the collective is over, and has to complete the request.
+  // Returns false if the host knows that the collective is over and has to complete the request.
   [[nodiscard]] bool give_back(Activity& activity) noexcept;
   // The host frees it.
   void forget(const HostRequest& request) noexcept;
   // Before MPI ends.
   void free_spare_requests(const Host& host) noexcept;
 
-  // A function of ours completes requests: nobody else has to.
+  // Call when a function of ours completes requests, so the host need not be told.
   void has_been_asked() {
     if (polls_.load(std::memory_order_relaxed) != 0) polls_.store(0, std::memory_order_relaxed);
   }
@@ -176,7 +177,7 @@ class Activities {
   static void change(std::atomic<int>& count, int by) {
     count.store(count.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
   }
-  // The host waits, and calls us.
+  // The host calls this while it waits.
   static void on_poll_of_host() noexcept;
   void tell_host(const Host& host) noexcept;
 
@@ -229,7 +230,7 @@ template <Collective collective, Form form, class Arguments>
       outcome = Serving(process, call, carrier, kept).run();
       if (outcome.kind == Outcome::Kind::served) return activity;
       if (outcome.kind == Outcome::Kind::rejected) {
-        // The collective goes on without a request of the program's.
+        // The collective goes on, though the program has no request for it any more.
         if (!activity->abandon()) static_cast<void>(activity.release());
         outcome = {.is_counted = true};
       }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// dlsym, as programs find it under the preload.
+// The dlsym that programs find under the preload.
 //
 // Tools and the bindings of some languages look functions up in libmpi itself and find the host's. Such a
-// program may start a persistent collective by a function of ours and wait for it in one of the host, which
-// takes the request for an inactive one. So whoever looks for a function of the host gets ours, if one of
-// ours stands before it: always PMPI_X, because ours of the name MPI_X may go on to the tool that is asking.
+// program may start a persistent collective by a function of ours and wait for it in a function of the host,
+// which takes the request for an inactive one. So a look-up of a function of the host returns ours, if
+// offbeat has one. It is always our PMPI_X, because our MPI_X may go on to the tool that is asking.
 #include <dlfcn.h>
 
 #include <array>
@@ -20,7 +20,8 @@ namespace {
 
 using LookUp = void*(void* handle, const char* name) noexcept;
 
-// That of the C library, or of another one that stands before it. Since glibc 2.34 it has another version.
+// Finds dlsym of the C library, or of another library that stands before it. Since glibc 2.34 it has another
+// version.
 LookUp* next_look_up() noexcept {
   static constinit std::atomic<LookUp*> known{nullptr};
   LookUp* found = known.load(std::memory_order_relaxed);
@@ -38,7 +39,7 @@ bool is_name_of_mpi(std::string_view name) noexcept {
   return name.starts_with("MPI_") || name.starts_with("MPIX_");
 }
 
-// Libraries of ours, and MPIs.
+// Whether the caller is a library of ours or an MPI.
 bool looks_for_the_host(const void* caller) noexcept {
   Dl_info info{};
   if (dladdr(caller, &info) == 0) return false;
@@ -47,7 +48,7 @@ bool looks_for_the_host(const void* caller) noexcept {
   return name.starts_with("liboffbeat") || name.starts_with("libmpi");
 }
 
-// Null: there is none.
+// Returns null if offbeat has no such function.
 void* our_function(const char* name) noexcept {
   static void* const own = [] {
     static const char here = 0;
@@ -70,8 +71,8 @@ void* our_function(const char* name) noexcept {
 }  // namespace
 }  // namespace offbeat
 
-// What RTLD_NEXT finds depends on the caller, which is told by the return address. So the last call has to be
-// a jump, in every build.
+// The result of RTLD_NEXT depends on the caller, which dlsym tells by its return address. So the last call
+// must be a jump in every build.
 #if defined(__clang__)
 #define OFFBEAT_JUMPS
 #define OFFBEAT_JUMP [[clang::musttail]]
@@ -80,7 +81,7 @@ void* our_function(const char* name) noexcept {
 #define OFFBEAT_JUMP
 #endif
 
-// A program asks for the version of the C library to which it was linked.
+// A program asks for the version that the C library had when the program was linked.
 #if defined(__aarch64__)
 __asm__(".symver dlsym_of_old_program, dlsym@GLIBC_2.17");
 #else

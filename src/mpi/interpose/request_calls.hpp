@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The functions that start, complete and free requests, where some of those are offbeat's; see activity.hpp.
 //
-// Each completes offbeat's requests itself, and calls `next` for those of the host. The host takes offbeat's
-// requests in the same list for incomplete ones. While no collective is active, each costs a load.
+// Each function completes offbeat's requests itself, and calls `next` for the host's. The host takes
+// offbeat's requests in the same list for incomplete ones. While no collective is active, each function costs
+// one load.
 #pragma once
 
 #include <algorithm>
@@ -19,14 +20,14 @@ inline int raise(const Host& host, MPI_Comm communicator, int code) {
   return code;
 }
 
-// The program's requests as the host is to see them. In the place of an active persistent one stands its
-// generalised request. In the place of those that offbeat completes afterwards stands none, nor in that of
-// inactive persistent ones, for which MPICH 4 and 5 wait for ever.
+// The program's requests as the host shall see them. The generalised request of an active persistent
+// collective replaces its handle. MPI_REQUEST_NULL replaces requests that offbeat completes afterwards. It
+// also replaces inactive persistent ones, for which MPICH 4 and 5 wait forever.
 class AsTheHostSees {
  public:
   enum class Own : std::uint8_t { shown, hidden };
 
-  // Throws std::bad_alloc.
+  // The constructor throws std::bad_alloc.
   AsTheHostSees(int count, MPI_Request* requests, Own own = Own::shown)
       : count_(std::max(count, 0)), requests_(requests) {
     for (int i = 0; i < count_ && requests != nullptr; ++i) {
@@ -39,7 +40,7 @@ class AsTheHostSees {
   }
 
   [[nodiscard]] MPI_Request* data() { return memory_ ? copies_ : requests_; }
-  // Call after the host's function. Offbeat's requests stay as they were.
+  // Call this after the host's function. It leaves offbeat's requests as they were.
   void put_back() {
     for (int i = 0; i < count_ && memory_; ++i) {
       if (!is_kept_[i]) requests_[i] = copies_[i];
@@ -91,7 +92,8 @@ class OnRequests {
     return waitall_or_one(count, requests, at(statuses, 0),
                           [&](MPI_Request* all) { return next(count, all, statuses); });
   }
-  // The host might wait for ever in these: who is to complete offbeat's requests meanwhile?
+  // The host might wait forever in these functions, because nobody would complete offbeat's requests
+  // meanwhile.
   static int waitany(decltype(PMPI_Waitany)* next, int count, MPI_Request requests[], int* index,
                      MPI_Status* status) {
     int flag = 0;
@@ -165,7 +167,7 @@ class OnRequests {
     tell_host(count, all);
     return shown(count, all, [&](MPI_Request* seen) { return next(count, seen, rest...); });
   }
-  // MPICH's extension, which looks at the request and does nothing else.
+  // MPICH's extension, which looks at the request and changes nothing.
   static int request_is_complete(int (*next)(MPI_Request), MPI_Request request) {
     if (next == nullptr) next = ask_for_status;
     Failure failure;
@@ -201,7 +203,7 @@ class OnRequests {
     Activity* mine = activities.find(*request);
     return mine != nullptr && mine->is_persistent() ? mine : nullptr;
   }
-  // Null: it is not offbeat's, or is not active.
+  // Returns null if the request is not offbeat's, or not active.
   [[nodiscard]] static Activity* active(MPI_Request request) {
     Activity* mine = activities.find(request);
     return mine != nullptr && mine->is_active() ? mine : nullptr;
@@ -236,14 +238,13 @@ class OnRequests {
     if (status != MPI_STATUS_IGNORE) set_status(runtime().host, status);
     if (failure.code == MPI_SUCCESS) failure = told;
   }
-  // What offbeat's collectives failed with, in a call that was otherwise a success. Nothing is held
-  // meanwhile.
+  // Reports an error of offbeat's collectives, if the call was otherwise a success. Holds no lock meanwhile.
   static int tell(int code, const Failure& failure) {
     if (code != MPI_SUCCESS || failure.code == MPI_SUCCESS) return code;
     return raise(runtime().host, failure.communicator, failure.code);
   }
 
-  // Gives what is under way a chance, then looks at requests.
+  // Advances the operations under way, then looks at requests.
   template <class Look>
   static void advance(Look&& look) noexcept {
     const InsideOffbeat guard;
@@ -257,8 +258,7 @@ class OnRequests {
     if (!mine.is_over()) mine.look();
     return mine.is_over();
   }
-  // Calls `visit(i, activity)` for those of the requests that are offbeat's and active, until it returns
-  // false.
+  // Calls `visit(i, activity)` for each request that is offbeat's and active, until it returns false.
   template <class Visit>
   static void each_active(int count, const MPI_Request* requests, Visit&& visit) {
     const MPI_Request none = MPI_REQUEST_NULL;  // Open MPI's constants are slow to look up
@@ -270,7 +270,7 @@ class OnRequests {
 
   // -- all of a list, or one request
 
-  // True: all of them were offbeat's.
+  // Returns whether all requests were offbeat's.
   [[gnu::noinline]] static bool wait_for_own(int count, MPI_Request* requests, MPI_Status* statuses,
                                              Failure& failure) noexcept {
     const InsideOffbeat guard;
@@ -328,7 +328,7 @@ class OnRequests {
     if (found.place >= 0) {
       const int code = next(1, &found.request);  // the host's turn; it finds nothing complete
       if (code != MPI_SUCCESS || *flag == 0) return code;
-      // It has been told meanwhile.
+      // The host has been told of the end meanwhile.
       if (find_persistent(&requests[found.place]) == nullptr) requests[found.place] = MPI_REQUEST_NULL;
       *flag = static_cast<int>(count == 1);
       return code;
@@ -347,7 +347,7 @@ class OnRequests {
 
   // -- some of a list
 
-  // Completes the first that is over. Returns its place, or -1.
+  // Completes the first request that is over. Returns its place, or -1.
   [[gnu::noinline]] static int finish_first(int count, MPI_Request* requests, MPI_Status* status,
                                             Failure& failure) noexcept {
     int found = -1;
@@ -361,7 +361,7 @@ class OnRequests {
     });
     return found;
   }
-  // Completes all that are over. Returns how many.
+  // Completes all requests that are over. Returns how many there were.
   [[gnu::noinline]] static int finish_some(int count, MPI_Request* requests, int* indices,
                                            MPI_Status* statuses, Failure& failure) noexcept {
     int found = 0;
@@ -409,7 +409,7 @@ class OnRequests {
     if (!activities.any_persistent()) return body(requests);
     return seen(count, requests, AsTheHostSees::Own::shown, body);
   }
-  // Tells the host of all that are over.
+  // Tells the host of all collectives that are over.
   static void tell_host(int count, const MPI_Request* requests) noexcept {
     advance([&] {
       each_active(count, requests, [&](int, Activity& mine) {
@@ -418,7 +418,7 @@ class OnRequests {
       });
     });
   }
-  // Whether it is offbeat's, and over.
+  // Whether the request is offbeat's, and its collective is over.
   static bool look_at_one(MPI_Request request, Failure& failure) noexcept {
     bool is_found = false;
     advance([&] {
@@ -428,7 +428,7 @@ class OnRequests {
     });
     return is_found;
   }
-  // Where the host does not have the extension.
+  // Asks for the status instead, because this host lacks the extension.
   static int ask_for_status(MPI_Request request) {
     int flag = 0;
     runtime().host.Request_get_status(request, &flag, MPI_STATUS_IGNORE);

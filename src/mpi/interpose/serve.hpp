@@ -20,7 +20,7 @@ namespace offbeat {
 
 // The result of an attempt to serve a call.
 struct Outcome {
-  // Rejected: offbeat has served the other ranks, and the host is to tell the program what is wrong.
+  // Rejected: offbeat has served the other ranks, and the host shall tell the program what is wrong.
   enum class Kind : std::uint8_t { served, native, rejected, failed };
   Kind kind = Kind::native;
   bool is_counted = false;  // by a communicator; without one the call is counted for the process
@@ -49,20 +49,20 @@ inline void copy_of_input(const Expression& chosen, int ranks, Call& call, std::
 
 // One call on its way. Every function here may throw what Communicator::run throws.
 //
-// Decides by values that MPI guarantees equal on all ranks: operation, root and communicator, and the type
-// and the count; or the bytes, where ranks may describe the same data in different ways. So all ranks decide
-// alike.
+// A Service decides by values that MPI guarantees equal on all ranks: operation, root, communicator, type and
+// count. If ranks may describe the same data by different types, it uses the bytes instead of type and count.
+// So all ranks decide alike.
 //
-// An error may be on one rank alone, and the host reports it without asking another rank. So nothing
-// collective comes before the arguments are judged. Where the root alone is told that its output is its
-// input, the other ranks do not know: it takes part, with an output that nobody wants.
+// An error may be on one rank alone, and the host reports it without asking another rank. So the Service
+// judges the arguments before it does anything collective. If a root passes its output as its input, only the
+// root is told, and the other ranks do not know. The root then takes part with an output that is dropped.
 //
 // carrier.find(...) gives the communicator and counts the call there; null: the host has to serve it. A call
 // that may be served ends in carrier(communicator, call, shares, kept), whose outcome is that of the whole.
-// `shares`: the input and the output are the same memory, and an algorithm may write a block of the one
-// before it has read another of the other. `kept`, of type Kept, has to last as long as the collective; its
-// pack() comes before the collective, its unpack() after it. For vectors in device memory it is what
-// carrier.keep(here) gives; `here` lasts until the carrier returns.
+// `shares`: the input and the output are the same memory, and an algorithm may write a block of the output
+// before it has read another block of the input. `kept`, of type Kept, has to last as long as the collective;
+// its pack() comes before the collective, its unpack() after it. For vectors in device memory,
+// carrier.keep(here) gives `kept`; `here` lasts until the carrier returns.
 template <Collective collective, class Arguments, class Carrier>
 class Service {
  public:
@@ -70,7 +70,7 @@ class Service {
   Service(Runtime& process, const Arguments& call, Carrier& carrier, Kept& kept)
       : process_(process), call_(call), carrier_(carrier), kept_(kept) {}
 
-  // Whether the root alone has an input and an output, of which the other ranks know nothing.
+  // Whether only the root has both an input and an output; the other ranks then know nothing of them.
   static constexpr bool root_judges = facts(collective).has_root && collective != Collective::bcast;
 
   // The process is started.
@@ -122,8 +122,8 @@ class Service {
   }
   [[nodiscard]] Outcome leave_to_host() const { return {.is_counted = communicator_ != nullptr}; }
 
-  // OFFBEAT_CHECK. The communicator has been found. Not inside or_break: a mismatch is no failure, and later
-  // calls are served.
+  // Whether OFFBEAT_CHECK applies to this call. Call after the communicator has been found, and not inside
+  // or_break: a mismatch is no failure, and later calls are served.
   [[nodiscard]] bool checks() const { return Carrier::may_wait && process_.settings.check; }
 
   void check_barrier() { communicator_->check({process_.host, process_.types(), collective}); }
@@ -189,14 +189,14 @@ class Service {
   [[nodiscard]] bool is_wrong(std::int64_t count) const {
     if (is_wrong_input(call_.input.data, count)) return true;
     if (!takes()) {
-      // All ranks of this host would accept it, so a rank must not leave the call to the host alone.
+      // If the host accepts this on all ranks, one rank must not leave the call to the host alone.
       return call_.input.data == MPI_IN_PLACE &&
              (!abi::accepts_in_place_everywhere || is_wrong_input(call_.output.data, count));
     }
     return is_wrong_output(call_.output.data, count_of_block());
   }
-  // How many elements a user's operation may not be cut between: many programs take the whole vector, or a
-  // block of it, for one object, and do not look at the length.
+  // The number of elements that a user's operation must get in one piece. Many programs take the whole
+  // vector, or a block of it, for one object, and do not look at the length.
   [[nodiscard]] std::int64_t length_of_object(std::int64_t count) const {
     std::int64_t length = has_blocks ? count_of_block() : count;
     if constexpr (has_lists) {
@@ -236,7 +236,7 @@ class Service {
     return is_known ? self.combine(&own->reduction, count, length) : self.leave_to_host();
   }
 
-  // `length`: how many of the `count` elements are one of the reduction's.
+  // `length`: how many of the `count` elements make one element of the reduction.
   template <class Length = std::integral_constant<std::int64_t, 1>>
   Outcome combine(const Reduction* reduction, std::int64_t count, Length length = {}) {
     if (!is_counted()) return leave_to_host();
@@ -262,7 +262,7 @@ class Service {
     return carry_out(call, shares, kept_);
   }
 
-  // Takes a copy, too.
+  // Takes a copy of the Service, like combine_by_user.
   [[gnu::noinline]] static Outcome carry_out_staged(Service self, Call call, bool shares) {
     Outcome outcome;
     const std::size_t bytes = call.length(self.communicator_->size());

@@ -20,8 +20,8 @@ namespace offbeat {
 // One side of a call that combines nothing: its bytes.
 //
 // Types with gaps are packed on the way in and unpacked on the way out, so an algorithm sees bytes only, and
-// ranks whose types differ see the same ones. So is device memory, which the algorithm could not read. What
-// is packed, and lists of blocks, take memory of the pool.
+// ranks whose types differ see equal bytes. Device memory is packed, too, because the algorithm could not
+// read it. Packed data and lists of blocks take memory of the pool.
 class Side {
  public:
   // The program's arguments, of `blocks` blocks. False: the host has to judge them.
@@ -47,10 +47,11 @@ class Side {
   }
   [[nodiscard]] bool is_empty() const { return count_ == 0 || layout_.size == 0; }
 
-  // The program's memory must not be written to: others need this side, and the program does not get it.
+  // Keeps the program's memory from being written to: the other ranks need this side, but the program does
+  // not get it.
   void keep_apart() { layout_.is_dense = false; }
 
-  // Takes what memory is needed. What vector() then gives holds the program's data only if nothing is packed.
+  // Allocates the memory needed. Afterwards vector() holds the program's data only if nothing is packed.
   void prepare(const Types& types) {
     const std::size_t bytes = static_cast<std::size_t>(count_) * layout_.size;
     if (bytes > 0 && devices::may_have_memory()) [[unlikely]]
@@ -120,7 +121,7 @@ class Side {
 
   [[nodiscard]] bool is_packed() const { return !layout_.is_dense || device_; }
 
-  // Calls use(data, count, packed): once, or for all blocks that follow one another.
+  // Calls use(data, count, packed) once, or for all blocks that follow one another.
   template <class Use>
   void for_each_part(Use&& use) {
     if (listed_ == 0) return use(data_, count_, packed_->data());
@@ -135,7 +136,7 @@ class Side {
     }
   }
 
-  // There are elements. The first one tells for all.
+  // Call only if there are elements. The first one decides for all.
   [[gnu::noinline]] [[nodiscard]] DeviceMemory find_device(const Types& types) const {
     std::int64_t first = 0;
     if (listed_ > 0) {
@@ -146,9 +147,9 @@ class Side {
     return DeviceMemory::at(data_ + first * layout_.extent + types.span_of(1, type_, layout_).begin);
   }
 
-  // The host packs in host memory, into which the device's is copied with its gaps. These belong to the
-  // program, which may write to them as long as the collective lasts. So they are read just before they are
-  // written back.
+  // The host packs in host memory, into which the device memory is copied together with its gaps. The gaps
+  // belong to the program, which may write to them while the collective lasts. So they are read just before
+  // they are written back.
   [[gnu::noinline]] void pack_from_device(const Types& types, const std::byte* data, std::int64_t count,
                                           std::byte* packed) const {
     const TypeSpan span = types.span_of(count, type_, layout_);
@@ -182,7 +183,8 @@ class Side {
   bool has_own_type_ = false;
 };
 
-// The blocks of a reduce-scatter, one after the other. `length`: how many elements count as one.
+// The blocks of a reduce-scatter, one after the other. `length`: how many elements of the program make one
+// element.
 class CountList {
  public:
   CountList(Integers counts, int blocks, std::int64_t length)
@@ -231,7 +233,7 @@ struct Lists {
   void unpack(const Types&) {}
 };
 
-// The same for one that combines vectors in device memory. They have no gaps.
+// What a call keeps if it combines vectors in device memory. They have no gaps.
 struct Staged {
   StagedCall call;
 

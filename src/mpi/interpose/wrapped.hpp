@@ -139,7 +139,7 @@ int call_of_program(Arguments... arguments) {
 
 // -- communicators that are made of one on which the program makes non-blocking calls
 
-// The first argument is that one; the new one is where the last argument says.
+// The first argument is the parent; the last one says where the new communicator is.
 template <class Next, class... Arguments>
 int creates(Next* next, Arguments... arguments) {
   const int code = next(arguments...);
@@ -156,7 +156,7 @@ int creates(Next* next, Arguments... arguments) {
 
 // -- communicators that are made of groups, which may be those of a session
 
-// The new one is where the last argument says. The host may be older than the function.
+// The last argument says where the new communicator is. The host may be older than the function.
 template <class Next, class... Arguments>
 int creates_from_groups(Next* next, Arguments... arguments) {
   if (next == nullptr) return MPI_ERR_UNSUPPORTED_OPERATION;
@@ -166,7 +166,7 @@ int creates_from_groups(Next* next, Arguments... arguments) {
   return code;
 }
 
-// The parent may be such a one; some of its ranks need not call this.
+// The parent may come from a session. Some of its ranks need not call this function.
 template <class Next, class... Arguments>
 int creates_for_some(Next* next, Arguments... arguments) {
   const int code = next(arguments...);
@@ -187,7 +187,7 @@ inline int win_test(decltype(PMPI_Win_test)* next, MPI_Win window, int* flag) {
 
 // -- life
 
-// A host may begin by calling the other function of MPI_Init and MPI_Init_thread, and a tool calls PMPI_Init.
+// A host may call MPI_Init inside MPI_Init_thread or the other way round, and a tool calls PMPI_Init.
 //
 // Whatever offbeat needs from a running MPI is made here, because making it lets the host progress. A
 // non-blocking collective must not make it: Open MPI would then advance an MPI_Comm_idup before that collective

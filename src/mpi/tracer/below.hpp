@@ -16,34 +16,35 @@ struct Below {
   Below();
 
   Host host;
-  // Whether liboffbeat-<family>.so is below.
+  // Whether liboffbeat-<family>.so is below the tracer.
   [[nodiscard]] bool has_offbeat() const { return last_algorithm_ != nullptr; }
   // The text of this thread's last algorithm; null: native.
   [[nodiscard]] const char* last_algorithm() const {
     return last_algorithm_ != nullptr ? last_algorithm_() : nullptr;
   }
-  // The same for the last start of a persistent collective.
+  // The text of the algorithm that a persistent collective ran when it was last started; null: native.
   [[nodiscard]] const char* started_algorithm(MPI_Request request) const {
     return started_algorithm_ != nullptr ? started_algorithm_(&request) : nullptr;
   }
-  // `observer` learns of calls through offbeat's C interface.
+  // Tells `observer` of calls through offbeat's C interface.
   void tell(const Observer& observer) const {
     if (observe_ != nullptr) observe_(&observer);
   }
 
  private:
-  // Null: offbeat is not there.
+  // These are null if offbeat is not there.
   const char* (*last_algorithm_)();
   const char* (*started_algorithm_)(const void*);
   void (*observe_)(const Observer*);
 };
 
 extern std::atomic<const Below*> what_is_below;
-// False if the MPI of the process is of another family. After another error this ends the process with one
-// line and exit code 2.
+// Finds what is below. Returns false if the MPI of the process is of another family. After any other error
+// the process ends with one line and exit code 2.
 [[nodiscard]] bool find_what_is_below_or_pass_on();
 [[nodiscard]] inline bool has_below() { return what_is_below.load(std::memory_order_acquire) != nullptr; }
-// What is below. The entry point of the first call has found it: a preload also reaches programs without MPI.
+// What is below the tracer. The entry point of the first call has found it: a preload also reaches programs
+// without MPI.
 [[nodiscard]] inline const Below& below() { return *what_is_below.load(std::memory_order_acquire); }
 
 // A function of the host that the tracer calls for itself, below all tools.

@@ -161,7 +161,8 @@ class Tracer {
     const std::uint8_t* known = operations_.find(abi::bits(handle));
     return known != nullptr ? *known : learn_operation(handle);
   }
-  // Those of the C interface; the names live as long as the process. 0 for an empty name.
+  // The type and operation of a call through the C interface. Their names live as long as the process. An
+  // empty name is number 0.
   [[nodiscard]] std::uint16_t named_type(const char* name, std::uint32_t size);
   [[nodiscard]] std::uint8_t named_operation(const char* name);
   void forget_type(MPI_Datatype handle) { types_.erase(abi::bits(handle)); }

@@ -37,7 +37,7 @@ inline int unsupported(MPI_Comm communicator) {
   return MPI_ERR_UNSUPPORTED_OPERATION;
 }
 
-// The algorithm of the call of this thread that has just returned; null: native. Offbeat does not see the
+// The algorithm of the call of this thread that has just returned; null: native. offbeat does not see the
 // collectives that it never serves.
 template <Collective collective>
 const char* last_algorithm() {
@@ -217,7 +217,7 @@ int init(Next* next, Arguments... arguments) {
     const InsideOffbeat guard;
     code = next(arguments...);
   }
-  // liboffbeat-<family>.so, where it is below, says it itself.
+  // If liboffbeat-<family>.so is below, that library warns.
   if (code == MPI_SUCCESS && !below().has_offbeat()) name_unknown_settings(below().host);
   if (code == MPI_SUCCESS) start_tracer_or_exit();
   return code;
