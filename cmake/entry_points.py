@@ -81,16 +81,16 @@ MORE_REQUESTS = {
     "Request_get_status_any": "request_get_status_of",
     "Request_get_status_some": "request_get_status_of",
 }
-# MPIX_X of MPICH, where its header has it.
+# MPICH's extensions, which are called MPIX_X. They are there only if the host's header has them.
 EXTENSIONS = {"Request_is_complete": "OnRequests::request_is_complete"}
 
-# Of CREATORS, those that all ranks of the parent call, and that have made the communicator on return.
+# The CREATORS that all ranks of the parent call, and that have made the communicator on return.
 BLOCKING_CREATORS = (
     "Comm_dup", "Comm_dup_with_info", "Comm_create", "Comm_split", "Comm_split_type", "Cart_create",
     "Cart_sub", "Graph_create", "Dist_graph_create", "Dist_graph_create_adjacent",
 )  # fmt: skip
 
-# Of CREATORS, those that need no MPI_Init.
+# The CREATORS that need no MPI_Init.
 SESSION_CREATORS = ("Comm_create_from_group", "Intercomm_create_from_groups")
 
 # Functions that have a wrapper of their own.
@@ -176,7 +176,7 @@ def spellings(collective: str) -> dict[str, str]:
 
 
 def entry_point(function: str, wrapper: str, parameters: str, *first: str) -> str:
-    """A function that programs see; see src/mpi/entry.hpp."""
+    """Returns the code of a function that programs see; see src/mpi/entry.hpp."""
     names = arguments(parameters)
     words = ", ".join(f"Word {name}" for name in names)
     passed = "".join(f", {name}" for name in names)

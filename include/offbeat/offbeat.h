@@ -88,10 +88,10 @@ const char* offbeat_family(void);
 offbeat_status offbeat_select(const char* collective, const char* expression, char* error, size_t error_size);
 
 /**
- * Returns the algorithm of this thread's last collective, as an expression. Calls of offbeat_run and offbeat_begin
- * count, and so do intercepted calls, including the start of a persistent collective. Returns "copy" on a
- * communicator of one rank, and NULL if the host MPI served the call. The text lives as long as the process. Each
- * algorithm of each choice has one address.
+ * Returns the algorithm of this thread's last collective, as an expression. Calls of offbeat_run and
+ * offbeat_begin count, and so do intercepted calls, including the start of a persistent collective. Returns
+ * "copy" on a communicator of one rank, and NULL if the host MPI served the call. The text lives as long as
+ * the process. Each algorithm of each choice has one address.
  */
 const char* offbeat_last_algorithm(void);
 
@@ -108,7 +108,8 @@ offbeat_status offbeat_count(const char* collective, offbeat_counters* counters,
  * destination[i] = ((operands[0][i] op operands[1][i]) op operands[2][i]) op ...
  *
  * Gives exactly the bits of combining two at a time, for any number of operands >= 1.
- * The destination may be one of the operands; no other overlap is allowed. All buffers must be in host memory.
+ * The destination may be one of the operands; no other overlap is allowed. All buffers must be in host
+ * memory.
  */
 offbeat_status offbeat_reduce(void* destination, const void* const* operands, size_t operand_count,
                               size_t count, offbeat_type type, offbeat_op op);

@@ -115,7 +115,7 @@ def parse_time_us(text: str) -> float:
 
 
 def checked_delay(microseconds: float, text: str) -> float:
-    """Refuse a time that is too long for a delay, or that is no number; ``text`` is how the user wrote it."""
+    """Refuse a time that is too long for a delay, or not a number; ``text`` is what the user wrote."""
     if not microseconds <= MOST_DELAY_US:
         raise CommandError(f"{text} is too long for a delay: at most {MOST_DELAY_US:g} us are possible")
     return microseconds

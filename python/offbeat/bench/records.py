@@ -28,7 +28,7 @@ class Records:
     begun: int = 0  # cells
 
     def add(self, line: str | bytes, where: str = "a line") -> None:
-        """Take one line of a file; ``where`` names both. What is not a line of the ranks is refused."""
+        """Take one line of a file; ``where`` names both. Refuse a line that the ranks have not written."""
         try:
             self._add(json.loads(line))
         except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Standard output that nobody has to read to its end.
+"""Lets a command finish even if nobody reads its standard output to the end.
 
 The reader of a pipe, such as head, may leave before everything is printed, or there may be no standard output
-at all. A command has other things to do, such as writing a page, and does them all the same.
+at all. A command has other things to do, such as writing a page, and does them anyway.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from offbeat.errors import FAILED, CommandError
 
 
 class _Output(io.FileIO):
-    """A file whose reader may leave: then the rest goes nowhere."""
+    """A file whose reader may leave. The rest of the output is then dropped."""
 
     def write(self, data: Any) -> int:
         try:

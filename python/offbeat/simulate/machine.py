@@ -50,7 +50,7 @@ class Board:
     ranks_per_cache: int
 
     def in_seconds(self) -> tuple[float, float, float, int, int]:
-        """As the simulator takes it."""
+        """Return the arguments that the simulator takes, with times in seconds."""
         times = self.line_ns * 1e-9, self.far_line_ns * 1e-9, self.line_gap_ns * 1e-9
         return *times, self.ranks_per_cache, _WINDOW_BYTES
 
