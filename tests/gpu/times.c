@@ -2,8 +2,8 @@
  *
  *     times DRIVER|none
  *
- * What an allreduce takes, the median in microseconds: of host memory, before and after the driver is loaded; of
- * device memory; and what the copies alone take. Without a DRIVER only the first.
+ * Prints what an allreduce takes, the median in microseconds: of host memory, before and after the driver is
+ * loaded; of device memory; and what the copies alone take. Without a DRIVER it prints only the first.
  */
 #include "../mpi/programs/check.h"
 #include "../support/stub_gpu.h"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tensors of PyTorch on a GPU, in the collectives of mpi4py. PyTorch loads the driver late and privately."""
+"""Pass PyTorch tensors on a GPU to collectives of mpi4py. PyTorch loads the driver late and privately."""
 
 from __future__ import annotations
 

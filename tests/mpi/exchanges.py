@@ -32,8 +32,10 @@ def expect_all_served(result: Result) -> None:
 
 
 def expect_some_served(result: Result, collectives: set[str]) -> None:
-    """These are served at some lengths at least. The host gets what has no default between nodes, but for calls on one
-    rank."""
+    """Check that offbeat serves these collectives at some lengths at least.
+
+    The host gets collectives that have no default between nodes, except for calls on one rank.
+    """
     for collective in collectives:
         assert result.report_of(collective).served > number(f"alone {collective}", result), f"{collective}\n{result}"
     for collective in ("barrier", "alltoallv"):

@@ -56,7 +56,7 @@ class Mpi:
 
     @property
     def is_like_another(self) -> bool:
-        """Whether what is inside offbeat need not be tested here again.
+        """Whether tests of offbeat's internals on another MPI cover this one.
 
         The standard ABI's library is the same code as the others', and Debian's MPIs are the same two at
         other versions.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Memory of a GPU in every collective, with a driver whose memory faults when the CPU touches it.
+"""Every collective takes memory of a GPU. The driver is a stub whose memory faults when the CPU touches it.
 
-Some ranks pass device memory and others host memory. What comes out must be what Open MPI gives for host
+Some ranks pass device memory and others host memory. The results must be those that Open MPI gives for host
 memory.
 """
 
@@ -19,7 +19,7 @@ DRIVERS = {"libcuda.so.1": (), "libamdhip64.so.6": ("-DSTUB_HIP=6",), "libze_loa
 
 
 def driver(name: str) -> Path:
-    """A stub driver, under the name of the true one."""
+    """Return a stub driver under the name of the real one."""
     flags = ("-std=c++20", "-shared", "-fPIC", *DRIVERS[name])
     source = ROOT / "tests" / "support" / "stub_gpu.cpp"
     return compile_program(MPIS["openmpi"], source, *flags, compiler="c++", libraries=(), name=name)
@@ -39,13 +39,13 @@ def variables(how: str, mpi: Mpi, name: str = "libcuda.so.1") -> dict[str, str]:
 
 
 def form_of(mpi: Mpi, how: str) -> str:
-    """Intel MPI reads the buffers when a persistent collective is made, and knows no memory of a GPU by itself."""
+    """Intel MPI reads the buffers of a new persistent collective, and cannot handle GPU memory by itself."""
     by_messages = how in ("by messages", "without shared memory")
     return "blocking" if mpi.kind == "impi" or (by_messages and mpi.kind != "openmpi") else "any"
 
 
 def give_what_a_host_gives(mpi: Mpi, ranks: int, form: str, environment: dict[str, str]) -> None:
-    """The driver is loaded late and privately, and by two of three ranks."""
+    """Two of three ranks load the driver, late and privately."""
     program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
     command = [program, *CALLS, "alike", form]
     result = run(mpi, ranks, command, environment=environment, timeout=120).succeeded()
@@ -82,7 +82,7 @@ def test_each_rank_may_describe_memory_of_a_gpu_differently(mpi: Mpi) -> None:
 @INSIDE_OFFBEAT
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_what_random_calls_do_not_try(mpi: Mpi, ranks: int) -> None:
-    """One rank, user operations, pairs, persistent calls, and gaps to which the program writes meanwhile."""
+    """The program tries one rank, user operations, pairs, persistent calls, and gaps that it writes to."""
     program = compile_program(mpi, PROGRAMS / "devices.c")
     run(mpi, ranks, [program, driver("libcuda.so.1"), "values"], timeout=120).succeeded()
 

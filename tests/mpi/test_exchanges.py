@@ -83,7 +83,7 @@ def test_random_calls_give_what_a_host_gives(mpi: Mpi, ranks: int, how: str) -> 
 @INSIDE_OFFBEAT
 @pytest.mark.parametrize("how", ["by default", "in many rounds"])
 def test_threads_call_at_once(mpi: Mpi, how: str) -> None:
-    """Three threads of each rank, each on communicators of its own, two of them of one rank."""
+    """Three threads of each rank make calls, each on communicators of its own, of which two have one rank."""
     program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
     settings = OURS.get(mpi.name, {}) | HOW[how]
     result = run(mpi, 3, [program, *FEW_CALLS, "alike", "threads"], environment=settings, timeout=120)

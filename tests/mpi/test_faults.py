@@ -175,7 +175,7 @@ def faults_and_errors(result: Result) -> tuple[int, int]:
 def test_a_message_that_fails_is_an_error_on_every_rank(
     mpi: Mpi, expression: str, rank: int, count: int
 ) -> None:
-    """One of those of a carrier, each in turn: on its own node and on the other one, nobody waits forever."""
+    """Each message of one rank fails in turn. No rank waits forever, on its node or on the other one."""
     direct = ("--direct", "1") if expression == OWNERS else ()
     result = run_failing(mpi, 4, "messages", rank, count, *direct, allreduce=expression, environment=NODES)
     faults, errors = faults_and_errors(result)

@@ -10,6 +10,6 @@ from harness import PROGRAMS, Mpi, compile_program, run
 @pytest.mark.mpis(lambda mpi: mpi.kind == "openmpi")
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_a_nonblocking_call_lets_the_host_do_nothing_else(mpi: Mpi, ranks: int) -> None:
-    """Seen as a hang of MPICH's comm_idup_iallreduce on Open MPI."""
+    """MPICH's test comm_idup_iallreduce once hung for this reason on Open MPI."""
     program = compile_program(mpi, PROGRAMS / "quiet.c", libraries=("-ldl",))
     run(mpi, ranks, [program]).succeeded()

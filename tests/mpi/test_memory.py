@@ -13,7 +13,7 @@ COLLECTIVES = (
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_the_bound_holds_for_every_collective(mpi: Mpi, ranks: int) -> None:
-    """A window has 1 MiB in each half, so two boards fill a bound of 4 MiB. One more is in use."""
+    """A window has 1 MiB in each half, so two boards fill a bound of 4 MiB. One more board is in use."""
     program = compile_program(mpi, PROGRAMS / "leases.c")
     settings = {f"OFFBEAT_{name.upper()}": "arrival_direct" for name in COLLECTIVES.split()}
     settings |= {"OFFBEAT_REDUCE": "arrival_tree", "OFFBEAT_MEMORY_MIB": "4"}
@@ -25,7 +25,7 @@ def test_the_bound_holds_for_every_collective(mpi: Mpi, ranks: int) -> None:
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_persistent_requests_share_boards(mpi: Mpi, ranks: int) -> None:
-    """Three quarters of 48 requests are short: three boards for 16 of them each, three for 4 long ones each."""
+    """Three quarters of 48 requests are short: three boards have 16 of them each, three have 4 long ones."""
     program = compile_program(mpi, PROGRAMS / "persistent_boards.c")
     most_mib = 3 * 17 * ranks // 2 + 3 * 5 * ranks
     result = run(mpi, ranks, [program, "48", "6", str(most_mib)], timeout=120).succeeded()

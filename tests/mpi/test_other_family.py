@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A preload of another family than the program's MPI: the program runs natively, and one line says so."""
+"""If the program's MPI is of another family than the preload, the program runs natively; one line says so."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def test_a_message_is_delivered_though_only_allreduce_is_called(
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_a_rank_that_always_comes_last_receives_its_messages(mpi: Mpi, ranks: int) -> None:
-    """It computes between its collectives, which is time that counts: some calls, and not one look in 600."""
+    """The rank computes between its collectives, and that time counts, so it needs few calls."""
     program = compile_program(mpi, PROGRAMS / "late_receiver.c")
     result = run(mpi, ranks, [program, "1000000", "200"], environment=PIECE_BY_PIECE).succeeded()
     assert result.report.served == result.calls, str(result)
@@ -37,10 +37,10 @@ def test_a_rank_that_always_comes_last_receives_its_messages(mpi: Mpi, ranks: in
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_a_write_gives_its_lock_back(mpi: Mpi, ranks: int, tmp_path: Path) -> None:
-    """It is over when the collective begins, but the MPI has to notice."""
+    """The write is over when the collective begins, but the MPI has to notice."""
     program = compile_program(mpi, PROGRAMS / "atomic_writes.c")
     result = run(mpi, ranks, [program, str(tmp_path / "file"), "8"]).succeeded()
-    # A host may make calls of its own for its files.
+    # A host may call collectives itself for its files.
     assert result.report.served == result.report.intercepted >= result.calls, str(result)
 
 

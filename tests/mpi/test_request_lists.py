@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Long lists of requests, requests that a function of the host completes, and requests without memory."""
+"""Requests are completed in long lists, by functions of the host, and without memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_long_lists_are_drained_by_every_function(mpi: Mpi, ranks: int) -> None:
 @INSIDE_OFFBEAT
 @pytest.mark.mpis(lambda mpi: mpi.family != "mpiabi")  # which offbeat sees in a library's name, another one here
 def test_collectives_in_lists_end_without_the_host(mpi: Mpi) -> None:
-    """Some 3,500 requests, in lists of 300. Open MPI may be told while a rank waits for a message."""
+    """Some 3,500 requests come in lists of 300. Open MPI may be told while a rank waits for a message."""
     counting = compile_program(
         mpi, PROGRAMS / "libmpi_counting.c", "-shared", "-fPIC", "-Wl,--no-as-needed", libraries=("-ldl",)
     )
@@ -36,7 +36,7 @@ def test_collectives_in_lists_end_without_the_host(mpi: Mpi) -> None:
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_functions_that_a_program_looks_up_complete_requests(mpi: Mpi, ranks: int) -> None:
-    """By dlsym in libmpi, where the host's functions are."""
+    """The program finds functions by dlsym in libmpi, where the host's functions are."""
     program = compile_program(mpi, PROGRAMS / "foreign.c", libraries=("-ldl",))
     run_counted(mpi, ranks, program, "looked-up")
 
@@ -44,7 +44,7 @@ def test_functions_that_a_program_looks_up_complete_requests(mpi: Mpi, ranks: in
 @pytest.mark.mpis(lambda mpi: mpi.name != "mpich-abi")  # the standard ABI does not let the host ask
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_functions_of_the_host_complete_requests(mpi: Mpi, ranks: int) -> None:
-    """Those of a library whose calls do not reach offbeat: the host itself learns that a collective is over."""
+    """A library's calls do not reach offbeat, so the host itself learns that a collective is over."""
     program = compile_program(mpi, PROGRAMS / "foreign.c", libraries=("-ldl",))
     past_us = compile_program(
         mpi, PROGRAMS / "foreign_library.c", "-shared", "-fPIC", name="foreign_library.so"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What offbeat does is invisible: error handlers stay the program's, and all ranks decide alike."""
+"""Programs do not notice offbeat: error handlers stay the program's, and all ranks decide alike."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_reduce_in_place_on_every_rank_is_served(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "reduce_in_place.c")
     result = run(mpi, 3, [program], timeout=60).succeeded()
     assert result.report_of("reduce").native == 0, str(result)
-    # Without a board the host, which may crash, serves the non-blocking ones.
+    # Without a board, the host serves the non-blocking calls, and it may crash.
     settings = {"OFFBEAT_BOARD_KIB": "0", "OFFBEAT_REDUCE": "binomial"}
     result = run(mpi, 3, [program, "blocking"], environment=settings, timeout=60).succeeded()
     assert result.report_of("reduce").native == 0, str(result)
@@ -57,7 +57,7 @@ def test_a_mismatch_of_blocks_is_an_error_and_later_calls_work(mpi: Mpi) -> None
 
 
 def test_settings_for_people_decide_nothing(mpi: Mpi) -> None:
-    """Elements as wide as these windows take the immediate form, also on the rank that speaks."""
+    """Elements as wide as these windows take the immediate form, including on the rank that prints lines."""
     program = compile_program(mpi, PROGRAMS / "wide_elements.c")
     settings = {"OFFBEAT_BOARD_KIB": "4", "OFFBEAT_VERBOSE": "1"}
     result = run(mpi, 2, [program], environment=settings, timeout=60).succeeded()
@@ -66,7 +66,7 @@ def test_settings_for_people_decide_nothing(mpi: Mpi) -> None:
 
 
 def test_ranks_with_different_builds_are_served_by_the_host(mpi: Mpi, tmp_path: Path) -> None:
-    """Rank 1 has a copy of the library with another version, as a node that was not updated has."""
+    """Rank 1 has a copy of the library with another version, like a node that was not updated."""
     original = library(mpi.family)
     build = original.read_bytes()
     marks = re.findall(rb"offbeat version [\d.]+", build)
@@ -83,7 +83,7 @@ def test_ranks_with_different_builds_are_served_by_the_host(mpi: Mpi, tmp_path: 
     assert (result.report.intercepted, result.report.served) == (result.calls, 0), str(result)
 
 
-# In Open MPI, MPI_Finalize waits for the other ranks, which hangs without offbeat, too.
+# In Open MPI, MPI_Finalize waits for the other ranks, so the program hangs without offbeat, too.
 @is_of_mpich
 def test_a_session_that_outlives_finalize(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "sessions_outlive.c")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Bad values of settings: one clear line, and the job ends."""
+"""A bad value of a setting ends the job with one clear line."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Traces, reports and checks know every call that offbeat serves, and traces which algorithm it ran."""
+"""Traces, reports and checks know every call that offbeat serves. Traces also know which algorithm it ran."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OF_INTERFACE = tuple(name for name in SERVED if name not in ("allgatherv", "allt
 
 
 def said(result: Result, rank: int) -> list[tuple[str, str, str]]:
-    """The collective, the form and the algorithm of each call, as the program printed them."""
+    """Return the collective, the form and the algorithm of each call, as the program printed them."""
     return re.findall(rf"^ran {rank} (\w+) (\w+) (.+)$", result.stdout, re.M)
 
 
@@ -45,7 +45,7 @@ def traced(
 
 
 def assert_counted(result: Result, trace: trace_file.TraceFile, name: str) -> None:
-    """The report of rank 0 has the calls of its trace, and as many that the host served."""
+    """Check that rank 0's report counts as many calls, and as many native ones, as its trace."""
     algorithms = Counter(call.algorithm for call in trace.calls if call.collective == name)
     report = result.report_of(name)
     assert (report.intercepted, report.native) == (algorithms.total(), algorithms["native"]), name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Types and operations that programs make, and buffers that they must not have."""
+"""Programs make types and operations of their own, and pass buffers that MPI forbids."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ HOW = {  # settings
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 @pytest.mark.parametrize("how", HOW)
 def test_a_user_operation_gets_whole_objects(mpi: Mpi, ranks: int, how: str) -> None:
-    """What the host serves it may cut, so offbeat has to serve it all."""
+    """The host may cut the vectors of calls that it serves, so offbeat has to serve all of them."""
     scatters = {"OFFBEAT_REDUCE_SCATTER": "ring", "OFFBEAT_REDUCE_SCATTER_BLOCK": "ring"}
     program = compile_program(mpi, PROGRAMS / "objects.c")
     result = run(mpi, ranks, [program], environment=HOW["board"] | scatters | HOW[how]).succeeded()
@@ -80,7 +80,7 @@ def test_a_user_operation_gets_whole_objects(mpi: Mpi, ranks: int, how: str) -> 
 def test_a_root_whose_input_is_its_output(
     mpi: Mpi, ranks: int, settings: dict[str, str], collectives: list[str]
 ) -> None:
-    """The root is told what the host says, and later calls are right. Natively some hosts hang after it."""
+    """The root gets the host's answer, and later calls are right. Natively some hosts hang after it."""
     program = compile_program(mpi, PROGRAMS / "root_alias.c")
     result = run(mpi, ranks, [program, *collectives], environment=settings).succeeded()
     assert result.report_of("reduce").served > 0, str(result)

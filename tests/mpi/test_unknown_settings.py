@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""OFFBEAT_ variables that are no settings: one line by one rank of the job, and the job goes on."""
+"""One rank of the job prints one line about OFFBEAT_ variables that are no settings, and the job goes on."""
 
 from __future__ import annotations
 

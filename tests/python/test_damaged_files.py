@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Files that are damaged, or say what cannot be: one line that names file and line."""
+"""Files that are damaged or impossible cause one line, which names file and line."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The Python code keeps the rules of pyproject.toml, by the tools that tools/setup.py pins."""
+"""The tools that tools/setup.py pins find that the Python code keeps the rules of pyproject.toml."""
 
 from __future__ import annotations
 

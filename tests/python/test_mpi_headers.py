@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How a build comes by the headers of two MPIs without downloading anything."""
+"""A build finds the headers of two MPIs without downloading anything."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def make(folder: Path, vendor: str) -> Path:
 
 @pytest.fixture
 def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No MPI of this machine is found."""
+    """Make mpi_headers find no MPI of this machine."""
     monkeypatch.setattr(mpi_headers, "of_wheel", lambda vendor: None)
     monkeypatch.setattr(mpi_headers, "PUT_ASIDE", tmp_path / "aside")
     monkeypatch.setattr(mpi_headers, "FOLDERS", {"openmpi": (), "mpich": ()})

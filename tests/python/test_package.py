@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The installed package brings no MPI, and stands in the way of none."""
+"""The installed package brings no MPI, and hides no other MPI."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_no_file_has_the_name_of_an_mpis() -> None:
 
 @pytest.mark.skipif(shutil.which("nm") is None, reason="needs nm")
 def test_the_libraries_need_no_newer_c_library_than_they_use() -> None:
-    """Nothing of offbeat draws random numbers: libstdc++ would, and needs glibc 2.36 for it."""
+    """No offbeat library draws random numbers; libstdc++ would need glibc 2.36 for that."""
     for family, path in libraries.installed().items():
         for file in (path, libraries.trace_library(family), libraries.bench_files(family)[1]):
             undefined = subprocess.run(

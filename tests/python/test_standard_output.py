@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Commands whose output nobody reads to its end do all else that they have to do."""
+"""Commands do all their other work even if nobody reads their output to its end."""
 
 from __future__ import annotations
 

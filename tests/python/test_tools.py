@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What ./test does to the machine."""
+"""./test changes the machine only for the stages that need it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The script ./test as a module, whose stages do nothing."""
+    """Return the script ./test as a module whose stages do nothing."""
     loader = importlib.machinery.SourceFileLoader("test_command", str(ROOT / "test"))
     spec = importlib.util.spec_from_loader(loader.name, loader)
     assert spec is not None

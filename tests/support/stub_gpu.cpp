@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The driver of a GPU that is not there, for tests: as libcuda.so.1, or with STUB_HIP as libamdhip64.so.
+// The driver of a GPU that does not exist, for tests. It stands in for libcuda.so.1 or, with STUB_HIP, for
+// libamdhip64.so.
 //
-// Its device memory is mapped twice: at the address that it hands out nobody may read or write, and the
-// copies of the driver go to the other one. A copy counts only if the context of the memory is current, and
-// is carried out when the stream is synchronised. So a test fails if offbeat touches the memory, or forgets
-// either.
+// It maps its device memory twice. Nobody may read or write at the address that it hands out; its copies go
+// to the other address. It carries out a copy only if the context of the memory is current, and only when the
+// stream is synchronised. So a test fails if offbeat touches the memory, or forgets the context or the
+// stream.
 #include "stub_gpu.h"
 
 #include <sys/mman.h>
@@ -40,7 +41,7 @@ int count(stub_call call) {
 
 bool is_for_device(const Allocation& of) { return of.kind == STUB_DEVICE || of.kind == STUB_POOL; }
 
-// Null: not an address of ours.
+// Returns null if the address is not in memory of this driver.
 const Allocation* find(const void* address, std::size_t bytes, std::byte** memory = nullptr) {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
   const std::lock_guard lock(mutex);
@@ -102,7 +103,7 @@ const stub_gpu stub_gpu_functions{allocate, release, read, write, calls_of, fail
 
 #ifdef STUB_HIP
 
-// Of HIP 5 or 6, whose numbers for device memory differ.
+// Whether this is HIP 5, whose numbers for device memory differ from those of HIP 6.
 static bool is_old() { return STUB_HIP < 6; }
 
 int hipRuntimeGetVersion(int* version) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * A driver of a GPU that is not there (stub_gpu.cpp), and what a test asks of it. A program loads it as a
- * framework loads the true one: late and privately, by stub_load.
+ * A driver of a GPU that does not exist (stub_gpu.cpp), and the questions that a test asks it. A program
+ * loads it by stub_load as a framework loads the real one: late and privately.
  */
 #ifndef STUB_GPU_H
 #define STUB_GPU_H
@@ -23,18 +23,18 @@ enum stub_call { STUB_QUERY, STUB_READ, STUB_WRITE, STUB_CALLS };
 struct stub_gpu {
   void *(*allocate)(size_t bytes, enum stub_kind kind);
   void (*release)(void *memory);
-  /* For the test itself. */
+  /* The test itself uses these. */
   void (*read)(void *to, const void *from, size_t bytes);
   void (*write)(void *to, const void *from, size_t bytes);
-  /* How many calls of a kind there were. */
+  /* Returns how many calls of a kind there were. */
   long (*calls)(enum stub_call call);
-  /* From now on calls of a kind fail with this code; 0: they do not. */
+  /* Makes calls of a kind fail with this code from now on; 0: they do not fail. */
   void (*fail)(enum stub_call call, int code);
-  /* Contexts that this thread has pushed and not popped. */
+  /* Returns how many contexts this thread has pushed and not popped. */
   int (*depth)(void);
 };
 
-/* Ends the process if there is no such file. */
+/* Loads the driver. Ends the process if there is no such file. */
 static inline struct stub_gpu stub_load(const char *file) {
   struct stub_gpu stub;
   void *const library = dlopen(file, RTLD_NOW | RTLD_LOCAL);

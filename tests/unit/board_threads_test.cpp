@@ -359,7 +359,8 @@ TEST(Board, PagesStayWhileARankIsBehind) {
   EXPECT_TRUE(are_given_back());
 }
 
-// Rank 0 has been on one stage and rank 1 on the other: each still has to come to where the other one was.
+// Rank 0 has been on one stage and rank 1 on the other. Each rank still has to come to the stage where the
+// other one was.
 TEST(Board, PagesStayWhileRanksAreOnDifferentStages) {
   const BoardShape shape{2, 4096, 2};
   const Mapping memory(shape.total_bytes());
@@ -381,8 +382,8 @@ TEST(Board, PagesStayWhileRanksAreOnDifferentStages) {
   EXPECT_TRUE(are_given_back());
 }
 
-// A blocking call and an operation of one rank, in two threads, while a third wants the pages back. Nobody
-// may find the pages gone while it uses them, and at the end every use is over.
+// One rank makes a blocking call and an operation in two threads, while a third thread wants the pages back.
+// No thread may find the pages gone while it uses them, and at the end every use is over.
 TEST(Board, CountsUsesOfSeveralThreads) {
   constexpr int uses = 20'000;
   const BoardShape shape{1, 4096, 2};

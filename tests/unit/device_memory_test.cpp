@@ -51,7 +51,7 @@ TEST(DeviceMemory, NeedsADriver) {
   in_a_process([] {
     devices::look_for_drivers();
     EXPECT_FALSE(devices::may_have_memory());
-    // The next call is the short one.
+    // The next call takes the short path.
     EXPECT_EQ(*devices::libraries.loaded.load(), devices::libraries.seen.load());
   });
 }
@@ -193,7 +193,7 @@ TEST(DeviceMemory, LevelZeroIsSeen) {
   });
 }
 
-// A driver that comes while other threads ask is seen by whoever has the memory.
+// If a driver comes while other threads ask, the thread that has the memory sees it.
 TEST(DeviceMemory, MayComeWhileThreadsAsk) {
   in_a_process([] {
     devices::look_for_drivers();

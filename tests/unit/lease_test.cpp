@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an algorithm puts into windows against what it says that it leases. The ranks are threads on a real
-// board, whose windows are zero before each call.
+// Compares what an algorithm puts into windows with what it says that it leases. The ranks are threads on a
+// real board, whose windows are zero before each call.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ constexpr std::size_t window_bytes = 16 * BoardShape::smallest_chunk;
 
 class Leases : public testing::TestWithParam<int> {};
 
-// The bytes of those words of one half of a window that are not zero.
+// Returns how many bytes of one half of a window are in words that are not zero.
 std::size_t touched(const Board& board, std::uint64_t half, int owner) {
   std::size_t bytes = 0;
   for (std::size_t k = 0; k < window_bytes; k += sizeof(Bits)) {
@@ -64,7 +64,7 @@ TEST_P(Leases, CoverWhatIsPutIntoWindows) {
               transport.board = &board;
               const Call call = exchange.args(rank);
               leased[static_cast<std::size_t>(rank)] = expression.lease(call, rank, ranks, ranks);
-              // Two ranks swap places every other time that they use a half.
+              // Two ranks swap places every second time that they use a half.
               for (int time = 0; time < 4; ++time) {
                 finish(carry_out(Endpoint(transport, rank, ranks), call, expression));
                 all.arrive_and_wait();
@@ -88,7 +88,7 @@ TEST_P(Leases, CoverWhatIsPutIntoWindows) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Leases, testing::Values(2, 3, 6, 18), testing::PrintToStringParamName());
 
-// The length of an alltoallv, by which algorithms are chosen, is 0: no rank knows that of all.
+// The length by which an algorithm for alltoallv is chosen is 0, because no rank knows the lengths of all.
 TEST(Leases, AreNotLengths) {
   Exchange exchange(3, {Collective::alltoallv, 9000});
   Expression expression;

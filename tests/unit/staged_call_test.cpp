@@ -21,7 +21,7 @@ class StagedCallTest : public testing::Test {
   }
   static stub_gpu gpu;
 
-  // Bytes of the GPU, all equal.
+  // Allocates bytes of the GPU, all equal to `value`.
   static std::byte* on_gpu(std::size_t bytes, int value) {
     void* const memory = gpu.allocate(bytes, STUB_DEVICE);
     const std::vector<std::byte> all(bytes, std::byte(value));
@@ -86,8 +86,8 @@ TEST_F(StagedCallTest, EitherSideMayBeInHostMemory) {
   EXPECT_EQ(at(there), 6);
 }
 
-// A reduce-scatter in place: the input is longer than the output, and begins where it does. An allgather in
-// place: the input is a part of the output.
+// In a reduce-scatter in place, the input is longer than the output and begins at the same address. In an
+// allgather in place, the input is a part of the output.
 TEST_F(StagedCallTest, InPlaceStaysInPlace) {
   for (const std::size_t begin : {0, 8}) {
     std::byte* const memory = on_gpu(24, 7);

@@ -284,7 +284,7 @@ TEST(Progress, IsGivenThoughEachWaitIsShort) {
   }
 }
 
-// Time goes on when a test says so. Each test has a clock of its own, and so begins anew.
+// Time proceeds only when a test says so. Each test has a clock of its own, and so starts afresh.
 template <int test>
 struct PlantedClock {
   [[nodiscard]] static std::uint64_t now() { return ticks; }
@@ -309,7 +309,7 @@ TEST(Progress, IsDueAtFirst) {
   EXPECT_TRUE(Due::neither());
 }
 
-// A collective takes 0.2 us, and a turn as long.
+// A collective takes 0.2 us, and a turn takes as long.
 TEST(Progress, IsRarelyDueInAProgramThatDoesNotCompute) {
   using Due = PlantedDue<1>;
   Due::give_turns(0.2, 20);
@@ -358,7 +358,7 @@ TEST(Progress, IsSoonDueAgainWhenATurnTookLong) {
   Due::give_turns(50, 1);
   Due::pass_us(1);
   EXPECT_TRUE(Due::both());
-  // The other rank may need longer for its part than the first turn that is due.
+  // The other rank may take longer for its part than the time until the first turn is due.
   Due::give_turns(0.2, 1);
   Due::pass_us(2);
   EXPECT_TRUE(Due::both());

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * Each collective that offbeat serves, in all its forms, short and long. After each call the program prints which
- * algorithm ran, as offbeat_last_algorithm says: "ran RANK COLLECTIVE FORM ALGORITHM".
+ * Calls each collective that offbeat serves, in all its forms, short and long. After each call the program
+ * prints which algorithm ran, as offbeat_last_algorithm says: "ran RANK COLLECTIVE FORM ALGORITHM".
  *
  * algorithms [without-persistent]
  */
@@ -81,7 +81,7 @@ static void all_forms(int which, int n, MPI_Comm c, int has_persistent) {
   MPI_Request_free(&request);
 }
 
-/* One call starts three, of which each runs what it ran when it was started alone. */
+/* One call starts three collectives, each of which runs the algorithm that it ran when it was started alone. */
 static void all_at_once(void) {
   const int started[] = {1, 0, 6};
   MPI_Request requests[3];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * atomic_writes FILE ROUNDS: every rank begins to write its part of a file in atomic mode, computes until the write is
- * surely over, and reads the part of its neighbour after a collective.
+ * atomic_writes FILE ROUNDS: every rank begins to write its part of a file in atomic mode and computes until
+ * the write is surely over. After a collective it reads the part of its neighbour.
  *
- * Open MPI locks a part when the write begins, and gives the lock back in a turn of its own after the write has ended.
- * A collective without a turn leaves each rank with a lock for which another one waits.
+ * Open MPI locks a part when the write begins, and releases the lock in a turn of its own after the write has
+ * ended. If the collective gives no turn, each rank keeps a lock for which another rank waits.
  */
 #include "check.h"
 

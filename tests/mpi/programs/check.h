@@ -78,7 +78,7 @@ static inline void check_start(int *argc, char ***argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &world_size);
 }
 
-/* The same for a program whose threads call MPI at once. */
+/* Like check_start(), for a program whose threads call MPI at once. */
 static inline void check_start_with_threads(int *argc, char ***argv) {
   int provided;
   MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided);

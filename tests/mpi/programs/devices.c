@@ -2,8 +2,8 @@
  *
  *     devices DRIVER values|interface|failing_read|failing_write|level_zero|late_level_zero|native [LEVEL_ZERO]
  *
- * Calls with memory of a GPU that is not there (tests/support/stub_gpu.cpp), where random ones (exchanges.cpp)
- * do not come. Even ranks pass device memory, odd ones host memory.
+ * Makes those calls with GPU memory that the random calls (exchanges.cpp) do not make. The GPU is a stub
+ * (tests/support/stub_gpu.cpp). Even ranks pass device memory, odd ranks host memory.
  */
 #ifdef WITH_INTERFACE
 #include "interface.h"
@@ -19,7 +19,7 @@
 static struct stub_gpu gpu;
 static int has_gpu;
 
-/* Some ints, on the GPU if this rank has one. */
+/* Allocates ints, on the GPU if this rank has one. */
 static int *make(size_t count, int first) {
   int *const values = malloc(count * sizeof *values);
   for (size_t k = 0; k < count; ++k) values[k] = first + (int)k;
@@ -47,7 +47,7 @@ static void add(void *input, void *output, int *count, MPI_Datatype *type) {
   for (int k = 0; k < *count; ++k) ((int *)output)[k] += ((int *)input)[k];
 }
 
-/* The sum over all ranks of 10 * rank + k + extra. */
+/* Returns the sum over all ranks of 10 * rank + k + extra. */
 static int sum(int size, int k, int extra) { return 10 * size * (size - 1) / 2 + size * (k + extra); }
 
 static void user_operation(MPI_Comm communicator, int rank, int size, int count) {
@@ -82,7 +82,7 @@ static void gaps(MPI_Comm communicator, int rank, int size) {
   MPI_Datatype block;
   MPI_Type_create_resized(every_other, 0, 2 * rows * sizeof(int), &block);
   MPI_Type_commit(&block);
-  /* Both halves of one matrix, at once. */
+  /* Two collectives at once fill the two halves of one matrix. */
   MPI_Iallgather(column, rows, MPI_INT, matrices[0], 1, block, communicator, &requests[0]);
   MPI_Iallgather(column, rows, MPI_INT, matrices[0] + 1, 1, block, communicator, &requests[1]);
   MPI_Type_free(&block);
@@ -186,7 +186,7 @@ static void interface(void) {
 }
 #endif
 
-/* Rank 0's driver does not copy. It gets an error; the others get the sum, or an error. */
+/* Rank 0's driver does not copy. Rank 0 gets an error; the others get the sum, or an error. */
 static void failing(enum stub_call what) {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   int *const input = make(4, 10 * world_rank), *const output = make(4, -1);

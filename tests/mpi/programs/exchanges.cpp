@@ -4,7 +4,7 @@
 //
 // The seed decides about each call: the collective, the communicator (two of them have one rank), the root, a
 // length of up to LONGEST elements, whether the call is in place, and one of six types of the same ints on
-// each side. Some types have gaps, one has its ints in another order, two are nested.
+// each side. Some types have gaps, one has its ints in another order, and two are nested.
 //
 // alike, different: all ranks use the same types, or each rank uses its own. MPI allows the latter, and some
 // MPIs fail at it.
@@ -15,10 +15,12 @@
 // VICTIM MICROSECONDS: the kernel kills this rank that long after it begins to call.
 //
 // STUB_GPU in the environment names a driver (tests/support/stub_gpu.cpp). Two of three ranks load it after
-// some calls. From then on either side of a call may be memory of that GPU. Not with threads.
+// some calls. From then on either side of a call may be memory of that GPU. STUB_GPU does not work with
+// threads.
 //
 // Each rank hashes everything that comes out of its calls, including the memory beside it, and prints the
-// hash: an MPI must print the same with and without offbeat. The program also checks what can be known.
+// hash. An MPI must print the same hash with and without offbeat. The program also checks what it can know by
+// itself.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -87,7 +89,7 @@ constexpr int unit = 6;  // every type fits this many ints
 bool has_gpu = false;
 stub_gpu gpu;
 
-// What a call is given for some memory: itself, or memory of the GPU with the same contents.
+// The buffer that a call gets for some memory: the memory itself, or GPU memory with the same contents.
 class Place {
  public:
   Place() = default;
@@ -107,7 +109,7 @@ class Place {
     std::fill(memory.begin(), memory.end(), Number{99});
     return static_cast<Number*>(on_gpu_);
   }
-  // After the call.
+  // Copies a result back to the memory; call this after the collective.
   template <class Number>
   void bring_back(std::vector<Number>& memory) const {
     if (on_gpu_ != nullptr) gpu.read(memory.data(), on_gpu_, bytes_);
@@ -544,7 +546,7 @@ class UnderWay {
 // The calls of one thread, on communicators of its own.
 class Caller {
  public:
-  // Collective.
+  // The constructor is collective.
   explicit Caller(bool uses_world) {
     if (uses_world) {
       communicators_[0] = MPI_COMM_WORLD;
@@ -556,7 +558,7 @@ class Caller {
     MPI_Comm_dup(MPI_COMM_WORLD, &communicators_[1]);
     MPI_Comm_split(MPI_COMM_WORLD, 0, -world_rank, &communicators_[2]);  // the ranks backwards
     MPI_Comm_split(MPI_COMM_WORLD, world_rank, 0, &communicators_[4]);   // one rank
-    // From here on no rank has to ask another one before a call is served.
+    // After these barriers no rank has to ask another one before a call is served.
     for (const int k : {0, 1, 2}) MPI_Barrier(communicators_[k]);
   }
   void free() {

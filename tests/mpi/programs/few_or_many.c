@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * few_or_many: long lists of requests, drained by each function that completes some or all of them, with messages and
- * requests of persistent collectives, active and not, in between. Every request is completed once, and complete when
- * it is said to be. Under libmpi_counting the last line but one says how many the host was told of.
+ * few_or_many: makes long lists of requests and drains them by each function that completes some or all of
+ * them. Between the requests are messages and requests of persistent collectives, active and inactive. Every
+ * request must be completed once, and be complete when MPI says so. Under libmpi_counting the last line but
+ * one says how many completions the host was told of.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -76,8 +77,8 @@ static void drain(int way, int left) {
   }
 }
 
-/* Every fourth is a message, every fifth of the others persistent, and of these every second one is not started. MPICH
- * by itself waits for those for ever. */
+/* Every fourth request is a message. Every fifth of the others is persistent, and every second one of these is not
+ * started. MPICH by itself waits forever for those. */
 #ifdef OPEN_MPI
 enum { has_inactive = 1 };
 #else

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * foreign looked-up|LIBRARY: requests begun by the functions that the program is linked to, and completed by those that
- * it finds by dlsym in the MPI library, as bindings of languages do, or by those that a LIBRARY finds which is loaded
- * with RTLD_DEEPBIND: these are the MPI's own ones, past any preload.
+ * foreign looked-up|LIBRARY: begins requests by the functions that the program is linked to, and completes
+ * them by other functions. With `looked-up`, the program finds these by dlsym in the MPI library, as bindings
+ * of languages do. With a LIBRARY, that library finds them; it is loaded with RTLD_DEEPBIND, so they are the
+ * MPI's own, past any preload.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -11,7 +12,7 @@
 #include "check.h"
 #include "foreign.h"
 
-/* MPICH 4.0 has persistent collectives, but waits for inactive ones for ever. */
+/* MPICH 4.0 has persistent collectives, but waits forever for inactive ones. */
 #if (MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)) && \
     !(defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 40100000 && !defined(I_MPI_NUMVERSION))
 enum { has_persistent = 1 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * Functions that complete requests, and that need not be those which the program is linked to.
+ * Functions that complete requests. They need not be those that the program is linked to.
  */
 #ifndef FOREIGN_H
 #define FOREIGN_H

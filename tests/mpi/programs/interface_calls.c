@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * Every collective that the C interface has, and which algorithm ran: "ran RANK COLLECTIVE FORM ALGORITHM".
+ * Calls every collective of the C interface, and prints which algorithm ran: "ran RANK COLLECTIVE FORM
+ * ALGORITHM".
  *
  * interface_calls          each call blocking, begun and tested, begun and awaited, on all ranks and on one
  * interface_calls wrong    rank 1 makes another call than the others
@@ -45,7 +46,7 @@ static void each_form(const char *collective, size_t count, MPI_Comm communicato
   CHECK(wait(&request) == OFFBEAT_OK, "wait for %s", collective);
 }
 
-/* The error comes on every rank. */
+/* Every rank gets the error. */
 static void mismatch(const char *what) {
   __typeof__(&offbeat_run) run = function("offbeat_run");
   MPI_Comm own;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * is_complete: MPICH's MPIX_Request_is_complete, which a program calls until a request is.
+ * is_complete: calls MPICH's MPIX_Request_is_complete until a request is complete.
  */
 #include "check.h"
 

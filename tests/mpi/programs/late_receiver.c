@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
  * late_receiver BYTES LIMIT: rank 0 computes before each allreduce, so it comes last and never waits. Meanwhile it
- * receives a message of BYTES from rank 1, and makes no call but MPI_Allreduce until it sees the last byte in its
- * memory. It is an error if that takes more than LIMIT of them.
+ * receives a message of BYTES from rank 1, and makes no call but MPI_Allreduce until it sees the last byte in
+ * its memory. It is an error if that takes more than LIMIT calls.
  *
- * An MPI gives itself a turn in each of its collectives. Whoever serves them has to do so too, even for a rank that
- * does not wait.
+ * An MPI gives itself a turn in each of its collectives. A library that serves them has to do so, too, even
+ * for a rank that does not wait.
  */
 #include <time.h>
 

@@ -2,8 +2,9 @@
  *
  *     leases COMMUNICATORS MOST_KIB
  *
- * Makes so many duplicates, and on each, twice in turn, a long call of each collective that has a block for each rank,
- * or one vector. After each collective the boards of a rank have at most MOST_KIB of memory.
+ * Makes COMMUNICATORS duplicates of a communicator. On each of them, twice in turn, it makes a long call of
+ * each collective, with a block for each rank or with one vector. After each collective the boards of a rank
+ * must have at most MOST_KIB of memory.
  */
 #include "check.h"
 #include "mapped.h"

@@ -2,7 +2,8 @@
  *
  *     little_address_space COMMUNICATORS LEFT_MIB
  *
- * Leaves the process so much address space, uses so many communicators, and then wants half of that space for itself.
+ * Leaves the process LEFT_MIB of address space, uses COMMUNICATORS communicators, and then wants half of that
+ * space for itself.
  */
 #include <sys/mman.h>
 #include <sys/resource.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * The boards of this process, as the kernel sees them.
+ * Finds the boards of this process, as the kernel sees them.
  */
 #ifndef MAPPED_H
 #define MAPPED_H

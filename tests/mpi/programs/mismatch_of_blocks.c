@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * mismatch_of_blocks: under OFFBEAT_CHECK=1, the last rank makes other calls than the others, of collectives that have
- * blocks or combine nothing. Wrong on purpose: every rank must get an error each time, and equal calls go on.
+ * mismatch_of_blocks: under OFFBEAT_CHECK=1, the last rank makes other calls than the others, of collectives
+ * that have blocks or combine nothing. The calls are wrong on purpose: every rank must get an error each
+ * time, and later calls that agree must work.
  */
 #include "check.h"
 

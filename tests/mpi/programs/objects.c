@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * User-defined operations whose function takes the vector for one object, whatever its length says: a checksum in the
- * last place would be wrong if the vector came in pieces. Many programs have such operations.
+ * Tests user-defined operations whose function takes the vector for one object, whatever its length says. The
+ * last int of each object becomes a maximum and the others a sum, which would be wrong if the vector came in
+ * pieces. Many programs have such operations.
  */
 #include "check.h"
 
@@ -9,7 +10,7 @@ static int object;             /* how many ints are one */
 static long calls_of_function; /* and those with another length than a number of objects */
 static long cut;
 
-/* Sums but for the last int, which becomes the maximum. */
+/* Adds up all ints but the last one, which becomes the maximum. */
 static void combine(void *input, void *output, int *count, MPI_Datatype *type) {
   const int *a = input;
   int *b = output;

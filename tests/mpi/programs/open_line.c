@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * No collective, and MPI_Finalize in the middle of a line.
+ * Calls no collective, and calls MPI_Finalize in the middle of a line.
  */
 #include <mpi.h>
 #include <stdio.h>

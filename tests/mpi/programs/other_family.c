@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Calls that take handles, pointers and more arguments than there are registers, with results that are
-// checked. With the argument "large" also functions for large counts that some library in the process has.
+// Makes calls that take handles, pointers and more arguments than there are registers, and checks the
+// results. With the argument "large" it also calls functions for large counts, if some library in the process
+// has them.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <mpi.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * out_of_requests RANK: under libmpi_faulty, each piece of memory that RANK asks for in turn is refused, while it
- * makes, starts and completes requests, alone and in long lists, and makes a communicator. A call may return an error.
- * Nothing else may come out of it: no exception, no abort.
+ * out_of_requests RANK: RANK makes, starts and completes requests, alone and in long lists, and makes a
+ * communicator. Meanwhile libmpi_faulty refuses each piece of memory that RANK asks for, in turn. A call may
+ * return an error. Nothing else may come out of it: no exception, no abort.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -24,7 +24,7 @@ static long refused;
 static int input[4], output[4];
 static MPI_Request list[LONG];
 
-/* What one rank does alone: on a communicator of its own, so that nobody waits for it. */
+/* Makes the calls of one rank on a communicator of its own, so that nobody waits for it. */
 static void calls_of_one(MPI_Comm alone, long n) {
   MPI_Request request = MPI_REQUEST_NULL, receive;
   MPI_Comm made = MPI_COMM_NULL;
@@ -56,7 +56,7 @@ static void calls_of_one(MPI_Comm alone, long n) {
   CHECK(1, "it goes on");
 }
 
-/* What all ranks begin together. After an error the communicator is of no use any more. */
+/* Makes the calls that all ranks begin together. After an error the communicator is of no use any more. */
 static void calls_of_all(int victim, long n) {
   MPI_Comm all;
   MPI_Request request = MPI_REQUEST_NULL;

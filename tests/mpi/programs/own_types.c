@@ -20,7 +20,7 @@ enum { ROOM = 4096, ELEMENTS = 3 };
 
 static unsigned char pattern(size_t i) { return (unsigned char)(i * 7 + i / 251 + 1); }
 
-/* One type: from it to bytes, and from bytes to it. `begin`: where the buffer is in its room. */
+/* Sends elements of one type that arrive as bytes, and bytes that arrive as elements of that type. */
 static void exchange(const char *name, MPI_Datatype type, int count) {
   static unsigned char sent[ROOM], received[ROOM], expected[ROOM], packed[ROOM];
   const size_t begin = ROOM / 2;

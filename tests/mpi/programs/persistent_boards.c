@@ -2,13 +2,13 @@
  *
  *     persistent_boards REQUESTS MOST_BOARDS MOST_MIB
  *
- * Makes so many persistent requests and keeps them, starts them in another order on each rank, and makes and frees
- * others meanwhile. Their boards may be so many and take so much address space.
+ * Makes REQUESTS persistent requests and keeps them, starts them in another order on each rank, and makes and
+ * frees others meanwhile. Their boards may be MOST_BOARDS in number and take MOST_MIB of address space.
  */
 #include "check.h"
 #include "mapped.h"
 
-/* MPICH 4.0 has persistent collectives, but waits for inactive ones for ever. */
+/* MPICH 4.0 has persistent collectives, but waits forever for inactive ones. */
 #if (MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)) && \
     !(defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 40100000 && !defined(I_MPI_NUMVERSION))
 enum { has_persistent = 1 };
@@ -23,7 +23,7 @@ enum { most_requests = 200, few = 4, many = 60000, length = 2 * many, starts = 3
 static MPI_Request requests[most_requests];
 static int *input[most_requests], *output[most_requests];
 
-/* An allreduce is short or long by turns, with an alltoall now and then. */
+/* Short allreduces alternate with long ones, with an alltoall now and then. */
 static int count_of(int number) { return number % 4 == 3 ? many : few; }
 static int is_alltoall(int number) { return number % 5 == 4; }
 

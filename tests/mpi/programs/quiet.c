@@ -5,7 +5,7 @@
  * progresses between the two and another rank does not, their messages are mixed up, and the program hangs. The program
  * counts the rounds of the engine by a callback of its own.
  *
- * The first calls go to the host, those after the blocking calls to the board.
+ * The first calls go to the host. The calls after the blocking ones go to the board.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -51,7 +51,7 @@ static void call(int which, MPI_Request *request) {
   }
 }
 
-/* Begun in a row, completed together. */
+/* Begins collectives in a row and completes them together. */
 static void begin_all(const char *when) {
   MPI_Request requests[CALLS];
   for (int which = 0; which < CALLS; ++which) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * reduce_in_place [blocking]: MPI_Reduce, and MPI_Ireduce, with MPI_IN_PLACE on every rank. By the standard only the
- * root may pass it. MPICH and its family do not report it on the other ranks, so programs rely on it.
+ * reduce_in_place [blocking]: calls MPI_Reduce, and MPI_Ireduce, with MPI_IN_PLACE on every rank. By the
+ * standard only the root may pass it. MPICH and its family do not report the error on the other ranks, so
+ * programs rely on this.
  */
 #include "check.h"
 

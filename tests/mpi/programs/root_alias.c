@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * root_alias COLLECTIVE...: calls in which the root's input is its output, without MPI_IN_PLACE. Some hosts return an
- * error there, others do what the program means; the other ranks know nothing of it. Rank 0 prints what each rank got:
+ * root_alias COLLECTIVE...: makes calls in which the root's input is its output, without MPI_IN_PLACE. Some
+ * hosts return an error there, others do what the program means. The other ranks know nothing of it. Rank 0
+ * prints what each rank got:
  *
  *     reduce, blocking, 3 ints: class 12 0 0, as in place 0
  *
- * After each of these calls others must give the right sums.
+ * After each of these calls, other calls must give the right sums.
  */
 #include "check.h"
 

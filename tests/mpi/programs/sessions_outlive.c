@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * A communicator of a session, and those made of it, in use while one rank has called MPI_Finalize and others have not.
+ * Uses a communicator of a session, and communicators made of it, while one rank has called MPI_Finalize and
+ * others have not.
  */
 #include "check.h"
 

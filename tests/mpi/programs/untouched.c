@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * untouched: the error handlers of MPI_COMM_SELF, MPI_COMM_WORLD, and of communicators that were made of it, are what
- * the program has set, before and after collectives. Where MPI_COMM_WORLD returns errors and its duplicate never had a
- * handler set, MPICH and its family return those of the duplicate, too. The program prints what it sees, for comparison
- * with a run without offbeat, and makes wrong calls only where the handler that is reported does not end the job.
+ * untouched: checks that the error handlers of MPI_COMM_SELF, MPI_COMM_WORLD, and communicators made of it
+ * are those that the program has set, before and after collectives. If MPI_COMM_WORLD returns errors and its
+ * duplicate never had a handler set, MPICH and its family return the errors of the duplicate, too. The
+ * program prints what it sees, for comparison with a run without offbeat. It makes wrong calls only if the
+ * reported handler does not end the job.
  *
  * untouched exhausted: makes communicators until none is left, and then its first collective.
  */
@@ -29,7 +30,7 @@ static const char *handler(MPI_Comm communicator) {
   return name;
 }
 
-/* A send of -1 elements. `returns`: the host calls no handler that ends the job. */
+/* Sends -1 elements. `returns`: the host calls no handler that ends the job. */
 static void wrong_send(const char *what, MPI_Comm communicator, int returns) {
   int class = -1;
   hits = 0;

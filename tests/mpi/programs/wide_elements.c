@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * Sums of one element of 4 KiB, of a type and an operation of the program's own.
+ * Computes sums of one element of 4 KiB, of a type and an operation of the program's own.
  */
 #include "check.h"
 
