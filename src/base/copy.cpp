@@ -87,7 +87,7 @@ struct CpuId {
 bool has_fast_string_moves() { return (CpuId(7).b >> 9 & 1) != 0; }
 
 // Whether `rep movsb` is faster than vector registers for lengths beyond the first-level cache. On Zen 5
-// (family 26) it takes 0.80 us in place of 1.03 for 64 KiB that another core has written, and 3.6 in place of
+// (family 26) it takes 0.80 us instead of 1.03 for 64 KiB that another core has written, and 3.6 instead of
 // 4.4 for 256 KiB. On Zen 4 it is slower where the destination is in no cache, and others were not measured.
 bool prefers_string_moves() {
   constexpr unsigned zen_5 = 26;
@@ -97,7 +97,7 @@ bool prefers_string_moves() {
 }
 
 // Zen 4 takes 15 to 30 times as long where the destination is 1 to 31 bytes ahead of the source within a page
-// (64 KiB in 18.7 us in place of 1.2): it seems to take the bytes that it reads for those that it has just
+// (64 KiB in 18.7 us instead of 1.2): it seems to take the bytes that it reads for those that it has just
 // written.
 bool is_little_ahead(const void* to, const void* from) {
   constexpr std::size_t page = 4096;

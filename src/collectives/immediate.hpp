@@ -24,7 +24,7 @@ namespace offbeat {
 //     const void* data(int rank) const;    where they are
 //     void take(const void* const* data);  the data of all ranks, in rank order
 //
-// or, where ranks do not know the lengths of one another, in place of data() and take(data),
+// or, where ranks do not know the lengths of one another, instead of data() and take(data),
 //
 //     bool take();                         false on all ranks: some rank has more than fits; nothing is taken
 //     bool is_too_long() const;            that rank is this one, which then does not wait for others

@@ -56,7 +56,7 @@ class Transport {
   // is 1.
   int branches = 1;
 
-  // The first of several coroutines of this rank that failed; the others may wait for it for ever.
+  // The first of several coroutines of this rank that failed; the others may wait for it forever.
   std::exception_ptr branch_failure;
 };
 

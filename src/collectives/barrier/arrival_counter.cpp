@@ -6,7 +6,7 @@
 //
 // Cost of the last arrival: one cache line transfer to each of the others. In the tree: 2 log4(p) transfers.
 // Source: Mellor-Crummey and Scott 1991, whose central counter and tree barrier these are, with a sequence
-// number in place of the sense, and a word for each rank in place of the count.
+// number instead of the sense, and a word for each rank instead of the count.
 #include "collectives/barrier/barrier.hpp"
 #include "collectives/immediate.hpp"
 #include "collectives/tree_form.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a rank computes while a non-blocking collective is under way: a fixed amount of work that touches no
-// memory. A wait for a time in place of it would hide what is taken from the rank's core meanwhile.
+// memory. A wait for a time instead of it would hide what is taken from the rank's core meanwhile.
 //
 // Or it sleeps, as a rank does that waits for an accelerator: its core is then free.
 #pragma once

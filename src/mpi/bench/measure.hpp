@@ -2,7 +2,7 @@
 // Timing of a collective under an arrival pattern, all algorithms in turn.
 //
 // Rank 0 announces a start in the near future. Each rank waits for that instant plus its own delay, notes its
-// arrival, calls, and notes its exit. A barrier in place of the announcement would let ranks out at different
+// arrival, calls, and notes its exit. A barrier instead of the announcement would let ranks out at different
 // times, and its messages would meet those of the call.
 //
 // A non-blocking call is measured from its arrival to the exit from its wait. What the rank computes between
@@ -38,7 +38,7 @@ struct Cell {
   const Arrival* arrival = nullptr;  // null: balanced
   Nanoseconds skew_ns = 0;
   Nanoseconds computing_ns = 0;     // of the variants that compute
-  bool asleep = false;              // they sleep in place of computing
+  bool asleep = false;              // they sleep instead of computing
   Nanoseconds expected_ns = 0;      // of one call, to size the blocks; 0: unknown
   Nanoseconds deadline_ns = never;  // when it should be done
   Nanoseconds end_ns = never;       // when it must be done, however few samples there are

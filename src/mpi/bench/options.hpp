@@ -53,7 +53,7 @@ struct Options {
   bool same_buffers = false;           // in every call, instead of several in turn
   bool yield = false;                  // ranks share cores: give the core away while waiting
   std::optional<Computing> computing;  // non-blocking calls; none: blocking ones
-  bool asleep = false;                 // sleep in place of computing
+  bool asleep = false;                 // sleep instead of computing
 };
 
 // Whether the host runs it, by its own choice or as its own variables say.
