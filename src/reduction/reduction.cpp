@@ -10,8 +10,8 @@
 namespace offbeat {
 
 // Works block by block through two scratch blocks, because the host overwrites its right operand, which may
-// be the user's input, and because the destination may be any of the operands. Of two operands the right one
-// can be overwritten in the destination, unless the left one is there.
+// be the user's input, and because the destination may be any of the operands. If there are two operands, the
+// right one can be overwritten in the destination, unless the left one is there.
 void Reduction::reduce_by_host(void* destination, const void* const* operands, std::size_t operand_count,
                                std::size_t count) const {
   constexpr std::size_t block_bytes = 16 * 1024;

@@ -36,7 +36,7 @@ static int call(int collective, int is_blocking, int ints) {
       if (is_blocking) return MPI_Gather(mine, ints, MPI_INT, mine, ints, MPI_INT, root, MPI_COMM_WORLD);
       code = MPI_Igather(mine, ints, MPI_INT, mine, ints, MPI_INT, root, MPI_COMM_WORLD, &request);
       break;
-    default: /* a non-blocking one may go to the host, and then the other ranks wait for ever */
+    default: /* a non-blocking one may go to the host, and then the other ranks wait forever */
       return MPI_Scatter(mine, ints, MPI_INT, mine, ints, MPI_INT, root, MPI_COMM_WORLD);
   }
   return code == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : code;
