@@ -22,6 +22,7 @@ class Integers {
       : values_(values), are_wide_(sizeof(Integer) == sizeof(std::int64_t)) {}
 
   [[nodiscard]] bool empty() const { return values_ == nullptr; }
+  [[nodiscard]] bool is_same_array(const Integers& other) const { return values_ == other.values_; }
   [[nodiscard]] std::int64_t operator[](int i) const {
     return are_wide_ ? read<std::int64_t>(i) : read<std::int32_t>(i);
   }

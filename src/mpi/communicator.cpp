@@ -232,7 +232,10 @@ void Communicator::report_earlier_failure() const {
   throw CommunicationError("an earlier collective on this communicator failed", failure_);
 }
 
-bool Communicator::asks_whether_revoked() const { return process_.fault_tolerance().is_revoked(handle()); }
+// A persistent request may outlive the program's communicator.
+bool Communicator::asks_whether_revoked() const {
+  return handle() != MPI_COMM_NULL && process_.fault_tolerance().is_revoked(handle());
+}
 
 void Communicator::check_processes() const {
   if (handle() == MPI_COMM_NULL) return;
@@ -267,12 +270,11 @@ void Communicator::run(const Expression& expression, const Call& call, std::size
 
 // This call is complete, so the next call deals with a rank that has failed meanwhile.
 void Communicator::give_progress() {
-  ProgressDue::give([&] {
-    if (has_board()) place_->board->let_host_move();
-  });
+  if (has_board()) ProgressDue::give([&] { place_->board->let_host_move(); });
 }
 
 bool Communicator::has_messages(Collective collective) {
+  require_intact();
   if (messages_->handle() != MPI_COMM_NULL) return true;
   bool are_found = false;
   or_break([&] {
@@ -421,9 +423,9 @@ void Communicator::accept(Operation& operation) noexcept {
   if (operation.before_ == nullptr) operations_under_way.add(operation);
 }
 
-void Communicator::forget(const Operation& operation) noexcept {
-  Operation*& last = last_on_stage_[static_cast<std::size_t>(operation.index_)];
-  if (last == &operation) last = nullptr;
+void Communicator::forget(const Operation* operation, int index) noexcept {
+  Operation*& last = last_on_stage_[static_cast<std::size_t>(index)];
+  if (last == operation) last = nullptr;
   if (--in_use_ == 0 && is_abandoned_) operations_under_way.add_abandoned(*this);
 }
 
@@ -473,6 +475,7 @@ void Communicator::use(const Berths& berths) {
 // If the ranks have nothing to agree on, a rank without memory still takes its berth, and fails alone.
 std::unique_ptr<Communicator> Communicator::apart(const Call& call) {
   const BoardSize size = size_of_board_for(call);
+  if (!serves()) return std::make_unique<Communicator>(*this, size);
   Berths& shared = berths_[size.window_bytes < process_.settings.window_bytes ? 0 : 1];
   if (suffice(shared, call.collective)) {
     const Berths mine = shared;

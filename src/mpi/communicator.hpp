@@ -256,7 +256,8 @@ class Communicator {
   [[nodiscard]] static bool has_tags(int index) { return index < NodeBoard::stages_of_communicator; }
   // An operation is under way; it is over. Call both within a Turn.
   void accept(Operation& operation) noexcept;
-  void forget(const Operation& operation) noexcept;
+  // The operation may be gone.
+  void forget(const Operation* operation, int index) noexcept;
   [[nodiscard]] MpiTransport& transport_of(int index);
   // Gives the host a turn after a collective that may not have called it.
   void give_progress();

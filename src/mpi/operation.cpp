@@ -110,13 +110,16 @@ void Operation::end() noexcept {
     after_->before_ = nullptr;
     operations_under_way.add(*after_);
   }
-  communicator_->forget(*this);
+  // Whoever destroys an abandoned communicator settles what is over first. So this comes before forget().
+  Communicator& communicator = *communicator_;
+  const int index = index_;
   // After either of these it may be gone.
   if (sequel_.call != nullptr) {
     operations_under_way.add_over(*this);
   } else {
     is_complete_.store(true, std::memory_order_release);
   }
+  communicator.forget(this, index);
 }
 
 bool OperationsUnderWay::advance(HostCalls calls) noexcept {
@@ -172,8 +175,9 @@ void OperationsUnderWay::add_over(Operation& operation) noexcept {
 
 void OperationsUnderWay::clear() noexcept {
   if (abandoned_.load(std::memory_order_relaxed) == nullptr) return;
-  for (Communicator* each = abandoned_.exchange(nullptr, std::memory_order_acquire); each != nullptr;)
-    delete std::exchange(each, each->next_abandoned_);
+  Communicator* each = abandoned_.exchange(nullptr, std::memory_order_acquire);
+  settle();  // whoever waits for an operation asks its communicator how
+  while (each != nullptr) delete std::exchange(each, each->next_abandoned_);
 }
 
 void OperationsUnderWay::add_abandoned(Communicator& communicator) noexcept {

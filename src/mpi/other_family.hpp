@@ -38,8 +38,8 @@ using Word = std::uintptr_t;
   }
   return false;
 }
-// Whether this is MPI_IN_PLACE in some family: a small number, or -1.
-[[nodiscard]] constexpr bool is_in_place(Word buffer) { return buffer + 1 < 4096; }
+// Whether this is MPI_IN_PLACE in some family: a small number, or -1. 0 is MPI_BOTTOM in each.
+[[nodiscard]] constexpr bool is_in_place(Word buffer) { return buffer != 0 && buffer + 1 < 4096; }
 
 // Narrows the large counts of a call to int.
 class NarrowCounts {

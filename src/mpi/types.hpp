@@ -160,7 +160,11 @@ class Types {
   MPI_Comm own_communicator_ = MPI_COMM_SELF;
   mutable std::mutex of_own_communicator_;       // for collectives there
   mutable std::atomic<unsigned> self_messages_;  // so that each has a tag of its own
-  std::array<std::int64_t, collectives.size()> least_rejected_alias_{};
+  std::array<std::int64_t, collectives.size()> least_rejected_alias_ = [] {
+    std::array<std::int64_t, collectives.size()> all{};
+    all.fill(1);
+    return all;
+  }();
   bool rejects_aliases_ = true;
   Index<256> types_;
   Index<32> ops_;

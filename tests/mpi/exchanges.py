@@ -37,7 +37,9 @@ def expect_some_served(result: Result, collectives: set[str]) -> None:
     The host gets collectives that have no default between nodes, except for calls on one rank.
     """
     for collective in collectives:
-        assert result.report_of(collective).served > number(f"alone {collective}", result), f"{collective}\n{result}"
+        assert result.report_of(collective).served > number(f"alone {collective}", result), (
+            f"{collective}\n{result}"
+        )
     for collective in ("barrier", "alltoallv"):
         alone = number(f"alone {collective}", result)
         assert result.report_of(collective).served == alone, f"{collective}\n{result}"

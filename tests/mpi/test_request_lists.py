@@ -21,7 +21,9 @@ def test_long_lists_are_drained_by_every_function(mpi: Mpi, ranks: int) -> None:
 
 
 @INSIDE_OFFBEAT
-@pytest.mark.mpis(lambda mpi: mpi.family != "mpiabi")  # which offbeat sees in a library's name, another one here
+@pytest.mark.mpis(
+    lambda mpi: mpi.family != "mpiabi"
+)  # which offbeat sees in a library's name, another one here
 def test_collectives_in_lists_end_without_the_host(mpi: Mpi) -> None:
     """Some 3,500 requests come in lists of 300. Open MPI may be told while a rank waits for a message."""
     counting = compile_program(
@@ -69,3 +71,13 @@ def test_without_memory_requests_are_errors(mpi: Mpi, rank: int) -> None:
     preload = Path(f"{library(mpi.family)}:{faulty}")
     result = run(mpi, 2, [program, str(rank)], preload=preload, timeout=120).succeeded()
     assert number("refused", result) > 5, str(result)
+
+
+@pytest.mark.mpis(lambda mpi: mpi.name in ("openmpi", "mpich", "impi"))
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_persistent_call_that_the_host_started_is_waited_for(mpi: Mpi, ranks: int) -> None:
+    """Also while a collective of offbeat's is under way."""
+    program = compile_program(mpi, PROGRAMS / "host_started.c")
+    result = run(mpi, ranks, [program], allreduce="native").succeeded()
+    assert result.report_of("barrier").served > 0, str(result)
+    assert result.report.native == 12, str(result)

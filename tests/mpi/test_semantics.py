@@ -76,9 +76,7 @@ def test_ranks_with_different_builds_are_served_by_the_host(mpi: Mpi, tmp_path: 
     program = compile_program(mpi, PROGRAMS / "sum_once.c")
     script = f'if {IS_RANK_1}; then export LD_PRELOAD="$OTHER"; fi; exec "$@"'
     settings = {"OTHER": str(other)}
-    result = run(
-        mpi, 3, ["sh", "-c", script, "sh", program], environment=settings, timeout=60
-    ).succeeded()
+    result = run(mpi, 3, ["sh", "-c", script, "sh", program], environment=settings, timeout=60).succeeded()
     assert result.stderr.count("ranks have different builds of offbeat") == 1, str(result)
     assert (result.report.intercepted, result.report.served) == (result.calls, 0), str(result)
 
@@ -100,5 +98,7 @@ def test_a_report_of_nothing_waits_for_the_end(mpi: Mpi) -> None:
 def test_the_collective_that_waits_is_named(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "late_bcast.c")
     result = run(mpi, 2, [program], environment={"OFFBEAT_STALL_S": "1"}, timeout=60).succeeded()
-    lines = re.findall(r"^offbeat: (.*) on a communicator of 2 ranks: rank 0 .* has waited", result.stderr, re.M)
+    lines = re.findall(
+        r"^offbeat: (.*) on a communicator of 2 ranks: rank 0 .* has waited", result.stderr, re.M
+    )
     assert lines == ["the first bcast"], str(result)

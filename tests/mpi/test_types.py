@@ -82,7 +82,10 @@ def test_a_root_whose_input_is_its_output(
 ) -> None:
     """The root gets the host's answer, and later calls are right. Natively some hosts hang after it."""
     program = compile_program(mpi, PROGRAMS / "root_alias.c")
-    result = run(mpi, ranks, [program, *collectives], environment=settings).succeeded()
+    # The MPICH family gets non-blocking calls by messages, and mixes up what follows, as natively.
+    requests_too = {} if settings and mpi.kind != "openmpi" else {"REQUESTS_TOO": "1"}
+    environment = settings | requests_too
+    result = run(mpi, ranks, [program, *collectives], environment=environment).succeeded()
     assert result.report_of("reduce").served > 0, str(result)
     if mpi.kind != "impi" and ranks == 2:
         natively = run(mpi, ranks, [program, "reduce"], preload=False).succeeded()

@@ -172,8 +172,9 @@ void Activity::end() noexcept {
   }
   const Host& host = process_.host;
   const MPI_Request handle = request_->handle;
-  if ((state_.fetch_or(over, std::memory_order_acq_rel) & shared_with_host) != 0)
-    host.Grequest_complete(handle);
+  const int before = state_.fetch_or(over, std::memory_order_acq_rel);
+  if ((before & shared_with_host) != 0) host.Grequest_complete(handle);
+  if ((before & unclaimed) != 0) drop((before & shared_with_host) != 0);
 }
 
 void Activity::share_with_host() noexcept {
@@ -262,15 +263,24 @@ void Activity::become_inactive() noexcept {
   if (!is_persistent_ || is_abandoned_) delete this;
 }
 
+// The host does not get the request of a collective that goes on: MPICH before 4.2 would call on_free at
+// once.
 bool Activity::abandon() {
-  activities.erase_persistent(known_as_);
+  if (known_as_.serves != nullptr) activities.erase_persistent(known_as_);
   if (!is_active()) return true;
   is_abandoned_ = true;
-  const Host& host = process_.host;
-  MPI_Request request = request_->handle;
-  share_with_host();
-  host.Request_free(&request);
+  const int before = state_.fetch_or(unclaimed, std::memory_order_acq_rel);
+  if ((before & over) != 0) drop((before & shared_with_host) != 0);
   return false;
+}
+
+void Activity::drop(bool host_was_told) noexcept {
+  if (!host_was_told && activities.give_back(*this)) {
+    become_inactive();
+    return;
+  }
+  MPI_Request request = request_->handle;
+  process_.host.Request_free(&request);  // calls on_free
 }
 
 Activity::~Activity() {
@@ -348,7 +358,8 @@ HostRequest* Activities::take_request(Activity& activity) {
 
 bool Activities::give_back(Activity& activity) noexcept {
   const Turn turn(is_taken_);
-  if (activity.state_.load(std::memory_order_acquire) != Activity::over) return false;
+  if ((activity.state_.load(std::memory_order_acquire) & ~Activity::unclaimed) != Activity::over)
+    return false;
   HostRequest* const request = std::exchange(activity.request_, nullptr);
   request->serves = nullptr;
   request->next_spare = std::exchange(spare_, request);

@@ -79,6 +79,10 @@ class Activity {
 
   [[nodiscard]] bool is_persistent() const { return is_persistent_; }
   [[nodiscard]] bool is_active() const { return is_active_.load(std::memory_order_acquire); }
+  // Whether the host ran a persistent collective when it was last started. Then only the host knows whether
+  // it is active.
+  [[nodiscard]] bool was_started_by_host() const { return was_started_by_host_; }
+  void started_by_host(bool was) { was_started_by_host_ = was; }
   // The generalised request, while it is active.
   [[nodiscard]] MPI_Request request() const { return request_->handle; }
   [[nodiscard]] MPI_Comm communicator() const { return handle_; }
@@ -88,8 +92,8 @@ class Activity {
   // The program knows a persistent collective by `request`, a request of the host.
   void is_known_as(MPI_Request request) noexcept;
 
-  // The program frees a persistent request. True: this may be destroyed, because the collective is not
-  // active.
+  // The program frees a persistent request, or gets none. Returns true if `this` may be destroyed, because
+  // the collective is not active. Otherwise it goes on, and `this` may be gone.
   [[nodiscard]] bool abandon();
 
  private:
@@ -105,6 +109,8 @@ class Activity {
   static int on_wait(int count, void** requests, double timeout, MPI_Status* status);
   // Puts the results where the program wants them, and tells whoever asks. Calls the host.
   void end() noexcept;
+  // Disposes of the request of an unclaimed collective that is over. `this` may be gone then.
+  void drop(bool host_was_told) noexcept;
   void become_inactive() noexcept;  // this may be gone then
   [[nodiscard]] Communicator& runner() const { return apart_ != nullptr ? *apart_ : *communicator_; }
 
@@ -118,9 +124,12 @@ class Activity {
   HostRequest* request_ = nullptr;  // while it is active
   HostRequest known_as_;            // of a persistent one
   bool was_seen_over_ = false;      // by the host, which asked
-  // Bits of these. Whoever sets the second one tells the host.
+  bool was_started_by_host_ = false;
+  // Bits of these. Of the first two, whoever sets the second one tells the host. Of `over` and `unclaimed`,
+  // whoever sets the second one drops the activity.
   static constexpr int over = 1;
   static constexpr int shared_with_host = 2;
+  static constexpr int unclaimed = 4;  // no request of the program's is left
   std::atomic<int> state_{0};
   MPI_Comm handle_{};  // for the program's error handler
   Communicator* communicator_ = nullptr;

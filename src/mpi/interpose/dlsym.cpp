@@ -25,7 +25,13 @@ using LookUp = void*(void* handle, const char* name) noexcept;
 LookUp* next_look_up() noexcept {
   static constinit std::atomic<LookUp*> known{nullptr};
   LookUp* found = known.load(std::memory_order_relaxed);
-  for (const char* version : {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"}) {
+  // Every C library has the first version of its processor, and a failure here would allocate memory.
+#if defined(__aarch64__)
+  constexpr std::array versions{"GLIBC_2.17", "GLIBC_2.34"};
+#else
+  constexpr std::array versions{"GLIBC_2.2.5", "GLIBC_2.17", "GLIBC_2.34"};
+#endif
+  for (const char* version : versions) {
     if (found != nullptr) break;
     found = reinterpret_cast<LookUp*>(dlvsym(RTLD_NEXT, "dlsym", version));
     known.store(found, std::memory_order_relaxed);
@@ -63,8 +69,9 @@ void* our_function(const char* name) noexcept {
 
 [[gnu::noinline]] void* look_up_for(const void* caller, void* handle, const char* name) noexcept {
   void* const theirs = next_look_up()(handle, name);
-  if (theirs == nullptr || looks_for_the_host(caller) || !Host::is_of_family(theirs)) return theirs;
-  void* const ours = our_function(name);
+  if (theirs == nullptr || looks_for_the_host(caller)) return theirs;
+  void* const ours = Host::is_of_family(theirs) ? our_function(name) : nullptr;
+  static_cast<void>(dlerror());  // that of the look-ups that the caller does not know of
   return ours != nullptr ? ours : theirs;
 }
 

@@ -22,7 +22,8 @@ inline int raise(const Host& host, MPI_Comm communicator, int code) {
 
 // The program's requests as the host shall see them. The generalised request of an active persistent
 // collective replaces its handle. MPI_REQUEST_NULL replaces requests that offbeat completes afterwards. It
-// also replaces inactive persistent ones, for which MPICH 4 and 5 wait forever.
+// also replaces inactive persistent ones, for which MPICH 4 and 5 wait forever, but not those that the host
+// has started.
 class AsTheHostSees {
  public:
   enum class Own : std::uint8_t { shown, hidden };
@@ -33,6 +34,7 @@ class AsTheHostSees {
     for (int i = 0; i < count_ && requests != nullptr; ++i) {
       const Activity* mine = activities.find(requests[i]);
       if (mine == nullptr || (mine->is_active() && own == Own::shown && !mine->is_persistent())) continue;
+      if (!mine->is_active() && mine->was_started_by_host()) continue;
       if (!memory_) copy();
       copies_[i] = mine->is_active() && own == Own::shown ? mine->request() : MPI_REQUEST_NULL;
       is_kept_[i] = true;
@@ -216,6 +218,7 @@ class OnRequests {
   static int start(Next&& next, Activity& mine, MPI_Request* request) {
     if (mine.is_active()) return raise(runtime().host, mine.communicator(), MPI_ERR_REQUEST);
     const Outcome outcome = try_to_start(mine);
+    mine.started_by_host(outcome.kind == Outcome::Kind::native);
     if (outcome.kind == Outcome::Kind::native) return next(request);
     if (outcome.kind == Outcome::Kind::failed)
       return raise(runtime().host, mine.communicator(), outcome.code);

@@ -336,9 +336,13 @@ class Service {
     return outcome;
   }
 
-  // Whether the block that this rank gives itself is where it is to go.
+  // Whether the block that this rank gives itself is where it is to go. Types of absolute addresses at
+  // MPI_BOTTOM and lists of blocks may describe different memory that begins at the same address.
   [[nodiscard]] bool is_alias(const Side& input, const Side& output) const {
-    if (input.is_empty()) return false;
+    if (input.is_empty() || call_.input.data == nullptr || call_.output.data == nullptr) return false;
+    if constexpr (collective == Collective::alltoallv) {
+      if (!call_.input.counts.is_same_array(call_.output.counts)) return false;
+    }
     const auto* given = who.root_gives ? input.address(rank_, size_) : input.address(0, 1);
     const auto* taken =
         who.root_gives || who.is_personal ? output.address(0, 1) : output.address(rank_, size_);

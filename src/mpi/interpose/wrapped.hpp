@@ -190,9 +190,9 @@ inline int win_test(decltype(PMPI_Win_test)* next, MPI_Win window, int* flag) {
 // A host may call MPI_Init inside MPI_Init_thread or the other way round, and a tool calls PMPI_Init.
 //
 // Whatever offbeat needs from a running MPI is made here, because making it lets the host progress. A
-// non-blocking collective must not make it: Open MPI would then advance an MPI_Comm_idup before that collective
-// on some ranks and after it on others, and mix up their messages. If something fails here, the next blocking
-// collective tries again.
+// non-blocking collective must not make it: Open MPI would then advance an MPI_Comm_idup before that
+// collective on some ranks and after it on others, and mix up their messages. If something fails here, the
+// next blocking collective tries again.
 template <class Next, class... Arguments>
 int init(Next* next, Arguments... arguments) {
   const int code = next(arguments...);

@@ -22,6 +22,27 @@ static void good_calls(const char *after) {
   }
 }
 
+/* Further calls in other forms: more than there are stages, and a persistent one. */
+static void good_requests(const char *after) {
+  for (int k = 0; k < 5; ++k) {
+    MPI_Request request;
+    const int own = world_rank + k;
+    int sum = -1;
+    MPI_Iallreduce(&own, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    CHECK(sum == world_size * (world_size - 1) / 2 + k * world_size, "Iallreduce %d after %s: %d", k, after, sum);
+  }
+#if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
+  MPI_Request request;
+  int sum = -1;
+  MPI_Allreduce_init(&world_rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+  MPI_Start(&request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  CHECK(sum == world_size * (world_size - 1) / 2, "persistent allreduce after %s: %d", after, sum);
+  MPI_Request_free(&request);
+#endif
+}
+
 static int call(int collective, int is_blocking, int ints) {
   MPI_Request request = MPI_REQUEST_NULL;
   int code = MPI_SUCCESS;
@@ -64,6 +85,7 @@ int main(int argc, char **argv) {
         for (int i = 0; i < lengths[l]; ++i)
           is_sum &= buffer[i] == 500 * world_size * (world_size - 1) + world_size * i;
         good_calls(text);
+        if (getenv("REQUESTS_TOO")) good_requests(text);
         MPI_Gather(&class, 1, MPI_INT, classes, 1, MPI_INT, 0, MPI_COMM_WORLD);
         if (world_rank != 0) continue;
         printf("%s: class", text);
