@@ -125,7 +125,7 @@ def test_hierarchies_give_what_a_host_gives(mpi: Mpi, how: str) -> None:
 @pytest.mark.parametrize("node_ranks", [1, 2])
 def test_the_defaults_between_nodes_give_what_a_host_gives(mpi: Mpi, node_ranks: int) -> None:
     """Nodes of 2, 2 and 1 of the five ranks, or of one each; vectors of up to 1.2 MB."""
-    calls = ("12", "60", "300000")
+    calls = ("5", "120", "300000")
     program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
     settings = {"OFFBEAT_NODE_RANKS": str(node_ranks)}
     result = run(mpi, 5, [program, *calls, "alike", "blocking"], environment=settings, timeout=240)
