@@ -216,7 +216,7 @@ const Setting* setting_named(std::string_view name) {
   return nullptr;
 }
 
-// Whether module files of clusters define this name for every package, without meaning a setting of offbeat.
+// Whether this is a name that the module files of clusters define for every package, such as OFFBEAT_ROOT.
 bool is_of_module_file(std::string_view name) {
   static constexpr std::string_view of_modules[] = {"ROOT",    "DIR",    "HOME", "BASE",  "PREFIX", "PATH",
                                                     "VERSION", "BIN",    "LIB",  "LIB64", "LIBDIR", "INC",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,9 @@ def test_long_lists_are_drained_by_every_function(mpi: Mpi, ranks: int) -> None:
     run_counted(mpi, ranks, compile_program(mpi, PROGRAMS / "few_or_many.c", libraries=("-ldl",)))
 
 
+# offbeat knows the standard ABI by the name of the host's library, and this one has another name.
 @INSIDE_OFFBEAT
-@pytest.mark.mpis(
-    lambda mpi: mpi.family != "mpiabi"
-)  # which offbeat sees in a library's name, another one here
+@pytest.mark.mpis(lambda mpi: mpi.family != "mpiabi")
 def test_collectives_in_lists_end_without_the_host(mpi: Mpi) -> None:
     """Some 3,500 requests come in lists of 300. Open MPI may be told while a rank waits for a message."""
     counting = compile_program(
@@ -41,6 +41,15 @@ def test_functions_that_a_program_looks_up_complete_requests(mpi: Mpi, ranks: in
     """The program finds functions by dlsym in libmpi, where the host's functions are."""
     program = compile_program(mpi, PROGRAMS / "foreign.c", libraries=("-ldl",))
     run_counted(mpi, ranks, program, "looked-up")
+
+
+@INSIDE_OFFBEAT
+def test_the_library_may_have_any_name(mpi: Mpi, tmp_path: Path) -> None:
+    """It looks the host's functions up by dlsym, which it also defines."""
+    renamed = tmp_path / "renamed.so"
+    shutil.copy(library(mpi.family), renamed)
+    result = run(mpi, 2, [compile_program(mpi, PROGRAMS / "sum_once.c")], preload=renamed, timeout=60)
+    assert result.succeeded().report.served == result.calls > 0, str(result)
 
 
 @pytest.mark.mpis(lambda mpi: mpi.name != "mpich-abi")  # the standard ABI does not let the host ask

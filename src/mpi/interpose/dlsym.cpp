@@ -45,10 +45,15 @@ bool is_name_of_mpi(std::string_view name) noexcept {
   return name.starts_with("MPI_") || name.starts_with("MPIX_");
 }
 
-// Whether the caller is a library of ours or an MPI.
+const char in_this_library = 0;
+
+// Whether the caller is this library, the tracer or an MPI. This library is known by its place in memory,
+// because its file may have any name.
 bool looks_for_the_host(const void* caller) noexcept {
   Dl_info info{};
+  Dl_info own{};
   if (dladdr(caller, &info) == 0) return false;
+  if (dladdr(&in_this_library, &own) != 0 && own.dli_fbase == info.dli_fbase) return true;
   const std::string_view path = info.dli_fname;
   const std::string_view name = path.substr(path.rfind('/') + 1);
   return name.starts_with("liboffbeat") || name.starts_with("libmpi");
@@ -57,9 +62,8 @@ bool looks_for_the_host(const void* caller) noexcept {
 // Returns null if offbeat has no such function.
 void* our_function(const char* name) noexcept {
   static void* const own = [] {
-    static const char here = 0;
     Dl_info info{};
-    return dladdr(&here, &info) != 0 ? dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY) : nullptr;
+    return dladdr(&in_this_library, &info) != 0 ? dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY) : nullptr;
   }();
   if (own == nullptr) return nullptr;
   std::array<char, 64> profiled{'P'};
