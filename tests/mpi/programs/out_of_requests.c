@@ -9,14 +9,7 @@
 
 #include "check.h"
 #include "faulty.h"
-
-#if (MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)) && \
-    !(defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 40100000 && !defined(I_MPI_NUMVERSION))
-enum { has_persistent = 1 };
-#else
-enum { has_persistent = 0 };
-#define MPI_Allreduce_init(input, output, count, type, op, communicator, info, request) MPI_SUCCESS
-#endif
+#include "persistent.h"
 
 enum { LONG = 2000, REFUSED = 40 };
 static faulty_arm_function *arm;

@@ -8,16 +8,7 @@
 #include <stdint.h>
 
 #include "check.h"
-
-/* MPICH 4.0 has persistent collectives, but waits for inactive ones for ever. */
-#if (MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)) && \
-    !(defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 40100000 && !defined(I_MPI_NUMVERSION))
-enum { has_persistent = 1 };
-#else
-enum { has_persistent = 0 };
-#define MPI_Allreduce_init(input, output, count, type, op, communicator, info, request) MPI_SUCCESS
-#define MPI_Bcast_init(data, count, type, root, communicator, info, request) MPI_SUCCESS
-#endif
+#include "persistent.h"
 
 enum { FEW = 100, MANY = 1 << 18, AT_ONCE = 64 };
 

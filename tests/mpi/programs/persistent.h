@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Whether the MPI has persistent collectives that can be used. MPICH 4.0 has them, but waits forever for
+ * inactive ones. Without them the functions do nothing, so that programs compile.
+ */
+#ifndef PERSISTENT_H
+#define PERSISTENT_H
+
+#include <mpi.h>
+
+#if (MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)) && \
+    !(defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 40100000 && !defined(I_MPI_NUMVERSION))
+enum { has_persistent = 1 };
+#else
+enum { has_persistent = 0 };
+#define MPI_Allreduce_init(input, output, count, type, op, communicator, info, request) MPI_SUCCESS
+#define MPI_Alltoall_init(input, n, type, output, m, other, communicator, info, request) MPI_SUCCESS
+#define MPI_Bcast_init(data, count, type, root, communicator, info, request) MPI_SUCCESS
+#endif
+
+#endif
