@@ -85,6 +85,7 @@ function(offbeat_family family headers)
     src/mpi/build_identity.cpp
     src/mpi/check.cpp
     src/mpi/communicator.cpp
+    src/mpi/communicator_apart.cpp
     src/mpi/communicator_set_up.cpp
     src/mpi/dense_types.cpp
     src/mpi/host.cpp
@@ -95,6 +96,7 @@ function(offbeat_family family headers)
     src/mpi/longest_message.cpp
     src/mpi/node_board.cpp
     src/mpi/operation.cpp
+    src/mpi/packing.cpp
     src/mpi/other_family.cpp
     src/mpi/private_communicator.cpp
     src/mpi/progress_thread.cpp

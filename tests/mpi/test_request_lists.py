@@ -33,7 +33,8 @@ def test_collectives_in_lists_end_without_the_host(mpi: Mpi) -> None:
     preload = Path(f"{library(mpi.family)}:{counting}")
     result = run(mpi, 2, [program], preload=preload, timeout=120).succeeded()
     assert result.report.served == result.calls > 3000, str(result)
-    assert number("completed by the host", result) < 0.2 * result.calls, str(result)
+    # On a busy machine MPICH asks some requests twice before a function of ours sees that they are over.
+    assert number("completed by the host", result) < 0.5 * result.calls, str(result)
 
 
 @pytest.mark.parametrize("ranks", [2, 3])

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 
 #include "base/pool.hpp"
 #include "mpi/interpose/activity.hpp"
@@ -28,42 +27,38 @@ class AsTheHostSees {
  public:
   enum class Own : std::uint8_t { shown, hidden };
 
-  // The constructor throws std::bad_alloc.
-  AsTheHostSees(int count, MPI_Request* requests, Own own = Own::shown)
-      : count_(std::max(count, 0)), requests_(requests) {
-    for (int i = 0; i < count_ && requests != nullptr; ++i) {
-      const Activity* mine = activities.find(requests[i]);
+  AsTheHostSees(int count, MPI_Request* requests) : count_(std::max(count, 0)), requests_(requests) {}
+  // Call this first. Throws std::bad_alloc.
+  void replace(Own own) {
+    for (int i = 0; i < count_ && requests_ != nullptr; ++i) {
+      const Activity* mine = activities.find(requests_[i]);
       if (mine == nullptr || (mine->is_active() && own == Own::shown && !mine->is_persistent())) continue;
       if (!mine->is_active() && mine->was_started_by_host()) continue;
-      if (!memory_) copy();
-      copies_[i] = mine->is_active() && own == Own::shown ? mine->request() : MPI_REQUEST_NULL;
-      is_kept_[i] = true;
+      if (copies_.empty()) copy();
+      const auto k = static_cast<std::size_t>(i);
+      copies_[k] = mine->is_active() && own == Own::shown ? mine->request() : MPI_REQUEST_NULL;
+      is_kept_[k] = 1;
     }
   }
 
-  [[nodiscard]] MPI_Request* data() { return memory_ ? copies_ : requests_; }
+  [[nodiscard]] MPI_Request* data() { return copies_.empty() ? requests_ : copies_.data(); }
   // Call this after the host's function. It leaves offbeat's requests as they were.
   void put_back() {
-    for (int i = 0; i < count_ && memory_; ++i) {
-      if (!is_kept_[i]) requests_[i] = copies_[i];
+    for (std::size_t k = 0; k < copies_.size(); ++k) {
+      if (is_kept_[k] == 0) requests_[k] = copies_[k];
     }
   }
 
  private:
   void copy() {
-    const auto count = static_cast<std::size_t>(count_);
-    memory_.emplace(count * (sizeof(MPI_Request) + sizeof(bool)));
-    copies_ = reinterpret_cast<MPI_Request*>(memory_->data());
-    is_kept_ = reinterpret_cast<bool*>(copies_ + count);
-    std::copy_n(requests_, count, copies_);
-    std::fill_n(is_kept_, count, false);
+    copies_.assign(requests_, requests_ + count_);
+    is_kept_.assign(copies_.size(), 0);
   }
 
   int count_;
   MPI_Request* requests_;
-  MPI_Request* copies_ = nullptr;
-  bool* is_kept_ = nullptr;
-  std::optional<pool::Block> memory_;
+  pool::List<MPI_Request> copies_;  // empty: the list is shown as it is
+  pool::List<char> is_kept_;        // of each copy
 };
 
 class OnRequests {
@@ -400,11 +395,10 @@ class OnRequests {
 
   template <class Body>
   static int seen(int count, MPI_Request* requests, AsTheHostSees::Own own, Body&& body) {
-    std::optional<AsTheHostSees> all;
-    if (!try_to([&] { all.emplace(count, requests, own); }))
-      return raise(runtime().host, MPI_COMM_SELF, MPI_ERR_NO_MEM);
-    const int code = body(all->data());
-    all->put_back();
+    AsTheHostSees all(count, requests);
+    if (!try_to([&] { all.replace(own); })) return raise(runtime().host, MPI_COMM_SELF, MPI_ERR_NO_MEM);
+    const int code = body(all.data());
+    all.put_back();
     return code;
   }
   template <class Body>
