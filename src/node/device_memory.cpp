@@ -123,16 +123,17 @@ class Hip final : public DeviceDriver {
       return false;
     constexpr int version_6 = 60'000'000;
     device_memory_ = version >= version_6 ? 2 : 1;
-    return true;
+    return find(library, "hipPeekAtLastError", last_error_) &&
+           find(library, "hipGetLastError", clear_last_error_);
   }
 
+  // The driver fails if the address is not its own, and keeps the error for hipGetLastError. The program must
+  // not find an error there that it has not made.
   bool owns(const void* address, DeviceMemory&) const override {
-    enum : int { memory_type = 2, is_managed = 8 };
-    unsigned type = 0;
-    unsigned managed = 0;
-    auto* const pointer = const_cast<void*>(address);
-    if (get_attribute_(&type, memory_type, pointer) != 0 || type != device_memory_) return false;
-    return get_attribute_(&managed, is_managed, pointer) != 0 || managed == 0;
+    const bool has_error = last_error_() != 0;
+    const bool is_own = is_device_memory(const_cast<void*>(address));
+    if (!has_error && last_error_() != 0) clear_last_error_();
+    return is_own;
   }
 
   void read(const DeviceMemory&, void* to, const void* from, std::size_t bytes) const override {
@@ -145,7 +146,17 @@ class Hip final : public DeviceDriver {
   }
 
  private:
+  [[nodiscard]] bool is_device_memory(void* address) const {
+    enum : int { memory_type = 2, is_managed = 8 };
+    unsigned type = 0;
+    unsigned managed = 0;
+    if (get_attribute_(&type, memory_type, address) != 0 || type != device_memory_) return false;
+    return get_attribute_(&managed, is_managed, address) != 0 || managed == 0;
+  }
+
   unsigned device_memory_ = 0;  // hipMemoryTypeDevice, whose value has changed
+  int (*last_error_)() = nullptr;
+  int (*clear_last_error_)() = nullptr;
   int (*get_attribute_)(void* value, int attribute, void* address) = nullptr;
   int (*copy_)(void* to, const void* from, std::size_t bytes, int kind) = nullptr;
 };

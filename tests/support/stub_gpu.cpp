@@ -18,6 +18,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -111,7 +112,13 @@ int hipRuntimeGetVersion(int* version) {
   return success;
 }
 
-int hipPointerGetAttribute(void* value, int attribute, void* address) {
+// As in HIP, a failure stays in the thread until somebody asks.
+static thread_local int last_error = success;
+
+int hipPeekAtLastError() { return last_error; }
+int hipGetLastError() { return std::exchange(last_error, success); }
+
+static int attribute_of(void* value, int attribute, void* address) {
   if (const int code = count(STUB_QUERY)) return code;
   const Allocation* const found = find(address, 1);
   if (found == nullptr) return invalid_value;
@@ -126,6 +133,12 @@ int hipPointerGetAttribute(void* value, int attribute, void* address) {
     default:
       return invalid_value;
   }
+}
+
+int hipPointerGetAttribute(void* value, int attribute, void* address) {
+  const int code = attribute_of(value, attribute, address);
+  if (code != success) last_error = code;
+  return code;
 }
 
 int hipMemcpy(void* to, const void* from, std::size_t bytes, int kind) {

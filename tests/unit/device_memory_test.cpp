@@ -183,6 +183,26 @@ TEST(DeviceMemory, MayBelongToOneOfSeveralDrivers) {
   });
 }
 
+// A program checks hipGetLastError after its own calls.
+TEST(DeviceMemory, HipKeepsTheErrorsOfTheProgramOnly) {
+  in_a_process([] {
+    devices::look_for_drivers();
+    const stub_gpu gpu = stub_load(STUB_HIP_6);
+    void* const library = dlopen(STUB_HIP_6, RTLD_NOW | RTLD_NOLOAD);
+    const auto last_error = reinterpret_cast<int (*)()>(dlsym(library, "hipGetLastError"));
+    const auto ask = reinterpret_cast<int (*)(void*, int, void*)>(dlsym(library, "hipPointerGetAttribute"));
+    ASSERT_NE(last_error, nullptr);
+    int on_host = 0;
+    EXPECT_FALSE(is_on_device(&on_host));
+    EXPECT_EQ(last_error(), 0);
+    unsigned value = 0;
+    EXPECT_NE(ask(&value, 2, &on_host), 0);  // the program's own mistake
+    EXPECT_FALSE(is_on_device(&on_host));
+    EXPECT_NE(last_error(), 0);
+    EXPECT_GT(gpu.calls(STUB_QUERY), 1);
+  });
+}
+
 TEST(DeviceMemory, LevelZeroIsSeen) {
   in_a_process([] {
     devices::look_for_drivers();
