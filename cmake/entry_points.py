@@ -69,7 +69,7 @@ CREATORS = {
     ),
 }  # fmt: skip
 
-# Functions that start, complete and free requests; see src/mpi/request_functions.hpp.
+# Functions that start, complete and free requests; see src/mpi/host/request_functions.hpp.
 REQUESTS = (
     "Start", "Startall", "Wait", "Waitall", "Waitany", "Waitsome", "Test", "Testall", "Testany", "Testsome",
     "Request_free", "Request_get_status",
@@ -138,7 +138,7 @@ def buffer(side: str, fields: list[str]) -> str:
 
 
 def signature(collective: str) -> str:
-    """The description of a collective's parameters; see Signature in src/mpi/collective_call.hpp."""
+    """The description of a collective's parameters; see Signature in src/mpi/host/collective_call.hpp."""
     fields = f"{PARAMETERS[collective]} communicator".split()
     declared = ", ".join(f"auto {field.replace('.', '_')}" for field in fields)
     assigned = [
@@ -176,7 +176,7 @@ def spellings(collective: str) -> dict[str, str]:
 
 
 def entry_point(function: str, wrapper: str, parameters: str, *first: str) -> str:
-    """Returns the code of a function that programs see; see src/mpi/entry.hpp."""
+    """Returns the code of a function that programs see; see src/mpi/host/entry.hpp."""
     names = arguments(parameters)
     words = ", ".join(f"Word {name}" for name in names)
     passed = "".join(f", {name}" for name in names)

@@ -2,7 +2,7 @@
 # liboffbeat-<family>.so and liboffbeat-trace-<family>.so: src/mpi and src/capi compiled once for each MPI ABI family,
 # against headers only.
 #
-# No libmpi is linked, and none is needed: the host's functions are looked up in the running process (src/mpi/host.hpp).
+# No libmpi is linked, and none is needed: the host's functions are looked up in the running process (src/mpi/host/host.hpp).
 # cmake/mpi_headers.py finds the headers, unless -DOFFBEAT_OPENMPI_INCLUDE=... names a folder.
 
 set(OFFBEAT_OPENMPI_INCLUDE "" CACHE PATH "folder with Open MPI's mpi.h")
@@ -82,33 +82,33 @@ function(offbeat_family family headers)
   offbeat_entry_points(preload ${family} "${headers}" ${ARGN})
   add_library(offbeat-${family} SHARED
     src/capi/offbeat.cpp
-    src/mpi/build_identity.cpp
-    src/mpi/check.cpp
-    src/mpi/communicator.cpp
-    src/mpi/communicator_apart.cpp
-    src/mpi/communicator_set_up.cpp
-    src/mpi/dense_types.cpp
-    src/mpi/host.cpp
-    src/mpi/host_pipeline.cpp
-    src/mpi/host_progress.cpp
+    src/mpi/process/build_identity.cpp
+    src/mpi/communicators/check.cpp
+    src/mpi/communicators/communicator.cpp
+    src/mpi/communicators/communicator_apart.cpp
+    src/mpi/communicators/communicator_set_up.cpp
+    src/mpi/types/dense_types.cpp
+    src/mpi/host/host.cpp
+    src/mpi/operations/host_pipeline.cpp
+    src/mpi/operations/host_progress.cpp
     src/mpi/interpose/activity.cpp
     src/mpi/interpose/dlsym.cpp
-    src/mpi/longest_message.cpp
-    src/mpi/node_board.cpp
-    src/mpi/operation.cpp
-    src/mpi/packing.cpp
-    src/mpi/other_family.cpp
-    src/mpi/private_communicator.cpp
-    src/mpi/progress_thread.cpp
-    src/mpi/runtime.cpp
-    src/mpi/service.cpp
-    src/mpi/set_up.cpp
-    src/mpi/team.cpp
-    src/mpi/spawn_infos.cpp
-    src/mpi/transport.cpp
-    src/mpi/types.cpp
-    src/mpi/watch.cpp
-    src/mpi/window_budget.cpp
+    src/mpi/host/longest_message.cpp
+    src/mpi/communicators/node_board.cpp
+    src/mpi/operations/operation.cpp
+    src/mpi/types/packing.cpp
+    src/mpi/host/other_family.cpp
+    src/mpi/host/private_communicator.cpp
+    src/mpi/operations/progress_thread.cpp
+    src/mpi/process/runtime.cpp
+    src/mpi/process/service.cpp
+    src/mpi/communicators/set_up.cpp
+    src/mpi/communicators/team.cpp
+    src/mpi/host/spawn_infos.cpp
+    src/mpi/communicators/transport.cpp
+    src/mpi/types/types.cpp
+    src/mpi/host/watch.cpp
+    src/mpi/communicators/window_budget.cpp
     "${entry_points}")
   target_include_directories(offbeat-${family} PRIVATE include)
   target_link_libraries(offbeat-${family} PRIVATE offbeat_core)
@@ -117,9 +117,9 @@ function(offbeat_family family headers)
   # The tracer.
   offbeat_entry_points(tracer ${family} "${headers}" ${ARGN})
   add_library(offbeat-trace-${family} SHARED
-    src/mpi/host.cpp
-    src/mpi/other_family.cpp
-    src/mpi/spawn_infos.cpp
+    src/mpi/host/host.cpp
+    src/mpi/host/other_family.cpp
+    src/mpi/host/spawn_infos.cpp
     src/mpi/tracer/below.cpp
     src/mpi/tracer/c_interface.cpp
     src/mpi/tracer/tracer.cpp

@@ -7,7 +7,7 @@
 
 #include "base/collective.hpp"
 #include "base/error.hpp"
-#include "mpi/service.hpp"
+#include "mpi/process/service.hpp"
 
 static_assert(OFFBEAT_BOOL == static_cast<int>(offbeat::ElementType::boolean));
 static_assert(OFFBEAT_FLOAT16 == static_cast<int>(offbeat::ElementType::float16));

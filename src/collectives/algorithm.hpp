@@ -67,7 +67,7 @@ class Uncollected;
 // the way, and marks those in `results`; null: this rank collects none.
 using NodePhase = Task (*)(const BoardRound& round, Uncollected* results);
 
-// See collectives/immediate.hpp.
+// See collectives/board/immediate.hpp.
 struct Immediate {
   int most_ranks;                        // of one node; see `beyond`
   std::size_t (*most_bytes)(int ranks);  // the longest call (Call::length)
@@ -103,7 +103,7 @@ struct Algorithm {
 
   // At most how many bytes this rank leases of each half of its window for a call: what it puts there, or a
   // rank that has swapped places with it. 0 if it has no data to put. The bound on memory counts leases
-  // (mpi/window_budget.hpp). Null: Expression::lease has a rule for all algorithms.
+  // (mpi/communicators/window_budget.hpp). Null: Expression::lease has a rule for all algorithms.
   std::size_t (*lease)(const Call& call, int rank, int ranks) = nullptr;
 
   // Null for `native`, which only the MPI layer can run.

@@ -169,7 +169,7 @@ class Board {
   }
 
   // Who read what this rank wrote in an immediate collective or in a round, where these are few
-  // (collectives/readers.hpp).
+  // (collectives/board/readers.hpp).
   struct Readers {
     std::uint64_t number = 0;
     RadixTree tree{};

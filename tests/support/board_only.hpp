@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "collectives/algorithm.hpp"
-#include "collectives/immediate.hpp"
+#include "collectives/board/immediate.hpp"
 #include "node/board.hpp"
 #include "transport/transport.hpp"
 

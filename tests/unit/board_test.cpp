@@ -30,12 +30,13 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "collectives/allgather/bruck_in_slots.hpp"
 #include "collectives/allreduce/allreduce.hpp"
-#include "collectives/allreduce/board_round.hpp"
 #include "collectives/bcast/bcast.hpp"
+#include "collectives/board/board_round.hpp"
+#include "collectives/board/bruck_in_slots.hpp"
+#include "collectives/board/relayed_bcast.hpp"
+#include "collectives/board/tree_form.hpp"
 #include "collectives/repertoire.hpp"
-#include "collectives/tree_form.hpp"
 #include "exchanges.hpp"
 #include "simulator/simulator.hpp"
 #include "vectors.hpp"
@@ -966,7 +967,7 @@ Task relayed_allreduce(Endpoint net, Call call, const Expression&) {
 }
 
 Step relayed(const Case& what) {
-  static const Algorithm bcast = allreduce_on_board("relayed", bcast_algorithms::relayed);
+  static const Algorithm bcast = allreduce_on_board("relayed", relayed_bcast);
   static const Algorithm allreduce = allreduce_on_board("relayed", relayed_allreduce);
   Expression expression;
   expression.algorithm = what.collective == Collective::bcast ? &bcast : &allreduce;

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "collectives/allreduce/allreduce.hpp"
-#include "collectives/allreduce/board_round.hpp"
+#include "collectives/board/board_round.hpp"
 #include "collectives/repertoire.hpp"
 #include "node/board.hpp"
 #include "support/board_only.hpp"

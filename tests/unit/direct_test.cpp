@@ -2,8 +2,6 @@
 // arrival_direct, and reduce by arrival_tree, on the board of one node x rank counts x roots x lengths of one
 // and of several rounds, or fillings of a channel, x in place x adversarial timing, in the simulator; small
 // calls in their immediate form, too.
-#include "collectives/direct.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "collectives/board/arrival_direct.hpp"
 #include "collectives/reduce/reduce.hpp"
 #include "exchanges.hpp"
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "collectives/board/tree_form.hpp"
 #include "collectives/repertoire.hpp"
-#include "collectives/tree_form.hpp"
 #include "exchanges.hpp"
 #include "simulator/simulator.hpp"
 

@@ -2,8 +2,8 @@
 #include "collectives/allgather/allgather.hpp"
 
 #include "collectives/alltoall/alltoall.hpp"
+#include "collectives/board/arrival_direct.hpp"
 #include "collectives/combinators/combinators.hpp"
-#include "collectives/direct.hpp"
 #include "collectives/native.hpp"
 
 namespace offbeat {

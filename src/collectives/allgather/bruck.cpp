@@ -13,7 +13,7 @@
 #include <algorithm>
 
 #include "collectives/allgather/allgather.hpp"
-#include "collectives/turned_blocks.hpp"
+#include "collectives/phases/turned_blocks.hpp"
 
 namespace offbeat::allgather_algorithms {
 namespace {

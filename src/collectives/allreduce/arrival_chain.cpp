@@ -8,7 +8,7 @@
 // Source: Alizadeh et al. 2022, algorithm 2. There the last arrival sends to the root, which broadcasts; here
 // everybody reads the last arrival's window.
 #include "collectives/allreduce/allreduce.hpp"
-#include "collectives/allreduce/board_round.hpp"
+#include "collectives/board/board_round.hpp"
 
 namespace offbeat::allreduce_algorithms {
 namespace {

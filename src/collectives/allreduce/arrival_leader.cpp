@@ -8,7 +8,7 @@
 // Source: Alizadeh et al. 2022, algorithm 1. An arrival counter takes the place of their lock; flags carry
 // the round.
 #include "collectives/allreduce/allreduce.hpp"
-#include "collectives/allreduce/board_round.hpp"
+#include "collectives/board/board_round.hpp"
 
 namespace offbeat::allreduce_algorithms {
 namespace {

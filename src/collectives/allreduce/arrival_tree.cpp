@@ -26,9 +26,9 @@
 // Source: ours; the idea of arrival order is from Alizadeh et al. 2022.
 #include "base/copy.hpp"
 #include "collectives/allreduce/allreduce.hpp"
-#include "collectives/allreduce/board_round.hpp"
-#include "collectives/immediate.hpp"
-#include "collectives/tree_form.hpp"
+#include "collectives/board/board_round.hpp"
+#include "collectives/board/immediate.hpp"
+#include "collectives/board/tree_form.hpp"
 
 namespace offbeat::allreduce_algorithms {
 namespace {

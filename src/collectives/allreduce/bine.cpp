@@ -17,7 +17,7 @@
 // tree on each pair of ranks; recursive_doubling is for those.
 // Source: De Sensi et al., SC 2025 (arXiv 2508.17311).
 #include "collectives/allreduce/allreduce.hpp"
-#include "collectives/allreduce/recursive_halving.hpp"
+#include "collectives/phases/recursive_halving.hpp"
 
 namespace offbeat::allreduce_algorithms {
 

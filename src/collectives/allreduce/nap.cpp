@@ -22,8 +22,8 @@
 // open. Source: Bienz, Olson and Gropp, EuroMPI 2019; a rank there pauses in each step, and groups have s
 // nodes.
 #include "collectives/allreduce/allreduce.hpp"
-#include "collectives/combinators/hierarchy.hpp"
-#include "collectives/combine_in_order.hpp"
+#include "collectives/combinators/hierarchy/hierarchy.hpp"
+#include "collectives/phases/combine_in_order.hpp"
 #include "patterns/radices.hpp"
 
 namespace offbeat::allreduce_algorithms {

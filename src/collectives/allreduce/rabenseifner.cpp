@@ -13,7 +13,7 @@
 // Order: the same tree over the ranks as recursive_doubling, and so the same bits.
 // Source: Rabenseifner, ICCS 2004; Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
 #include "collectives/allreduce/allreduce.hpp"
-#include "collectives/allreduce/recursive_halving.hpp"
+#include "collectives/phases/recursive_halving.hpp"
 
 namespace offbeat::allreduce_algorithms {
 

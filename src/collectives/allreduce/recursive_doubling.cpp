@@ -6,7 +6,7 @@
 // Order: a balanced tree over the ranks; partners combine the same two operands in the same order.
 // Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005; Bienz, Olson and Gropp 2019, section 2.1.
 #include "collectives/allreduce/allreduce.hpp"
-#include "collectives/combinators/fold.hpp"
+#include "collectives/phases/fold.hpp"
 
 namespace offbeat::allreduce_algorithms {
 namespace {

@@ -11,8 +11,8 @@
 // same bits. Source: Ruefenacht, Bull and Booth, Parallel Computing 69, 2017 (generalisation of recursive
 // doubling).
 #include "collectives/allreduce/allreduce.hpp"
-#include "collectives/combinators/fold.hpp"
-#include "collectives/combine_in_order.hpp"
+#include "collectives/phases/combine_in_order.hpp"
+#include "collectives/phases/fold.hpp"
 #include "patterns/radices.hpp"
 
 namespace offbeat::allreduce_algorithms {

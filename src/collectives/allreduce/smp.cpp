@@ -14,7 +14,7 @@
 // that of recursive_doubling over the nodes.
 // Source: Zhu, Goodell, Gropp and Thakur, EuroPVM/MPI 2009 (MPICH); "SMP" in Bienz, Olson and Gropp 2019.
 #include "collectives/allreduce/allreduce.hpp"
-#include "collectives/combinators/hierarchy.hpp"
+#include "collectives/combinators/hierarchy/hierarchy.hpp"
 
 namespace offbeat::allreduce_algorithms {
 namespace {

@@ -14,7 +14,7 @@
 // run. Source: Devraj, Ding, Vijaya Kumar, Kleinberg and Singh, arXiv 2505.23523, 2025. The paper searches
 // for the pairs; here they follow from a formula (patterns/straggler_rounds.hpp).
 #include "collectives/allreduce/allreduce.hpp"
-#include "collectives/combinators/fold.hpp"
+#include "collectives/phases/fold.hpp"
 #include "collectives/reduce_scatter/reduce_scatter.hpp"
 #include "patterns/straggler_rounds.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "collectives/alltoall/alltoall.hpp"
+#include "collectives/board/arrival_direct.hpp"
 #include "collectives/combinators/combinators.hpp"
-#include "collectives/direct.hpp"
 #include "collectives/native.hpp"
 
 namespace offbeat {

@@ -8,8 +8,8 @@
 // Source: Mellor-Crummey and Scott 1991, whose central counter and tree barrier these are, with a sequence
 // number instead of the sense, and a word for each rank instead of the count.
 #include "collectives/barrier/barrier.hpp"
-#include "collectives/immediate.hpp"
-#include "collectives/tree_form.hpp"
+#include "collectives/board/immediate.hpp"
+#include "collectives/board/tree_form.hpp"
 
 namespace offbeat::barrier_algorithms {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "collectives/bcast/bcast.hpp"
 
+#include "collectives/board/arrival_direct.hpp"
 #include "collectives/combinators/combinators.hpp"
-#include "collectives/direct.hpp"
 #include "collectives/native.hpp"
 
 namespace offbeat {

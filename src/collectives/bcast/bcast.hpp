@@ -22,9 +22,6 @@ extern const Algorithm binomial;
 extern const Algorithm chain;
 extern const Algorithm scatter_allgather;
 
-// The long form of arrival_direct for many ranks.
-[[nodiscard]] Task relayed(Endpoint net, Call call, const Expression& self);
-
 }  // namespace offbeat::bcast_algorithms
 
 namespace offbeat {

@@ -6,7 +6,7 @@
 // Cost: ceil(log2 p) (a + nb): the fewest steps, but the whole message in each: for small n.
 // Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
 #include "collectives/bcast/bcast.hpp"
-#include "collectives/from_root.hpp"
+#include "collectives/phases/from_root.hpp"
 #include "patterns/binomial_tree.hpp"
 
 namespace offbeat {

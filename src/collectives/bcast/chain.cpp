@@ -7,7 +7,7 @@
 // (p-1) a + (p+s-2) n/s b, little more than nb for many segments.
 // Source: Open MPI's broadcast by chain (coll_base_bcast.c); Castello et al. 2021 cut it.
 #include "collectives/bcast/bcast.hpp"
-#include "collectives/from_root.hpp"
+#include "collectives/phases/from_root.hpp"
 
 namespace offbeat::bcast_algorithms {
 namespace {

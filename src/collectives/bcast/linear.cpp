@@ -4,7 +4,7 @@
 // Cost: (p-1)(a + nb): for very few ranks.
 // Source: Open MPI's basic linear broadcast (coll_base_bcast.c).
 #include "collectives/bcast/bcast.hpp"
-#include "collectives/from_root.hpp"
+#include "collectives/phases/from_root.hpp"
 
 namespace offbeat {
 

@@ -11,7 +11,7 @@
 // Source: van de Geijn's, in Barnett et al. 1994; Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
 #include "collectives/allgather/allgather.hpp"
 #include "collectives/bcast/bcast.hpp"
-#include "collectives/from_root.hpp"
+#include "collectives/phases/from_root.hpp"
 #include "collectives/scatter/scatter.hpp"
 #include "patterns/binomial_tree.hpp"
 

@@ -14,7 +14,7 @@
 #include <numeric>
 
 #include "collectives/combinators/combinators.hpp"
-#include "collectives/combinators/fold.hpp"
+#include "collectives/phases/fold.hpp"
 
 namespace offbeat::combinators {
 namespace {

@@ -18,9 +18,9 @@
 // Further ranks of a node combine and copy.
 // Order: that of NODE on each node, then that of A over the nodes.
 // Source: the full-lane allreduce of Traff and Hunold 2020; the overlap is ours.
-#include "collectives/allreduce/board_round.hpp"
+#include "collectives/board/board_round.hpp"
 #include "collectives/combinators/combinators.hpp"
-#include "collectives/combinators/hierarchy.hpp"
+#include "collectives/combinators/hierarchy/hierarchy.hpp"
 
 namespace offbeat::hierarchies {
 namespace {

@@ -14,7 +14,7 @@
 // Unequal nodes: the smallest one says how many lanes there are.
 // Source: the full-lane broadcast of Traff and Hunold 2020; the overlap is ours.
 #include "collectives/combinators/combinators.hpp"
-#include "collectives/combinators/hierarchy.hpp"
+#include "collectives/combinators/hierarchy/hierarchy.hpp"
 
 namespace offbeat::lanes {
 namespace {
@@ -28,8 +28,8 @@ Vector share_of(const Vector& segment, int lanes, int member) {
 
 // Everybody on the node gets the shares of all lanes.
 Task collect(Endpoint node, Vector segment, int lanes) {
-  const hierarchies::ListedBlocks shares(
-      node.size, [&](int member) { return share_of(segment, lanes, member).count; });
+  const hierarchies::ListedBlocks shares(node.size,
+                                         [&](int member) { return share_of(segment, lanes, member).count; });
   Call call{Collective::allgatherv, shares.of(segment, node.rank), segment};
   call.output_blocks = shares.list();
   co_await hierarchies::within_node(node, call);

@@ -3,7 +3,8 @@
 //
 //   pipeline(4, A)       4 segments, all in flight (fixed concurrency)
 //   pipeline(32MiB, A)   segments of 32 MiB, up to 16 in flight (fixed segment size); the last one is shorter
-//   pipeline(4, native)  each segment is a non-blocking collective of the host MPI (mpi/host_pipeline.hpp)
+//   pipeline(4, native)  each segment is a non-blocking collective of the host MPI
+//   (mpi/operations/host_pipeline.hpp)
 //
 // While one segment waits for a slow link or a late rank, others combine and send. Where every rank has a
 // block, a segment is a stripe of each block. Source: Castello et al. 2021, section 4. Their listings pass a

@@ -8,9 +8,9 @@
 // the blocks into their places.
 // Cost, n bytes in a block: ceil(log2 p) a + (p-1) nb: for small blocks.
 // Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
-#include "collectives/from_root.hpp"
 #include "collectives/gather/gather.hpp"
-#include "collectives/turned_blocks.hpp"
+#include "collectives/phases/from_root.hpp"
+#include "collectives/phases/turned_blocks.hpp"
 #include "patterns/binomial_tree.hpp"
 
 namespace offbeat::gather_algorithms {

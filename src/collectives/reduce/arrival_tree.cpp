@@ -6,10 +6,10 @@
 //
 // Cost of the last arrival and order: those of the allreduce, so the root has the bits that an allreduce has.
 #include "collectives/allreduce/allreduce.hpp"
-#include "collectives/allreduce/board_round.hpp"
-#include "collectives/direct.hpp"
+#include "collectives/board/arrival_direct.hpp"
+#include "collectives/board/board_round.hpp"
+#include "collectives/board/tree_form.hpp"
 #include "collectives/reduce/reduce.hpp"
-#include "collectives/tree_form.hpp"
 
 namespace offbeat::reduce_algorithms {
 namespace {

@@ -7,7 +7,7 @@
 // Cost: ceil(log2 p) (a + nb + nc): the fewest steps, but the whole message in each: for small n.
 // Order: rank order inside every subtree, from the root on around the ranks.
 // Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
-#include "collectives/from_root.hpp"
+#include "collectives/phases/from_root.hpp"
 #include "collectives/reduce/reduce.hpp"
 
 namespace offbeat {

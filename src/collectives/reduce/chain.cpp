@@ -7,7 +7,7 @@
 // messages cost little more than n of sending or of combining, the slower.
 // Order: from the root on around the ranks, the last two first.
 // Source: Open MPI's reduce by chain (coll_base_reduce.c); Castello et al. 2021 cut it.
-#include "collectives/from_root.hpp"
+#include "collectives/phases/from_root.hpp"
 #include "collectives/reduce/reduce.hpp"
 
 namespace offbeat::reduce_algorithms {

@@ -7,7 +7,7 @@
 // Source: Open MPI's basic linear reduce (coll_base_reduce.c).
 #include <algorithm>
 
-#include "collectives/from_root.hpp"
+#include "collectives/phases/from_root.hpp"
 #include "collectives/reduce/reduce.hpp"
 
 namespace offbeat {

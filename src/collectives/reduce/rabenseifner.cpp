@@ -9,9 +9,9 @@
 // Cost: 2 log2(p) a + 2n(p-1)/p b + n(p-1)/p c. Other than powers of two: folded, + a + nb + nc.
 // Order: the tree of his allreduce, over the ranks from the root on.
 // Source: Rabenseifner, ICCS 2004; Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
-#include "collectives/allreduce/recursive_halving.hpp"
-#include "collectives/combinators/fold.hpp"
-#include "collectives/from_root.hpp"
+#include "collectives/phases/fold.hpp"
+#include "collectives/phases/from_root.hpp"
+#include "collectives/phases/recursive_halving.hpp"
 #include "collectives/reduce/reduce.hpp"
 
 namespace offbeat::reduce_algorithms {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "collectives/board/arrival_direct.hpp"
 #include "collectives/combinators/combinators.hpp"
-#include "collectives/direct.hpp"
 #include "collectives/native.hpp"
 #include "collectives/reduce_scatter/reduce_scatter.hpp"
 

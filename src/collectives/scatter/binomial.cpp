@@ -7,9 +7,9 @@
 // order.
 // Cost, n bytes in a block: ceil(log2 p) a + (p-1) nb: for small blocks.
 // Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
-#include "collectives/from_root.hpp"
+#include "collectives/phases/from_root.hpp"
+#include "collectives/phases/turned_blocks.hpp"
 #include "collectives/scatter/scatter.hpp"
-#include "collectives/turned_blocks.hpp"
 
 namespace offbeat::scatter_algorithms {
 namespace {

@@ -19,7 +19,7 @@
 #include "mpi/bench/mpi_header.hpp"
 #include "mpi/bench/records.hpp"
 #include "mpi/bench/size_bench.hpp"
-#include "mpi/clock_network.hpp"
+#include "mpi/host/clock_network.hpp"
 
 namespace offbeat::bench {
 namespace {

@@ -7,7 +7,7 @@
 #include <functional>
 #include <utility>
 
-#include "mpi/service.hpp"
+#include "mpi/process/service.hpp"
 
 namespace offbeat {
 

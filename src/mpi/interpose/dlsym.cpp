@@ -13,7 +13,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "mpi/host.hpp"
+#include "mpi/host/host.hpp"
 
 namespace offbeat {
 namespace {

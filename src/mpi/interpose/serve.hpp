@@ -12,9 +12,9 @@
 
 #include "base/copy.hpp"
 #include "base/error.hpp"
-#include "mpi/collective_call.hpp"
+#include "mpi/host/collective_call.hpp"
 #include "mpi/interpose/side.hpp"
-#include "mpi/runtime.hpp"
+#include "mpi/process/runtime.hpp"
 
 namespace offbeat {
 

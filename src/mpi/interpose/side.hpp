@@ -11,8 +11,8 @@
 #include "base/pool.hpp"
 #include "collectives/call.hpp"
 #include "collectives/staged_call.hpp"
-#include "mpi/collective_call.hpp"
-#include "mpi/types.hpp"
+#include "mpi/host/collective_call.hpp"
+#include "mpi/types/types.hpp"
 #include "node/device_memory.hpp"
 
 namespace offbeat {

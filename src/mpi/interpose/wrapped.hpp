@@ -14,12 +14,12 @@
 #include <tuple>
 #include <type_traits>
 
-#include "mpi/entry.hpp"
+#include "mpi/host/entry.hpp"
+#include "mpi/host/name_unknown_settings.hpp"
+#include "mpi/host/spawn_infos.hpp"
 #include "mpi/interpose/activity.hpp"
 #include "mpi/interpose/request_calls.hpp"
 #include "mpi/interpose/serve.hpp"
-#include "mpi/name_unknown_settings.hpp"
-#include "mpi/spawn_infos.hpp"
 
 namespace offbeat::wrapped {
 

@@ -5,8 +5,8 @@
 
 #include <mutex>
 
-#include "mpi/exit_with.hpp"
-#include "mpi/other_family.hpp"
+#include "mpi/host/exit_with.hpp"
+#include "mpi/host/other_family.hpp"
 
 namespace offbeat::trace {
 namespace {

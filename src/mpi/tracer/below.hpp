@@ -7,8 +7,8 @@
 
 #include <atomic>
 
-#include "mpi/host.hpp"
-#include "mpi/observer.hpp"
+#include "mpi/host/host.hpp"
+#include "mpi/host/observer.hpp"
 
 namespace offbeat::trace {
 

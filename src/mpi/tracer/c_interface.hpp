@@ -2,7 +2,7 @@
 // Records calls through offbeat's C interface. offbeat tells the tracer of them.
 #pragma once
 
-#include "mpi/observer.hpp"
+#include "mpi/host/observer.hpp"
 
 namespace offbeat::trace {
 

@@ -6,7 +6,7 @@
 // and are not looked at.
 #pragma once
 
-#include "mpi/collective_call.hpp"
+#include "mpi/host/collective_call.hpp"
 #include "mpi/tracer/tracer.hpp"
 
 namespace offbeat::trace {

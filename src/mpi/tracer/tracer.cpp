@@ -16,8 +16,8 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "mpi/clock_network.hpp"
-#include "mpi/exit_with.hpp"
+#include "mpi/host/clock_network.hpp"
+#include "mpi/host/exit_with.hpp"
 #include "mpi/tracer/c_interface.hpp"
 
 namespace offbeat::trace {

@@ -14,8 +14,8 @@
 
 #include "base/handle_tables.hpp"
 #include "base/settings.hpp"
-#include "mpi/inside_offbeat.hpp"
-#include "mpi/requests.hpp"
+#include "mpi/host/inside_offbeat.hpp"
+#include "mpi/host/requests.hpp"
 #include "mpi/tracer/below.hpp"
 #include "trace/writer.hpp"
 

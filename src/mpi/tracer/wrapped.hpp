@@ -9,10 +9,10 @@
 #include <tuple>
 #include <type_traits>
 
-#include "mpi/entry.hpp"
-#include "mpi/name_unknown_settings.hpp"
-#include "mpi/request_functions.hpp"
-#include "mpi/spawn_infos.hpp"
+#include "mpi/host/entry.hpp"
+#include "mpi/host/name_unknown_settings.hpp"
+#include "mpi/host/request_functions.hpp"
+#include "mpi/host/spawn_infos.hpp"
 #include "mpi/tracer/describe.hpp"
 
 namespace offbeat::trace::wrapped {

@@ -18,7 +18,7 @@
 #include <cstring>
 #include <vector>
 
-#include "mpi/clock_network.hpp"
+#include "mpi/host/clock_network.hpp"
 
 using offbeat::clock::Nanoseconds;
 

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "collectives/board/board_round.hpp"
+
+#include "collectives/board/relay.hpp"
+
+namespace offbeat {
+
+Task contribute_only(const BoardRound& round, NodePhase contribute) {
+  co_await contribute(round, nullptr);
+  round.board.contributed(round.number);
+}
+
+Task contribute_and_collect(const BoardRound& round, NodePhase contribute) {
+  Uncollected results(round);
+  co_await contribute(round, &results);
+  round.board.contributed(round.number);
+  while (!results.empty()) {
+    Patience::Wait wait(round.board.patience);
+    while (!results.find_ready()) co_await round.board.pause(wait);
+    co_await results.fetch();
+    co_await results.take();
+  }
+}
+
+Task contribute_and_relay(const BoardRound& round, NodePhase contribute) {
+  co_await contribute(round, nullptr);
+  const Relay relay(round.net, 0, round.call.output, round.chunk_length(), round.past_cache);
+  if (!relay.tree().has_children()) round.board.contributed(round.number);
+  for (std::size_t chunk = 0; chunk < round.chunks; ++chunk) {
+    if (round.net.rank > 0) {
+      co_await relay.take(chunk);
+      continue;
+    }
+    Patience::Wait wait(round.board.patience);
+    while (!round.has_result(chunk)) co_await round.board.pause(wait);
+    const Board::Word& result = BoardRound::result(round.step(chunk));
+    co_await round.board.fetch(round.holder(result), &result, sizeof result);
+    co_await relay.take(chunk, round.holder(result));
+  }
+  round.board.contributed(round.number);
+}
+
+Task run_on_one_node(Endpoint net, Call call, const Expression& self) {
+  const NodePhase contribute = self.algorithm->node_phase;
+  return in_rounds(net, call, net.board()->at_once, [contribute](const BoardRound& round) {
+    return round.net.size > few_ranks ? contribute_and_relay(round, contribute)
+                                      : contribute_and_collect(round, contribute);
+  });
+}
+
+}  // namespace offbeat

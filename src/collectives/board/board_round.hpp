@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Shared by the algorithms on the board. A message goes in rounds that fit the windows, a round in chunks.
+#pragma once
+
+#include <algorithm>
+
+#include "base/copy.hpp"
+#include "collectives/algorithm.hpp"
+#include "collectives/board/board_rounds.hpp"
+#include "node/board_awaitables.hpp"
+
+namespace offbeat {
+
+class BoardRound {
+ public:
+  // The present round, for a message that fits a window. `chunk`: in elements.
+  BoardRound(const Endpoint& net, const Call& call, std::size_t chunk, bool past_cache)
+      : net(net),
+        board(*net.board()),
+        call(call),
+        chunks((call.input.count + chunk - 1) / chunk),
+        number(board.round.present),
+        past_cache(past_cache),
+        chunk_(chunk) {}
+
+  template <class AnyVector>
+  [[nodiscard]] AnyVector of(const AnyVector& vector, std::size_t chunk) const {
+    return vector.slice(chunk * chunk_, std::min(chunk_, call.input.count - chunk * chunk_));
+  }
+  // Chunks [first, last).
+  template <class AnyVector>
+  [[nodiscard]] AnyVector of(const AnyVector& vector, std::size_t first, std::size_t last) const {
+    const std::size_t begin = std::min(first * chunk_, call.input.count);
+    return vector.slice(begin, std::min(last * chunk_, call.input.count) - begin);
+  }
+  [[nodiscard]] Vector on_board(int owner, std::size_t chunk) const {
+    const Vector all{board.window(number, owner), call.input.count, call.input.width};
+    return of(all, chunk);
+  }
+  [[nodiscard]] Board::Step step(std::size_t chunk) const { return board.step(number, chunk); }
+  // The words of a step. One says that the node's result of the chunk is there, and one that the result of
+  // all nodes is there (hierarchy). The node phase may use the others, one for each rank, as it likes.
+  [[nodiscard]] static Board::Word& result(const Board::Step& step) { return step.word(0); }
+  [[nodiscard]] static Board::Word& everywhere(const Board::Step& step) { return step.word(1); }
+  [[nodiscard]] static Board::Word& own(const Board::Step& step, int index) { return step.word(2 + index); }
+  [[nodiscard]] bool is_marked(const Board::Word& word) const {
+    return Board::Mark(word.load(std::memory_order_acquire)).round == number;
+  }
+  // Of a word that is_marked.
+  [[nodiscard]] int holder(const Board::Word& word) const {
+    return Board::Mark(word.load(std::memory_order_relaxed)).holder;
+  }
+  [[nodiscard]] std::size_t chunk_length() const { return chunk_; }
+  // Ranks begin at different chunks, so that each has an equal share of the work.
+  [[nodiscard]] std::size_t first_chunk(int rank) const {
+    return chunks * static_cast<std::size_t>(rank) / static_cast<std::size_t>(net.size);
+  }
+  [[nodiscard]] std::size_t first_chunk() const { return first_chunk(net.rank); }
+  // In a round in which not all ranks meet.
+  [[nodiscard]] bool has_begun(int rank) const {
+    return Board::Mark(board.signs(rank).round.load(std::memory_order_acquire)).round >= number;
+  }
+  // Says that the partial result in the window of `holder` is ready.
+  [[nodiscard]] Board::Mark mark(int holder) const { return {number, holder}; }
+  [[nodiscard]] Board::Mark mark() const { return mark(net.rank); }
+
+  // Whether the node's result of a chunk is on the board; collect() copies it to the output.
+  [[nodiscard]] bool has_result(std::size_t chunk) const { return is_marked(result(step(chunk))); }
+  [[nodiscard]] Board::Fetch fetch_result(std::size_t chunk) const {
+    const Vector data = on_board(holder(result(step(chunk))), chunk);
+    return board.fetch(holder(result(step(chunk))), data.data, BoardShape::line + data.bytes());
+  }
+  [[nodiscard]] Computation collect(std::size_t chunk) const {
+    Computation copy = net.copy(of(call.output, chunk), on_board(holder(result(step(chunk))), chunk));
+    copy.past_cache = past_cache;
+    return copy;
+  }
+
+  Endpoint net;
+  Board& board;
+  Call call;
+  std::size_t chunks;
+  std::uint64_t number;
+  bool past_cache;  // the output is too long to stay in the cache anyway
+
+ private:
+  std::size_t chunk_;
+};
+
+// The chunks of a round whose results this rank has not collected yet.
+class Uncollected {
+ public:
+  explicit Uncollected(const BoardRound& round)
+      : round_(round),
+        memory_(true, round.chunks, sizeof(bool)),
+        next_(round.first_chunk()),
+        left_(round.chunks) {
+    std::fill_n(is_collected(), round.chunks, false);
+  }
+  [[nodiscard]] bool empty() const { return left_ == 0; }
+  // Go to a chunk that is ready, if there is one.
+  [[nodiscard]] bool find_ready() {
+    for (std::size_t k = 0; k < round_.chunks; ++k, step()) {
+      if (!is_collected()[next_] && round_.has_result(next_)) return true;
+    }
+    return false;
+  }
+  // The next one, which is ready.
+  [[nodiscard]] Board::Fetch fetch() const { return round_.fetch_result(next_); }
+  // Collect the next one, which is ready.
+  [[nodiscard]] Computation take() {
+    const std::size_t chunk = next_;
+    mark_collected(chunk);
+    return round_.collect(chunk);
+  }
+  void mark_collected(std::size_t chunk) {
+    is_collected()[chunk] = true;
+    if (--left_ > 0) {
+      while (is_collected()[next_]) step();
+    }
+  }
+
+ private:
+  [[nodiscard]] bool* is_collected() const { return reinterpret_cast<bool*>(memory_.vector().data); }
+  void step() { next_ = next_ + 1 < round_.chunks ? next_ + 1 : 0; }
+
+  const BoardRound& round_;
+  Scratch memory_;
+  std::size_t next_;
+  std::size_t left_;
+};
+
+// A round on one rank that gives what it has, and on one that also takes the result.
+[[nodiscard]] Task contribute_only(const BoardRound& round, NodePhase contribute);
+[[nodiscard]] Task contribute_and_collect(const BoardRound& round, NodePhase contribute);
+// The latter where many ranks take the result, chunk after chunk: rank 0 from whoever holds it, the others
+// from one another. Once there is a result nobody needs the window of another rank for its chunk.
+[[nodiscard]] Task contribute_and_relay(const BoardRound& round, NodePhase contribute);
+
+// Runs an algorithm that has a node_phase, for ranks that are all on one node.
+[[nodiscard]] Task run_on_one_node(Endpoint net, Call call, const Expression& self);
+
+// Runs one(round) -> Task for each round of a message among `net`, the ranks of this node. The number of
+// ranks that share the work, `at_once`, decides how the message is cut.
+template <class One>
+Task in_rounds(Endpoint net, Call call, int at_once, One one) {
+  // Longer chunks are no faster, and other ranks wait longer for the last one (benchmarks/README.md).
+  constexpr std::size_t longest_chunk = 64 * 1024;
+  Board& board = *net.board();
+  const std::size_t width = call.input.width;
+  const std::size_t window = board.shape().window_bytes / width;
+  // Two chunks for each working rank, so that the work spreads, but no more than the board has steps for.
+  const std::size_t spread = call.input.bytes() / (2 * static_cast<std::size_t>(at_once));
+  const std::size_t chunk_bytes = std::clamp(spread, BoardShape::smallest_chunk, longest_chunk);
+  const std::size_t chunk = std::max<std::size_t>(1, (chunk_bytes + width - 1) / width);
+  // When inputs and outputs of all ranks take half of the cache, little of what is written now would be found
+  // there later. An in-place result is in the cache already.
+  const bool past_cache =
+      call.input.data != call.output.data &&
+      4 * static_cast<std::size_t>(net.size) * call.input.bytes() >= last_level_cache_bytes();
+  for (std::size_t first = 0; first < call.input.count; first += window) {
+    const std::size_t length = std::min(window, call.input.count - first);
+    board.round.next(meetings.contain(call.collective));
+    if (!board.may_begin(board.round)) co_await begin_round(board);
+    BoardRound round(net, call.with(call.input.slice(first, length), call.output.slice(first, length)), chunk,
+                     past_cache);
+    co_await one(round);
+  }
+}
+
+}  // namespace offbeat

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "collectives/board/relayed_bcast.hpp"
+
+#include <algorithm>
+
+#include "base/copy.hpp"
+#include "collectives/board/readers.hpp"
+#include "collectives/board/relay.hpp"
+
+namespace offbeat {
+
+Task relayed_bcast(Endpoint net, Call call, const Expression&) {
+  // In so many chunks a vector is on its way for twice as long as in its pieces, or less.
+  constexpr std::size_t pieces = 16;
+  constexpr std::size_t longest_chunk = std::size_t{64} << 10;
+  Board& board = *net.board();
+  const bool is_root = net.rank == call.root;
+  const std::size_t width = call.output.width;
+  const std::size_t window = board.shape().window_bytes / width;
+  const bool past_cache =
+      2 * static_cast<std::size_t>(net.size) * call.output.bytes() >= last_level_cache_bytes();
+  for (std::size_t first = 0; first < call.output.count; first += window) {
+    board.round.next(false);
+    co_await board.announce(board.signs(net.rank).round, {board.round.present, net.rank});
+    if (board.round.follows_apart())
+      co_await wait_for_readers_in_steps(board, board.round, board.window_readers);
+    const Vector output = call.output.slice(first, std::min(window, call.output.count - first));
+    const std::size_t bytes = std::clamp(output.bytes() / pieces, BoardShape::smallest_chunk, longest_chunk);
+    const Relay relay(net, call.root, output, (bytes + width - 1) / width, past_cache);
+    note_readers(board.round, board.window_readers, {.few = relay.tree().children()});
+    for (std::size_t chunk = 0; chunk < relay.chunks(); ++chunk) {
+      if (is_root) {
+        co_await net.put(relay.on_board(net.rank, chunk), relay.of(ConstVector(output), chunk));
+        co_await relay.announce(chunk);
+      } else {
+        co_await relay.take(chunk);
+      }
+    }
+    board.contributed(board.round.present);
+  }
+}
+
+}  // namespace offbeat

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Hierarchy of an allgather: the blocks of each node come together there, the leaders exchange those of whole
+// nodes, and everybody copies them on its node.
+//
+//   node 0: 0 1 2   node 1: 3 4     NODE      everybody of node 0 has 012, of node 1 34
+//                                   LEADERS   0 and 3 have 01234
+//                                   NODE      0 -> 1 2, 3 -> 4
+//
+// The blocks of the nodes may differ in length. LEADERS needs them in the order of the nodes. Where that is
+// not how they lie in the output, each rank collects them apart and copies them to their places.
+//
+// Long blocks go in segments, if LEADERS can cut blocks: while the leaders exchange a part of each block, the
+// nodes copy the one before.
+//
+// Cost, m bytes in a block, s ranks on a node: T_LEADERS(nodes, sm), plus (p-1) m copied on a node.
+// Source: Luo et al., IEEE CLUSTER 2020 (HAN); the order of the phases is ours.
+#include "collectives/combinators/combinators.hpp"
+#include "collectives/combinators/hierarchy/hierarchy.hpp"
+
+namespace offbeat::hierarchies {
+namespace {
+
+// From the leader to the others of its node.
+Task tell(Endpoint node, Vector vector) {
+  Call call{Collective::bcast};
+  call.output = vector;
+  if (node.rank == 0) call.input = vector;
+  return within_node(node, call);
+}
+
+// The same for a stripe of the blocks of all other nodes.
+Task tell_others(Endpoint node, const Nodes& nodes, const ListedBlocks& of_nodes, Vector all, Stripe stripe) {
+  for (int k = 0; k < nodes.count; ++k) {
+    if (k != nodes.mine) co_await tell(node, stripe.of(of_nodes.of(all, k)));
+  }
+}
+
+Task on_several(Endpoint net, Call call, const Expression& self) {
+  const Nodes nodes(net);
+  const Endpoint node = on_node(net);
+  const std::size_t width = call.output.width;
+  const auto place = [&](int rank) { return call.output_blocks.of(call.output, rank, net.size); };
+  const auto count_of = [&](int rank) { return place(rank).count; };
+  const ListedBlocks of_nodes = call.output_blocks.counts == nullptr
+                                    ? blocks_of_nodes(nodes.all, call.input.count)
+                                    : blocks_of_nodes(nodes.all, count_of);
+
+  const Vector in_place = in_order_of_nodes(call.output, call.output_blocks, nodes.all);
+  const bool is_turned = in_place.count < of_nodes.total();
+  const Scratch by_node = net.scratch(is_turned ? of_nodes.total() : 0, width);
+  const Vector all = is_turned ? by_node.vector() : in_place;
+  const Vector of_node = of_nodes.of(all, nodes.mine);
+
+  if (!nodes.is_alone) {
+    const auto here = nodes.all.members(nodes.mine);
+    const ListedBlocks members(nodes.size,
+                               [&](int k) { return count_of(here[static_cast<std::size_t>(k)]); });
+    Call within = call.with(call.input, of_node);
+    if (call.output_blocks.counts != nullptr) within.output_blocks = members.list();
+    co_await carry_out(node, within, self.parts[0]);
+  }
+
+  const bool is_cut = self.parts[1].algorithm->takes_stripes;
+  const Segments segments(is_cut ? of_nodes.longest() : 0, width);
+  const auto stripe = [&](std::size_t k) { return segments.number == 1 ? Stripe{} : segments[k]; };
+  const auto among_leaders = [&](const Endpoint& leaders, std::size_t k) {
+    Call between = call.with(stripe(k).of(nodes.is_alone ? call.input : ConstVector(of_node)), all);
+    between.collective = Collective::allgatherv;
+    between.output_blocks = of_nodes.list();
+    between.output_blocks.stripe = stripe(k);
+    return carry_out(leaders, between, self.parts[1]);
+  };
+  const auto within_node = [&](std::size_t k) {
+    return segments.number == 1 ? tell(node, all) : tell_others(node, nodes, of_nodes, all, segments[k]);
+  };
+  co_await in_segments(net, nodes, segments.number, First::between, among_leaders, within_node);
+
+  std::size_t begin = 0;
+  for (const int rank : nodes.all.by_node()) {
+    if (!is_turned) break;
+    co_await net.copy(place(rank), all.slice(begin, count_of(rank)));
+    begin += count_of(rank);
+  }
+}
+
+}  // namespace
+
+const Algorithm allgather{
+    .name = "hierarchy",
+    .summary =
+        "on each node by NODE_ALGORITHM, among one leader of each node by ALGORITHM, copied on each node",
+    .cost = "T_ALGORITHM(nodes, blocks of a node), overlapped with the copies on the nodes",
+    .serves = {Collective::allgather, Collective::allgatherv},
+    .needs = {.board = OnBoard::every_node},
+    .source = "Luo et al. 2020 (HAN)",
+    .parameters = parameters,
+    .run = for_placement<on_several>,
+    .lanes = lanes_in_segments,
+    .unsuitable = unsuitable,
+};
+
+}  // namespace offbeat::hierarchies

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Hierarchy of an alltoall: one message for each pair of nodes. The leader of each node collects what its
+// node sends, the leaders exchange what goes from node to node, and everybody takes its own on its node.
+//
+//   node 0: 0 1   node 1: 2 3      gather    0 has what 0 and 1 send, 2 what 2 and 3 send
+//                                  LEADERS   0 -> 2: 02 03 12 13   2 -> 0: 20 21 30 31   (from, to)
+//                                  scatter   0 -> 1: 01 11 21 31   2 -> 3: 03 13 23 33
+//
+// A leader arranges the blocks twice: by the node and by the rank that they go to. NODE says that the nodes
+// work on their boards. They do so by the board's algorithms of gather and scatter.
+//
+// In an alltoallv a rank knows its own lengths only: the leaders collect and exchange them first. LEADERS for
+// equal blocks alone are replaced by `pairwise` where the nodes differ in size.
+//
+// Cost, m bytes in a block, s ranks on a node: T_LEADERS(nodes, s^2 m), plus a gather and a scatter of spm on
+// a node, and 2 spm copied by its leader.
+// Source: Traff and Rougier, EuroMPI 2014.
+#include "collectives/alltoall/alltoall.hpp"
+
+#include <algorithm>
+
+#include "collectives/combinators/combinators.hpp"
+#include "collectives/combinators/hierarchy/hierarchy.hpp"
+
+namespace offbeat::hierarchies {
+namespace {
+
+// All ranks are counted by their places in the order of the nodes: place k is rank by_node()[k].
+
+// What goes between the members of one node and all places.
+struct Traffic {
+  int members = 0;
+  int places = 0;
+  std::size_t each = 0;                  // the length of every block, where there are no lists:
+  const std::size_t* rows = nullptr;     // of each member the lengths of what goes to all places
+  const std::size_t* columns = nullptr;  // of each place the lengths of what comes to all members
+
+  [[nodiscard]] std::size_t sent(int member, int place) const {
+    return rows == nullptr ? each : rows[member * places + place];
+  }
+  [[nodiscard]] std::size_t received(int place, int member) const {
+    return columns == nullptr ? each : columns[place * members + member];
+  }
+  // What a member sends to a node.
+  [[nodiscard]] std::size_t sent(int member, const Membership& all, int node) const {
+    std::size_t sum = 0;
+    for (int k = 0; k < all.size(node); ++k) sum += sent(member, all.begin_of(node) + k);
+    return sum;
+  }
+  // What all members send to a node, and receive from one.
+  [[nodiscard]] ListedBlocks to_nodes(const Membership& all) const {
+    return ListedBlocks(all.nodes(), [&](int node) {
+      std::size_t sum = 0;
+      for (int member = 0; member < members; ++member) sum += sent(member, all, node);
+      return sum;
+    });
+  }
+  [[nodiscard]] ListedBlocks from_nodes(const Membership& all) const {
+    return ListedBlocks(all.nodes(), [&](int node) {
+      std::size_t sum = 0;
+      for (int k = 0; k < all.size(node); ++k)
+        for (int member = 0; member < members; ++member) sum += received(all.begin_of(node) + k, member);
+      return sum;
+    });
+  }
+};
+
+// Numbers that every phase needs, also where vectors are phantoms.
+class Numbers {
+ public:
+  explicit Numbers(std::size_t count) : memory_(true, count, sizeof(std::size_t)) {
+    std::fill_n(data(), count, std::size_t{0});
+  }
+  [[nodiscard]] std::size_t* data() const { return reinterpret_cast<std::size_t*>(memory_.vector().data); }
+  [[nodiscard]] Vector bytes() const { return {memory_.vector().data, memory_.vector().bytes(), 1}; }
+
+ private:
+  Scratch memory_;
+};
+
+// From leader to leader. `collected`: of each member what goes to all places. `result`: of each place what
+// comes to all members.
+Task exchange(Endpoint leaders, const Nodes& nodes, const Expression& by, ConstVector collected,
+              Traffic traffic, Vector result) {
+  const ListedBlocks to = traffic.to_nodes(nodes.all);
+  const ListedBlocks from = traffic.from_nodes(nodes.all);
+  const Scratch by_node = leaders.scratch(nodes.is_alone ? 0 : collected.count, collected.width);
+  const Numbers filled(static_cast<std::size_t>(nodes.count));
+  std::size_t done = 0;
+  for (int member = 0; member < nodes.size && !nodes.is_alone; ++member) {
+    for (int node = 0; node < nodes.count; ++node) {
+      std::size_t& place = filled.data()[node];
+      const std::size_t length = traffic.sent(member, nodes.all, node);
+      co_await leaders.copy(to.of(by_node.vector(), node).slice(place, length),
+                            collected.slice(done, length));
+      place += length;
+      done += length;
+    }
+  }
+  Call call{Collective::alltoallv, nodes.is_alone ? collected : ConstVector(by_node.vector()), result};
+  if (traffic.rows == nullptr && nodes.all.is_even()) {
+    call.collective = Collective::alltoall;
+  } else {
+    call.input_blocks = to.list();
+    call.output_blocks = from.list();
+  }
+  Expression pairwise;
+  pairwise.algorithm = &alltoall_algorithms::pairwise;
+  const bool suits = by.algorithm->serves.contain(call.collective);
+  const Expression* const chosen = suits ? &by : &pairwise;
+  co_await carry_out(leaders, call, *chosen);
+}
+
+// On a leader, what came from each place to all members becomes what came to each member from all places.
+Task arrange(Endpoint net, Traffic traffic, ConstVector by_place, const ListedBlocks& members,
+             Vector result) {
+  const Numbers filled(static_cast<std::size_t>(traffic.members));
+  std::size_t done = 0;
+  for (int place = 0; place < traffic.places; ++place) {
+    for (int member = 0; member < traffic.members; ++member) {
+      std::size_t& end = filled.data()[member];
+      const std::size_t length = traffic.received(place, member);
+      co_await net.copy(members.of(result, member).slice(end, length), by_place.slice(done, length));
+      end += length;
+      done += length;
+    }
+  }
+}
+
+// To the leader of a node; its vector has room for the blocks of all members.
+Task collect(Endpoint node, ConstVector mine, const ListedBlocks& members, Vector all) {
+  Call call{Collective::gatherv, mine, all};
+  call.output_blocks = members.list();
+  return within_node(node, call);
+}
+
+// The way back.
+Task hand_out(Endpoint node, ConstVector all, const ListedBlocks& members, Vector mine) {
+  Call call{Collective::scatterv, all, mine};
+  call.input_blocks = members.list();
+  return within_node(node, call);
+}
+
+// The lengths of what a rank sends and receives in all.
+struct Totals {
+  std::size_t sent = 0;
+  std::size_t received = 0;
+};
+
+// On a node of several ranks: to the leader, to the others, and back.
+Task through_leader(Endpoint net, const Nodes& nodes, const Expression& by, Totals mine, ConstVector sent,
+                    Traffic traffic, Vector received) {
+  const Endpoint node = on_node(net);
+  const auto size = static_cast<std::size_t>(nodes.size);
+  const Numbers totals(2 * size);
+  const Vector own{reinterpret_cast<std::byte*>(&mine), sizeof mine, 1};
+  co_await within_node(node, {Collective::allgather, own, totals.bytes()});
+  const ListedBlocks given(nodes.size, [&](int member) { return totals.data()[2 * member]; });
+  const ListedBlocks taken(nodes.size, [&](int member) { return totals.data()[2 * member + 1]; });
+
+  const Scratch collected = net.scratch(nodes.leads ? given.total() : 0, 1);
+  const Scratch by_member = net.scratch(nodes.leads ? taken.total() : 0, 1);
+  co_await collect(node, sent, given, collected.vector());
+  if (nodes.leads) {
+    const Scratch by_place = net.scratch(taken.total(), 1);
+    const Endpoint leaders = nodes.leaders(net);
+    co_await exchange(leaders, nodes, by, collected.vector(), traffic, by_place.vector());
+    co_await arrange(net, traffic, by_place.vector(), taken, by_member.vector());
+  }
+  co_await hand_out(node, by_member.vector(), taken, received);
+}
+
+// What a leader has to know of an alltoallv.
+Task learn(Endpoint net, const Nodes& nodes, const Expression& by, const Numbers& row, Traffic traffic,
+           const Numbers& rows, const Numbers& columns) {
+  if (!nodes.is_alone) {
+    const Endpoint node = on_node(net);
+    co_await within_node(node, {Collective::gather, row.bytes(), rows.bytes()});
+  }
+  if (!nodes.leads) co_return;
+  const Endpoint leaders = nodes.leaders(net);
+  co_await exchange(leaders, nodes, by, nodes.is_alone ? row.bytes() : rows.bytes(), traffic,
+                    columns.bytes());
+}
+
+Task on_several(Endpoint net, Call call, const Expression& self) {
+  const Nodes nodes(net);
+  const Membership& all = nodes.all;
+  const bool has_lists = call.collective == Collective::alltoallv;
+  const bool collects = nodes.leads && !nodes.is_alone;
+  const auto p = static_cast<std::size_t>(net.size);
+  const auto size = static_cast<std::size_t>(nodes.size);
+  const auto given = [&](int rank) { return call.input_blocks.of(call.input, rank, net.size); };
+  const auto place = [&](int rank) { return call.output_blocks.of(call.output, rank, net.size); };
+
+  Totals mine{call.input.count, call.output.count};
+  Traffic traffic{.members = nodes.size, .places = net.size, .each = call.input.count / p};
+  const Numbers row(has_lists ? p : 0);
+  const Numbers rows(has_lists && collects ? size * p : 0);
+  const Numbers columns(has_lists && nodes.leads ? size * p : 0);
+  if (has_lists) {
+    mine = {};
+    for (std::size_t k = 0; k < p; ++k) {
+      row.data()[k] = given(all.by_node()[k]).count;
+      mine.sent += row.data()[k];
+      mine.received += place(all.by_node()[k]).count;
+    }
+    Traffic of_numbers = traffic;
+    of_numbers.each = sizeof(std::size_t);
+    co_await learn(net, nodes, self.parts[1], row, of_numbers, rows, columns);
+    traffic.rows = nodes.is_alone ? row.data() : rows.data();
+    traffic.columns = columns.data();
+  }
+
+  // By place, in the vectors of the call or apart.
+  const ConstVector input = in_order_of_nodes(call.input, call.input_blocks, all);
+  const Vector output = in_order_of_nodes(call.output, call.output_blocks, all);
+  const bool turns_input = input.count < mine.sent;
+  const bool turns_output = output.count < mine.received;
+  const Scratch turned_input = net.scratch(turns_input ? mine.sent : 0, 1);
+  const Scratch turned_output = net.scratch(turns_output ? mine.received : 0, 1);
+  const ConstVector sent = turns_input ? ConstVector(turned_input.vector()) : input;
+  const Vector received = turns_output ? turned_output.vector() : output;
+  std::size_t done = 0;
+  for (std::size_t k = 0; turns_input && k < p; ++k) {
+    const ConstVector from = given(all.by_node()[k]);
+    co_await net.copy(turned_input.vector().slice(done, from.count), from);
+    done += from.count;
+  }
+
+  if (nodes.is_alone) {
+    const Endpoint leaders = nodes.leaders(net);
+    co_await exchange(leaders, nodes, self.parts[1], sent, traffic, received);
+  } else {
+    co_await through_leader(net, nodes, self.parts[1], mine, sent, traffic, received);
+  }
+
+  done = 0;
+  for (std::size_t k = 0; turns_output && k < p; ++k) {
+    const Vector to = place(all.by_node()[k]);
+    co_await net.copy(to, received.slice(done, to.count));
+    done += to.count;
+  }
+}
+
+}  // namespace
+
+const Algorithm alltoall{
+    .name = "hierarchy",
+    .summary =
+        "collected on each node, one message for each pair of nodes by ALGORITHM, handed out on each node",
+    .cost =
+        "T_ALGORITHM(nodes, s^2 m), a gather and a scatter of spm on a node, 2 spm copied, s ranks on a node",
+    .serves = {Collective::alltoall, Collective::alltoallv},
+    .needs = {.board = OnBoard::every_node},
+    .source = "Traff and Rougier 2014",
+    .parameters = parameters,
+    .run = for_placement<on_several>,
+    .unsuitable = unsuitable,
+};
+
+}  // namespace offbeat::hierarchies

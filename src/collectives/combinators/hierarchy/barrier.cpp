@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Hierarchy of a barrier: everybody of a node has come, then every node has come, then everybody may go.
+//
+//   node 0: 0 1 2   node 1: 3 4     NODE      {0 1 2}  {3 4}
+//                                   LEADERS   {0 3}
+//                                   NODE      {0 1 2}  {3 4}
+//
+// Cost: T_LEADERS(nodes), plus two barriers on a node.
+// Source: Open MPI's coll/han (coll_han_barrier.c).
+#include "collectives/combinators/combinators.hpp"
+#include "collectives/combinators/hierarchy/hierarchy.hpp"
+
+namespace offbeat::hierarchies {
+namespace {
+
+Task on_several(Endpoint net, Call call, const Expression& self) {
+  const Nodes nodes(net);
+  const Endpoint node = on_node(net);
+  if (!nodes.is_alone) co_await carry_out(node, call, self.parts[0]);
+  if (nodes.leads) co_await carry_out(nodes.leaders(net), call, self.parts[1]);
+  if (!nodes.is_alone) co_await carry_out(node, call, self.parts[0]);
+}
+
+}  // namespace
+
+const Algorithm barrier{
+    .name = "hierarchy",
+    .summary =
+        "on each node by NODE_ALGORITHM, among one leader of each node by ALGORITHM, on each node again",
+    .cost = "T_ALGORITHM(nodes), and two barriers on a node",
+    .serves = {Collective::barrier},
+    .needs = {.board = OnBoard::every_node},
+    .source = "Open MPI's coll/han",
+    .parameters = parameters,
+    .run = for_placement<on_several>,
+    .unsuitable = unsuitable,
+};
+
+}  // namespace offbeat::hierarchies

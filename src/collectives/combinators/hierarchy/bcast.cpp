@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Hierarchy of a broadcast: the root sends to one leader of each other node, and everybody copies on its
+// node.
+//
+//   node 0: 0 1 2   node 1: 3 4     root 1:   LEADERS   1 -> 3
+//                                             NODE      1 -> 0 2, 3 -> 4
+//
+// On its node the root is the leader. Long vectors go in segments: while the leaders have one under way, the
+// nodes copy the one before.
+//
+// Cost: T_LEADERS(nodes, n), plus the copy of the last segment on a node.
+// Source: Luo et al., IEEE CLUSTER 2020 (HAN).
+#include "collectives/combinators/combinators.hpp"
+#include "collectives/combinators/hierarchy/hierarchy.hpp"
+
+namespace offbeat::hierarchies {
+namespace {
+
+Task on_several(Endpoint net, Call call, const Expression& self) {
+  const Nodes nodes(net, call.root);
+  const Endpoint node = on_node(net);
+  const Segments segments(call.output.count, call.output.width);
+  // From the given rank of those that take part.
+  const auto part = [&](std::size_t segment, bool gives, int root) {
+    Call of_segment = call;
+    of_segment.output = segments[segment].of(call.output);
+    of_segment.input = gives ? ConstVector(of_segment.output) : ConstVector{};
+    of_segment.root = root;
+    return of_segment;
+  };
+  const auto among_leaders = [&](const Endpoint& leaders, std::size_t k) {
+    return carry_out(leaders, part(k, net.rank == call.root, nodes.of_root), self.parts[1]);
+  };
+  const auto within_node = [&](std::size_t k) {
+    return carry_out(node, part(k, nodes.leads, nodes.leader), self.parts[0]);
+  };
+  co_await in_segments(net, nodes, segments.number, First::between, among_leaders, within_node);
+}
+
+}  // namespace
+
+const Algorithm bcast{
+    .name = "hierarchy",
+    .summary = "among one leader of each node by ALGORITHM, then on each node by NODE_ALGORITHM",
+    .cost = "T_ALGORITHM(nodes, n), overlapped with the work on the nodes",
+    .serves = {Collective::bcast},
+    .needs = {.board = OnBoard::every_node},
+    .source = "Luo et al. 2020 (HAN)",
+    .parameters = parameters,
+    .run = for_placement<on_several>,
+    .lanes = lanes_in_segments,
+    .unsuitable = unsuitable,
+};
+
+}  // namespace offbeat::hierarchies

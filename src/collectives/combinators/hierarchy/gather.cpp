@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Hierarchy of a gather: the leader of each node collects the blocks of its node, and the root those of the
+// leaders.
+//
+//   node 0: 0 1 2   node 1: 3 4     root 1:   NODE      0 2 -> 1, 4 -> 3
+//                                             LEADERS   3 -> 1: blocks 3 4 in one message
+//
+// On its node the root is the leader. The blocks of the nodes may differ in length. Where the ranks of a node
+// do not follow one another, the root collects the blocks in the order of the nodes and copies them to their
+// places.
+//
+// Cost, n bytes in a block: T_LEADERS(nodes, blocks of the nodes), plus a gather on a node.
+// Source: Luo et al., IEEE CLUSTER 2020 (HAN).
+#include "collectives/combinators/combinators.hpp"
+#include "collectives/combinators/hierarchy/hierarchy.hpp"
+
+namespace offbeat::hierarchies {
+namespace {
+
+Task on_several(Endpoint net, Call call, const Expression& self) {
+  const Nodes nodes(net, call.root);
+  const Endpoint node = on_node(net);
+  const bool is_root = net.rank == call.root;
+  const std::size_t block = call.input.count;
+  const std::size_t width = call.input.width;
+  const ListedBlocks of_nodes = blocks_of_nodes(nodes.all, block);
+
+  const bool is_turned = is_root && !nodes.all.is_in_rank_order();
+  const Scratch by_node = net.scratch(is_turned ? of_nodes.total() : 0, width);
+  const Vector result = is_turned ? by_node.vector() : call.output;
+  const std::size_t number = static_cast<std::size_t>(nodes.size);
+  const Scratch collected =
+      net.scratch(nodes.leads && !is_root && !nodes.is_alone ? number * block : 0, width);
+  const Vector of_node = is_root ? of_nodes.of(result, nodes.mine) : collected.vector();
+
+  if (!nodes.is_alone) {
+    Call within = call.with(call.input, of_node);
+    within.root = nodes.leader;
+    co_await carry_out(node, within, self.parts[0]);
+  }
+  if (nodes.leads) {
+    Call between = call.with(nodes.is_alone ? call.input : ConstVector(of_node), result);
+    between.collective = Collective::gatherv;
+    between.root = nodes.of_root;
+    between.output_blocks = of_nodes.list();
+    co_await carry_out(nodes.leaders(net), between, self.parts[1]);
+  }
+  for (int k = 0; is_turned && k < net.size; ++k) {
+    const int rank = nodes.all.by_node()[static_cast<std::size_t>(k)];
+    co_await net.copy(call.output.block(net.size, rank), result.block(net.size, k));
+  }
+}
+
+}  // namespace
+
+const Algorithm gather{
+    .name = "hierarchy",
+    .summary = "to the leader of each node by NODE_ALGORITHM, from there to the root by ALGORITHM",
+    .cost = "T_ALGORITHM(nodes, blocks of the nodes), and a gather on a node",
+    .serves = {Collective::gather},
+    .needs = {.board = OnBoard::every_node},
+    .source = "Luo et al. 2020 (HAN)",
+    .parameters = parameters,
+    .run = for_placement<on_several>,
+    .unsuitable = unsuitable,
+};
+
+}  // namespace offbeat::hierarchies

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Hierarchy: combine on each node, then among one leader of each node, then tell everybody on the node.
+//
+//   hierarchy(NODE, LEADERS)   node phase on the board by NODE, an allreduce among the leaders by LEADERS
+//
+// It is lanes with one lane, that of the leaders (lanes.cpp).
+//
+// The phases overlap: while the leaders exchange one segment, the node combines the next and copies the last.
+// Cost: T_LEADERS(nodes, n), plus the nodes' work before the first segment and after the last one.
+// Order: that of NODE on each node, then that of LEADERS over the nodes.
+// Source: Alizadeh et al. 2022, section 4; the overlap is ours.
+#include "collectives/combinators/hierarchy/hierarchy.hpp"
+
+#include "collectives/combinators/combinators.hpp"
+
+namespace offbeat::hierarchies {
+namespace {
+
+Task among_leaders(Endpoint net, Call call, const Expression& self) { return in_lanes(net, call, self, 1); }
+
+}  // namespace
+
+const Algorithm allreduce{
+    .name = "hierarchy",
+    .summary =
+        "combine on each node by NODE_ALGORITHM, among one leader of each node by ALGORITHM, tell the node",
+    .cost = "T_ALGORITHM(nodes, n), overlapped with the work on the nodes",
+    .serves = {Collective::allreduce},
+    .needs = {.board = OnBoard::every_node},
+    .source = "Alizadeh et al. 2022",
+    .parameters = parameters,
+    .run = for_placement<among_leaders>,
+    .lanes = lanes_in_segments,
+    .unsuitable = unsuitable,
+};
+
+}  // namespace offbeat::hierarchies

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Hierarchy of a reduce: each node combines for its leader, and the leaders combine that for the root.
+//
+//   node 0: 0 1 2   node 1: 3 4     root 1:   NODE      0 2 -> 1, 4 -> 3
+//                                             LEADERS   3 -> 1
+//
+// On its node the root is the leader. Long vectors go in segments: while the leaders combine one, the nodes
+// combine the next.
+//
+// Cost: T_LEADERS(nodes, n), plus the work of a node on the first segment.
+// Order: that of NODE over the ranks of each node, then that of LEADERS over the nodes.
+// Source: Luo et al., IEEE CLUSTER 2020 (HAN).
+#include "collectives/combinators/combinators.hpp"
+#include "collectives/combinators/hierarchy/hierarchy.hpp"
+
+namespace offbeat::hierarchies {
+namespace {
+
+Task on_several(Endpoint net, Call call, const Expression& self) {
+  const Nodes nodes(net, call.root);
+  const Endpoint node = on_node(net);
+  const bool is_root = net.rank == call.root;
+  const std::size_t count = call.input.count;
+  const std::size_t width = call.input.width;
+  const Scratch memory = net.scratch(nodes.leads && !nodes.is_alone && !is_root ? count : 0, width);
+  // Of this node. Only its leader has the memory.
+  const Vector sum = is_root ? call.output : Vector{memory.vector().data, count, width};
+  const ConstVector for_leaders = nodes.is_alone ? call.input : ConstVector(sum);
+  const Vector result{is_root ? call.output.data : nullptr, count, width};
+
+  const Segments segments(count, width);
+  const auto part = [&](std::size_t segment, ConstVector input, Vector output, int root) {
+    Call of_segment = call.with(segments[segment].of(input), segments[segment].of(output));
+    of_segment.root = root;
+    return of_segment;
+  };
+  const auto among_leaders = [&](const Endpoint& leaders, std::size_t k) {
+    return carry_out(leaders, part(k, for_leaders, result, nodes.of_root), self.parts[1]);
+  };
+  const auto within_node = [&](std::size_t k) {
+    return carry_out(node, part(k, call.input, sum, nodes.leader), self.parts[0]);
+  };
+  co_await in_segments(net, nodes, segments.number, First::node, among_leaders, within_node);
+}
+
+}  // namespace
+
+const Algorithm reduce{
+    .name = "hierarchy",
+    .summary = "combine on each node by NODE_ALGORITHM, then among one leader of each node by ALGORITHM",
+    .cost = "T_ALGORITHM(nodes, n), overlapped with the work on the nodes",
+    .serves = {Collective::reduce},
+    .needs = {.board = OnBoard::every_node},
+    .source = "Luo et al. 2020 (HAN)",
+    .parameters = parameters,
+    .run = for_placement<on_several>,
+    .lanes = lanes_in_segments,
+    .unsuitable = unsuitable,
+};
+
+}  // namespace offbeat::hierarchies

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Hierarchy of a reduce-scatter: each node combines for its leader, the leaders combine the blocks of whole
+// nodes, and everybody takes its own block on its node.
+//
+//   node 0: 0 1 2   node 1: 3 4     reduce    node 0 -> 0, node 1 -> 3: 01234
+//                                   LEADERS   0 has 012, 3 has 34
+//                                   scatter   0 -> 1 2, 3 -> 4
+//
+// NODE says that the nodes work on their boards. They do so by the board's algorithms of reduce and scatter.
+// Where the ranks of a node do not follow one another, its leader brings the blocks into the order of the
+// nodes.
+//
+// Cost, n bytes in all blocks: T_LEADERS(nodes, blocks of the nodes), plus a reduce of n and a scatter on a
+// node.
+// Order: that of the board's reduce over the ranks of each node, then that of LEADERS over the nodes.
+// Source: ours.
+#include "collectives/combinators/combinators.hpp"
+#include "collectives/combinators/hierarchy/hierarchy.hpp"
+
+namespace offbeat::hierarchies {
+namespace {
+
+Task on_several(Endpoint net, Call call, const Expression& self) {
+  const Nodes nodes(net);
+  const Endpoint node = on_node(net);
+  const Membership& all = nodes.all;
+  const std::size_t width = call.input.width;
+  const bool collects = nodes.leads && !nodes.is_alone;
+  const bool is_turned = nodes.leads && !all.is_in_rank_order();
+  const auto block = [&](ConstVector vector, int rank) {
+    return call.input_blocks.of(vector, rank, net.size);
+  };
+  const auto count_of = [&](int rank) { return block(call.input, rank).count; };
+
+  const Scratch memory = net.scratch(collects ? call.input.count : 0, width);
+  ConstVector sum = call.input;
+  if (!nodes.is_alone) {
+    const Vector result{memory.vector().data, call.input.count, width};
+    Call within{Collective::reduce, call.input, result, call.op};
+    co_await within_node(node, within);
+    sum = result;
+  }
+
+  const Scratch by_node = net.scratch(is_turned ? call.input.count : 0, width);
+  if (is_turned) {
+    std::size_t begin = 0;
+    for (const int rank : all.by_node()) {
+      const ConstVector from = block(sum, rank);
+      co_await net.copy(by_node.vector().slice(begin, from.count), from);
+      begin += from.count;
+    }
+    sum = by_node.vector();
+  }
+
+  const auto here = all.members(nodes.mine);
+  const ListedBlocks members(nodes.size, [&](int k) { return count_of(here[static_cast<std::size_t>(k)]); });
+  const Scratch of_node = net.scratch(collects ? members.total() : 0, width);
+  if (nodes.leads) {
+    const ListedBlocks of_nodes = call.input_blocks.counts == nullptr
+                                      ? blocks_of_nodes(all, call.output.count)
+                                      : blocks_of_nodes(all, count_of);
+    Call between = call.with(sum, nodes.is_alone ? call.output : of_node.vector());
+    between.collective = Collective::reduce_scatter;
+    between.input_blocks = of_nodes.list();
+    co_await carry_out(nodes.leaders(net), between, self.parts[1]);
+  }
+  if (nodes.is_alone) co_return;
+  Call within{Collective::scatterv, of_node.vector(), call.output};
+  within.input_blocks = members.list();
+  co_await within_node(node, within);
+}
+
+}  // namespace
+
+const Algorithm reduce_scatter{
+    .name = "hierarchy",
+    .summary = "combine on each node, among one leader of each node by ALGORITHM, then scatter on each node",
+    .cost = "T_ALGORITHM(nodes, blocks of the nodes), a reduce of all and a scatter on a node",
+    .serves = {Collective::reduce_scatter, Collective::reduce_scatter_block},
+    .needs = {.board = OnBoard::every_node},
+    .source = "offbeat",
+    .parameters = parameters,
+    .run = for_placement<on_several>,
+    .unsuitable = unsuitable,
+};
+
+}  // namespace offbeat::hierarchies

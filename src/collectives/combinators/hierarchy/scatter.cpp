@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Hierarchy of a scatter: the root sends the leader of each node the blocks of its node, and everybody takes
+// its own there.
+//
+//   node 0: 0 1 2   node 1: 3 4     root 1:   LEADERS   1 -> 3: blocks 3 4 in one message
+//                                             NODE      1 -> 0 2, 3 -> 4
+//
+// On its node the root is the leader. The blocks of the nodes may differ in length. Where the ranks of a node
+// do not follow one another, the root first copies the blocks into the order of the nodes.
+//
+// Cost, n bytes in a block: T_LEADERS(nodes, blocks of the nodes), plus a scatter on a node.
+// Source: Luo et al., IEEE CLUSTER 2020 (HAN).
+#include "collectives/combinators/combinators.hpp"
+#include "collectives/combinators/hierarchy/hierarchy.hpp"
+
+namespace offbeat::hierarchies {
+namespace {
+
+Task on_several(Endpoint net, Call call, const Expression& self) {
+  const Nodes nodes(net, call.root);
+  const Endpoint node = on_node(net);
+  const bool is_root = net.rank == call.root;
+  const std::size_t block = call.output.count;
+  const std::size_t width = call.output.width;
+  const ListedBlocks of_nodes = blocks_of_nodes(nodes.all, block);
+
+  const bool is_turned = is_root && !nodes.all.is_in_rank_order();
+  const Scratch by_node = net.scratch(is_turned ? of_nodes.total() : 0, width);
+  for (int k = 0; is_turned && k < net.size; ++k) {
+    const int rank = nodes.all.by_node()[static_cast<std::size_t>(k)];
+    co_await net.copy(by_node.vector().block(net.size, k), call.input.block(net.size, rank));
+  }
+  const ConstVector given = is_turned ? ConstVector(by_node.vector()) : call.input;
+  const std::size_t number = static_cast<std::size_t>(nodes.size);
+  const Scratch taken = net.scratch(nodes.leads && !is_root && !nodes.is_alone ? number * block : 0, width);
+
+  // The root takes its own block from the input, where it may be in place, and memory that must not be
+  // written.
+  const Vector unwanted{nullptr, block, width};
+  if (is_root) co_await net.copy(call.output, call.input.block(net.size, net.rank));
+  if (nodes.leads) {
+    Call between = call.with(given, nodes.is_alone ? call.output : taken.vector());
+    if (is_root) between.output = {nullptr, number * block, width};
+    between.collective = Collective::scatterv;
+    between.root = nodes.of_root;
+    between.input_blocks = of_nodes.list();
+    co_await carry_out(nodes.leaders(net), between, self.parts[1]);
+  }
+  if (nodes.is_alone) co_return;
+  Call within = call.with(taken.vector(), call.output);
+  if (is_root) within = call.with(of_nodes.of(given, nodes.mine), unwanted);
+  within.root = nodes.leader;
+  co_await carry_out(node, within, self.parts[0]);
+}
+
+}  // namespace
+
+const Algorithm scatter{
+    .name = "hierarchy",
+    .summary = "from the root to the leader of each node by ALGORITHM, then on each node by NODE_ALGORITHM",
+    .cost = "T_ALGORITHM(nodes, blocks of the nodes), and a scatter on a node",
+    .serves = {Collective::scatter},
+    .needs = {.board = OnBoard::every_node},
+    .source = "Luo et al. 2020 (HAN)",
+    .parameters = parameters,
+    .run = for_placement<on_several>,
+    .unsuitable = unsuitable,
+};
+
+}  // namespace offbeat::hierarchies

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+
+#include "collectives/combinators/hierarchy/hierarchy.hpp"
+#include "collectives/repertoire.hpp"
+
+namespace offbeat::hierarchies {
+namespace {
+
+// Scatterv has no repertoire, because it is served for hierarchies only.
+Collective with_repertoire(Collective collective) {
+  switch (collective) {
+    case Collective::gatherv:
+      return Collective::gather;
+    case Collective::scatterv:
+      return Collective::scatter;
+    default:
+      return collective;
+  }
+}
+
+const Algorithm& algorithm_on_node(Collective collective, bool has_board) {
+  const Repertoire& known = repertoire(with_repertoire(collective));
+  return **std::ranges::find_if(known.algorithms, [&](const Algorithm* each) {
+    return has_board ? each->needs.board == OnBoard::one_node : each->name == known.without_host;
+  });
+}
+
+}  // namespace
+
+std::string unsuitable(const Expression& self, const Placement& placement) {
+  return placement.nodes == 1 ? "" : self.parts[1].unsuitable({.ranks = placement.nodes});
+}
+
+Task within_node(Endpoint node, Call call) {
+  Expression expression;
+  expression.algorithm = &algorithm_on_node(call.collective, node.board() != nullptr);
+  co_await carry_out(node, call, expression);
+}
+
+Segments::Segments(std::size_t count, std::size_t width, int lanes) {
+  const auto shares = static_cast<std::size_t>(lanes);
+  const std::size_t shortest = shares * shortest_bytes;
+  const std::size_t bytes =
+      std::clamp(count * width / in_flight, shortest, std::max(longest_bytes, 2 * shortest));
+  length = std::max<std::size_t>(1, bytes / width);
+  // No short one for what is left of a division.
+  number = std::max<std::size_t>(1, (count + length / 2) / length);
+  length = std::max<std::size_t>(1, (count + number - 1) / number);
+}
+
+Task PhasesOver::between(std::size_t segment) {
+  Patience::Wait wait(board_->patience);
+  while (between_[segment % in_flight] <= segment / in_flight) co_await board_->pause(wait);
+}
+
+Task PhasesOver::node(std::size_t segment) {
+  Patience::Wait wait(board_->patience);
+  while (on_node_ <= segment) co_await board_->pause(wait);
+}
+
+// In virtual time a rank that pauses looks again after a touch.
+Task PhasesOver::end_between(std::size_t segment) {
+  ++between_[segment % in_flight];
+  co_await board_->touch();
+}
+
+Task PhasesOver::end_node() {
+  ++on_node_;
+  co_await board_->touch();
+}
+
+}  // namespace offbeat::hierarchies

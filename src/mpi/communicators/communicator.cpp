@@ -1,0 +1,457 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/communicators/communicator.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "mpi/communicators/set_up.hpp"
+#include "mpi/process/runtime.hpp"
+#include "node/device_memory.hpp"
+
+namespace offbeat {
+namespace {
+
+std::string size_text(std::size_t bytes) {
+  constexpr std::array units{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  std::size_t unit = 0;
+  while (bytes >= 1024 && bytes % 1024 == 0 && unit + 1 < units.size()) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return std::to_string(bytes) + " " + units[unit];
+}
+
+// For calls of `least` to `most` bytes.
+std::string range_text(std::size_t least, std::size_t most) {
+  if (most == any_length) return least == 0 ? " of any length" : " from " + size_text(least);
+  return (least == 0 ? " up to " : " from " + size_text(least) + " to ") + size_text(most);
+}
+
+struct Reason {
+  const char* text;  // lives as long as the exception; null: the program itself revoked the communicator
+  int code;          // of the host MPI
+};
+
+Reason reason_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::bad_alloc&) {
+    return {"no memory", MPI_ERR_NO_MEM};
+  } catch (const CommunicationError& error) {
+    if (error.code == FaultTolerance::revoked) return {nullptr, error.code};
+    return {error.what(), error.code == MPI_SUCCESS ? MPI_ERR_OTHER : error.code};
+  } catch (const std::exception& error) {
+    return {error.what(), MPI_ERR_OTHER};
+  } catch (...) {
+    return {"an error", MPI_ERR_OTHER};
+  }
+}
+
+}  // namespace
+
+void Communicator::break_down() {
+  if (std::exchange(is_broken_, true)) return;
+  const Reason reason = reason_of(std::current_exception());
+  const bool is_meant_for_the_program =
+      reason.code == FaultTolerance::revoked || reason.code == FaultTolerance::process_failed;
+  if (is_meant_for_the_program) failure_ = reason.code;
+  if (!has_board()) return;
+  NodeBoard& board = *place_->board;
+  // A rank that finds another process dead has not failed itself.
+  const int dead = reason.code == FaultTolerance::process_failed
+                       ? process_.fault_tolerance().first_lost(handle())
+                       : MPI_UNDEFINED;
+  if (dead != MPI_UNDEFINED) {
+    board.give_up(dead, "its process has died", reason.code);
+  } else {
+    board.give_up(board.world_rank(), reason.text, reason.code);
+  }
+}
+
+Communicator::Communicator(Runtime& process, MPI_Comm handle)
+    : process_(process),
+      origin_(nullptr),
+      handle_(handle),
+      selection_(&process.selection),
+      board_size_{process.settings.window_bytes, NodeBoard::stages_of_communicator},
+      host_pipelines_(process.host) {
+  const Host& host = process.host;
+  rank_ = host.rank_in(handle);
+  size_ = host.size_of(handle);
+  why_native_ = why_never_served(host, handle);
+  is_one_rank_ = why_native_ == "one rank";
+  if (why_native_.empty()) {
+    transport_ = std::make_unique<MpiTransport>(host, patience_without_board(process.settings));
+    transport_->lateness = &lateness_;
+    messages_ = std::make_shared<PrivateCommunicator>(host);
+  }
+  const FaultTolerance& faults = process.fault_tolerance();
+  may_be_revoked_ = is_one_rank_ ? faults.can_revoke() : why_native_.empty() && faults.is_on();
+  apply();
+}
+
+Communicator::Communicator(const Communicator& origin, const BoardSize& board_size)
+    : process_(origin.process_),
+      origin_(&origin),
+      handle_(origin.handle_),
+      selection_(origin.selection_),
+      rank_(origin.rank_),
+      size_(origin.size_),
+      may_be_revoked_(origin.may_be_revoked_),
+      board_size_(board_size),
+      host_pipelines_(process_.host),
+      why_native_(origin.why_native_) {
+  if (origin.serves()) {
+    transport_ = std::make_unique<MpiTransport>(process_.host, patience_without_board(process_.settings));
+    transport_->lateness = &lateness_;
+    messages_ = std::make_shared<PrivateCommunicator>(process_.host);
+  }
+  apply();
+}
+
+Communicator::~Communicator() {
+  process_.forget(*this);
+  if (!is_broken_ && !(has_board() && place_->board->is_given_up())) return;
+  if (place_) place_->spoil();
+  if (messages_ != nullptr) messages_->keep_for_ever();
+  host_pipelines_.keep_for_ever();
+}
+
+// -- choices
+
+void Communicator::leave_to_host(std::string_view why) {
+  why_native_ = why;
+  transport_.reset();
+  apply();
+}
+
+const ChoiceTable& Communicator::table() const {
+  if (!serves() || choices_ == nullptr) return selection_->native();
+  return has_board() ? choices_->with_board : choices_->without_board;
+}
+
+void Communicator::apply() {
+  is_verbose_ = process_.settings.verbose > 0 && launcher_rank() == 0;
+  const std::uint64_t generation =
+      choices_ != nullptr ? choices_->without_board.generation : selection_->generation();
+  for (std::size_t k = 0; k < of_.size(); ++k) {
+    const Choices& choices = table().by_collective[k];
+    OfCollective& mine = of_[k];
+    mine.generation = are_provided(requested_.with(collective_at(k))) ? generation : 0;
+    mine.choices = choices.empty() ? nullptr : &choices;
+    mine.announced = 0;
+    mine.immediate_below = 0;
+    if (choices.empty() || board_ == nullptr) continue;
+    const Choice& first = choices.front();
+    const Immediate* immediate = immediate_form(*first.expression->algorithm, size_);
+    if (immediate == nullptr) continue;
+    const std::size_t most = immediate->most_bytes(size_);
+    mine.immediate_below = std::min(first.most_bytes, most) + 1;
+    mine.at_once = first.expression;
+    mine.run_at_once = immediate->run;
+  }
+}
+
+// The host serves calls whose elements are too wide for a board. An object of the program may be of any
+// width; for these, messages replace algorithms that would cut inside an object, or pass each object on whole
+// in many steps.
+const Expression* Communicator::choose_from_list(const OfCollective& mine, Collective collective,
+                                                 std::size_t bytes, std::size_t width, bool may_wait) {
+  if (mine.choices == nullptr) return nullptr;
+  const Choice& choice = choice_for(*mine.choices, bytes);
+  if (is_verbose_) announce(collective, choice);
+  const Algorithm& algorithm = *choice.expression->algorithm;
+  if (algorithm.run == nullptr) return nullptr;
+  if (width > BoardShape::smallest_chunk) [[unlikely]] {
+    // The rounds of these collectives go chunk by chunk, and a chunk may be as large as a window.
+    const bool is_in_rounds = collective == Collective::allreduce || collective == Collective::reduce;
+    const bool is_on_node = algorithm.needs.board == OnBoard::one_node;
+    if (is_in_rounds && is_on_node && width <= board_size_.window_bytes) return choice.expression;
+    return may_wait && has_messages(collective) ? selection_->without_host(collective) : nullptr;
+  }
+  const bool is_too_wide = width * static_cast<std::size_t>(size_) > board_size_.window_bytes;
+  if (is_too_wide && algorithm.needs.board != OnBoard::no) return nullptr;
+  return choice.expression;
+}
+
+void Communicator::announce(Collective collective, const Choice& choice) {
+  OfCollective& mine = of(collective);
+  const Choices& choices = *mine.choices;
+  const std::ptrdiff_t index = &choice - choices.data();
+  const std::uint64_t bit = std::uint64_t{1} << std::min<std::ptrdiff_t>(index, 63);
+  if ((mine.announced & bit) != 0) return;
+  mine.announced |= bit;
+  // Never destroyed: a program may call MPI while it exits.
+  static std::mutex mutex;
+  static auto* said = new std::set<std::pair<int, std::string>>;
+  try_to([&] {
+    const std::size_t least = index == 0 ? 0 : choices[static_cast<std::size_t>(index - 1)].most_bytes + 1;
+    const std::string range = range_text(least, choice.most_bytes);
+    const Expression& expression = *choice.expression;
+    const bool varies = !expression.runs_on_host() && !expression.every_run();
+    const std::string why = why_native_.empty() ? choice.reason : std::string(why_native_);
+    const std::string line = std::string(name_of(collective)) + range + ", ranks: " + std::to_string(size_) +
+                             ": " + expression.text() + " (" + why +
+                             (varies ? "; bits differ from run to run)" : ")");
+    const std::lock_guard lock(mutex);
+    if (said->emplace(size_, line).second) say(line);
+  });
+}
+
+// -- calls
+
+void Communicator::check(const CallSignature& mine) {
+  if (!serves()) return;
+  require_intact();
+  enter_board(mine.collective, 0);
+  std::string mismatch;
+  or_break([&] {
+    // With several nodes the board only names late ranks: its ranks must not stop at a mismatch and leave the
+    // other nodes waiting.
+    if (has_board()) mismatch = find_mismatch(place_->board->board(), mine);
+    if (!has_board() || place_->team().locality().membership.nodes() > 1) {
+      SetUp set_up(process_.host, handle(), process_.settings, mine.collective, false);
+      mismatch = find_mismatch(set_up, mine);
+    }
+  });
+  if (mismatch.empty()) return;
+  if (rank_ == 0) say(mismatch);
+  throw CommunicationError(mismatch, MPI_ERR_ARG);
+}
+
+void Communicator::report_earlier_failure() const {
+  throw CommunicationError("an earlier collective on this communicator failed", failure_);
+}
+
+// A persistent request may outlive the program's communicator.
+bool Communicator::asks_whether_revoked() const {
+  return handle() != MPI_COMM_NULL && process_.fault_tolerance().is_revoked(handle());
+}
+
+void Communicator::check_processes() const {
+  if (handle() == MPI_COMM_NULL) return;
+  const FaultTolerance& faults = process_.fault_tolerance();
+  if (faults.is_revoked(handle()))
+    throw CommunicationError("the communicator was revoked", FaultTolerance::revoked);
+  if (faults.has_lost_a_process(handle()))
+    throw CommunicationError("a process of the communicator has died", FaultTolerance::process_failed);
+}
+
+void Communicator::run(const Expression& expression, const Call& call, std::size_t bytes) {
+  if (bytes == 0 && is_over_if_empty(call.collective)) return;
+  enter_board(call.collective, bytes);
+  or_break([&] {
+    const OfCollective& mine = of(call.collective);
+    const bool is_immediate = bytes < mine.immediate_below;
+    if (is_immediate && mine.run_at_once(*board_, call)) return;
+    if (expression.runs_on_host()) [[unlikely]]
+      return host_pipeline(expression, call).run();
+    NodeBoard::Stage* const stage = stage_of_board(stage_);
+    if (stage != nullptr) stage->begin_use(expression.lease(call, rank_, size_, stage->board.size));
+    const Endpoint net = endpoint(*transport_, call, expression);
+    Task task =
+        is_immediate ? expression.algorithm->run(net, call, expression) : carry_out(net, call, expression);
+    lateness_.begin_call();
+    transport_->drive(task);
+    if (stage != nullptr) stage->end_use();
+  });
+  if (ProgressDue::is_due_after_call()) [[unlikely]]
+    give_progress();
+}
+
+// This call is complete, so the next call deals with a rank that has failed meanwhile.
+void Communicator::give_progress() {
+  if (has_board()) ProgressDue::give([&] { place_->board->let_host_move(); });
+}
+
+bool Communicator::has_messages(Collective collective) {
+  require_intact();
+  if (messages_->handle() != MPI_COMM_NULL) return true;
+  bool are_found = false;
+  or_break([&] {
+    SetUp set_up(process_.host, handle(), process_.settings, collective, false);
+    are_found = find_messages(set_up);
+  });
+  return are_found;
+}
+
+const Expression* Communicator::choose_without_host(const Call& call, std::size_t bytes) {
+  const Expression* chosen = choose(call.collective, bytes, call.output.width);
+  if ((chosen != nullptr && !chosen->runs_on_host()) || !serves()) return chosen;
+  return has_messages(call.collective) ? selection_->without_host(call.collective) : nullptr;
+}
+
+// If the board has only the stage for blocking collectives, an operation uses messages.
+const Expression* Communicator::choose_for_operation(const Call& call, std::size_t bytes) {
+  const Expression* chosen = choose_without_host(call, bytes);
+  if (chosen == nullptr || !has_board() || place_->board->stages() > 1) return chosen;
+  if (!has_messages(call.collective)) return nullptr;
+  const Choices& choices = choices_->without_board.by_collective[index_of(call.collective)];
+  if (choices.empty()) return selection_->without_host(call.collective);
+  const Expression& without_board = *choice_for(choices, bytes).expression;
+  return without_board.runs_on_host() ? selection_->without_host(call.collective) : &without_board;
+}
+
+bool Communicator::run_without_host(Call call) {
+  require_intact();
+  const std::size_t bytes = call.length(size_);
+  const Expression* chosen = is_one_rank_ ? &copied_alone : choose_without_host(call, bytes);
+  if (chosen == nullptr) return false;
+  count(call.collective);
+  if (is_one_rank_) {
+    copy_alone(call);
+  } else {
+    run(*chosen, call, bytes);
+  }
+  count_served(call.collective);
+  last_algorithm = chosen;
+  return true;
+}
+
+std::unique_ptr<Operation> Communicator::begin(const Call& call) {
+  require_intact();
+  const std::size_t bytes = call.length(size_);
+  if (is_one_rank_ || (bytes == 0 && is_over_if_empty(call.collective))) {
+    auto complete = std::make_unique<Operation>(*this, call, bytes);
+    return run_without_host(call) ? std::move(complete) : nullptr;
+  }
+  const Expression* expression = choose_for_operation(call, bytes);
+  if (expression == nullptr) return nullptr;
+  count(call.collective);
+  std::unique_ptr<Operation> operation;
+  begin(operation, *expression, call, bytes, {});
+  operation->rethrow_if_failed();
+  count_served(call.collective);
+  last_algorithm = expression;
+  return operation;
+}
+
+const Expression* Communicator::choose_to_begin(Collective collective, std::size_t bytes, std::size_t width) {
+  const OfCollective& mine = of(collective);
+  if (mine.generation != selection_->generation()) {
+    // All ranks agree on both. A blocking call brings the choices up to date.
+    const bool are_current =
+        choices_ == nullptr || choices_->without_board.generation == selection_->generation();
+    if (!are_current || !are_provided({collective})) return nullptr;
+    apply();
+  }
+  const Expression* chosen = choose_from_list(mine, collective, bytes, width, false);
+  if (chosen == nullptr || chosen->runs_on_host()) return chosen;
+  const bool uses_messages = chosen->algorithm->needs.board != OnBoard::one_node;
+  if (uses_messages && !(process_.progress.moves_messages() && has_tags(stage_))) return nullptr;
+  // Where each node has one rank, a hierarchy has no board.
+  const bool uses_board = chosen->algorithm->needs.board != OnBoard::no && has_board();
+  const bool has_stage = origin_ != nullptr || !uses_board || place_->board->stages() > 1;
+  return has_stage ? chosen : nullptr;
+}
+
+void Communicator::begin(std::unique_ptr<Operation>& operation, const Expression& expression,
+                         const Call& call, std::size_t bytes, Sequel sequel) {
+  enter_board(call.collective, bytes);
+  or_break([&] {
+    operation = std::make_unique<Operation>(*this, call, bytes, sequel);
+    operation->expression_ = &expression;
+    operation->number_ = calls_;
+    operation->index_ = origin_ != nullptr
+                            ? stage_
+                            : 1 + static_cast<int>(begun_++ % (NodeBoard::stages_of_communicator - 1));
+    operation->stage_ = stage_of_board(operation->index_);
+    operation->transport_ = &transport_of(operation->index_);
+  });
+  operation->is_complete_.store(false, std::memory_order_relaxed);
+  if (process_.progress.has_working_thread()) {
+    // A short copy takes less time than it takes the thread to see that there is one.
+    constexpr std::size_t short_bytes = 4096;
+    const bool sends_messages = expression.algorithm->needs.board != OnBoard::one_node;
+    operations_under_way.announce(*operation);
+    if (bytes < short_bytes || sends_messages) operations_under_way.advance(HostCalls::messages);
+  } else {
+    const OperationsUnderWay::Turn turn(operations_under_way);
+    accept(*operation);
+    operation->advance(HostCalls::messages);
+  }
+  if (operations_under_way.any()) process_.progress.ensure();
+}
+
+HostPipeline Communicator::host_pipeline(const Expression& expression, const Call& call) const {
+  return {process_.host, process_.types(), host_pipelines_.handle(), call, expression};
+}
+
+MpiTransport& Communicator::transport_of(int index) {
+  auto& transport = transports_[static_cast<std::size_t>(index)];
+  if (transport == nullptr)
+    transport = std::make_unique<MpiTransport>(process_.host, patience_without_board(process_.settings));
+  return *transport;
+}
+
+// No bell rings for an operation: it may be in others' hands.
+Patience Communicator::patience_of(int index) {
+  NodeBoard::Stage* const stage = stage_of_board(index);
+  Patience patience = stage != nullptr ? stage->board.patience : transport_of(index).patience();
+  patience.bell = nullptr;
+  // The thread may have been interrupted at its work, on this core.
+  if (process_.progress.has_working_thread()) patience.shares_cores = true;
+  return patience;
+}
+
+bool Communicator::copies_alone(Collective collective) const {
+  return is_one_rank_ && !selection_->is_left_to_host(collective) &&
+         process_.settings.gpu != GpuPolicy::native && !devices::has_level_zero();
+}
+
+void Communicator::copy_alone(const Call& call) {
+  const ConstVector from = call.input_blocks.of(call.input, 0, 1);
+  const Vector to = call.output_blocks.of(call.output, 0, 1);
+  if (from.data != to.data && from.bytes() > 0) std::memmove(to.data, from.data, from.bytes());
+}
+
+void Communicator::accept(Operation& operation) noexcept {
+  Operation*& last = last_on_stage_[static_cast<std::size_t>(operation.index_)];
+  operation.before_ = last;
+  if (last != nullptr) last->after_ = &operation;
+  last = &operation;
+  ++in_use_;
+  if (operation.before_ == nullptr) operations_under_way.add(operation);
+}
+
+void Communicator::forget(const Operation* operation, int index) noexcept {
+  Operation*& last = last_on_stage_[static_cast<std::size_t>(index)];
+  if (last == operation) last = nullptr;
+  if (--in_use_ == 0 && is_abandoned_) operations_under_way.add_abandoned(*this);
+}
+
+void Communicator::hold() {
+  const OperationsUnderWay::Turn turn(operations_under_way);
+  ++in_use_;
+}
+
+void Communicator::let_go() noexcept {
+  const OperationsUnderWay::Turn turn(operations_under_way);
+  if (--in_use_ == 0 && is_abandoned_) operations_under_way.add_abandoned(*this);
+}
+
+bool Communicator::abandon() {
+  const OperationsUnderWay::Turn turn(operations_under_way);
+  handle_ = MPI_COMM_NULL;
+  may_be_revoked_ = false;
+  is_abandoned_ = true;
+  return in_use_ == 0;
+}
+
+void Communicator::abandon(std::unique_ptr<Communicator> communicator) noexcept {
+  Communicator* const mine = communicator.release();
+  if (!mine->abandon()) return;
+  const OperationsUnderWay::Turn turn(operations_under_way);
+  operations_under_way.add_abandoned(*mine);
+}
+
+}  // namespace offbeat

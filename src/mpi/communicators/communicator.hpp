@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The state that offbeat keeps for one communicator of the program, as an attribute of it.
+//
+// Collective calls on one communicator never overlap (MPI 5.0, section 6.14), so nothing here is locked.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "collectives/algorithm.hpp"
+#include "mpi/communicators/check.hpp"
+#include "mpi/communicators/node_board.hpp"
+#include "mpi/communicators/team.hpp"
+#include "mpi/communicators/transport.hpp"
+#include "mpi/host/private_communicator.hpp"
+#include "mpi/operations/host_pipeline.hpp"
+#include "mpi/operations/operation.hpp"
+#include "selection/selection.hpp"
+#include "transport/lateness.hpp"
+
+namespace offbeat {
+
+class Runtime;
+class SetUp;
+
+// Counts calls. One thread writes at a time and any may read: relaxed loads and stores, no locked
+// instruction.
+class Counter {
+ public:
+  void increment() { value_.store(value() + 1, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::uint64_t> value_{0};
+};
+
+struct Counts {
+  std::uint64_t intercepted = 0;
+  std::uint64_t served = 0;
+
+  Counts& operator+=(const Counts& other) {
+    intercepted += other.intercepted;
+    served += other.served;
+    return *this;
+  }
+};
+
+class Communicator {
+ public:
+  // Allocates all memory needed before the first message, because that may fail on one rank alone. The second
+  // constructor makes a Communicator that works apart, for a communicator of the program that outlives it.
+  Communicator(Runtime& process, MPI_Comm handle);
+  Communicator(const Communicator& origin, const BoardSize& board_size);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  // Call before the first use, for `collective`; collective over `handle`. `mine` is null on a rank without
+  // memory for it. False on all ranks if any rank failed: every rank must then discard its own.
+  [[nodiscard]] static bool start(Communicator* mine, Runtime& process, MPI_Comm handle,
+                                  Collective collective);
+
+  // Whether nothing has to be agreed on: only a communicator of one rank is told so easily.
+  [[nodiscard]] static bool is_made_alone(const Host& host, MPI_Comm handle) {
+    return host.size_of(handle) == 1;
+  }
+
+  // The choice for a call of this length (Call::length) and elements of `width` bytes. Null: leave the call
+  // to the host.
+  [[nodiscard]] const Expression* choose(Collective collective, std::size_t bytes, std::size_t width) {
+    const OfCollective& mine = of(collective);
+    if (mine.generation != selection_->generation()) [[unlikely]]
+      refresh(collective);
+    if (bytes < mine.immediate_below) [[likely]] {
+      if (is_verbose_) [[unlikely]]
+        announce(collective, mine.choices->front());
+      return mine.at_once;
+    }
+    return choose_from_list(mine, collective, bytes, width, true);
+  }
+  [[nodiscard]] bool serves() const { return transport_ != nullptr; }
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return size_; }
+  // Whether the program has revoked the communicator (ULFM); the host reports that.
+  [[nodiscard]] bool is_revoked() const { return may_be_revoked_ && asks_whether_revoked(); }
+
+  // OFFBEAT_CHECK: throws CommunicationError, on all ranks, if they do not make the same call.
+  void check(const CallSignature& mine);
+
+  // Throws CommunicationError after an earlier failure.
+  void require_intact() const {
+    if (is_broken_) [[unlikely]]
+      report_earlier_failure();
+  }
+  // `bytes`: the length of the call.
+  void run(const Expression& expression, const Call& call, std::size_t bytes);
+  // An exception from `body` ends all use of this communicator. After an error the ranks no longer agree on
+  // what was sent, so nobody can serve it again, not even the host. Ranks that wait on its board are told.
+  template <class Body>
+  void or_break(Body&& body) {
+    try {
+      body();
+    } catch (...) {
+      break_down();
+      throw;
+    }
+  }
+  // As above, for work that precedes the collective: a failure is reported as one of `collective`.
+  template <class Body>
+  void or_break(Collective collective, const std::size_t& bytes, Body&& body) {
+    try {
+      body();
+    } catch (...) {
+      if (!is_broken_) enter_board(collective, bytes);
+      break_down();
+      throw;
+    }
+  }
+
+  // For calls that the host cannot serve: if the choice is `native`, an offbeat algorithm takes its place.
+  // False: the call cannot be served.
+  [[nodiscard]] bool run_without_host(Call call);
+
+  // The same for a collective that proceeds while the program computes. Null: the call cannot be served. The
+  // operation may outlive the program's communicator.
+  [[nodiscard]] std::unique_ptr<Operation> begin(const Call& call);
+
+  // For a call that the host can serve, too. Null: leave it to the host. Waits for no other rank.
+  [[nodiscard]] const Expression* choose_to_begin(Collective collective, std::size_t bytes,
+                                                  std::size_t width);
+  // Begins what was chosen. The sequel follows in each case, unless this throws. A call that is over if it is
+  // empty, and is, cannot be begun.
+  void begin(std::unique_ptr<Operation>& operation, const Expression& expression, const Call& call,
+             std::size_t bytes, Sequel sequel);
+
+  // The call in segments by the host; `expression` was chosen. The pipeline must not outlive this.
+  [[nodiscard]] HostPipeline host_pipeline(const Expression& expression, const Call& call) const;
+
+  // Intra-communicators of one rank have neither board nor messages. Whether their calls are copies of ours,
+  // and such a copy.
+  [[nodiscard]] bool copies_alone(Collective collective) const;
+  static void copy_alone(const Call& call);
+
+  // The program makes non-blocking or persistent calls of `collective` here. Those cannot wait until all
+  // ranks have agreed on anything. So the next blocking call of any collective provides what they need, and
+  // communicators that are made of this one agree when they are made.
+  void has_requests(Collective collective) {
+    if (!requested_.contain(collective)) add_requested(collective);
+  }
+  [[nodiscard]] Collectives requested() const { return requested_; }
+
+  // Makes the Communicator of a persistent request. It lasts when the program frees its own communicator.
+  // Ranks may start several persistent requests in different orders (MPI 5.0, section 6.13), so each request
+  // has a stage and tags of its own. The requests share boards, so that the ranks make and agree on few of
+  // them. Collective, for `call`. Returns null on all ranks if one of them has no memory. Throws
+  // std::bad_alloc.
+  [[nodiscard]] std::unique_ptr<Communicator> apart(const Call& call);
+  void hold();
+  void let_go() noexcept;
+
+  // The program has freed its communicator. True: no operation is under way, and this may be destroyed.
+  [[nodiscard]] bool abandon();
+  // Destroys it when no operation is under way, and the host may be called.
+  static void abandon(std::unique_ptr<Communicator> communicator) noexcept;
+
+  // How to wait for collective `index` of those under way.
+  [[nodiscard]] Patience patience_of(int index);
+
+  // Counts a call that the program made.
+  void count(Collective collective) {
+    of(collective).intercepted.increment();
+    ++calls_;
+  }
+  void count_served(Collective collective) { of(collective).served.increment(); }
+  [[nodiscard]] Counts counts(Collective collective) const {
+    return {of(collective).intercepted.value(), of(collective).served.value()};
+  }
+
+ private:
+  friend class Operation;
+  friend class OperationsUnderWay;
+
+  // State kept for each collective.
+  struct OfCollective {
+    Counter intercepted;
+    Counter served;
+    std::uint64_t generation = 0;  // of the choices; if outdated, they must be looked up again
+    // Shorter calls run the immediate form of the first choice. Copied so that these calls read little.
+    std::size_t immediate_below = 0;
+    const Expression* at_once = nullptr;
+    bool (*run_at_once)(Board& board, const Call& call) = nullptr;
+    const Choices* choices = nullptr;  // null: the host serves it
+    std::uint64_t announced = 0;       // bit k: choice k; the last bit: all later choices
+  };
+  [[nodiscard]] OfCollective& of(Collective collective) { return of_[index_of(collective)]; }
+  [[nodiscard]] const OfCollective& of(Collective collective) const { return of_[index_of(collective)]; }
+
+  // With `may_wait`, the call may wait for other ranks, all of which make it.
+  [[nodiscard]] const Expression* choose_from_list(const OfCollective& mine, Collective collective,
+                                                   std::size_t bytes, std::size_t width, bool may_wait);
+  [[noreturn]] void report_earlier_failure() const;
+
+  // Setting up (communicator_set_up.cpp).
+
+  // Why the host must serve every call on a communicator; empty if it need not. Takes no message and no
+  // memory, and gives the same answer on all ranks.
+  [[nodiscard]] static std::string_view why_never_served(const Host& host, MPI_Comm communicator);
+  // The ranks agree on a team and a place in it. Arguments and result are those of start.
+  [[nodiscard]] static bool agree(Communicator* mine, Runtime& process, SetUp& set_up, Collective collective);
+  // `shared` may be null. `new_id`: for a private communicator that this one may create.
+  void share_messages(std::shared_ptr<PrivateCommunicator> shared, std::uint64_t new_id);
+  // Call before the first call of a collective and after a new choice. Collective if anything is missing.
+  void refresh(Collective collective);
+  void add_requested(Collective collective);
+  // Whether everything that the choices for these collectives use exists.
+  [[nodiscard]] bool are_provided(Collectives collectives) const;
+  // Collective. Creates everything that the choices for these collectives use and that does not exist yet.
+  void provide(SetUp& set_up, Collectives collectives);
+  void find_board(SetUp& set_up);
+  [[nodiscard]] bool find_messages(SetUp& set_up);
+  [[nodiscard]] bool find_host_pipelines(SetUp& set_up);
+  // Puts a newly found board or communicator for messages into use.
+  void take_over();
+
+  // Call after the choices, or the means to run them, have changed.
+  void apply();
+  void leave_to_host(std::string_view why);
+  [[nodiscard]] const ChoiceTable& table() const;
+  void announce(Collective collective, const Choice& choice);
+  [[nodiscard]] bool asks_whether_revoked() const;
+  // Throws CommunicationError if the program's communicator was revoked or has lost a process.
+  void check_processes() const;
+  // Call in the exception's handler.
+  void break_down();
+  // Null: the call cannot be served.
+  [[nodiscard]] const Expression* choose_without_host(const Call& call, std::size_t bytes);
+  [[nodiscard]] const Expression* choose_for_operation(const Call& call, std::size_t bytes);
+  // Collective if there is no communicator for messages yet. False: none can be created.
+  [[nodiscard]] bool has_messages(Collective collective);
+  [[nodiscard]] Endpoint endpoint(MpiTransport& transport, const Call& call,
+                                  const Expression& expression) const {
+    transport.serve(call.collective);
+    return Endpoint(transport, rank_, size_, expression.lanes());
+  }
+  // For collective `index` of those under way; 0: the blocking one.
+  void prepare(MpiTransport& transport, int index);
+  // Null: there is no board, or no such stage.
+  [[nodiscard]] NodeBoard::Stage* stage_of_board(int index) {
+    return has_board() && index < place_->board->stages() ? &place_->board->stage(index) : nullptr;
+  }
+  // Whether a place has a row of tags for this stage.
+  [[nodiscard]] static bool has_tags(int index) { return index < NodeBoard::stages_of_communicator; }
+  // An operation is under way; it is over. Call both within a Turn.
+  void accept(Operation& operation) noexcept;
+  // The operation may be gone.
+  void forget(const Operation* operation, int index) noexcept;
+  [[nodiscard]] MpiTransport& transport_of(int index);
+  // Gives the host a turn after a collective that may not have called it.
+  void give_progress();
+  // For the report of a stall.
+  void enter_board(Collective collective, std::size_t bytes) {
+    if (board_ != nullptr) board_->enter(calls_, collective, bytes);
+  }
+  [[nodiscard]] bool has_board() const { return place_ != nullptr && place_->board != nullptr; }
+
+  // A place whose stages go to persistent requests, one by one and never twice. All ranks make the requests
+  // of a communicator in the same order, so they need not agree on each one.
+  struct Berths {
+    std::shared_ptr<Team::Place> place;  // null: there is none, or no stage is left
+    int next = 0;
+    int end = 0;
+    std::shared_ptr<const TeamChoices> choices;
+    std::shared_ptr<PrivateCommunicator> messages;
+    int tag_base = 0;
+    bool board_was_tried = false;
+  };
+  // The size of the board for persistent requests with calls like this one.
+  [[nodiscard]] BoardSize size_of_board_for(const Call& call) const;
+  // Whether a berth is left that has everything `collective` needs. All ranks get the same answer.
+  [[nodiscard]] bool suffice(const Berths& berths, Collective collective) const;
+  // The berths that this Communicator, which has the first stage of its board, leaves for others.
+  [[nodiscard]] Berths berths() const;
+  // Takes the next of these berths for this Communicator.
+  void use(const Berths& berths);
+
+  // Of the program's communicator; null when the program has freed it.
+  [[nodiscard]] MPI_Comm handle() const { return origin_ != nullptr ? origin_->handle_ : handle_; }
+
+  Runtime& process_;
+  const Communicator* const origin_;
+  MPI_Comm handle_;
+  const Selection* selection_;
+  int rank_ = 0;
+  int size_ = 1;
+  bool is_one_rank_ = false;  // of an intra-communicator
+  bool may_be_revoked_ = false;
+  const BoardSize board_size_;
+  std::shared_ptr<Team::Place> place_;  // requests that work apart share it
+  int stage_ = 0;                       // of the board, for blocking calls or for one that works apart
+  Board* board_ = nullptr;              // that stage of it; null: there is none
+  std::shared_ptr<PrivateCommunicator> messages_;  // created when needed, or shared
+  std::uint64_t new_messages_id_ = 0;              // 0: not to be shared
+  int tag_base_ = 0;
+  PrivateCommunicator host_pipelines_;       // created when needed; nothing else uses it
+  Lateness lateness_;                        // of blocking calls
+  std::unique_ptr<MpiTransport> transport_;  // null: every call goes to the host
+  bool board_tried_ = false;
+  bool is_broken_ = false;
+  int failure_ = MPI_ERR_OTHER;  // of every later call
+  bool is_abandoned_ = false;
+  int in_use_ = 0;  // by operations under way and persistent requests
+  Communicator* next_abandoned_ = nullptr;
+  std::uint64_t begun_ = 0;
+  Collectives requested_;  // as non-blocking or persistent calls
+  std::array<std::unique_ptr<MpiTransport>, NodeBoard::most_stages> transports_;  // of operations
+  std::array<Operation*, NodeBoard::most_stages> last_on_stage_{};                // under way; null: none
+  std::array<Berths, 2> berths_;  // for persistent requests that are short, and for others
+  std::string_view why_native_;
+  std::shared_ptr<const TeamChoices> choices_;
+  bool is_verbose_ = false;
+  std::uint64_t calls_ = 0;  // of all collectives, including those through the C interface
+  std::array<OfCollective, collectives.size()> of_;
+};
+
+}  // namespace offbeat

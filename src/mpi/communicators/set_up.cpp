@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/communicators/set_up.hpp"
+
+#include <bit>
+#include <string>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+
+namespace offbeat {
+
+SetUp::SetUp(const Host& host, MPI_Comm communicator, const Settings& settings, Collective collective,
+             bool is_first)
+    : rank(host.rank_in(communicator)),
+      size(host.size_of(communicator)),
+      host_(host),
+      communicator_(communicator),
+      errors_return_(host, communicator),
+      collective_(collective),
+      is_first_(is_first),
+      world_rank_(host.rank_in(MPI_COMM_WORLD)),
+      watch_(
+          settings.stall_s,
+          [](const void* self, const std::string& waited) {
+            return static_cast<const SetUp*>(self)->what_waits(waited);
+          },
+          this) {}
+
+SetUp::~SetUp() {
+  try_to([&] {
+    const std::string waited = watch_.said_for();
+    const std::string where = what_waits({});
+    if (!waited.empty() && !where.empty()) say(where + "set up after " + waited);
+  });
+}
+
+void SetUp::broadcast(void* value, std::size_t bytes, int from) {
+  require(host_.Bcast(value, static_cast<int>(bytes), MPI_BYTE, from, communicator_));
+}
+
+// A rank without offbeat is in the program's MPI_Allreduce. An allreduce here would match its messages, which
+// mean something else. Reductions to one rank have messages of their own.
+template <class Value>
+Value SetUp::reduce(Value mine, MPI_Datatype type, MPI_Op op) {
+  Value result{};
+  require(host_.Reduce(&mine, &result, 1, type, op, 0, communicator_));
+  require(host_.Bcast(&result, 1, type, 0, communicator_));
+  return result;
+}
+
+std::uint64_t SetUp::unanimous(std::uint64_t mine) { return reduce(mine, MPI_UINT64_T, MPI_BAND); }
+
+int SetUp::least(int mine) { return reduce(mine, MPI_INT, MPI_MIN); }
+
+int SetUp::first_without(bool mine) { return least(mine ? size : rank); }
+
+void SetUp::gather(const void* mine, std::size_t bytes, void* all) {
+  const int count = static_cast<int>(bytes);
+  require(host_.Allgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, communicator_));
+}
+
+void SetUp::gather(const void* mine, std::span<const int> counts, std::span<const int> begins, void* all) {
+  const int count = counts[static_cast<std::size_t>(rank)];
+  require(
+      host_.Allgatherv(mine, count, MPI_BYTE, all, counts.data(), begins.data(), MPI_BYTE, communicator_));
+}
+
+void SetUp::require(int code) const {
+  if (code != MPI_SUCCESS) throw CommunicationError("a communicator could not be set up", code);
+}
+
+// No rank can know which one is missing. Of a thousand ranks that wait for it eleven say so.
+std::string SetUp::what_waits(const std::string& waited) const {
+  if (!std::has_single_bit(static_cast<unsigned>(rank)) && rank != 0) return {};
+  const std::string where = (is_first_ ? "the first " : "") + std::string(name_of(collective_)) +
+                            " on a communicator of " + std::to_string(size) + " ranks: ";
+  if (waited.empty()) return where;
+  return where + "rank " + std::to_string(world_rank_) + " of MPI_COMM_WORLD has waited " + waited +
+         " for the others to come; one that runs without offbeat never does";
+}
+
+}  // namespace offbeat

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/communicators/team.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace offbeat {
+
+Team::Team(std::vector<int> world_ranks, int rank, std::uint64_t serial)
+    : world_ranks_(std::move(world_ranks)),
+      rank_(rank),
+      serial_(serial),
+      identities_(world_ranks_.size()),
+      membership_(static_cast<int>(world_ranks_.size())) {}
+
+void Team::locate(SetUp& set_up, const Settings& settings) {
+  if (settings.node_ranks > 0) {
+    membership_.group_by([&](int rank) { return rank / settings.node_ranks; });
+  } else {
+    static const NodeIdentity mine = NodeIdentity::of_this_process();
+    set_up.gather(mine, identities_.data());
+    membership_.group(identities_);
+  }
+  locality_.emplace(membership_, rank_);
+  if (membership_.nodes() == 1) return;
+  static const std::size_t mine = offbeat::longest_message_between_nodes(set_up.host());
+  longest_between_nodes_ = static_cast<std::size_t>(set_up.least(static_cast<int>(mine)));
+}
+
+std::shared_ptr<const TeamChoices> Team::choices(const Selection& selection) {
+  const std::lock_guard lock(mutex_);
+  if (choices_ == nullptr || choices_->with_board.generation != selection.generation()) {
+    Placement placement{.ranks = membership_.ranks(), .nodes = membership_.nodes(), .board = false};
+    auto made = std::make_shared<TeamChoices>();
+    made->without_board = selection.table(placement);
+    placement.board = true;
+    made->with_board = selection.table(placement);
+    choices_ = std::move(made);
+  }
+  return choices_;
+}
+
+std::shared_ptr<PrivateCommunicator> Team::messages() {
+  const std::lock_guard lock(mutex_);
+  return messages_.lock();
+}
+
+void Team::offer_messages(const std::shared_ptr<PrivateCommunicator>& messages) {
+  const std::lock_guard lock(mutex_);
+  messages_ = messages;
+}
+
+// -- places
+
+std::shared_ptr<Team::Place> Team::choose_place(const std::shared_ptr<Team>& team, Which which,
+                                                const BoardSize& size) {
+  auto place = std::make_shared<Place>(team);
+  const std::lock_guard lock(team->mutex_);
+  std::vector<Stored>& places = team->places_;
+  auto chosen = places.end();
+  if (which == Which::free) {
+    // Prefer a place that has a board of this size, and leave boards of other sizes to other communicators.
+    chosen = std::ranges::find_if(places, [&](const Stored& each) {
+      return !each.is_taken && each.board != nullptr && each.board->size() == size;
+    });
+    if (chosen == places.end()) {
+      chosen = std::ranges::find_if(
+          places, [](const Stored& each) { return !each.is_taken && each.board == nullptr; });
+    }
+  }
+  if (chosen == places.end()) chosen = places.emplace(places.end());
+  team->occupy(static_cast<std::size_t>(chosen - places.begin()), *place, size);
+  return place;
+}
+
+std::shared_ptr<Team::Place> Team::take_place(const std::shared_ptr<Team>& team, int index,
+                                              const BoardSize& size) {
+  auto place = std::make_shared<Place>(team);
+  const std::lock_guard lock(team->mutex_);
+  const auto position = static_cast<std::size_t>(index);
+  if (position >= team->places_.size()) team->places_.resize(position + 1);
+  if (team->places_[position].is_taken) return nullptr;
+  team->occupy(position, *place, size);
+  return place;
+}
+
+void Team::occupy(std::size_t index, Place& place, const BoardSize& size) {
+  Stored& stored = places_[index];
+  stored.is_taken = true;
+  place.index_ = static_cast<int>(index);
+  if (stored.board == nullptr) return;
+  --idle_boards_;
+  if (stored.board->size() == size) place.board = std::move(stored.board);
+  stored.board.reset();
+}
+
+Team::Place::~Place() {
+  if (index_ >= 0) team_->give_back(index_, std::move(board), is_spoilt_);
+}
+
+void Team::give_back(int index, std::unique_ptr<NodeBoard> board, bool is_spoilt) {
+  if (is_spoilt) return;
+  if (board != nullptr) board->rest();
+  const std::lock_guard lock(mutex_);
+  Stored& place = places_[static_cast<std::size_t>(index)];
+  place.is_taken = false;
+  if (board == nullptr || idle_boards_ == most_idle_boards) return;
+  place.board = std::move(board);
+  ++idle_boards_;
+}
+
+// -- teams
+
+std::shared_ptr<Team> Teams::find(const std::vector<int>& world_ranks) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find_if(
+      teams_, [&](const std::shared_ptr<Team>& team) { return team->world_ranks() == world_ranks; });
+  if (found == teams_.end()) return nullptr;
+  std::rotate(found, found + 1, teams_.end());
+  return teams_.back();
+}
+
+void Teams::reserve() {
+  const std::lock_guard lock(mutex_);
+  teams_.reserve(teams_.size() + 64);
+}
+
+void Teams::add(std::shared_ptr<Team> team) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(teams_, [&](const std::shared_ptr<Team>& other) {
+    return other->world_ranks() == team->world_ranks();
+  });
+  teams_.push_back(std::move(team));
+  const auto is_idle = [](const std::shared_ptr<Team>& each) { return each.use_count() == 1; };
+  auto idle = static_cast<std::size_t>(std::ranges::count_if(teams_, is_idle));
+  std::erase_if(teams_, [&](const std::shared_ptr<Team>& each) {
+    return idle > most_idle && is_idle(each) && idle-- > 0;
+  });
+}
+
+std::uint64_t Teams::next_serial() {
+  const std::lock_guard lock(mutex_);
+  return ++serial_;
+}
+
+}  // namespace offbeat

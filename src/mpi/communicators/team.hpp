@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// State shared by the communicators of the same processes.
+//
+// A program makes many communicators of few sets of processes, duplicates above all. A team is one ordered
+// list of processes. It keeps where they are, what is chosen for them, the host's communicator for their
+// messages, and the boards of communicators that are gone. So a further communicator of a team costs three
+// small collectives of the host, and no system call.
+//
+// Many communicators of a team can be alive, each at its own *place*: a number, equal on all ranks, that
+// comes with a range of tags and, once needed, a board.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "mpi/communicators/node_board.hpp"
+#include "mpi/communicators/set_up.hpp"
+#include "mpi/host/longest_message.hpp"
+#include "mpi/host/private_communicator.hpp"
+#include "node/membership.hpp"
+#include "node/node_identity.hpp"
+#include "selection/selection.hpp"
+
+namespace offbeat {
+
+// The choices for a team where it has boards, and where none could be had.
+struct TeamChoices {
+  ChoiceTable with_board;
+  ChoiceTable without_board;
+};
+
+class Team {
+ public:
+  // Allocates all memory that `locate` needs. `world_ranks`: in the order of the communicator.
+  Team(std::vector<int> world_ranks, int rank, std::uint64_t serial);
+
+  // Collective, once: finds out which ranks share a node, and how long messages between nodes may be.
+  void locate(SetUp& set_up, const Settings& settings);
+
+  [[nodiscard]] const std::vector<int>& world_ranks() const { return world_ranks_; }
+  [[nodiscard]] const Locality& locality() const { return *locality_; }
+  // Bytes, the same on all ranks.
+  [[nodiscard]] std::size_t longest_message_between_nodes() const { return longest_between_nodes_; }
+  // Equal on all ranks of a team, and different for each team of these ranks.
+  [[nodiscard]] std::uint64_t serial() const { return serial_; }
+
+  // The present choices of `selection` for this team.
+  [[nodiscard]] std::shared_ptr<const TeamChoices> choices(const Selection& selection);
+
+  // The communicator for messages that the next communicator of this team may share. Null: there is none.
+  [[nodiscard]] std::shared_ptr<PrivateCommunicator> messages();
+  void offer_messages(const std::shared_ptr<PrivateCommunicator>& messages);
+
+  // A communicator's place, given back when it is destroyed.
+  class Place {
+   public:
+    explicit Place(std::shared_ptr<Team> team) : team_(std::move(team)) {}
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+    ~Place();
+    [[nodiscard]] Team& team() const { return *team_; }
+    [[nodiscard]] int index() const { return index_; }
+    // Nobody may use the place again: its ranks no longer agree on what was done there.
+    void spoil() { is_spoilt_ = true; }
+
+    std::unique_ptr<NodeBoard> board;
+
+   private:
+    friend class Team;
+    std::shared_ptr<Team> team_;
+    int index_ = -1;  // negative: none was taken
+    bool is_spoilt_ = false;
+  };
+  enum class Which : std::uint8_t { free, never_used };
+  // Rank 0 calls this; it decides where the next communicator goes. `size`: of the board that the
+  // communicator wants. Throws std::bad_alloc, as take_place does, and then takes no place.
+  [[nodiscard]] static std::shared_ptr<Place> choose_place(const std::shared_ptr<Team>& team, Which which,
+                                                           const BoardSize& size);
+  // The other ranks call this. Returns null if a communicator of this process still occupies the place.
+  [[nodiscard]] static std::shared_ptr<Place> take_place(const std::shared_ptr<Team>& team, int index,
+                                                         const BoardSize& size);
+
+ private:
+  // The most unused boards that are kept; further ones are freed.
+  static constexpr int most_idle_boards = 4;
+
+  struct Stored {
+    bool is_taken = false;
+    std::unique_ptr<NodeBoard> board;
+  };
+  // Call with the mutex held. Drops a board of another size, which is of no use.
+  void occupy(std::size_t index, Place& place, const BoardSize& size);
+  void give_back(int index, std::unique_ptr<NodeBoard> board, bool is_spoilt);
+
+  const std::vector<int> world_ranks_;
+  const int rank_;
+  const std::uint64_t serial_;
+  std::vector<NodeIdentity> identities_;
+  Membership membership_;
+  std::optional<Locality> locality_;
+  std::size_t longest_between_nodes_ = longest_message;
+
+  std::mutex mutex_;  // guards the members below
+  std::shared_ptr<const TeamChoices> choices_;
+  std::weak_ptr<PrivateCommunicator> messages_;
+  std::vector<Stored> places_;
+  int idle_boards_ = 0;
+};
+
+// The teams of this process.
+class Teams {
+ public:
+  // Null: none is known.
+  [[nodiscard]] std::shared_ptr<Team> find(const std::vector<int>& world_ranks);
+  // Replaces the team of the same ranks. Takes no memory if reserve() was called before.
+  void reserve();
+  void add(std::shared_ptr<Team> team);
+
+  // A number that was never given out before.
+  [[nodiscard]] std::uint64_t next_serial();
+
+ private:
+  // The most teams without communicators that are kept for later ones.
+  static constexpr std::size_t most_idle = 3;
+
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<Team>> teams_;  // the most recently used is last
+  std::uint64_t serial_ = 0;
+};
+
+}  // namespace offbeat

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/communicators/transport.hpp"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/error.hpp"
+#include "mpi/operations/operation.hpp"
+#include "node/wanted_core.hpp"
+
+namespace offbeat {
+namespace {
+
+// Of a vector that is cut into messages. With twice as much, eight nodes are 1 % faster.
+constexpr std::size_t bytes_at_once = std::size_t{4} << 20;
+
+}  // namespace
+
+void MpiTransport::check(int code) const {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  host_->Error_string(code, text, &length);
+  const std::string_view first_line = std::string_view(text).substr(0, std::string_view(text).find('\n'));
+  throw CommunicationError("a message of offbeat's failed: " + std::string(first_line), code);
+}
+
+void MpiTransport::use(Board& node_board) {
+  board = &node_board;
+  patience_ = node_board.patience;
+  patience_.bell = nullptr;
+  // A failure of another node is told on a tag of its own, one of this node on the board. Nobody looks there
+  // inside a blocking call of the host.
+  if (locality->membership.nodes() > 1) may_block_ = false;
+}
+
+bool MpiTransport::start(Transfer& transfer) {
+  // A rank inside a blocking call of the host advances nothing else.
+  if (branches == 1 && !operations_under_way.any() && transfer_at_once(transfer)) return true;
+  transfer.pending =
+      static_cast<int>(transfer.from != Transfer::nobody) + static_cast<int>(transfer.to != Transfer::nobody);
+  // Not thrown in the coroutine: half of the transfer may be under way, and its memory must stay.
+  try {
+    post_receive(transfer);
+    post_send(transfer);
+  } catch (...) {
+    if (!branch_failure) branch_failure = std::current_exception();
+  }
+  return false;
+}
+
+bool MpiTransport::transfer_at_once(const Transfer& transfer) const {
+  if (patience_.shares_cores || !may_block_ || WantedCore::is_wanted_in_host()) return false;
+  if (transfer.to != Transfer::nobody && transfer.outgoing.bytes() > longest_message_of(transfer.to))
+    return false;
+  if (transfer.from != Transfer::nobody && transfer.incoming.bytes() > longest_message_of(transfer.from))
+    return false;
+  const int sent = static_cast<int>(transfer.outgoing.bytes());
+  const int received = static_cast<int>(transfer.incoming.bytes());
+  if (transfer.from == Transfer::nobody) {
+    check(host_->Send(transfer.outgoing.data, sent, byte_, transfer.to, tag(transfer), communicator_));
+  } else if (transfer.to == Transfer::nobody) {
+    check(host_->Recv(transfer.incoming.data, received, byte_, transfer.from, tag(transfer), communicator_,
+                      MPI_STATUS_IGNORE));
+  } else {
+    check(host_->Sendrecv(transfer.outgoing.data, sent, byte_, transfer.to, tag(transfer),
+                          transfer.incoming.data, received, byte_, transfer.from, tag(transfer),
+                          communicator_, MPI_STATUS_IGNORE));
+  }
+  return true;
+}
+
+std::size_t MpiTransport::longest_message_of(int rank) const {
+  const bool is_on_this_node = locality == nullptr || locality->membership.node_of(rank) == locality->node;
+  return is_on_this_node ? longest_message : longest_between_nodes_;
+}
+
+template <class Begin>
+void MpiTransport::post(Owner owner, Begin&& begin) {
+  // Take the places first: that may fail, and then no message may be under way.
+  requests_.push_back(MPI_REQUEST_NULL);
+  owners_.push_back(owner);
+  ++(owner.sends ? owner.transfer->sending : owner.transfer->receiving).messages_under_way;
+  check(begin(&requests_.back()));
+}
+
+void MpiTransport::post_receive(Transfer& transfer) {
+  if (transfer.from == Transfer::nobody) return;
+  const std::size_t bytes = transfer.incoming.bytes();
+  const std::size_t longest = longest_message_of(transfer.from);
+  std::size_t& begun = transfer.receiving.bytes_begun;
+  const std::size_t end = std::min(bytes, begun + std::max(longest, bytes_at_once));
+  do {
+    const std::size_t first = begun;
+    const std::size_t length = std::min(longest, end - first);
+    begun += length;
+    post({&transfer, false}, [&](MPI_Request* request) {
+      return host_->Irecv(transfer.incoming.data + first, static_cast<int>(length), byte_, transfer.from,
+                          tag(transfer), communicator_, request);
+    });
+  } while (begun < end);
+}
+
+// The host takes short messages for sent as soon as it has copied them. The last one of a part is
+// synchronous, so that these copies take no more memory than one part.
+void MpiTransport::post_send(Transfer& transfer) {
+  if (transfer.to == Transfer::nobody) return;
+  const std::size_t bytes = transfer.outgoing.bytes();
+  const std::size_t longest = longest_message_of(transfer.to);
+  std::size_t& begun = transfer.sending.bytes_begun;
+  const std::size_t end = std::min(bytes, begun + std::max(longest, bytes_at_once));
+  do {
+    const std::size_t first = begun;
+    const std::size_t length = std::min(longest, end - first);
+    begun += length;
+    const auto& send = begun == end && end < bytes ? host_->Issend : host_->Isend;
+    post({&transfer, true}, [&](MPI_Request* request) {
+      return send(transfer.outgoing.data + first, static_cast<int>(length), byte_, transfer.to, tag(transfer),
+                  communicator_, request);
+    });
+  } while (begun < end);
+}
+
+template <class Body>
+void MpiTransport::guarded(Task& task, Body&& body) {
+  try {
+    body();
+  } catch (...) {
+    // Memory that the host may still write to is never freed. A message that has begun to arrive cannot be
+    // cancelled, and MPI_Cancel itself was seen to crash (MPICH 5.0 with UCX).
+    if (abandon()) task.leak();
+    throw;
+  }
+}
+
+void MpiTransport::drive(Task& task) {
+  branches = 1;
+  branch_failure = nullptr;
+  guarded(task, [&] {
+    task.start();
+    while (!is_over(task)) {
+      const bool only_board = requests_.empty();
+      Patience::Wait wait(only_board && board != nullptr ? board->patience : patience_);
+      while (!move() && !is_over(task) && requests_.empty() == only_board) {
+        if (!operations_under_way.advance(HostCalls::messages)) wait.pause();
+      }
+    }
+  });
+}
+
+void MpiTransport::begin(Task& task) {
+  branches = 2;  // the program is the other branch: never wait inside start()
+  branch_failure = nullptr;
+  guarded(task, [&] { task.start(); });
+}
+
+bool MpiTransport::advance(Task& task, bool& got_further, HostCalls calls) {
+  guarded(task, [&] {
+    got_further = !is_over(task) && move();
+    // The host still has the program's messages to move, and another rank may have failed.
+    if (!got_further && calls == HostCalls::all && !is_over(task)) patience_.progress();
+  });
+  return is_over(task);
+}
+
+bool MpiTransport::is_over(const Task& task) const {
+  if (branch_failure) std::rethrow_exception(branch_failure);
+  if (!task.done()) return false;
+  task.rethrow_if_failed();
+  return true;
+}
+
+bool MpiTransport::move() {
+  got_further_ = false;
+  const bool moved = progress();
+  look_at_board();
+  return moved || got_further_;
+}
+
+bool MpiTransport::progress() {
+  const auto count = requests_.size();
+  if (count == 0 && !at_board_.empty()) return false;
+  completed_.resize(count);
+  statuses_.resize(count);
+  int done = 0;
+  const int code =
+      host_->Testsome(static_cast<int>(count), requests_.data(), &done, completed_.data(), statuses_.data());
+  if (code != MPI_SUCCESS) {
+    for (int k = 0; code == MPI_ERR_IN_STATUS && k < done; ++k)
+      check(statuses_[static_cast<std::size_t>(k)].MPI_ERROR);
+    check(code);
+  }
+  // Nothing is in flight, and the task is not done: no message of this rank can change that.
+  if (done == MPI_UNDEFINED)
+    throw CommunicationError("a collective stopped without an open message", MPI_ERR_INTERN);
+  if (done <= 0) return false;
+
+  // Free the places before resuming, because resumed tasks post new messages.
+  ready_.clear();
+  unfinished_.clear();
+  for (int k = 0; k < done; ++k) {
+    Owner& owner = owners_[static_cast<std::size_t>(completed_[static_cast<std::size_t>(k)])];
+    Transfer& transfer = *std::exchange(owner.transfer, nullptr);
+    Transfer::Direction& direction = owner.sends ? transfer.sending : transfer.receiving;
+    if (--direction.messages_under_way > 0) continue;
+    if (direction.bytes_begun < (owner.sends ? transfer.outgoing.bytes() : transfer.incoming.bytes())) {
+      unfinished_.push_back({&transfer, owner.sends});
+    } else if (--transfer.pending == 0) {
+      ready_.push_back(transfer.waiter);
+    }
+  }
+  std::size_t kept = 0;
+  for (std::size_t k = 0; k < count; ++k) {
+    if (owners_[k].transfer == nullptr) continue;
+    owners_[kept] = owners_[k];
+    requests_[kept++] = requests_[k];
+  }
+  owners_.resize(kept);
+  requests_.resize(kept);
+  for (const auto [transfer, sends] : unfinished_) sends ? post_send(*transfer) : post_receive(*transfer);
+  for (const std::coroutine_handle<> waiter : ready_) waiter.resume();
+  return true;
+}
+
+void MpiTransport::look_at_board() {
+  looking_.clear();
+  std::swap(looking_, at_board_);
+  for (const std::coroutine_handle<> waiter : looking_) waiter.resume();
+}
+
+// Called after an error.
+bool MpiTransport::abandon() noexcept {
+  bool any_under_way = false;
+  for (MPI_Request& request : requests_) {
+    if (request == MPI_REQUEST_NULL) continue;
+    host_->Request_free(&request);
+    any_under_way = true;
+  }
+  requests_.clear();
+  owners_.clear();
+  at_board_.clear();
+  return any_under_way;
+}
+
+}  // namespace offbeat

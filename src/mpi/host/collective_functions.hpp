@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <cctype>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/collective.hpp"
+#include "mpi/host/abi.hpp"
+
+namespace offbeat {
+
+// The functions of a collective: MPI_X, MPI_Ix and MPI_X_init, each also with _c for large counts.
+enum class Form : std::uint8_t { blocking, nonblocking, persistent };
+enum class CountKind : std::uint8_t { of_int, large };
+
+// The functions of the served collectives, those of the host or of a tool.
+class CollectiveFunctions {
+ public:
+  // `look_up(name)` gives the address; null if there is none.
+  template <class LookUp>
+  CollectiveFunctions(const std::string& prefix, LookUp&& look_up) {
+    for (std::size_t k = 0; k < collectives.size(); ++k) {
+      if (!collectives[k].is_served) continue;
+      const std::string blocking(collectives[k].function);
+      std::string nonblocking = "I" + blocking;
+      nonblocking[1] = static_cast<char>(std::tolower(static_cast<unsigned char>(nonblocking[1])));
+      const std::array forms{blocking, nonblocking, blocking + "_init"};
+      for (std::size_t form = 0; form < forms.size(); ++form) {
+        const std::string name = prefix + forms[form];
+        addresses_[k][form][0] = look_up(name.c_str());
+        if (OFFBEAT_LARGE_COUNT) addresses_[k][form][1] = look_up((name + "_c").c_str());
+      }
+    }
+  }
+
+  // The function that takes arguments of these types; null if there is none.
+  template <Collective collective, Form form, CountKind counts, class... Arguments>
+  [[nodiscard]] auto find(Arguments...) const {
+    static_assert(facts(collective).is_served);
+    const auto& of_form = addresses_[index_of(collective)][static_cast<std::size_t>(form)];
+    return reinterpret_cast<int (*)(Arguments...)>(of_form[static_cast<std::size_t>(counts)]);
+  }
+
+ private:
+  std::array<std::array<std::array<void*, 2>, 3>, collectives.size()> addresses_{};
+};
+
+}  // namespace offbeat

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// User-level failure mitigation (ULFM): programs that go on after a process has died. Open MPI 5 supports it
+// in jobs that are started with `--with-ft ulfm`.
+//
+// A rank that waits for another one in shared memory has to ask the host whether that rank is still alive,
+// and whether the program has revoked its communicator.
+#pragma once
+
+#include "mpi/host/host.hpp"
+
+namespace offbeat {
+
+class FaultTolerance {
+ public:
+  // MPI must be initialised.
+  explicit FaultTolerance(const Host& host) : host_(&host) {
+#if defined(OFFBEAT_FAMILY_OPENMPI)
+    const void* enabled = host.find("ompi_ftmpi_enabled");
+    is_on_ = enabled != nullptr && *static_cast<const bool*>(enabled) && is_revoked_ && get_failed_;
+#endif
+  }
+
+  [[nodiscard]] bool is_on() const { return is_on_; }
+  // A program can revoke a communicator though it is off.
+  [[nodiscard]] bool can_revoke() const { return static_cast<bool>(is_revoked_); }
+
+  // The first only if can_revoke(), the second only while ULFM is on. Both take some ten nanoseconds, and
+  // report nothing new without progress of the host.
+  [[nodiscard]] bool is_revoked(MPI_Comm communicator) const {
+    int flag = 0;
+    return is_revoked_(communicator, &flag) == MPI_SUCCESS && flag != 0;
+  }
+  [[nodiscard]] bool has_lost_a_process(MPI_Comm communicator) const {
+    return first_lost(communicator) != MPI_UNDEFINED;
+  }
+  // The rank in MPI_COMM_WORLD of a process that is known to be dead, or MPI_UNDEFINED if there is none.
+  [[nodiscard]] int first_lost(MPI_Comm communicator) const {
+    MPI_Group failed;
+    if (!get_failed_ || communicator == MPI_COMM_NULL || get_failed_(communicator, &failed) != MPI_SUCCESS)
+      return MPI_UNDEFINED;
+    int count = 0;
+    int in_world = MPI_UNDEFINED;
+    host_->Group_size(failed, &count);
+    if (count > 0) {
+      const int first = 0;
+      MPI_Group world;
+      host_->Comm_group(MPI_COMM_WORLD, &world);
+      host_->Group_translate_ranks(failed, 1, &first, world, &in_world);
+      host_->Group_free(&world);
+    }
+    host_->Group_free(&failed);
+    return in_world;
+  }
+
+#if defined(OFFBEAT_FAMILY_OPENMPI)
+  static constexpr int revoked = MPI_ERR_REVOKED;
+  static constexpr int process_failed = MPI_ERR_PROC_FAILED;
+#else
+  static constexpr int revoked = -1;  // not an error of these hosts
+  static constexpr int process_failed = -1;
+#endif
+
+ private:
+  const Host* host_;
+  bool is_on_ = false;
+  HostFunction<int(MPI_Comm, int*)> is_revoked_{host_->find("PMPIX_Comm_is_revoked")};
+  HostFunction<int(MPI_Comm, MPI_Group*)> get_failed_{host_->find("PMPIX_Comm_get_failed")};
+};
+
+}  // namespace offbeat

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/host/host.hpp"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <array>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.hpp"
+
+namespace offbeat {
+namespace {
+
+std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+// The family of the library that serves `handle`: told by what it exports and, for the standard ABI, by its
+// name.
+std::string_view family_of(void* handle, void* allreduce) {
+  if (dlsym(handle, "ompi_mpi_comm_world") != nullptr) return "openmpi";
+  Dl_info info{};
+  if (dladdr(allreduce, &info) != 0 && base_name(info.dli_fname).starts_with("libmpi_abi")) return "mpiabi";
+  return "mpich";
+}
+
+// Names first, dlopen later: the walk holds a lock of the loader.
+std::vector<std::string> loaded_mpi_libraries() {
+  std::vector<std::string> paths;
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, std::size_t, void* data) {
+        if (base_name(object->dlpi_name).starts_with("libmpi")) {
+          static_cast<std::vector<std::string>*>(data)->emplace_back(object->dlpi_name);
+        }
+        return 0;
+      },
+      &paths);
+  return paths;
+}
+
+void* find_library() {
+  void* other = nullptr;  // an MPI of another family
+  std::string path_of_other;
+  for (const std::string& path : loaded_mpi_libraries()) {
+    void* handle = dlopen(path.c_str(), RTLD_NOLOAD | RTLD_LAZY);
+    if (handle == nullptr) continue;
+    if (void* allreduce = dlsym(handle, "PMPI_Allreduce")) {
+      // The handle stays open, so libmpi stays loaded as long as we may call it.
+      if (family_of(handle, allreduce) == abi::family) return handle;
+      if (other == nullptr) {
+        other = handle;
+        path_of_other = path;
+        continue;
+      }
+    }
+    dlclose(handle);
+  }
+  if (other != nullptr)
+    throw OtherFamily(path_of_other, family_of(other, dlsym(other, "PMPI_Allreduce")), other);
+  if (dlsym(RTLD_NEXT, "PMPI_Allreduce") != nullptr) return RTLD_NEXT;  // linked statically, or renamed
+  throw UsageError("no MPI library is loaded in this program");
+}
+
+void* the_library = nullptr;
+
+// An MPI library defines what no tool stands before. PMPI_X alone does not tell: some tools define both MPI_X
+// and PMPI_X.
+bool is_of_an_mpi_library(void* function) {
+  Dl_info own{};
+  if (dladdr(function, &own) == 0) return true;
+  void* library = dlopen(own.dli_fname, RTLD_NOLOAD | RTLD_LAZY);
+  if (library == nullptr) return true;
+  void* version = dlsym(library, "PMPI_Get_version");  // of the library, or of one that it is linked to
+  dlclose(library);
+  Dl_info other{};
+  return version != nullptr && dladdr(version, &other) != 0 && other.dli_fbase == own.dli_fbase;
+}
+
+}  // namespace
+
+OtherFamily::OtherFamily(const std::string& path, std::string_view family, void* library)
+    : UsageError("this program uses " + path + " (" + std::string(family) + "), but liboffbeat-" +
+                 std::string(abi::family) + ".so is preloaded; `offbeat run` picks the right one"),
+      family(family),
+      library(library) {}
+
+Host::Host() : library_(the_library = find_library()) {}
+
+void* Host::find(const char* name) const { return dlsym(library_, name); }
+
+bool Host::is_of_family(void* function) {
+  Dl_info own{};
+  if (!is_of_an_mpi_library(function) || dladdr(function, &own) == 0) return false;
+  void* library = dlopen(own.dli_fname, RTLD_NOLOAD | RTLD_LAZY);
+  if (library == nullptr) return false;
+  void* allreduce = dlsym(library, "PMPI_Allreduce");
+  const bool is_same = allreduce != nullptr && family_of(library, allreduce) == abi::family;
+  dlclose(library);
+  return is_same;
+}
+
+bool Host::calls_itself(std::string_view name) const {
+  const HostFunction<decltype(PMPI_Get_library_version)> version(find("PMPI_Get_library_version"));
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  return version && version(text, &length) == MPI_SUCCESS && std::string_view(text).starts_with(name);
+}
+
+void* Host::find_profiled(const char* name) const {
+  if (name[0] == 'P') return find(name);
+  std::array<char, 64> profiled{'P'};  // not a string: nothing here may throw
+  std::strncpy(profiled.data() + 1, name, profiled.size() - 2);
+  return find(profiled.data());
+}
+
+void* Host::next(const char* name) {
+  void* function = dlsym(RTLD_NEXT, name);
+  return function != nullptr && !is_of_an_mpi_library(function) ? function : nullptr;
+}
+
+void* Host::behind(const char* name) const {
+  if (void* function = next(name)) return function;
+  return find_profiled(name);
+}
+
+// A program that is not position independent holds a copy of the host's data, and the host uses the copy:
+// first look where the linker looked.
+void* abi::host_data(const char* name) {
+  void* seen_by_all = dlsym(RTLD_DEFAULT, name);
+  return seen_by_all != nullptr ? seen_by_all : dlsym(the_library, name);
+}
+
+}  // namespace offbeat

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/host/longest_message.hpp"
+
+#include <cstdint>
+#include <initializer_list>
+#include <string_view>
+
+namespace offbeat {
+namespace {
+
+// The host's own variables, through the tools interface of MPI (MPI 4.1, section 15.3). With types of our
+// own, as Open MPI has them: nobody else is asked.
+class ControlVariables {
+ public:
+  explicit ControlVariables(const Host& host)
+      : init_(host.find("PMPI_T_init_thread")),
+        finalize_(host.find("PMPI_T_finalize")),
+        index_(host.find("PMPI_T_cvar_get_index")),
+        allocate_(host.find("PMPI_T_cvar_handle_alloc")),
+        read_(host.find("PMPI_T_cvar_read")),
+        free_(host.find("PMPI_T_cvar_handle_free")) {
+    int provided = 0;
+    is_there_ = init_ && finalize_ && index_ && allocate_ && read_ && free_ &&
+                init_(MPI_THREAD_SINGLE, &provided) == MPI_SUCCESS;
+  }
+  ControlVariables(const ControlVariables&) = delete;
+  ControlVariables& operator=(const ControlVariables&) = delete;
+  ~ControlVariables() {
+    if (is_there_) finalize_();
+  }
+
+  // Variables of a component are there as long as it is in use.
+  [[nodiscard]] bool has(const char* name) const {
+    int index = 0;
+    return is_there_ && index_(name, &index) == MPI_SUCCESS;
+  }
+  // A size_t; 0: there is none.
+  [[nodiscard]] std::size_t size(const char* name) const {
+    int index = 0;
+    int count = 0;
+    void* handle = nullptr;
+    std::size_t value = 0;
+    if (!is_there_ || index_(name, &index) != MPI_SUCCESS) return 0;
+    if (allocate_(index, nullptr, &handle, &count) != MPI_SUCCESS) return 0;
+    if (count != 1 || read_(handle, &value) != MPI_SUCCESS) value = 0;
+    free_(&handle);
+    return value;
+  }
+
+ private:
+  HostFunction<int(int, int*)> init_;
+  HostFunction<int()> finalize_;
+  HostFunction<int(const char*, int*)> index_;
+  HostFunction<int(int, void*, void**, int*)> allocate_;
+  HostFunction<int(void*, void*)> read_;
+  HostFunction<int(void**)> free_;
+  bool is_there_ = false;
+};
+
+}  // namespace
+
+std::size_t longest_message_between_nodes(const Host& host) {
+  if (std::string_view(abi::family) != "openmpi") return longest_message;
+  const ControlVariables variables(host);
+  if (!variables.has("pml_ob1_priority")) return longest_message;
+  for (const char* faster : {"btl_uct_eager_limit", "btl_ofi_eager_limit", "btl_ugni_eager_limit",
+                             "btl_usnic_eager_limit", "btl_portals4_eager_limit", "btl_openib_eager_limit"}) {
+    if (variables.has(faster)) return longest_message;
+  }
+  constexpr std::size_t headers = 4096;
+  constexpr std::size_t shortest = 8192;  // below, cutting costs more than it brings
+  const std::size_t eager = variables.size("btl_tcp_eager_limit");
+  return eager < headers + shortest ? longest_message : eager - headers;
+}
+
+}  // namespace offbeat

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/host/private_communicator.hpp"
+
+#include <sys/mman.h>
+
+#include <cstddef>
+
+namespace offbeat {
+
+std::atomic<int> PrivateCommunicator::alive{0};
+
+namespace {
+
+bool can_create_another(const Host& host, MPI_Comm own) {
+  if (abi::handlers_can_be_put_back) return true;
+  MPI_Group group;
+  MPI_Comm another = MPI_COMM_NULL;
+  host.Comm_group(own, &group);
+  const int code = host.Comm_create(own, group, &another);
+  host.Group_free(&group);
+  if (code == MPI_SUCCESS) host.Comm_free(&another);
+  return code == MPI_SUCCESS;
+}
+
+}  // namespace
+
+PrivateCommunicator::~PrivateCommunicator() {
+  if (handle_ == MPI_COMM_NULL || host_ == nullptr) return;
+  host_->Comm_free(&handle_);
+  alive.fetch_sub(1, std::memory_order_relaxed);
+}
+
+bool PrivateCommunicator::may_be_created(const Host& host, MPI_Comm own) {
+  if (alive.load(std::memory_order_relaxed) >= most) return false;
+  constexpr std::size_t for_the_host = std::size_t{6} << 20;
+  void* room = mmap(nullptr, for_the_host, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) return false;
+  munmap(room, for_the_host);
+  return can_create_another(host, own);
+}
+
+// Created from the group, because MPI_Comm_dup would call the program's attribute copy functions. Creation
+// fails on all ranks or on none, because they agree on the context id.
+bool PrivateCommunicator::create(MPI_Comm model, std::uint64_t id) {
+  MPI_Group group;
+  if (host_->Comm_group(model, &group) != MPI_SUCCESS) return false;
+  const int code = host_->Comm_create(model, group, &handle_);
+  host_->Group_free(&group);
+  if (code != MPI_SUCCESS) {
+    handle_ = MPI_COMM_NULL;
+    return false;
+  }
+  host_->Comm_set_errhandler(handle_, MPI_ERRORS_RETURN);
+  id_ = id;
+  alive.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+}  // namespace offbeat

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Tools behind offbeat: profilers that wrap MPI_X and call PMPI_X, linked into the program or preloaded
+// later.
+//
+// The program's call is meant for the tool, and the tool's call of PMPI_X for the MPI library. Offbeat takes
+// the place of that library: it passes MPI_X on to the tool, and serves the PMPI_X that comes back.
+//
+// Some tools define both and jump to the host's PMPI_X. So everything that has to be done once for a call,
+// except serving it, is done when the call first arrives.
+#pragma once
+
+#include "mpi/host/host.hpp"
+
+namespace offbeat {
+
+// The tools' functions for the served collectives.
+struct Tools : CollectiveFunctions {
+  Tools() : CollectiveFunctions("MPI_", Host::next) {}
+};
+
+}  // namespace offbeat

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/operations/host_progress.hpp"
+
+#include <utility>
+
+#include "mpi/host/inside_offbeat.hpp"
+#include "mpi/operations/operation.hpp"
+
+namespace offbeat {
+namespace {
+
+constinit Duty duty;  // of the host
+// The program ends MPI, perhaps with operations open.
+constinit std::atomic<bool> is_stopped{false};
+constinit std::atomic<void (*)() noexcept> told_of_polls{nullptr};
+
+// The host calls this in a thread of the program, perhaps within a call of ours.
+bool advance_inside_host(HostCalls calls) {
+  if (!operations_under_way.any()) return false;
+  const bool was_inside = std::exchange(inside_offbeat, true);
+  const bool got_further = operations_under_way.advance(calls);
+  inside_offbeat = was_inside;
+  return got_further;
+}
+
+int advance_in_open_mpi() {
+  const bool got_further = advance_inside_host(HostCalls::messages);
+  if (auto* function = told_of_polls.load(std::memory_order_relaxed)) function();
+  return got_further ? 1 : 0;
+}
+
+#if defined(OFFBEAT_FAMILY_MPICH)
+int advance_in_mpich(MPIX_Async_thing) {
+  if (is_stopped.load(std::memory_order_relaxed)) return MPIX_ASYNC_DONE;
+  advance_inside_host(HostCalls::none);
+  return !operations_under_way.any() && duty.ends() ? MPIX_ASYNC_DONE : MPIX_ASYNC_NOPROGRESS;
+}
+#endif
+
+}  // namespace
+
+HostProgress::HostProgress(const Host& host, const std::vector<int>& cpus)
+    : thread_(cpus),
+      register_(host.find("opal_progress_register")),
+      unregister_(host.find("opal_progress_unregister"))
+#if defined(OFFBEAT_FAMILY_MPICH)
+      ,
+      start_polling_(host.find("PMPIX_Async_start"))
+#endif
+{
+}
+
+void HostProgress::ensure() const {
+  if (thread_.does_all_work()) thread_.ensure();
+  if (register_) {
+    if (duty.begins()) register_(advance_in_open_mpi);
+    return;
+  }
+  if (thread_.does_all_work()) return;
+#if defined(OFFBEAT_FAMILY_MPICH)
+  if (start_polling_) {
+    if (duty.begins()) start_polling_(advance_in_mpich, nullptr, MPIX_STREAM_NULL);
+    return;
+  }
+#endif
+  thread_.ensure();
+}
+
+void HostProgress::tell_of_polls(void (*function)() noexcept) const {
+  if (!register_) return;
+  told_of_polls.store(function, std::memory_order_relaxed);
+  if (duty.begins()) register_(advance_in_open_mpi);
+}
+
+void HostProgress::stop() const {
+  is_stopped.store(true, std::memory_order_relaxed);
+  ProgressThread::stop();
+  if (unregister_ && !duty.begins()) unregister_(advance_in_open_mpi);
+}
+
+}  // namespace offbeat

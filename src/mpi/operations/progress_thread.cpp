@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/operations/progress_thread.hpp"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/background_thread.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/pool.hpp"
+#include "mpi/operations/operation.hpp"
+
+namespace offbeat {
+namespace {
+
+constinit Duty duty;
+constinit std::atomic<bool> is_there{false};
+constinit std::atomic<bool> is_stopped{false};
+
+constexpr long shortest_nap_ns = 50'000;
+constexpr long longest_nap_ns = 1'000'000;
+
+void sleep_ns(long ns) {
+  const timespec length{0, ns};
+  nanosleep(&length, nullptr);
+}
+
+[[nodiscard]] bool has_work() {
+  return operations_under_way.any() && !is_stopped.load(std::memory_order_relaxed);
+}
+
+// An operation that got further may soon get further again, so its next look comes early.
+void look_after_operations() {
+  long nap_ns = longest_nap_ns;
+  while (has_work()) {
+    const std::uint64_t looks = operations_under_way.looks();
+    sleep_ns(nap_ns);
+    nap_ns = std::min(2 * nap_ns, longest_nap_ns);
+    if (operations_under_way.looks() != looks) continue;  // the program does it itself
+    while (operations_under_way.advance(HostCalls::none)) nap_ns = shortest_nap_ns;
+  }
+}
+
+// Stays awake for a while after the last operation, because the next one may come soon.
+void do_all_work() {
+  constexpr int looks_at_once = 64;
+  constexpr double patience_s = 1e-3;
+  double idle_since_s = monotonic_s();
+  while (!is_stopped.load(std::memory_order_relaxed)) {
+    bool got_further = false;
+    for (int look = 0; look < looks_at_once; ++look) {
+      while (operations_under_way.advance(HostCalls::none)) got_further = true;
+      sched_yield();  // ranks may share these CPUs, and the program may want its turn
+    }
+    const double now_s = monotonic_s();
+    if (got_further) idle_since_s = now_s;
+    if (now_s - idle_since_s < patience_s) continue;
+    if (!operations_under_way.any()) return;
+    sleep_ns(shortest_nap_ns);
+  }
+}
+
+template <auto work>
+void* be_the_thread(void*) {
+  for (;;) {
+    work();
+    pool::trim();  // the memory of the operations is the program's
+    if (is_stopped.load(std::memory_order_relaxed)) return nullptr;
+    if (duty.ends()) duty.wait_until_it_begins();
+  }
+}
+
+}  // namespace
+
+bool Duty::ends() {
+  is_on_.store(0, std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return !operations_under_way.any() || is_on_.exchange(1) != 0;
+}
+
+void Duty::wait_until_it_begins() { syscall(SYS_futex, &is_on_, FUTEX_WAIT_PRIVATE, 0, nullptr, nullptr, 0); }
+
+void Duty::wake() { syscall(SYS_futex, &is_on_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0); }
+
+ProgressThread::ProgressThread(const std::vector<int>& cpus)
+    : does_all_work_(!cpus.empty() && start_background_thread(be_the_thread<do_all_work>, nullptr, cpus)) {
+  if (!cpus.empty() && !does_all_work_) {
+    if (errno == EINVAL) throw UsageError("OFFBEAT_PROGRESS_CPUS names no CPU that this process may use");
+    say("no thread is left for OFFBEAT_PROGRESS_CPUS: the program's own threads do all the work");
+  }
+  is_there.store(does_all_work_, std::memory_order_relaxed);
+}
+
+void ProgressThread::ensure() const {
+  if (!duty.begins()) return;
+  if (is_there.load(std::memory_order_relaxed) || is_there.exchange(true)) {
+    duty.wake();
+  } else if (!start_background_thread(be_the_thread<look_after_operations>)) {
+    say("no thread is left for non-blocking collectives: they advance in calls of collectives and requests "
+        "only");
+  }
+}
+
+void ProgressThread::stop() { is_stopped.store(true, std::memory_order_relaxed); }
+
+}  // namespace offbeat

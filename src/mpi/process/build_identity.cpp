@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/process/build_identity.hpp"
+
+#include <cstddef>
+#include <string>
+
+#include "base/hash.hpp"
+#include "mpi/communicators/node_board.hpp"
+#include "mpi/communicators/transport.hpp"
+#include "node/board_shape.hpp"
+
+namespace offbeat {
+namespace {
+
+// Volatile, so that the program reads it from the library's file: a test changes it in a copy of that file.
+const char* volatile version = "offbeat version " OFFBEAT_VERSION;
+
+}  // namespace
+
+std::uint64_t build_identity(const Selection& selection) {
+  // With three ranks and two stages, no number of the layout hides another one.
+  constexpr BoardShape shape{.ranks = 3, .window_bytes = std::size_t{1} << 20, .stages = 2};
+  std::string text = version;
+  for (const std::size_t number :
+       {BoardShape::inline_bytes, BoardShape::smallest_chunk, shape.bell_offset(), shape.broken_offset(),
+        shape.gate_offset(), shape.stages_offset(), shape.signs_offset(), shape.round_words_offset(),
+        shape.tree_lines_offset(), shape.steps_offset(), shape.relay_words_offset(), shape.windows_offset(),
+        shape.total_bytes(), static_cast<std::size_t>(NodeBoard::most_stages),
+        static_cast<std::size_t>(MpiTransport::tags)}) {
+    text += ' ' + std::to_string(number);
+  }
+  return selection.hash_of_defaults(fnv1a(text));
+}
+
+}  // namespace offbeat

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/process/runtime.hpp"
+
+#include <unistd.h>
+#include <unwind.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/pool.hpp"
+#include "mpi/host/exit_with.hpp"
+#include "mpi/host/other_family.hpp"
+#include "mpi/host/return_errors.hpp"
+#include "node/device_memory.hpp"
+
+namespace offbeat {
+
+constinit thread_local const Expression* last_algorithm [[gnu::tls_model("initial-exec")]] = nullptr;
+namespace {
+const Algorithm lone_copy{.name = "copy",
+                          .summary = "a call on a communicator of one rank",
+                          .cost = "",
+                          .serves = {},
+                          .source = ""};
+}  // namespace
+const Expression copied_alone{.algorithm = &lone_copy, .dimensions = {}, .parts = {}};
+std::atomic<Runtime*> the_runtime{nullptr};
+
+// A lock instead of std::call_once: an exception may not pass through glibc's pthread_once when libgcc is
+// linked statically.
+Runtime& start_runtime() {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  Runtime* running = the_runtime.load(std::memory_order_acquire);
+  if (running == nullptr) {
+    running = new Runtime;  // lives until the process ends
+    the_runtime.store(running, std::memory_order_release);
+  }
+  return *running;
+}
+
+bool start_runtime_or_pass_on() {
+  if (other_family.load(std::memory_order_acquire) != nullptr) return false;
+  try {
+    static_cast<void>(start_runtime());
+    return true;
+  } catch (const OtherFamily& found) {
+    pass_on_to(found);
+    return false;
+  } catch (const UsageError& error) {
+    exit_with(error);
+  } catch (...) {  // nothing may leave a function of C, and without memory not even a line can be made
+    std::fputs("offbeat: no memory is left to start\n", stderr);
+    _exit(2);
+  }
+}
+
+Runtime::Runtime() : settings(Settings::from_environment()) {
+  pool::set_cache_limit(settings.cache_bytes);
+  if (settings.gpu == GpuPolicy::stage) devices::look_for_drivers();
+  for (std::size_t k = 0; k < collectives.size(); ++k) {
+    const Collective collective = collective_at(k);
+    const std::string& expression = settings.algorithm(collective);
+    if (expression.empty()) continue;
+    const std::string name = algorithm_setting(collective);
+    try {
+      selection.start_with(collective, expression, name);
+    } catch (const UsageError& error) {
+      throw UsageError(name + "='" + printable(expression) + "': " + error.what());
+    }
+  }
+}
+
+namespace {
+
+// The communicators that this thread used last. An entry is valid while none has died since it was made.
+struct Recent {
+  std::uintptr_t handle;
+  Communicator* communicator;
+  std::uint64_t deaths;
+};
+constexpr std::size_t recent_count = 8;
+constinit thread_local std::array<Recent, recent_count> recent [[gnu::tls_model("initial-exec")]]{};
+
+Recent& recent_slot(std::uintptr_t handle) { return recent[(handle * 0x9E3779B97F4A7C15ULL) >> 61]; }
+static_assert(recent_count == 1 << 3);
+
+// The communicator on which this thread last found no entry, and could make none. Valid while no entry has
+// been made, and none has died.
+struct WithoutEntry {
+  std::uintptr_t handle;
+  std::uint64_t births;
+  std::uint64_t deaths;
+  bool operator==(const WithoutEntry&) const = default;
+};
+constinit thread_local WithoutEntry without_entry [[gnu::tls_model("initial-exec")]]{};
+
+// The communicators that this thread is freeing: one, or more if attribute functions free others.
+//
+// The calls that free them may never return, because the program's error handler can throw or jump. So
+// nothing here has a destructor, and the stack tells whether a call is still in progress.
+struct Freeing {
+  MPI_Comm handle;
+  const void* frame;        // its canonical frame address
+  Communicator* left_over;  // kept for the handle; set once the host has let go of it
+};
+constexpr std::size_t most_freed_at_once = 16;
+constinit thread_local std::array<Freeing, most_freed_at_once> freeing{};
+constinit thread_local std::size_t freeing_count = 0;
+
+// Never inlined, in any build, so that its frame can be recognised.
+[[gnu::noipa]] int call_while_freeing(Freeing& entry, HostFunction<int(MPI_Comm*)> host_call,
+                                      MPI_Comm* argument) {
+  entry.frame = __builtin_dwarf_cfa();
+  const int code = host_call(argument);
+  entry.frame = nullptr;
+  return code;
+}
+
+// Whether call_while_freeing has a frame at this address on this thread's stack.
+class StackWalk {
+ public:
+  explicit StackWalk(const void* frame) : frame_(frame) {}
+  [[nodiscard]] bool finds_it() {
+    const _Unwind_Reason_Code end = _Unwind_Backtrace(look, this);
+    // A function without unwind tables ends the walk early; the frame may be beyond it.
+    return is_found_ || end != _URC_END_OF_STACK;
+  }
+
+ private:
+  // The caller's context gives the address of a frame.
+  static _Unwind_Reason_Code look(_Unwind_Context* context, void* state) {
+    auto* self = static_cast<StackWalk*>(state);
+    const auto address = static_cast<std::uintptr_t>(_Unwind_GetCFA(context));
+    if (self->callee_is_it_ && address == reinterpret_cast<std::uintptr_t>(self->frame_))
+      self->is_found_ = true;
+    self->callee_is_it_ = _Unwind_FindEnclosingFunction(reinterpret_cast<void*>(_Unwind_GetIP(context))) ==
+                          reinterpret_cast<void*>(call_while_freeing);
+    return _URC_NO_REASON;
+  }
+
+  const void* frame_;
+  bool callee_is_it_ = false;
+  bool is_found_ = false;
+};
+
+void forget_ended_calls() {
+  while (freeing_count > 0 && !StackWalk(freeing[freeing_count - 1].frame).finds_it()) --freeing_count;
+}
+
+// Null: this thread is not freeing the communicator, as far as is known.
+Freeing* find_freeing(MPI_Comm handle) {
+  for (std::size_t k = 0; k < freeing_count; ++k) {
+    if (freeing[k].handle == handle) return &freeing[k];
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const Communicator* Runtime::known(MPI_Comm handle) const {
+  const std::uintptr_t key = abi::bits(handle);
+  const Recent& entry = recent_slot(key);
+  const bool is_valid = entry.handle == key && entry.deaths == deaths_.load(std::memory_order_acquire);
+  return is_valid ? entry.communicator : nullptr;
+}
+
+Communicator* Runtime::communicator(MPI_Comm handle, Collective collective) {
+  const std::uintptr_t key = abi::bits(handle);
+  const Recent& entry = recent_slot(key);
+  if (entry.handle == key && entry.deaths == deaths_.load(std::memory_order_acquire)) [[likely]]
+    return entry.communicator;
+  return remember(handle, collective);
+}
+
+Communicator* Runtime::remember(MPI_Comm handle, Collective collective) {
+  // Read before the look-up: the entry of a communicator that dies meanwhile must be stale.
+  const std::uint64_t deaths = deaths_.load(std::memory_order_acquire);
+  Communicator* found = find_or_create(handle, collective);
+  const std::uintptr_t key = abi::bits(handle);
+  if (found != nullptr) recent_slot(key) = {key, found, deaths};
+  return found;
+}
+
+bool Runtime::is_mpi_running() const {
+  int initialized = 0;
+  int finalized = 0;
+  host.Initialized(&initialized);
+  host.Finalized(&finalized);
+  return initialized != 0 && finalized == 0;
+}
+
+bool Runtime::find(MPI_Comm handle, Communicator*& found) {
+  found = nullptr;
+  if (handle == MPI_COMM_NULL || is_left_to_host(handle) || !is_mpi_running()) return true;
+  // The order in which the host deletes attributes, ours among them, may differ between ranks.
+  forget_ended_calls();
+  if (find_freeing(handle) != nullptr) return true;
+  if (is_started() && keyval_ != MPI_KEYVAL_INVALID) {
+    void* attribute = nullptr;
+    int is_found = 0;
+    if (host.Comm_get_attr(handle, keyval_, static_cast<void*>(&attribute), &is_found) != MPI_SUCCESS)
+      return true;
+    if (is_found != 0) {
+      found = static_cast<Communicator*>(attribute);
+      return true;
+    }
+  }
+  // A new entry would never be freed.
+  return is_finalizing_.load(std::memory_order_relaxed);
+}
+
+Communicator* Runtime::find_or_create(MPI_Comm handle, Collective collective) {
+  Communicator* found = nullptr;
+  if (find(handle, found)) return found;
+  // A rank without memory must not leave the others waiting: all keep an entry, or none does and all try
+  // again.
+  const bool has_memory = is_started() && keyval_ != MPI_KEYVAL_INVALID;
+  Communicator* mine = has_memory ? add(handle) : nullptr;
+  if (Communicator::start(mine, *this, handle, collective)) return mine;
+  if (mine != nullptr) host.Comm_delete_attr(handle, keyval_);
+  return nullptr;
+}
+
+Communicator* Runtime::existing(MPI_Comm handle, Collective collective) {
+  const std::uintptr_t key = abi::bits(handle);
+  const std::uint64_t deaths = deaths_.load(std::memory_order_acquire);
+  Recent& entry = recent_slot(key);
+  if (entry.handle == key && entry.deaths == deaths) [[likely]]
+    return entry.communicator;
+  const WithoutEntry without{key, births_.load(std::memory_order_acquire), deaths};
+  if (without == without_entry) return nullptr;
+  Communicator* found = nullptr;
+  if (!find(handle, found)) {
+    if (Communicator::is_made_alone(host, handle)) {
+      found = find_or_create(handle, collective);
+    } else {
+      without_entry = without;
+    }
+  }
+  if (found != nullptr) entry = {key, found, deaths};
+  return found;
+}
+
+Communicator* Runtime::add(MPI_Comm handle) {
+  std::unique_ptr<Communicator> created;
+  const bool is_known = try_to([&] {
+    created = std::make_unique<Communicator>(*this, handle);
+    const std::lock_guard lock(mutex_);
+    communicators_.push_back(created.get());
+    births_.fetch_add(1, std::memory_order_acq_rel);
+  });
+  if (!is_known) return nullptr;
+  const ReturnErrors scope(host, handle);
+  if (host.Comm_set_attr(handle, keyval_, created.get()) == MPI_SUCCESS) return created.release();
+  const std::lock_guard lock(mutex_);
+  std::erase(communicators_, created.get());
+  return nullptr;
+}
+
+bool Runtime::start_with_mpi() {
+  if (!is_mpi_running()) return false;
+  const std::lock_guard lock(mutex_);
+  if (is_started_.load(std::memory_order_relaxed)) return true;
+  types_.emplace(host);
+  const ReturnErrors by_self(host, MPI_COMM_SELF);
+  const ReturnErrors by_world(host, MPI_COMM_WORLD);
+  host.Comm_create_keyval(on_copy, on_delete, &keyval_, this);
+  fault_tolerance_.emplace(host);
+  const int* highest = nullptr;
+  int found = 0;
+  if (host.Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&highest), &found) == MPI_SUCCESS &&
+      found != 0) {
+    highest_tag_ = *highest;
+  }
+  is_started_.store(true, std::memory_order_release);
+  return true;
+}
+
+// A duplicate gets its own entry when it is first used.
+int Runtime::on_copy(MPI_Comm, int, void*, void*, void*, int* flag) {
+  *flag = 0;
+  return MPI_SUCCESS;
+}
+
+int Runtime::on_delete(MPI_Comm handle, int, void* attribute, void* state) {
+  auto* self = static_cast<Runtime*>(state);
+  auto* communicator = static_cast<Communicator*>(attribute);
+  self->deaths_.fetch_add(1, std::memory_order_acq_rel);
+  // The host must not be re-entered from its own function.
+  if (Freeing* call = find_freeing(handle)) {
+    call->left_over = communicator;
+  } else {
+    destroy(communicator);
+  }
+  return MPI_SUCCESS;
+}
+
+void Runtime::leave_to_host(MPI_Comm handle) {
+  if (handle == MPI_COMM_NULL) return;
+  int keyval = left_to_host_.load(std::memory_order_acquire);
+  if (keyval == MPI_KEYVAL_INVALID) {
+    const std::lock_guard lock(mutex_);
+    keyval = left_to_host_.load(std::memory_order_relaxed);
+    const auto on_dup = [](MPI_Comm, int, void*, void* attribute, void* copy, int* flag) -> int {
+      *static_cast<void**>(copy) = attribute;
+      *flag = 1;
+      return MPI_SUCCESS;
+    };
+    const auto on_free = [](MPI_Comm, int, void*, void*) -> int { return MPI_SUCCESS; };
+    if (keyval == MPI_KEYVAL_INVALID) host.Comm_create_keyval(on_dup, on_free, &keyval, nullptr);
+    left_to_host_.store(keyval, std::memory_order_release);
+  }
+  host.Comm_set_attr(handle, keyval, this);
+}
+
+bool Runtime::is_left_to_host(MPI_Comm handle) const {
+  const int keyval = left_to_host_.load(std::memory_order_acquire);
+  if (keyval == MPI_KEYVAL_INVALID) return false;
+  void* attribute = nullptr;
+  int is_found = 0;
+  host.Comm_get_attr(handle, keyval, static_cast<void*>(&attribute), &is_found);
+  return is_found != 0;
+}
+
+void Runtime::forget(const Communicator& communicator) {
+  const std::lock_guard lock(mutex_);
+  if (std::erase(communicators_, &communicator) == 0) return;
+  for (std::size_t k = 0; k < collectives.size(); ++k)
+    of_dead_communicators_[k] += communicator.counts(collective_at(k));
+}
+
+void Runtime::destroy(Communicator* communicator) {
+  const InsideOffbeat guard;
+  if (communicator->abandon()) delete communicator;
+}
+
+int Runtime::free_communicator(MPI_Comm handle, HostFunction<int(MPI_Comm*)> host_call, MPI_Comm* argument) {
+  forget_ended_calls();
+  if (freeing_count == most_freed_at_once) return host_call(argument);
+  const std::size_t depth = freeing_count++;
+  freeing[depth] = {handle, nullptr, nullptr};
+  deaths_.fetch_add(1, std::memory_order_acq_rel);  // no thread finds it in its cache any more
+  const int code = call_while_freeing(freeing[depth], host_call, argument);
+  freeing_count = depth;
+  // The host may have freed others along with it, unseen: in Open MPI the halves of an inter-communicator, on
+  // which attribute functions may have made calls.
+  deaths_.fetch_add(1, std::memory_order_acq_rel);
+  if (freeing[depth].left_over != nullptr) destroy(freeing[depth].left_over);
+  return code;
+}
+
+void Runtime::remove(MPI_Comm handle) {
+  void* attribute = nullptr;
+  int found = 0;
+  if (host.Comm_get_attr(handle, keyval_, static_cast<void*>(&attribute), &found) == MPI_SUCCESS &&
+      found != 0) {
+    host.Comm_delete_attr(handle, keyval_);
+  }
+}
+
+Counts Runtime::counts(Collective collective) {
+  const std::lock_guard lock(mutex_);
+  Counts total = of_dead_communicators_[index_of(collective)];
+  total.intercepted += without_communicator_[index_of(collective)].load(std::memory_order_relaxed);
+  for (const Communicator* communicator : communicators_) total += communicator->counts(collective);
+  return total;
+}
+
+void Runtime::finalize() {
+  if (!is_mpi_running() || is_finalizing_.exchange(true)) return;  // the host reports it
+  if (settings.report && host.rank_in(MPI_COMM_WORLD) == 0) if_possible([&] { report(); });
+  if (!is_started_.load(std::memory_order_acquire)) return;
+  progress.stop();
+  remove(MPI_COMM_WORLD);
+  remove(MPI_COMM_SELF);
+}
+
+// One line for each collective that was called. No line at all means that the preload did not reach the
+// ranks.
+void Runtime::report() {
+  bool any = false;
+  for (std::size_t k = 0; k < collectives.size(); ++k) {
+    const auto collective = collective_at(k);
+    const Counts total = counts(collective);
+    if (total.intercepted == 0) continue;
+    any = true;
+    say(std::string(name_of(collective)) + ": " + std::to_string(total.intercepted) + " calls intercepted, " +
+        std::to_string(total.served) + " served, " + std::to_string(total.intercepted - total.served) +
+        " native");
+  }
+  // The line waits for the end of the program, which expects nothing of offbeat and may be in the middle of a
+  // line of its own.
+  if (!any) std::atexit([] { say("no call intercepted"); });
+}
+
+}  // namespace offbeat

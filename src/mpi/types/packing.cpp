@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The elements of a datatype as bytes: what a type looks like, and how the host packs and unpacks it.
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "mpi/types/dense_types.hpp"
+#include "mpi/types/types.hpp"
+
+namespace offbeat {
+namespace {
+
+int code_of_packing(int code, bool is_complete) {
+  return code == MPI_SUCCESS && !is_complete ? MPI_ERR_TYPE : code;
+}
+
+}  // namespace
+
+bool Types::find_layout_of_user(MPI_Datatype type, Layout& layout) const {
+  // Asks by a message to nobody: unlike a collective, several threads may send it at once.
+  const std::byte nothing{};
+  if (host_->Send(&nothing, 0, type, MPI_PROC_NULL, 0, own_communicator_) != MPI_SUCCESS) return false;
+  MPI_Aint lower = 0;
+  MPI_Aint extent = 0;
+  MPI_Count size = 0;
+  if (host_->Type_size_x(type, &size) != MPI_SUCCESS || size < 0 ||
+      host_->Type_get_extent(type, &lower, &extent) != MPI_SUCCESS)
+    return false;
+  layout = {.size = static_cast<std::size_t>(size), .extent = extent, .is_dense = is_dense(*host_, type)};
+  return true;
+}
+
+// The type and the count that describe packed data in a message. There may be more bytes than an int can
+// hold.
+class Types::Bytes {
+ public:
+  Bytes(const Host& host, MPI_Count bytes)
+      : host_(host), count_(bytes <= most ? static_cast<int>(bytes) : 1) {
+    if (bytes <= most) return;
+    MPI_Datatype part = MPI_DATATYPE_NULL;
+    const int lengths[] = {static_cast<int>(bytes / most), static_cast<int>(bytes % most)};
+    const MPI_Aint places[] = {0, static_cast<MPI_Aint>(bytes - bytes % most)};
+    require(host_.Type_contiguous(most, MPI_PACKED, &part));
+    const MPI_Datatype types[] = {part, MPI_PACKED};
+    const int code = host_.Type_create_struct(2, lengths, places, types, &type_);
+    host_.Type_free(&part);
+    require(code);
+    is_made_ = true;
+    require(host_.Type_commit(&type_));
+  }
+  ~Bytes() {
+    if (is_made_) host_.Type_free(&type_);
+  }
+  Bytes(const Bytes&) = delete;
+  Bytes& operator=(const Bytes&) = delete;
+
+  [[nodiscard]] int count() const { return count_; }
+  [[nodiscard]] MPI_Datatype type() const { return type_; }
+
+  static constexpr int most = 1 << 30;
+
+ private:
+  static void require(int code) {
+    if (code != MPI_SUCCESS) throw CommunicationError("no datatype is left", code);
+  }
+
+  const Host& host_;
+  const int count_;
+  MPI_Datatype type_ = MPI_PACKED;
+  bool is_made_ = false;
+};
+
+void Types::throw_failure(const char* what, std::int64_t count, std::size_t bytes, int code) const {
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  host_->Error_string(code, text, &length);
+  const std::string_view all(text);
+  throw CommunicationError("the MPI cannot " + std::string(what) + " " + std::to_string(count) +
+                               " elements of " + std::to_string(bytes) +
+                               " bytes of a derived datatype: " + std::string(all.substr(0, all.find('\n'))),
+                           code);
+}
+
+// Calls use(begin, count, position, bytes) for parts whose bytes fit an int, unless one element alone is too
+// large.
+template <class Use>
+void Types::by_parts(const char* what, std::int64_t count, const Layout& layout, Use&& use) const {
+  const auto size = static_cast<std::int64_t>(layout.size);
+  if (size == 0) return;
+  const std::int64_t at_once = std::max<std::int64_t>(1, Bytes::most / size);
+  for (std::int64_t first = 0; first < count; first += at_once) {
+    const auto some = static_cast<int>(std::min(at_once, count - first));
+    const int code = use(first * layout.extent, some, first * size, some * size);
+    if (code != MPI_SUCCESS) throw_failure(what, some, layout.size, code);
+  }
+}
+
+// Replaces MPI_Pack and MPI_Unpack where they cannot do it: they count bytes by an int, and those of older
+// MPICHs do not accept MPI_BOTTOM.
+int Types::send_to_self(const void* from, int sent, MPI_Datatype sent_type, void* to, int received,
+                        MPI_Datatype received_type) const {
+  // Each message has a tag of its own, because another thread may send one, too. HostTurn has tag 0.
+  constexpr unsigned tags = 32767;  // every MPI has these
+  const int tag = 1 + static_cast<int>(self_messages_.fetch_add(1, std::memory_order_relaxed) % tags);
+  const Host::WithoutYield scope(*host_);
+  return host_->Sendrecv(from, sent, sent_type, 0, tag, to, received, received_type, 0, tag,
+                         own_communicator_, MPI_STATUS_IGNORE);
+}
+
+TypeSpan Types::span_of(std::int64_t count, MPI_Datatype type, const Layout& layout) const {
+  if (layout.is_dense) return {0, static_cast<std::size_t>(count) * layout.size};
+  MPI_Aint lower = 0;
+  MPI_Aint extent = 0;
+  if (const int code = host_->Type_get_true_extent(type, &lower, &extent); code != MPI_SUCCESS)
+    throw CommunicationError("a datatype has no extent", code);
+  const std::ptrdiff_t last = (count - 1) * layout.extent;  // may be negative
+  return {lower + std::min<std::ptrdiff_t>(last, 0), static_cast<std::size_t>(extent + std::abs(last))};
+}
+
+void Types::pack(const void* data, std::int64_t count, MPI_Datatype type, const Layout& layout,
+                 std::byte* to) const {
+  by_parts(
+      "pack", count, layout, [&](std::ptrdiff_t begin, int some, std::ptrdiff_t packed, MPI_Count bytes) {
+        const std::byte* from = static_cast<const std::byte*>(data) + begin;
+        const bool is_long = bytes > Bytes::most;
+        if (from == nullptr || (is_long && !host_->Pack_c)) {
+          const Bytes all(*host_, bytes);
+          return send_to_self(from, some, type, to + packed, all.count(), all.type());
+        }
+        if (is_long) {
+          MPI_Count position = 0;
+          const int code = host_->Pack_c(from, some, type, to + packed, bytes, &position, own_communicator_);
+          return code_of_packing(code, position == bytes);
+        }
+        int position = 0;
+        const int code =
+            host_->Pack(from, some, type, to + packed, static_cast<int>(bytes), &position, own_communicator_);
+        return code_of_packing(code, position == bytes);
+      });
+}
+
+void Types::unpack(const std::byte* from, void* data, std::int64_t count, MPI_Datatype type,
+                   const Layout& layout) const {
+  by_parts("unpack", count, layout,
+           [&](std::ptrdiff_t begin, int some, std::ptrdiff_t packed, MPI_Count bytes) {
+             std::byte* to = static_cast<std::byte*>(data) + begin;
+             const bool is_long = bytes > Bytes::most;
+             if (to == nullptr || (is_long && !host_->Unpack_c)) {
+               const Bytes all(*host_, bytes);
+               return send_to_self(from + packed, all.count(), all.type(), to, some, type);
+             }
+             if (is_long) {
+               MPI_Count position = 0;
+               const int code =
+                   host_->Unpack_c(from + packed, bytes, &position, to, some, type, own_communicator_);
+               return code_of_packing(code, position == bytes);
+             }
+             int position = 0;
+             const int code = host_->Unpack(from + packed, static_cast<int>(bytes), &position, to, some, type,
+                                            own_communicator_);
+             return code_of_packing(code, position == bytes);
+           });
+}
+
+}  // namespace offbeat

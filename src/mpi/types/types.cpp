@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/types/types.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "base/error.hpp"
+#include "mpi/host/return_errors.hpp"
+
+namespace offbeat {
+namespace {
+
+// The groups of MPI 5.0, section 6.9.2, which say which operation is defined on which type.
+enum class Group {
+  c_integer,
+  fortran_integer,
+  unsigned_integer,
+  multi_language,
+  floating,
+  complex,
+  byte,
+  c_bool,
+  logical,
+  pair,
+  text,
+};
+
+constexpr int minloc = static_cast<int>(reduce_op_count);
+constexpr int maxloc = minloc + 1;
+
+bool is_defined(Group group, int op) {
+  const bool order = op == static_cast<int>(ReduceOp::min) || op == static_cast<int>(ReduceOp::max);
+  const bool arithmetic = op == static_cast<int>(ReduceOp::sum) || op == static_cast<int>(ReduceOp::prod);
+  const bool logic =
+      op >= static_cast<int>(ReduceOp::logical_and) && op <= static_cast<int>(ReduceOp::logical_xor);
+  const bool bitwise =
+      op >= static_cast<int>(ReduceOp::bitwise_and) && op <= static_cast<int>(ReduceOp::bitwise_xor);
+  switch (group) {
+    case Group::c_integer:
+    case Group::unsigned_integer:
+      return order || arithmetic || logic || bitwise;
+    case Group::fortran_integer:
+    case Group::multi_language:
+      return order || arithmetic || bitwise;
+    case Group::floating:
+      return order || arithmetic;
+    case Group::complex:
+      return arithmetic;
+    case Group::byte:
+      return bitwise;
+    case Group::c_bool:
+    case Group::logical:
+      return logic;
+    case Group::pair:
+      return op == minloc || op == maxloc;
+    case Group::text:
+      return false;
+  }
+  return false;
+}
+
+// The element type for our kernels. None: the host combines the type (Fortran logicals, whose "true" is the
+// compiler's business; pairs; 128-bit reals).
+std::optional<ElementType> element_type(Group group, std::size_t width) {
+  const auto by_width = [&](ElementType one, ElementType two, ElementType four,
+                            ElementType eight) -> std::optional<ElementType> {
+    switch (width) {
+      case 1:
+        return one;
+      case 2:
+        return two;
+      case 4:
+        return four;
+      case 8:
+        return eight;
+      default:
+        return std::nullopt;
+    }
+  };
+  switch (group) {
+    case Group::c_integer:
+    case Group::fortran_integer:
+    case Group::multi_language:
+      return by_width(ElementType::int8, ElementType::int16, ElementType::int32, ElementType::int64);
+    case Group::unsigned_integer:
+    case Group::byte:
+      return by_width(ElementType::uint8, ElementType::uint16, ElementType::uint32, ElementType::uint64);
+    case Group::floating:
+      if (width == sizeof(float)) return ElementType::float32;
+      if (width == sizeof(double)) return ElementType::float64;
+      return std::nullopt;
+    case Group::complex:
+      if (width == 2 * sizeof(float)) return ElementType::complex64;
+      if (width == 2 * sizeof(double)) return ElementType::complex128;
+      return std::nullopt;
+    case Group::c_bool:
+      return width == 1 ? std::optional(ElementType::boolean) : std::nullopt;
+    case Group::logical:
+    case Group::pair:
+    case Group::text:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void HostReduceLocal::combine(const void* left, void* right, std::size_t count) const {
+  // A Reduction passes blocks of a few KiB, or one object, so an int is enough.
+  if (const int code = host_->Reduce_local(left, right, static_cast<int>(count) * length_, type_, op_);
+      code != MPI_SUCCESS) {
+    throw CommunicationError("MPI_Reduce_local failed", code);
+  }
+}
+
+template <std::size_t Slots>
+void Types::Index<Slots>::insert(std::uintptr_t key, int value) {
+  std::size_t slot = hash(key);
+  while (entries_[slot].value != missing && entries_[slot].key != key) slot = (slot + 1) % Slots;
+  if (entries_[slot].value == missing) entries_[slot] = {key, value};
+}
+
+// The communicator comes from a group, because MPI_Comm_dup would call the program's attribute functions.
+// MPI_Comm_create_from_group takes the error handler as an argument, so it leaves that of MPI_COMM_SELF alone
+// if it fails.
+void Types::create_own_communicator() {
+  const HostFunction<decltype(PMPI_Comm_create_from_group)> from_group(
+      abi::handlers_can_be_put_back ? nullptr : host_->find("PMPI_Comm_create_from_group"));
+  MPI_Group self;
+  host_->Comm_group(MPI_COMM_SELF, &self);
+  const int code = from_group
+                       ? from_group(self, "offbeat", MPI_INFO_NULL, MPI_ERRORS_RETURN, &own_communicator_)
+                       : host_->Comm_create(MPI_COMM_SELF, self, &own_communicator_);
+  host_->Group_free(&self);
+  if (code == MPI_SUCCESS) {
+    host_->Comm_set_errhandler(own_communicator_, MPI_ERRORS_RETURN);
+  } else {
+    own_communicator_ = MPI_COMM_SELF;
+  }
+}
+
+void Types::ask_about_aliases() {
+  int values[2] = {};
+  const void* const input = values;
+  void* const output = values;
+  const auto ask = [&](Collective collective, auto&& accepts) {
+    constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+    least_rejected_alias_[index_of(collective)] = !accepts(1) ? 1 : !accepts(2) ? 2 : never;
+  };
+  ask(Collective::allreduce, [&](int count) {
+    return host_->Allreduce(input, output, count, MPI_INT, MPI_SUM, own_communicator_) == MPI_SUCCESS;
+  });
+  ask(Collective::reduce, [&](int count) {
+    return host_->Reduce(input, output, count, MPI_INT, MPI_SUM, 0, own_communicator_) == MPI_SUCCESS;
+  });
+  ask(Collective::reduce_scatter, [&](int count) {
+    const int* const counts = &count;
+    const auto host_call =
+        host_->collectives.find<Collective::reduce_scatter, Form::blocking, CountKind::of_int>(
+            input, output, counts, MPI_INT, MPI_SUM, own_communicator_);
+    return host_call(input, output, counts, MPI_INT, MPI_SUM, own_communicator_) == MPI_SUCCESS;
+  });
+  ask(Collective::reduce_scatter_block, [&](int count) {
+    const auto host_call =
+        host_->collectives.find<Collective::reduce_scatter_block, Form::blocking, CountKind::of_int>(
+            input, output, count, MPI_INT, MPI_SUM, own_communicator_);
+    return host_call(input, output, count, MPI_INT, MPI_SUM, own_communicator_) == MPI_SUCCESS;
+  });
+  rejects_aliases_ =
+      host_->Allgather(values, 1, MPI_INT, values, 1, MPI_INT, own_communicator_) != MPI_SUCCESS;
+}
+
+Types::Types(const Host& host) : host_(&host) {
+  // A handle that Open MPI does not know, because it is older than our headers, must not end the job. Such
+  // errors belong to MPI_COMM_SELF since MPI 4.0, and to MPI_COMM_WORLD before. (MPICH knows all of these.)
+  const ReturnErrors by_self(host, MPI_COMM_SELF);
+  const ReturnErrors by_world(host, MPI_COMM_WORLD);
+  create_own_communicator();
+  if (abi::handlers_can_be_put_back || own_communicator_ != MPI_COMM_SELF) ask_about_aliases();
+
+  const struct {
+    Group group;
+    MPI_Datatype handle;
+  } types[] = {
+      {Group::c_integer, MPI_SIGNED_CHAR},
+      {Group::c_integer, MPI_SHORT},
+      {Group::c_integer, MPI_INT},
+      {Group::c_integer, MPI_LONG},
+      {Group::c_integer, MPI_LONG_LONG},
+      {Group::c_integer, MPI_INT8_T},
+      {Group::c_integer, MPI_INT16_T},
+      {Group::c_integer, MPI_INT32_T},
+      {Group::c_integer, MPI_INT64_T},
+      {Group::unsigned_integer, MPI_UNSIGNED_CHAR},
+      {Group::unsigned_integer, MPI_UNSIGNED_SHORT},
+      {Group::unsigned_integer, MPI_UNSIGNED},
+      {Group::unsigned_integer, MPI_UNSIGNED_LONG},
+      {Group::unsigned_integer, MPI_UNSIGNED_LONG_LONG},
+      {Group::unsigned_integer, MPI_UINT8_T},
+      {Group::unsigned_integer, MPI_UINT16_T},
+      {Group::unsigned_integer, MPI_UINT32_T},
+      {Group::unsigned_integer, MPI_UINT64_T},
+      {Group::multi_language, MPI_AINT},
+      {Group::multi_language, MPI_OFFSET},
+      {Group::multi_language, MPI_COUNT},
+      {Group::byte, MPI_BYTE},
+      {Group::c_bool, MPI_C_BOOL},
+      {Group::c_bool, MPI_CXX_BOOL},
+      {Group::floating, MPI_FLOAT},
+      {Group::floating, MPI_DOUBLE},
+      {Group::floating, MPI_REAL},
+      {Group::floating, MPI_DOUBLE_PRECISION},
+      {Group::floating, MPI_REAL4},
+      {Group::floating, MPI_REAL8},
+      {Group::floating, MPI_REAL16},
+      {Group::complex, MPI_C_FLOAT_COMPLEX},
+      {Group::complex, MPI_C_DOUBLE_COMPLEX},
+      {Group::complex, MPI_CXX_FLOAT_COMPLEX},
+      {Group::complex, MPI_CXX_DOUBLE_COMPLEX},
+      {Group::complex, MPI_COMPLEX},
+      {Group::complex, MPI_DOUBLE_COMPLEX},
+      {Group::complex, MPI_COMPLEX8},
+      {Group::complex, MPI_COMPLEX16},
+      {Group::fortran_integer, MPI_INTEGER},
+      {Group::fortran_integer, MPI_INTEGER1},
+      {Group::fortran_integer, MPI_INTEGER2},
+      {Group::fortran_integer, MPI_INTEGER4},
+      {Group::fortran_integer, MPI_INTEGER8},
+      {Group::logical, MPI_LOGICAL},
+      {Group::pair, MPI_FLOAT_INT},
+      {Group::pair, MPI_DOUBLE_INT},
+      {Group::pair, MPI_LONG_INT},
+      {Group::pair, MPI_2INT},
+      {Group::pair, MPI_SHORT_INT},
+      {Group::pair, MPI_LONG_DOUBLE_INT},
+      {Group::pair, MPI_2REAL},
+      {Group::pair, MPI_2DOUBLE_PRECISION},
+      {Group::pair, MPI_2INTEGER},
+      {Group::text, MPI_CHAR},
+      {Group::text, MPI_WCHAR},
+      {Group::text, MPI_PACKED},
+      {Group::text, MPI_CHARACTER},
+  };
+  // A width of 16 can mean a long double or a binary128, so these types are told apart by name.
+  const struct {
+    Group group;
+    MPI_Datatype handle;
+    ElementType type;
+  } extended[] = {{Group::floating, MPI_LONG_DOUBLE, ElementType::long_double},
+                  {Group::complex, MPI_C_LONG_DOUBLE_COMPLEX, ElementType::complex_long_double},
+                  {Group::complex, MPI_CXX_LONG_DOUBLE_COMPLEX, ElementType::complex_long_double}};
+
+  const MPI_Op ops[] = {MPI_SUM,  MPI_PROD, MPI_MIN, MPI_MAX,  MPI_LAND,   MPI_LOR,
+                        MPI_LXOR, MPI_BAND, MPI_BOR, MPI_BXOR, MPI_MINLOC, MPI_MAXLOC};
+  static_assert(std::size(ops) == most_ops);
+  for (std::size_t op = 0; op < most_ops; ++op) {
+    ops_.insert(abi::bits(ops[op]), static_cast<int>(op));
+    op_handles_[op] = ops[op];
+  }
+
+  const auto add = [&](Group group, MPI_Datatype handle, std::optional<ElementType> named) {
+    // The host lacks Fortran, or is older than the type.
+    if (abi::bits(handle) == 0 || handle == MPI_DATATYPE_NULL) return;
+    int size = 0;
+    MPI_Aint lower = 0;
+    MPI_Aint extent = 0;
+    if (host.Type_size(handle, &size) != MPI_SUCCESS ||
+        host.Type_get_extent(handle, &lower, &extent) != MPI_SUCCESS) {
+      return;
+    }
+    if (size <= 0 || extent < size) return;
+    // A pair's trailing padding belongs to its C struct: moving it moves none of the user's data.
+    const auto width = static_cast<std::size_t>(group == Group::pair ? extent : size);
+    const std::optional<ElementType> type = named ? named : element_type(group, width);
+    const bool known = type && width_of(*type) == width;
+    layouts_[row_count_] = {
+        .size = static_cast<std::size_t>(size), .extent = extent, .is_dense = extent == size};
+    type_handles_[row_count_] = handle;
+    Row& row = rows_[row_count_];
+    for (int op = 0; op < static_cast<int>(most_ops); ++op) {
+      if (!is_defined(group, op)) continue;
+      Cell& cell = row[static_cast<std::size_t>(op)];
+      if (known) cell.reduction = Reduction(*type, static_cast<ReduceOp>(op));
+      if (!cell.reduction) cell.reduction = Reduction(width, cell.by_host.emplace(host, handle, ops[op]));
+    }
+    types_.insert(abi::bits(handle), static_cast<int>(row_count_++));
+  };
+  static_assert(std::size(types) + std::size(extended) <= most_types);
+  for (const auto& type : types) add(type.group, type.handle, std::nullopt);
+  for (const auto& type : extended) add(type.group, type.handle, type.type);
+}
+
+Types::Handles Types::handles_of(const Reduction& reduction) const {
+  if (reduction.host != nullptr) {
+    const auto& by_host = static_cast<const HostReduceLocal&>(*reduction.host);
+    return {by_host.type(), by_host.op(), by_host.length()};
+  }
+  for (std::size_t row = 0; row < row_count_; ++row) {
+    for (std::size_t op = 0; op < most_ops; ++op) {
+      if (&rows_[row][op].reduction == &reduction) return {type_handles_[row], op_handles_[op], 1};
+    }
+  }
+  throw std::logic_error("a reduction that is not of this table");
+}
+
+const Reduction* Types::predefined(MPI_Datatype type, MPI_Op op) const {
+  const int row = types_.find(abi::bits(type));
+  const int column = ops_.find(abi::bits(op));
+  if (row < 0 || column < 0) return nullptr;
+  const Reduction& reduction =
+      rows_[static_cast<std::size_t>(row)][static_cast<std::size_t>(column)].reduction;
+  return reduction ? &reduction : nullptr;
+}
+
+const char* Types::name_of(MPI_Op op) const {
+  constexpr std::array<const char*, most_ops> names{"MPI_SUM",  "MPI_PROD", "MPI_MIN",    "MPI_MAX",
+                                                    "MPI_LAND", "MPI_LOR",  "MPI_LXOR",   "MPI_BAND",
+                                                    "MPI_BOR",  "MPI_BXOR", "MPI_MINLOC", "MPI_MAXLOC"};
+  const int index = ops_.find(abi::bits(op));
+  return index < 0 ? "user operation" : names[static_cast<std::size_t>(index)];
+}
+
+bool Types::are_accepted(MPI_Datatype type, MPI_Op op) const {
+  std::byte nothing{};
+  const std::lock_guard lock(of_own_communicator_);
+  return host_->Allreduce(MPI_IN_PLACE, &nothing, 0, type, op, own_communicator_) == MPI_SUCCESS;
+}
+
+bool Types::user_defined(MPI_Datatype type, MPI_Op op, std::int64_t length,
+                         std::optional<UserReduction>& result) const {
+  if (length > std::numeric_limits<int>::max()) return false;
+  if (ops_.find(abi::bits(op)) >= 0 || op == replace_ || op == no_op_) return false;
+  int commutative = 0;
+  if (host_->Op_commutative(op, &commutative) != MPI_SUCCESS || commutative == 0) return false;
+
+  int size = 0;
+  MPI_Aint lower = 0;
+  MPI_Aint extent = 0;
+  MPI_Aint true_lower = 0;
+  MPI_Aint true_extent = 0;
+  if (host_->Type_size(type, &size) != MPI_SUCCESS ||
+      host_->Type_get_extent(type, &lower, &extent) != MPI_SUCCESS ||
+      host_->Type_get_true_extent(type, &true_lower, &true_extent) != MPI_SUCCESS) {
+    return false;
+  }
+  // Bytes between elements belong to the user and must not be touched: only types without gaps will do.
+  const bool dense = size > 0 && lower == 0 && true_lower == 0 && extent == size && true_extent == size;
+  if (!dense) return false;
+  result.emplace(UserReduction{HostReduceLocal(*host_, type, op, static_cast<int>(length)), {}});
+  result->reduction = Reduction(static_cast<std::size_t>(size * length), result->combine);
+  return true;
+}
+
+}  // namespace offbeat

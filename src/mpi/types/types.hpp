@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// From (MPI_Datatype, MPI_Op) to Reduction.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+
+#include "mpi/host/host.hpp"
+#include "reduction/reduction.hpp"
+
+namespace offbeat {
+
+// Combines by the host's MPI_Reduce_local. Throws CommunicationError with the host's code. `length`: how many
+// elements of the type make one element for offbeat.
+class HostReduceLocal final : public HostCombine {
+ public:
+  HostReduceLocal(const Host& host, MPI_Datatype type, MPI_Op op, int length = 1)
+      : host_(&host), type_(type), op_(op), length_(length) {}
+  void combine(const void* left, void* right, std::size_t count) const override;
+  [[nodiscard]] MPI_Datatype type() const { return type_; }
+  [[nodiscard]] MPI_Op op() const { return op_; }
+  [[nodiscard]] int length() const { return length_; }
+
+ private:
+  const Host* host_;
+  MPI_Datatype type_;
+  MPI_Op op_;
+  int length_;
+};
+
+// For a user's own type or operation. Made anew in each call: the handle may name something else later.
+struct UserReduction {
+  HostReduceLocal combine;
+  Reduction reduction;
+};
+
+// What a datatype is as bytes.
+struct Layout {
+  std::size_t size = 0;       // of the data of one element
+  std::ptrdiff_t extent = 0;  // from one element to the next
+  // Elements stand in memory as they are sent, without gaps; others have to be packed.
+  bool is_dense = false;
+};
+
+// The memory that some elements span: from their first byte to the one after their last.
+struct TypeSpan {
+  std::ptrdiff_t begin = 0;  // from the address that the program gives
+  std::size_t bytes = 0;
+};
+
+class Types {
+ public:
+  // Looks up the host's handles. MPI must be initialised.
+  explicit Types(const Host& host);
+  Types(const Types&) = delete;
+  Types& operator=(const Types&) = delete;
+
+  // A communicator of this rank alone, for asking the host whether it accepts arguments. Its errors return.
+  // Several threads may use it at once, so there are no collectives on it without `of_own_communicator_`.
+  [[nodiscard]] MPI_Comm own_communicator() const { return own_communicator_; }
+  // The least count in the input at which the host rejects an input that is the output, without MPI_IN_PLACE,
+  // in a collective with an operation. In an allreduce it is 1 for MPICH and 2 for Open MPI.
+  [[nodiscard]] std::int64_t least_rejected_alias(Collective collective) const {
+    return least_rejected_alias_[index_of(collective)];
+  }
+  // Whether the host rejects it in collectives that combine nothing, at any count.
+  [[nodiscard]] bool rejects_aliases() const { return rejects_aliases_; }
+
+  // The reduction of a predefined type and operation; null if MPI does not define it or we do not know it.
+  // Constant time.
+  [[nodiscard]] const Reduction* predefined(MPI_Datatype type, MPI_Op op) const;
+
+  // The way back: what the program called a reduction that came from here. Not in constant time.
+  struct Handles {
+    MPI_Datatype type;
+    MPI_Op op;
+    int length;  // elements of the type in one of the reduction
+  };
+  [[nodiscard]] Handles handles_of(const Reduction& reduction) const;
+
+  // Predefined types in constant time. False: the host does not accept it in a call.
+  [[nodiscard]] bool find_layout(MPI_Datatype type, Layout& layout) const {
+    const int row = types_.find(abi::bits(type));
+    if (row < 0) [[unlikely]]
+      return find_layout_of_user(type, layout);
+    layout = layouts_[static_cast<std::size_t>(row)];
+    return true;
+  }
+  // Call only if there are elements.
+  [[nodiscard]] TypeSpan span_of(std::int64_t count, MPI_Datatype type, const Layout& layout) const;
+  // Of `count` elements, to or from their bytes. Throw CommunicationError.
+  void pack(const void* data, std::int64_t count, MPI_Datatype type, const Layout& layout,
+            std::byte* to) const;
+  void unpack(const std::byte* from, void* data, std::int64_t count, MPI_Datatype type,
+              const Layout& layout) const;
+
+  // "MPI_SUM", or "user operation".
+  [[nodiscard]] const char* name_of(MPI_Op op) const;
+
+  // Whether the host accepts them in an allreduce. It rejects an uncommitted type, a null handle, and an
+  // operation that MPI does not define on the type.
+  [[nodiscard]] bool are_accepted(MPI_Datatype type, MPI_Op op) const;
+
+  // Whether this is a user's commutative operation on a type without gaps; `result` is then the reduction. An
+  // element of the reduction is an object of `length` elements of the type, which the program's function gets
+  // whole. The host must accept the type and the operation.
+  [[nodiscard]] bool user_defined(MPI_Datatype type, MPI_Op op, std::int64_t length,
+                                  std::optional<UserReduction>& result) const;
+
+ private:
+  static constexpr std::size_t most_ops = 12;  // ReduceOp, then MINLOC and MAXLOC
+
+  // From handle to small number, by open addressing; never grows after the constructor.
+  template <std::size_t Slots>
+  class Index {
+   public:
+    static constexpr int missing = -1;
+    void insert(std::uintptr_t key, int value);
+    [[nodiscard]] int find(std::uintptr_t key) const {
+      for (std::size_t slot = hash(key);; slot = (slot + 1) % Slots) {
+        if (entries_[slot].value == missing || entries_[slot].key == key) return entries_[slot].value;
+      }
+    }
+
+   private:
+    struct Entry {
+      std::uintptr_t key = 0;
+      int value = missing;
+    };
+    static std::size_t hash(std::uintptr_t key) {
+      return (key * 0x9E3779B97F4A7C15ULL) >> (64 - std::countr_zero(Slots));  // Fibonacci hashing
+    }
+    std::array<Entry, Slots> entries_{};
+  };
+
+  // Uses no heap memory: a rank that has none left would decide differently from the others.
+  struct Cell {
+    Reduction reduction;
+    std::optional<HostReduceLocal> by_host;
+  };
+  using Row = std::array<Cell, most_ops>;
+  static constexpr std::size_t most_types = 64;
+
+  void create_own_communicator();
+  void ask_about_aliases();
+  [[nodiscard]] bool find_layout_of_user(MPI_Datatype type, Layout& layout) const;
+  class Bytes;
+  int send_to_self(const void* from, int sent, MPI_Datatype sent_type, void* to, int received,
+                   MPI_Datatype received_type) const;
+  template <class Use>
+  void by_parts(const char* what, std::int64_t count, const Layout& layout, Use&& use) const;
+  [[noreturn]] void throw_failure(const char* what, std::int64_t count, std::size_t bytes, int code) const;
+
+  const Host* host_;
+  MPI_Comm own_communicator_ = MPI_COMM_SELF;
+  mutable std::mutex of_own_communicator_;       // for collectives there
+  mutable std::atomic<unsigned> self_messages_;  // so that each has a tag of its own
+  std::array<std::int64_t, collectives.size()> least_rejected_alias_ = [] {
+    std::array<std::int64_t, collectives.size()> all{};
+    all.fill(1);
+    return all;
+  }();
+  bool rejects_aliases_ = true;
+  Index<256> types_;
+  Index<32> ops_;
+  std::array<Row, most_types> rows_;
+  std::array<Layout, most_types> layouts_{};
+  std::array<MPI_Datatype, most_types> type_handles_{};
+  std::array<MPI_Op, most_ops> op_handles_{};
+  std::size_t row_count_ = 0;
+  // Looked up once: see abi.hpp.
+  MPI_Op replace_ = MPI_REPLACE;
+  MPI_Op no_op_ = MPI_NO_OP;
+};
+
+}  // namespace offbeat
