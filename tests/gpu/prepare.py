@@ -3,12 +3,14 @@
 
     build/venv/bin/python tests/gpu/prepare.py FOLDER [--libraries build/dev]
 
-The machine needs neither an MPI nor a compiler. There, `python3 FOLDER/check.py` runs the checks.
+The machine needs neither an MPI nor a compiler. There, `python3 FOLDER/check.py` runs the checks, and
+`python3 FOLDER/soak.py` makes random calls for as long as you like, also without a GPU.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import subprocess
 import sys
@@ -17,6 +19,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "mpi"))
 
 from harness import MPIS, PROGRAMS, ROOT, Mpi, clean_environment, library, use_libraries
+from test_devices import form_of
+from test_exchanges import HOW, HOW_ON_NODES, OURS, forms
 
 HERE = Path(__file__).resolve().parent
 
@@ -65,6 +69,18 @@ def compile_for(mpi: Mpi, to: Path) -> None:
         subprocess.run(command, check=True, env=clean_environment(mpi))
 
 
+def ways(mpi: Mpi) -> dict[str, object]:
+    """The settings for soak.py, by name, with what each can do."""
+    return {
+        how: {
+            "settings": OURS.get(mpi.name, {}) | settings,
+            "mode": forms(mpi, how),
+            "takes_devices": form_of(mpi, how) == "any",
+        }
+        for how, settings in (HOW | HOW_ON_NODES).items()
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -79,8 +95,14 @@ def main() -> None:
     flags = ("-std=c++20", "-O1", "-shared", "-fPIC", "-static-libstdc++", "-static-libgcc")
     source = HERE / "real_gpu.cpp"
     subprocess.run(["c++", *flags, str(source), "-o", str(folder / "real_gpu.so"), "-ldl"], check=True)
-    for name in ("check.py", "torch_tensors.py"):
+    stub = folder / "stub" / "libcuda.so.1"
+    stub.parent.mkdir(exist_ok=True)
+    subprocess.run(
+        ["c++", *flags, str(ROOT / "tests" / "support" / "stub_gpu.cpp"), "-o", str(stub)], check=True
+    )
+    for name in ("check.py", "soak.py", "torch_tensors.py"):
         shutil.copy(HERE / name, folder / name)
+    (folder / "ways.json").write_text(json.dumps({name: ways(MPIS[name]) for name in FILES}))
     for name in FILES:
         mpi = MPIS[name]
         copy_mpi(mpi, folder / name)

@@ -39,9 +39,10 @@ def variables(how: str, mpi: Mpi, name: str = "libcuda.so.1") -> dict[str, str]:
 
 
 def form_of(mpi: Mpi, how: str) -> str:
-    """Intel MPI reads the buffers of a new persistent collective, and cannot handle GPU memory by itself."""
+    """Two MPIs read the buffers of a new persistent collective, and cannot handle GPU memory by themselves."""
+    reads_early = mpi.kind == "impi" or mpi.name == "debian-mpich"
     by_messages = how in ("by messages", "without shared memory")
-    return "blocking" if mpi.kind == "impi" or (by_messages and mpi.kind != "openmpi") else "any"
+    return "blocking" if reads_early or (by_messages and mpi.kind != "openmpi") else "any"
 
 
 def give_what_a_host_gives(mpi: Mpi, ranks: int, form: str, environment: dict[str, str]) -> None:

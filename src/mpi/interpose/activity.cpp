@@ -187,7 +187,6 @@ RequestFailure Activity::finish() noexcept {
   if (activities.give_back(*this)) {
     become_inactive();
   } else {
-    failure_ = MPI_SUCCESS;  // the host would call an error handler, but not that of the communicator
     MPI_Request request = request_->handle;
     process_.host.Wait(&request, MPI_STATUS_IGNORE);
   }
@@ -201,10 +200,12 @@ void set_status(const Host& host, MPI_Status* status) {
   status->MPI_TAG = MPI_UNDEFINED;
 }
 
+// If a function of ours asks, it reports the failure itself: the host would call an error handler, but not that
+// of the communicator.
 int Activity::on_query(void* request, MPI_Status* status) {
   const auto& mine = *static_cast<HostRequest*>(request)->serves;
   set_status(mine.process_.host, status);
-  return mine.failure_;
+  return inside_offbeat ? MPI_SUCCESS : mine.failure_;
 }
 
 // MPICH and its family call on_poll and on_wait while they wait for the request. Open MPI calls offbeat
