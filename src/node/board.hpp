@@ -133,10 +133,10 @@ class Board {
     if (patience.shares_cores) signs(rank).contributed.store(round, std::memory_order_relaxed);
   }
 
-  // The numbers of rounds, or of immediate collectives, equal on all ranks. Each round takes the next number.
-  // If not all ranks meet in a round, each rank announces it in `sign`. A round begins when is_free(): all
-  // ranks have begun the one before, if they did not meet in that one.
-  struct Numbers {
+  // The number of the present round, or of the present immediate collective: equal on all ranks. If not all
+  // ranks meet in a round, each rank announces it in `sign`. A round begins when is_free(): all ranks have
+  // begun the one before, if they did not meet in that one.
+  struct RoundNumber {
     Word Signs::*sign;
     std::uint64_t present = 0;
     std::uint64_t apart = none;         // the last one in which not all ranks meet
@@ -155,17 +155,17 @@ class Board {
     static constexpr std::uint64_t none = ~std::uint64_t{1};
   };
   // Whether a round may begin without announcing or waiting for anything.
-  [[nodiscard]] static bool may_begin(const Numbers& numbers) {
-    return !numbers.is_apart() && !numbers.follows_apart();
+  [[nodiscard]] static bool may_begin(const RoundNumber& number) {
+    return !number.is_apart() && !number.follows_apart();
   }
-  [[nodiscard]] bool is_free(const Numbers& numbers) const {
-    return !numbers.follows_apart() || have_begun(numbers);
+  [[nodiscard]] bool is_free(const RoundNumber& number) const {
+    return !number.follows_apart() || have_begun(number);
   }
 
   // Whether a rank has begun the round before the present one, in which not all ranks met.
-  [[nodiscard]] bool has_begun(const Numbers& numbers, int other) const {
-    const Mark begun((signs(other).*numbers.sign).load(std::memory_order_acquire));
-    return begun.round + 1 >= numbers.present;
+  [[nodiscard]] bool has_begun(const RoundNumber& number, int other) const {
+    const Mark begun((signs(other).*number.sign).load(std::memory_order_acquire));
+    return begun.round + 1 >= number.present;
   }
 
   // Who read what this rank wrote in an immediate collective or in a round, where these are few
@@ -286,8 +286,8 @@ class Board {
   // Nothing to do until another rank gets further.
   [[nodiscard]] Pause pause(Patience::Wait& wait);
 
-  Numbers sequence{.sign = &Signs::sequence};  // of immediate collectives
-  Numbers round{.sign = &Signs::round};
+  RoundNumber sequence{.sign = &Signs::sequence};  // of immediate collectives
+  RoundNumber round{.sign = &Signs::round};
   // The current collective on this communicator: its number, which one it is, and its length.
   std::uint64_t entered = 0;
   Collective current = Collective::allreduce;
@@ -318,7 +318,7 @@ class Board {
   }
   [[nodiscard]] Uses& uses(int owner) const { return uses_on(stage_, shape_, owner); }
   // Whether all other ranks have begun the round before the present one.
-  [[nodiscard]] bool have_begun(const Numbers& numbers) const;
+  [[nodiscard]] bool have_begun(const RoundNumber& number) const;
   // Whether all ranks have ended the same number of uses of a stage, and begun none since.
   [[nodiscard]] bool is_between_uses(int stage) const;
 

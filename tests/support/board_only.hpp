@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "collectives/algorithm.hpp"
-#include "collectives/board/immediate.hpp"
 #include "node/board.hpp"
 #include "transport/transport.hpp"
 
@@ -40,7 +39,7 @@ inline void finish(Task task) {
 // One call among the ranks of a node, by the form that MPI_Allreduce would take. The board has been entered.
 inline void run_on_board(Board& board, const Endpoint& net, const Call& call, const Expression& expression) {
   const bool at_once = is_immediate(*expression.algorithm, net.size, call.length(net.size));
-  if (at_once && expression.algorithm->immediate->run(board, call)) return;
+  if (at_once && immediate_form(*expression.algorithm, net.size)->run(board, call)) return;
   finish(at_once ? expression.algorithm->run(net, call, expression) : carry_out(net, call, expression));
 }
 

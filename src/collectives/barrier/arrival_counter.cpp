@@ -49,7 +49,7 @@ const Algorithm arrival_counter{
     .needs = {.board = OnBoard::one_node},
     .source = "Mellor-Crummey and Scott 1991",
     .immediate = &immediate<Shown, for_many_ranks<Collective::barrier>>,
-    .run = run_in_tree_in_steps<TreeForm<Collective::barrier>>,
+    .run = run_in_steps<UpAndDown<TreeForm<Collective::barrier>>>,
 };
 
 }  // namespace offbeat::barrier_algorithms

@@ -358,7 +358,7 @@ Task run(Endpoint net, Call call, const Expression& self) {
   const bool past_cache = 2 * exchange.bytes_of_all() >= last_level_cache_bytes();
   if (exchange.has_channels() && Channel::fit(board, exchange.pieces())) {
     board.round.next(meetings.contain(call.collective));
-    if (!board.may_begin(board.round)) co_await begin_round(board);
+    if (!board.may_begin(board.round)) co_await begin_round(board, AllRanks(board, board.round));
     Round round(net, exchange, 0, share);
     round.past_cache = past_cache;
     co_await through_channels(round);
@@ -371,7 +371,7 @@ Task run(Endpoint net, Call call, const Expression& self) {
                                   : exchange.longest();
   for (std::size_t first = 0; first < longest; first += share) {
     board.round.next(meetings.contain(call.collective));
-    if (!board.may_begin(board.round)) co_await begin_round(board);
+    if (!board.may_begin(board.round)) co_await begin_round(board, AllRanks(board, board.round));
     Round round(net, exchange, first, std::min(share, longest - first));
     round.past_cache = past_cache;
     if (exchange.gives_others()) co_await give(round);

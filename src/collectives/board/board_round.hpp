@@ -161,7 +161,7 @@ Task in_rounds(Endpoint net, Call call, int at_once, One one) {
   for (std::size_t first = 0; first < call.input.count; first += window) {
     const std::size_t length = std::min(window, call.input.count - first);
     board.round.next(meetings.contain(call.collective));
-    if (!board.may_begin(board.round)) co_await begin_round(board);
+    if (!board.may_begin(board.round)) co_await begin_round(board, AllRanks(board, board.round));
     BoardRound round(net, call.with(call.input.slice(first, length), call.output.slice(first, length)), chunk,
                      past_cache);
     co_await one(round);

@@ -1,32 +1,81 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How a round on the board begins.
+// How a round on the board begins, in slots (an immediate form) or in windows.
 //
 //     board.round.next(all_meet);
-//     if (!board.may_begin(board.round)) co_await begin_round(board);
+//     if (!board.may_begin(board.round)) co_await begin_round(board, AllRanks(board, board.round));
 #pragma once
 
 #include "base/task.hpp"
+#include "collectives/board/waits.hpp"
 #include "node/board_awaitables.hpp"
 
 namespace offbeat {
 
-// In short calls of up to so many ranks each looks at all others, and in longer ones at all windows. More
+// In short calls of up to this many ranks each looks at all others, and in longer ones at all windows. More
 // ranks go along trees.
 inline constexpr int few_ranks = 16;
 
-// In virtual time: this rank has read how far all others have come.
-[[nodiscard]] inline Task fetch_signs(Board& board, const Board::Numbers& numbers) {
-  for (int other = 0; other < board.size; ++other)
-    co_await board.fetch(other, &(board.signs(other).*numbers.sign), sizeof(Board::Word));
-}
+// For whom a rank waits before a round that follows one in which not all ranks met: for all of them, as any
+// rank may have read what it wrote. readers.hpp has another one.
+class AllRanks {
+ public:
+  AllRanks(const Board& board, const Board::RoundNumber& number) : board_(board), number_(number) {}
+  [[nodiscard]] bool is_free() const { return board_.is_free(number_); }
+  // The rank whose sign is looked at after `index` others; -1: there is none.
+  [[nodiscard]] int rank(int index) const { return index < board_.size ? index : -1; }
 
-// For a round in which not all ranks meet, or did not in the one before.
-[[nodiscard]] inline Task begin_round(Board& board) {
-  if (board.round.is_apart())
-    co_await board.announce(board.signs(board.rank).round, {board.round.present, board.rank});
-  Patience::Wait wait(board.patience);
-  while (!board.is_free(board.round)) co_await board.pause(wait);
-  if (board.simulation != nullptr && board.round.follows_apart()) co_await fetch_signs(board, board.round);
+ private:
+  const Board& board_;
+  const Board::RoundNumber& number_;
+};
+
+// The text of the beginning: a part of the texts of immediate forms.
+template <class Awaited>
+class RoundBeginning {
+ public:
+  RoundBeginning(Board& board, const Board::RoundNumber& number, Awaited awaited, bool all_meet)
+      : board_(board), number_(number), awaited_(awaited), all_meet_(all_meet) {}
+
+  template <class Waits>
+  [[nodiscard]] bool advance(Waits& waits) {
+    return sections_.run([&] { return all_meet_ || show_sign(waits); },
+                         [&] { return waits.until([this] { return awaited_.is_free(); }); },
+                         [&] { return !waits.in_virtual_time() || read_signs(waits); });
+  }
+
+ private:
+  template <class Waits>
+  bool show_sign(Waits& waits) {
+    if (!waits.touch()) return false;
+    const Board::Mark begun(number_.present, board_.rank);
+    (board_.signs(board_.rank).*number_.sign).store(begun.word(), std::memory_order_release);
+    board_.bell().ring();
+    return true;
+  }
+  template <class Waits>
+  bool read_signs(Waits& waits) {
+    if (!number_.follows_apart()) return true;
+    for (int rank; (rank = awaited_.rank(signs_read_)) >= 0; ++signs_read_) {
+      const Board::Word& sign = board_.signs(rank).*number_.sign;
+      if (!waits.fetch(rank, [&] { return Reading{&sign, sizeof sign}; })) return false;
+    }
+    return true;
+  }
+
+  Board& board_;
+  const Board::RoundNumber& number_;
+  const Awaited awaited_;
+  const bool all_meet_;
+  Sections sections_;
+  int signs_read_ = 0;
+};
+
+// For a round in windows in which not all ranks meet, or did not in the one before.
+template <class Awaited>
+[[nodiscard]] Task begin_round(Board& board, Awaited awaited) {
+  RoundBeginning beginning(board, board.round, awaited, !board.round.is_apart());
+  SuspendingWaits waits(board);
+  while (!beginning.advance(waits)) co_await waits;
 }
 
 }  // namespace offbeat

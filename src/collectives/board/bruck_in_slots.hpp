@@ -19,121 +19,107 @@
 #include "base/copy.hpp"
 #include "collectives/algorithm.hpp"
 #include "collectives/board/readers.hpp"
-#include "node/board_awaitables.hpp"
+#include "collectives/board/waits.hpp"
 
 namespace offbeat::allgather_algorithms {
 
+// The text.
 class BruckInSlots {
  public:
+  static constexpr bool all_meet = true;
+  using Operands = NoOperands;
   static std::size_t most_bytes(int ranks) {
     return BoardShape::inline_bytes / static_cast<std::size_t>(ranks);
   }
 
-  // For collective number board.sequence.present.
-  BruckInSlots(Board& board, const Call& call)
-      : board_(board), call_(call), sequence_(board.sequence.present), bytes_(call.input.bytes()) {}
+  BruckInSlots(Board& board, const Call& call, Operands&)
+      : board_(board),
+        beginning_(board, board.sequence, ReadersBefore(board, board.sequence, board.slot_readers), all_meet),
+        call_(call),
+        sequence_(board.sequence.present),
+        bytes_(call.input.bytes()) {}
 
-  // Another step is left.
-  [[nodiscard]] bool is_open() const { return have_ < board_.size; }
-  [[nodiscard]] int source() const { return (board_.rank + have_) % board_.size; }
+  template <class Waits>
+  [[nodiscard]] bool advance(Waits& waits) {
+    return sections_.run([&] { return beginning_.advance(waits); },
+                         [&] { note_readers(board_.sequence, board_.slot_readers, {.distances = true}); },
+                         [&] { return begin(waits); }, [&] { return go_on(waits); }, [&] { take(); });
+  }
+  [[nodiscard]] static bool has_served() { return true; }
+
+ private:
+  // Puts its own block.
+  template <class Waits>
+  bool begin(Waits& waits) {
+    if (!waits.touch()) return false;
+    if (has_data()) copy_to_shared(slot(board_.rank).data, call_.input.data, bytes_);
+    show(1);
+    return true;
+  }
+  // Appends what is there of others, step by step.
+  template <class Waits>
+  bool go_on(Waits& waits) {
+    for (; missing() > 0; step_sections_ = {}) {
+      if (!step_sections_.run([&] { return append(waits); }, [&] { return waits.touch(); })) return false;
+      show(missing());
+    }
+    return true;
+  }
+  template <class Waits>
+  bool append(Waits& waits) {
+    const int source = (board_.rank + have_) % board_.size;
+    const auto has_come = [this](int rank) { return this->has_come(rank); };
+    const auto blocks = [&] {
+      return Reading{&slot(source), Board::InlineSlot::bytes_with(bytes_of(missing()))};
+    };
+    if (!waits.until([&] { return has_come(source); }, has_come)) return false;
+    if (!waits.fetch(source, blocks)) return false;
+    if (has_data())
+      copy_to_shared(slot(board_.rank).data + bytes_of(have_), slot(source).data, bytes_of(missing()));
+    return true;
+  }
   // Whether the blocks that `rank` would have before this step are there.
   [[nodiscard]] bool has_come(int rank) const {
     return slot(rank).steps.load(std::memory_order_acquire) >= number();
   }
-  // Its own block, the first time, or what the source has.
-  void append() {
-    Board::InlineSlot& mine = slot(board_.rank);
-    if (call_.input.data == nullptr) return;
-    if (have_ == 0) {
-      copy_to_shared(mine.data, call_.input.data, bytes_);
-    } else {
-      copy_to_shared(mine.data + bytes_of(have_), slot(source()).data, bytes_of(missing()));
-    }
-  }
-  // Call after append().
-  void show() {
-    have_ += have_ == 0 ? 1 : missing();
+  // Says that so many more blocks are there.
+  void show(int blocks) {
+    have_ += blocks;
     ++step_;
     slot(board_.rank).steps.store(number(), std::memory_order_release);
+    board_.bell().ring();
   }
   void take() const {
-    if (call_.output.data == nullptr) return;
+    if (call_.output.data == nullptr || bytes_ == 0) return;
     const std::byte* all = slot(board_.rank).data;
     const std::size_t to_end = bytes_of(board_.size - board_.rank);
     const std::size_t before = bytes_of(board_.rank);
-    if (bytes_ == 0) return;
     offbeat::copy(call_.output.data + before, all, to_end);
     offbeat::copy(call_.output.data, all + to_end, before);
   }
 
-  // For virtual time.
-  [[nodiscard]] const void* data() const { return &slot(source()); }
-  [[nodiscard]] std::size_t bytes_read() const { return Board::InlineSlot::bytes_with(bytes_of(missing())); }
-
- private:
+  [[nodiscard]] bool has_data() const { return call_.input.data != nullptr; }
   [[nodiscard]] Board::InlineSlot& slot(int rank) const { return board_.inline_slot(sequence_, rank); }
   [[nodiscard]] std::size_t bytes_of(int blocks) const { return static_cast<std::size_t>(blocks) * bytes_; }
+  // How many blocks this step appends; 0: this rank has all.
   [[nodiscard]] int missing() const { return std::min(have_, board_.size - have_); }
   // Grows from step to step and from collective to collective.
   [[nodiscard]] std::uint64_t number() const { return sequence_ << 8 | static_cast<std::uint64_t>(step_); }
 
   Board& board_;
+  Sections sections_;
+  RoundBeginning<ReadersBefore> beginning_;
   const Call& call_;
   const std::uint64_t sequence_;
   const std::size_t bytes_;
   int have_ = 0;  // blocks
   int step_ = 0;
+  Sections step_sections_;
 };
-
-inline bool run_bruck_in_slots(Board& board, const Call& call) {
-  board.sequence.next(true);
-  wait_for_readers(board, board.sequence, board.slot_readers);
-  note_readers(board.sequence, board.slot_readers, {.distances = true});
-  BruckInSlots form(board, call);
-  form.append();
-  form.show();
-  board.bell().ring();
-  while (form.is_open()) {
-    const auto has_come = [&form](int rank) { return form.has_come(rank); };
-    if (!has_come(form.source())) {
-      Patience::Wait wait(board.patience);
-      while (!has_come(form.source()))
-        wait.pause(board.patience.shares_cores && board.core_is_wanted(has_come));
-    }
-    form.append();
-    form.show();
-    board.bell().ring();
-  }
-  form.take();
-  return true;
-}
-
-inline Task run_bruck_in_slots_in_steps(Endpoint net, Call call, const Expression&) {
-  Board& board = *net.board();
-  board.sequence.next(true);
-  if (board.sequence.follows_apart())
-    co_await wait_for_readers_in_steps(board, board.sequence, board.slot_readers);
-  note_readers(board.sequence, board.slot_readers, {.distances = true});
-  BruckInSlots form(board, call);
-  co_await board.touch();
-  form.append();
-  form.show();
-  board.bell().ring();
-  while (form.is_open()) {
-    Patience::Wait wait(board.patience);
-    while (!form.has_come(form.source())) co_await board.pause(wait);
-    co_await board.fetch(form.source(), form.data(), form.bytes_read());
-    form.append();
-    co_await board.touch();
-    form.show();
-    board.bell().ring();
-  }
-  form.take();
-}
 
 inline constexpr Immediate bruck_in_slots{.most_ranks = Board::most_ranks,
                                           .most_bytes = BruckInSlots::most_bytes,
-                                          .run = run_bruck_in_slots,
-                                          .run_in_steps = run_bruck_in_slots_in_steps};
+                                          .run = run_spinning<BruckInSlots>,
+                                          .run_in_steps = run_in_steps<BruckInSlots>};
 
 }  // namespace offbeat::allgather_algorithms

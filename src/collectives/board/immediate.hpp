@@ -8,7 +8,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "collectives/board/board_rounds.hpp"
-#include "node/board_awaitables.hpp"
+#include "collectives/board/waits.hpp"
 
 namespace offbeat {
 
@@ -16,7 +16,7 @@ namespace offbeat {
 //
 //     static constexpr int most_ranks;
 //     static std::size_t most_bytes(int ranks);         of Call::length
-//     static constexpr bool all_meet;                   no rank can end before every rank has begun
+//     static constexpr bool all_meet;                   as in waits.hpp
 //     Form(Board& board, const Call& call);             for collective number board.sequence.present
 //     std::size_t reads(int rank) const;   bytes that this rank reads of that one's slot; 0: none
 //     void give();                         provides the data that others wait for; writes no other slot
@@ -28,8 +28,6 @@ namespace offbeat {
 //
 //     bool take();                         false on all ranks: some rank has more than fits; nothing is taken
 //     bool is_too_long() const;            that rank is this one, which then does not wait for others
-//
-// The same code runs in real time, where it is a plain function, and in the simulator.
 
 // The data that a form takes, in rank order.
 template <class Form>
@@ -61,73 +59,72 @@ template <class Form>
   }
 }
 
+// The text.
 template <class Form>
-bool run_immediately(Board& board, const Call& call) {
-  board.sequence.next(Form::all_meet);
-  if constexpr (!Form::all_meet) {
-    const Board::Mark begun(board.sequence.present, board.rank);
-    board.signs(board.rank).sequence.store(begun.word(), std::memory_order_release);
-    board.bell().ring();
-  }
-  if (!board.is_free(board.sequence)) [[unlikely]] {
-    Patience::Wait wait(board.patience);
-    while (!board.is_free(board.sequence)) wait.pause();
-  }
-  Form form(board, call);
-  form.give();
-  board.bell().ring();
-  if (is_too_long(form)) return false;
-  // Kept outside the form, which can then stay in registers.
-  TakenData<Form> data;
-  const auto has_come = [&form](int rank) { return form.has_come(rank); };
-  const int ranks = board.size;
-  for (int rank = 0; rank < ranks; ++rank) {
-    if (!has_come(rank)) [[unlikely]] {
-      Patience::Wait wait(board.patience);
-      while (!has_come(rank)) wait.pause(board.patience.shares_cores && board.core_is_wanted(has_come));
-    }
-    data.add(form, rank);
-  }
-  return data.take(form);
-}
+class LookAtAll {
+ public:
+  static constexpr bool all_meet = Form::all_meet;
+  using Operands = TakenData<Form>;
 
-template <class Form>
-Task run_in_steps(Endpoint net, Call call, const Expression& self) {
-  Board& board = *net.board();
-  board.sequence.next(Form::all_meet);
-  if constexpr (!Form::all_meet) {
-    co_await board.announce(board.signs(board.rank).sequence, {board.sequence.present, board.rank});
+  LookAtAll(Board& board, const Call& call, Operands& operands)
+      : board_(board),
+        beginning_(board, board.sequence, AllRanks(board, board.sequence), all_meet),
+        form_(board, call),
+        operands_(operands) {}
+
+  template <class Waits>
+  [[nodiscard]] bool advance(Waits& waits) {
+    return sections_.run([&] { return beginning_.advance(waits); }, [&] { return give(waits); },
+                         [&] { return is_too_long_ || look(waits); },
+                         [&] { return is_too_long_ || take(waits); });
   }
-  {
-    Patience::Wait wait(board.patience);
-    while (!board.is_free(board.sequence)) co_await board.pause(wait);
+  [[nodiscard]] bool has_served() const { return has_served_; }
+
+ private:
+  template <class Waits>
+  bool give(Waits& waits) {
+    if (!waits.touch()) return false;
+    form_.give();
+    board_.bell().ring();
+    is_too_long_ = is_too_long(form_);
+    return true;
   }
-  if (board.simulation != nullptr && board.sequence.follows_apart())
-    co_await fetch_signs(board, board.sequence);
-  Form form(board, call);
-  co_await board.touch();
-  form.give();
-  board.bell().ring();
-  if (is_too_long(form)) {
-    co_await self.algorithm->run(net, call, self);
-    co_return;
+  template <class Waits>
+  bool look(Waits& waits) {
+    const auto has_come = [this](int rank) { return form_.has_come(rank); };
+    for (const int ranks = board_.size; next_ < ranks; ++next_) {
+      const int rank = next_;
+      if (!waits.until([&] { return has_come(rank); }, has_come)) return false;
+      if (!waits.fetch(rank, [&] { return reading_of(rank); })) return false;
+      operands_.add(form_, rank);
+    }
+    return true;
   }
-  TakenData<Form> data;
-  for (int rank = 0; rank < board.size; ++rank) {
-    Patience::Wait wait(board.patience);
-    while (!form.has_come(rank)) co_await board.pause(wait);
-    co_await board.fetch(rank, &board.inline_slot(board.sequence.present, rank), form.reads(rank));
-    data.add(form, rank);
+  template <class Waits>
+  bool take(Waits& waits) {
+    if (!waits.touch()) return false;
+    has_served_ = operands_.take(form_);
+    return true;
   }
-  co_await board.touch();
-  if (!data.take(form)) co_await self.algorithm->run(net, call, self);
-}
+  [[nodiscard]] Reading reading_of(int rank) const {
+    return {&board_.inline_slot(board_.sequence.present, rank), form_.reads(rank)};
+  }
+
+  Board& board_;
+  Sections sections_;
+  RoundBeginning<AllRanks> beginning_;
+  Form form_;
+  Operands& operands_;
+  int next_ = 0;  // rank
+  bool is_too_long_ = false;
+  bool has_served_ = false;
+};
 
 template <class Form, const Immediate* beyond = nullptr>
 inline constexpr Immediate immediate{.most_ranks = Form::most_ranks,
                                      .most_bytes = Form::most_bytes,
-                                     .run = run_immediately<Form>,
-                                     .run_in_steps = run_in_steps<Form>,
+                                     .run = run_spinning<LookAtAll<Form>>,
+                                     .run_in_steps = run_in_steps<LookAtAll<Form>>,
                                      .beyond = beyond};
 
 }  // namespace offbeat

@@ -3,8 +3,7 @@
 // that of RadixTree, over the ranks of the board.
 //
 //     up     A rank waits for its children, group by group, adds what they give to what it has, and gives
-//     that
-//            to its parent: in its slot.
+//            that to its parent: in its slot.
 //     down   A rank waits for its parent, and tells its children what it was told: in a line for the children
 //            of each level, or, where that is too long for a line, beside the slot's number.
 //
@@ -25,7 +24,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "collectives/board/readers.hpp"
-#include "node/board_awaitables.hpp"
+#include "collectives/board/waits.hpp"
 #include "patterns/radix_tree.hpp"
 
 namespace offbeat {
@@ -46,106 +45,93 @@ namespace offbeat {
 //
 // and for virtual time the bytes that each of these reads.
 
+// The text.
 template <class Form>
-bool run_in_tree(Board& board, const Call& call) {
-  constexpr bool all_meet = Form::goes_up && Form::goes_down;
-  board.sequence.next(all_meet);
-  if constexpr (!all_meet) {
-    const Board::Mark begun(board.sequence.present, board.rank);
-    board.signs(board.rank).sequence.store(begun.word(), std::memory_order_release);
-    board.bell().ring();
-  }
-  wait_for_readers(board, board.sequence, board.slot_readers);
-  Form form(board, call);
-  const RadixTree& tree = form.tree();
-  note_readers(board.sequence, board.slot_readers,
-               {.tree = tree, .parent = Form::goes_up, .children = Form::goes_down});
-  if constexpr (Form::goes_up) {
-    const auto has_come = [&form](int rank) { return form.has_come(rank); };
-    for (int level = 0; level < tree.height(); ++level) {
-      const RadixTree::Group group = tree.group(level);
-      for (int block = 0; block < group.size(); ++block) {
-        const int child = group.rank(block);
-        if (block == group.mine() || has_come(child)) continue;
-        Patience::Wait wait(board.patience);
-        while (!has_come(child)) wait.pause(board.patience.shares_cores && board.core_is_wanted(has_come));
-      }
-      form.combine(group);
-    }
-    if (!tree.is_root()) {
-      form.give();
-      board.bell().ring();
-    }
-  }
-  if constexpr (Form::goes_down) {
-    if (!tree.is_root()) {
-      Patience::Wait wait(board.patience);
-      const auto has_come = [](int) { return false; };  // any rank may have something to do before the parent
-      while (!form.is_told()) wait.pause(board.patience.shares_cores && board.core_is_wanted(has_come));
-      form.take();
-    }
-    for (int level = tree.height() - 1; level >= 0; --level) {
-      if (tree.group(level).size() == 1) continue;
-      form.tell(level);
-      board.bell().ring();
-    }
-  }
-  return true;
-}
+class UpAndDown {
+ public:
+  static constexpr bool all_meet = Form::goes_up && Form::goes_down;
+  using Operands = NoOperands;
 
-template <class Form>
-Task run_in_tree_in_steps(Endpoint net, Call call, const Expression&) {
-  constexpr bool all_meet = Form::goes_up && Form::goes_down;
-  Board& board = *net.board();
-  board.sequence.next(all_meet);
-  if constexpr (!all_meet)
-    co_await board.announce(board.signs(board.rank).sequence, {board.sequence.present, board.rank});
-  if (board.sequence.follows_apart())
-    co_await wait_for_readers_in_steps(board, board.sequence, board.slot_readers);
-  Form form(board, call);
-  const RadixTree& tree = form.tree();
-  note_readers(board.sequence, board.slot_readers,
-               {.tree = tree, .parent = Form::goes_up, .children = Form::goes_down});
-  if constexpr (Form::goes_up) {
-    for (int level = 0; level < tree.height(); ++level) {
-      const RadixTree::Group group = tree.group(level);
-      for (int block = 0; block < group.size(); ++block) {
-        const int child = group.rank(block);
-        if (block == group.mine()) continue;
-        Patience::Wait wait(board.patience);
-        while (!form.has_come(child)) co_await board.pause(wait);
-        co_await board.fetch(child, form.given_by(child), form.bytes_given(group, block));
+  UpAndDown(Board& board, const Call& call, Operands&)
+      : board_(board),
+        beginning_(board, board.sequence, ReadersBefore(board, board.sequence, board.slot_readers), all_meet),
+        form_(board, call),
+        level_(Form::goes_up ? 0 : form_.tree().height()) {}
+
+  template <class Waits>
+  [[nodiscard]] bool advance(Waits& waits) {
+    const bool gives = Form::goes_up && !form_.tree().is_root();
+    const bool is_told = Form::goes_down && !form_.tree().is_root();
+    return sections_.run([&] { return beginning_.advance(waits); },
+                         [&] { note_readers(board_.sequence, board_.slot_readers, readers()); },
+                         [&] { return !Form::goes_up || climb(waits); },
+                         [&] { return !gives || give(waits); }, [&] { return !is_told || be_told(waits); },
+                         [&] { return !Form::goes_down || tell(waits); });
+  }
+  [[nodiscard]] static bool has_served() { return true; }
+
+ private:
+  [[nodiscard]] Board::Readers readers() const {
+    return {.tree = form_.tree(), .parent = Form::goes_up, .children = Form::goes_down};
+  }
+  template <class Waits>
+  bool climb(Waits& waits) {
+    const auto has_come = [this](int rank) { return form_.has_come(rank); };
+    for (; level_ < form_.tree().height(); ++level_, block_ = 0) {
+      const RadixTree::Group group = form_.tree().group(level_);
+      for (; block_ < group.size(); ++block_) {
+        if (block_ == group.mine()) continue;
+        const int child = group.rank(block_);
+        const auto given = [&] { return Reading{form_.given_by(child), form_.bytes_given(group, block_)}; };
+        if (!waits.until([&] { return has_come(child); }, has_come)) return false;
+        if (!waits.fetch(child, given)) return false;
       }
-      form.combine(group);
+      form_.combine(group);
     }
-    if (!tree.is_root()) {
-      co_await board.touch();
-      form.give();
-      board.bell().ring();
-    }
+    return true;
   }
-  if constexpr (Form::goes_down) {
-    if (!tree.is_root()) {
-      Patience::Wait wait(board.patience);
-      while (!form.is_told()) co_await board.pause(wait);
-      co_await board.fetch(tree.parent(), form.told(), BoardShape::line);
-      co_await board.fetch(tree.parent(), form.told_in_slot(), form.bytes_told_in_slot());
-      form.take();
-    }
-    for (int level = tree.height() - 1; level >= 0; --level) {
-      if (tree.group(level).size() == 1) continue;
-      co_await board.touch();
-      form.tell(level);
-      board.bell().ring();
-    }
+  template <class Waits>
+  bool give(Waits& waits) {
+    if (!waits.touch()) return false;
+    form_.give();
+    board_.bell().ring();
+    return true;
   }
-}
+  template <class Waits>
+  bool be_told(Waits& waits) {
+    const int parent = form_.tree().parent();
+    const auto nobody = [](int) { return false; };  // any rank may have something to do before the parent
+    const auto in_line = [this] { return Reading{form_.told(), BoardShape::line}; };
+    const auto in_slot = [this] { return Reading{form_.told_in_slot(), form_.bytes_told_in_slot()}; };
+    return told_sections_.run([&] { return waits.until([this] { return form_.is_told(); }, nobody); },
+                              [&] { return waits.fetch(parent, in_line); },
+                              [&] { return waits.fetch(parent, in_slot); }, [&] { form_.take(); });
+  }
+  template <class Waits>
+  bool tell(Waits& waits) {
+    for (; level_ > 0; --level_) {
+      if (form_.tree().group(level_ - 1).size() == 1) continue;
+      if (!waits.touch()) return false;
+      form_.tell(level_ - 1);
+      board_.bell().ring();
+    }
+    return true;
+  }
+
+  Board& board_;
+  Sections sections_;
+  RoundBeginning<ReadersBefore> beginning_;
+  Form form_;
+  int level_;  // the next one on the way up; what is left of them on the way down
+  int block_ = 0;
+  Sections told_sections_;
+};
 
 template <class Form>
 inline constexpr Immediate immediate_tree{.most_ranks = Form::most_ranks,
                                           .most_bytes = Form::most_bytes,
-                                          .run = run_in_tree<Form>,
-                                          .run_in_steps = run_in_tree_in_steps<Form>,
+                                          .run = run_spinning<UpAndDown<Form>>,
+                                          .run_in_steps = run_in_steps<UpAndDown<Form>>,
                                           .takes_lists = false};
 
 }  // namespace offbeat

@@ -21,9 +21,7 @@ Task relayed_bcast(Endpoint net, Call call, const Expression&) {
       2 * static_cast<std::size_t>(net.size) * call.output.bytes() >= last_level_cache_bytes();
   for (std::size_t first = 0; first < call.output.count; first += window) {
     board.round.next(false);
-    co_await board.announce(board.signs(net.rank).round, {board.round.present, net.rank});
-    if (board.round.follows_apart())
-      co_await wait_for_readers_in_steps(board, board.round, board.window_readers);
+    co_await begin_round(board, ReadersBefore(board, board.round, board.window_readers));
     const Vector output = call.output.slice(first, std::min(window, call.output.count - first));
     const std::size_t bytes = std::clamp(output.bytes() / pieces, BoardShape::smallest_chunk, longest_chunk);
     const Relay relay(net, call.root, output, (bytes + width - 1) / width, past_cache);

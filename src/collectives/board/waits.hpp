@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How the text of an immediate form waits, and the two drivers that run it.
+//
+// A text is a class that knows how far it has come:
+//
+//     static constexpr bool all_meet;            no rank can end before every rank has begun
+//     using Operands = ...;                      what its driver keeps for it, apart from it
+//     Text(Board&, const Call&, Operands&);      for collective number board.sequence.present
+//     template <class Waits>
+//     bool advance(Waits& waits);                goes on until it has to wait; true: it has ended
+//     bool has_served() const;                   false on all ranks: the long form must follow
+//
+// It waits only by the functions of `waits`, which say whether the wait is over:
+//
+//     if (!waits.until(condition)) return false;
+//
+// SpinningWaits spins until it is. So advance() returns once, the compiler drops all that is there for a
+// second call, and the driver is a plain function: this is what a blocking collective runs. SuspendingWaits
+// returns false and is then awaited, so its driver is a coroutine: for a rank that has other things to do
+// meanwhile, for virtual time, and for the exploration of interleavings. Both run one text.
+//
+// A text that goes on begins its present section (Sections) again. So whatever stands in a section before a
+// wait may happen twice and must change nothing, and a loop counts in a member. A condition that once held
+// must hold until the text goes on.
+#pragma once
+
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "base/task.hpp"
+#include "collectives/algorithm.hpp"
+#include "node/board_awaitables.hpp"
+#include "transport/endpoint.hpp"
+
+namespace offbeat {
+
+// What a rank reads of another one's memory, for virtual time.
+struct Reading {
+  const void* data;
+  std::size_t bytes;
+};
+
+class SpinningWaits {
+ public:
+  explicit SpinningWaits(const Board& board) : board_(board) {}
+
+  // Until condition() holds.
+  template <class Condition>
+  [[nodiscard]] bool until(Condition&& condition) const {
+    if (!condition()) [[unlikely]] {
+      Patience::Wait wait(board_.patience);
+      while (!condition()) wait.pause();
+    }
+    return true;
+  }
+  // The same. A rank for which has_come(rank) does not hold may need this core.
+  template <class Condition, class HasCome>
+  [[nodiscard]] bool until(Condition&& condition, HasCome&& has_come) const {
+    if (!condition()) [[unlikely]] {
+      Patience::Wait wait(board_.patience);
+      while (!condition()) wait.pause(board_.patience.shares_cores && board_.core_is_wanted(has_come));
+    }
+    return true;
+  }
+  // Board::touch and Board::fetch. Only virtual time asks for reading().
+  [[nodiscard]] static bool touch() { return true; }
+  template <class MakeReading>
+  [[nodiscard]] static bool fetch(int, MakeReading&&) {
+    return true;
+  }
+  [[nodiscard]] static constexpr bool in_virtual_time() { return false; }
+
+ private:
+  const Board& board_;
+};
+
+// Awaited when one of its functions has returned false.
+class SuspendingWaits {
+ public:
+  explicit SuspendingWaits(Board& board) : board_(board) {}
+
+  template <class Condition>
+  [[nodiscard]] bool until(Condition&& condition) {
+    if (condition()) {
+      wait_.reset();
+      return true;
+    }
+    if (!wait_) wait_.emplace(board_.patience);
+    due_ = Due::pause;
+    return false;
+  }
+  template <class Condition, class HasCome>
+  [[nodiscard]] bool until(Condition&& condition, HasCome&&) {
+    return until(std::forward<Condition>(condition));
+  }
+  [[nodiscard]] bool touch() {
+    if (!in_virtual_time() || std::exchange(is_paid_, false)) return true;
+    due_ = Due::touch;
+    return false;
+  }
+  template <class MakeReading>
+  [[nodiscard]] bool fetch(int owner, MakeReading&& reading) {
+    if (!in_virtual_time() || std::exchange(is_paid_, false)) return true;
+    due_ = Due::fetch;
+    owner_ = owner;
+    reading_ = reading();
+    return false;
+  }
+  [[nodiscard]] bool in_virtual_time() const { return board_.simulation != nullptr; }
+
+  [[nodiscard]] bool await_ready() { return due_ == Due::pause && board_.pause(*wait_).await_ready(); }
+  [[nodiscard]] bool await_suspend(std::coroutine_handle<> waiter) {
+    switch (due_) {
+      case Due::pause:
+        board_.pause(*wait_).await_suspend(waiter);
+        return true;
+      case Due::touch:
+        board_.touch().await_suspend(waiter);
+        return true;
+      default:
+        return board_.fetch(owner_, reading_.data, reading_.bytes).await_suspend(waiter);
+    }
+  }
+  void await_resume() { is_paid_ = due_ != Due::pause; }
+
+ private:
+  enum class Due : std::uint8_t { pause, touch, fetch };
+
+  Board& board_;
+  std::optional<Patience::Wait> wait_;
+  Due due_ = Due::pause;
+  bool is_paid_ = false;  // the touch or fetch for which the text has waited
+  int owner_ = 0;
+  Reading reading_{};
+};
+
+// The parts of a text, one after the other. Each is a function that returns whether it has ended, or nothing
+// if it never waits. One that has ended is not called again.
+class Sections {
+ public:
+  template <class... Section>
+  [[nodiscard]] bool run(Section&&... section) {
+    int index = 0;
+    return ((index++ < ended_ || (has_ended(section) && ++ended_ > 0)) && ...);
+  }
+
+ private:
+  template <class Section>
+  [[nodiscard]] static bool has_ended(Section& section) {
+    if constexpr (std::is_void_v<decltype(section())>) {
+      section();
+      return true;
+    } else {
+      return section();
+    }
+  }
+  int ended_ = 0;
+};
+
+// For a text that needs nothing beside itself.
+struct NoOperands {};
+
+// The drivers, as Immediate has them.
+
+// Flat, because the text is in registers only if it is inlined early.
+template <class Text>
+[[gnu::flatten]] bool run_spinning(Board& board, const Call& call) {
+  board.sequence.next(Text::all_meet);
+  // Their address is known to others. Apart from the text, so that the text can stay in registers.
+  typename Text::Operands operands;
+  Text text(board, call, operands);
+  SpinningWaits waits(board);
+  static_cast<void>(text.advance(waits));  // to its end
+  return text.has_served();
+}
+
+template <class Text>
+Task run_in_steps(Endpoint net, Call call, const Expression& self) {
+  Board& board = *net.board();
+  board.sequence.next(Text::all_meet);
+  typename Text::Operands operands;
+  Text text(board, call, operands);
+  SuspendingWaits waits(board);
+  while (!text.advance(waits)) co_await waits;
+  if (!text.has_served()) co_await self.algorithm->run(net, call, self);
+}
+
+}  // namespace offbeat
