@@ -33,7 +33,7 @@ const Algorithm arrival_tree{
     .serves = {Collective::reduce},
     .needs = {.board = OnBoard::one_node},
     .source = "offbeat",
-    .immediate = &immediate<direct::Small<Collective::reduce>, for_many_ranks<Collective::reduce>>,
+    .immediate = &immediate<direct::InSlots<Collective::reduce>, for_many_ranks<Collective::reduce>>,
     .run = run,
 };
 

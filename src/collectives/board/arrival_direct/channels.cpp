@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "collectives/board/arrival_direct/channels.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "node/board_awaitables.hpp"
+
+namespace offbeat::direct {
+namespace {
+
+// From one giver to one taker: a part of a window, which its chunks fill again and again. The two need nobody
+// else, so a late rank holds up only what it gives and takes itself.
+class Channel {
+ public:
+  // For so many elements, in a round of which a piece is the whole channel. Both ranks know how many.
+  Channel(const WindowRound& round, int giver, int taker, std::size_t length)
+      : round_(round),
+        giver_(giver),
+        piece_(round.gifts.piece_of(giver, taker)),
+        place_(round.place(giver, taker)),
+        length_(length) {
+    const std::size_t spread = static_cast<std::size_t>(round.pieces) * length * round.width / 4;
+    const std::size_t bytes =
+        std::clamp<std::size_t>(spread, BoardShape::smallest_chunk, std::size_t{64} << 10);
+    chunk_ = std::min((bytes + round.width - 1) / round.width, round.most);
+    depth_ = round.most / chunk_;
+  }
+
+  [[nodiscard]] std::size_t chunks() const { return (length_ + chunk_ - 1) / chunk_; }
+  [[nodiscard]] bool is_filled_again() const { return chunks() > depth_; }
+  [[nodiscard]] Vector place(std::size_t chunk) const {
+    return part(place_, chunk % depth_ * chunk_, size_of(chunk));
+  }
+  template <class AnyVector>
+  [[nodiscard]] AnyVector of(const AnyVector& block, std::size_t chunk) const {
+    return part(block, chunk * chunk_, chunk_);
+  }
+  // How many chunks have been put, and taken.
+  [[nodiscard]] Board::Word& put() const { return round_.board.step(round_.number, piece_).word(giver_); }
+  [[nodiscard]] Board::Word& taken() const {
+    const auto pieces = static_cast<std::size_t>(round_.pieces);
+    return round_.board.step(round_.number, pieces + piece_).word(giver_);
+  }
+  // The number in a word, of which at least so many are known.
+  [[nodiscard]] std::size_t count(const Board::Word& word, std::size_t known) const {
+    const Board::Mark mark(word.load(std::memory_order_acquire));
+    if (mark.round != round_.number) return known;
+    return known + static_cast<std::uint16_t>(static_cast<std::size_t>(mark.holder) - known);
+  }
+  [[nodiscard]] Board::Mark mark(std::size_t count) const {
+    return {round_.number, static_cast<std::uint16_t>(count)};
+  }
+  [[nodiscard]] std::size_t depth() const { return depth_; }
+
+ private:
+  [[nodiscard]] std::size_t size_of(std::size_t chunk) const {
+    return std::min(chunk_, length_ - chunk * chunk_);
+  }
+  const WindowRound& round_;
+  const int giver_;
+  const std::size_t piece_;
+  const Vector place_;
+  const std::size_t length_;
+  std::size_t chunk_;
+  std::size_t depth_;  // chunks
+};
+
+}  // namespace
+
+// A word for what was put, and one for what was taken.
+bool channels_fit(const Board& board, int pieces) {
+  return 2 * static_cast<std::size_t>(pieces) <= board.shape().most_chunks();
+}
+
+Task through_channels(const WindowRound& round) {
+  const Gifts& gifts = round.gifts;
+  Board& board = round.board;
+  const int ranks = round.net.size;
+  const auto places = static_cast<std::size_t>(ranks);
+  const Scratch memory(true, 3 * places, sizeof(std::size_t));
+  auto* given = reinterpret_cast<std::size_t*>(memory.vector().data);  // chunks, to each rank
+  std::size_t* taken = given + places;                                 // from each rank
+  std::size_t* known = taken + places;                                 // to be taken by each rank
+  std::fill_n(given, 3 * places, 0);
+  bool has_own = gifts.gives_itself();
+  for (bool is_over = false; !is_over;) {
+    Patience::Wait wait(board.patience);
+    for (bool got_further = false; !got_further && !is_over;) {
+      is_over = true;
+      for (int k = 1; k < ranks && gifts.gives_others(); ++k) {
+        const int taker = (round.net.rank + k) % ranks;
+        if (!gifts.takes(taker)) continue;
+        const auto to = static_cast<std::size_t>(taker);
+        const ConstVector gift = gifts.gift(taker);
+        const Channel channel(round, round.net.rank, taker, gift.count);
+        while (given[to] < channel.chunks()) {
+          if (given[to] - known[to] == channel.depth()) known[to] = channel.count(channel.taken(), known[to]);
+          if (given[to] - known[to] == channel.depth()) break;
+          co_await round.net.put(channel.place(given[to]), channel.of(gift, given[to]));
+          ++given[to];
+          co_await board.announce(channel.put(), channel.mark(given[to]));
+          got_further = true;
+        }
+        is_over = is_over && given[to] == channel.chunks();
+      }
+      if (is_over) board.contributed(round.number);
+      // While others have not arrived yet.
+      if (std::exchange(has_own, false)) {
+        Computation own = round.net.copy(gifts.receipt(round.net.rank), gifts.gift(round.net.rank));
+        own.past_cache = round.past_cache;
+        own.at_rest = true;
+        co_await own;
+      }
+      for (int k = 1; k < ranks && gifts.takes(round.net.rank); ++k) {
+        const int giver = (round.net.rank + k) % ranks;
+        if (!gifts.gives(giver)) continue;
+        const auto from = static_cast<std::size_t>(giver);
+        const Vector receipt = gifts.receipt(giver);
+        const Channel channel(round, giver, round.net.rank, receipt.count);
+        std::size_t there = channel.count(channel.put(), taken[from]);
+        // In place a chunk goes before its place is taken. (One way there may be less to go.)
+        if (gifts.is_mutual() && receipt.data == gifts.gift(giver).data) {
+          const Channel back(round, round.net.rank, giver, gifts.gift(giver).count);
+          if (given[from] < back.chunks()) there = std::min(there, given[from]);
+        }
+        for (; taken[from] < there; ++taken[from]) {
+          const ConstVector piece = channel.place(taken[from]);
+          co_await board.fetch(giver, piece.data, BoardShape::line + piece.bytes());
+          Computation copy = round.net.copy(channel.of(receipt, taken[from]), piece);
+          copy.past_cache = round.past_cache;
+          copy.at_rest = there == channel.chunks();
+          co_await copy;
+          if (channel.is_filled_again())
+            co_await board.announce(channel.taken(), channel.mark(taken[from] + 1));
+          got_further = true;
+        }
+        is_over = is_over && taken[from] == channel.chunks();
+      }
+      if (!got_further && !is_over) co_await board.pause(wait);
+    }
+  }
+}
+
+}  // namespace offbeat::direct

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Who gives which block to whom in a call.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "collectives/call.hpp"
+
+namespace offbeat::direct {
+
+class Gifts {
+ public:
+  Gifts(const Call& call, int rank, int ranks) : call_(call), rank_(rank), ranks_(ranks) {}
+
+  [[nodiscard]] bool gives(int rank) const { return roles_.gives(rank, call_.root); }
+  [[nodiscard]] bool takes(int rank) const { return roles_.takes(rank, call_.root); }
+  // A block of its own result, as it is.
+  [[nodiscard]] bool gives_itself() const {
+    return gives(rank_) && takes(rank_) && !facts(call_.collective).has_operation;
+  }
+  [[nodiscard]] bool gives_others() const {
+    return gives(rank_) && !(roles_.root_takes && rank_ == call_.root);
+  }
+  // From this rank to `taker`.
+  [[nodiscard]] ConstVector gift(int taker) const {
+    return roles_.is_personal ? call_.input_blocks.of(call_.input, taker, ranks_) : call_.input;
+  }
+  // From `giver` to this rank; not where pieces are combined.
+  [[nodiscard]] Vector receipt(int giver) const {
+    return roles_.root_gives ? call_.output : call_.output_blocks.of(call_.output, giver, ranks_);
+  }
+  // Total bytes over all ranks, estimated from this rank's sizes.
+  [[nodiscard]] std::size_t bytes_of_all() const {
+    if (roles_.root_takes) return 2 * call_.output.bytes();
+    return static_cast<std::size_t>(ranks_) * (call_.input.bytes() + call_.output.bytes());
+  }
+  // The elements of the longest gift of all ranks. An alltoallv has bytes for elements, and counts this
+  // rank's gifts only.
+  [[nodiscard]] std::size_t longest() const;
+  // The elements of the longest gift from this rank or to it. When two ranks have swapped places, the others
+  // put what they give this rank into its window.
+  [[nodiscard]] std::size_t longest_here() const {
+    const bool may_differ = call_.collective == Collective::alltoallv;
+    return may_differ ? std::max(longest(), call_.output_blocks.longest(ranks_)) : longest();
+  }
+
+  [[nodiscard]] bool is_personal() const { return roles_.is_personal; }
+  // In the window of a giver: one for each taker, or one for all of them.
+  [[nodiscard]] int pieces() const { return roles_.is_personal ? ranks_ - 1 : 1; }
+  // The one for `taker`; the first is that of the next rank.
+  [[nodiscard]] std::size_t piece_of(int giver, int taker) const {
+    return roles_.is_personal ? static_cast<std::size_t>((taker - giver - 1 + ranks_) % ranks_) : 0;
+  }
+  // No block goes to several ranks, and none is combined with others.
+  [[nodiscard]] bool has_channels() const {
+    return (roles_.is_personal || roles_.root_takes) && !facts(call_.collective).has_operation;
+  }
+  // Every rank gives and takes.
+  [[nodiscard]] bool is_mutual() const { return !roles_.root_gives && !roles_.root_takes; }
+  [[nodiscard]] const Call& call() const { return call_; }
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int ranks() const { return ranks_; }
+
+ private:
+  const Call& call_;
+  const Roles roles_ = roles(call_.collective);
+  const int rank_;
+  const int ranks_;
+};
+
+}  // namespace offbeat::direct

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The immediate form of arrival_direct: what a rank gives stands in its slot, its blocks one after the other.
+#pragma once
+
+#include "base/copy.hpp"
+#include "collectives/board/arrival_direct/gifts.hpp"
+#include "collectives/board/board_rounds.hpp"
+#include "node/board.hpp"
+
+namespace offbeat::direct {
+
+template <Collective collective>
+class InSlots {
+ public:
+  static constexpr int most_ranks = few_ranks;
+  static constexpr bool all_meet = !facts(collective).has_root;
+  static std::size_t most_bytes(int ranks) {
+    const auto p = static_cast<std::size_t>(ranks);
+    switch (collective) {
+      case Collective::reduce:  // beyond this arrival_tree is faster
+        return 2 * BoardShape::inline_bytes / p;
+      case Collective::scatter:
+      case Collective::alltoall:
+      case Collective::reduce_scatter_block:
+        return BoardShape::inline_bytes / p;
+      default:
+        return BoardShape::inline_bytes;
+    }
+  }
+
+  InSlots(Board& board, const Call& call)
+      : board_(board), call_(call), rank_(board.rank), sequence_(board.sequence.present) {}
+
+  // Nothing where nobody takes it: of two ranks, the other one may use this slot for the next call already.
+  void give() {
+    if (known.root_gives ? rank_ != call_.root : known.root_takes && rank_ == call_.root) return;
+    Board::InlineSlot& mine = board_.inline_slot(sequence_, rank_);
+    if (call_.input.data != nullptr) copy_to_shared(mine.data, call_.input.data, call_.input.bytes());
+    mine.sequence.store(sequence_, std::memory_order_release);
+  }
+  [[nodiscard]] std::size_t reads(int rank) const {
+    if (!takes(rank_) || !gives(rank)) return 0;
+    const std::size_t bytes = facts(collective).has_operation
+                                  ? call_.output.bytes()
+                                  : Gifts(call_, rank_, board_.size).receipt(rank).bytes();
+    return Board::InlineSlot::bytes_with(bytes);
+  }
+  // Not this rank's own slot, which the other one of two may have used again.
+  [[nodiscard]] bool has_come(int rank) const {
+    return rank == rank_ || !takes(rank_) || !gives(rank) ||
+           board_.inline_slot(sequence_, rank).sequence.load(std::memory_order_acquire) == sequence_;
+  }
+  [[nodiscard]] const void* data(int rank) const {
+    const std::byte* all = rank == rank_ ? call_.input.data : board_.inline_slot(sequence_, rank).data;
+    return all == nullptr ? nullptr : all + offset();
+  }
+  void take(const void* const* data) {
+    if (!takes(rank_) || call_.output.data == nullptr) return;
+    if constexpr (facts(collective).has_operation) {
+      (*call_.op)(call_.output.data, data, static_cast<std::size_t>(board_.size), call_.output.count);
+    } else {
+      for (int giver = 0; giver < board_.size; ++giver) {
+        if (!gives(giver)) continue;
+        const Vector receipt = Gifts(call_, rank_, board_.size).receipt(giver);
+        const void* source = data[giver];
+        if (source != receipt.data && receipt.count > 0) offbeat::copy(receipt.data, source, receipt.bytes());
+      }
+    }
+  }
+
+ private:
+  static constexpr Roles known = roles(collective);
+  [[nodiscard]] bool gives(int rank) const { return known.gives(rank, call_.root); }
+  [[nodiscard]] bool takes(int rank) const { return known.takes(rank, call_.root); }
+  // Of this rank's block in what another one gives.
+  [[nodiscard]] std::size_t offset() const {
+    if constexpr (!known.is_personal) return 0;
+    if (call_.input_blocks.begins != nullptr)
+      return static_cast<std::size_t>(call_.input_blocks.begins[rank_]) * call_.input.width;
+    return static_cast<std::size_t>(rank_) * block_bytes();
+  }
+  [[nodiscard]] std::size_t block_bytes() const {
+    return call_.output.bytes() /
+           (collective == Collective::alltoall ? static_cast<std::size_t>(board_.size) : 1);
+  }
+
+  Board& board_;
+  const Call& call_;
+  const int rank_;
+  const std::uint64_t sequence_;
+};
+
+}  // namespace offbeat::direct

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The immediate form of an alltoallv, with which the long form begins, too: a slot has the bytes of the
+// rank's longest block and then, at equal distances, the blocks for all others, if the longest one fits.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/copy.hpp"
+#include "base/task.hpp"
+#include "collectives/board/arrival_direct/gifts.hpp"
+#include "node/board.hpp"
+
+namespace offbeat::direct {
+
+class ListsInSlots {
+ public:
+  static constexpr int most_ranks = Board::most_ranks;
+  static constexpr bool all_meet = true;
+  static std::size_t most_bytes(int) { return 0; }  // Call::length, as no rank knows the lengths of all
+
+  ListsInSlots(Board& board, const Call& call)
+      : board_(board),
+        gifts_(call, board.rank, board.size),
+        longest_(Gifts(call, board.rank, board.size).longest()),
+        sequence_(board.sequence.present) {}
+
+  void give() {
+    Board::InlineSlot& mine = board_.inline_slot(sequence_, gifts_.rank());
+    std::memcpy(mine.data, &longest_, sizeof longest_);
+    for (int rank = 0; rank < board_.size && !is_too_long(); ++rank) {
+      const ConstVector gift = gifts_.gift(rank);
+      if (rank != gifts_.rank() && gift.count > 0)
+        offbeat::copy(mine.data + place_of(rank), gift.data, gift.bytes());
+    }
+    mine.sequence.store(sequence_, std::memory_order_release);
+  }
+  [[nodiscard]] std::size_t reads(int rank) const {
+    return Board::InlineSlot::bytes_with(head + gifts_.receipt(rank).bytes());
+  }
+  // Not this rank's own slot, which the other one of two may have used again.
+  [[nodiscard]] bool has_come(int rank) const {
+    return rank == gifts_.rank() ||
+           board_.inline_slot(sequence_, rank).sequence.load(std::memory_order_acquire) == sequence_;
+  }
+  // Where this rank has more than fits it need not wait for the others to know that.
+  [[nodiscard]] bool is_too_long() const { return longest_ > distance(); }
+  [[nodiscard]] bool take() {
+    if (longest_of_all(board_, longest_) > distance()) return false;
+    for (int giver = 0; giver < board_.size; ++giver) {
+      const Vector receipt = gifts_.receipt(giver);
+      const bool is_own = giver == gifts_.rank();
+      const std::byte* source = is_own ? gifts_.gift(giver).data
+                                       : board_.inline_slot(sequence_, giver).data + place_of(gifts_.rank());
+      if (receipt.count > 0 && source != receipt.data) offbeat::copy(receipt.data, source, receipt.bytes());
+    }
+    return true;
+  }
+
+  // The bytes of the longest block of all ranks, given that of this rank. Their slots have come, and stay
+  // until this rank begins another collective.
+  [[nodiscard]] static std::size_t longest_of_all(const Board& board, std::size_t longest) {
+    for (int rank = 0; rank < board.size; ++rank) {
+      if (rank == board.rank) continue;
+      std::size_t other = 0;
+      std::memcpy(&other, board.inline_slot(board.sequence.present, rank).data, sizeof other);
+      longest = std::max(longest, other);
+    }
+    return longest;
+  }
+
+ private:
+  static constexpr std::size_t head = sizeof(std::size_t);
+  [[nodiscard]] std::size_t distance() const {
+    return (BoardShape::inline_bytes - head) / static_cast<std::size_t>(board_.size);
+  }
+  [[nodiscard]] std::size_t place_of(int taker) const {
+    return head + static_cast<std::size_t>(taker) * distance();
+  }
+
+  Board& board_;
+  const Gifts gifts_;
+  const std::size_t longest_;  // of this rank's gifts: found once, as it takes a look at each
+  const std::uint64_t sequence_;
+};
+
+// Waits for the slots of all, with which the lengths of all come.
+[[nodiscard]] Task slots_have_come(Board& board, const Call& call);
+
+}  // namespace offbeat::direct

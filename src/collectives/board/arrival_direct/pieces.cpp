@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "collectives/board/arrival_direct/pieces.hpp"
+
+#include <array>
+
+#include "node/board_awaitables.hpp"
+
+namespace offbeat::direct {
+
+Task give(const WindowRound& round) {
+  std::size_t announced = 0;  // chunks
+  for (int piece = 0; piece < round.pieces; ++piece) {
+    const ConstVector gift = part(round.gifts.gift(round.taker(piece)), round.first, round.most);
+    const std::size_t begin = static_cast<std::size_t>(piece) * round.most;
+    const Vector place = round.place(round.net.rank, round.taker(piece));
+    for (std::size_t done = 0; done < gift.count;) {
+      const std::size_t length = std::min(gift.count - done, round.rest_of_chunk(begin + done));
+      co_await round.net.put(place.slice(done, length), gift.slice(done, length));
+      done += length;
+      for (; (announced + 1) * round.chunk() <= begin + done; ++announced)
+        co_await round.board.announce(round.word(round.net.rank, announced), {round.number, round.net.rank});
+    }
+  }
+  for (; announced * round.chunk() < round.total(); ++announced)
+    co_await round.board.announce(round.word(round.net.rank, announced), {round.number, round.net.rank});
+}
+
+namespace {
+
+// From whoever is there, chunk by chunk.
+Task take(const WindowRound& round) {
+  const int ranks = round.net.size;
+  const Scratch memory(true, static_cast<std::size_t>(ranks), sizeof(std::size_t));
+  auto* taken = reinterpret_cast<std::size_t*>(memory.vector().data);  // elements of each giver's piece
+  std::fill_n(taken, ranks, 0);
+  for (bool is_over = false; !is_over;) {
+    Patience::Wait wait(round.board.patience);
+    for (bool got_further = false; !got_further && !is_over;) {
+      is_over = true;
+      for (int k = 1; k < ranks; ++k) {
+        const int giver = (round.net.rank + k) % ranks;
+        if (!round.gifts.gives(giver)) continue;
+        std::size_t& done = taken[giver];
+        const Vector receipt = part(round.gifts.receipt(giver), round.first, round.most);
+        const std::size_t begin = round.begin_of(giver, round.net.rank);
+        while (done < receipt.count && round.is_there(giver, begin + done)) {
+          const std::size_t length = std::min(receipt.count - done, round.rest_of_chunk(begin + done));
+          const ConstVector piece = round.place(giver, round.net.rank).slice(done, length);
+          co_await round.board.fetch(giver, piece.data, BoardShape::line + piece.bytes());
+          Computation copy = round.net.copy(receipt.slice(done, length), piece);
+          copy.past_cache = round.past_cache;
+          copy.at_rest = round.is_there(giver, round.total() - 1);
+          co_await copy;
+          done += length;
+          got_further = true;
+        }
+        is_over = is_over && done == receipt.count;
+      }
+      if (!got_further && !is_over) co_await round.board.pause(wait);
+    }
+  }
+}
+
+// The pieces of this rank's block, in rank order.
+Task combine(const WindowRound& round) {
+  const int ranks = round.net.size;
+  const Call& call = round.gifts.call();
+  const ConstVector mine = part(round.gifts.gift(round.net.rank), round.first, round.most);
+  const Vector result = part(call.output, round.first, round.most);
+  for (std::size_t done = 0; done < result.count;) {
+    const std::size_t length = std::min(result.count - done, round.chunk());
+    const Vector piece = result.slice(done, length);
+    std::array<const void*, Computation::most_operands> operands{};
+    std::size_t count = 0;
+    for (int giver = 0; giver < ranks; ++giver) {
+      if (giver == round.net.rank) {
+        operands[count++] = mine.slice(done, length).data;
+      } else {
+        const std::size_t begin = round.begin_of(giver, round.net.rank) + done;
+        for (std::size_t chunk = round.chunk_of(begin); chunk <= round.chunk_of(begin + length - 1);
+             ++chunk) {
+          Patience::Wait wait(round.board.patience);
+          while (!round.is_there(giver, chunk * round.chunk())) co_await round.board.pause(wait);
+        }
+        const ConstVector theirs = round.place(giver, round.net.rank).slice(done, length);
+        co_await round.board.fetch(giver, theirs.data, BoardShape::line + theirs.bytes());
+        operands[count++] = theirs.data;
+      }
+      if (count < Computation::most_operands && giver + 1 < ranks) continue;
+      co_await round.net.reduce(*call.op, piece, operands, count);
+      operands = {piece.data};
+      count = 1;
+    }
+    done += length;
+  }
+}
+
+}  // namespace
+
+Task take_or_combine(const WindowRound& round) {
+  return facts(round.gifts.call().collective).has_operation ? combine(round) : take(round);
+}
+
+}  // namespace offbeat::direct

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How blocks that go to several ranks, or are combined, go through windows: in rounds, a piece of each block
+// in a round, in chunks that are announced one by one.
+#pragma once
+
+#include "base/task.hpp"
+#include "collectives/board/arrival_direct/window_round.hpp"
+
+namespace offbeat::direct {
+
+// Puts the pieces of this rank into its window.
+[[nodiscard]] Task give(const WindowRound& round);
+// Takes the pieces for this rank, or combines them if the collective has an operation.
+[[nodiscard]] Task take_or_combine(const WindowRound& round);
+
+}  // namespace offbeat::direct

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One round of a long call: elements [first, first + most) of every gift, each at its place in a window.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "collectives/board/arrival_direct/gifts.hpp"
+#include "node/board.hpp"
+#include "transport/endpoint.hpp"
+
+namespace offbeat::direct {
+
+// Elements [first, first + most) of a vector, as far as it goes.
+template <class AnyVector>
+AnyVector part(const AnyVector& vector, std::size_t first, std::size_t most) {
+  const std::size_t begin = std::min(first, vector.count);
+  return vector.slice(begin, std::min(most, vector.count - begin));
+}
+
+class WindowRound {
+ public:
+  WindowRound(const Endpoint& net, const Gifts& gifts, std::size_t first, std::size_t most)
+      : net(net),
+        gifts(gifts),
+        board(*net.board()),
+        number(board.round.present),
+        first(first),
+        most(most),
+        pieces(gifts.pieces()),
+        width(gifts.call().output.width) {
+    // Short ones let takers begin early; long ones are announced less often.
+    const std::size_t spread = total() * width / 4;
+    const std::size_t bytes =
+        std::clamp<std::size_t>(spread, BoardShape::smallest_chunk, std::size_t{64} << 10);
+    chunk_ = (bytes + width - 1) / width;
+    swapped_ = gifts.is_mutual() && pieces == net.size - 1 && (number >> 1 & 1) != 0;
+  }
+
+  // The elements in a window.
+  [[nodiscard]] std::size_t total() const { return static_cast<std::size_t>(pieces) * most; }
+  // Where `giver` puts its piece for `taker`. A core writes fastest where it has read last, and in some
+  // exchanges two ranks read from each other what they write: there they swap places every other time.
+  [[nodiscard]] Vector place(int giver, int taker) const {
+    if (swapped_) std::swap(giver, taker);
+    const Vector window{board.window(number, giver), total(), width};
+    return window.slice(begin_of(giver, taker), most);
+  }
+  // Of the piece for `taker` among those of `giver`.
+  [[nodiscard]] std::size_t begin_of(int giver, int taker) const {
+    return gifts.piece_of(giver, taker) * most;
+  }
+  [[nodiscard]] int taker(int piece) const { return (net.rank + 1 + piece) % net.size; }
+
+  [[nodiscard]] std::size_t chunk() const { return chunk_; }
+  [[nodiscard]] std::size_t chunk_of(std::size_t element) const { return element / chunk_; }
+  // From `element` to the end of its chunk.
+  [[nodiscard]] std::size_t rest_of_chunk(std::size_t element) const { return chunk_ - element % chunk_; }
+  [[nodiscard]] Board::Word& word(int giver, std::size_t chunk) const {
+    return board.step(number, chunk).word(giver);
+  }
+  [[nodiscard]] bool is_there(int giver, std::size_t element) const {
+    const Board::Word& word = this->word(giver, chunk_of(element));
+    return Board::Mark(word.load(std::memory_order_acquire)).round == number;
+  }
+
+  const Endpoint& net;
+  const Gifts& gifts;
+  Board& board;
+  const std::uint64_t number;
+  const std::size_t first;
+  const std::size_t most;
+  const int pieces;
+  const std::size_t width;
+  bool past_cache = false;
+
+ private:
+  std::size_t chunk_;
+  bool swapped_;
+};
+
+}  // namespace offbeat::direct
