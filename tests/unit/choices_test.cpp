@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the built-in rules choose, cell by cell, compared with data/choices.txt.
+//
+// After a change of rules that is meant, this writes the file anew; CHANGELOG.md says why it differs:
+//
+//     OFFBEAT_WRITE_CHOICES=tests/unit/data/choices.txt build/dev/tests/unit/choices_test
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <numeric>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "selection/selection.hpp"
+
+namespace offbeat {
+namespace {
+
+struct NamedHost {
+  HostMpi host;
+  const char* name;
+};
+constexpr std::array hosts{NamedHost{HostMpi::other, "other"}, NamedHost{HostMpi::open_mpi, "openmpi"},
+                           NamedHost{HostMpi::mpich, "mpich"}, NamedHost{HostMpi::intel, "intel"}};
+template <int most>
+constexpr auto numbers_to = [] {
+  std::array<int, most> all{};
+  std::iota(all.begin(), all.end(), 1);
+  return all;
+}();
+constexpr auto nodes_looked_at = numbers_to<64>;
+constexpr auto ppn_looked_at = numbers_to<128>;
+
+// "..4095 native; 4096.. ring": every limit of a cell, so that no sizes need to be tried.
+std::string text_of(const Choices& choices) {
+  std::string text;
+  std::size_t least = 0;
+  for (std::size_t k = 0; k < choices.size(); ++k) {
+    const bool is_continued = k + 1 < choices.size() && choices[k + 1].expression == choices[k].expression;
+    if (is_continued) continue;
+    const std::size_t most = choices[k].most_bytes;
+    text += (text.empty() ? "" : "; ") + (least == 0 ? "" : std::to_string(least)) + ".." +
+            (most == any_length ? "" : std::to_string(most)) + " " + choices[k].expression->text();
+    least = most + 1;
+  }
+  return text;
+}
+
+std::string range_text(int first, int last) {
+  return first == last ? std::to_string(first) : std::to_string(first) + ".." + std::to_string(last);
+}
+
+// Joins neighbours whose values are equal: key(first, last) -> value.
+template <class Values, class Keys>
+auto in_ranges(const Keys& keys, const Values& values) {
+  std::vector<std::pair<std::string, typename Values::value_type>> joined;
+  for (std::size_t first = 0; first < keys.size();) {
+    std::size_t last = first;
+    while (last + 1 < keys.size() && values[last + 1] == values[first]) ++last;
+    joined.emplace_back(range_text(keys[first], keys[last]), values[first]);
+    first = last + 1;
+  }
+  return joined;
+}
+
+using ByPpn = std::vector<std::pair<std::string, std::string>>;
+
+// Of each collective, for one host.
+std::array<std::vector<ByPpn>, collectives.size()> choices_of(const Selection& selection, bool board) {
+  std::array<std::vector<ByPpn>, collectives.size()> by_nodes;
+  for (const int nodes : nodes_looked_at) {
+    std::array<std::vector<std::string>, collectives.size()> by_ppn;
+    for (const int ppn : ppn_looked_at) {
+      const ChoiceTable even = selection.table({.ranks = nodes * ppn, .nodes = nodes, .board = board});
+      // A node with a rank less than the others changes nothing.
+      const bool may_differ = nodes > 1 && ppn > 1;
+      const ChoiceTable uneven =
+          may_differ ? selection.table({.ranks = nodes * ppn - 1, .nodes = nodes, .board = board}) : even;
+      for (std::size_t k = 0; k < collectives.size(); ++k) {
+        by_ppn[k].push_back(text_of(even.by_collective[k]));
+        EXPECT_EQ(by_ppn[k].back(), text_of(uneven.by_collective[k])) << nodes << " nodes, " << ppn << " ppn";
+      }
+    }
+    for (std::size_t k = 0; k < collectives.size(); ++k)
+      by_nodes[k].push_back(in_ranges(ppn_looked_at, by_ppn[k]));
+  }
+  return by_nodes;
+}
+
+std::string all_choices() {
+  // collective, board, nodes, ppn, choices -> hosts
+  using Key = std::pair<std::array<std::string, 3>, std::string>;
+  std::vector<std::pair<Key, std::string>> lines;
+  for (const NamedHost& named : hosts) {
+    const Selection selection(named.host);
+    for (const bool board : {true, false}) {
+      const auto found = choices_of(selection, board);
+      for (std::size_t k = 0; k < collectives.size(); ++k) {
+        if (!served.contain(collective_at(k))) continue;
+        for (const auto& [nodes, by_ppn] : in_ranges(nodes_looked_at, found[k])) {
+          for (const auto& [ppn, text] : by_ppn) {
+            const Key key{{std::string(name_of(collective_at(k))) + (board ? " board " : " no_board ") +
+                               "nodes " + nodes,
+                           "ppn " + ppn, ""},
+                          text};
+            const auto known =
+                std::ranges::find_if(lines, [&](const auto& line) { return line.first == key; });
+            if (known != lines.end()) {
+              known->second += std::string(",") + named.name;
+            } else {
+              lines.emplace_back(key, named.name);
+            }
+          }
+        }
+      }
+    }
+  }
+  std::ranges::stable_sort(lines, {}, [](const auto& line) {
+    return line.first.first[0].substr(0, line.first.first[0].find(' '));
+  });
+  std::string text;
+  for (const auto& [key, names] : lines) {
+    const bool is_any = names == "other,openmpi,mpich,intel";
+    text += key.first[0] + " " + key.first[1] + " host " + (is_any ? "*" : names) + ": " + key.second + "\n";
+  }
+  return text;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(Choices, AreThoseOfTheFile) {
+  const std::string now = all_choices();
+  if (const char* path = std::getenv("OFFBEAT_WRITE_CHOICES")) {
+    std::ofstream(path) << now;
+    GTEST_SKIP() << "wrote " << path;
+  }
+  std::ifstream file(CHOICES_FILE);
+  std::ostringstream known;
+  known << file.rdbuf();
+  const std::vector<std::string> before = lines_of(known.str());
+  const std::vector<std::string> after = lines_of(now);
+  ASSERT_GT(before.size(), 50U) << CHOICES_FILE;
+  for (const std::string& line : before)
+    EXPECT_NE(std::ranges::find(after, line), after.end()) << "no longer so: " << line;
+  for (const std::string& line : after)
+    EXPECT_NE(std::ranges::find(before, line), before.end()) << "new: " << line;
+}
+
+}  // namespace
+}  // namespace offbeat
