@@ -23,9 +23,9 @@
 #include "base/copy.hpp"
 #include "base/settings.hpp"
 #include "collectives/algorithm.hpp"
-#include "collectives/repertoire.hpp"
 #include "node/board.hpp"
 #include "processes.hpp"
+#include "selection/selection.hpp"
 
 namespace offbeat {
 namespace {
@@ -170,7 +170,8 @@ struct Rank {
     const std::size_t sets = std::clamp<std::size_t>(footprint / (2 * bytes), 3, 9) | 1;
     std::vector<Buffers> buffers(sets, {std::vector<float>(is_personal ? 2 * count : count, 1.0F),
                                         std::vector<float>(collects ? 2 * count : count)});
-    const Expression expression = parse_expression(collective, repertoire(collective).defaults[0].expression);
+    const Placement placement{.ranks = 2, .nodes = 1, .board = true};
+    const Expression& expression = *Selection().plan(collective, placement).row_for(bytes).expression;
     const float expected = collective == Collective::allreduce ? 2.0F : 1.0F;
     const bool has_result = collective != Collective::gather || me == 0;
     std::vector<double> delays[2];

@@ -83,6 +83,7 @@ function(offbeat_family family headers)
   add_library(offbeat-${family} SHARED
     src/capi/offbeat.cpp
     src/mpi/process/build_identity.cpp
+    src/mpi/communicators/announcements.cpp
     src/mpi/communicators/check.cpp
     src/mpi/communicators/communicator.cpp
     src/mpi/communicators/communicator_apart.cpp

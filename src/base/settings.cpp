@@ -149,6 +149,10 @@ std::vector<Setting> all_settings() {
                        "; unset: offbeat chooses"});
   }
   const Setting others[] = {
+      {"OFFBEAT_RULES", any_text("a file", &Settings::rules), "", OnRanks::may_differ,
+       "rules that come before the built-in ones and say which algorithm runs where; every rank reads them, "
+       "and "
+       "they must be the same on all ranks"},
       {"OFFBEAT_VERBOSE", number(&Settings::verbose, 0, 1), "0", OnRanks::may_differ,
        "1: say once for each collective and range of lengths which algorithm runs and why (standard error, "
        "one rank)"},

@@ -21,6 +21,7 @@ enum class GpuPolicy { stage, native, off };
 struct Settings {
   // For each collective, by index_of(); empty: offbeat chooses.
   std::array<std::string, collectives.size()> algorithms;
+  std::string rules;  // a file; empty: none
   int verbose;
   bool report;
   double stall_s;

@@ -21,12 +21,6 @@
 namespace offbeat {
 namespace {
 
-struct NamedHost {
-  HostMpi host;
-  const char* name;
-};
-constexpr std::array hosts{NamedHost{HostMpi::other, "other"}, NamedHost{HostMpi::open_mpi, "openmpi"},
-                           NamedHost{HostMpi::mpich, "mpich"}, NamedHost{HostMpi::intel, "intel"}};
 template <int most>
 constexpr auto numbers_to = [] {
   std::array<int, most> all{};
@@ -37,15 +31,15 @@ constexpr auto nodes_looked_at = numbers_to<64>;
 constexpr auto ppn_looked_at = numbers_to<128>;
 
 // "..4095 native; 4096.. ring": every limit of a cell, so that no sizes need to be tried.
-std::string text_of(const Choices& choices) {
+std::string text_of(const std::vector<PlanRow>& rows) {
   std::string text;
   std::size_t least = 0;
-  for (std::size_t k = 0; k < choices.size(); ++k) {
-    const bool is_continued = k + 1 < choices.size() && choices[k + 1].expression == choices[k].expression;
+  for (std::size_t k = 0; k < rows.size(); ++k) {
+    const bool is_continued = k + 1 < rows.size() && rows[k + 1].expression == rows[k].expression;
     if (is_continued) continue;
-    const std::size_t most = choices[k].most_bytes;
+    const std::size_t most = rows[k].bytes.most;
     text += (text.empty() ? "" : "; ") + (least == 0 ? "" : std::to_string(least)) + ".." +
-            (most == any_length ? "" : std::to_string(most)) + " " + choices[k].expression->text();
+            (most == any_length ? "" : std::to_string(most)) + " " + rows[k].expression->text();
     least = most + 1;
   }
   return text;
@@ -76,14 +70,15 @@ std::array<std::vector<ByPpn>, collectives.size()> choices_of(const Selection& s
   for (const int nodes : nodes_looked_at) {
     std::array<std::vector<std::string>, collectives.size()> by_ppn;
     for (const int ppn : ppn_looked_at) {
-      const ChoiceTable even = selection.table({.ranks = nodes * ppn, .nodes = nodes, .board = board});
+      const Plans even = selection.plans({.ranks = nodes * ppn, .nodes = nodes, .board = board});
       // A node with a rank less than the others changes nothing.
       const bool may_differ = nodes > 1 && ppn > 1;
-      const ChoiceTable uneven =
-          may_differ ? selection.table({.ranks = nodes * ppn - 1, .nodes = nodes, .board = board}) : even;
+      const Plans uneven =
+          may_differ ? selection.plans({.ranks = nodes * ppn - 1, .nodes = nodes, .board = board}) : even;
       for (std::size_t k = 0; k < collectives.size(); ++k) {
-        by_ppn[k].push_back(text_of(even.by_collective[k]));
-        EXPECT_EQ(by_ppn[k].back(), text_of(uneven.by_collective[k])) << nodes << " nodes, " << ppn << " ppn";
+        by_ppn[k].push_back(text_of(even.by_collective[k].rows));
+        EXPECT_EQ(by_ppn[k].back(), text_of(uneven.by_collective[k].rows))
+            << nodes << " nodes, " << ppn << " ppn";
       }
     }
     for (std::size_t k = 0; k < collectives.size(); ++k)
@@ -96,8 +91,8 @@ std::string all_choices() {
   // collective, board, nodes, ppn, choices -> hosts
   using Key = std::pair<std::array<std::string, 3>, std::string>;
   std::vector<std::pair<Key, std::string>> lines;
-  for (const NamedHost& named : hosts) {
-    const Selection selection(named.host);
+  for (const std::string_view host : host_names) {
+    const Selection selection(*host_named(host));
     for (const bool board : {true, false}) {
       const auto found = choices_of(selection, board);
       for (std::size_t k = 0; k < collectives.size(); ++k) {
@@ -111,9 +106,9 @@ std::string all_choices() {
             const auto known =
                 std::ranges::find_if(lines, [&](const auto& line) { return line.first == key; });
             if (known != lines.end()) {
-              known->second += std::string(",") + named.name;
+              known->second += "," + std::string(host);
             } else {
-              lines.emplace_back(key, named.name);
+              lines.emplace_back(key, host);
             }
           }
         }

@@ -33,12 +33,12 @@ static std::atomic<long> blocks{0};
 namespace offbeat {
 namespace {
 
-Choice choice(const Selection& selection, const Placement& placement, std::size_t bytes) {
-  return choice_for(selection.table(placement).of(Collective::allreduce), bytes);
+PlanRow row(const Selection& selection, const Placement& placement, std::size_t bytes) {
+  return selection.plan(Collective::allreduce, placement).row_for(bytes);
 }
 
 std::string chosen(const Selection& selection, int ranks, std::size_t bytes) {
-  return choice(selection, {ranks}, bytes).expression->text();
+  return row(selection, {ranks}, bytes).expression->text();
 }
 
 TEST(Selection, OneExpressionForEverySize) {
@@ -47,7 +47,7 @@ TEST(Selection, OneExpressionForEverySize) {
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{1} << 30, ~std::size_t{0}}) {
     EXPECT_EQ(chosen(selection, 4, bytes), "ring");
   }
-  EXPECT_EQ(choice(selection, {4}, 8).reason, "a test");
+  EXPECT_EQ(row(selection, {4}, 8).reason, "a test");
 }
 
 TEST(Selection, AnEmptyExpressionRestoresTheStart) {
@@ -61,7 +61,7 @@ TEST(Selection, AnEmptyExpressionRestoresTheStart) {
   EXPECT_EQ(chosen(selection, 4, 8), "ring");
 }
 
-TEST(Selection, WithoutAStartAnEmptyExpressionRestoresTheDefaults) {
+TEST(Selection, WithoutAStartAnEmptyExpressionRestoresTheRules) {
   Selection selection;
   const std::string before = chosen(selection, 4, 8);
   selection.choose_always(Collective::allreduce, "linear", "call");
@@ -78,11 +78,10 @@ TEST(Selection, TheDefaultsRepeatTheirBitsOnEveryRun) {
                                       {.ranks = 8, .nodes = 8, .board = true},
                                       {.ranks = 4}};
   for (const Placement& placement : placements) {
-    const ChoiceTable table = selection.table(placement);
-    for (const Choices& choices : table.by_collective) {
-      for (const Choice& choice : choices) {
-        const Expression& expression = *choice.expression;
-        EXPECT_TRUE(expression.is_native() || expression.every_run()) << expression.text();
+    for (const Plan& plan : selection.plans(placement).by_collective) {
+      for (const PlanRow& row : plan.rows) {
+        for (const Expression* each : row.alternatives)
+          EXPECT_TRUE(each->is_native() || each->every_run()) << each->text();
       }
     }
   }
@@ -94,7 +93,7 @@ TEST(Selection, WhatCannotRunBecomesNativeAndSaysWhy) {
   EXPECT_EQ(chosen(selection, 16, 8), "grid(4x4, ring)");
   EXPECT_EQ(chosen(selection, 8, 8), "native");
   EXPECT_EQ(chosen(selection, 8, any_length), "native");
-  EXPECT_EQ(choice(selection, {8}, 8).reason, "grid(4x4, ring) needs at least 16 ranks");
+  EXPECT_EQ(row(selection, {8}, 8).reason, "grid(4x4, ring) needs at least 16 ranks");
 }
 
 TEST(Selection, ABadExpressionChangesNothing) {
@@ -120,7 +119,7 @@ TEST(Selection, AnExpressionOutlivesItsSelectionAndIsOneForAllSpellings) {
   const auto expression = [](const char* text) {
     Selection selection;
     selection.choose_always(Collective::allreduce, text, "a test");
-    return choice(selection, {4}, 8).expression;
+    return row(selection, {4}, 8).expression;
   };
   const Expression* first = expression("pipeline(1024KiB, ring)");
   EXPECT_EQ(expression("pipeline( 1MiB,ring )"), first);
@@ -136,7 +135,7 @@ TEST(Selection, TheDefaultChangesExactlyAtItsLimits) {
   EXPECT_EQ(chosen(selection, 4, 32767), "recursive_doubling");
   EXPECT_EQ(chosen(selection, 4, 32768), "rabenseifner");
   const auto on_nodes = [&](std::size_t bytes, int nodes = 2) {
-    return choice(selection, {.ranks = 4 * nodes, .nodes = nodes, .board = true}, bytes).expression->text();
+    return row(selection, {.ranks = 4 * nodes, .nodes = nodes, .board = true}, bytes).expression->text();
   };
   EXPECT_EQ(on_nodes(512, 8), "hierarchy(arrival_tree, recursive_multiplying(8))");
   EXPECT_EQ(on_nodes(512, 9), "hierarchy(arrival_tree, recursive_multiplying(7))");
@@ -150,7 +149,7 @@ TEST(Selection, TheDefaultChangesExactlyAtItsLimits) {
   EXPECT_EQ(on_nodes(32767, 9), "hierarchy(arrival_tree, recursive_doubling)");
   EXPECT_EQ(on_nodes(32768, 9), "hierarchy(arrival_tree, rabenseifner)");
   const auto on_a_node_each = [&](std::size_t bytes, int nodes = 8) {
-    return choice(selection, {.ranks = nodes, .nodes = nodes, .board = true}, bytes).expression->text();
+    return row(selection, {.ranks = nodes, .nodes = nodes, .board = true}, bytes).expression->text();
   };
   EXPECT_EQ(on_a_node_each(512), "recursive_multiplying(8)");
   EXPECT_EQ(on_a_node_each(512, 9), "recursive_multiplying(7)");
@@ -167,8 +166,10 @@ TEST(Selection, TheDefaultChangesExactlyAtItsLimits) {
 std::vector<std::string> all_chosen(const Selection& selection, Collective collective,
                                     const Placement& placement) {
   std::vector<std::string> texts;
-  const ChoiceTable table = selection.table(placement);
-  for (const Choice& choice : table.of(collective)) texts.push_back(choice.expression->text());
+  for (const PlanRow& row : selection.plan(collective, placement).rows) {
+    const std::string text = row.expression->text();
+    if (texts.empty() || texts.back() != text) texts.push_back(text);
+  }
   return texts;
 }
 using Texts = std::vector<std::string>;
@@ -180,17 +181,17 @@ TEST(Selection, OtherCollectivesHaveDefaultsOnMeasuredNodesOnly) {
   };
   const Texts on_nodes{"native", "hierarchy(arrival_direct, pipeline(16KiB, chain))"};
   EXPECT_EQ(bcasts({.ranks = 8, .nodes = 4, .board = true}), on_nodes);
-  EXPECT_EQ(bcasts({.ranks = 16, .nodes = measured_nodes, .board = true}), on_nodes);
-  EXPECT_EQ(bcasts({.ranks = 34, .nodes = measured_nodes + 1, .board = true}), Texts{"native"});
+  EXPECT_EQ(bcasts({.ranks = 16, .nodes = 8, .board = true}), on_nodes);
+  EXPECT_EQ(bcasts({.ranks = 34, .nodes = 8 + 1, .board = true}), Texts{"native"});
 }
 
 TEST(Selection, SomeLimitsGrowWithTheNodes) {
   const Selection selection;
   const auto reduction = [&](int nodes, std::size_t bytes) {
-    const ChoiceTable table = selection.table({.ranks = 2 * nodes, .nodes = nodes, .board = true});
-    return choice_for(table.of(Collective::reduce), bytes).expression->text();
+    const Placement placement{.ranks = 2 * nodes, .nodes = nodes, .board = true};
+    return selection.plan(Collective::reduce, placement).row_for(bytes).expression->text();
   };
-  for (const int nodes : {2, 5, measured_nodes}) {
+  for (const int nodes : {2, 5, 8}) {
     const std::size_t limit = std::size_t{16384} * static_cast<std::size_t>(nodes);
     EXPECT_EQ(reduction(nodes, 1023), "native");
     EXPECT_EQ(reduction(nodes, 1024), "hierarchy(arrival_tree, binomial)");
@@ -206,8 +207,8 @@ TEST(Selection, SomeDefaultsHoldWhereEachRankHasANode) {
   };
   const Texts alone{"native", "pipeline(16KiB, chain)"};
   EXPECT_EQ(bcasts({.ranks = 8, .nodes = 8, .board = true}), alone);
-  EXPECT_EQ(bcasts({.ranks = measured_nodes, .nodes = measured_nodes}), alone);
-  EXPECT_EQ(bcasts({.ranks = measured_nodes + 1, .nodes = measured_nodes + 1}), Texts{"native"});
+  EXPECT_EQ(bcasts({.ranks = 8, .nodes = 8}), alone);
+  EXPECT_EQ(bcasts({.ranks = 8 + 1, .nodes = 8 + 1}), Texts{"native"});
   // Nobody has measured ranks of a node that have no shared memory.
   EXPECT_EQ(bcasts({.ranks = 8, .nodes = 4}), Texts{"native"});
   EXPECT_EQ(bcasts({.ranks = 8}), Texts{"native"});
@@ -235,12 +236,11 @@ TEST(Selection, NeighboursDiffer) {
   for (const Placement& placement : {Placement{.ranks = 8}, Placement{.ranks = 8, .nodes = 8},
                                      Placement{.ranks = 8, .nodes = 4, .board = true},
                                      Placement{.ranks = 40, .nodes = 20, .board = true}}) {
-    const ChoiceTable table = Selection(HostMpi::intel).table(placement);
-    for (const Choices& choices : table.by_collective) {
-      const auto same = [](const Choice& a, const Choice& b) {
-        return a.expression == b.expression && a.reason == b.reason;
+    for (const Plan& plan : Selection(HostMpi::intel).plans(placement).by_collective) {
+      const auto same = [](const PlanRow& a, const PlanRow& b) {
+        return a.expression == b.expression && a.form == b.form && a.origin == b.origin;
       };
-      EXPECT_EQ(std::ranges::adjacent_find(choices, same), choices.end());
+      EXPECT_EQ(std::ranges::adjacent_find(plan.rows, same), plan.rows.end());
     }
   }
 }
@@ -248,21 +248,29 @@ TEST(Selection, NeighboursDiffer) {
 TEST(Selection, ANodeOfOneRankHasNoBoard) {
   Selection selection;
   constexpr Placement spread{.ranks = 8, .nodes = 8, .board = true};
-  EXPECT_EQ(choice(selection, spread, 8).expression->text(), "recursive_multiplying(8)");
-  EXPECT_FALSE(selection.table(spread).use_board({Collective::allreduce}));
-  EXPECT_TRUE(selection.table({.ranks = 8, .nodes = 7, .board = true}).use_board({Collective::allreduce}));
+  EXPECT_EQ(row(selection, spread, 8).expression->text(), "recursive_multiplying(8)");
+  EXPECT_FALSE(selection.plans(spread).need(Means::board, {Collective::allreduce}));
+  EXPECT_TRUE(
+      selection.plans({.ranks = 8, .nodes = 7, .board = true}).need(Means::board, {Collective::allreduce}));
   selection.choose_always(Collective::allreduce, "hierarchy(arrival_tree, ring)", "a test");
-  EXPECT_EQ(choice(selection, spread, 8).expression->text(), "hierarchy(arrival_tree, ring)");
-  EXPECT_FALSE(selection.table(spread).use_board({Collective::allreduce}));
+  EXPECT_EQ(row(selection, spread, 8).expression->text(), "hierarchy(arrival_tree, ring)");
+  EXPECT_FALSE(selection.plans(spread).need(Means::board, {Collective::allreduce}));
 }
 
-TEST(Selection, TheLastChoiceHoldsForAnyLength) {
+TEST(Selection, TheRowsOfAPlanFollowOneAnotherToAnyLength) {
   const Selection selection;
   for (const bool board : {false, true}) {
-    const ChoiceTable table = selection.table({.ranks = 8, .nodes = 2, .board = board});
-    for (const Choices& choices : table.by_collective) {
-      EXPECT_TRUE(choices.empty() || choices.back().most_bytes == any_length);
-      EXPECT_TRUE(std::ranges::is_sorted(choices, std::ranges::less_equal(), &Choice::most_bytes));
+    for (const int nodes : {1, 2, 9}) {
+      const Plans plans = selection.plans({.ranks = 2 * nodes, .nodes = nodes, .board = board});
+      for (const Plan& plan : plans.by_collective) {
+        std::size_t next = 0;
+        for (const PlanRow& row : plan.rows) {
+          EXPECT_EQ(row.bytes.least, next);
+          EXPECT_FALSE(row.bytes.is_empty());
+          next = row.bytes.most + 1;
+        }
+        EXPECT_EQ(next, 0U);  // the last row holds for any length
+      }
     }
   }
 }
@@ -270,7 +278,7 @@ TEST(Selection, TheLastChoiceHoldsForAnyLength) {
 TEST(Selection, AHostKeepsWhatItIsKnownToBeFasterAt) {
   const Selection selection(HostMpi::intel);
   const auto chosen_for = [](const Selection& by, const Placement& placement, std::size_t bytes) {
-    return choice_for(by.table(placement).of(Collective::gather), bytes).expression->text();
+    return by.plan(Collective::gather, placement).row_for(bytes).expression->text();
   };
   const Placement two{.ranks = 2, .nodes = 1, .board = true};
   EXPECT_EQ(chosen_for(selection, two, (2 << 20) - 1), "arrival_direct");
@@ -281,7 +289,7 @@ TEST(Selection, AHostKeepsWhatItIsKnownToBeFasterAt) {
   EXPECT_EQ(chosen_for(selection, more, 1 << 20), "native");
   const auto scatter_on = [&](int ranks, std::size_t bytes) {
     const Placement placement{.ranks = ranks, .nodes = 1, .board = true};
-    return choice_for(selection.table(placement).of(Collective::scatter), bytes).expression->text();
+    return selection.plan(Collective::scatter, placement).row_for(bytes).expression->text();
   };
   EXPECT_EQ(scatter_on(4, 1 << 20), "arrival_direct");
   EXPECT_EQ(scatter_on(5, (1 << 20) - 1), "arrival_direct");
@@ -293,9 +301,70 @@ TEST(Selection, AHostKeepsWhatItIsKnownToBeFasterAt) {
             chosen_for(selection, two, 1 << 20));
 }
 
+std::vector<std::string> forms(const Plan& plan) {
+  std::vector<std::string> texts;
+  for (const PlanRow& row : plan.rows) {
+    texts.push_back(std::to_string(row.bytes.least) + " " + row.expression->text() + " " +
+                    std::string(name_of(row.form)) + " " + row.needs.text());
+  }
+  return texts;
+}
+
+TEST(Plan, AnyRowMayHaveAnImmediateForm) {
+  Selection selection;
+  selection.start_with(parse_rules("a test",
+                                   "allreduce * * * ..<64 native\n"
+                                   "allreduce * 1 * ..4KiB arrival_tree\n"
+                                   "allreduce * 1 * ..1MiB pipeline(4, native)")
+                           .rules);
+  const Plan plan = selection.plan(Collective::allreduce, {.ranks = 4, .nodes = 1, .board = true});
+  const Texts expected{"0 native native nothing", "64 arrival_tree immediate board",
+                       "2049 arrival_tree task board", "4097 pipeline(4, native) task host pipeline",
+                       "1048577 arrival_tree task board"};
+  EXPECT_EQ(forms(plan), expected);
+  EXPECT_EQ(plan.row_for(63).reason, "a test:1");
+  EXPECT_EQ(plan.row_for(1 << 21).origin.substr(0, 14), "built-in rules");
+}
+
+TEST(Plan, SaysWhatARowNeeds) {
+  const Selection selection;
+  EXPECT_EQ(selection.plan(Collective::allreduce, {.ranks = 8, .nodes = 2, .board = true}).needs(),
+            Means::board | Means::messages);
+  EXPECT_EQ(selection.plan(Collective::allreduce, {.ranks = 8, .nodes = 8, .board = true}).needs(),
+            Means::messages);
+  EXPECT_EQ(selection.plan(Collective::bcast, {.ranks = 8, .nodes = 1, .board = true}).needs(), Means::board);
+  EXPECT_TRUE(selection.plan(Collective::bcast, {.ranks = 8, .nodes = 1}).needs().empty());
+}
+
+TEST(Plan, ARuleThatCannotRunFallsToTheNext) {
+  Selection selection;
+  selection.start_with(parse_rules("a test",
+                                   "allreduce * * * ..8 arrival_leader\n"
+                                   "allreduce * * * ..8 grid(4x4, ring) | ring\n"
+                                   "allreduce * * * ..8 linear")
+                           .rules);
+  const auto chosen_on = [&](const Placement& placement) {
+    return row(selection, placement, 8).expression->text();
+  };
+  EXPECT_EQ(chosen_on({.ranks = 16, .nodes = 1, .board = true}), "arrival_leader");
+  EXPECT_EQ(chosen_on({.ranks = 16, .nodes = 1}), "grid(4x4, ring)");
+  EXPECT_EQ(chosen_on({.ranks = 8, .nodes = 2, .board = true}), "ring");
+  EXPECT_EQ(row(selection, {.ranks = 16, .nodes = 2}, 8).alternatives.size(), 2U);
+  EXPECT_EQ(row(selection, {.ranks = 8, .nodes = 2}, 8).alternatives.size(), 1U);
+}
+
+TEST(Plan, ASettingComesBeforeTheUsersRules) {
+  Selection selection;
+  selection.start_with(parse_rules("a test", "* * * * * native").rules);
+  selection.start_with(Collective::allreduce, "ring", "OFFBEAT_ALLREDUCE");
+  EXPECT_EQ(chosen(selection, 4, 8), "ring");
+  EXPECT_EQ(row(selection, {4}, 8).origin, "OFFBEAT_ALLREDUCE");
+  EXPECT_EQ(selection.plan(Collective::bcast, {.ranks = 4, .nodes = 1, .board = true}).rows.size(), 1U);
+}
+
 TEST(Selection, CollectivesAreChosenForOneByOne) {
   Selection selection;
-  EXPECT_TRUE(selection.table({4}).of(Collective::scan).empty());
+  EXPECT_TRUE(selection.plan(Collective::scan, {4}).empty());
   EXPECT_THROW(selection.choose_always(Collective::scan, "ring", "a test"), UsageError);
 }
 

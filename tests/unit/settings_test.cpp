@@ -36,6 +36,7 @@ class SettingsTest : public testing::Test {
 
 TEST_F(SettingsTest, ReadsEveryVariable) {
   setenv("OFFBEAT_ALLREDUCE", "ring", 1);
+  setenv("OFFBEAT_RULES", "my.rules", 1);
   setenv("OFFBEAT_VERBOSE", "1", 1);
   setenv("OFFBEAT_REPORT", "1", 1);
   setenv("OFFBEAT_STALL_S", "7", 1);
@@ -47,6 +48,7 @@ TEST_F(SettingsTest, ReadsEveryVariable) {
   setenv("OFFBEAT_PROGRESS_CPUS", "14,2-4", 1);
   const Settings settings = Settings::from_environment();
   EXPECT_EQ(settings.algorithm(Collective::allreduce), "ring");
+  EXPECT_EQ(settings.rules, "my.rules");
   EXPECT_EQ(settings.trace, "folder");
   EXPECT_EQ(settings.verbose, 1);
   EXPECT_TRUE(settings.report);
@@ -257,9 +259,10 @@ TEST_F(SettingsTest, RandomBytesAreErrorsInOneLine) {
 
 TEST_F(SettingsTest, EveryDescribedVariableIsRead) {
   // A value that no setting takes: each must object, but for the expressions, which are parsed later, and the
-  // folder, which may have any name. ReadsEveryVariable has those.
+  // file and the folder, which may have any name. ReadsEveryVariable has those.
   for (const SettingDescription& setting : setting_descriptions()) {
-    if (setting.values.starts_with("an algorithm expression") || setting.name == "OFFBEAT_TRACE") continue;
+    const bool is_path = setting.values == "a file" || setting.values == "a folder";
+    if (is_path || setting.values.starts_with("an algorithm expression")) continue;
     expect_error(setting.name.c_str(), "#");
   }
 }

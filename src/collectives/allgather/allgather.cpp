@@ -23,17 +23,8 @@ constexpr const Algorithm* algorithms[] = {&native,
                                            &combinators::pipeline,
                                            &hierarchies::allgather};
 
-// Between nodes: see "nodes.py: every other collective" in benchmarks/README.md.
-constexpr Default defaults[] = {
-    {any_length, "arrival_direct"},
-    {below_kib(8), "native"},
-    {any_length, "hierarchy(arrival_direct, ring)", measured_nodes},
-    {below_kib(64), "native"},
-    {any_length, "ring", measured_nodes, Spread::node_each},
-};
-
 }  // namespace
 
-const Repertoire allgather{.algorithms = algorithms, .defaults = defaults, .without_host = "bruck"};
+const Repertoire allgather{.algorithms = algorithms, .without_host = "bruck"};
 
 }  // namespace offbeat

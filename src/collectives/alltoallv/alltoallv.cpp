@@ -14,11 +14,8 @@ constexpr Algorithm arrival_direct = direct::serving<Collective::alltoallv>();
 constexpr const Algorithm* algorithms[] = {&native, &arrival_direct, &pairwise, &linear,
                                            &hierarchies::alltoall};
 
-// Between nodes the hosts do as well.
-constexpr Default defaults[] = {{any_length, "arrival_direct"}};
-
 }  // namespace
 
-const Repertoire alltoallv{.algorithms = algorithms, .defaults = defaults, .without_host = "pairwise"};
+const Repertoire alltoallv{.algorithms = algorithms, .without_host = "pairwise"};
 
 }  // namespace offbeat

@@ -11,11 +11,8 @@ using namespace barrier_algorithms;
 
 constexpr const Algorithm* algorithms[] = {&native, &arrival_counter, &dissemination, &hierarchies::barrier};
 
-// Between nodes the host MPI does as well.
-constexpr Default defaults[] = {{any_length, "arrival_counter"}};
-
 }  // namespace
 
-const Repertoire barrier{.algorithms = algorithms, .defaults = defaults, .without_host = "dissemination"};
+const Repertoire barrier{.algorithms = algorithms, .without_host = "dissemination"};
 
 }  // namespace offbeat

@@ -15,16 +15,8 @@ constexpr Algorithm arrival_direct = direct::serving<Collective::scatter>();
 constexpr const Algorithm* algorithms[] = {&native, &arrival_direct, &binomial, &linear,
                                            &hierarchies::scatter};
 
-// Between nodes: see "nodes.py: every other collective" in benchmarks/README.md.
-constexpr Default defaults[] = {
-    {any_length, "arrival_direct"},
-    {below_kib(8), "native"},
-    {any_length, "hierarchy(arrival_direct, linear)", measured_nodes},
-    {any_length, "linear", measured_nodes, Spread::node_each},
-};
-
 }  // namespace
 
-const Repertoire scatter{.algorithms = algorithms, .defaults = defaults, .without_host = "binomial"};
+const Repertoire scatter{.algorithms = algorithms, .without_host = "binomial"};
 
 }  // namespace offbeat

@@ -5,9 +5,7 @@
 #include <array>
 #include <cstring>
 #include <exception>
-#include <mutex>
 #include <new>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -19,22 +17,6 @@
 
 namespace offbeat {
 namespace {
-
-std::string size_text(std::size_t bytes) {
-  constexpr std::array units{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  std::size_t unit = 0;
-  while (bytes >= 1024 && bytes % 1024 == 0 && unit + 1 < units.size()) {
-    bytes /= 1024;
-    ++unit;
-  }
-  return std::to_string(bytes) + " " + units[unit];
-}
-
-// For calls of `least` to `most` bytes.
-std::string range_text(std::size_t least, std::size_t most) {
-  if (most == any_length) return least == 0 ? " of any length" : " from " + size_text(least);
-  return (least == 0 ? " up to " : " from " + size_text(least) + " to ") + size_text(most);
-}
 
 struct Reason {
   const char* text;  // lives as long as the exception; null: the program itself revoked the communicator
@@ -126,7 +108,7 @@ Communicator::~Communicator() {
   host_pipelines_.keep_for_ever();
 }
 
-// -- choices
+// -- plans
 
 void Communicator::leave_to_host(std::string_view why) {
   why_native_ = why;
@@ -134,77 +116,46 @@ void Communicator::leave_to_host(std::string_view why) {
   apply();
 }
 
-const ChoiceTable& Communicator::table() const {
-  if (!serves() || choices_ == nullptr) return selection_->native();
-  return has_board() ? choices_->with_board : choices_->without_board;
+const Plans& Communicator::plans() const {
+  if (!serves() || plans_ == nullptr) return selection_->native();
+  return has_board() ? plans_->with_board : plans_->without_board;
 }
 
 void Communicator::apply() {
   is_verbose_ = process_.settings.verbose > 0 && launcher_rank() == 0;
+  announcements_.forget();
   const std::uint64_t generation =
-      choices_ != nullptr ? choices_->without_board.generation : selection_->generation();
+      plans_ != nullptr ? plans_->without_board.generation : selection_->generation();
   for (std::size_t k = 0; k < of_.size(); ++k) {
-    const Choices& choices = table().by_collective[k];
-    OfCollective& mine = of_[k];
-    mine.generation = are_provided(requested_.with(collective_at(k))) ? generation : 0;
-    mine.choices = choices.empty() ? nullptr : &choices;
-    mine.announced = 0;
-    mine.immediate_below = 0;
-    if (choices.empty() || board_ == nullptr) continue;
-    const Choice& first = choices.front();
-    const Immediate* immediate = immediate_form(*first.expression->algorithm, size_);
-    if (immediate == nullptr) continue;
-    const std::size_t most = immediate->most_bytes(size_);
-    mine.immediate_below = std::min(first.most_bytes, most) + 1;
-    mine.at_once = first.expression;
-    mine.run_at_once = immediate->run;
+    const bool is_ready = are_provided(requested_.with(collective_at(k)));
+    of_[k].plan.use(plans().by_collective[k], is_ready ? generation : 0, size_);
   }
+  begins_with_ = Means::host_pipeline;
+  const bool has_stage = origin_ != nullptr || !has_board() || place_->board->stages() > 1;
+  if (has_stage) begins_with_ = begins_with_ | Means::board;
+  if (process_.progress.moves_messages() && has_tags(stage_)) begins_with_ = begins_with_ | Means::messages;
 }
 
 // The host serves calls whose elements are too wide for a board. An object of the program may be of any
 // width; for these, messages replace algorithms that would cut inside an object, or pass each object on whole
 // in many steps.
-const Expression* Communicator::choose_from_list(const OfCollective& mine, Collective collective,
-                                                 std::size_t bytes, std::size_t width, bool may_wait) {
-  if (mine.choices == nullptr) return nullptr;
-  const Choice& choice = choice_for(*mine.choices, bytes);
-  if (is_verbose_) announce(collective, choice);
-  const Algorithm& algorithm = *choice.expression->algorithm;
-  if (algorithm.run == nullptr) return nullptr;
+Chosen Communicator::choose_from_rows(Collective collective, std::size_t bytes, std::size_t width,
+                                      Waiting waiting) {
+  const Plan& plan = of(collective).plan.plan();
+  if (plan.empty()) return {};
+  const PlanRow& row = plan.row_for(bytes);
+  if (row.form != RowForm::task) return PlanInUse::how(row, size_);
+  const Chosen chosen{row.expression};
+  const OnBoard on_board = row.expression->algorithm->needs.board;
   if (width > BoardShape::smallest_chunk) [[unlikely]] {
     // The rounds of these collectives go chunk by chunk, and a chunk may be as large as a window.
     const bool is_in_rounds = collective == Collective::allreduce || collective == Collective::reduce;
-    const bool is_on_node = algorithm.needs.board == OnBoard::one_node;
-    if (is_in_rounds && is_on_node && width <= board_size_.window_bytes) return choice.expression;
-    return may_wait && has_messages(collective) ? selection_->without_host(collective) : nullptr;
+    if (is_in_rounds && on_board == OnBoard::one_node && width <= board_size_.window_bytes) return chosen;
+    if (waiting == Waiting::forbidden || !has_messages(collective)) return {};
+    return {plan.without_host};
   }
   const bool is_too_wide = width * static_cast<std::size_t>(size_) > board_size_.window_bytes;
-  if (is_too_wide && algorithm.needs.board != OnBoard::no) return nullptr;
-  return choice.expression;
-}
-
-void Communicator::announce(Collective collective, const Choice& choice) {
-  OfCollective& mine = of(collective);
-  const Choices& choices = *mine.choices;
-  const std::ptrdiff_t index = &choice - choices.data();
-  const std::uint64_t bit = std::uint64_t{1} << std::min<std::ptrdiff_t>(index, 63);
-  if ((mine.announced & bit) != 0) return;
-  mine.announced |= bit;
-  // Never destroyed: a program may call MPI while it exits.
-  static std::mutex mutex;
-  static auto* said = new std::set<std::pair<int, std::string>>;
-  try_to([&] {
-    const std::size_t least = index == 0 ? 0 : choices[static_cast<std::size_t>(index - 1)].most_bytes + 1;
-    const std::string range = range_text(least, choice.most_bytes);
-    const Expression& expression = *choice.expression;
-    const bool varies = !expression.runs_on_host() && !expression.every_run();
-    const std::string why = why_native_.empty() ? choice.reason : std::string(why_native_);
-    const std::string line = std::string(name_of(collective)) + range + ", ranks: " + std::to_string(size_) +
-                             ": " + expression.text() + " (" + why +
-                             (varies ? "; bits differ from run to run)" : ")");
-    const std::lock_guard lock(mutex);
-    if (said->emplace(size_, line).second) say(line);
-  });
+  return is_too_wide && on_board != OnBoard::no ? Chosen{} : chosen;
 }
 
 // -- calls
@@ -246,26 +197,26 @@ void Communicator::check_processes() const {
     throw CommunicationError("a process of the communicator has died", FaultTolerance::process_failed);
 }
 
-void Communicator::run(const Expression& expression, const Call& call, std::size_t bytes) {
+void Communicator::run(Chosen chosen, const Call& call, std::size_t bytes) {
   if (bytes == 0 && is_over_if_empty(call.collective)) return;
   enter_board(call.collective, bytes);
   or_break([&] {
-    const OfCollective& mine = of(call.collective);
-    const bool is_immediate = bytes < mine.immediate_below;
-    if (is_immediate && mine.run_at_once(*board_, call)) return;
-    if (expression.runs_on_host()) [[unlikely]]
-      return host_pipeline(expression, call).run();
-    NodeBoard::Stage* const stage = stage_of_board(stage_);
-    if (stage != nullptr) stage->begin_use(expression.lease(call, rank_, size_, stage->board.size));
-    const Endpoint net = endpoint(*transport_, call, expression);
-    Task task =
-        is_immediate ? expression.algorithm->run(net, call, expression) : carry_out(net, call, expression);
-    lateness_.begin_call();
-    transport_->drive(task);
-    if (stage != nullptr) stage->end_use();
+    if (chosen.at_once != nullptr && chosen.at_once(*board_, call)) return;
+    run_task(*chosen.expression, call);
   });
   if (ProgressDue::is_due_after_call()) [[unlikely]]
     give_progress();
+}
+
+void Communicator::run_task(const Expression& expression, const Call& call) {
+  if (expression.runs_on_host()) [[unlikely]]
+    return host_pipeline(expression, call).run();
+  NodeBoard::Stage* const stage = stage_of_board(stage_);
+  if (stage != nullptr) stage->begin_use(expression.lease(call, rank_, size_, stage->board.size));
+  Task task = expression.algorithm->run(endpoint(*transport_, call, expression), call, expression);
+  lateness_.begin_call();
+  transport_->drive(task);
+  if (stage != nullptr) stage->end_use();
 }
 
 // This call is complete, so the next call deals with a rank that has failed meanwhile.
@@ -284,36 +235,38 @@ bool Communicator::has_messages(Collective collective) {
   return are_found;
 }
 
-const Expression* Communicator::choose_without_host(const Call& call, std::size_t bytes) {
-  const Expression* chosen = choose(call.collective, bytes, call.output.width);
-  if ((chosen != nullptr && !chosen->runs_on_host()) || !serves()) return chosen;
-  return has_messages(call.collective) ? selection_->without_host(call.collective) : nullptr;
+Chosen Communicator::choose_without_host(const Call& call, std::size_t bytes) {
+  const Chosen chosen = choose(call.collective, bytes, call.output.width);
+  announce(call.collective, bytes);
+  if ((chosen && !chosen.expression->runs_on_host()) || !serves()) return chosen;
+  if (!has_messages(call.collective)) return {};
+  return {of(call.collective).plan.plan().without_host};
 }
 
 // If the board has only the stage for blocking collectives, an operation uses messages.
-const Expression* Communicator::choose_for_operation(const Call& call, std::size_t bytes) {
-  const Expression* chosen = choose_without_host(call, bytes);
-  if (chosen == nullptr || !has_board() || place_->board->stages() > 1) return chosen;
-  if (!has_messages(call.collective)) return nullptr;
-  const Choices& choices = choices_->without_board.by_collective[index_of(call.collective)];
-  if (choices.empty()) return selection_->without_host(call.collective);
-  const Expression& without_board = *choice_for(choices, bytes).expression;
-  return without_board.runs_on_host() ? selection_->without_host(call.collective) : &without_board;
+Chosen Communicator::choose_for_operation(const Call& call, std::size_t bytes) {
+  const Chosen chosen = choose_without_host(call, bytes);
+  if (!chosen || !has_board() || place_->board->stages() > 1) return chosen;
+  if (!has_messages(call.collective)) return {};
+  const Plan& plan = plans_->without_board.of(call.collective);
+  if (plan.empty()) return {};
+  const Expression* without_board = plan.row_for(bytes).expression;
+  return {without_board->runs_on_host() ? plan.without_host : without_board};
 }
 
 bool Communicator::run_without_host(Call call) {
   require_intact();
   const std::size_t bytes = call.length(size_);
-  const Expression* chosen = is_one_rank_ ? &copied_alone : choose_without_host(call, bytes);
-  if (chosen == nullptr) return false;
+  const Chosen chosen = is_one_rank_ ? Chosen{&copied_alone} : choose_without_host(call, bytes);
+  if (!chosen) return false;
   count(call.collective);
   if (is_one_rank_) {
     copy_alone(call);
   } else {
-    run(*chosen, call, bytes);
+    run(chosen, call, bytes);
   }
   count_served(call.collective);
-  last_algorithm = chosen;
+  last_algorithm = chosen.expression;
   return true;
 }
 
@@ -324,42 +277,39 @@ std::unique_ptr<Operation> Communicator::begin(const Call& call) {
     auto complete = std::make_unique<Operation>(*this, call, bytes);
     return run_without_host(call) ? std::move(complete) : nullptr;
   }
-  const Expression* expression = choose_for_operation(call, bytes);
-  if (expression == nullptr) return nullptr;
+  const Chosen chosen = choose_for_operation(call, bytes);
+  if (!chosen) return nullptr;
   count(call.collective);
   std::unique_ptr<Operation> operation;
-  begin(operation, *expression, call, bytes, {});
+  begin(operation, chosen, call, bytes, {});
   operation->rethrow_if_failed();
   count_served(call.collective);
-  last_algorithm = expression;
+  last_algorithm = chosen.expression;
   return operation;
 }
 
-const Expression* Communicator::choose_to_begin(Collective collective, std::size_t bytes, std::size_t width) {
-  const OfCollective& mine = of(collective);
-  if (mine.generation != selection_->generation()) {
-    // All ranks agree on both. A blocking call brings the choices up to date.
+Chosen Communicator::choose_to_begin(Collective collective, std::size_t bytes, std::size_t width) {
+  const PlanInUse& mine = of(collective).plan;
+  if (!mine.is_of(selection_->generation())) {
+    // All ranks agree on both. A blocking call brings the plans up to date.
     const bool are_current =
-        choices_ == nullptr || choices_->without_board.generation == selection_->generation();
-    if (!are_current || !are_provided({collective})) return nullptr;
+        plans_ == nullptr || plans_->without_board.generation == selection_->generation();
+    if (!are_current || !are_provided({collective})) return {};
     apply();
   }
-  const Expression* chosen = choose_from_list(mine, collective, bytes, width, false);
-  if (chosen == nullptr || chosen->runs_on_host()) return chosen;
-  const bool uses_messages = chosen->algorithm->needs.board != OnBoard::one_node;
-  if (uses_messages && !(process_.progress.moves_messages() && has_tags(stage_))) return nullptr;
-  // Where each node has one rank, a hierarchy has no board.
-  const bool uses_board = chosen->algorithm->needs.board != OnBoard::no && has_board();
-  const bool has_stage = origin_ != nullptr || !uses_board || place_->board->stages() > 1;
-  return has_stage ? chosen : nullptr;
+  const Plan& plan = mine.plan();
+  if (plan.empty() || !begins_with_.contain(plan.row_for(bytes).needs)) return {};
+  return choose_from_rows(collective, bytes, width, Waiting::forbidden);
 }
 
-void Communicator::begin(std::unique_ptr<Operation>& operation, const Expression& expression,
-                         const Call& call, std::size_t bytes, Sequel sequel) {
+void Communicator::begin(std::unique_ptr<Operation>& operation, Chosen chosen, const Call& call,
+                         std::size_t bytes, Sequel sequel) {
+  const Expression& expression = *chosen.expression;
   enter_board(call.collective, bytes);
   or_break([&] {
     operation = std::make_unique<Operation>(*this, call, bytes, sequel);
     operation->expression_ = &expression;
+    operation->is_immediate_ = chosen.at_once != nullptr;
     operation->number_ = calls_;
     operation->index_ = origin_ != nullptr
                             ? stage_

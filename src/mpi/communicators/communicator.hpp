@@ -12,8 +12,10 @@
 #include <string_view>
 
 #include "collectives/algorithm.hpp"
+#include "mpi/communicators/announcements.hpp"
 #include "mpi/communicators/check.hpp"
 #include "mpi/communicators/node_board.hpp"
+#include "mpi/communicators/plan_in_use.hpp"
 #include "mpi/communicators/team.hpp"
 #include "mpi/communicators/transport.hpp"
 #include "mpi/host/private_communicator.hpp"
@@ -69,18 +71,19 @@ class Communicator {
     return host.size_of(handle) == 1;
   }
 
-  // The choice for a call of this length (Call::length) and elements of `width` bytes. Null: leave the call
-  // to the host.
-  [[nodiscard]] const Expression* choose(Collective collective, std::size_t bytes, std::size_t width) {
-    const OfCollective& mine = of(collective);
-    if (mine.generation != selection_->generation()) [[unlikely]]
+  // What the plan says of a call of this length (Call::length) with elements of `width` bytes.
+  [[nodiscard]] Chosen choose(Collective collective, std::size_t bytes, std::size_t width) {
+    const PlanInUse& mine = of(collective).plan;
+    if (!mine.is_of(selection_->generation())) [[unlikely]]
       refresh(collective);
-    if (bytes < mine.immediate_below) [[likely]] {
-      if (is_verbose_) [[unlikely]]
-        announce(collective, mine.choices->front());
-      return mine.at_once;
-    }
-    return choose_from_list(mine, collective, bytes, width, true);
+    if (mine.is_short(bytes)) [[likely]]
+      return mine.short_row();
+    return choose_from_rows(collective, bytes, width, Waiting::allowed);
+  }
+  // OFFBEAT_VERBOSE: says what `choose` finds for such calls. Decides nothing.
+  void announce(Collective collective, std::size_t bytes) {
+    if (is_verbose_) [[unlikely]]
+      announcements_.say_choice(collective, of(collective).plan.plan(), bytes, size_, why_native_);
   }
   [[nodiscard]] bool serves() const { return transport_ != nullptr; }
   [[nodiscard]] int rank() const { return rank_; }
@@ -96,8 +99,8 @@ class Communicator {
     if (is_broken_) [[unlikely]]
       report_earlier_failure();
   }
-  // `bytes`: the length of the call.
-  void run(const Expression& expression, const Call& call, std::size_t bytes);
+  // `chosen` is not native. `bytes`: the length of the call.
+  void run(Chosen chosen, const Call& call, std::size_t bytes);
   // An exception from `body` ends all use of this communicator. After an error the ranks no longer agree on
   // what was sent, so nobody can serve it again, not even the host. Ranks that wait on its board are told.
   template <class Body>
@@ -129,13 +132,12 @@ class Communicator {
   // operation may outlive the program's communicator.
   [[nodiscard]] std::unique_ptr<Operation> begin(const Call& call);
 
-  // For a call that the host can serve, too. Null: leave it to the host. Waits for no other rank.
-  [[nodiscard]] const Expression* choose_to_begin(Collective collective, std::size_t bytes,
-                                                  std::size_t width);
+  // For a call that the host can serve, too. Waits for no other rank.
+  [[nodiscard]] Chosen choose_to_begin(Collective collective, std::size_t bytes, std::size_t width);
   // Begins what was chosen. The sequel follows in each case, unless this throws. A call that is over if it is
   // empty, and is, cannot be begun.
-  void begin(std::unique_ptr<Operation>& operation, const Expression& expression, const Call& call,
-             std::size_t bytes, Sequel sequel);
+  void begin(std::unique_ptr<Operation>& operation, Chosen chosen, const Call& call, std::size_t bytes,
+             Sequel sequel);
 
   // The call in segments by the host; `expression` was chosen. The pipeline must not outlive this.
   [[nodiscard]] HostPipeline host_pipeline(const Expression& expression, const Call& call) const;
@@ -188,20 +190,17 @@ class Communicator {
   struct OfCollective {
     Counter intercepted;
     Counter served;
-    std::uint64_t generation = 0;  // of the choices; if outdated, they must be looked up again
-    // Shorter calls run the immediate form of the first choice. Copied so that these calls read little.
-    std::size_t immediate_below = 0;
-    const Expression* at_once = nullptr;
-    bool (*run_at_once)(Board& board, const Call& call) = nullptr;
-    const Choices* choices = nullptr;  // null: the host serves it
-    std::uint64_t announced = 0;       // bit k: choice k; the last bit: all later choices
+    PlanInUse plan;
   };
   [[nodiscard]] OfCollective& of(Collective collective) { return of_[index_of(collective)]; }
   [[nodiscard]] const OfCollective& of(Collective collective) const { return of_[index_of(collective)]; }
 
-  // With `may_wait`, the call may wait for other ranks, all of which make it.
-  [[nodiscard]] const Expression* choose_from_list(const OfCollective& mine, Collective collective,
-                                                   std::size_t bytes, std::size_t width, bool may_wait);
+  // Whether a choice may wait for the other ranks, all of which make the call.
+  enum class Waiting : std::uint8_t { allowed, forbidden };
+  [[nodiscard]] Chosen choose_from_rows(Collective collective, std::size_t bytes, std::size_t width,
+                                        Waiting waiting);
+  // The part of `run` for calls without an immediate form.
+  void run_task(const Expression& expression, const Call& call);
   [[noreturn]] void report_earlier_failure() const;
 
   // Setting up (communicator_set_up.cpp).
@@ -216,9 +215,9 @@ class Communicator {
   // Call before the first call of a collective and after a new choice. Collective if anything is missing.
   void refresh(Collective collective);
   void add_requested(Collective collective);
-  // Whether everything that the choices for these collectives use exists.
+  // Whether everything that the plans of these collectives need exists.
   [[nodiscard]] bool are_provided(Collectives collectives) const;
-  // Collective. Creates everything that the choices for these collectives use and that does not exist yet.
+  // Collective. Creates everything that the plans of these collectives need and that does not exist yet.
   void provide(SetUp& set_up, Collectives collectives);
   void find_board(SetUp& set_up);
   [[nodiscard]] bool find_messages(SetUp& set_up);
@@ -226,19 +225,18 @@ class Communicator {
   // Puts a newly found board or communicator for messages into use.
   void take_over();
 
-  // Call after the choices, or the means to run them, have changed.
+  // Call after the plans, or the means to carry them out, have changed.
   void apply();
   void leave_to_host(std::string_view why);
-  [[nodiscard]] const ChoiceTable& table() const;
-  void announce(Collective collective, const Choice& choice);
+  [[nodiscard]] const Plans& plans() const;
   [[nodiscard]] bool asks_whether_revoked() const;
   // Throws CommunicationError if the program's communicator was revoked or has lost a process.
   void check_processes() const;
   // Call in the exception's handler.
   void break_down();
-  // Null: the call cannot be served.
-  [[nodiscard]] const Expression* choose_without_host(const Call& call, std::size_t bytes);
-  [[nodiscard]] const Expression* choose_for_operation(const Call& call, std::size_t bytes);
+  // Without an expression: the call cannot be served.
+  [[nodiscard]] Chosen choose_without_host(const Call& call, std::size_t bytes);
+  [[nodiscard]] Chosen choose_for_operation(const Call& call, std::size_t bytes);
   // Collective if there is no communicator for messages yet. False: none can be created.
   [[nodiscard]] bool has_messages(Collective collective);
   [[nodiscard]] Endpoint endpoint(MpiTransport& transport, const Call& call,
@@ -273,7 +271,7 @@ class Communicator {
     std::shared_ptr<Team::Place> place;  // null: there is none, or no stage is left
     int next = 0;
     int end = 0;
-    std::shared_ptr<const TeamChoices> choices;
+    std::shared_ptr<const TeamPlans> plans;
     std::shared_ptr<PrivateCommunicator> messages;
     int tag_base = 0;
     bool board_was_tried = false;
@@ -320,8 +318,10 @@ class Communicator {
   std::array<Operation*, NodeBoard::most_stages> last_on_stage_{};                // under way; null: none
   std::array<Berths, 2> berths_;  // for persistent requests that are short, and for others
   std::string_view why_native_;
-  std::shared_ptr<const TeamChoices> choices_;
+  std::shared_ptr<const TeamPlans> plans_;  // null: none were agreed on
+  Means begins_with_;                       // what operations may use that wait for nobody
   bool is_verbose_ = false;
+  Announcements announcements_;
   std::uint64_t calls_ = 0;  // of all collectives, including those through the C interface
   std::array<OfCollective, collectives.size()> of_;
 };

@@ -23,27 +23,28 @@ BoardSize Communicator::size_of_board_for(const Call& call) const {
 }
 
 bool Communicator::suffice(const Berths& berths, Collective collective) const {
-  if (berths.place == nullptr || berths.choices->without_board.generation != selection_->generation())
+  if (berths.place == nullptr || berths.plans->without_board.generation != selection_->generation())
     return false;
   const bool has_board = berths.place->board != nullptr;
-  const ChoiceTable& table = has_board ? berths.choices->with_board : berths.choices->without_board;
+  const Plans& plans = has_board ? berths.plans->with_board : berths.plans->without_board;
   const bool may_want_board = process_.settings.window_bytes > 0 &&
-                              berths.choices->with_board.use_board({collective}) && !berths.board_was_tried;
-  const bool lacks_messages = table.use_messages({collective}) &&
+                              berths.plans->with_board.need(Means::board, {collective}) &&
+                              !berths.board_was_tried;
+  const bool lacks_messages = plans.need(Means::messages, {collective}) &&
                               (berths.messages->handle() == MPI_COMM_NULL || !has_tags(berths.next));
-  return !may_want_board && !lacks_messages && !table.use_host_pipeline();
+  return !may_want_board && !lacks_messages && !plans.need(Means::host_pipeline);
 }
 
 Communicator::Berths Communicator::berths() const {
   const int stages = has_board() ? place_->board->stages() : NodeBoard::stages_of_communicator;
   if (!serves() || place_ == nullptr || stages == 1) return {};
-  return {place_, 1, stages, choices_, messages_, tag_base_, board_tried_};
+  return {place_, 1, stages, plans_, messages_, tag_base_, board_tried_};
 }
 
 void Communicator::use(const Berths& berths) {
   place_ = berths.place;
   stage_ = berths.next;
-  choices_ = berths.choices;
+  plans_ = berths.plans;
   messages_ = berths.messages;
   tag_base_ = berths.tag_base;
   board_tried_ = berths.board_was_tried;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the ranks of a communicator agree before offbeat serves it and after the choices have changed.
+// How the ranks of a communicator agree before offbeat serves it and after the plans have changed.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -47,7 +47,7 @@ struct Invitation {
   std::uint64_t place = 0;
   std::uint64_t messages = 0;      // number of the private communicator to share; 0: none
   std::uint64_t new_messages = 0;  // number for one that may be made
-  std::uint64_t unused = 0;
+  std::uint64_t rules = 0;         // a hash of the user's rules
 };
 static_assert(sizeof(Invitation) == 64);
 
@@ -62,6 +62,7 @@ constexpr std::uint64_t board = 16;
 constexpr std::uint64_t no_board = 32;
 constexpr std::uint64_t messages = 64;
 constexpr std::uint64_t no_level_zero = 128;
+constexpr std::uint64_t same_rules = 256;
 }  // namespace has
 
 // Said only once, because a program may make many communicators.
@@ -131,13 +132,15 @@ bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up, Co
     std::shared_ptr<Team> team;
     std::shared_ptr<Team::Place> place;
     std::shared_ptr<PrivateCommunicator> shared;
-    std::shared_ptr<const TeamChoices> choices;
-    Invitation invitation{.build = process.build, .settings = process.settings_hash};
+    std::shared_ptr<const TeamPlans> plans;
+    Invitation invitation{.build = process.build,
+                          .settings = process.settings_hash,
+                          .rules = process.selection.hash_of_users_rules()};
     const auto look_for_team = [&] {
       team = invitation.is_new_team != 0 ? std::make_shared<Team>(world_ranks, set_up.rank, invitation.team)
                                          : process.teams.find(world_ranks);
       if (team == nullptr || invitation.is_new_team != 0) return;
-      choices = team->choices(*mine->selection_);
+      plans = team->plans(*mine->selection_);
       shared = team->messages();
     };
 
@@ -172,6 +175,7 @@ bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up, Co
     say_if(has_memory, has::memory);
     say_if(is_same_build, has::same_build);
     say_if(invitation.settings == process.settings_hash, has::same_settings);
+    say_if(invitation.rules == process.selection.hash_of_users_rules(), has::same_rules);
     say_if(!devices::has_level_zero(), has::no_level_zero);
     say_if(team != nullptr && team->serial() == invitation.team, has::team);
     say_if(place != nullptr, has::place);
@@ -181,12 +185,22 @@ bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up, Co
     const std::uint64_t all = set_up.unanimous(mine_to_say);
 
     if ((all & has::memory) == 0) return false;
-    const bool are_of_one_build = (all & has::same_build) != 0;
-    if (!are_of_one_build || (all & has::same_settings) == 0) {
-      mine->leave_to_host(are_of_one_build ? "the ranks have different settings"
-                                           : "the ranks run different builds of offbeat");
-      if (set_up.rank == 0)
-        say_once_that_ranks_differ(are_of_one_build ? "OFFBEAT_ settings" : "builds of offbeat", set_up.size);
+    // Ranks of another version say nothing of settings and rules, so the build comes first.
+    struct Difference {
+      std::uint64_t bit;
+      std::string_view what;
+      std::string_view why_native;
+    };
+    static constexpr Difference differences[] = {
+        {has::same_build, "builds of offbeat", "the ranks run different builds of offbeat"},
+        {has::same_settings, "OFFBEAT_ settings", "the ranks have different settings"},
+        {has::same_rules, "rules (OFFBEAT_RULES)", "the ranks have different rules"},
+    };
+    const auto* const found =
+        std::ranges::find_if(differences, [&](const Difference& each) { return (all & each.bit) == 0; });
+    if (found != std::end(differences)) {
+      mine->leave_to_host(found->why_native);
+      if (set_up.rank == 0) say_once_that_ranks_differ(found->what, set_up.size);
       return true;
     }
     const bool is_for_host = process.settings.gpu == GpuPolicy::native;
@@ -202,13 +216,13 @@ bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up, Co
       team->locate(set_up, process.settings);
       if (process.settings.verbose > 0 && launcher_rank() == 0)
         say_once_that_messages_are_cut(team->longest_message_between_nodes());
-      if (!set_up.all(try_to([&] { choices = team->choices(*mine->selection_); }))) return false;
+      if (!set_up.all(try_to([&] { plans = team->plans(*mine->selection_); }))) return false;
       process.teams.add(team);
     }
     if ((all & (has::board | has::no_board)) == 0) place->board.reset();
     mine->place_ = std::move(place);
     mine->share_messages((all & has::messages) != 0 ? std::move(shared) : nullptr, invitation.new_messages);
-    mine->choices_ = std::move(choices);
+    mine->plans_ = std::move(plans);
     mine->provide(set_up, {collective});
     return true;
   }
@@ -224,17 +238,19 @@ void Communicator::share_messages(std::shared_ptr<PrivateCommunicator> shared, s
 }
 
 bool Communicator::are_provided(Collectives collectives) const {
-  if (!serves() || choices_ == nullptr) return true;
-  const bool wants_board = process_.settings.window_bytes > 0 && choices_->with_board.use_board(collectives);
+  if (!serves() || plans_ == nullptr) return true;
+  const bool wants_board =
+      process_.settings.window_bytes > 0 && plans_->with_board.need(Means::board, collectives);
   if (wants_board && !board_tried_) return false;
-  if (table().use_host_pipeline() && host_pipelines_.handle() == MPI_COMM_NULL) return false;
-  return !table().use_messages(collectives) || messages_->handle() != MPI_COMM_NULL;
+  if (plans().need(Means::host_pipeline) && host_pipelines_.handle() == MPI_COMM_NULL) return false;
+  return !plans().need(Means::messages, collectives) || messages_->handle() != MPI_COMM_NULL;
 }
 
 void Communicator::provide(SetUp& set_up, Collectives collectives) {
-  if (process_.settings.window_bytes > 0 && choices_->with_board.use_board(collectives)) find_board(set_up);
-  if ((table().use_messages(collectives) && !find_messages(set_up)) ||
-      (table().use_host_pipeline() && !find_host_pipelines(set_up))) {
+  if (process_.settings.window_bytes > 0 && plans_->with_board.need(Means::board, collectives))
+    find_board(set_up);
+  if ((plans().need(Means::messages, collectives) && !find_messages(set_up)) ||
+      (plans().need(Means::host_pipeline) && !find_host_pipelines(set_up))) {
     leave_to_host("the MPI has no communicator, or the process no memory, left for offbeat");
     return;
   }
@@ -305,22 +321,22 @@ void Communicator::add_requested(Collective collective) {
 }
 
 void Communicator::refresh(Collective collective) {
-  if (!serves() || choices_ == nullptr) {
+  if (!serves() || plans_ == nullptr) {
     apply();
     return;
   }
   const Collectives wanted = requested_.with(collective);
-  // All ranks agree on whether the choices are current and on what already exists.
-  if (choices_->without_board.generation == selection_->generation() && are_provided(wanted)) {
+  // All ranks agree on whether the plans are current and on what already exists.
+  if (plans_->without_board.generation == selection_->generation() && are_provided(wanted)) {
     apply();
     return;
   }
   or_break([&] {
     SetUp set_up(process_.host, handle(), process_.settings, collective, false);
-    std::shared_ptr<const TeamChoices> choices;
-    // If any rank lacks memory, all keep their present choices and try again in the next call.
-    if (!set_up.all(try_to([&] { choices = place_->team().choices(*selection_); }))) return;
-    choices_ = std::move(choices);
+    std::shared_ptr<const TeamPlans> plans;
+    // If any rank lacks memory, all keep their present plans and try again in the next call.
+    if (!set_up.all(try_to([&] { plans = place_->team().plans(*selection_); }))) return;
+    plans_ = std::move(plans);
     provide(set_up, wanted);
   });
 }

@@ -27,17 +27,17 @@ void Team::locate(SetUp& set_up, const Settings& settings) {
   longest_between_nodes_ = static_cast<std::size_t>(set_up.least(static_cast<int>(mine)));
 }
 
-std::shared_ptr<const TeamChoices> Team::choices(const Selection& selection) {
+std::shared_ptr<const TeamPlans> Team::plans(const Selection& selection) {
   const std::lock_guard lock(mutex_);
-  if (choices_ == nullptr || choices_->with_board.generation != selection.generation()) {
+  if (plans_ == nullptr || plans_->with_board.generation != selection.generation()) {
     Placement placement{.ranks = membership_.ranks(), .nodes = membership_.nodes(), .board = false};
-    auto made = std::make_shared<TeamChoices>();
-    made->without_board = selection.table(placement);
+    auto made = std::make_shared<TeamPlans>();
+    made->without_board = selection.plans(placement);
     placement.board = true;
-    made->with_board = selection.table(placement);
-    choices_ = std::move(made);
+    made->with_board = selection.plans(placement);
+    plans_ = std::move(made);
   }
-  return choices_;
+  return plans_;
 }
 
 std::shared_ptr<PrivateCommunicator> Team::messages() {

@@ -2,7 +2,7 @@
 // State shared by the communicators of the same processes.
 //
 // A program makes many communicators of few sets of processes, duplicates above all. A team is one ordered
-// list of processes. It keeps where they are, what is chosen for them, the host's communicator for their
+// list of processes. It keeps where they are, their plans, the host's communicator for their
 // messages, and the boards of communicators that are gone. So a further communicator of a team costs three
 // small collectives of the host, and no system call.
 //
@@ -26,10 +26,10 @@
 
 namespace offbeat {
 
-// The choices for a team where it has boards, and where none could be had.
-struct TeamChoices {
-  ChoiceTable with_board;
-  ChoiceTable without_board;
+// The plans of a team where it has boards, and where none could be had.
+struct TeamPlans {
+  Plans with_board;
+  Plans without_board;
 };
 
 class Team {
@@ -47,8 +47,8 @@ class Team {
   // Equal on all ranks of a team, and different for each team of these ranks.
   [[nodiscard]] std::uint64_t serial() const { return serial_; }
 
-  // The present choices of `selection` for this team.
-  [[nodiscard]] std::shared_ptr<const TeamChoices> choices(const Selection& selection);
+  // The present plans of `selection` for this team.
+  [[nodiscard]] std::shared_ptr<const TeamPlans> plans(const Selection& selection);
 
   // The communicator for messages that the next communicator of this team may share. Null: there is none.
   [[nodiscard]] std::shared_ptr<PrivateCommunicator> messages();
@@ -104,7 +104,7 @@ class Team {
   std::size_t longest_between_nodes_ = longest_message;
 
   std::mutex mutex_;  // guards the members below
-  std::shared_ptr<const TeamChoices> choices_;
+  std::shared_ptr<const TeamPlans> plans_;
   std::weak_ptr<PrivateCommunicator> messages_;
   std::vector<Stored> places_;
   int idle_boards_ = 0;

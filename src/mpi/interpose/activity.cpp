@@ -77,9 +77,10 @@ Outcome Activity::begin() {
   if (is_persistent_) communicator_->count(call_.collective);
   Communicator& communicator = runner();
   const std::size_t bytes = call_.length(communicator.size());
-  const Expression* chosen = communicator.choose_to_begin(call_.collective, bytes, call_.output.width);
-  const bool is_alone = chosen == nullptr && communicator.copies_alone(call_.collective);
-  if ((chosen == nullptr && !is_alone) || communicator.is_revoked()) return {.is_counted = true};
+  const Chosen chosen = communicator.choose_to_begin(call_.collective, bytes, call_.output.width);
+  communicator.announce(call_.collective, bytes);
+  const bool is_alone = !chosen && communicator.copies_alone(call_.collective);
+  if ((!chosen && !is_alone) || communicator.is_revoked()) return {.is_counted = true};
   communicator.require_intact();
 
   const Types& types = process_.types();
@@ -90,26 +91,26 @@ Outcome Activity::begin() {
   communicator.or_break(call_.collective, bytes, [&] {
     sides_.pack(types);
     staged_.pack(types);
-    if (shares_ && !is_alone) copy_of_input(*chosen, communicator.size(), call, copy_);
+    if (shares_ && !is_alone) copy_of_input(*chosen.expression, communicator.size(), call, copy_);
     request_ = activities.take_request(*this);
     if (request_ == nullptr) throw CommunicationError("no request is left", MPI_ERR_OTHER);
   });
   state_.store(0, std::memory_order_relaxed);
   is_active_.store(true, std::memory_order_relaxed);
   communicator_->count_served(call_.collective);
-  algorithm_ = last_algorithm = is_alone ? &copied_alone : chosen;
+  algorithm_ = last_algorithm = is_alone ? &copied_alone : chosen.expression;
   if (is_alone || (bytes == 0 && is_over_if_empty(call_.collective))) {
     if (is_alone) Communicator::copy_alone(call);
     end();
     return {.kind = Outcome::Kind::served};
   }
   try {
-    if (chosen->runs_on_host()) {
+    if (chosen.expression->runs_on_host()) {
       communicator.or_break(
-          [&] { host_pipeline_.emplace(communicator.host_pipeline(*chosen, call)).begin(); });
+          [&] { host_pipeline_.emplace(communicator.host_pipeline(*chosen.expression, call)).begin(); });
       communicator.hold();
     } else {
-      communicator.begin(operation_, *chosen, call, bytes, {on_end, this});
+      communicator.begin(operation_, chosen, call, bytes, {on_end, this});
       operations_under_way.settle();
     }
   } catch (...) {

@@ -383,30 +383,31 @@ struct AtOnce {
   template <class Kept>
   Outcome operator()(Communicator& communicator, const Call& call, bool shares, Kept& kept) const {
     const std::size_t bytes = call.length(communicator.size());
-    const Expression* chosen = communicator.choose(call.collective, bytes, call.output.width);
-    const bool is_alone = chosen == nullptr && communicator.copies_alone(call.collective);
-    if ((chosen == nullptr && !is_alone) || communicator.is_revoked()) return {.is_counted = true};
+    Chosen chosen = communicator.choose(call.collective, bytes, call.output.width);
+    communicator.announce(call.collective, bytes);
+    const bool is_alone = !chosen && communicator.copies_alone(call.collective);
+    if ((!chosen && !is_alone) || communicator.is_revoked()) return {.is_counted = true};
     communicator.require_intact();
     kept.pack(types);
     if (is_alone) [[unlikely]] {
       Communicator::copy_alone(call);
-      chosen = &copied_alone;
+      chosen = {&copied_alone};
     } else if (shares) [[unlikely]] {
-      carry_out_apart(communicator, *chosen, call, bytes);
+      carry_out_apart(communicator, chosen, call, bytes);
     } else {
-      communicator.run(*chosen, call, bytes);
+      communicator.run(chosen, call, bytes);
     }
     kept.unpack(types);
     communicator.count_served(call.collective);
-    last_algorithm = chosen;
+    last_algorithm = chosen.expression;
     return {.kind = Outcome::Kind::served};
   }
 
  private:
-  [[gnu::noinline]] static void carry_out_apart(Communicator& communicator, const Expression& chosen,
-                                                Call call, std::size_t bytes) {
+  [[gnu::noinline]] static void carry_out_apart(Communicator& communicator, Chosen chosen, Call call,
+                                                std::size_t bytes) {
     std::optional<pool::Block> copy;
-    communicator.or_break([&] { copy_of_input(chosen, communicator.size(), call, copy); });
+    communicator.or_break([&] { copy_of_input(*chosen.expression, communicator.size(), call, copy); });
     communicator.run(chosen, call, bytes);
   }
 };

@@ -79,7 +79,10 @@ void Operation::start() {
     stage_->begin_use(
         expression_->lease(call_, communicator_->rank(), communicator_->size(), stage_->board.size));
   }
-  task_ = carry_out(communicator_->endpoint(*transport_, call_, *expression_), call_, *expression_);
+  const Endpoint net = communicator_->endpoint(*transport_, call_, *expression_);
+  const Algorithm& algorithm = *expression_->algorithm;
+  task_ = is_immediate_ ? immediate_form(algorithm, net.size)->run_in_steps(net, call_, *expression_)
+                        : algorithm.run(net, call_, *expression_);
   transport_->begin(task_);
 }
 

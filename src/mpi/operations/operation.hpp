@@ -65,6 +65,7 @@ class Operation {
   Call call_;
   const std::size_t bytes_;
   const Expression* expression_ = nullptr;
+  bool is_immediate_ = false;          // by the immediate form of the expression
   std::uint64_t number_ = 0;           // of the call on its communicator
   int index_ = 0;                      // of its stage and of its tags
   NodeBoard::Stage* stage_ = nullptr;  // null: there is no board

@@ -29,7 +29,7 @@ std::uint64_t build_identity(const Selection& selection) {
         static_cast<std::size_t>(MpiTransport::tags)}) {
     text += ' ' + std::to_string(number);
   }
-  return selection.hash_of_defaults(fnv1a(text));
+  return selection.hash_of_built_in(fnv1a(text));
 }
 
 }  // namespace offbeat

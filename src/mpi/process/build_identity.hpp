@@ -8,7 +8,7 @@
 
 namespace offbeat {
 
-// A hash of the version, the layout of the board, and the built-in choices under this host. Builds that could
+// A hash of the version, the layout of the board, and the built-in rules. Builds that could
 // not work together almost surely have different hashes.
 [[nodiscard]] std::uint64_t build_identity(const Selection& selection);
 

@@ -63,6 +63,13 @@ bool start_runtime_or_pass_on() {
 Runtime::Runtime() : settings(Settings::from_environment()) {
   pool::set_cache_limit(settings.cache_bytes);
   if (settings.gpu == GpuPolicy::stage) devices::look_for_drivers();
+  if (!settings.rules.empty()) {
+    try {
+      selection.start_with(read_rules(settings.rules));
+    } catch (const UsageError& error) {
+      throw UsageError(std::string("OFFBEAT_RULES: ") + error.what());
+    }
+  }
   for (std::size_t k = 0; k < collectives.size(); ++k) {
     const Collective collective = collective_at(k);
     const std::string& expression = settings.algorithm(collective);

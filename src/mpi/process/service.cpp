@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/pool.hpp"
+#include "collectives/repertoire.hpp"
 #include "collectives/staged_call.hpp"
 #include "mpi/host/observer.hpp"
 #include "mpi/process/runtime.hpp"

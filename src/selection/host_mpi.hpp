@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The MPIs that rules can tell apart.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace offbeat {
+
+enum class HostMpi : std::uint8_t { other, open_mpi, mpich, intel };
+
+// In the order of their numbers; the spelling in rules and options.
+inline constexpr std::array<std::string_view, 4> host_names{"other", "openmpi", "mpich", "intel"};
+
+[[nodiscard]] constexpr std::string_view name_of(HostMpi host) {
+  return host_names[static_cast<std::size_t>(host)];
+}
+
+[[nodiscard]] constexpr std::optional<HostMpi> host_named(std::string_view name) {
+  for (std::size_t k = 0; k < host_names.size(); ++k) {
+    if (host_names[k] == name) return static_cast<HostMpi>(k);
+  }
+  return std::nullopt;
+}
+
+}  // namespace offbeat

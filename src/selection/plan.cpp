@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "selection/plan.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "collectives/repertoire.hpp"
+
+namespace offbeat {
+namespace {
+
+// A rule on the communicator of the plan.
+struct Candidate {
+  Range<std::size_t> bytes;
+  std::vector<const Expression*> alternatives;  // those that can run there
+  const Rule* rule;
+  std::string_view file;
+};
+
+std::vector<Candidate> candidates(Collective collective, const PlanBasis& basis) {
+  std::vector<Candidate> found;
+  for (const Rules* rules : basis.rules) {
+    if (rules == nullptr) continue;
+    for (const Rule& rule : rules->rules) {
+      if (rule.collective != collective || !rule.fits(basis.host, basis.placement)) continue;
+      Candidate candidate{rule.bytes.on(basis.placement.nodes), {}, &rule, rules->file};
+      if (candidate.bytes.is_empty()) continue;
+      std::ranges::copy_if(rule.alternatives, std::back_inserter(candidate.alternatives),
+                           [&](const Expression* each) { return each->unsuitable(basis.placement).empty(); });
+      if (!candidate.alternatives.empty()) found.push_back(std::move(candidate));
+    }
+  }
+  return found;
+}
+
+// Adds rows, each of which begins where the one before ends.
+class RowsOfPlan {
+ public:
+  explicit RowsOfPlan(const Placement& placement) : placement_(placement) {}
+
+  // A row up to `most`, in up to two forms.
+  void add(std::size_t most, std::vector<const Expression*> alternatives, std::string reason,
+           std::string origin) {
+    const Expression& expression = *alternatives.front();
+    PlanRow row{.bytes = {next_, most},
+                .expression = &expression,
+                .form = expression.is_native() ? RowForm::native : RowForm::task,
+                .needs = needs_of(expression),
+                .alternatives = std::move(alternatives),
+                .reason = std::move(reason),
+                .origin = std::move(origin)};
+    const bool is_on_board = placement_.nodes == 1 && row.needs.contain(Means::board);
+    const Immediate* immediate =
+        is_on_board ? immediate_form(*expression.algorithm, placement_.ranks) : nullptr;
+    if (immediate != nullptr) {
+      const std::size_t longest = immediate->most_bytes(placement_.ranks);
+      if (next_ <= longest) {
+        PlanRow first = row;
+        first.form = RowForm::immediate;
+        first.bytes.most = std::min(longest, most);
+        append(std::move(first));
+        if (longest >= most) return;
+        row.bytes.least = next_;
+      }
+    }
+    append(std::move(row));
+  }
+
+  [[nodiscard]] std::size_t next() const { return next_; }
+  [[nodiscard]] bool is_complete() const { return !rows_.empty() && rows_.back().bytes.most == any_length; }
+  [[nodiscard]] std::vector<PlanRow> result() { return std::move(rows_); }
+
+ private:
+  [[nodiscard]] Means needs_of(const Expression& expression) const {
+    if (expression.is_native()) return {};
+    if (expression.runs_on_host()) return Means::host_pipeline;
+    Means needs;
+    if (expression.uses_board(placement_) && placement_.board) needs = Means::board;
+    if (expression.algorithm->needs.board != OnBoard::one_node) needs = needs | Means::messages;
+    return needs;
+  }
+
+  void append(PlanRow row) {
+    next_ = row.bytes.most + 1;
+    if (!rows_.empty()) {
+      PlanRow& last = rows_.back();
+      const bool continues = last.form == row.form && last.alternatives == row.alternatives &&
+                             last.reason == row.reason && last.origin == row.origin;
+      if (continues) {
+        last.bytes.most = row.bytes.most;
+        return;
+      }
+    }
+    rows_.push_back(std::move(row));
+  }
+
+  const Placement& placement_;
+  std::vector<PlanRow> rows_;
+  std::size_t next_ = 0;
+};
+
+std::vector<PlanRow> rows_of_choice(Collective collective, const FixedChoice& fixed,
+                                    const Placement& placement) {
+  RowsOfPlan rows(placement);
+  const std::string why_not = fixed.expression->unsuitable(placement);
+  if (why_not.empty()) {
+    rows.add(any_length, {fixed.expression}, fixed.origin, fixed.origin);
+  } else {
+    rows.add(any_length, {interned_expression(collective, "native")},
+             fixed.expression->text() + " " + why_not, fixed.origin);
+  }
+  return rows.result();
+}
+
+std::vector<PlanRow> rows_of_rules(Collective collective, const PlanBasis& basis) {
+  const std::vector<Candidate> all = candidates(collective, basis);
+  RowsOfPlan rows(basis.placement);
+  while (!rows.is_complete()) {
+    // The first that holds, as far as none before it begins.
+    std::size_t most = any_length;
+    const Candidate* chosen = nullptr;
+    for (const Candidate& each : all) {
+      if (each.bytes.contains(rows.next())) {
+        chosen = &each;
+        most = std::min(most, each.bytes.most);
+        break;
+      }
+      if (each.bytes.least > rows.next()) most = std::min(most, each.bytes.least - 1);
+    }
+    if (chosen == nullptr) {
+      rows.add(most, {interned_expression(collective, "native")}, "no rule for this", "");
+      continue;
+    }
+    const std::string line = std::to_string(chosen->rule->line);
+    const bool is_built_in = chosen->file.empty();
+    const std::string origin =
+        is_built_in ? "built-in rules, line " + line : std::string(chosen->file) + ":" + line;
+    const std::string& reason = chosen->rule->reason;
+    rows.add(most, chosen->alternatives,
+             is_built_in ? reason : origin + (reason.empty() ? "" : ": ") + reason, origin);
+  }
+  return rows.result();
+}
+
+}  // namespace
+
+std::string_view name_of(RowForm form) {
+  switch (form) {
+    case RowForm::native:
+      return "native";
+    case RowForm::immediate:
+      return "immediate";
+    case RowForm::task:
+      return "task";
+  }
+  return "";
+}
+
+std::string Means::text() const {
+  std::string text;
+  const auto add = [&](Means means, const char* name) {
+    if (contain(means)) text += (text.empty() ? "" : ", ") + std::string(name);
+  };
+  add(board, "board");
+  add(messages, "messages");
+  add(host_pipeline, "host pipeline");
+  return text.empty() ? "nothing" : text;
+}
+
+Means Plan::needs() const {
+  Means all;
+  for (const PlanRow& row : rows) all = all | row.needs;
+  return all;
+}
+
+bool Plans::need(Means means, Collectives some) const {
+  for (std::size_t k = 0; k < collectives.size(); ++k) {
+    if (some.contain(collective_at(k)) && by_collective[k].needs().contain(means)) return true;
+  }
+  return false;
+}
+
+Plan make_plan(Collective collective, const PlanBasis& basis) {
+  if (repertoire(collective).algorithms.empty()) return {};
+  return {basis.fixed != nullptr ? rows_of_choice(collective, *basis.fixed, basis.placement)
+                                 : rows_of_rules(collective, basis),
+          interned_expression(collective, repertoire(collective).without_host)};
+}
+
+}  // namespace offbeat
