@@ -19,4 +19,5 @@ inline offbeat::Collective known_collective(std::string_view name) {
   return *known;
 }
 
+void register_rules(nb::module_& module);
 void register_simulator(nb::module_& module);

@@ -71,7 +71,7 @@ nb::list setting_list() {
 }  // namespace
 
 NB_MODULE(_core, module) {
-  module.doc() = "The algorithms, the expression parser and the settings of offbeat's C++ core.";
+  module.doc() = "The algorithms, the expression parser, the rules and the settings of offbeat's C++ core.";
   // Translators are tried in the reverse order: the special error last.
   nb::exception<offbeat::UsageError>(module, "UsageError", PyExc_ValueError);
   nb::exception<offbeat::ExpressionError>(module, "ExpressionError", PyExc_ValueError);
@@ -94,5 +94,6 @@ NB_MODULE(_core, module) {
       },
       "collective"_a, "expression"_a,
       "The canonical spelling of an expression. Raises ExpressionError, which names the column.");
+  register_rules(module);
   register_simulator(module);
 }

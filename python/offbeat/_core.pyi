@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What python/bindings offers of the C++ core: registry, expression parser, settings, simulator.
+# What python/bindings offers of the C++ core: registry, expression parser, rules, settings, simulator.
 from collections.abc import Callable, Sequence
 from typing import TypedDict
 
@@ -36,6 +36,45 @@ def collectives() -> list[Collective]: ...
 def check_expression(collective: str, expression: str) -> str: ...
 def settings() -> list[Setting]: ...
 def version() -> str: ...
+
+class Rule(TypedDict):
+    line: int
+    text: str
+    collective: str
+    host: str
+    nodes: tuple[int, int]
+    ppn: tuple[int, int]
+    reason: str
+
+class Rules:
+    @property
+    def errors(self) -> list[str]: ...
+    @property
+    def rules(self) -> list[Rule]: ...
+
+class PlanRow(TypedDict):
+    least_bytes: int
+    most_bytes: int | None
+    expression: str
+    form: str
+    needs: str
+    alternatives: list[str]
+    reason: str
+    origin: str
+
+def read_rules(path: str) -> Rules: ...
+def built_in_rules() -> Rules: ...
+def hosts() -> list[str]: ...
+def plan(
+    collective: str,
+    host: str,
+    nodes: int,
+    ranks_per_node: int,
+    board: bool,
+    users_rules: Rules | None,
+    fixed: str,
+    origin: str,
+) -> list[PlanRow]: ...
 
 class Simulation(TypedDict):
     exits: list[float]

@@ -12,7 +12,20 @@ from offbeat.commands.env import Shell, render
 from offbeat.errors import CommandError
 from offbeat.mpi import libraries
 
-VERBS = ("run", "trace", "env", "report", "bench", "simulate", "compare", "pattern", "export", "info")
+VERBS = (
+    "run",
+    "trace",
+    "env",
+    "report",
+    "bench",
+    "simulate",
+    "compare",
+    "pattern",
+    "export",
+    "rules",
+    "explain",
+    "info",
+)
 
 
 def test_version_and_help(offbeat: Offbeat) -> None:

@@ -15,10 +15,11 @@ TOP = {"__init__", "_core", "errors", "expressions", "machine", "units"}  # what
 # What each part may import, besides itself.
 MAY_IMPORT = {
     "__main__": {"commands", "top"},
-    "commands": {"reports", "simulate", "bench", "trace", "mpi", "top"},
-    "reports": {"simulate", "bench", "trace", "top"},
+    "commands": {"reports", "simulate", "bench", "rules", "trace", "mpi", "top"},
+    "reports": {"simulate", "bench", "rules", "trace", "top"},
     "simulate": {"bench", "top"},
     "bench": {"trace", "mpi", "top"},
+    "rules": {"top"},
     "trace": {"top"},
     "mpi": {"top"},
     "top": set(),

@@ -1,6 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """One module for each verb of the command line; each has ``register(app)``."""
 
-from offbeat.commands import bench, compare, env, export, info, pattern, report, run, simulate, trace
+from offbeat.commands import (
+    bench,
+    compare,
+    env,
+    explain,
+    export,
+    info,
+    pattern,
+    report,
+    rules,
+    run,
+    simulate,
+    trace,
+)
 
-COMMANDS = (run, trace, env, report, bench, simulate, compare, pattern, export, info)
+COMMANDS = (run, trace, env, report, bench, simulate, compare, pattern, export, rules, explain, info)

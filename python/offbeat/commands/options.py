@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from offbeat import _core
 from offbeat.bench.plan import COLLECTIVES
 from offbeat.errors import FAILED, CommandError
 from offbeat.expressions import canonical
@@ -66,6 +67,32 @@ Verbose = Annotated[
         help="Say what is chosen and why; -vv: and count the calls.",
     ),
 ]
+
+HostOfRules = Annotated[
+    str | None,
+    typer.Option("--mpi", metavar="NAME", help=f"The MPI, as in rules: one of {', '.join(_core.hosts())}."),
+]
+CollectiveOfRules = Annotated[
+    str | None, typer.Option("--collective", metavar="NAME", help="Only the rules of this one.")
+]
+UsersRules = Annotated[
+    Path | None,
+    typer.Option(
+        "--rules", metavar="FILE", envvar="OFFBEAT_RULES", help="Rules that come before the built-in ones."
+    ),
+]
+
+
+def checked_host(name: str | None) -> None:
+    """Refuse an MPI that rules have no name for."""
+    if name is not None and name not in _core.hosts():
+        raise CommandError(f"--mpi {name}: rules know {', '.join(_core.hosts())}")
+
+
+def checked_served(collective: str | None) -> None:
+    """Refuse a collective that offbeat does not serve."""
+    if collective is not None and collective not in COLLECTIVES:
+        raise CommandError(f"offbeat serves no '{collective}', but {', '.join(COLLECTIVES)}")
 
 
 def checked_ranks(ranks: int) -> int:

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Rules and plans, for offbeat rules and offbeat explain.
+#include "selection/rules.hpp"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings.hpp"
+#include "selection/plan.hpp"
+
+using namespace nb::literals;
+
+namespace {
+
+offbeat::HostMpi known_host(std::string_view name) {
+  const auto known = offbeat::host_named(name);
+  if (!known) throw offbeat::UsageError("unknown MPI '" + offbeat::printable(name) + "'");
+  return *known;
+}
+
+std::vector<std::string> error_lines(const offbeat::ParsedRules& parsed) {
+  std::vector<std::string> lines;
+  for (const offbeat::RuleError& error : parsed.errors) lines.push_back(error.text(parsed.rules.file));
+  return lines;
+}
+
+nb::list rule_list(const offbeat::ParsedRules& parsed) {
+  nb::list result;
+  for (const offbeat::Rule& rule : parsed.rules.rules) {
+    nb::dict entry;
+    entry["line"] = rule.line;
+    entry["text"] = rule.text();
+    entry["collective"] = name_of(rule.collective);
+    entry["host"] = rule.host ? name_of(*rule.host) : std::string_view("*");
+    entry["nodes"] = nb::make_tuple(rule.nodes.least, rule.nodes.most);
+    entry["ppn"] = nb::make_tuple(rule.ppn.least, rule.ppn.most);
+    entry["reason"] = rule.reason;
+    result.append(entry);
+  }
+  return result;
+}
+
+nb::dict row_dict(const offbeat::PlanRow& row) {
+  nb::dict entry;
+  entry["least_bytes"] = row.bytes.least;
+  entry["most_bytes"] = row.bytes.most == offbeat::any_length ? nb::none() : nb::cast(row.bytes.most);
+  entry["expression"] = row.expression->text();
+  entry["form"] = name_of(row.form);
+  entry["needs"] = row.needs.text();
+  nb::list alternatives;
+  for (const offbeat::Expression* each : row.alternatives) alternatives.append(each->text());
+  entry["alternatives"] = alternatives;
+  entry["reason"] = row.reason;
+  entry["origin"] = row.origin;
+  return entry;
+}
+
+nb::list plan(std::string_view collective, std::string_view host, int nodes, int ranks_per_node, bool board,
+              const offbeat::ParsedRules* users_rules, std::string_view fixed, std::string_view origin) {
+  if (nodes < 1 || ranks_per_node < 1 || nodes > std::numeric_limits<int>::max() / ranks_per_node)
+    throw offbeat::UsageError("there are no such nodes and ranks");
+  const offbeat::Collective known = known_collective(collective);
+  offbeat::FixedChoice choice{nullptr, std::string(origin)};
+  if (!fixed.empty()) choice.expression = offbeat::interned_expression(known, fixed);
+  const offbeat::Plan made = offbeat::make_plan(
+      known, {.host = known_host(host),
+              .placement = {.ranks = nodes * ranks_per_node, .nodes = nodes, .board = board},
+              .fixed = choice.expression != nullptr ? &choice : nullptr,
+              .rules = {users_rules != nullptr ? &users_rules->rules : nullptr, &offbeat::built_in_rules()}});
+  nb::list rows;
+  for (const offbeat::PlanRow& row : made.rows) rows.append(row_dict(row));
+  return rows;
+}
+
+}  // namespace
+
+void register_rules(nb::module_& module) {
+  nb::class_<offbeat::ParsedRules>(module, "Rules", "A file of rules that was read, with its errors.")
+      .def_prop_ro("errors", error_lines, "A line for each error: FILE:LINE: FIELD: what is wrong.")
+      .def_prop_ro(
+          "rules", rule_list,
+          "Those without an error: a dict of line, text (canonical), collective, host, nodes and ppn "
+          "(the least and the most), reason.");
+  module.def(
+      "read_rules",
+      [](const std::string& path) { return offbeat::parse_rules(path, offbeat::read_rules_text(path)); },
+      "path"_a, "Reads a regular file of rules. Raises UsageError if it cannot be read.");
+  module.def(
+      "built_in_rules", [] { return offbeat::parse_rules("built-in rules", offbeat::built_in_rules_text()); },
+      "The rules that are built into offbeat.");
+  module.def(
+      "hosts",
+      [] { return std::vector<std::string_view>(offbeat::host_names.begin(), offbeat::host_names.end()); },
+      "The MPIs that rules can tell apart.");
+  module.def(
+      "plan", plan, "collective"_a, "host"_a, "nodes"_a, "ranks_per_node"_a, "board"_a,
+      "users_rules"_a.none(), "fixed"_a, "origin"_a,
+      "What runs there: rows by length, each a dict of least_bytes, most_bytes (None: any), expression, "
+      "form, needs, alternatives, reason, origin. `fixed`: an expression for every length, which "
+      "`origin` names; empty: the rules decide.");
+}

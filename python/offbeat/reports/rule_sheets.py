@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Rules, plans and their differences, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from offbeat import _core
+from offbeat.reports.sheet import Sheet, cells
+from offbeat.rules.difference import Difference, Span
+
+_UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+_FIELDS = ("collective", "host", "nodes", "ppn", "bytes", "algorithm")
+
+
+def size_text(size_bytes: int) -> str:
+    """As rules spell it: ``16KiB``, ``513``."""
+    for unit, factor in _UNITS:
+        if size_bytes >= factor and size_bytes % factor == 0:
+            return f"{size_bytes // factor}{unit}"
+    return str(size_bytes)
+
+
+def bytes_text(least: int, most: int | None) -> str:
+    """``A..B``, or ``A..<B`` if that end is a round number, as rules spell it."""
+    if most is None:
+        return "*" if least == 0 else f"{size_text(least)}.."
+    if least == most:
+        return size_text(least)
+    is_round = (most + 1) % 1024 == 0
+    end = "<" + size_text(most + 1) if is_round else size_text(most)
+    return ("" if least == 0 else size_text(least)) + ".." + end
+
+
+def _count_text(span: Span) -> str:
+    if span.most is None:
+        return "*" if span.least == 1 else f"{span.least}.."
+    return str(span.least) if span.least == span.most else f"{span.least}..{span.most}"
+
+
+def plan_sheet(caption: str, rows: Sequence[_core.PlanRow]) -> Sheet:
+    """The rows of a plan."""
+    return Sheet(
+        caption=caption,
+        columns=("bytes", "expression", "form", "needs", "why", "from"),
+        rows=[
+            cells(
+                bytes_text(row["least_bytes"], row["most_bytes"]),
+                " | ".join(row["alternatives"]),
+                row["form"],
+                row["needs"],
+                row["reason"],
+                row["origin"] or "-",
+            )
+            for row in rows
+        ],
+        left=frozenset(range(6)),
+    )
+
+
+def difference_sheet(caption: str, names: tuple[str, str], found: Sequence[Difference]) -> Sheet:
+    """One row for each set of calls that the two choose differently for."""
+    every = len(_core.hosts())
+    return Sheet(
+        caption=caption,
+        columns=("collective", "host", "nodes", "ppn", "bytes", *names),
+        rows=[
+            cells(
+                each.collective,
+                "*" if len(each.hosts) == every else ", ".join(each.hosts),
+                _count_text(each.nodes),
+                _count_text(each.ppn),
+                bytes_text(each.choice.bytes.least, each.choice.bytes.most),
+                each.choice.first,
+                each.choice.second,
+            )
+            for each in found
+        ],
+        left=frozenset(range(7)),
+    )
+
+
+def rule_lines(rules: Sequence[_core.Rule]) -> list[str]:
+    """The rules in their own format, in columns."""
+    rows = [rule["text"].split(" ", len(_FIELDS) - 1) for rule in rules]
+    header = ["# " + _FIELDS[0], *_FIELDS[1:]]
+    widths = [max(len(row[k]) for row in [header, *rows]) for k in range(len(_FIELDS))]
+    lines = []
+    for row, reason in zip([header, *rows], ["reason", *(rule["reason"] for rule in rules)], strict=True):
+        text = "  ".join(f"{field:<{width}}" for field, width in zip(row, widths, strict=True))
+        lines.append(f"{text}  # {reason}" if reason else text.rstrip())
+    return lines

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Rules decide which algorithm runs, alike on all ranks; `offbeat explain` knows it without a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import INSIDE_OFFBEAT, PROGRAMS, Mpi, compile_program, run
+from offbeat.__main__ import main
+from test_settings import stops
+
+HOSTS = {"openmpi": "openmpi", "mpich": "mpich", "impi": "intel"}
+SIZES = (64, 512, 576, 4032, 4096, 16384, 65536, 262144)
+LISTED = ("barrier", "alltoallv")  # the length of their calls is 0
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+CHOICE = re.compile(
+    r"^offbeat: (\w+) (?:of any length|up to (\d+ \w+)|from (\d+ \w+)(?: to (\d+ \w+))?), "
+    r"ranks: (\d+): (.*) \((.*)\)$",
+    re.MULTILINE,
+)
+IS_RANK_1 = '[ "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-}}" = 1 ]'
+
+
+def in_bytes(text: str | None, otherwise: float) -> float:
+    if not text:
+        return otherwise
+    number, unit = text.split()
+    return int(number) * UNITS[unit]
+
+
+def said(stderr: str) -> list[tuple[str, float, float, str, str]]:
+    """Collective, least and most bytes, expression and reason of each line."""
+    return [
+        (collective, in_bytes(least, 0), in_bytes(up_to or most, float("inf")), expression, reason)
+        for collective, up_to, least, most, _, expression, reason in CHOICE.findall(stderr)
+    ]
+
+
+def explained(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
+    assert main(["explain", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)["rows"]
+
+
+@INSIDE_OFFBEAT
+@pytest.mark.parametrize("node_ranks", [4, 2, 1])
+def test_explain_says_what_runs(mpi: Mpi, node_ranks: int, capsys: pytest.CaptureFixture[str]) -> None:
+    program = compile_program(mpi, PROGRAMS / "collective_sizes.c")
+    settings = {"OFFBEAT_VERBOSE": "1", "OFFBEAT_NODE_RANKS": str(node_ranks)}
+    result = run(mpi, 4, [program, *map(str, SIZES)], environment=settings, timeout=120).succeeded()
+    lines = said(result.stderr)
+    collectives = {line[0] for line in lines}
+    assert len(collectives) == 12, str(result)
+    for collective in sorted(collectives):
+        for size in (0,) if collective in LISTED else SIZES:
+            cell = ("--mpi", HOSTS[mpi.kind], "--nodes", str(4 // node_ranks), "--ppn", str(node_ranks))
+            (row,) = explained(capsys, collective, *cell, "--bytes", str(size))
+            found = [line for line in lines if line[0] == collective and line[1] <= size <= line[2]]
+            assert len(found) == 1, f"{collective} of {size} B: {found}\n{result}"
+            assert found[0][3:] == (row["expression"], row["reason"]), f"{collective} of {size} B\n{result}"
+
+
+RULES = """\
+allreduce * * * ..<1KiB native  # short
+allreduce * 1 * ..<32KiB recursive_doubling
+allreduce * * * 32KiB.. ring | linear
+"""
+
+
+@INSIDE_OFFBEAT
+def test_a_file_of_rules_decides(mpi: Mpi, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rules = tmp_path / "my.rules"
+    rules.write_text(RULES)
+    program = compile_program(mpi, PROGRAMS / "collective_sizes.c")
+    settings = {"OFFBEAT_VERBOSE": "1", "OFFBEAT_RULES": str(rules)}
+    result = run(mpi, 2, [program, "64", "4096", "65536"], environment=settings, timeout=60).succeeded()
+    report = result.report_of("allreduce")
+    assert (report.served, report.native) == (2, 1), str(result)
+    lines = [line for line in said(result.stderr) if line[0] == "allreduce"]
+    assert lines == [
+        ("allreduce", 0, 1023, "native", f"{rules}:1: short"),
+        ("allreduce", 1024, 32767, "recursive_doubling", f"{rules}:2"),
+        ("allreduce", 32768, float("inf"), "ring", f"{rules}:3"),
+    ], str(result)
+    for _, _, most, expression, reason in lines:
+        size = int(min(most, 65536))
+        (row,) = explained(capsys, "allreduce", "--rules", str(rules), "--bytes", str(size))
+        assert (row["expression"], row["reason"]) == (expression, reason)
+
+
+@INSIDE_OFFBEAT
+def test_the_fast_path_of_a_later_row(mpi: Mpi, tmp_path: Path) -> None:
+    """Its immediate form runs whatever comes before it."""
+    rules = tmp_path / "my.rules"
+    rules.write_text("allreduce * * * ..<64 native\nallreduce * 1 * ..4KiB arrival_tree\n* * * * * native\n")
+    program = compile_program(mpi, PROGRAMS / "sum_once.c")
+    result = run(mpi, 2, [program], environment={"OFFBEAT_RULES": str(rules)}, timeout=60).succeeded()
+    assert (result.report.served, result.report.native) == (0, 2), str(result)
+    program = compile_program(mpi, PROGRAMS / "collective_sizes.c")
+    result = run(mpi, 2, [program, "512"], environment={"OFFBEAT_RULES": str(rules)}, timeout=60).succeeded()
+    assert (result.report.served, result.report.native) == (1, 0), str(result)
+
+
+@INSIDE_OFFBEAT
+def test_a_setting_comes_before_the_rules(mpi: Mpi, tmp_path: Path) -> None:
+    rules = tmp_path / "my.rules"
+    rules.write_text("* * * * * native\n")
+    program = compile_program(mpi, PROGRAMS / "sum_once.c")
+    settings = {"OFFBEAT_RULES": str(rules)}
+    assert run(mpi, 2, [program], environment=settings, timeout=60).succeeded().report.served == 0
+    result = run(mpi, 2, [program], allreduce="ring", environment=settings, timeout=60).succeeded()
+    assert result.report.served == result.calls, str(result)
+
+
+@INSIDE_OFFBEAT
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("allreduce * * * * ring\nallreduce * 8..2 * * ring\n", (":2: nodes: '8..2' is an empty range",)),
+        ("bcast * * * * rng", (":1: algorithm: column 15: unknown algorithm 'rng'",)),
+        ("\x1b[2J * * * * ring", (r":1: collective: '\x1b[2J'",)),
+        ("bcast\nbcast", (":1: host: missing", "`offbeat rules check` shows 1 more")),
+        ("#" * ((1 << 20) + 1), ("longer than 1 MiB",)),
+    ],
+)
+def test_a_bad_file_ends_the_job_with_one_line(
+    mpi: Mpi, tmp_path: Path, text: str, words: tuple[str, ...]
+) -> None:
+    rules = tmp_path / "my.rules"
+    rules.write_text(text)
+    program = compile_program(mpi, PROGRAMS / "sum_once.c")
+    result = run(mpi, 2, [program], environment={"OFFBEAT_RULES": str(rules)}, timeout=60)
+    stops(result, "OFFBEAT_RULES: ", str(rules), *words)
+    assert result.returncode == 2, str(result)
+
+
+@INSIDE_OFFBEAT
+@pytest.mark.parametrize("what", ["nothing", "a folder", "a fifo"])
+def test_what_is_no_file_ends_the_job_with_one_line(mpi: Mpi, tmp_path: Path, what: str) -> None:
+    path = tmp_path / "rules"
+    if what == "a folder":
+        path.mkdir()
+    elif what == "a fifo":
+        os.mkfifo(path)
+    program = compile_program(mpi, PROGRAMS / "sum_once.c")
+    result = run(mpi, 2, [program], environment={"OFFBEAT_RULES": str(path)}, timeout=60)
+    why = "No such file" if what == "nothing" else "not a regular file"
+    stops(result, "OFFBEAT_RULES: ", f"{path}: {why}")
+    assert result.returncode == 2, str(result)
+
+
+@INSIDE_OFFBEAT
+def test_ranks_with_different_rules_are_served_by_the_host(mpi: Mpi, tmp_path: Path) -> None:
+    """Rank 1 alone would run another algorithm: a deadlock, if each rank went its way."""
+    for name, algorithm in (("one", "ring"), ("other", "linear"), ("alike", "ring # why")):
+        (tmp_path / name).write_text(f"allreduce * * * * {algorithm}\n")
+    program = compile_program(mpi, PROGRAMS / "sum_once.c")
+    script = f'if {IS_RANK_1}; then export OFFBEAT_RULES="$RULES"; fi; exec "$@"'
+    for other, is_served in (("other", False), ("", False), ("alike", True)):
+        rules = str(tmp_path / other) if other else ""
+        settings = {"OFFBEAT_RULES": str(tmp_path / "one"), "RULES": rules}
+        result = run(
+            mpi, 3, ["sh", "-c", script, "sh", program], environment=settings, timeout=60
+        ).succeeded()
+        lines = result.stderr.count("ranks have different rules (OFFBEAT_RULES)")
+        assert lines == (0 if is_served else 1), str(result)
+        assert result.report.served == (result.calls if is_served else 0), str(result)

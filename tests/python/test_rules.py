@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""offbeat rules and offbeat explain, as a user calls them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from fakes import Offbeat
+from offbeat import _core
+from offbeat.reports import rule_sheets
+from offbeat.rules import rule_files
+from offbeat.rules.difference import Difference, Span, differences
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    return tmp_path / "my.rules"
+
+
+def difference(path: Path, text: str) -> list[Difference]:
+    path.write_text(text)
+    return differences(None, rule_files.without_errors(str(path)))
+
+
+def test_check_shows_all_errors(offbeat: Offbeat, rules: Path) -> None:
+    rules.write_text("allreduce * * * * ring\n\nallreduce itel 0 * * rng\nbcast\n")
+    done = offbeat("rules", "check", str(rules))
+    assert (done.returncode, done.stdout) == (2, "")
+    errors = done.stderr.splitlines()
+    assert [re.match(rf"{rules}:(\d+): (\w+): .", line).groups() for line in errors] == [
+        ("3", "host"), ("3", "nodes"), ("3", "algorithm"), ("4", "host"),
+    ]  # fmt: skip
+
+
+def test_check_of_a_right_file(offbeat: Offbeat, rules: Path) -> None:
+    rules.write_text("* * * * * native  # a rule for each collective\nallreduce * 1 * ..4KiB ring\n")
+    done = offbeat("rules", "check", str(rules))
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{rules}: 2 rules, no error\n", "")
+
+
+@pytest.mark.parametrize("arguments", [("check",), ("show", "--rules"), ("diff", "built-in")])
+def test_a_file_that_cannot_be_read(offbeat: Offbeat, rules: Path, arguments: tuple[str, ...]) -> None:
+    for path, why in ((rules, "No such file or directory"), (rules.parent, "not a regular file")):
+        done = offbeat("rules", *arguments, str(path))
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", f"offbeat: {path}: {why}\n")
+
+
+@pytest.mark.parametrize("arguments", [("rules", "show", "--rules"), ("explain", "bcast", "--rules")])
+def test_a_file_with_errors(offbeat: Offbeat, rules: Path, arguments: tuple[str, ...]) -> None:
+    rules.write_bytes(b"\xff\x1b * * * * ring\nbcast\n")
+    done = offbeat(*arguments, str(rules))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(rf"offbeat: {rules}:1: collective: '\xff\x1b'; expected a collective")
+    assert done.stderr.endswith("; `offbeat rules check` shows 1 more\n")
+
+
+def test_show_prints_what_can_be_read_again(offbeat: Offbeat, rules: Path) -> None:
+    shown = offbeat("rules", "show").stdout
+    rules.write_text(shown)
+    again = rule_files.without_errors(str(rules)).rules
+    assert [(rule["text"], rule["reason"]) for rule in again] == [
+        (rule["text"], rule["reason"]) for rule in _core.built_in_rules().rules
+    ]
+
+
+def test_show_has_the_users_rules_first(offbeat: Offbeat, rules: Path) -> None:
+    rules.write_text("bcast intel 2..8 * ..4KiB native # why\nbcast mpich * * * binomial\n")
+    done = offbeat("rules", "show", "--collective", "bcast", "--mpi", "intel", OFFBEAT_RULES=str(rules))
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines() if line and not line.startswith("#")]
+    assert lines[0] == "bcast intel 2..8 * ..4KiB native # why"
+    assert lines[1].startswith("bcast * 1 2.. * arrival_direct # ")
+    assert not any("mpich" in line or "allreduce" in line for line in lines)
+
+
+def test_the_built_in_rules_say_why() -> None:
+    assert all(rule["reason"] for rule in _core.built_in_rules().rules)
+    assert _core.built_in_rules().errors == []
+    assert rule_files.without_errors(str(ROOT / "src" / "selection" / "rules.txt"))
+
+
+def test_diff_has_the_calls_that_change(rules: Path) -> None:
+    assert difference(rules, "") == []
+    assert difference(rules, "barrier * 1 2.. * arrival_counter") == []
+    (found,) = difference(rules, "barrier mpich 1 2.. * dissemination # why not")
+    assert (found.collective, found.hosts, found.nodes) == ("barrier", ("mpich",), Span(1, 1))
+    assert (found.ppn, found.choice.bytes) == (Span(2, None), Span(0, None))
+    assert (found.choice.first, found.choice.second) == ("arrival_counter", "dissemination")
+    (found,) = difference(rules, "allreduce * 3..5 1 1KiB..2047 linear")
+    assert (found.hosts, found.nodes, found.ppn) == (tuple(_core.hosts()), Span(3, 5), Span(1, 1))
+    assert (found.choice.bytes, found.choice.first) == (Span(1024, 2047), "recursive_multiplying(7)")
+
+
+def test_diff_sees_another_alternative(rules: Path) -> None:
+    (found,) = difference(rules, "alltoallv * 1 2.. * arrival_direct | native")
+    assert (found.choice.first, found.choice.second) == ("arrival_direct", "arrival_direct | native")
+
+
+def test_diff_as_a_command(offbeat: Offbeat, rules: Path) -> None:
+    rules.write_text("barrier * 1 2.. * dissemination\n")
+    done = offbeat("rules", "diff", "built-in", str(rules))
+    assert done.returncode == 1
+    assert re.search(r"^ *barrier +\* +1 +2\.\. +\* +arrival_counter +dissemination *$", done.stdout, re.M)
+    same = offbeat("rules", "diff", str(rules), str(rules))
+    assert (same.returncode, same.stdout) == (0, f"{rules} and {rules} choose the same everywhere\n")
+
+
+def explained(offbeat: Offbeat, *arguments: str, **variables: str) -> dict:
+    done = offbeat("explain", *arguments, "--json", **variables)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_explain_prints_the_row(offbeat: Offbeat) -> None:
+    found = explained(
+        offbeat, "allreduce", "--mpi", "mpich", "--nodes", "8", "--ppn", "64", "--bytes", "16KiB"
+    )
+    (row,) = found["rows"]
+    assert (row["expression"], row["form"]) == ("hierarchy(arrival_tree, arrival_owners)", "task")
+    assert (row["least_bytes"], row["most_bytes"], row["needs"]) == (16384, None, "board, messages")
+    line = int(re.fullmatch(r"built-in rules, line (\d+)", row["origin"])[1])
+    text = (ROOT / "src" / "selection" / "rules.txt").read_text().splitlines()[line - 1]
+    assert "arrival_owners" in text
+    assert text.endswith(f"# {row['reason']}")
+
+
+def test_explain_of_all_lengths(offbeat: Offbeat) -> None:
+    rows = explained(offbeat, "allreduce", "--ppn", "4")["rows"]
+    assert [(row["expression"], row["form"], row["needs"]) for row in rows] == [
+        ("arrival_tree", "immediate", "board"),
+        ("arrival_tree", "task", "board"),
+    ]
+    done = offbeat("explain", "allreduce", "--ppn", "4")
+    assert re.search(r"^ *\.\.2KiB +arrival_tree +immediate +board +one node", done.stdout, re.M), done.stdout
+    assert explained(offbeat, "allreduce", "--ppn", "4", "--no-board")["rows"][0]["needs"] == "messages"
+
+
+def test_explain_knows_the_settings(offbeat: Offbeat, rules: Path) -> None:
+    rules.write_text("bcast * * * * binomial | chain\n")
+    (row,) = explained(offbeat, "bcast", "--bytes", "8", OFFBEAT_RULES=str(rules))["rows"]
+    assert (row["expression"], row["alternatives"]) == ("binomial", ["binomial", "chain"])
+    assert row["origin"] == f"{rules}:1"
+    (row,) = explained(offbeat, "bcast", OFFBEAT_RULES=str(rules), OFFBEAT_BCAST="chain")["rows"]
+    assert (row["expression"], row["origin"]) == ("chain", "OFFBEAT_BCAST")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["scan"], "offbeat serves no 'scan', but allreduce"),
+        (["bcast", "--mpi", "mvapich"], "--mpi mvapich: rules know other, openmpi, mpich, intel"),
+        (["bcast", "--nodes", "0"], "--nodes 0: it must be at least 1"),
+        (["bcast", "--nodes", "100000", "--ppn", "100000"], "there are no such nodes and ranks"),
+        (["bcast", "--bytes", "4k"], "'4k' is not a size"),
+    ],
+)
+def test_explain_refuses(offbeat: Offbeat, arguments: list[str], words: str) -> None:
+    done = offbeat("explain", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+
+
+def test_ranges_are_spelled_as_in_rules(rules: Path) -> None:
+    for least, most, text in (
+        (0, None, "*"), (0, 512, "..512"), (0, 4095, "..<4KiB"), (513, 4095, "513..<4KiB"),
+        (1024, 1024, "1KiB"), (1 << 20, None, "1MiB.."), (1, 1 << 30, "1..1GiB"),
+    ):  # fmt: skip
+        assert rule_sheets.bytes_text(least, most) == text
+        rules.write_text(f"allreduce * * * {text} ring")
+        plan = _core.plan("allreduce", "other", 1, 4, True, _core.read_rules(str(rules)), "", "")
+        (row,) = [row for row in plan if row["expression"] == "ring"]
+        assert (row["least_bytes"], row["most_bytes"]) == (least, most)
