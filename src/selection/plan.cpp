@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "collectives/repertoire.hpp"
+#include "node/board_shape.hpp"
 
 namespace offbeat {
 namespace {
@@ -36,7 +37,8 @@ std::vector<Candidate> candidates(Collective collective, const PlanBasis& basis)
 // Adds rows, each of which begins where the one before ends.
 class RowsOfPlan {
  public:
-  explicit RowsOfPlan(const Placement& placement) : placement_(placement) {}
+  RowsOfPlan(Collective collective, const PlanBasis& basis)
+      : collective_(collective), placement_(basis.placement), window_bytes_(basis.window_bytes) {}
 
   // A row up to `most`, in up to two forms.
   void add(std::size_t most, std::vector<const Expression*> alternatives, std::string reason,
@@ -46,6 +48,7 @@ class RowsOfPlan {
                 .expression = &expression,
                 .form = expression.is_native() ? RowForm::native : RowForm::task,
                 .needs = needs_of(expression),
+                .elements = elements_of(expression),
                 .alternatives = std::move(alternatives),
                 .reason = std::move(reason),
                 .origin = std::move(origin)};
@@ -57,6 +60,7 @@ class RowsOfPlan {
       if (next_ <= longest) {
         PlanRow first = row;
         first.form = RowForm::immediate;
+        first.immediate = immediate;
         first.bytes.most = std::min(longest, most);
         append(std::move(first));
         if (longest >= most) return;
@@ -80,6 +84,15 @@ class RowsOfPlan {
     return needs;
   }
 
+  [[nodiscard]] ElementLimits elements_of(const Expression& expression) const {
+    const OnBoard board = expression.algorithm->needs.board;
+    if (board == OnBoard::no) return {};
+    // The rounds of these collectives go chunk by chunk, and a chunk may be as large as a window.
+    const bool is_in_rounds = collective_ == Collective::allreduce || collective_ == Collective::reduce;
+    return {.narrow = window_bytes_ / static_cast<std::size_t>(placement_.ranks),
+            .wide = is_in_rounds && board == OnBoard::one_node ? window_bytes_ : 0};
+  }
+
   void append(PlanRow row) {
     next_ = row.bytes.most + 1;
     if (!rows_.empty()) {
@@ -94,15 +107,17 @@ class RowsOfPlan {
     rows_.push_back(std::move(row));
   }
 
-  const Placement& placement_;
+  const Collective collective_;
+  const Placement placement_;
+  const std::size_t window_bytes_;
   std::vector<PlanRow> rows_;
   std::size_t next_ = 0;
 };
 
-std::vector<PlanRow> rows_of_choice(Collective collective, const FixedChoice& fixed,
-                                    const Placement& placement) {
-  RowsOfPlan rows(placement);
-  const std::string why_not = fixed.expression->unsuitable(placement);
+std::vector<PlanRow> rows_of_choice(Collective collective, const PlanBasis& basis) {
+  RowsOfPlan rows(collective, basis);
+  const FixedChoice& fixed = *basis.fixed;
+  const std::string why_not = fixed.expression->unsuitable(basis.placement);
   if (why_not.empty()) {
     rows.add(any_length, {fixed.expression}, fixed.origin, fixed.origin);
   } else {
@@ -114,7 +129,7 @@ std::vector<PlanRow> rows_of_choice(Collective collective, const FixedChoice& fi
 
 std::vector<PlanRow> rows_of_rules(Collective collective, const PlanBasis& basis) {
   const std::vector<Candidate> all = candidates(collective, basis);
-  RowsOfPlan rows(basis.placement);
+  RowsOfPlan rows(collective, basis);
   while (!rows.is_complete()) {
     // The first that holds, as far as none before it begins.
     std::size_t most = any_length;
@@ -167,6 +182,13 @@ std::string Means::text() const {
   return text.empty() ? "nothing" : text;
 }
 
+const PlanRow& Plan::row_for(std::size_t bytes, std::size_t width) const {
+  const PlanRow& row = row_for(bytes);
+  const bool is_wide = width > BoardShape::smallest_chunk;
+  if (row.form != RowForm::task || width <= (is_wide ? row.elements.wide : row.elements.narrow)) return row;
+  return is_wide ? without_host : native;
+}
+
 Means Plan::needs() const {
   Means all;
   for (const PlanRow& row : rows) all = all | row.needs;
@@ -182,9 +204,18 @@ bool Plans::need(Means means, Collectives some) const {
 
 Plan make_plan(Collective collective, const PlanBasis& basis) {
   if (repertoire(collective).algorithms.empty()) return {};
-  return {basis.fixed != nullptr ? rows_of_choice(collective, *basis.fixed, basis.placement)
-                                 : rows_of_rules(collective, basis),
-          interned_expression(collective, repertoire(collective).without_host)};
+  const auto row_of = [&](std::string_view expression, RowForm form, Means needs) {
+    PlanRow row;
+    row.expression = interned_expression(collective, expression);
+    row.form = form;
+    row.needs = needs;
+    row.alternatives = {row.expression};
+    return row;
+  };
+  return {
+      .rows = basis.fixed != nullptr ? rows_of_choice(collective, basis) : rows_of_rules(collective, basis),
+      .native = row_of("native", RowForm::native, {}),
+      .without_host = row_of(repertoire(collective).without_host, RowForm::task, Means::messages)};
 }
 
 }  // namespace offbeat

@@ -50,12 +50,21 @@ inline constexpr Means Means::board{1};
 inline constexpr Means Means::messages{2};
 inline constexpr Means Means::host_pipeline{4};
 
+// The widths of elements, in bytes, that a task can take. Only objects of the program are wider than a chunk
+// of the board.
+struct ElementLimits {
+  std::size_t narrow = any_length;  // up to the width of a chunk
+  std::size_t wide = 0;             // above that
+};
+
 // What is done with calls of `bytes` bytes.
 struct PlanRow {
   Range<std::size_t> bytes;
   const Expression* expression = nullptr;  // interned; native is one like any other
   RowForm form = RowForm::native;
+  const Immediate* immediate = nullptr;  // that form of the expression; null: it is not taken
   Means needs;
+  ElementLimits elements;
   // All that the rule offers and that can run here, `expression` first.
   std::vector<const Expression*> alternatives;
   std::string reason;  // for people
@@ -65,8 +74,9 @@ struct PlanRow {
 // The rows, one after the other, cover all lengths. Empty: the host serves the collective.
 struct Plan {
   std::vector<PlanRow> rows;
-  // For calls that the host cannot serve, where no row does: needs messages only. Null: there is nothing.
-  const Expression* without_host = nullptr;
+  PlanRow native;
+  // For calls that the host cannot serve, or with elements that no row takes. It needs messages only.
+  PlanRow without_host;
 
   [[nodiscard]] bool empty() const { return rows.empty(); }
   [[nodiscard]] const PlanRow& row_for(std::size_t bytes) const {
@@ -74,6 +84,9 @@ struct Plan {
     while (bytes > row->bytes.most) ++row;
     return *row;
   }
+  // For elements of `width` bytes. The host serves calls whose elements are too wide for a board. Messages
+  // serve those with an object of the program that an algorithm would cut, or pass on whole in many steps.
+  [[nodiscard]] const PlanRow& row_for(std::size_t bytes, std::size_t width) const;
   // What all rows together need.
   [[nodiscard]] Means needs() const;
 };
@@ -100,7 +113,8 @@ struct FixedChoice {
 struct PlanBasis {
   HostMpi host = HostMpi::other;
   Placement placement;
-  const FixedChoice* fixed = nullptr;  // null: the rules decide
+  const FixedChoice* fixed = nullptr;     // null: the rules decide
+  std::size_t window_bytes = any_length;  // of a board
   // Those that come first hold first; null: none.
   std::array<const Rules*, 2> rules{};
 };

@@ -8,7 +8,7 @@
 
 namespace offbeat {
 
-Selection::Selection(HostMpi host) : host_(host) {
+Selection::Selection(HostMpi host, std::size_t window_bytes) : host_(host), window_bytes_(window_bytes) {
   for (std::size_t k = 0; k < collectives.size(); ++k) {
     if (repertoire(collective_at(k)).algorithms.empty()) continue;
     const FixedChoice fixed{interned_expression(collective_at(k), "native"), ""};
@@ -38,6 +38,7 @@ Plan Selection::plan(Collective collective, const Placement& placement) const {
   return make_plan(collective, {.host = host_,
                                 .placement = placement,
                                 .fixed = of_[index_of(collective)].always.load(std::memory_order_acquire),
+                                .window_bytes = window_bytes_,
                                 .rules = {&users_, &built_in_rules()}});
 }
 

@@ -18,7 +18,8 @@ namespace offbeat {
 
 class Selection {
  public:
-  explicit Selection(HostMpi host = HostMpi::other);
+  // `window_bytes`: of the boards that communicators have.
+  explicit Selection(HostMpi host = HostMpi::other, std::size_t window_bytes = any_length);
 
   // The expression that every length starts with, and returns to. Before the first call only. Throws
   // ExpressionError.
@@ -57,6 +58,7 @@ class Selection {
     const FixedChoice* at_start = nullptr;  // null: the rules
   };
   const HostMpi host_;
+  const std::size_t window_bytes_;
   Rules users_;
   std::array<OfCollective, collectives.size()> of_;
   std::mutex mutex_;

@@ -353,6 +353,25 @@ TEST(Plan, ARuleThatCannotRunFallsToTheNext) {
   EXPECT_EQ(row(selection, {.ranks = 8, .nodes = 2}, 8).alternatives.size(), 1U);
 }
 
+// 4 ranks on one node with windows of 1 MiB; a chunk of the board has at most 4 KiB.
+TEST(Plan, ElementsThatABoardCannotTakeGoAnotherWay) {
+  Selection selection(HostMpi::other, std::size_t{1} << 20);
+  selection.start_with(parse_rules("a test", "bcast * * * ..64KiB binomial").rules);
+  const auto chosen_for = [&](Collective collective, std::size_t bytes, std::size_t width, int ranks = 4) {
+    const Plan plan = selection.plan(collective, {.ranks = ranks, .nodes = 1, .board = true});
+    return plan.row_for(bytes, width).expression->text();
+  };
+  constexpr std::size_t long_call = std::size_t{2} << 20;
+  EXPECT_EQ(chosen_for(Collective::allgather, long_call, 4096), "arrival_direct");
+  EXPECT_EQ(chosen_for(Collective::allgather, long_call, 4096, 257), "native");
+  EXPECT_EQ(chosen_for(Collective::allgather, long_call, 4097), "bruck");
+  EXPECT_EQ(chosen_for(Collective::allreduce, long_call, std::size_t{1} << 20), "arrival_tree");
+  EXPECT_EQ(chosen_for(Collective::allreduce, long_call, (std::size_t{1} << 20) + 1), "recursive_doubling");
+  EXPECT_EQ(chosen_for(Collective::bcast, 8192, 4096, 257), "binomial");
+  EXPECT_EQ(chosen_for(Collective::bcast, 8192, 8192), "binomial");
+  EXPECT_EQ(chosen_for(Collective::allreduce, 8, 8, 257), "arrival_tree");
+}
+
 TEST(Plan, ASettingComesBeforeTheUsersRules) {
   Selection selection;
   selection.start_with(parse_rules("a test", "* * * * * native").rules);

@@ -116,46 +116,28 @@ void Communicator::leave_to_host(std::string_view why) {
   apply();
 }
 
-const Plans& Communicator::plans() const {
-  if (!serves() || plans_ == nullptr) return selection_->native();
-  return has_board() ? plans_->with_board : plans_->without_board;
+CommunicatorPlans::Which Communicator::which_plans() const {
+  using enum CommunicatorPlans::Which;
+  if (!serves()) return native;
+  return has_board() ? with_board : without_board;
 }
 
 void Communicator::apply() {
   is_verbose_ = process_.settings.verbose > 0 && launcher_rank() == 0;
   announcements_.forget();
-  const std::uint64_t generation =
-      plans_ != nullptr ? plans_->without_board.generation : selection_->generation();
-  for (std::size_t k = 0; k < of_.size(); ++k) {
-    const bool is_ready = are_provided(requested_.with(collective_at(k)));
-    of_[k].plan.use(plans().by_collective[k], is_ready ? generation : 0, size_);
-  }
+  plans_.use(which_plans(), [&](Collective collective) { return are_provided(requested_.with(collective)); });
   begins_with_ = Means::host_pipeline;
   const bool has_stage = origin_ != nullptr || !has_board() || place_->board->stages() > 1;
   if (has_stage) begins_with_ = begins_with_ | Means::board;
   if (process_.progress.moves_messages() && has_tags(stage_)) begins_with_ = begins_with_ | Means::messages;
 }
 
-// The host serves calls whose elements are too wide for a board. An object of the program may be of any
-// width; for these, messages replace algorithms that would cut inside an object, or pass each object on whole
-// in many steps.
-Chosen Communicator::choose_from_rows(Collective collective, std::size_t bytes, std::size_t width,
-                                      Waiting waiting) {
-  const Plan& plan = of(collective).plan.plan();
+Chosen Communicator::choose_from_rows(Collective collective, std::size_t bytes, std::size_t width) {
+  const Plan& plan = plans_.of(collective).plan();
   if (plan.empty()) return {};
-  const PlanRow& row = plan.row_for(bytes);
-  if (row.form != RowForm::task) return PlanInUse::how(row, size_);
-  const Chosen chosen{row.expression};
-  const OnBoard on_board = row.expression->algorithm->needs.board;
-  if (width > BoardShape::smallest_chunk) [[unlikely]] {
-    // The rounds of these collectives go chunk by chunk, and a chunk may be as large as a window.
-    const bool is_in_rounds = collective == Collective::allreduce || collective == Collective::reduce;
-    if (is_in_rounds && on_board == OnBoard::one_node && width <= board_size_.window_bytes) return chosen;
-    if (waiting == Waiting::forbidden || !has_messages(collective)) return {};
-    return {plan.without_host};
-  }
-  const bool is_too_wide = width * static_cast<std::size_t>(size_) > board_size_.window_bytes;
-  return is_too_wide && on_board != OnBoard::no ? Chosen{} : chosen;
+  const PlanRow& row = plan.row_for(bytes, width);
+  if (&row == &plan.without_host && !has_messages(collective)) return {};
+  return Chosen::by(row);
 }
 
 // -- calls
@@ -240,7 +222,7 @@ Chosen Communicator::choose_without_host(const Call& call, std::size_t bytes) {
   announce(call.collective, bytes);
   if ((chosen && !chosen.expression->runs_on_host()) || !serves()) return chosen;
   if (!has_messages(call.collective)) return {};
-  return {of(call.collective).plan.plan().without_host};
+  return Chosen::by(plans_.of(call.collective).plan().without_host);
 }
 
 // If the board has only the stage for blocking collectives, an operation uses messages.
@@ -248,10 +230,10 @@ Chosen Communicator::choose_for_operation(const Call& call, std::size_t bytes) {
   const Chosen chosen = choose_without_host(call, bytes);
   if (!chosen || !has_board() || place_->board->stages() > 1) return chosen;
   if (!has_messages(call.collective)) return {};
-  const Plan& plan = plans_->without_board.of(call.collective);
+  const Plan& plan = plans_.agreed()->without_board.of(call.collective);
   if (plan.empty()) return {};
-  const Expression* without_board = plan.row_for(bytes).expression;
-  return {without_board->runs_on_host() ? plan.without_host : without_board};
+  const PlanRow& row = plan.row_for(bytes);
+  return Chosen::by(row.expression->runs_on_host() ? plan.without_host : row);
 }
 
 bool Communicator::run_without_host(Call call) {
@@ -289,17 +271,16 @@ std::unique_ptr<Operation> Communicator::begin(const Call& call) {
 }
 
 Chosen Communicator::choose_to_begin(Collective collective, std::size_t bytes, std::size_t width) {
-  const PlanInUse& mine = of(collective).plan;
-  if (!mine.is_of(selection_->generation())) {
+  if (!plans_.is_up_to_date(collective)) {
     // All ranks agree on both. A blocking call brings the plans up to date.
-    const bool are_current =
-        plans_ == nullptr || plans_->without_board.generation == selection_->generation();
-    if (!are_current || !are_provided({collective})) return {};
+    if (!plans_.are_current() || !are_provided({collective})) return {};
     apply();
   }
-  const Plan& plan = mine.plan();
-  if (plan.empty() || !begins_with_.contain(plan.row_for(bytes).needs)) return {};
-  return choose_from_rows(collective, bytes, width, Waiting::forbidden);
+  const Plan& plan = plans_.of(collective).plan();
+  if (plan.empty()) return {};
+  const PlanRow& row = plan.row_for(bytes, width);
+  if (&row == &plan.without_host || !begins_with_.contain(row.needs)) return {};
+  return Chosen::by(row);
 }
 
 void Communicator::begin(std::unique_ptr<Operation>& operation, Chosen chosen, const Call& call,
@@ -309,7 +290,7 @@ void Communicator::begin(std::unique_ptr<Operation>& operation, Chosen chosen, c
   or_break([&] {
     operation = std::make_unique<Operation>(*this, call, bytes, sequel);
     operation->expression_ = &expression;
-    operation->is_immediate_ = chosen.at_once != nullptr;
+    if (chosen.at_once != nullptr) operation->immediate_ = immediate_form(*expression.algorithm, size_);
     operation->number_ = calls_;
     operation->index_ = origin_ != nullptr
                             ? stage_

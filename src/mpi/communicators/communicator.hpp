@@ -14,8 +14,8 @@
 #include "collectives/algorithm.hpp"
 #include "mpi/communicators/announcements.hpp"
 #include "mpi/communicators/check.hpp"
+#include "mpi/communicators/communicator_plans.hpp"
 #include "mpi/communicators/node_board.hpp"
-#include "mpi/communicators/plan_in_use.hpp"
 #include "mpi/communicators/team.hpp"
 #include "mpi/communicators/transport.hpp"
 #include "mpi/host/private_communicator.hpp"
@@ -73,17 +73,17 @@ class Communicator {
 
   // What the plan says of a call of this length (Call::length) with elements of `width` bytes.
   [[nodiscard]] Chosen choose(Collective collective, std::size_t bytes, std::size_t width) {
-    const PlanInUse& mine = of(collective).plan;
-    if (!mine.is_of(selection_->generation())) [[unlikely]]
+    if (!plans_.is_up_to_date(collective)) [[unlikely]]
       refresh(collective);
+    const PlanInUse& mine = plans_.of(collective);
     if (mine.is_short(bytes)) [[likely]]
       return mine.short_row();
-    return choose_from_rows(collective, bytes, width, Waiting::allowed);
+    return choose_from_rows(collective, bytes, width);
   }
   // OFFBEAT_VERBOSE: says what `choose` finds for such calls. Decides nothing.
   void announce(Collective collective, std::size_t bytes) {
     if (is_verbose_) [[unlikely]]
-      announcements_.say_choice(collective, of(collective).plan.plan(), bytes, size_, why_native_);
+      announcements_.say_choice(collective, plans_.of(collective).plan(), bytes, size_, why_native_);
   }
   [[nodiscard]] bool serves() const { return transport_ != nullptr; }
   [[nodiscard]] int rank() const { return rank_; }
@@ -186,19 +186,14 @@ class Communicator {
   friend class Operation;
   friend class OperationsUnderWay;
 
-  // State kept for each collective.
   struct OfCollective {
     Counter intercepted;
     Counter served;
-    PlanInUse plan;
   };
   [[nodiscard]] OfCollective& of(Collective collective) { return of_[index_of(collective)]; }
   [[nodiscard]] const OfCollective& of(Collective collective) const { return of_[index_of(collective)]; }
 
-  // Whether a choice may wait for the other ranks, all of which make the call.
-  enum class Waiting : std::uint8_t { allowed, forbidden };
-  [[nodiscard]] Chosen choose_from_rows(Collective collective, std::size_t bytes, std::size_t width,
-                                        Waiting waiting);
+  [[nodiscard]] Chosen choose_from_rows(Collective collective, std::size_t bytes, std::size_t width);
   // The part of `run` for calls without an immediate form.
   void run_task(const Expression& expression, const Call& call);
   [[noreturn]] void report_earlier_failure() const;
@@ -228,7 +223,9 @@ class Communicator {
   // Call after the plans, or the means to carry them out, have changed.
   void apply();
   void leave_to_host(std::string_view why);
-  [[nodiscard]] const Plans& plans() const;
+  [[nodiscard]] CommunicatorPlans::Which which_plans() const;
+  // What may be in use now.
+  [[nodiscard]] const Plans& plans() const { return plans_.present(which_plans()); }
   [[nodiscard]] bool asks_whether_revoked() const;
   // Throws CommunicationError if the program's communicator was revoked or has lost a process.
   void check_processes() const;
@@ -318,8 +315,8 @@ class Communicator {
   std::array<Operation*, NodeBoard::most_stages> last_on_stage_{};                // under way; null: none
   std::array<Berths, 2> berths_;  // for persistent requests that are short, and for others
   std::string_view why_native_;
-  std::shared_ptr<const TeamPlans> plans_;  // null: none were agreed on
-  Means begins_with_;                       // what operations may use that wait for nobody
+  CommunicatorPlans plans_{*selection_};
+  Means begins_with_;  // what operations may use that wait for nobody
   bool is_verbose_ = false;
   Announcements announcements_;
   std::uint64_t calls_ = 0;  // of all collectives, including those through the C interface

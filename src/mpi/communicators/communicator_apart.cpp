@@ -23,8 +23,7 @@ BoardSize Communicator::size_of_board_for(const Call& call) const {
 }
 
 bool Communicator::suffice(const Berths& berths, Collective collective) const {
-  if (berths.place == nullptr || berths.plans->without_board.generation != selection_->generation())
-    return false;
+  if (berths.place == nullptr || berths.plans->generation() != selection_->generation()) return false;
   const bool has_board = berths.place->board != nullptr;
   const Plans& plans = has_board ? berths.plans->with_board : berths.plans->without_board;
   const bool may_want_board = process_.settings.window_bytes > 0 &&
@@ -38,13 +37,13 @@ bool Communicator::suffice(const Berths& berths, Collective collective) const {
 Communicator::Berths Communicator::berths() const {
   const int stages = has_board() ? place_->board->stages() : NodeBoard::stages_of_communicator;
   if (!serves() || place_ == nullptr || stages == 1) return {};
-  return {place_, 1, stages, plans_, messages_, tag_base_, board_tried_};
+  return {place_, 1, stages, plans_.agreed(), messages_, tag_base_, board_tried_};
 }
 
 void Communicator::use(const Berths& berths) {
   place_ = berths.place;
   stage_ = berths.next;
-  plans_ = berths.plans;
+  plans_.agree_on(berths.plans);
   messages_ = berths.messages;
   tag_base_ = berths.tag_base;
   board_tried_ = berths.board_was_tried;

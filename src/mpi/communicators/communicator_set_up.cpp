@@ -222,7 +222,7 @@ bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up, Co
     if ((all & (has::board | has::no_board)) == 0) place->board.reset();
     mine->place_ = std::move(place);
     mine->share_messages((all & has::messages) != 0 ? std::move(shared) : nullptr, invitation.new_messages);
-    mine->plans_ = std::move(plans);
+    mine->plans_.agree_on(std::move(plans));
     mine->provide(set_up, {collective});
     return true;
   }
@@ -238,17 +238,15 @@ void Communicator::share_messages(std::shared_ptr<PrivateCommunicator> shared, s
 }
 
 bool Communicator::are_provided(Collectives collectives) const {
-  if (!serves() || plans_ == nullptr) return true;
-  const bool wants_board =
-      process_.settings.window_bytes > 0 && plans_->with_board.need(Means::board, collectives);
+  if (!serves() || plans_.agreed() == nullptr) return true;
+  const bool wants_board = process_.settings.window_bytes > 0 && plans_.want_board(collectives);
   if (wants_board && !board_tried_) return false;
   if (plans().need(Means::host_pipeline) && host_pipelines_.handle() == MPI_COMM_NULL) return false;
   return !plans().need(Means::messages, collectives) || messages_->handle() != MPI_COMM_NULL;
 }
 
 void Communicator::provide(SetUp& set_up, Collectives collectives) {
-  if (process_.settings.window_bytes > 0 && plans_->with_board.need(Means::board, collectives))
-    find_board(set_up);
+  if (process_.settings.window_bytes > 0 && plans_.want_board(collectives)) find_board(set_up);
   if ((plans().need(Means::messages, collectives) && !find_messages(set_up)) ||
       (plans().need(Means::host_pipeline) && !find_host_pipelines(set_up))) {
     leave_to_host("the MPI has no communicator, or the process no memory, left for offbeat");
@@ -321,13 +319,13 @@ void Communicator::add_requested(Collective collective) {
 }
 
 void Communicator::refresh(Collective collective) {
-  if (!serves() || plans_ == nullptr) {
+  if (!serves() || plans_.agreed() == nullptr) {
     apply();
     return;
   }
   const Collectives wanted = requested_.with(collective);
   // All ranks agree on whether the plans are current and on what already exists.
-  if (plans_->without_board.generation == selection_->generation() && are_provided(wanted)) {
+  if (plans_.are_current() && are_provided(wanted)) {
     apply();
     return;
   }
@@ -336,7 +334,7 @@ void Communicator::refresh(Collective collective) {
     std::shared_ptr<const TeamPlans> plans;
     // If any rank lacks memory, all keep their present plans and try again in the next call.
     if (!set_up.all(try_to([&] { plans = place_->team().plans(*selection_); }))) return;
-    plans_ = std::move(plans);
+    plans_.agree_on(std::move(plans));
     provide(set_up, wanted);
   });
 }

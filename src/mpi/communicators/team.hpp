@@ -30,6 +30,8 @@ namespace offbeat {
 struct TeamPlans {
   Plans with_board;
   Plans without_board;
+
+  [[nodiscard]] std::uint64_t generation() const { return without_board.generation; }
 };
 
 class Team {

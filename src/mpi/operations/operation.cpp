@@ -80,9 +80,8 @@ void Operation::start() {
         expression_->lease(call_, communicator_->rank(), communicator_->size(), stage_->board.size));
   }
   const Endpoint net = communicator_->endpoint(*transport_, call_, *expression_);
-  const Algorithm& algorithm = *expression_->algorithm;
-  task_ = is_immediate_ ? immediate_form(algorithm, net.size)->run_in_steps(net, call_, *expression_)
-                        : algorithm.run(net, call_, *expression_);
+  const auto run = immediate_ != nullptr ? immediate_->run_in_steps : expression_->algorithm->run;
+  task_ = run(net, call_, *expression_);
   transport_->begin(task_);
 }
 

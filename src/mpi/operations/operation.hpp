@@ -65,11 +65,11 @@ class Operation {
   Call call_;
   const std::size_t bytes_;
   const Expression* expression_ = nullptr;
-  bool is_immediate_ = false;          // by the immediate form of the expression
-  std::uint64_t number_ = 0;           // of the call on its communicator
-  int index_ = 0;                      // of its stage and of its tags
-  NodeBoard::Stage* stage_ = nullptr;  // null: there is no board
-  MpiTransport* transport_ = nullptr;  // of the communicator; the operations of a stage use it in turn
+  const Immediate* immediate_ = nullptr;  // the form of it that is taken; null: its task
+  std::uint64_t number_ = 0;              // of the call on its communicator
+  int index_ = 0;                         // of its stage and of its tags
+  NodeBoard::Stage* stage_ = nullptr;     // null: there is no board
+  MpiTransport* transport_ = nullptr;     // of the communicator; the operations of a stage use it in turn
   Task task_{};
   bool has_started_ = false;
   Operation* before_ = nullptr;  // still on the same stage

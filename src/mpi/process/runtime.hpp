@@ -81,7 +81,8 @@ class Runtime {
   Selection selection{host.calls_itself("Open MPI")       ? HostMpi::open_mpi
                       : host.calls_itself("Intel(R) MPI") ? HostMpi::intel
                       : host.calls_itself("MPICH")        ? HostMpi::mpich
-                                                          : HostMpi::other};
+                                                          : HostMpi::other,
+                      settings.window_bytes};
   // The identity of the build, equal on all ranks that may use a board together.
   const std::uint64_t build = build_identity(selection);
   WindowBudget windows{settings.memory_bytes};
