@@ -19,7 +19,7 @@
 #include "mpi/bench/mpi_header.hpp"
 #include "mpi/bench/records.hpp"
 #include "mpi/bench/size_bench.hpp"
-#include "mpi/host/clock_network.hpp"
+#include "mpi/host/clock_messenger.hpp"
 
 namespace offbeat::bench {
 namespace {
@@ -66,8 +66,8 @@ clock::Model synchronised(const Job& job) {
     decltype(&MPI_Recv) Recv = MPI_Recv;
     decltype(&MPI_Allgather) Allgather = MPI_Allgather;
   } mpi;
-  ClockNetwork network(mpi, MPI_COMM_WORLD, job.rank, job.ranks);
-  return clock::synchronise(network, network.hosts(), clock::Method::hca3, {.least_ns = 500'000'000});
+  ClockMessenger messenger(mpi, MPI_COMM_WORLD, job.rank, job.ranks);
+  return clock::synchronise(messenger, messenger.hosts(), clock::Method::hca3, {.least_ns = 500'000'000});
 }
 
 Record header(const Job& job, const std::set<std::string>& hosts, double clock_residual_ns,

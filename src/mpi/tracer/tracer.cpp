@@ -16,7 +16,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "mpi/host/clock_network.hpp"
+#include "mpi/host/clock_messenger.hpp"
 #include "mpi/host/exit_with.hpp"
 #include "mpi/tracer/c_interface.hpp"
 
@@ -156,8 +156,8 @@ void Tracer::fill_header(const Settings& settings) {
 
 clock::Model Tracer::synchronised() const {
   try {
-    ClockNetwork network(host_, private_, rank_, ranks_);
-    return clock::synchronise(network, network.hosts());
+    ClockMessenger messenger(host_, private_, rank_, ranks_);
+    return clock::synchronise(messenger, messenger.hosts());
   } catch (const CommunicationError& error) {
     say(error.what());
     return {};
