@@ -34,7 +34,7 @@ enum class Parameter : std::uint8_t {
 // Returns the name of a parameter in help texts and errors, such as "SEGMENTS|BYTES".
 [[nodiscard]] std::string_view name_of(Parameter parameter);
 
-// How the ranks of a communicator are spread over nodes. Equal on all ranks.
+// A placement says how the ranks of a communicator are spread over nodes. It is equal on all ranks.
 struct Placement {
   int ranks = 1;
   int nodes = 1;

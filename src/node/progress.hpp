@@ -115,7 +115,7 @@ class ProgressDueOf {
  private:
   static constexpr std::uint64_t usual_us = 30;
   static constexpr std::uint64_t usual_in_spin_us = 4;
-  // Both numbers count calls since the last turn.
+  // The clock is read in the first calls after a turn, and then in every N-th call. Units: calls.
   static constexpr std::uint64_t calls_with_look = 16;
   static constexpr std::uint64_t calls_between_looks = 8;
   static constexpr std::uint64_t unknown = std::numeric_limits<std::uint64_t>::max();

@@ -249,7 +249,7 @@ Mailbox::Mailbox(Refusals& refusals) {
     const Descriptor peer(pair[1]);
     outbox_ = Descriptor(socket(AF_UNIX, mail, 0));
     // A user without a number in this user namespace shares one number with all strangers, so letters would
-    // not show who sent them. A letter to ourselves, which is never read, detects that.
+    // not show who sent them. A letter to this process, which is never read, detects that.
     if (setsockopt(inbox_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) == 0 &&
         Letter().send(peer, nullptr, nullptr) && give_name(inbox_, mine.inbox) && outbox_ &&
         shutdown(outbox_.get(), SHUT_RD) == 0 && give_name(outbox_, mine.outbox)) {

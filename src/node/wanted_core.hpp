@@ -25,7 +25,7 @@ struct Linux {
   }
 };
 
-// The state of the calling thread.
+// Knows whether other threads want the core of the calling thread.
 template <class System>
 class WantedCoreOf {
  public:

@@ -84,8 +84,8 @@ struct Network {
   std::vector<Protocol> inter_longer{};
   std::size_t envelope_bytes = 0;  // bytes that each message has besides its data
   std::size_t eager_bytes = 8192;
-  int ranks_per_node = 1;           // consecutive ranks share a node, unless
-  std::vector<int> node_of_rank{};  // ... this gives the node of each rank
+  int ranks_per_node = 1;           // N consecutive ranks share a node; ignored if node_of_rank is set
+  std::vector<int> node_of_rank{};  // the node of each rank; empty: by ranks_per_node
 
   // Returns the costs of a message of `bytes` bytes.
   [[nodiscard]] Protocol protocol(bool within_node, std::size_t bytes) const {

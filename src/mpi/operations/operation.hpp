@@ -37,8 +37,8 @@ class Operation {
   static void* operator new(std::size_t bytes) { return pool::allocate(bytes); }
   static void operator delete(void* memory, std::size_t bytes) { pool::release(memory, bytes); }
 
-  // Advances as far as possible now. Returns true if the operation is complete. Throws CommunicationError if
-  // it failed.
+  // Advances as far as it can without waiting. Returns true if the operation is complete. Throws
+  // CommunicationError if it failed.
   [[nodiscard]] bool test();
   // Returns when the operation is complete. Throws CommunicationError if it failed.
   void wait();
@@ -58,7 +58,7 @@ class Operation {
   friend class OperationsUnderWay;
 
   void start();
-  // Advances without waiting. Returns true if the operation got further.
+  // Advances without waiting. Returns true if the operation has advanced.
   bool advance(HostCalls calls) noexcept;
   void end() noexcept;
 
@@ -94,7 +94,7 @@ class OperationsUnderWay {
   // Queues the operation; the next thread that runs the progress loop starts it. Never blocks.
   void announce(Operation& operation) noexcept;
   // Advances all operations once. Does nothing if another thread, or a caller further up in this thread, is
-  // doing so. Returns true if an operation got further.
+  // doing so. Returns true if an operation has advanced.
   bool advance(HostCalls calls) noexcept;
   // Calls the sequels of operations that are over. Sequels call the host. So call this only in a thread of
   // the program, and not from inside the host.

@@ -35,7 +35,7 @@ void sleep_ns(long ns) {
   return operations_under_way.any() && !is_stopped.load(std::memory_order_relaxed);
 }
 
-// Advances operations that the program does not advance. If an operation got further, it may soon get further
+// Advances operations that the program does not advance. If one of them advanced, it may soon advance
 // again, so the next nap is short.
 void look_after_operations() {
   long nap_ns = longest_nap_ns;
