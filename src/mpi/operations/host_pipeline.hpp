@@ -42,7 +42,7 @@ class HostPipeline {
   Call call_;
   MPI_Datatype type_ = MPI_BYTE;
   MPI_Op op_{};
-  int length_ = 1;  // elements of type_ per element of the call; 1 unless that is an array
+  int length_ = 1;  // elements of type_ in one element of the call; above 1 if a whole vector is one element
   combinators::Segments segments_;
   std::size_t window_;
   std::vector<MPI_Request> requests_;
