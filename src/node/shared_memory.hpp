@@ -85,8 +85,8 @@ class SharedMemory {
 struct MemoryOffer {
   pid_t pid = 0;
   int descriptor = -1;  // negative: there is no memory
-  std::uint64_t device =
-      0;  // with the inode, identifies the file: numbers of processes differ between namespaces
+  // These identify the file, because numbers of processes differ between namespaces.
+  std::uint64_t device = 0;
   std::uint64_t inode = 0;
 };
 

@@ -28,8 +28,8 @@ class SizeBench {
  private:
   struct Checked {
     std::string algorithm;
-    bool usable =
-        false;    // true if it is correct, and runs on offbeat unless it is native; equal on all ranks
+    // True if it is correct, and runs on offbeat unless it is native. Equal on all ranks.
+    bool usable = false;
     Wrong wrong;  // rank 0 only
   };
 

@@ -71,8 +71,8 @@ class Operation {
   std::uint64_t number_ = 0;           // counts the calls on its communicator
   int index_ = 0;                      // the index of its stage and of its tags
   NodeBoard::Stage* stage_ = nullptr;  // null: the communicator has no board
-  MpiTransport* transport_ =
-      nullptr;  // belongs to the communicator; the operations of a stage use it one after the other
+  // Belongs to the communicator; the operations of a stage use it one after the other.
+  MpiTransport* transport_ = nullptr;
   Task task_{};
   bool has_started_ = false;
   Operation* before_ = nullptr;  // its predecessor on the stage, until that is complete

@@ -356,8 +356,8 @@ int Runtime::free_communicator(MPI_Comm handle, HostFunction<int(MPI_Comm*)> hos
   if (freeing_count == most_freed_at_once) return host_call(argument);
   const std::size_t depth = freeing_count++;
   freeing[depth] = {handle, nullptr, nullptr};
-  deaths_.fetch_add(1,
-                    std::memory_order_acq_rel);  // so no thread finds the communicator in its cache any more
+  // From now on no thread finds the communicator in its cache.
+  deaths_.fetch_add(1, std::memory_order_acq_rel);
   const int code = call_while_freeing(freeing[depth], host_call, argument);
   freeing_count = depth;
   // The host may have freed other communicators without notice. In Open MPI these are the halves of an

@@ -129,9 +129,8 @@ int call(Next* next, Arguments... arguments) {
 
 enum class Parent : std::uint8_t {
   none,   // no parent, or different ones on different ranks
-  first,  // the parent is the first argument
-  group,  // the first argument is the parent and has the same ranks; the new communicator need not be usable
-          // yet
+  first,  // the first argument
+  group,  // the first argument, with the same ranks; the new communicator need not be usable yet
 };
 
 template <Parent parent, class Next, class... Arguments>
