@@ -75,19 +75,19 @@ Parser number(Field Settings::*field, long least, long most) {
 Parser yes_or_no(bool Settings::*field) { return number(field, 0, 1); }
 
 template <class Field>
-struct Word {
+struct NamedValue {
   std::string_view text;
   Field value;
 };
 template <class Field>
-Parser one_of(Field Settings::*field, std::vector<Word<Field>> words) {
+Parser one_of(Field Settings::*field, std::vector<NamedValue<Field>> named) {
   std::string values;
-  for (const Word<Field>& word : words) values += (values.empty() ? "" : ", ") + std::string(word.text);
+  for (const NamedValue<Field>& each : named) values += (values.empty() ? "" : ", ") + std::string(each.text);
   return {std::move(values),
           [=](Settings& settings, std::string_view text) {
-            const auto found = std::find_if(words.begin(), words.end(),
-                                            [&](const Word<Field>& word) { return word.text == text; });
-            if (found == words.end()) return false;
+            const auto found = std::find_if(named.begin(), named.end(),
+                                            [&](const NamedValue<Field>& each) { return each.text == text; });
+            if (found == named.end()) return false;
             settings.*field = found->value;
             return true;
           },

@@ -111,14 +111,14 @@ std::vector<Variant> SizeBench::variants() const {
 // Returns true if offbeat accepts the algorithm for this collective. A job measures several collectives, and
 // an expression need not be valid for all of them. `offbeat bench` has checked that it is valid for at least
 // one.
-bool SizeBench::is_ours(const std::string& algorithm) const {
+bool SizeBench::is_accepted(const std::string& algorithm) const {
   return job_.library.select(collective(), algorithm).empty();
 }
 
 std::string SizeBench::check_all() {
   for (const std::string& algorithm : options_.algorithms) {
     const bool native = is_native(algorithm);
-    if (!native && !is_ours(algorithm)) continue;
+    if (!native && !is_accepted(algorithm)) continue;
     if (time_is_over(options_)) return {};
     begin("check", "", algorithm);
     Check found = check(job_, {algorithm, mode()}, buffers_);

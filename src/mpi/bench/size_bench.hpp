@@ -38,7 +38,7 @@ class SizeBench {
   // Returns all variants: the algorithms of usable_ in order, and then, if ranks compute, again without
   // computing.
   [[nodiscard]] std::vector<Variant> variants() const;
-  [[nodiscard]] bool is_ours(const std::string& algorithm) const;
+  [[nodiscard]] bool is_accepted(const std::string& algorithm) const;
   [[nodiscard]] std::string check_all();
   [[nodiscard]] double calibrate(std::size_t cells_left);
   [[nodiscard]] Nanoseconds share_ns(std::size_t cells_left) const;

@@ -66,14 +66,14 @@ struct Prepared {
 };
 
 // A call whose record is not complete yet.
-struct Open {
+struct OpenCall {
   static constexpr std::uint64_t none = ~std::uint64_t{0};
   std::uint64_t slot = none;
   [[nodiscard]] bool is_recorded() const { return slot != none; }
 };
 
 struct TracedRequest {
-  Open open;                           // for a persistent request: the call since MPI_Start
+  OpenCall open;                       // for a persistent request: the call since MPI_Start
   std::shared_ptr<Prepared> prepared;  // null: the request is not persistent
   [[nodiscard]] bool is_persistent() const { return prepared != nullptr; }
 };
@@ -115,9 +115,9 @@ class Tracer {
   }
   // Begins the record of a call. It is inlined so that the facts stay in registers; otherwise it takes 3 ns
   // longer.
-  [[nodiscard, gnu::always_inline]] Open begin(Collective collective, std::uint8_t flags,
-                                               const Communicator& communicator, const Facts& facts,
-                                               Nanoseconds arrival) {
+  [[nodiscard, gnu::always_inline]] OpenCall begin(Collective collective, std::uint8_t flags,
+                                                   const Communicator& communicator, const Facts& facts,
+                                                   Nanoseconds arrival) {
     CallRecord* record = communicator.is_defined ? writer_.next() : nullptr;
     if (record == nullptr) [[unlikely]] {
       writer_.header().lost += 1;
@@ -143,7 +143,7 @@ class Tracer {
   }
   // Records that a call has returned. `is_complete` is true if no completion follows. It is inlined for the
   // same reason as begin().
-  [[gnu::always_inline]] void leave(Open open, Nanoseconds exit, bool is_complete,
+  [[gnu::always_inline]] void leave(OpenCall open, Nanoseconds exit, bool is_complete,
                                     const char* algorithm = nullptr) {
     if (!open.is_recorded()) return;
     const std::uint8_t number = algorithm != nullptr ? number_of(algorithm) : 0;
@@ -153,7 +153,7 @@ class Tracer {
       if (is_complete) end(record, exit);
     });
   }
-  void complete(Open open, Nanoseconds completion) {
+  void complete(OpenCall open, Nanoseconds completion) {
     if (!open.is_recorded()) return;
     writer_.change(open.slot, [&](CallRecord& record) { end(record, completion); });
   }

@@ -48,7 +48,7 @@ template <Collective collective, class Next, class... Arguments>
 int blocking(Tracer& tracer, Next* next, Arguments... arguments) {
   const Nanoseconds arrival = clock::now();
   const InsideOffbeat guard;
-  Open open;
+  OpenCall open;
   if_possible([&] {
     const auto lock = tracer.lock();
     const auto call = Signature<collective>::read(arguments...);
@@ -72,7 +72,7 @@ template <Collective collective, class Next, class... Arguments>
 int nonblocking(Tracer& tracer, Next* next, Arguments... arguments) {
   const Nanoseconds arrival = clock::now();
   const InsideOffbeat guard;
-  Open open;
+  OpenCall open;
   if_possible([&] {
     const auto lock = tracer.lock();
     const auto call = Signature<collective>::read(arguments...);
