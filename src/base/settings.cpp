@@ -152,9 +152,8 @@ std::vector<Setting> all_settings() {
   }
   const Setting others[] = {
       {"OFFBEAT_RULES", any_text("a file", &Settings::rules), "", OnRanks::may_differ,
-       "rules that come before the built-in ones and say which algorithm runs where; every rank reads them, "
-       "and "
-       "they must be the same on all ranks"},
+       "a file of rules that say which algorithm runs where; they come before the built-in rules, and all "
+       "ranks must read equal rules"},
       {"OFFBEAT_VERBOSE", number(&Settings::verbose, 0, 1), "0", OnRanks::may_differ,
        "1: print once, for each collective and range of lengths, which algorithm runs and why (to standard "
        "error, from one rank)"},

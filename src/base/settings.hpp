@@ -21,7 +21,7 @@ enum class GpuPolicy { stage, native, off };
 struct Settings {
   // The expression for each collective, by index_of(); empty: offbeat chooses.
   std::array<std::string, collectives.size()> algorithms;
-  std::string rules;  // a file; empty: none
+  std::string rules;  // path of the rules; empty: only built-in rules
   int verbose;
   bool report;
   double stall_s;
