@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * The C interface of offbeat, for programs and tools that want more than the
- * preload gives: to choose an algorithm, to ask which one ran, to reduce the
- * 16-bit floating types that MPI lacks.
+ * The C interface of offbeat, for programs and tools that need more than the
+ * preload gives: they can choose an algorithm, ask which one ran, and reduce
+ * the 16-bit floating-point types that MPI lacks.
  *
- * Every function is exported by each liboffbeat-<family>.so. A program that
- * must also run without offbeat looks the symbol up with
- * dlsym(RTLD_DEFAULT, "offbeat_version"), and does without offbeat if that is
- * NULL.
+ * Each liboffbeat-<family>.so exports every function. A program that must also
+ * run without offbeat looks the functions up with dlsym, for example
+ * dlsym(RTLD_DEFAULT, "offbeat_version"). The result is NULL without offbeat.
  *
- * Communicators travel as Fortran handles (MPI_Comm_c2f; MPI_Comm_toint in the
- * standard ABI), the one form that is the same in every MPI. Counts are in
- * elements, sizes in bytes.
+ * Communicators are passed as Fortran handles (MPI_Comm_c2f, or MPI_Comm_toint
+ * in the standard ABI), because that form is the same in every MPI. Counts are
+ * in elements, sizes in bytes.
  */
 #ifndef OFFBEAT_H
 #define OFFBEAT_H
@@ -23,16 +22,16 @@
 extern "C" {
 #endif
 
-/** The status that functions return. */
+/** What functions return. offbeat_error_text() says more about the last error. */
 typedef enum offbeat_status {
   OFFBEAT_OK = 0,
-  OFFBEAT_ERROR_ARGUMENT = 1,    /**< null pointer, unknown collective, bad number */
-  OFFBEAT_ERROR_EXPRESSION = 2,  /**< not an algorithm expression; the text says which column */
-  OFFBEAT_ERROR_UNSUPPORTED = 3, /**< this type does not know this operation */
+  OFFBEAT_ERROR_ARGUMENT = 1,    /**< a null pointer, an unknown collective, or a number out of range */
+  OFFBEAT_ERROR_EXPRESSION = 2,  /**< not an algorithm expression; the error text names the column */
+  OFFBEAT_ERROR_UNSUPPORTED = 3, /**< the operation is not defined on this type */
   OFFBEAT_ERROR_MPI = 4          /**< the host MPI reported an error, or is not initialised */
 } offbeat_status;
 
-/** Element types, sizes as in C; complex types are (real, imaginary) pairs. */
+/** Element types. Sizes are as in C; complex types are (real, imaginary) pairs. */
 typedef enum offbeat_type {
   OFFBEAT_INT8,
   OFFBEAT_INT16,
@@ -43,7 +42,7 @@ typedef enum offbeat_type {
   OFFBEAT_UINT32,
   OFFBEAT_UINT64,
   OFFBEAT_FLOAT16,  /**< IEEE 754 binary16, rounded to nearest even after every operation */
-  OFFBEAT_BFLOAT16, /**< upper half of a binary32, rounded likewise */
+  OFFBEAT_BFLOAT16, /**< upper half of a binary32, also rounded after every operation */
   OFFBEAT_FLOAT32,
   OFFBEAT_FLOAT64,
   OFFBEAT_LONG_DOUBLE,
@@ -66,72 +65,73 @@ typedef enum offbeat_op {
   OFFBEAT_BITWISE_XOR
 } offbeat_op;
 
-/** Version as text, "major.minor.patch". */
+/** Returns the version as text, "major.minor.patch". */
 const char* offbeat_version(void);
 
-/** A short English text for a status; never NULL. */
+/** Returns a short English text for a status; never NULL. */
 const char* offbeat_status_string(offbeat_status status);
 
-/** The ABI family this library was built for: "openmpi", "mpich" or "mpiabi". */
+/** Returns the ABI family that this library was built for: "openmpi", "mpich" or "mpiabi". */
 const char* offbeat_family(void);
 
 /**
- * Choose the algorithm of all later calls of one collective in this process,
- * overriding the environment's choice. Every rank must make the same call at the same
- * point between collectives. An empty expression restores the start-up choice.
+ * Chooses the algorithm of all later calls of one collective in this process. This overrides the
+ * environment. Every rank must make the same call at the same point between collectives.
  *
- * @param collective  "allreduce"
- * @param expression  for example "pipeline(4, ring)"
- * @param error       receives one line when the status is not OFFBEAT_OK; may be NULL
- * @param error_size  bytes at `error`
+ * @param collective  the name of a collective, such as "allreduce"
+ * @param expression  an algorithm, such as "pipeline(4, ring)"; "" restores the choice at start-up
+ * @param error       receives one line if the status is not OFFBEAT_OK; may be NULL
+ * @param error_size  the size of `error` in bytes
  */
 offbeat_status offbeat_select(const char* collective, const char* expression, char* error, size_t error_size);
 
 /**
  * Returns the algorithm of this thread's last collective, as an expression. Calls of offbeat_run and
  * offbeat_begin count, and so do intercepted calls, including the start of a persistent collective. Returns
- * "copy" on a communicator of one rank, and NULL if the host MPI served the call. The text lives as long as
- * the process. Each algorithm of each choice has one address.
+ * "copy" on a communicator of one rank, and NULL if the host MPI ran the call. The text lives as long as the
+ * process. A choice always returns the same address for the same algorithm.
  */
 const char* offbeat_last_algorithm(void);
 
-/** How the calls of one collective in this process were served. */
+/** How many calls of one collective this process made. */
 typedef struct offbeat_counters {
-  uint64_t intercepted; /**< calls that reached offbeat from the program, including those of this interface */
-  uint64_t served;      /**< of these, run by an offbeat algorithm; the others went to the host MPI */
+  uint64_t intercepted; /**< calls that reached offbeat, including those through this interface */
+  uint64_t served;      /**< calls that offbeat ran; the host MPI ran the others */
 } offbeat_counters;
 
-/** Read the counters of `collective`; `size` is sizeof(offbeat_counters). */
+/** Reads the counters of `collective`. `size` must be sizeof(offbeat_counters). */
 offbeat_status offbeat_count(const char* collective, offbeat_counters* counters, size_t size);
 
 /**
+ * Combines vectors in this process, without communication:
  * destination[i] = ((operands[0][i] op operands[1][i]) op operands[2][i]) op ...
  *
- * Gives exactly the bits of combining two at a time, for any number of operands >= 1.
- * The destination may be one of the operands; no other overlap is allowed. All buffers must be in host
- * memory.
+ * The bits are exactly those of combining two at a time, for any number of operands >= 1. Each vector has
+ * `count` elements. The destination may be one of the operands; no other overlap is allowed. All buffers must
+ * be in host memory.
  */
 offbeat_status offbeat_reduce(void* destination, const void* const* operands, size_t operand_count,
                               size_t count, offbeat_type type, offbeat_op op);
 
 /**
- * One call of a collective, over offbeat's own types, including OFFBEAT_FLOAT16 and OFFBEAT_BFLOAT16, which
- * MPI lacks. Members that a collective does not have are ignored. Start from OFFBEAT_CALL_INIT, so that a
- * program compiled with an older header goes on working.
+ * One call of a collective with offbeat's own types, including OFFBEAT_FLOAT16 and OFFBEAT_BFLOAT16, which
+ * MPI lacks. Members that the collective does not have are ignored. Begin with OFFBEAT_CALL_INIT: then a
+ * program that was compiled with an older header still works.
  */
 typedef struct offbeat_call {
-  size_t size;            /**< sizeof(offbeat_call) */
-  const char* collective; /**< one that `offbeat info` lists, but for those with lists of counts */
-  int communicator;       /**< a Fortran handle */
+  size_t size; /**< sizeof(offbeat_call) */
+  const char*
+      collective;   /**< one that `offbeat info` lists, except allgatherv, alltoallv and reduce_scatter */
+  int communicator; /**< a Fortran handle */
   int root;
   /**
-   * NULL, or equal to output: in place, as MPI has it for allreduce, reduce, allgather and gather. A
-   * broadcast has an output only.
+   * The input. NULL, or equal to `output`, means in place, as in MPI for allreduce, reduce, allgather and
+   * gather. A broadcast uses `output` only.
    */
   const void* input;
-  void* output; /**< not looked at on a rank that takes nothing */
-  size_t count; /**< elements of one block; allgather, gather, scatter, alltoall and reduce_scatter_block have
-                     vectors with a block for each rank */
+  void* output; /**< ignored on a rank that gets no result */
+  size_t count; /**< elements in one block; in allgather, gather, scatter, alltoall and reduce_scatter_block,
+                   the longer vectors have a block for each rank */
   offbeat_type type;
   offbeat_op op;
 } offbeat_call;
@@ -139,8 +139,8 @@ typedef struct offbeat_call {
   { sizeof(offbeat_call), NULL, 0, 0, NULL, NULL, 0, OFFBEAT_INT8, OFFBEAT_SUM }
 
 /**
- * Run a collective; all ranks of the communicator must call this. Runs the algorithm that is chosen for this
- * size. These calls never go to the host, so where the choice is `native` another algorithm is taken.
+ * Runs a collective. All ranks of the communicator must call this. It runs the algorithm that is chosen for
+ * this size. The host MPI never runs such a call: if the choice is `native`, offbeat takes another algorithm.
  */
 offbeat_status offbeat_run(const offbeat_call* call);
 
@@ -148,31 +148,32 @@ offbeat_status offbeat_run(const offbeat_call* call);
 typedef struct offbeat_request offbeat_request;
 
 /**
- * Begin a collective and return at once. Until it is complete, the buffers must stay and the input must not
- * change. The collective advances in offbeat_test, in offbeat_wait, in every other offbeat collective that
- * waits, in tests and waits of MPI for requests, and while the program waits inside the MPI library, as
- * docs/non-blocking.md says. Any number may be under way, on any communicators, beside blocking ones. All
- * ranks of a communicator must begin its collectives in the same order, and may complete them in any order.
- * The communicator may be freed meanwhile. The first call on a communicator sets it up, which is collective
- * and waits for the other ranks.
+ * Begins a collective and returns at once. Until it is complete, the buffers must exist and the input must
+ * not change. The collective advances in offbeat_test, in offbeat_wait, in every other offbeat collective
+ * that waits, in MPI calls that test or wait for requests, and while the program waits inside the MPI
+ * library, as docs/non-blocking.md says. Any number of collectives may be under way on any communicators,
+ * together with blocking ones. All ranks of a communicator must begin its collectives in the same order, and
+ * may complete them in any order. The communicator may be freed meanwhile. The first call on a communicator
+ * sets it up; only that call waits for the other ranks.
  *
- * @param request  receives the request; NULL on error
+ * @param call     is copied and need not exist after the return
+ * @param request  receives the request, or NULL on error
  */
 offbeat_status offbeat_begin(const offbeat_call* call, offbeat_request** request);
 
 /**
- * Advance. *complete is 1 at the end; the request is then freed and *request is NULL. A NULL request is
- * complete.
+ * Advances a collective without waiting. Sets *complete to 1 if it is complete, and to 0 otherwise. A
+ * complete request is freed and *request becomes NULL. A NULL request is complete.
  */
 offbeat_status offbeat_test(offbeat_request** request, int* complete);
 
-/** Advance to the end, then free the request and set *request to NULL. */
+/** Waits until a collective is complete, frees the request and sets *request to NULL. */
 offbeat_status offbeat_wait(offbeat_request** request);
 
-/** One line about this thread's last call that failed; "" if none has. */
+/** Returns one line about this thread's last call that failed, or "" if none has. */
 const char* offbeat_error_text(void);
 
-/** The error code of the host MPI for that call; 0 if MPI had no part in it. */
+/** Returns the host MPI's error code for that call, or 0 if the error did not come from the host MPI. */
 int offbeat_error_code(void);
 
 #ifdef __cplusplus

@@ -33,8 +33,8 @@ bool start_background_thread(void* (*body)(void*), void* argument, const std::ve
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  // Address space can be limited, and 8 MiB are the usual stack. Where thread-local data does not fit in
-  // with the small one, the system says so.
+  // Address space can be limited, so the stack is small at first: the usual size is 8 MiB. If thread-local
+  // data does not fit into the small stack, pthread_create fails and the usual size is tried.
   std::size_t usual_stack = 0;
   pthread_attr_getstacksize(&attributes, &usual_stack);
   int error = 0;

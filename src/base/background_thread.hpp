@@ -5,10 +5,10 @@
 
 namespace offbeat {
 
-// Starts a detached thread that takes none of the program's signals. It must make no call of MPI, whose
-// thread level may not allow that. `cpus`: where it may run; empty: where the caller may. False: errno is
-// EINVAL where this process may run on none of these CPUs; or the system has no thread left.
-// May throw std::bad_alloc.
+// Starts a detached thread that takes none of the program's signals. The thread must not call MPI, because
+// the thread level may forbid that. It runs on the CPUs in `cpus`, or wherever the caller may run if that is
+// empty. Returns false if the thread cannot be started; errno is EINVAL if this process may run on none of
+// the CPUs. May throw std::bad_alloc.
 bool start_background_thread(void* (*body)(void*), void* argument = nullptr,
                              const std::vector<int>& cpus = {});
 

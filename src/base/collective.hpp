@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The one list of collectives. Everything that exists once for each of them is made from it: expressions,
-// settings, counters, the functions of the preload and the tracer, the trace files, the benchmark, the Python
+// The one list of collectives. Everything that exists once per collective is made from it: expressions,
+// settings, counters, the functions of the preload and of the tracer, trace files, the benchmark, the Python
 // tool.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace offbeat {
 
-// The numbers stand in trace files (docs/trace-format.md).
+// Trace files contain these numbers, so they must not change (docs/trace-format.md).
 enum class Collective : std::uint8_t {
   allreduce = 1,
   barrier,
@@ -42,14 +42,14 @@ enum class Collective : std::uint8_t {
 
 struct CollectiveFacts {
   std::string_view name;      // in expressions, options and reports
-  std::string_view function;  // of MPI, without MPI_
-  std::string_view moves;     // the data of one call
+  std::string_view function;  // the name in MPI, without "MPI_"
+  std::string_view moves;     // what one call moves, for people
   bool has_root = false;
   bool has_operation = false;
-  bool is_served = false;  // by the preload, whose functions for it follow from this
+  bool is_served = false;  // the preload runs it; its functions are generated
 };
 
-// In the order of their numbers. cmake/entry_points.py reads them, too.
+// The collectives in the order of their numbers. cmake/entry_points.py parses these lines, too.
 inline constexpr std::array collectives{
     CollectiveFacts{"allreduce", "Allreduce", "one vector, combined, to every rank", false, true, true},
     CollectiveFacts{"barrier", "Barrier", "nothing", false, false, true},
@@ -82,7 +82,7 @@ inline constexpr std::array collectives{
 };
 static_assert(collectives.size() == static_cast<std::size_t>(Collective::neighbor_alltoallw));
 
-// The place of a collective in this list, and in any array with one element for each of them.
+// Returns the position of a collective in this list, and in every array with one element per collective.
 [[nodiscard]] constexpr std::size_t index_of(Collective collective) {
   return static_cast<std::size_t>(collective) - 1;
 }
@@ -103,7 +103,7 @@ static_assert(collectives.size() == static_cast<std::size_t>(Collective::neighbo
 }
 static_assert(collective_named("neighbor_alltoallw") == Collective::neighbor_alltoallw);
 
-// A set of collectives.
+// A set of collectives, stored as bits.
 class Collectives {
  public:
   constexpr Collectives() = default;
@@ -127,22 +127,22 @@ class Collectives {
   std::uint32_t bits_ = 0;
 };
 
-// In these no rank can end before every rank has begun.
+// The collectives in which no rank can finish before every rank has begun.
 inline constexpr Collectives meetings{Collective::allreduce, Collective::barrier, Collective::allgather,
                                       Collective::alltoall, Collective::reduce_scatter_block};
 
-// Whether a call has a buffer.
+// Returns true if a call has data to move.
 [[nodiscard]] constexpr bool moves_data(Collective collective) { return collective != Collective::barrier; }
 
-// Whether a call of length 0 (Call::length) has nothing to do. In the others ranks have no data, or do not
-// know how much others have.
+// Returns true if a call of length 0 (Call::length) has nothing to do. In a barrier there is never data, and
+// in an alltoallv no rank knows how much the others have.
 [[nodiscard]] constexpr bool is_over_if_empty(Collective collective) {
   return moves_data(collective) && collective != Collective::alltoallv;
 }
 
-// Who gives, who takes, and whether each taker gets a block of its own.
+// Which ranks have input, which ranks get output, and whether each rank gets a block of its own.
 struct Roles {
-  bool root_gives = false;  // and nobody else
+  bool root_gives = false;  // only the root has input
   bool root_takes = false;
   bool is_personal = false;
 
@@ -170,8 +170,8 @@ struct Roles {
   }
 }
 
-// The collectives that have algorithms (collectives/repertoire.hpp), a setting for them, and a runner in the
-// benchmark. The host MPI serves the others.
+// The collectives that offbeat can run: they have algorithms (collectives/repertoire.hpp), a setting, and a
+// place in the benchmark. The host MPI runs all others.
 inline constexpr Collectives served = [] {
   Collectives found;
   for (std::size_t k = 0; k < collectives.size(); ++k) {

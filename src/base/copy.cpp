@@ -20,7 +20,7 @@ namespace {
 
 using Bytes = std::byte;
 
-// Whole lines, to a place that begins a line.
+// Copies whole cache lines. `to` must be aligned to a line.
 void copy_lines_sse(Bytes* to, const Bytes* from, std::size_t bytes) {
   for (std::size_t done = 0; done < bytes; done += sizeof(__m128i)) {
     const auto* part = reinterpret_cast<const __m128i*>(from + done);
@@ -28,7 +28,7 @@ void copy_lines_sse(Bytes* to, const Bytes* from, std::size_t bytes) {
   }
 }
 
-// Half as many loads for each line that comes from another core or cache: 10 to 30 % faster.
+// Needs half as many loads as SSE per line that comes from another core or cache, so it is 10 to 30 % faster.
 __attribute__((target("avx"))) void copy_lines_avx(Bytes* to, const Bytes* from, std::size_t bytes) {
   for (std::size_t done = 0; done < bytes; done += cache_line) {
     const auto* line = reinterpret_cast<const __m256i*>(from + done);
@@ -40,7 +40,7 @@ __attribute__((target("avx"))) void copy_lines_avx(Bytes* to, const Bytes* from,
   }
 }
 
-// A whole line at once.
+// Copies each line with one load and one store.
 __attribute__((target("avx512f"))) void copy_lines_avx512(Bytes* to, const Bytes* from, std::size_t bytes) {
   for (std::size_t done = 0; done < bytes; done += 2 * cache_line) {
     const __m512i one = _mm512_loadu_si512(from + done);
@@ -59,7 +59,7 @@ void copy_lines_past_cache(Bytes* to, const Bytes* from, std::size_t bytes) {
     const auto* part = reinterpret_cast<const __m128i*>(from + done);
     _mm_stream_si128(reinterpret_cast<__m128i*>(to + done), _mm_loadu_si128(part));
   }
-  _mm_sfence();  // these stores are not ordered with later ones
+  _mm_sfence();  // non-temporal stores are not ordered with later stores
 }
 
 template <class CopyLines>
@@ -83,12 +83,13 @@ struct CpuId {
   explicit CpuId(unsigned leaf) { __get_cpuid_count(leaf, 0, &a, &b, &c, &d); }
 };
 
-// ERMS: leaf 7, bit 9 of EBX.
+// Leaf 7, bit 9 of EBX is ERMS (enhanced `rep movsb`).
 bool has_fast_string_moves() { return (CpuId(7).b >> 9 & 1) != 0; }
 
-// Whether `rep movsb` is faster than vector registers for lengths beyond the first-level cache. On Zen 5
-// (family 26) it takes 0.80 us instead of 1.03 for 64 KiB that another core has written, and 3.6 instead of
-// 4.4 for 256 KiB. On Zen 4 it is slower where the destination is in no cache, and others were not measured.
+// Returns true if `rep movsb` is faster than vector registers for lengths beyond the first-level cache. On
+// Zen 5 (family 26) it takes 0.80 us instead of 1.03 us for 64 KiB that another core has written, and 3.6 us
+// instead of 4.4 us for 256 KiB. On Zen 4 it is slower if the destination is in no cache. Other processors
+// were not measured.
 bool prefers_string_moves() {
   constexpr unsigned zen_5 = 26;
   const unsigned a = CpuId(1).a;
@@ -96,9 +97,9 @@ bool prefers_string_moves() {
   return __builtin_cpu_is("amd") != 0 && family == zen_5 && has_fast_string_moves();
 }
 
-// Zen 4 takes 15 to 30 times as long where the destination is 1 to 31 bytes ahead of the source within a page
-// (64 KiB in 18.7 us instead of 1.2): it seems to take the bytes that it reads for those that it has just
-// written.
+// Returns true if the destination is 1 to 31 bytes ahead of the source within a page. In that case `rep
+// movsb` takes 15 to 30 times as long on Zen 4 (64 KiB in 18.7 us instead of 1.2 us). Zen 4 seems to mistake
+// the bytes that it reads for those that it has just written.
 bool is_little_ahead(const void* to, const void* from) {
   constexpr std::size_t page = 4096;
   const std::size_t ahead =
@@ -145,15 +146,16 @@ void copy_to_shared(void* to, const void* from, std::size_t bytes) { std::memcpy
 
 #endif
 
-// The kernel knows. On some virtual machines sysconf and CPUID add up the caches of sockets that are not
-// ours.
+// The kernel gives the right size. On some virtual machines sysconf and CPUID add up the caches of sockets
+// that do not belong to the machine.
 std::size_t last_level_cache_bytes() {
   static const std::size_t bytes = [] {
     std::size_t largest_kib = 0;
     for (int index = 0; index < 5; ++index) {
       const std::string path = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/size";
       std::size_t kib = 0;
-      if (std::ifstream(path) >> kib) largest_kib = std::max(largest_kib, kib);  // "32768K"
+      if (std::ifstream(path) >> kib)
+        largest_kib = std::max(largest_kib, kib);  // the file contains "32768K", for example
     }
     return (largest_kib > 0 ? largest_kib : std::size_t{32} * 1024) * 1024;
   }();

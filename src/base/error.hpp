@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The exceptions of offbeat. They are for loading, parsing and failed communication, never for a
-// decision in the steady state; src/mpi and src/capi turn them into codes, and nothing leaves those.
+// The exceptions that offbeat throws while it loads, parses or communicates. They never take part in a
+// decision in the steady state. src/mpi and src/capi turn them into error codes; no exception leaves the
+// library.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +11,13 @@
 
 namespace offbeat {
 
-// The user gave us something wrong: a setting, an expression, a library that does not fit.
+// The user gave something that is wrong: a setting, an expression, a library that does not fit.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// A text that could not be parsed; `column` counts from 1.
+// A text could not be parsed; `column` counts from 1.
 class ExpressionError : public UsageError {
  public:
   ExpressionError(std::size_t column, const std::string& what)
@@ -24,15 +25,15 @@ class ExpressionError : public UsageError {
   std::size_t column;
 };
 
-// A message could not be sent or received. `code` is the host MPI's error code where there is one.
+// A message could not be sent or received. `code` is the error code of the host MPI, or 0 if there is none.
 class CommunicationError : public std::runtime_error {
  public:
   explicit CommunicationError(const std::string& what, int code = 0) : std::runtime_error(what), code(code) {}
   int code;
 };
 
-// Returns false where there was no memory for the body. For work that a call can do without, such as a line
-// for people, and for failures that other ranks have to be told.
+// Runs `body`; returns false if it ran out of memory. This is for work that a call can do without, such as a
+// line for people, and for failures that this rank must report to the others.
 template <class Body>
 bool try_to(Body&& body) {
   try {
@@ -43,7 +44,8 @@ bool try_to(Body&& body) {
   }
 }
 
-// For bookkeeping, which must not fail a call of the program: what goes wrong in it is left out.
+// Runs `body` and ignores its exceptions. This is for bookkeeping, which must never make a call of the
+// program fail.
 template <class Body>
 [[gnu::always_inline]] inline void if_possible(Body&& body) noexcept {
   try {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tables by handle that every call reads: they allocate nothing once warm, and a reader takes no lock.
+// Hash tables whose keys are MPI handles. Every call reads them, so a warm table allocates nothing and a
+// reader takes no lock.
 #pragma once
 
 #include <array>
@@ -20,11 +21,12 @@ using Handle = std::uintptr_t;
   return (handle * 0x9E3779B97F4A7C15ULL) >> (64 - std::countr_zero(slots));  // Fibonacci hashing
 }
 
-// The last value of each handle, as long as no other handle takes its place.
+// A cache with one slot per hash value. A handle's value stays until another handle with the same hash value
+// replaces it.
 template <class Value, std::size_t Slots>
 class DirectCache {
  public:
-  // Null if it is not there.
+  // Returns null if the handle is not in the cache.
   [[nodiscard]] const Value* find(Handle handle) const {
     const Entry& entry = entries_[hash(handle, Slots)];
     return entry.is_set && entry.handle == handle ? &entry.value : nullptr;
@@ -47,15 +49,15 @@ class DirectCache {
   std::array<Entry, Slots> entries_{};
 };
 
-// Open addressing with linear probing; grows when half full. A handle may be there several times: MPIs give
-// one and the same request for everything that is complete at once.
+// A hash table with open addressing and linear probing that grows when it is half full. It may contain a
+// handle several times, because an MPI may give the same request to all operations that are complete at once.
 template <class Value>
 class HandleTable {
  public:
   [[nodiscard]] std::size_t size() const { return size_; }
 
-  // The first entry of `handle` that `wanted` accepts; null if there is none. Valid until the next insert or
-  // erase.
+  // Returns the first entry of `handle` that `wanted` accepts, or null if there is none. The pointer is valid
+  // until the next insert or erase.
   template <class Predicate>
   [[nodiscard]] Value* find(Handle handle, Predicate&& wanted) {
     if (size_ == 0) return nullptr;
@@ -80,7 +82,7 @@ class HandleTable {
       hole = next(hole);
     }
     if (!entries_[hole].is_set) return;
-    // Entries behind the hole move into it unless that is before the place where their search begins.
+    // Later entries move into the hole, unless their search begins behind it.
     for (std::size_t i = next(hole); entries_[i].is_set; i = next(i)) {
       const std::size_t home = hash(entries_[i].handle, entries_.size());
       const std::size_t mask = entries_.size() - 1;
@@ -120,16 +122,16 @@ class HandleTable {
   std::size_t size_ = 0;
 };
 
-// A table of pointers by handle for several threads. One thread at a time may write while others read without
-// a lock; a reader that notices a change under way looks again. Each handle is there at most once, and is not
-// 0.
+// A hash table of pointers for several threads. One thread at a time may write while others read without a
+// lock. A reader that notices a change tries again. A handle must not be 0, and the table contains it at most
+// once.
 //
-// Outgrown tables are never freed, because a reader may still be in one. All of them together take no more
-// memory than the present one.
+// Outgrown tables are never freed, because a reader may still use one. All of them together take no more
+// memory than the present table.
 template <class Value>
 class SharedHandleTable {
  public:
-  // Returns null if the handle is not there.
+  // Returns null if the handle is not in the table.
   [[nodiscard]] Value* find(Handle handle) const {
     for (;;) {
       const std::uint64_t version = version_.load(std::memory_order_acquire);

@@ -8,7 +8,7 @@
 namespace offbeat {
 namespace {
 
-// How many bytes the printable character at the beginning of `text` has; 0 if there is none.
+// Returns how many bytes the first character of `text` has, or 0 if it is not a printable character of UTF-8.
 std::size_t character_bytes(std::string_view text) {
   const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(k < text.size() ? text[k] : 0); };
   const std::uint32_t first = byte(0);
@@ -20,7 +20,8 @@ std::size_t character_bytes(std::string_view text) {
     if ((byte(k) & 0xc0) != 0x80) return 0;
     code = code << 6 | (byte(k) & 0x3fu);
   }
-  // Below these are control characters, and codes that are written in more bytes than they need.
+  // For each length in bytes: the lowest printable code. Lower codes are control characters, or are written
+  // with more bytes than they need.
   constexpr std::uint32_t least[] = {0, 0, 0xa0, 0x800, 0x10000};
   const bool is_surrogate = code >= 0xd800 && code < 0xe000;
   return code >= least[length] && code <= 0x10ffff && !is_surrogate ? length : 0;

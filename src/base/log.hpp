@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Lines on standard error, and user input made fit to be quoted in an error.
+// Prints lines on standard error, and makes user input safe to quote in them.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 
 namespace offbeat {
 
-// `text` without anything that a terminal obeys: bytes that are not a printable character of UTF-8 become \n,
-// \x1b and the like. A text of more than `most_bytes` is cut and ends in "...".
+// Returns `text` without anything that a terminal would obey. Bytes that are not a printable character of
+// UTF-8 become \n, \x1b and so on. A text of more than `most_bytes` bytes is cut and ends in "...".
 [[nodiscard]] std::string printable(std::string_view text, std::size_t most_bytes = 200);
 
-// One line on standard error, written at once so that ranks do not mix.
+// Prints one line on standard error with a single write, so that the lines of several ranks do not mix.
 void say(std::string_view line);
 
 }  // namespace offbeat

@@ -17,8 +17,8 @@ struct FreeBlock {
 constexpr int smallest_class = 6;  // 64 bytes
 constexpr int class_count = 64;
 
-// Powers of two: a coroutine frame wastes at most half of itself, and any scratch finds its class in one
-// instruction.
+// Returns the size class of a block: the exponent of the next power of two. A coroutine frame then wastes at
+// most half of itself, and finding the class takes one instruction.
 constexpr int class_of(std::size_t bytes) {
   return bytes <= (std::size_t{1} << smallest_class) ? smallest_class
                                                      : static_cast<int>(std::bit_width(bytes - 1));
@@ -26,7 +26,7 @@ constexpr int class_of(std::size_t bytes) {
 constexpr std::size_t class_bytes(int size_class) { return std::size_t{1} << size_class; }
 
 #if defined(__SANITIZE_ADDRESS__)
-std::atomic<std::size_t> cache_limit{0};  // a reused block would hide a use after free
+std::atomic<std::size_t> cache_limit{0};  // keep nothing: a reused block would hide a use after free
 #else
 std::atomic<std::size_t> cache_limit{std::size_t{256} << 20};
 #endif
@@ -38,10 +38,11 @@ struct Cache {
   bool will_be_trimmed = false;
 };
 
-// Constant-initialised and trivially destructible, so that reaching it is one instruction without a guard.
+// The cache is constant-initialised and trivially destructible, so accessing it takes one instruction and no
+// guard.
 constinit thread_local Cache cache [[gnu::tls_model("initial-exec")]];
 
-// Lives only in threads that cached something; its destructor runs at thread exit.
+// Trims the cache when its thread exits. Only threads that cached something have this object.
 struct TrimAtThreadExit {
   ~TrimAtThreadExit() {
     trim();

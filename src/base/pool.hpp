@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A pool of freed memory, by size classes. Coroutine frames, scratch vectors and lists of tasks come from it,
-// so that the second call of a collective asks malloc for nothing.
+// A pool of freed memory in size classes. Coroutine frames, scratch vectors and lists of tasks come from it,
+// so the second call of a collective takes nothing from malloc.
 //
-// One pool per thread, without locks. A block may be freed in another thread than the one that took it; it
-// then joins that thread's pool. What a thread keeps is bounded: beyond the bound blocks go back to malloc.
+// Each thread has its own pool without locks. If another thread frees a block, the block joins that thread's
+// pool. A thread keeps a limited number of bytes; beyond that, blocks go back to malloc.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,13 @@ namespace offbeat::pool {
 
 inline constexpr std::size_t alignment = 64;
 
-// Never null: throws std::bad_alloc. Aligned to 64 bytes.
+// Returns `bytes` bytes aligned to 64 bytes. Throws std::bad_alloc; never returns null.
 [[nodiscard]] void* allocate(std::size_t bytes);
 
-// `bytes` is the argument of allocate().
+// Gives a block back. `bytes` must be the argument of its allocate().
 void release(void* block, std::size_t bytes) noexcept;
 
-// A block for the life of a scope, also of one that an exception leaves.
+// A block of memory that is released at the end of the scope, also after an exception.
 class Block {
  public:
   explicit Block(std::size_t bytes) : bytes_(bytes), data_(static_cast<std::byte*>(allocate(bytes))) {}
@@ -34,7 +34,7 @@ class Block {
   std::byte* data_;
 };
 
-// A list whose memory comes from the pool.
+// Lets a standard container take its memory from the pool. List is a vector that does so.
 template <class Element>
 struct Allocator {
   using value_type = Element;
@@ -53,10 +53,11 @@ template <class Element>
 using List = std::vector<Element, Allocator<Element>>;
 
 // Sets how many bytes of freed blocks each thread keeps: 256 MiB by default, none under AddressSanitizer.
-// Returns the limit before.
+// Returns the old limit.
 std::size_t set_cache_limit(std::size_t bytes);
 
-// How many blocks this thread has taken from malloc so far. A test asserts that the number stands still.
+// Returns how many blocks this thread has taken from malloc so far. A test checks that the number stops
+// growing.
 [[nodiscard]] std::uint64_t malloc_calls();
 
 // Gives every cached block of this thread back to malloc.

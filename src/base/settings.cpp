@@ -25,12 +25,12 @@ namespace {
 
 constexpr std::string_view prefix = "OFFBEAT_";
 
-// How the text of a variable becomes a field.
+// How to turn the text of a variable into a field of Settings, and back.
 struct Parser {
-  std::string values;  // what it takes, for people
-  // False: the text is not understood.
+  std::string values;  // the values that it accepts, for people
+  // Sets the field. Returns false if the text is not understood.
   std::function<bool(Settings&, std::string_view)> store;
-  // The field again, equal for texts that mean the same.
+  // Returns the field as text. Texts with the same meaning give equal results.
   std::function<std::string(const Settings&)> text;
 };
 
@@ -45,7 +45,7 @@ Parser any_text(std::string values, std::string Settings::*field) {
 
 Parser algorithm_of(Collective collective) {
   const std::size_t index = index_of(collective);
-  // It is parsed where the algorithms are known.
+  // The expression is parsed later, where the algorithms are known.
   return {"an algorithm expression, such as native",
           [=](Settings& settings, std::string_view text) {
             settings.algorithms[index] = text;
@@ -54,7 +54,7 @@ Parser algorithm_of(Collective collective) {
           [=](const Settings& settings) { return settings.algorithms[index]; }};
 }
 
-// `convert` makes the field of the number.
+// `convert` turns the number in the text into the value of the field.
 template <class Field, class Convert>
 Parser number(Field Settings::*field, long least, long most, Convert convert) {
   return {std::to_string(least) + (most == least + 1 ? ", " : " to ") + std::to_string(most),
@@ -75,26 +75,27 @@ Parser number(Field Settings::*field, long least, long most) {
 Parser yes_or_no(bool Settings::*field) { return number(field, 0, 1); }
 
 template <class Field>
-struct Word {
+struct NamedValue {
   std::string_view text;
   Field value;
 };
 template <class Field>
-Parser one_of(Field Settings::*field, std::vector<Word<Field>> words) {
+Parser one_of(Field Settings::*field, std::vector<NamedValue<Field>> named) {
   std::string values;
-  for (const Word<Field>& word : words) values += (values.empty() ? "" : ", ") + std::string(word.text);
+  for (const NamedValue<Field>& each : named) values += (values.empty() ? "" : ", ") + std::string(each.text);
   return {std::move(values),
           [=](Settings& settings, std::string_view text) {
-            const auto found = std::find_if(words.begin(), words.end(),
-                                            [&](const Word<Field>& word) { return word.text == text; });
-            if (found == words.end()) return false;
+            const auto found = std::find_if(named.begin(), named.end(),
+                                            [&](const NamedValue<Field>& each) { return each.text == text; });
+            if (found == named.end()) return false;
             settings.*field = found->value;
             return true;
           },
           [=](const Settings& settings) { return std::to_string(static_cast<int>(settings.*field)); }};
 }
 
-// As in taskset: numbers and ranges. False: it is none, or names CPUs that Linux cannot have.
+// Reads numbers and ranges as taskset does. Returns false if the text is not such a list, or names CPUs that
+// Linux cannot have.
 bool read_cpus(std::string_view text, std::vector<int>& cpus) {
   constexpr int most = 1 << 16;
   cpus.clear();
@@ -125,10 +126,11 @@ Parser list_of_cpus(std::vector<int> Settings::*field) {
 }
 
 constexpr auto mebibytes = [](long count) { return count << 20; };
-// Half of so many KiB, in whole pages of 4 KiB.
+// Half of `kib` KiB, in whole pages of 4 KiB.
 constexpr auto half_in_pages = [](long kib) { return kib == 0 ? 0 : std::max(1L, kib / 8) * 4096; };
 
-// What is sent, and where a call goes, follows from the first kind: ranks that differ in it would hang.
+// Settings of the kind `equal` decide what is sent and which calls are served. If they differed between
+// ranks, the ranks would hang.
 enum class OnRanks { equal, may_differ };
 
 struct Setting {
@@ -150,63 +152,63 @@ std::vector<Setting> all_settings() {
   }
   const Setting others[] = {
       {"OFFBEAT_RULES", any_text("a file", &Settings::rules), "", OnRanks::may_differ,
-       "rules that come before the built-in ones and say which algorithm runs where; every rank reads them, "
-       "and "
-       "they must be the same on all ranks"},
+       "a file of rules that say which algorithm runs where; they come before the built-in rules, and all "
+       "ranks must read equal rules"},
       {"OFFBEAT_VERBOSE", number(&Settings::verbose, 0, 1), "0", OnRanks::may_differ,
-       "1: say once for each collective and range of lengths which algorithm runs and why (standard error, "
-       "one rank)"},
+       "1: print once, for each collective and range of lengths, which algorithm runs and why (to standard "
+       "error, from one rank)"},
       {"OFFBEAT_REPORT", yes_or_no(&Settings::report), "0", OnRanks::may_differ,
-       "1: at MPI_Finalize rank 0 says how many calls were intercepted and served"},
+       "1: at MPI_Finalize rank 0 prints how many calls were intercepted and how many were served"},
       {"OFFBEAT_STALL_S", number(&Settings::stall_s, 0, 1'000'000), "60", OnRanks::may_differ,
-       "say which ranks have not arrived when a collective on one node waits longer than this, in seconds; "
-       "0: never"},
+       "seconds that a collective on one node may wait before offbeat prints which ranks have not arrived; "
+       "0: never print"},
       {"OFFBEAT_CHECK", yes_or_no(&Settings::check), "0", OnRanks::equal,
-       "1: compare collective, root, count, type and operation of all ranks before each collective, or its "
-       "bytes where nothing is combined; a mismatch is an error, not a hang"},
+       "1: before each collective, check that all ranks agree on collective, root, count, type and operation "
+       "(on the bytes if nothing is combined); a mismatch is then an error instead of a hang"},
       {"OFFBEAT_WAIT",
        one_of(&Settings::wait, {{"auto", WaitPolicy::automatic},
                                 {"spin", WaitPolicy::spin},
                                 {"yield", WaitPolicy::yield},
                                 {"sleep", WaitPolicy::sleep}}),
        "auto", OnRanks::may_differ,
-       "how a rank waits for another; auto spins where each rank has a core that no other thread wants, and "
-       "otherwise yields or sleeps"},
+       "how a rank waits for another rank; auto: spin if each rank has a core that no other thread wants, "
+       "otherwise yield or sleep"},
       {"OFFBEAT_GPU",
        one_of(&Settings::gpu,
               {{"stage", GpuPolicy::stage}, {"native", GpuPolicy::native}, {"off", GpuPolicy::off}}),
        "stage", OnRanks::equal,
        "what to do with GPU memory; stage: copy it to host memory and back; native: leave every call to the "
-       "MPI; off: take all memory for host memory"},
+       "host MPI; off: treat all memory as host memory"},
       {"OFFBEAT_PROGRESS_CPUS", list_of_cpus(&Settings::progress_cpus), "", OnRanks::may_differ,
-       "CPUs of each node that the program leaves to offbeat: a thread of each rank does the work of "
-       "non-blocking collectives there; unset: the program's own threads do"},
+       "CPUs of each node that the program leaves to offbeat; a thread of each rank advances non-blocking "
+       "collectives there; unset: the program's own threads advance them"},
       {"OFFBEAT_NODE_RANKS", number(&Settings::node_ranks, 0, 1'000'000), "0", OnRanks::equal,
-       "for tests on one machine: treat every so many consecutive ranks as a node; 0: ask the MPI"},
+       "for tests on one machine: treat each group of N consecutive ranks as one node; 0: ask the MPI"},
       {"OFFBEAT_BOARD_KIB", number(&Settings::window_bytes, 0, 1 << 20, half_in_pages), "2048",
        OnRanks::equal,
-       "shared memory of a rank for each communicator on one node, for all but short messages; 0: no shared "
-       "memory"},
+       "KiB of shared memory of each rank in each communicator on one node, for all but short messages; 0: "
+       "no shared memory"},
       {"OFFBEAT_MEMORY_MIB", number(&Settings::memory_bytes, 1, 1 << 20, mebibytes), "64",
        OnRanks::may_differ,
-       "shared memory of a rank for all communicators together, beyond which those that are not in use give "
-       "theirs back"},
+       "MiB of shared memory of each rank in all communicators together; beyond that, communicators that are "
+       "not in use give theirs back"},
       {"OFFBEAT_CACHE_MIB", number(&Settings::cache_bytes, 0, 1 << 20, mebibytes), "256", OnRanks::may_differ,
-       "how much freed scratch memory a thread keeps for the next call"},
+       "MiB of freed scratch memory that each thread keeps for the next call"},
       {"OFFBEAT_TRACE", any_text("a folder", &Settings::trace), "", OnRanks::may_differ,
-       "where liboffbeat-trace writes who arrives when, one file for each rank; unset: nowhere"},
+       "the folder in which liboffbeat-trace writes when each rank arrives, one file per rank; unset: "
+       "no trace"},
       {"OFFBEAT_TRACE_EVERY", number(&Settings::trace_every, 1, 1'000'000'000), "1", OnRanks::may_differ,
-       "trace every so many calls of each communicator"},
+       "trace every Nth call of each communicator"},
       {"OFFBEAT_TRACE_RANKS_EVERY", number(&Settings::trace_ranks_every, 1, 1'000'000'000), "1",
-       OnRanks::may_differ, "trace every so many ranks of MPI_COMM_WORLD"},
+       OnRanks::may_differ, "trace every Nth rank of MPI_COMM_WORLD"},
       {"OFFBEAT_TRACE_MIB", number(&Settings::trace_bytes, 2, 1 << 20, mebibytes), "1024",
-       OnRanks::may_differ, "the longest that the trace of one rank becomes, in MiB"},
+       OnRanks::may_differ, "the largest size of the trace of one rank, in MiB"},
   };
   all.insert(all.end(), std::begin(others), std::end(others));
   return all;
 }
 
-// Made at the first use, and kept when the process exits.
+// The table is made at its first use and never destroyed.
 const std::vector<Setting>& table() {
   static const auto* made = new std::vector<Setting>(all_settings());
   return *made;
@@ -220,7 +222,7 @@ const Setting* setting_named(std::string_view name) {
   return nullptr;
 }
 
-// Whether this is a name that the module files of clusters define for every package, such as OFFBEAT_ROOT.
+// Returns true for names that the module files of clusters define for every package, such as OFFBEAT_ROOT.
 bool is_of_module_file(std::string_view name) {
   static constexpr std::string_view of_modules[] = {"ROOT",    "DIR",    "HOME", "BASE",  "PREFIX", "PATH",
                                                     "VERSION", "BIN",    "LIB",  "LIB64", "LIBDIR", "INC",
@@ -258,8 +260,8 @@ Settings Settings::from_environment() {
     const std::size_t equals = text.find('=');
     const std::string_view name = text.substr(0, equals);
     const Setting* known = setting_named(name);
-    if (known == nullptr) continue;  // unknown_settings() has it
-    // Set but empty is unset: launchers cannot always remove a variable.
+    if (known == nullptr) continue;  // unknown_settings() reports it
+    // A variable that is set but empty counts as unset, because some launchers cannot remove a variable.
     if (equals + 1 >= text.size()) continue;
     const std::string_view value = text.substr(equals + 1);
     if (!known->parser.store(settings, value)) {
@@ -283,14 +285,15 @@ std::string unknown_settings() {
     if (!name.starts_with(prefix) || setting_named(name) != nullptr || is_of_module_file(name)) continue;
     if (++count > most_named) continue;
     list += (list.empty() ? "" : ", ") + printable(name);
-    // A longer name is no typo, and comparing it would take too long.
+    // A longer name is no typing error, and comparing it would take too long.
     const std::string_view meant =
         name.size() < 64 ? most_similar(name.substr(prefix.size()), names) : std::string_view();
     if (!meant.empty()) list += " (did you mean " + std::string(prefix) + std::string(meant) + "?)";
   }
   if (count == 0) return {};
   if (count > most_named) list += " and " + std::to_string(count - most_named) + " more";
-  return std::string(count == 1 ? "this is no setting of offbeat: " : "these are no settings of offbeat: ") +
+  return std::string(count == 1 ? "this is not a setting of offbeat: "
+                                : "these are not settings of offbeat: ") +
          list + "; `offbeat info --settings` lists them all";
 }
 

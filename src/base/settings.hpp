@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every environment variable of offbeat, in one struct. Nothing else calls getenv.
+// Settings holds the value of every environment variable of offbeat. Nothing else calls getenv for them.
 #pragma once
 
 #include <array>
@@ -14,45 +14,47 @@
 namespace offbeat {
 
 enum class WaitPolicy { automatic, spin, yield, sleep };
-// What offbeat does with calls on GPU memory; see node/device_memory.hpp.
+// How offbeat treats calls on GPU memory; see node/device_memory.hpp.
 enum class GpuPolicy { stage, native, off };
 
-// The table in settings.cpp has the variable and the default of each field.
+// All settings of this process. The table in settings.cpp has the variable and the default of each field.
 struct Settings {
-  // For each collective, by index_of(); empty: offbeat chooses.
+  // The expression for each collective, by index_of(); empty: offbeat chooses.
   std::array<std::string, collectives.size()> algorithms;
-  std::string rules;  // a file; empty: none
+  std::string rules;  // path of the rules; empty: only built-in rules
   int verbose;
   bool report;
   double stall_s;
   bool check;
   WaitPolicy wait;
   GpuPolicy gpu;
-  std::vector<int> progress_cpus;  // empty: none
-  int node_ranks;                  // 0: as they are
-  std::size_t window_bytes;        // half of a rank's board
-  std::size_t memory_bytes;        // of all boards together
+  std::vector<int> progress_cpus;  // empty: no progress thread on its own CPUs
+  int node_ranks;                  // 0: the real nodes
+  std::size_t window_bytes;        // half of a rank's window on the board
+  std::size_t memory_bytes;        // limit for all boards together
   std::size_t cache_bytes;
   std::string trace;  // empty: no trace
   int trace_every;
   int trace_ranks_every;
   std::uint64_t trace_bytes;
 
-  // The defaults.
+  // Sets every field to its default.
   Settings();
-  // Throws UsageError for a bad value. Ignores variables that are no settings; see unknown_settings().
+  // Reads the environment. Throws UsageError for a bad value. Ignores unknown names; see unknown_settings().
   static Settings from_environment();
 
   [[nodiscard]] const std::string& algorithm(Collective collective) const {
     return algorithms[index_of(collective)];
   }
 
-  // A number that differs, almost surely, when settings differ that must be equal on all ranks.
+  // Returns a hash of all settings that must be equal on all ranks. Different settings almost surely give
+  // different hashes.
   [[nodiscard]] std::uint64_t agreement() const;
 };
 
-// Returns one line that names the OFFBEAT_ variables that are no settings, and what may have been meant.
-// Empty if there are none. Variables that module files define (OFFBEAT_ROOT, OFFBEAT_HOME) do not count.
+// Returns one line that names the OFFBEAT_ variables that are not settings, and what the user may have meant.
+// The text is empty if there are none. Variables that module files define (OFFBEAT_ROOT, OFFBEAT_HOME) are
+// ignored.
 [[nodiscard]] std::string unknown_settings();
 
 // One setting as `offbeat info --settings` and the documentation print it.
@@ -65,19 +67,19 @@ struct SettingDescription {
 };
 [[nodiscard]] std::vector<SettingDescription> setting_descriptions();
 
-// The variable with the algorithm of a collective: OFFBEAT_ALLREDUCE.
+// Returns the name of the variable that sets the algorithm of a collective, such as OFFBEAT_ALLREDUCE.
 [[nodiscard]] std::string algorithm_setting(Collective collective);
 
-// The rank that the launcher gave this process, known before MPI_Init; 0 if the launcher gave none. Only
-// messages use it. A job that a rank of another job starts inherits the variables of that job's launcher. So
-// the variables of the launcher of `family`, the MPI of the process, come first.
+// Returns the rank that the launcher gave this process, or 0 if it gave none. It is known before MPI_Init,
+// and only messages for people use it. A job that is started by a rank of another job inherits the variables
+// of that job's launcher. So the variables of the launcher that belongs to `family` come first.
 [[nodiscard]] int launcher_rank(std::string_view family = "openmpi");
 
-// The environment with which another process runs under the preload as this one does: LD_PRELOAD and all
-// OFFBEAT_ variables, one NAME=VALUE in each line. Empty if LD_PRELOAD is not set.
+// Returns what another process needs in its environment to run under the preload as this one does: LD_PRELOAD
+// and all OFFBEAT_ variables, one NAME=VALUE per line. Empty if LD_PRELOAD is not set.
 [[nodiscard]] std::string preload_environment();
 
-// How many ranks the launcher put on this node; 1 if it did not say.
+// Returns how many ranks the launcher put on this node, or 1 if it did not say.
 [[nodiscard]] int launcher_ranks_on_node();
 
 }  // namespace offbeat

@@ -23,7 +23,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string_view most_similar(std::string_view name, const std::vector<std::string_view>& known) {
   std::string_view nearest;
-  std::size_t least = 2 + name.size() / 3;  // nothing this far away is similar
+  std::size_t least = 2 + name.size() / 3;  // a name at this distance is not similar
   for (const std::string_view candidate : known) {
     const std::size_t distance = edit_distance(name, candidate);
     if (distance >= least) continue;

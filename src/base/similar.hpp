@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Finds the known name that a user may have meant.
+// Finds the known name that a user may have meant by a misspelt one.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,10 @@
 
 namespace offbeat {
 
-// The number of characters to change, insert or remove to turn one text into the other.
+// Returns how many characters must be changed, inserted or removed to turn one text into the other.
 [[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
 
-// Returns the known name that is most like `name`, or an empty one if none is similar.
+// Returns the known name that is most similar to `name`, or an empty text if none is similar.
 [[nodiscard]] std::string_view most_similar(std::string_view name,
                                             const std::vector<std::string_view>& known);
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Task: the coroutine type of every algorithm. Lazy: it runs when awaited, or when a driver starts it.
+// Task is the coroutine type of every algorithm. It is lazy: it runs when it is awaited, or when a driver
+// starts it.
 //
-// Awaiting a task runs it on the awaiting coroutine's behalf and rethrows what it throws. Frames come from
-// pool.hpp, so a steady state allocates nothing.
+// Awaiting a task runs it as a part of the awaiting coroutine and rethrows what it throws. Frames come from
+// pool.hpp, so in the steady state nothing is allocated.
 #pragma once
 
 #include <coroutine>
@@ -14,8 +15,9 @@
 
 namespace offbeat {
 
-// Counts the tasks of one Endpoint::concurrently down; the last one resumes the parent. The first failure is
-// left in `failure` at once, because the other tasks may wait forever for the one that failed.
+// Counts the tasks of one Endpoint::concurrently that are still running. The last one resumes the parent. The
+// first failure is stored in `failure` at once, because the other tasks may wait forever for the one that
+// failed.
 struct JoinCounter {
   std::size_t running = 0;
   std::coroutine_handle<> parent{};
@@ -37,11 +39,11 @@ class [[nodiscard]] Task {
     if (handle_) handle_.destroy();
   }
 
-  // Runs until the first suspension. For drivers and joins; an algorithm awaits the task instead.
+  // Runs until the first suspension. Drivers and joins call this; an algorithm awaits the task instead.
   void start() { handle_.resume(); }
   [[nodiscard]] bool done() const { return handle_.done(); }
   void rethrow_if_failed() const;
-  // Keeps its frame forever, because the MPI or another rank may still write to it.
+  // Gives up the frame without freeing it, because the MPI or another rank may still write to it.
   void leak() { handle_ = nullptr; }
   void set_join(JoinCounter& join);
 

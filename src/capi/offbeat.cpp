@@ -19,7 +19,7 @@ using offbeat::Reduction;
 using offbeat::service::Request;
 using offbeat::service::RequestPointer;
 
-// The last error of this thread.
+// The last error of this thread: the code of the host MPI, or 0, and one line of text.
 struct LastError {
   int code = 0;
   char text[256] = "";
@@ -39,7 +39,7 @@ offbeat_status fail(offbeat_status status, const char* text, int code = 0) {
   return status;
 }
 
-// No exception leaves the library.
+// Turns exceptions of `body` into a status, because no exception may leave the library.
 template <class Body>
 offbeat_status guarded(Body&& body) {
   try {
@@ -64,13 +64,12 @@ Reduction reduction_of(offbeat_type type, offbeat_op op) {
   return {static_cast<offbeat::ElementType>(type), static_cast<offbeat::ReduceOp>(op)};
 }
 
-// Calls body(arguments) for a call that is in order.
+// Calls body(arguments) if the call is valid; otherwise returns the error.
 template <class Body>
 offbeat_status with_arguments(const offbeat_call* call, Body&& body) {
   if (call == nullptr || call->size < sizeof(offbeat_call) || call->collective == nullptr)
-    return fail(OFFBEAT_ERROR_ARGUMENT, "no call: begin with OFFBEAT_CALL_INIT and name the collective");
-  if (!is_known(call->type, call->op))
-    return fail(OFFBEAT_ERROR_ARGUMENT, "no such type, or no such operation");
+    return fail(OFFBEAT_ERROR_ARGUMENT, "not a call: begin with OFFBEAT_CALL_INIT and name the collective");
+  if (!is_known(call->type, call->op)) return fail(OFFBEAT_ERROR_ARGUMENT, "unknown type or operation");
   return guarded([&] {
     const offbeat::service::Arguments arguments{.collective = call->collective,
                                                 .communicator = call->communicator,
@@ -83,7 +82,7 @@ offbeat_status with_arguments(const offbeat_call* call, Body&& body) {
                                                 .reduction = reduction_of(call->type, call->op)};
     const auto collective = offbeat::collective_named(call->collective);
     if (collective && offbeat::facts(*collective).has_operation && !arguments.reduction)
-      return fail(OFFBEAT_ERROR_UNSUPPORTED, "this type does not know this operation");
+      return fail(OFFBEAT_ERROR_UNSUPPORTED, "this operation is not defined on this type");
     return body(arguments);
   });
 }
@@ -117,7 +116,7 @@ const char* offbeat_family(void) { return offbeat::service::family().data(); }
 offbeat_status offbeat_select(const char* collective, const char* expression, char* error,
                               size_t error_size) {
   const offbeat_status status = collective == nullptr || expression == nullptr
-                                    ? fail(OFFBEAT_ERROR_ARGUMENT, "no collective, or no expression")
+                                    ? fail(OFFBEAT_ERROR_ARGUMENT, "the collective or the expression is NULL")
                                     : guarded([&] {
                                         offbeat::service::select(collective, expression);
                                         return OFFBEAT_OK;
@@ -128,7 +127,7 @@ offbeat_status offbeat_select(const char* collective, const char* expression, ch
 
 offbeat_status offbeat_count(const char* collective, offbeat_counters* counters, size_t size) {
   if (collective == nullptr || counters == nullptr || size < sizeof(offbeat_counters))
-    return fail(OFFBEAT_ERROR_ARGUMENT, "no collective, or no room for the counters");
+    return fail(OFFBEAT_ERROR_ARGUMENT, "the collective or the counters are NULL, or `size` is too small");
   return guarded([&] {
     const auto counts = offbeat::service::count(collective);
     *counters = {counts.intercepted, counts.served};
@@ -139,11 +138,11 @@ offbeat_status offbeat_count(const char* collective, offbeat_counters* counters,
 offbeat_status offbeat_reduce(void* destination, const void* const* operands, size_t operand_count,
                               size_t count, offbeat_type type, offbeat_op op) {
   if (operands == nullptr || operand_count == 0 || !is_known(type, op))
-    return fail(OFFBEAT_ERROR_ARGUMENT, "no operands, no such type, or no such operation");
+    return fail(OFFBEAT_ERROR_ARGUMENT, "no operands, or unknown type or operation");
   if (destination == nullptr && count > 0)
     return fail(OFFBEAT_ERROR_ARGUMENT, "there are elements, but no destination");
   const Reduction reduction = reduction_of(type, op);
-  if (!reduction) return fail(OFFBEAT_ERROR_UNSUPPORTED, "this type does not know this operation");
+  if (!reduction) return fail(OFFBEAT_ERROR_UNSUPPORTED, "this operation is not defined on this type");
   reduction(destination, operands, operand_count, count);
   return OFFBEAT_OK;
 }
@@ -156,7 +155,7 @@ offbeat_status offbeat_run(const offbeat_call* call) {
 }
 
 offbeat_status offbeat_begin(const offbeat_call* call, offbeat_request** request) {
-  if (request == nullptr) return fail(OFFBEAT_ERROR_ARGUMENT, "no place for the request");
+  if (request == nullptr) return fail(OFFBEAT_ERROR_ARGUMENT, "`request` is NULL");
   *request = nullptr;
   return with_arguments(call, [&](const offbeat::service::Arguments& arguments) {
     *request = reinterpret_cast<offbeat_request*>(offbeat::service::begin(arguments).release());
@@ -166,7 +165,7 @@ offbeat_status offbeat_begin(const offbeat_call* call, offbeat_request** request
 
 offbeat_status offbeat_test(offbeat_request** request, int* complete) {
   if (request == nullptr || complete == nullptr)
-    return fail(OFFBEAT_ERROR_ARGUMENT, "no request, or no place for the answer");
+    return fail(OFFBEAT_ERROR_ARGUMENT, "`request` or `complete` is NULL");
   *complete = 1;
   if (*request == nullptr) return OFFBEAT_OK;
   RequestPointer mine(reinterpret_cast<Request*>(*request));
@@ -180,7 +179,7 @@ offbeat_status offbeat_test(offbeat_request** request, int* complete) {
 }
 
 offbeat_status offbeat_wait(offbeat_request** request) {
-  if (request == nullptr) return fail(OFFBEAT_ERROR_ARGUMENT, "no request");
+  if (request == nullptr) return fail(OFFBEAT_ERROR_ARGUMENT, "`request` is NULL");
   if (*request == nullptr) return OFFBEAT_OK;
   const RequestPointer mine(reinterpret_cast<Request*>(*request));
   *request = nullptr;
@@ -194,7 +193,8 @@ const char* offbeat_error_text(void) { return last_error.text; }
 
 int offbeat_error_code(void) { return last_error.code; }
 
-// The tracer calls this. It comes from the same build, so the function is not in the public header.
+// The tracer calls this to see the calls of this interface. It comes from the same build, so the function is
+// not in the public header.
 void offbeat_observe(const offbeat::Observer* observer) { offbeat::service::observe(*observer); }
 
 }  // extern "C"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One time for ranks on several hosts.
+// A global time for ranks on several hosts: each rank has a model that converts its own clock to it.
 #pragma once
 
 #include <time.h>
@@ -12,14 +12,14 @@ namespace offbeat::clock {
 
 using Nanoseconds = std::int64_t;
 
-// A rank's own clock: CLOCK_MONOTONIC is one clock for all processes of a host.
+// Returns this rank's own time. CLOCK_MONOTONIC is one clock for all processes of a host.
 inline Nanoseconds now() {
   timespec time{};
   clock_gettime(CLOCK_MONOTONIC, &time);
   return static_cast<Nanoseconds>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
 }
 
-// How a rank came to know the global time. The numbers are those of docs/trace-format.md.
+// How a rank got its model of the global time. docs/trace-format.md lists these numbers.
 enum class Kind : std::uint32_t { none = 0, shared = 1, offset = 2, hca3 = 3 };
 
 [[nodiscard]] constexpr std::string_view name_of(Kind kind) {
@@ -36,14 +36,14 @@ enum class Kind : std::uint32_t { none = 0, shared = 1, offset = 2, hca3 = 3 };
   return "none";
 }
 
-// From a rank's own clock to that of rank 0.
+// Converts a rank's own time to the time of rank 0's clock, and back.
 struct Model {
   Kind kind = Kind::none;
   Nanoseconds at = 0;  // own time of the synchronisation
   Nanoseconds offset = 0;
   double slope = 0;
-  double residual_ns = 0;  // what a later measurement found this model to be wrong by
-  double bound_ns = 0;     // it is not wrong by more, however much longer one direction takes
+  double residual_ns = 0;  // error that a later measurement found, in ns
+  double bound_ns = 0;     // the error cannot be larger, whatever the two directions take, in ns
 
   [[nodiscard]] Nanoseconds global(Nanoseconds own) const {
     return own + offset + std::llround(slope * static_cast<double>(own - at));
@@ -54,8 +54,8 @@ struct Model {
   }
 };
 
-// Two synchronisations of one rank at the ends of a long time say more about the slope than each of them,
-// which lasts milliseconds: both get the slope of the line through their offsets.
+// Improves two models that one rank got at the ends of a long time span. One synchronisation lasts
+// milliseconds only, so both get the slope of the line through their offsets.
 inline void join(Model& begin, Model& end) {
   if (begin.kind == Kind::none || end.kind == Kind::none || end.at <= begin.at) return;
   const auto offsets = static_cast<double>(end.offset - begin.offset);

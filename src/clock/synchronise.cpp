@@ -15,7 +15,8 @@ namespace {
 
 enum class Ping : std::uint8_t { more, last };
 
-// One ping that a client sent: when, by its own clock, and how far ahead the server's answer was.
+// One ping of a client: the middle of the round trip by its own clock, and how far the server's time was
+// ahead.
 struct Sample {
   Nanoseconds own;
   Nanoseconds offset;
@@ -23,50 +24,51 @@ struct Sample {
 };
 
 template <class Value>
-void send_value(Network& network, int peer, const Value& value) {
-  network.send(peer, std::as_bytes(std::span(&value, 1)));
+void send_value(Messenger& messenger, int peer, const Value& value) {
+  messenger.send(peer, std::as_bytes(std::span(&value, 1)));
 }
 
 template <class Value>
-Value receive_value(Network& network, int peer) {
+Value receive_value(Messenger& messenger, int peer) {
   Value value{};
-  network.receive(peer, std::as_writable_bytes(std::span(&value, 1)));
+  messenger.receive(peer, std::as_writable_bytes(std::span(&value, 1)));
   return value;
 }
 
-void serve(Network& network, int client, const Model& model) {
+void serve(Messenger& messenger, int client, const Model& model) {
   while (true) {
-    const auto ping = receive_value<Ping>(network, client);
-    send_value(network, client, model.global(network.now()));
+    const auto ping = receive_value<Ping>(messenger, client);
+    send_value(messenger, client, model.global(messenger.now()));
     if (ping == Ping::last) return;
   }
 }
 
-Sample ping_once(Network& network, int server, Ping ping) {
-  const Nanoseconds sent = network.now();
-  send_value(network, server, ping);
-  const auto answer = receive_value<Nanoseconds>(network, server);
-  const Nanoseconds received = network.now();
+Sample ping_once(Messenger& messenger, int server, Ping ping) {
+  const Nanoseconds sent = messenger.now();
+  send_value(messenger, server, ping);
+  const auto answer = receive_value<Nanoseconds>(messenger, server);
+  const Nanoseconds received = messenger.now();
   const Nanoseconds middle = sent + (received - sent) / 2;
   return {middle, answer - middle, received - sent};
 }
 
-// Pings until there are `least` and `least_ns` have passed. The first is for connecting, and for a server
-// that is still busy with others: it does not count.
-std::vector<Sample> ping(Network& network, int server, int least, Nanoseconds least_ns) {
-  static_cast<void>(ping_once(network, server, Ping::more));
+// Pings at least `least` times and for at least `least_ns`. The first ping does not count: it may open a
+// connection, or find the server busy with another client.
+std::vector<Sample> ping(Messenger& messenger, int server, int least, Nanoseconds least_ns) {
+  static_cast<void>(ping_once(messenger, server, Ping::more));
   std::vector<Sample> samples;
-  const Nanoseconds begin = network.now();
+  const Nanoseconds begin = messenger.now();
   bool is_last = false;
   while (!is_last) {
-    is_last = std::ssize(samples) + 1 >= least && network.now() - begin >= least_ns;
-    samples.push_back(ping_once(network, server, is_last ? Ping::last : Ping::more));
+    is_last = std::ssize(samples) + 1 >= least && messenger.now() - begin >= least_ns;
+    samples.push_back(ping_once(messenger, server, is_last ? Ping::last : Ping::more));
   }
   return samples;
 }
 
-// Delays only ever add, so the fastest round trips have the smallest error. Sorted by round trip, no fewer
-// than 4, nor than an eighth of all: fewer may be of one moment, and say nothing of the slope.
+// Returns the samples with the fastest round trips, sorted. Delays only ever add, so these have the smallest
+// error. At least 4 samples are kept, and at least an eighth of all: fewer may come from one moment and say
+// nothing about the slope.
 std::vector<Sample> fastest(std::vector<Sample> samples) {
   std::ranges::sort(samples, {}, &Sample::round_trip);
   const Nanoseconds least = samples.front().round_trip;
@@ -79,11 +81,11 @@ std::vector<Sample> fastest(std::vector<Sample> samples) {
   return samples;
 }
 
-// No clock of a computer is that wrong.
+// No clock of a computer is further off than this, in seconds per second.
 constexpr double most_slope = 1e-3;
 
-// Least squares. A slope from some milliseconds, used for minutes, does harm unless it is certain: one that
-// is not six times its standard error counts as 0.
+// Fits a line by least squares. An uncertain slope would do harm if it is used for minutes after some
+// milliseconds of measurement. So a slope below six times its standard error counts as 0.
 Model fit(const std::vector<Sample>& samples, Method method) {
   const auto count = static_cast<double>(samples.size());
   const Sample& origin = samples.front();
@@ -119,7 +121,7 @@ Model fit(const std::vector<Sample>& samples, Method method) {
   return model;
 }
 
-// The ranks that speak for their hosts: the lowest of each, in order of rank.
+// Returns the lowest rank of each host, in rank order. It takes part in the synchronisation for its host.
 std::vector<int> speakers(std::span<const std::uint64_t> hosts) {
   std::vector<int> by_host(hosts.size());
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) by_host[rank] = static_cast<int>(rank);
@@ -131,32 +133,32 @@ std::vector<int> speakers(std::span<const std::uint64_t> hosts) {
   return by_host;
 }
 
-Model learn(Network& network, std::span<const int> speakers, std::size_t me, Method method,
+Model learn(Messenger& messenger, std::span<const int> speakers, std::size_t me, Method method,
             const Effort& effort) {
   const auto learn_from = [&](std::size_t server) {
-    return fit(fastest(ping(network, speakers[server], effort.least_pings, effort.least_ns)), method);
+    return fit(fastest(ping(messenger, speakers[server], effort.least_pings, effort.least_ns)), method);
   };
-  Model model{.kind = Kind::shared, .at = network.now()};
+  Model model{.kind = Kind::shared, .at = messenger.now()};
   const std::size_t hosts = speakers.size();
   if (method == Method::offset) {
     if (me != 0) return learn_from(0);
-    for (std::size_t client = 1; client < hosts; ++client) serve(network, speakers[client], model);
+    for (std::size_t client = 1; client < hosts; ++client) serve(messenger, speakers[client], model);
     return model;
   }
   for (std::size_t step = std::bit_ceil(hosts) / 2; step > 0; step /= 2) {
     if (me % (2 * step) == step) model = learn_from(me - step);
-    if (me % (2 * step) == 0 && me + step < hosts) serve(network, speakers[me + step], model);
+    if (me % (2 * step) == 0 && me + step < hosts) serve(messenger, speakers[me + step], model);
   }
   return model;
 }
 
 // Measures the residual error: each host pings rank 0, even if it got its model from another host.
-void check(Network& network, std::span<const int> speakers, std::size_t me, int pings, Model& model) {
+void check(Messenger& messenger, std::span<const int> speakers, std::size_t me, int pings, Model& model) {
   if (me == 0) {
-    for (const int client : speakers.subspan(1)) serve(network, client, model);
+    for (const int client : speakers.subspan(1)) serve(messenger, client, model);
     return;
   }
-  const Sample best = fastest(ping(network, speakers[0], pings, 0)).front();
+  const Sample best = fastest(ping(messenger, speakers[0], pings, 0)).front();
   model.residual_ns = std::abs(static_cast<double>(best.own + best.offset - model.global(best.own)));
   model.bound_ns = model.residual_ns + static_cast<double>(best.round_trip) / 2;
 }
@@ -172,19 +174,19 @@ std::uint64_t host_of_this_process() {
   return fnv1a(text);
 }
 
-Model synchronise(Network& network, std::span<const std::uint64_t> hosts, Method method, Effort effort) {
+Model synchronise(Messenger& messenger, std::span<const std::uint64_t> hosts, Method method, Effort effort) {
   const auto host = [&](int rank) { return hosts[static_cast<std::size_t>(rank)]; };
-  const int rank = network.rank();
+  const int rank = messenger.rank();
   const std::vector<int> all = speakers(hosts);
-  if (all.size() == 1) return {.kind = Kind::shared, .at = network.now()};
+  if (all.size() == 1) return {.kind = Kind::shared, .at = messenger.now()};
   const auto mine = std::ranges::find(all, host(rank), host);
-  if (*mine != rank) return receive_value<Model>(network, *mine);
+  if (*mine != rank) return receive_value<Model>(messenger, *mine);
 
   const auto me = static_cast<std::size_t>(mine - all.begin());
-  Model model = learn(network, all, me, method, effort);
-  check(network, all, me, effort.check_pings, model);
-  for (int other = rank + 1; other < network.ranks(); ++other) {
-    if (host(other) == host(rank)) send_value(network, other, model);
+  Model model = learn(messenger, all, me, method, effort);
+  check(messenger, all, me, effort.check_pings, model);
+  for (int other = rank + 1; other < messenger.ranks(); ++other) {
+    if (host(other) == host(rank)) send_value(messenger, other, model);
   }
   return model;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// An algorithm: its name, a description for people, its requirements as data, and a coroutine.
+// Algorithm describes one algorithm of one or more collectives: its name, texts for people, what it requires
+// (as data), and its coroutine. Expression is an algorithm with its arguments.
 #pragma once
 
 #include <algorithm>
@@ -17,164 +18,174 @@ namespace offbeat {
 
 struct Expression;
 
-// The kinds of argument that an algorithm can take between its brackets.
+// The kinds of argument that an algorithm can take in its parentheses.
 enum class Parameter : std::uint8_t {
   segments_or_bytes,    // 4, or 32MiB
   bytes,                // 8KiB
   radix,                // 4
-  late_rank,            // 4, the number of a rank
+  late_rank,            // 4, a rank
   dimensions,           // 32x32
   algorithm,            // one expression
-  algorithm_or_native,  // the same, or native
-  node_algorithm,  // one algorithm that works on the board of a node; in an allreduce one with a node_phase
+  algorithm_or_native,  // one expression, or `native`
+  node_algorithm,  // one algorithm that runs on a node's board; in an allreduce it must have a node_phase
   algorithms,      // one expression for all dimensions, or one for each
 };
 
-// The name in help and errors, such as "SEGMENTS|BYTES".
+// Returns the name of a parameter in help texts and errors, such as "SEGMENTS|BYTES".
 [[nodiscard]] std::string_view name_of(Parameter parameter);
 
-// Where the ranks are; equal on all of them.
+// A placement says how the ranks of a communicator are spread over nodes. It is equal on all ranks.
 struct Placement {
   int ranks = 1;
   int nodes = 1;
-  bool board = false;  // every node gives its ranks shared memory
+  bool board = false;  // the ranks of every node share a board
 };
 
-// Whether an algorithm needs a board, and on which nodes.
+// Which ranks must share a board for an algorithm to run.
 enum class OnBoard : std::uint8_t {
   no,
-  one_node,    // all ranks are on one node
-  every_node,  // the ranks of each node that has several
-  if_any,      // the same; without a board they send messages
+  one_node,    // all ranks: they must be on one node
+  every_node,  // the ranks of each node that has more than one
+  if_any,      // as every_node, but without a board the ranks send messages instead
 };
 
-// The requirements of an algorithm, beside the collective.
+// What an algorithm requires besides a collective that it serves.
 struct Needs {
-  // Unless `no`, all ranks take part, so the algorithm can be a part of `hierarchy` only.
+  // If this is not `no`, all ranks take part. Such an algorithm can be a part of `hierarchy` only.
   OnBoard board = OnBoard::no;
-  // The fewest ranks, and what documents call that number; null: two.
+  // Returns the smallest number of ranks that the algorithm runs on. `ranks_text` names that number in the
+  // documentation. Null: two ranks.
   int (*ranks)(const Expression& self) = nullptr;
   std::string_view ranks_text = "";
 
-  // For people; empty: no needs.
+  // Returns the requirements as text for people; empty if there are none.
   [[nodiscard]] std::string text() const;
 };
 
 class BoardRound;
 class Uncollected;
-// The part of an allreduce or a reduce on the board that combines the data of one node: everything that this
-// rank does for the others until every chunk is marked as BoardRound::result. It may collect some results on
-// the way, and marks those in `results`; null: this rank collects none.
+// The part of an allreduce or reduce that combines the data of one node on its board. It does all of this
+// rank's work for the other ranks, and ends when every chunk is marked as BoardRound::result. It may collect
+// results on the way; it then marks those chunks in `results`. Null: this rank collects no results.
 using NodePhase = Task (*)(const BoardRound& round, Uncollected* results);
 
-// See collectives/board/immediate.hpp.
+// The immediate form of an algorithm: the version for short messages that runs without a coroutine. See
+// collectives/board/immediate.hpp.
 struct Immediate {
-  int most_ranks;                        // of one node; see `beyond`
-  std::size_t (*most_bytes)(int ranks);  // the longest call (Call::length)
-  // Runs from beginning to end, waiting in real time. False on all ranks: lengths differ, some rank has more
-  // than fits, and nothing was taken; the algorithm's `run` must follow.
+  int most_ranks;                        // the largest number of ranks on the node; `beyond` serves more
+  std::size_t (*most_bytes)(int ranks);  // the longest call in bytes, by Call::length
+  // Runs the call to its end and waits in real time. Returns false, on all ranks alike, if the lengths differ
+  // and some rank has more bytes than the slots hold. The call has then changed nothing, and the algorithm's
+  // `run` must follow.
   bool (*run)(Board& board, const Call& call);
-  // The same for a rank that has other things to do meanwhile, and for virtual time; `run` is included.
+  // Runs the call as a coroutine: in virtual time, or on a rank that has other work meanwhile. If the slots
+  // do not hold the call, it continues with the algorithm's `run`.
   Task (*run_in_steps)(Endpoint net, Call call, const Expression& self);
-  // The immediate form for more ranks; null: there is none.
+  // The immediate form for more ranks than most_ranks; null if there is none.
   const Immediate* beyond = nullptr;
-  bool takes_lists = true;  // blocks of different lengths
+  bool takes_lists = true;  // accepts blocks of different lengths
 };
 
 struct Algorithm {
   std::string_view name;
   std::string_view summary;
-  std::string_view cost;  // Hockney: p ranks, n bytes, latency a, s/byte b, reduction c s/byte
+  // A formula for people in the Hockney model: p ranks, n bytes, latency a in seconds, b seconds per byte
+  // sent, c seconds per byte reduced.
+  std::string_view cost;
   Collectives serves;
   Needs needs = {};
   std::string_view source;
   std::span<const Parameter> parameters = {};
-  // Whether every run gives the same bits, whoever comes first, if its parts do. All ranks always get the
-  // same.
+  // True if every run gives the same bits, whichever rank arrives first, provided that the parts do. Within
+  // one run all ranks always get the same bits.
   bool every_run = true;
-  // Of a collective with a block for each rank: it asks for every block by itself (BlockList::of), so that a
-  // segment of `pipeline` can be a stripe of each.
+  // For a collective with a block for each rank: true if the algorithm looks every block up by itself
+  // (BlockList::of). A segment of `pipeline` can then be a stripe of each block.
   bool takes_stripes = false;
-  // Ranks note who came late, for their next call (transport/lateness.hpp).
+  // True if ranks note who came late and use that in their next call (transport/lateness.hpp).
   bool learns = false;
   NodePhase node_phase = nullptr;
-  // For small calls among the ranks of one node; null: small calls are like the others.
+  // The immediate form, for short calls among the ranks of one node. Null: short calls take `run` as well.
   const Immediate* immediate = nullptr;
 
-  // At most how many bytes this rank leases of each half of its window for a call: what it puts there, or a
-  // rank that has swapped places with it. 0 if it has no data to put. The bound on memory counts leases
-  // (mpi/communicators/window_budget.hpp). Null: Expression::lease has a rule for all algorithms.
+  // Returns an upper bound on the bytes that this rank leases of each half of its window for a call. They
+  // count whether this rank puts them, or a rank that has swapped places with it. 0 if nothing is put. The
+  // bound on memory counts leases (mpi/communicators/window_budget.hpp). Null: Expression::lease applies its
+  // general rule.
   std::size_t (*lease)(const Call& call, int rank, int ranks) = nullptr;
 
-  // Null for `native`, which only the MPI layer can run.
+  // The algorithm itself. Null for `native`, which only the MPI layer can run.
   Task (*run)(Endpoint net, Call call, const Expression& self) = nullptr;
 
-  // Null: as many as its part with the most lanes.
+  // Returns the number of lanes. Null: the largest number that any part has.
   int (*lanes)(const Expression& self) = nullptr;
-  // Why the algorithm cannot run there; empty if it can. Null: it runs where its parts can.
+  // Returns the reason why the algorithm cannot run on `placement`, or an empty text if it can. Null: it can
+  // if its parts can.
   std::string (*unsuitable)(const Expression& self, const Placement& placement) = nullptr;
 };
 
-// An algorithm with its arguments: "pipeline(4, grid(8x4, ring, rabenseifner))".
+// An algorithm with its arguments, such as "pipeline(4, grid(8x4, ring, rabenseifner))".
 struct Expression {
   const Algorithm* algorithm = nullptr;
-  int segments = 0;  // 0: cut by bytes
+  int segments = 0;  // 0: `bytes` says how long a segment is
   std::size_t bytes = 0;
   int radix = 0;
   int late_rank = 0;
   std::vector<int> dimensions;
   std::vector<Expression> parts;
 
-  // Independent streams of messages it may use at once.
+  // Returns how many lanes (independent streams of messages) the expression may use at once.
   [[nodiscard]] int lanes() const;
-  // Why it cannot run there; empty if it can.
+  // Returns the reason why the expression cannot run on `placement`, or an empty text if it can.
   [[nodiscard]] std::string unsuitable(const Placement& placement) const;
-  // Whether it uses a board there; a node of one rank has no use for one.
+  // Returns true if the expression uses a board on `placement`. If each node has one rank, no board is
+  // needed.
   [[nodiscard]] bool uses_board(const Placement& placement) const {
     return algorithm->needs.board != OnBoard::no && placement.nodes < placement.ranks;
   }
-  // How many bytes this rank leases of each half of its window for a call; more than a window means all of
-  // it. `node_ranks`: how many ranks share the board. An algorithm without a rule of its own puts one vector
-  // of the call there or, as the leader of its node, one for each rank of the node.
+  // Returns how many bytes this rank leases of each half of its window for a call. If that exceeds the
+  // window, the rank leases all of it. `node_ranks` is the number of ranks that share the board. If the
+  // algorithm has no rule of its own, a rank leases room for one vector of the call. A node's leader leases
+  // room for one vector of each rank of the node.
   [[nodiscard]] std::size_t lease(const Call& call, int rank, int ranks, int node_ranks) const;
-  // Whether every run gives the same bits: nothing in it combines in the order of arrival.
+  // Returns true if every run gives the same bits, because no part combines in the order of arrival.
   [[nodiscard]] bool every_run() const;
-  // Whether a call may go on otherwise than the one before, as somebody was late there.
+  // Returns true if earlier calls influence this one (lateness prediction).
   [[nodiscard]] bool learns() const;
-  // The canonical spelling; parsing it gives the same expression.
+  // Returns the canonical spelling. Parsing it gives an equal expression.
   [[nodiscard]] std::string text() const;
   [[nodiscard]] bool is_native() const { return algorithm->run == nullptr; }
-  // Whether the host's own collectives do the work: native, and a pipeline of it.
+  // Returns true if the host's own collectives do the work: `native`, or a pipeline of `native`.
   [[nodiscard]] bool runs_on_host() const {
     return is_native() || (parts.size() == 1 && parts.front().is_native());
   }
 };
 
-// The immediate form of an algorithm for so many ranks of a node; null: it has none.
+// Returns the immediate form of an algorithm on a node of `ranks` ranks, or null if it has none.
 [[nodiscard]] inline const Immediate* immediate_form(const Algorithm& algorithm, int ranks) {
   const Immediate* form = algorithm.immediate;
   while (form != nullptr && ranks > form->most_ranks) form = form->beyond;
   return form;
 }
 
-// Whether a call of `bytes` bytes takes the immediate form of its algorithm. The same answer on all ranks.
+// Returns true if a call of `bytes` bytes takes the immediate form. All ranks get the same answer.
 [[nodiscard]] inline bool is_immediate(const Algorithm& algorithm, int ranks, std::size_t bytes) {
   const Immediate* form = immediate_form(algorithm, ranks);
   return form != nullptr && bytes <= form->most_bytes(ranks);
 }
 
-// More lanes would not fit in the tags that every MPI has, with several collectives in flight.
+// The limit on lanes: more would not fit in the tags that every MPI has, with several collectives in flight.
 inline constexpr int most_lanes = 1024;
-// The product, or something above most_lanes.
+// Returns the product, or some number above most_lanes if the product is larger than that.
 [[nodiscard]] constexpr int lanes_product(int outer, int inner) {
   return std::min(outer, most_lanes + 1) * std::min(inner, most_lanes + 1);
 }
 
-// Runs an expression that serves the call's collective and does not run on the host, on an endpoint made with
-// its lanes().
+// Runs an expression. It must serve the call's collective and must not run on the host; `net` must be made
+// with expression.lanes() lanes.
 [[nodiscard]] Task carry_out(Endpoint net, Call call, const Expression& expression);
 
-// Throws ExpressionError, whose text names the column.
+// Parses an expression. Throws ExpressionError, whose text names the column.
 [[nodiscard]] Expression parse_expression(Collective collective, std::string_view text);
 
 }  // namespace offbeat

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One call of a collective on one rank, as an algorithm sees it.
+// Call describes one call of a collective on one rank, as an algorithm sees it.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace offbeat {
 
-// The elements [first, first + length) of a vector, as far as it has them.
+// The elements [first, first + length) of a vector; if the vector ends earlier, the elements up to its end.
 struct Stripe {
   std::size_t first = 0;
   std::size_t length = std::numeric_limits<std::size_t>::max();
@@ -22,21 +22,21 @@ struct Stripe {
     const std::size_t begin = std::min(first, vector.count);
     return vector.slice(begin, std::min(length, vector.count - begin));
   }
-  // A stripe of what this stripe leaves.
+  // Returns the stripe `inner` of the elements that this stripe selects.
   [[nodiscard]] Stripe of(const Stripe& inner) const {
     const std::size_t begin = std::min(inner.first, length);
     return {first + begin, std::min(inner.length, length - begin)};
   }
 };
 
-// The blocks of all ranks in a vector. Without lists they follow one another and are equal, or nearly so
-// where a vector cannot be cut evenly.
+// Where each rank's block lies in a vector. Without `counts` the blocks follow one another in rank order and
+// have equal lengths. If the vector cannot be cut evenly, the first blocks are one element longer.
 struct BlockList {
-  const std::size_t* counts = nullptr;     // elements of each
-  const std::ptrdiff_t* begins = nullptr;  // elements before each; may be negative, and in any order
-  Stripe stripe{};                         // what of each block is meant
+  const std::size_t* counts = nullptr;     // elements in each block
+  const std::ptrdiff_t* begins = nullptr;  // offset of each block, in elements; may be negative
+  Stripe stripe{};                         // which part of each block
 
-  // Block `rank` of `ranks` in `vector`.
+  // Returns the block of `rank` in `vector`, which has the blocks of `ranks` ranks.
   template <class AnyVector>
   [[nodiscard]] AnyVector of(const AnyVector& vector, int rank, int ranks) const {
     const auto index = static_cast<std::size_t>(rank);
@@ -46,7 +46,7 @@ struct BlockList {
         AnyVector{vector.data == nullptr ? nullptr : vector.data + begin, counts[index], vector.width});
   }
 
-  // Blocks [first, first + number), which must follow one another; not stripes of them.
+  // Returns blocks [first, first + number) as one view. They must follow one another, without stripes.
   template <class AnyVector>
   [[nodiscard]] AnyVector several(const AnyVector& vector, int first, int number, int ranks) const {
     if (counts == nullptr) return vector.blocks(ranks, first, number);
@@ -56,10 +56,10 @@ struct BlockList {
     return all;
   }
 
-  // The elements of the longest block; there are lists.
+  // Returns the number of elements in the longest block. Only valid if there are `counts`.
   [[nodiscard]] std::size_t longest(int ranks) const { return *std::max_element(counts, counts + ranks); }
 
-  // From the first element of all blocks to behind the last one: those between blocks are in it, too.
+  // Returns the view from the first element of any block to the last one, including what lies between blocks.
   template <class AnyVector>
   [[nodiscard]] AnyVector span(const AnyVector& vector, int ranks) const {
     if (counts == nullptr || vector.count == 0) return vector;
@@ -75,33 +75,34 @@ struct BlockList {
   }
 };
 
-// The vectors of a rank. Bytes where nothing is combined: elements of width 1.
+// The vectors of one rank. If the collective combines nothing, they are bytes: elements of width 1.
 //
 //     collective               input                             output
 //     allreduce                n                                 n
-//     reduce                   n                                 n; without memory but on the root
-//     bcast                    n on the root, the output itself  n
+//     reduce                   n                                 n; has memory on the root only
+//     bcast                    n on the root: the output itself  n
 //     gather                   a block                           a block of each rank, on the root
-//     scatter                  a block for each rank, root       a block
+//     scatter                  a block for each rank, on root    a block
 //     allgather, allgatherv    a block                           a block of each rank
 //     alltoall, alltoallv      a block for each rank             a block of each rank
 //     reduce_scatter(_block)   a block for each rank             its own block, combined
-//     gatherv, scatterv        as gather and scatter, with lists on every rank; parts of other collectives
-//     only
 //
-// In a scatter the root's output may have no memory: it does not want its block.
-// A block of the input and the block that it becomes are either the same memory (in place) or do not overlap.
-// An output may be used for partial results before it is final.
+// `gatherv` and `scatterv` are as gather and scatter, with `counts` on every rank. They are parts of other
+// collectives only.
+//
+// In a scatter the root's output may have no memory: the root then does not want its block. An input block
+// and the output block that it becomes are the same memory (in place) or do not overlap. An algorithm may use
+// the output for partial results before it is final.
 struct Call {
   Collective collective;
   ConstVector input{};
   Vector output{};
-  const Reduction* op = nullptr;  // null: the collective has none
+  const Reduction* op = nullptr;  // null if the collective combines nothing
   int root = 0;
-  BlockList input_blocks{};   // equal on all ranks, but in alltoallv
-  BlockList output_blocks{};  // their counts likewise
+  BlockList input_blocks{};   // equal on all ranks, except in alltoallv
+  BlockList output_blocks{};  // `counts` equal on all ranks, except in alltoallv
 
-  // The same call on other vectors: a part of these, or intermediate results.
+  // Returns this call with other vectors: parts of its own, or intermediate results.
   [[nodiscard]] Call with(ConstVector other_input, Vector other_output) const {
     Call other = *this;
     other.input = other_input;
@@ -109,14 +110,14 @@ struct Call {
     return other;
   }
 
-  // The same on all ranks.
+  // Returns true if the blocks may differ in length. All ranks get the same answer.
   [[nodiscard]] bool has_lists() const {
     return input_blocks.counts != nullptr || output_blocks.counts != nullptr;
   }
 
-  // The bytes by which algorithms are chosen, the same on all ranks: those of the vector, of a block where
-  // all are equal, of all blocks where they are not, of the longest one in gatherv and scatterv; 0 where
-  // ranks do not know that of one another.
+  // Returns the bytes by which algorithms are chosen; equal on all ranks. This is the length of the vector,
+  // or of one block if all blocks are equal. If blocks differ, it is the length of all blocks together, and
+  // in gatherv and scatterv that of the longest block. It is 0 in alltoallv, where no rank knows it.
   [[nodiscard]] std::size_t length(int ranks) const {
     switch (collective) {
       case Collective::allgather:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `native` has no coroutine: src/mpi hands the untouched call over to the host.
+// `native` has no coroutine: src/mpi passes the untouched call to the host.
 #include "collectives/native.hpp"
 
 namespace offbeat {

@@ -12,7 +12,7 @@ namespace {
 bool is_power_of_two(int number) { return std::has_single_bit(static_cast<unsigned>(number)); }
 int log2(int number) { return std::bit_width(static_cast<unsigned>(number)) - 1; }
 
-// The steps of one message of `bytes` bytes.
+// The times of the steps that a message of `bytes` bytes takes.
 class Steps {
  public:
   Steps(const Rates& rates, std::size_t bytes)
@@ -21,11 +21,11 @@ class Steps {
         on_wire_(static_cast<double>(bytes + rates.envelope_bytes)) {}
 
   [[nodiscard]] double combine() const { return rates_.gamma * bytes_; }
-  // The last of some messages that one rank sends.
+  // Returns the time until the last of `messages` messages of one rank has arrived within the node.
   [[nodiscard]] double within_node(int messages = 1) const {
     return rates_.node_alpha + messages * on_wire_ * rates_.node_beta;
   }
-  // Equation 3: alpha + k n / min(R_N, k R_b) for k ranks of a node that send at once.
+  // Equation 3: alpha + k n / min(R_N, k R_b) for k ranks of a node that send at the same time.
   [[nodiscard]] double between_nodes(int senders) const {
     return rates_.alpha + std::max(on_wire_ * rates_.beta, senders * on_wire_ / rates_.injection_rate);
   }
@@ -60,7 +60,7 @@ double nap(const Steps& steps, Shape shape) {
   for (int k = 0; k < radices.steps(); ++k) {
     const int radix = radices[k].radix;
     time += steps.between_nodes(radix - 1) + steps.doubling_within_node(radix);
-    // The other ranks of the node have it from those that took part.
+    // The ranks that took part pass the result to the other ranks of the node.
     if (ranks > radix) time += steps.within_node(ranks / radix - 1);
   }
   return time;

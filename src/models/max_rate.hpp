@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The max-rate model of an allreduce on several nodes by messages: closed formulas for the time in which the
-// simulator carries it out when all ranks begin at once. docs/models.md derives them.
+// The max-rate model predicts the time of an allreduce by messages on several nodes, if all ranks begin at
+// once. Its formulas are closed and agree with the simulator. docs/models.md derives them.
 //
 // Source: Bienz, Olson and Gropp, EuroMPI 2019, equations 3 to 6; Gropp, Olson and Samfass, EuroMPI 2016.
 #pragma once
@@ -11,26 +11,27 @@
 
 namespace offbeat::max_rate {
 
-// Of messages of one length, no longer than what is sent without waiting for the receiver. Seconds, and bytes
-// per second.
+// What messages and reductions cost, in seconds and bytes per second. The rates hold for one message length
+// at which a sender does not wait for the receiver.
 struct Rates {
-  double node_alpha;  // latency within a node
+  double node_alpha;  // latency within a node, in seconds
   double node_beta;   // seconds per byte within a node
-  double alpha;       // between nodes
+  double alpha;       // latency between nodes; `beta` as within a node
   double beta;
-  double injection_rate;           // of all that leaves a node: R_N; may be infinite
-  double gamma;                    // reduction: per byte and operand but the first
-  std::size_t envelope_bytes = 0;  // that each message has beside its own
+  double injection_rate;           // R_N: bytes per second that leave a node; may be infinite
+  double gamma;                    // seconds per byte that is combined
+  std::size_t envelope_bytes = 0;  // bytes that each message has besides its data
 };
 
-// Nodes of equally many ranks, which are consecutive.
+// Nodes with the same number of ranks each. The ranks of a node are consecutive.
 struct Shape {
   int nodes;
   int ranks_per_node;
 };
 
-// The time of recursive_doubling, smp or nap. Nothing for other algorithms, and where a number of nodes or
-// ranks is no power of two: ranks then end at different times, and the steps overlap.
+// Returns the time of recursive_doubling, smp or nap in seconds. Returns nothing for other algorithms, and if
+// the number of nodes or of ranks per node is not a power of two. In that case ranks end at different times
+// and steps overlap, so there is no closed formula.
 [[nodiscard]] std::optional<double> allreduce(std::string_view algorithm, const Rates& rates, Shape shape,
                                               std::size_t bytes);
 

@@ -40,7 +40,7 @@ int core_quota(const char* file) {
   std::ifstream text(file);
   double quota_us = 0;
   double period_us = 0;
-  // "max" where there is no limit.
+  // The file contains "max" instead of a number if there is no limit.
   if (!(text >> quota_us >> period_us) || period_us <= 0) return INT_MAX;
   return std::max(1, static_cast<int>(std::ceil(quota_us / period_us)));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Do the ranks of a node have a core each?
+// Finds out whether each rank of a node has a core of its own.
 #pragma once
 
 #include <sched.h>
@@ -8,24 +8,26 @@
 
 namespace offbeat {
 
-// The cores on which a process may run; plain data, for other ranks to read.
+// The cores on which a process may run. It is plain data that other ranks can read.
 struct CoreSet {
   cpu_set_t set;
 
-  // All cores if the system does not say.
+  // Returns the set of this process, or all cores if the system does not say.
   static CoreSet of_this_process();
   [[nodiscard]] int count() const { return CPU_COUNT(&set); }
   [[nodiscard]] bool within(const CoreSet& other) const;
 };
 
-// All cores on which any of them may run.
+// Returns the cores on which at least one of the processes may run.
 [[nodiscard]] CoreSet together(std::span<const CoreSet> processes);
 
-// Whether more of these processes are confined to a set of cores than it has: to the cores of all of them, or
-// of one of them. That is exact for the sets that launchers make, which are nested or disjoint.
+// Returns true if more of these processes are confined to a set of cores than it has cores. Sets that are
+// tried are the cores of each process and the cores of all of them together. This is exact for the sets that
+// launchers make, which are nested or disjoint.
 [[nodiscard]] bool must_share_cores(std::span<const CoreSet> processes);
 
-// The CPU time that the control group is given, as a container sees it, in cores; INT_MAX: no limit.
+// Returns the CPU time that the control group (such as a container) may use, in cores. INT_MAX means no
+// limit.
 [[nodiscard]] int core_quota(const char* file = "/sys/fs/cgroup/cpu.max");
 
 }  // namespace offbeat

@@ -68,8 +68,8 @@ class Cuda final : public DeviceDriver {
   }
 
  private:
-  // Makes the context of the memory current. If the memory has none, as memory of a pool, it is the device's
-  // primary context.
+  // Makes the context of the memory current. Memory of a pool has no context; it uses the primary context of
+  // the device.
   class InContext {
    public:
     InContext(const Cuda& cuda, const DeviceMemory& at) : cuda_(cuda), device_(at.device) {
@@ -127,8 +127,9 @@ class Hip final : public DeviceDriver {
            find(library, "hipGetLastError", clear_last_error_);
   }
 
-  // The driver fails if the address is not its own, and keeps the error for hipGetLastError. The program must
-  // not find an error there that it has not made.
+  // Returns true if the address is the driver's own. Otherwise the driver fails and keeps the error for
+  // hipGetLastError. That error is cleared, because the program must not find an error there that it has not
+  // made.
   bool owns(const void* address, DeviceMemory&) const override {
     const bool has_error = last_error_() != 0;
     const bool is_own = is_device_memory(const_cast<void*>(address));
@@ -154,7 +155,7 @@ class Hip final : public DeviceDriver {
     return get_attribute_(&managed, is_managed, address) != 0 || managed == 0;
   }
 
-  unsigned device_memory_ = 0;  // hipMemoryTypeDevice, whose value has changed
+  unsigned device_memory_ = 0;  // hipMemoryTypeDevice, whose value differs between versions
   int (*last_error_)() = nullptr;
   int (*clear_last_error_)() = nullptr;
   int (*get_attribute_)(void* value, int attribute, void* address) = nullptr;
@@ -165,8 +166,8 @@ constinit Cuda cuda;
 constinit Hip hip;
 
 struct Known {
-  std::string_view library;  // without the version
-  DeviceDriver* driver;      // null: offbeat cannot ask it
+  std::string_view library;  // file name without the version
+  DeviceDriver* driver;      // null: offbeat cannot ask this driver
   std::atomic<bool> is_found{false};
 };
 constinit std::array known{Known{"libcuda.so", &cuda}, Known{"libamdhip64.so", &hip},
@@ -174,12 +175,13 @@ constinit std::array known{Known{"libcuda.so", &cuda}, Known{"libamdhip64.so", &
 
 // This stands in for the counter before drivers are looked for, and if the dynamic linker shows none.
 constexpr std::uint64_t no_counter = 0;
-constexpr std::uint64_t never = ~std::uint64_t{0};  // differs from each count
+constexpr std::uint64_t never = ~std::uint64_t{0};  // differs from every count
 
-// What is found while the dynamic linker holds its lock, so that no library can be loaded meanwhile.
+// What a look through the loaded libraries finds. The dynamic linker holds its lock meanwhile, so no library
+// can be loaded.
 struct Look {
-  const std::uint64_t* counter;  // the present one
-  std::uint64_t loaded = 0;      // libraries since the process began
+  const std::uint64_t* counter;  // the present counter
+  std::uint64_t loaded = 0;      // libraries loaded since the process began
   std::array<std::array<char, PATH_MAX>, known.size()> paths{};
 };
 
@@ -204,7 +206,7 @@ LinkerState find_linker_state() {
 // this function looks for the number there. If the number occurs once, that is the counter.
 const std::uint64_t* find_counter(std::uint64_t loaded) {
   const std::uint64_t* found = nullptr;
-  // The second word is the number of libraries that are loaded at present, so it is skipped.
+  // The second word is the number of libraries that are loaded at present, so the search begins behind it.
   for (std::size_t k = 2; k < linker_state.size; ++k) {
     const std::uint64_t* const word = linker_state.words + k;
     if (__atomic_load_n(word, __ATOMIC_RELAXED) != loaded) continue;
@@ -241,7 +243,7 @@ int look_at(dl_phdr_info* each, std::size_t, void* state) {
 }
 
 constinit std::mutex mutex;
-constinit std::uint64_t looked_through = 0;  // how many had been loaded then
+constinit std::uint64_t looked_through = 0;  // count of loaded libraries at the last look
 
 void find_drivers() {
   Look look{.counter = devices::libraries.loaded.load(std::memory_order_relaxed)};
@@ -291,7 +293,7 @@ bool look_through_libraries() {
   if (count() == seen_with_driver.load(std::memory_order_acquire)) return true;
   const std::lock_guard lock(mutex);
   if (count_loaded() != looked_through) find_drivers();
-  // If they differ, there is no counter, or another library is just being loaded.
+  // If these differ, glibc's counter was not found, or another library is just being loaded.
   const std::uint64_t seen = count() == looked_through ? looked_through : never;
   const bool is_found = any_driver();
   libraries.seen.store(is_found ? never : seen, std::memory_order_relaxed);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory of a GPU that a program under a GPU-aware MPI passes to a collective.
+// Finds and copies GPU memory that a program under a GPU-aware MPI passes to a collective.
 //
-// No CPU may read it. Its driver copies it from and to host memory. offbeat uses only a driver that the
-// process has loaded by itself. Without a driver every address is in host memory, because nobody else can
-// make device memory. A driver may come late, and privately (RTLD_LOCAL), as it does under PyTorch.
+// No CPU may read this memory; only its driver can copy it from and to host memory. offbeat uses only a
+// driver that the process has loaded by itself. Without a driver every address is in host memory, because
+// nothing else can make device memory. A driver may be loaded late, and privately (RTLD_LOCAL), as under
+// PyTorch.
 #pragma once
 
 #include <array>
@@ -15,21 +16,22 @@ namespace offbeat {
 
 class DeviceDriver;
 
-// Says whether an address is on a device, and on which one.
+// Says whether an address is in device memory, and on which device.
 class DeviceMemory {
  public:
-  // Host memory. Memory that the driver manages or has registered counts as host memory, because the CPU can
-  // read it.
+  // Makes a value for host memory. Memory that the driver manages or has registered counts as host memory,
+  // because the CPU can read it.
   DeviceMemory() = default;
-  // Finds out what is at this address. Call only if devices::may_have_memory().
+  // Returns what kind of memory is at `address`. Call this only if devices::may_have_memory().
   [[nodiscard]] static DeviceMemory at(const void* address);
 
   [[nodiscard]] explicit operator bool() const { return driver_ != nullptr; }
-  // Copy from and to the device. They are complete on return. Both throw CommunicationError.
+  // read() copies from the device and write() to it. The copy is complete on return. Both throw
+  // CommunicationError.
   void read(void* to, const void* from, std::size_t bytes) const;
   void write(void* to, const void* from, std::size_t bytes) const;
 
-  void* context = nullptr;  // CUDA: of the allocation; null: the primary one of the device
+  void* context = nullptr;  // CUDA context of the allocation; null: the primary one
   int device = 0;
 
  private:
@@ -39,10 +41,11 @@ class DeviceMemory {
 // The functions of a driver that offbeat calls. offbeat keeps a driver once it has found it.
 class DeviceDriver {
  public:
-  // Looks up the functions. Returns false if this library is no such driver.
+  // Looks up the functions. Returns false if `library` is not such a driver.
   [[nodiscard]] virtual bool load(void* library) = 0;
-  // Returns true if the address is in device memory; `found` then holds its context and device. A driver that
-  // does not answer has no memory: it was never initialised, or it has failed and the program with it.
+  // Returns true if the address is in device memory, and sets its context and device in `found`. If the
+  // driver does not answer, it owns no memory: it was never initialised, or it has failed and so has the
+  // program.
   [[nodiscard]] virtual bool owns(const void* address, DeviceMemory& found) const = 0;
   virtual void read(const DeviceMemory& at, void* to, const void* from, std::size_t bytes) const = 0;
   virtual void write(const DeviceMemory& at, void* to, const void* from, std::size_t bytes) const = 0;
@@ -53,11 +56,11 @@ class DeviceDriver {
 
 namespace devices {
 
-// Looks for drivers from now on. Without this call all memory is host memory.
+// Starts looking for drivers. Without this call all memory counts as host memory.
 void look_for_drivers();
 
-// The number of libraries that the process has ever loaded, and that number when offbeat last looked through
-// them. The dynamic linker owns the first one.
+// `loaded` points to the number of libraries that the process has ever loaded; it belongs to the dynamic
+// linker. `seen` is that number at offbeat's last look through the libraries.
 struct Libraries {
   std::atomic<const std::uint64_t*> loaded;
   std::atomic<std::uint64_t> seen;
@@ -65,7 +68,8 @@ struct Libraries {
 extern constinit Libraries libraries;
 [[nodiscard]] bool look_through_libraries();
 
-// Whether there may be device memory. Costs three loads and a comparison while there is no driver.
+// Returns true if there may be device memory. If no driver is loaded, this costs three loads and a
+// comparison.
 [[nodiscard]] inline bool may_have_memory() {
   const std::uint64_t now =
       __atomic_load_n(libraries.loaded.load(std::memory_order_relaxed), __ATOMIC_RELAXED);
@@ -74,8 +78,8 @@ extern constinit Libraries libraries;
   return look_through_libraries();
 }
 
-// Whether the process has loaded the library of Level Zero. Only the context that allocated memory of Level
-// Zero knows it, so offbeat cannot ask whether an address is there.
+// True if the process has loaded the library of Level Zero. offbeat cannot ask it whether an address is in
+// its memory, because only the context that allocated the memory knows.
 extern constinit std::atomic<bool> is_level_zero_found;
 [[nodiscard]] inline bool has_level_zero() {
   static_cast<void>(may_have_memory());

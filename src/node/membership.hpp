@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which ranks of a communicator share which node.
+// Membership knows which ranks of a communicator share which node.
 #pragma once
 
 #include <algorithm>
@@ -13,17 +13,18 @@
 
 namespace offbeat {
 
-// Nodes in the order of their lowest ranks; the members of each node in the order of their ranks. Ranks may
-// be mapped in any way, and nodes may differ in size. Simulated ranks share one Membership.
+// The nodes of a communicator, in the order of their lowest ranks. The members of a node are in rank order.
+// Any mapping of ranks to nodes is allowed, and nodes may differ in size. Simulated ranks share one
+// Membership.
 class Membership {
  public:
-  // Allocates all the memory that it ever needs. No rank has a node yet.
+  // Allocates all memory in advance. Call group() or group_by() before anything else.
   explicit Membership(int ranks)
       : node_of_rank_(static_cast<std::size_t>(ranks)), by_node_(node_of_rank_.size()) {
     starts_.reserve(node_of_rank_.size() + 1);
   }
 
-  // Ranks with equal keys share a node: key_of(rank) can be compared.
+  // Puts ranks with equal keys on one node. key_of(rank) must be comparable.
   template <class KeyOf>
   void group_by(KeyOf&& key_of) {
     std::iota(by_node_.begin(), by_node_.end(), 0);
@@ -41,9 +42,9 @@ class Membership {
     smallest_ = ranks();
     for (int node = 0; node < nodes(); ++node) smallest_ = std::min(smallest_, size(node));
   }
-  // Groups ranks by what each says of itself.
+  // Groups the ranks by the identities that they reported.
   void group(std::span<const NodeIdentity> identities) {
-    // If one rank cannot read /proc, host names must do for all.
+    // If any rank could not read /proc, all ranks are grouped by host name.
     const bool kernels_are_known =
         std::ranges::none_of(identities, [](const NodeIdentity& each) { return each.kernel == 0; });
     group_by([&](int rank) {
@@ -60,9 +61,9 @@ class Membership {
                                        static_cast<std::size_t>(starts_[index + 1] - starts_[index]));
   }
   [[nodiscard]] int size(int node) const { return static_cast<int>(members(node).size()); }
-  // The ranks of the smallest node.
+  // Returns the number of ranks of the smallest node.
   [[nodiscard]] int smallest() const { return smallest_; }
-  // Whether all nodes have equally many ranks.
+  // Returns true if all nodes have the same number of ranks.
   [[nodiscard]] bool is_even() const { return smallest_ * nodes() == ranks(); }
   [[nodiscard]] int node_of(int rank) const { return node_of_rank_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] int member_of(int rank) const {
@@ -72,13 +73,13 @@ class Membership {
   [[nodiscard]] int rank(int node, int member) const {
     return members(node)[static_cast<std::size_t>(member)];
   }
-  // All ranks, those of node 0 first.
+  // Returns all ranks: those of node 0, then those of node 1, and so on.
   [[nodiscard]] std::span<const int> by_node() const { return by_node_; }
-  // Where a node begins there.
+  // Returns where the ranks of a node begin in by_node().
   [[nodiscard]] int begin_of(int node) const { return starts_[static_cast<std::size_t>(node)]; }
-  // Whether that is the order of the ranks: those of each node follow one another.
+  // Returns true if by_node() is in rank order, so that each node is a range of ranks.
   [[nodiscard]] bool is_in_rank_order() const { return is_in_rank_order_; }
-  // Node k -> the rank of its member `member`, which every node must have.
+  // Returns a map from node k to the rank of its member `member`. Every node must have that member.
   [[nodiscard]] RankMap across_nodes(int member) const {
     return {.first = member, .list = by_node_.data(), .starts = starts_.data()};
   }
@@ -86,10 +87,10 @@ class Membership {
  private:
   [[nodiscard]] int& node_of(int rank) { return node_of_rank_[static_cast<std::size_t>(rank)]; }
 
-  // Replaces the lowest rank of each rank's node by the number of the node.
+  // Replaces each node's lowest rank by the number of the node, in node_of_rank_.
   void number_nodes() {
     int count = 0;
-    std::vector<int>& number_of_lowest = by_node_;  // sort_members fills it again
+    std::vector<int>& number_of_lowest = by_node_;  // scratch: sort_members fills it again
     for (int rank = 0; rank < ranks(); ++rank) {
       if (node_of(rank) == rank) number_of_lowest[static_cast<std::size_t>(rank)] = count++;
     }
@@ -97,7 +98,7 @@ class Membership {
     starts_.assign(static_cast<std::size_t>(count) + 1, 0);
   }
 
-  // A counting sort, which keeps the order of the ranks.
+  // Fills by_node_ with a counting sort, which keeps the order of the ranks.
   void sort_members() {
     for (const int node : node_of_rank_) ++starts_[static_cast<std::size_t>(node)];
     std::inclusive_scan(starts_.begin(), starts_.end(), starts_.begin());
@@ -107,12 +108,12 @@ class Membership {
 
   std::vector<int> node_of_rank_;
   std::vector<int> by_node_;  // the ranks of node 0, then those of node 1, ...
-  std::vector<int> starts_;   // of each node in by_node_, and the end
+  std::vector<int> starts_;   // where each node begins in by_node_, and the end of the last one
   bool is_in_rank_order_ = true;
   int smallest_ = 0;
 };
 
-// Where one rank is.
+// The place of one rank: its node, and its member number there.
 struct Locality {
   const Membership& membership;
   int node;
@@ -123,28 +124,28 @@ struct Locality {
   [[nodiscard]] std::span<const int> here() const { return membership.members(node); }
 };
 
-// For an endpoint of the whole communicator.
+// The functions below take an endpoint of the whole communicator.
 
 [[nodiscard]] inline int node_count(const Endpoint& net) {
   return net.locality() == nullptr ? 1 : net.locality()->membership.nodes();
 }
 
-// The ranks of this node as a communicator of their own.
+// Returns an endpoint for the ranks of this node.
 [[nodiscard]] inline Endpoint on_node(const Endpoint& net) {
   if (node_count(net) == 1) return net;
   const Locality& mine = *net.locality();
   return net.part({.list = mine.here().data()}, mine.member, mine.membership.size(mine.node));
 }
 
-// The ranks that have this rank's member number, one of each node, as a communicator of their own. Every node
-// must have one.
+// Returns an endpoint for the ranks with this rank's member number, one on each node. Every node must have
+// that member.
 [[nodiscard]] inline Endpoint across_nodes(const Endpoint& net) {
   const Locality& mine = *net.locality();
   return net.part(mine.membership.across_nodes(mine.member), mine.node, mine.membership.nodes());
 }
 
-// The lowest rank of each node as a communicator of their own, but on the node of rank `root`, if there is a
-// root, this one; this rank must be one of them.
+// Returns an endpoint for one rank of each node: the lowest one, but `root` on the node of `root` if there is
+// a root. This rank must be one of them.
 [[nodiscard]] inline Endpoint node_leaders(const Endpoint& net, int root = -1) {
   if (node_count(net) == 1) return net.part({}, 0, 1);
   const Locality& mine = *net.locality();

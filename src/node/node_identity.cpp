@@ -18,7 +18,8 @@ NodeIdentity NodeIdentity::of_this_process() {
   uname(&system);
   identity.host_name = fnv1a(system.nodename);
 
-  // Hosts of a careless cluster can share a name; no two kernels share a boot_id.
+  // Two hosts of a carelessly configured cluster can have the same name, but no two kernels have the same
+  // boot_id.
   char boot_id[64];
   struct stat process_namespace {};
   const int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);

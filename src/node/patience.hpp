@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How a rank waits for a word of another rank: spin, then give the core away, then sleep.
+// Patience decides how a rank waits for another rank's word: it spins, then gives the core away, then sleeps.
 //
-// A rank with a core of its own spins: the other rank is a cache line transfer away. Ranks that share cores
-// yield at once if the awaited rank needs this core. If that rank has another core, they first spin for as
-// long as that core may take to switch ranks. Otherwise the cores would take turns: one waits while the other
-// switches ranks, which takes a microsecond or two and is nearly all of the time of a small collective. In a
-// long wait a rank sleeps until the bell rings, unless the host has messages of the program to move. So does
-// a rank with a core of its own that other threads want.
+// A rank with a core of its own spins, because the awaited rank is a cache line transfer away. Ranks that
+// share cores yield at once if the awaited rank needs this core. If it has another core, they first spin for
+// as long as that core may take to switch ranks. Otherwise the cores would take turns: one waits while the
+// other switches ranks. A switch takes one or two microseconds, which is nearly all of the time of a small
+// collective. In a long wait a rank sleeps until the bell rings, unless the host has messages of the program
+// to move. A rank with a core of its own also sleeps if other threads want that core.
 #pragma once
 
 #include <linux/futex.h>
@@ -39,29 +39,31 @@ inline void relax() {
 #endif
 }
 
-// Wakes the sleeping ranks of a board. In shared memory, on a line of its own; zero at the beginning.
+// Wakes the sleeping ranks of a board. It is in shared memory, on a cache line of its own, and zero at the
+// beginning.
 //
-// A waiter hangs the bell up, looks once more for its word, and sleeps. An announcer writes the word and
+// A waiter hangs the bell up, looks for its word once more, and sleeps. An announcer writes the word and
 // rings. There is no fence between these two, because it would cost more than all the rest of the
-// announcement. So the announcer may look at the bell before its word is visible, and miss one that is being
-// hung up in these nanoseconds. Therefore no sleep is endless: a missed bell costs a nap (Patience), not a
-// hang. While nobody sleeps, ringing is a load of a line that every core has and none writes.
+// announcement. So the announcer may look at the bell before its word is visible, and miss a bell that is
+// hung up in these nanoseconds. Therefore every sleep has a limit: a missed bell costs a nap (see Patience),
+// not a hang. If no rank sleeps, ringing is a load from a line that every core has and none writes.
 class alignas(64) Bell {
  public:
   void ring() {
     if (is_up_.load(std::memory_order_relaxed) != 0) [[unlikely]]
       wake();
   }
-  // An exchange, because a locked instruction also keeps the caller's next look from coming too early.
+  // This is an exchange because a locked instruction also keeps the caller's next look from happening too
+  // early.
   void hang_up() { is_up_.exchange(1, std::memory_order_seq_cst); }
-  // For less than a second. True: the bell has rung since hang_up.
+  // Sleeps for at most `at_most_s` seconds, less than 1. Returns true if the bell has rung since hang_up().
   bool sleep(double at_most_s) {
     const timespec limit{0, static_cast<long>(at_most_s * 1e9)};
     return syscall(SYS_futex, &is_up_, FUTEX_WAIT, 1, &limit, nullptr, 0) == 0 || errno == EAGAIN;
   }
 
  private:
-  // Takes the bell down first, so one of many announcements makes the system call, until somebody sleeps
+  // Takes the bell down first. Only one of many announcements then makes the system call, until a rank sleeps
   // again.
   void wake() {
     is_up_.store(0, std::memory_order_relaxed);
@@ -70,24 +72,24 @@ class alignas(64) Bell {
   std::atomic<std::uint32_t> is_up_{0};
 };
 
-// Told when a wait gets suspiciously long, and again when it ends after all.
+// A function to call when a wait gets suspiciously long, and again when it ends after all.
 struct Stall {
-  double after_s = 0;  // 0: never
+  double after_s = 0;  // in seconds; 0: never
   void (*call)(void* state, double waited_s, bool over) = nullptr;
   void* state = nullptr;
 };
 
 struct Patience {
   bool shares_cores = false;
-  bool gives_way = true;  // to other threads, if ranks do not share cores
-  // How long ranks that share cores yield before they sleep. A wake-up costs the late rank a system call, and
-  // the sleeper some 10 us.
+  bool gives_way = true;  // lets other threads run even if ranks do not share cores
+  // How long ranks that share cores yield before they sleep, in seconds. A wake-up costs the late rank a
+  // system call, and the sleeper some 10 us.
   double sleep_after_s = 10e-3;
-  Bell* bell = nullptr;  // null: nobody rings, and a waiter itself asks the host at each look
+  Bell* bell = nullptr;  // null: nothing rings, and the waiter itself asks the host at each look
   Progress progress{};
   Stall stall{};
 
-  // One wait; make a new one for each thing waited for.
+  // One wait. Make a new one for each word that is waited for.
   class Wait {
    public:
     explicit Wait(const Patience& patience) : patience_(patience) {}
@@ -96,12 +98,13 @@ struct Patience {
     ~Wait() {
       if (stalled_) patience_.stall.call(patience_.stall.state, monotonic_s() - since_s_, true);
     }
-    // For callers that wait in a way of their own (BoardWaiters): true the first time.
+    // Returns true at the first call. Callers that wait in their own way (BoardWaiters) use this.
     [[nodiscard]] bool begins() { return !std::exchange(has_begun_, true); }
-    // Where cores are shared: whether an awaited rank may need this core.
+    // Waits a moment. `core_is_wanted` says whether an awaited rank may need this core; it counts only if
+    // ranks share cores.
     void pause(bool core_is_wanted = true) {
       if (++spins_ == spins_on_wanted_core && !patience_.shares_cores && WantedCore::is_wanted()) [[unlikely]]
-        spins_ = spins_when_alone;  // enough
+        spins_ = spins_when_alone;  // skips the rest of the spinning
       if (spins_ <= (!patience_.shares_cores ? spins_on_own_core()
                      : core_is_wanted        ? 0
                                              : spins_when_sharing)) {
@@ -113,27 +116,29 @@ struct Patience {
     }
 
    private:
-    static constexpr std::uint64_t spins_when_sharing = 80;  // some 2 us
-    static constexpr std::uint64_t spins_when_alone = 4000;  // some 100 us
-    // Some 10 us, as long as it takes to be woken.
+    static constexpr std::uint64_t spins_when_sharing = 80;  // about 2 us
+    static constexpr std::uint64_t spins_when_alone = 4000;  // about 100 us
+    // About 10 us, which is how long a wake-up takes.
     static constexpr std::uint64_t spins_on_wanted_core = 400;
-    // A look at the host's messages takes 0.1 to 2 us, by host and network.
+    // The number of looks at the host's messages before a longer pause. A look takes 0.1 to 2 us, depending
+    // on host MPI and network.
     static constexpr std::uint64_t looks_when_alone = 64;
     static constexpr std::uint64_t look_interval = 64;
     static constexpr std::uint64_t yield_interval = 32;
     static constexpr std::uint64_t yield_interval_of_host = 8;
-    // The number of spins between two looks at whether the host's next turn is due. A small collective whose
-    // ranks arrive together waits for less, so it gives no turn midway.
+    // The number of spins between two checks whether the host's next turn is due. A small collective whose
+    // ranks arrive together waits for less than that, so it gives no turn in the middle.
     static constexpr std::uint64_t spins_between_turns = 32;
-    // A nap takes this part of the time since the wait began, or since messages last came in, within bounds.
-    // A nap delays the program's other messages and, without a bell, also the awaited one. The longest nap is
-    // also the cost of a missed bell.
+    // The length of a nap as a fraction of the time since the wait began, or since messages last came in. The
+    // two bounds limit it. A nap delays the program's other messages and, without a bell, also the awaited
+    // one. The longest nap is also the cost of a missed bell.
     static constexpr double nap_with_bell = 1.0 / 16;
     static constexpr double nap_without_bell = 1.0 / 100;
     static constexpr double shortest_nap_s = 50e-6;
     static constexpr double longest_nap_s = 1e-3;
-    // A burst may find messages that do not exist, because a rank that shares its core is interrupted and
-    // then slow. One such burst outweighs a few quiet ones, but only a second one soon after is believed.
+    // A burst may report messages that do not exist, because a rank that shares its core is interrupted and
+    // then slow. So one such burst outweighs a few quiet ones, but only a second one soon after it counts as
+    // traffic.
     static constexpr int signs_per_burst = 3;
     static constexpr int signs_of_traffic = 2 * signs_per_burst;
     static constexpr int most_signs = 4 * signs_per_burst;
@@ -146,7 +151,7 @@ struct Patience {
       if (is_due) [[unlikely]]
         give_progress();
     }
-    // Out of line, so that a short wait and its surroundings stay in registers.
+    // This function is not inlined, so that a short wait and the code around it stay in registers.
     [[gnu::noinline]] void give_progress() { ProgressDue::give(patience_.progress); }
 
     void look_around(double now) {
@@ -172,7 +177,7 @@ struct Patience {
         look_around(now);
         is_sleepy_ = patience_.shares_cores && now - awake_since_s_ >= patience_.sleep_after_s;
       }
-      // We may be wrong about the cores, so even a spinning rank yields now and then.
+      // The guess about cores may be wrong, so even a spinning rank yields now and then.
       if (patience_.shares_cores) {
         sched_yield();
         give_progress_if(ProgressDue::is_due());
@@ -194,7 +199,7 @@ struct Patience {
       if (patience_.bell != nullptr && !bell_is_up_) {
         patience_.bell->hang_up();
         bell_is_up_ = true;
-        return;  // the caller looks once more
+        return;  // the caller looks for its word once more
       }
       const double now = monotonic_s();
       look_around(now);
@@ -209,7 +214,7 @@ struct Patience {
       } else {
         bell_is_up_ = false;
         if (patience_.bell->sleep(nap_s)) {
-          // Another rank gets further: be quick for a while.
+          // Another rank has made progress, so the next look should come soon.
           is_sleepy_ = false;
           awake_since_s_ = monotonic_s();
           spins_ = 0;
@@ -219,8 +224,9 @@ struct Patience {
       burst_.restart();
     }
 
-    // Called after each nap. A rank that has sent a message to a sleeper waits for the answer before it sends
-    // the next one. So a nap may delay the first message of many, but not each of them.
+    // Looks for messages in a burst of turns after a nap. A rank that has sent a message to a sleeper waits
+    // for the answer before it sends the next one. So a nap may delay the first of many messages, but not
+    // each of them.
     void look_for_messages() {
       const double began_s = patience_.bell != nullptr ? monotonic_s() : resumed_at_s_;
       if (patience_.bell != nullptr) patience_.progress();
@@ -232,7 +238,8 @@ struct Patience {
         if (signs_ >= signs_of_traffic) message_at_s_ = now;
         if (signs_ > 0) burst_.restart();
       }
-      // Who yields to a thread that computes is back late.
+      // A rank that yields to a computing thread gets the core back late, so this happens outside the
+      // measured time.
       patience_.shares_cores ? void(sched_yield()) : relax();
       if (patience_.bell == nullptr) resumed_at_s_ = monotonic_s();
     }
@@ -240,12 +247,12 @@ struct Patience {
     const Patience& patience_;
     std::uint64_t spins_ = 0;
     std::uint64_t long_pauses_ = 0;
-    double since_s_ = 0;  // 0: not yet long
+    double since_s_ = 0;  // when the wait began; 0: it is not long yet
     double awake_since_s_ = 0;
-    double message_at_s_ = 0;  // when messages last came in, as far as bursts tell; 0: never
-    double resumed_at_s_ = 0;  // without a bell: when the caller, which asks the host, went on
+    double message_at_s_ = 0;  // when messages last came in, by the bursts; 0: never
+    double resumed_at_s_ = 0;  // when the last nap ended; without a bell only
     ProgressBurst burst_;
-    int signs_ = 0;  // of incoming messages
+    int signs_ = 0;  // evidence that messages come in
     bool is_sleepy_ = false;
     bool bell_is_up_ = false;
     bool stalled_ = false;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The host MPI's turns: when it gets to move the program's other messages, and whether it had any to move.
+// Decides when the host MPI gets a turn, in which it moves the program's other messages, and detects whether
+// it had any to move.
 //
-// Most MPIs move messages only inside their own functions. A collective that is served on the board enters
-// none of them, so a program that calls nothing else depends on us: otherwise its long messages would never
+// Most MPIs move messages only inside their own functions. A collective that runs on the board enters none of
+// them. So a program that calls nothing else depends on offbeat: without turns its long messages would never
 // be delivered.
 #pragma once
 
@@ -27,7 +28,7 @@ namespace offbeat {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// A turn of the host, in which it moves the messages of the whole process, whatever communicator they are on.
+// A turn of the host. In it the host moves the messages of the whole process, on all communicators.
 struct Progress {
   void (*call)(void* state) = nullptr;
   void* state = nullptr;
@@ -37,8 +38,8 @@ struct Progress {
   }
 };
 
-// The processor's clock, if there is one. A read took 12 ns on a virtual machine with an AMD EPYC. The clock
-// may jump when the thread changes cores.
+// The processor's clock, or another one if there is none. A read took 12 ns on a virtual machine with an AMD
+// EPYC. The clock may jump when the thread changes cores.
 struct ProcessorClock {
   [[nodiscard]] static std::uint64_t now() {
 #if defined(__x86_64__)
@@ -51,8 +52,8 @@ struct ProcessorClock {
     return static_cast<std::uint64_t>(1e9 * monotonic_s());
 #endif
   }
-  // On x86 this is a guess: most of these clocks have 2 to 4 ticks each nanosecond, and no interval here is
-  // exact.
+  // Returns the ticks per microsecond. On x86 this is a guess: most of these clocks have 2 to 4 ticks per
+  // nanosecond, and no interval here needs to be exact.
   [[nodiscard]] static std::uint64_t ticks_per_us() {
 #if defined(__x86_64__)
     return 2500;
@@ -66,34 +67,36 @@ struct ProcessorClock {
   }
 };
 
-// Says when this thread owes the host a turn: 30 us after the last one, when a collective ends, and sooner if
-// it spins. Real time counts here, not a number of calls. A program computes between its collectives, and may
-// have begun something there that proceeds only in turns of the host: a long message, a write to a file that
-// holds a lock, or an epoch of a window. If a program computes, each of its collectives gives a turn, as the
-// host's own would.
+// Says when this thread owes the host a turn: at the end of a collective if the last turn was 30 us ago, and
+// earlier if it spins. Real time counts here, not a number of calls. A program that computes between its
+// collectives may have begun something that proceeds only in turns of the host: a long message, a write to a
+// file that holds a lock, or an epoch of a window. So each collective of such a program gives a turn, as the
+// host's own collective would.
 template <class Clock>
 class ProgressDueOf {
  public:
   [[nodiscard]] static bool is_due() { return mine_.passed() >= mine_.interval; }
-  // Call after each collective. If a program makes many calls without computing, only some of them read the
-  // clock.
+  // Returns true if a turn is due. Call this after each collective. If a program makes many calls without
+  // computing, only some of these calls read the clock.
   [[nodiscard]] static bool is_due_after_call() {
     const std::uint64_t calls = ++mine_.calls;
     return (calls <= calls_with_look || calls % calls_between_looks == 0) && is_due();
   }
-  // A rank that spins has nothing better to do, so it gives turns more often.
+  // Returns true if a turn is due while this rank spins. It has nothing better to do then, so turns are more
+  // frequent.
   [[nodiscard]] static bool is_due_in_spin() { return mine_.passed() >= mine_.interval_in_spin; }
 
-  // A long turn copied a part of a message, so the next one comes soon, and those after it at growing
-  // intervals. Turns without work take 0.05 to 1 us, by host and network, and are rare enough not to count.
+  // Gives a turn. A long turn has copied a part of a message, so the next turn comes soon, and later ones at
+  // growing intervals. A turn without work takes 0.05 to 1 us, depending on host MPI and network. Such turns
+  // are rare enough not to count.
   template <class Turn>
   static void give(Turn&& turn) {
     const std::uint64_t us = Clock::ticks_per_us();
     const std::uint64_t before = mine_.interval;
     mine_.calls = 0;
     mine_.last = Clock::now();
-    mine_.interval = mine_.interval_in_spin = usual_us * us;  // also if it throws
-    // The first time several in a row, to learn how long a turn takes that finds nothing to do.
+    mine_.interval = mine_.interval_in_spin = usual_us * us;  // set now, in case the turn throws
+    // The first time there are several turns in a row, which shows how long a turn without work takes.
     const int turns = mine_.shortest == unknown ? 8 : 1;
     std::uint64_t took = 0;
     for (int k = 0; k < turns; ++k) {
@@ -112,29 +115,29 @@ class ProgressDueOf {
  private:
   static constexpr std::uint64_t usual_us = 30;
   static constexpr std::uint64_t usual_in_spin_us = 4;
-  // Both numbers count calls since the last turn.
+  // The clock is read in the first calls after a turn, and then in every N-th call. Units: calls.
   static constexpr std::uint64_t calls_with_look = 16;
   static constexpr std::uint64_t calls_between_looks = 8;
   static constexpr std::uint64_t unknown = std::numeric_limits<std::uint64_t>::max();
 
   struct OfThread {
-    std::uint64_t calls = 0;  // since the last turn; all others are ticks of the clock
-    std::uint64_t last = 0;   // turn
+    std::uint64_t calls = 0;  // since the last turn; the other members are ticks of the clock
+    std::uint64_t last = 0;   // when the last turn ended
     std::uint64_t interval = 0;
     std::uint64_t interval_in_spin = 0;
-    std::uint64_t shortest = unknown;  // turn
+    std::uint64_t shortest = unknown;  // the shortest turn so far
 
     // The result is very large if the clock has jumped back.
     [[nodiscard]] std::uint64_t passed() const { return Clock::now() - last; }
   };
-  // Constant-initialised: each access is one instruction without a guard.
+  // This is constant-initialised, so each access is one instruction without a guard.
   static inline constinit thread_local OfThread mine_ [[gnu::tls_model("initial-exec")]] = {};
 };
 using ProgressDue = ProgressDueOf<ProcessorClock>;
 
-// Some turns of the host in a row, to find out whether messages come in. MPI does not say whether a turn
-// moved anything, but its duration does: idle turns all take the same time, to within some ten nanoseconds,
-// and a turn that handles a message more than twice that.
+// Some turns of the host in a row that show whether messages come in. MPI does not say whether a turn moved
+// anything, but its duration does. Idle turns take equal times within some ten nanoseconds, and a turn that
+// handles a message takes more than twice as long.
 class ProgressBurst {
  public:
   void restart() { turns_ = 0; }
@@ -143,25 +146,27 @@ class ProgressBurst {
     durations_s_[static_cast<std::size_t>(turns_++)] = duration_s;
     if (is_over()) evaluate();
   }
-  // Of the last burst that has ended.
+  // Returns true if messages came in during the last complete burst.
   [[nodiscard]] bool moved() const { return moved_; }
 
  private:
-  static constexpr int cold_turns = 2;  // with caches as sleep has left them
+  static constexpr int cold_turns = 2;  // these run with the caches that sleep has left
   static constexpr int turns = cold_turns + 16;
-  static constexpr double jitter_s = 60e-9;  // of the clock and the host
+  static constexpr double jitter_s = 60e-9;  // of the clock and of the host, in seconds
 
   void evaluate() {
     const auto warm = std::span(durations_s_).subspan<cold_turns>();
     const double limit_s = 2 * *std::ranges::min_element(warm) + jitter_s;
     const auto longer = static_cast<int>(
         std::ranges::count_if(warm, [&](double duration_s) { return duration_s > limit_s; }));
-    // One may be an interrupt. A host that does more in, say, every eighth turn does so in every burst.
+    // One long turn may be an interrupt. A host that does more work in, say, every eighth turn does so in
+    // every burst.
     fewest_longer_ = std::min(fewest_longer_, longer);
     moved_ = longer >= fewest_longer_ + 2;
   }
 
-  std::array<double, turns> durations_s_;  // written before read; a short wait has no time to clear it
+  std::array<double, turns>
+      durations_s_;  // written before read: clearing it would take too long in a short wait
   int turns_ = turns;
   int fewest_longer_ = std::numeric_limits<int>::max() - 2;
   bool moved_ = false;

@@ -4,30 +4,33 @@
 namespace offbeat {
 namespace {
 
-// Of a line: more than a copy from one cache to another takes that has nothing to take away.
-constexpr double dear_ns = 5;
-// The other way must be so much cheaper, because the reader has to fetch the lines from memory then.
-constexpr double much_cheaper = 2;
+// A line that takes longer than this was probably taken away from another core. A copy between two caches
+// takes less.
+constexpr double slow_ns_per_line = 5;
+// copy_past_cache() must be cheaper by this factor, because the reader then fetches the lines from memory.
+constexpr double cheaper_by = 2;
 
 }  // namespace
 
 void SharedCopies::measure(void* to, const void* from, std::size_t bytes, const CopyWays& ways) {
   const std::int64_t begin = ways.now_ns();
   (tries_the_other_ ? ways.past_cache : ways.to_shared)(to, from, bytes);
-  const double ns = static_cast<double>(ways.now_ns() - begin) / (static_cast<double>(bytes) / cache_line);
+  const double ns_per_line =
+      static_cast<double>(ways.now_ns() - begin) / (static_cast<double>(bytes) / cache_line);
   if (tries_the_other_) {
     tries_the_other_ = false;
-    if (much_cheaper * ns < to_shared_ns_) return choose(true, 63);
-    return choose(false, 127);  // nothing is gained: it is the source that is slow
+    if (cheaper_by * ns_per_line < to_shared_ns_per_line_) return choose(true, 63);
+    return choose(false, 127);  // it gains nothing: the source is what is slow
   }
-  to_shared_ns_ = ns;
-  if (ns < dear_ns) {
-    was_dear_ = false;
+  to_shared_ns_per_line_ = ns_per_line;
+  if (ns_per_line < slow_ns_per_line) {
+    was_slow_ = false;
     return choose(false, 15);
   }
-  // Twice in a row: the pages are not new, and it was no interruption.
-  tries_the_other_ = was_dear_;
-  was_dear_ = true;
+  // The last copy was slow, too. So the cause is neither new pages nor an interruption, and the next copy
+  // tries the other way.
+  tries_the_other_ = was_slow_;
+  was_slow_ = true;
 }
 
 }  // namespace offbeat

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Copies into a window, in the way that costs less where the ranks are.
+// Copies into a window in the way that costs less on the cores where the ranks run.
 //
-// A copy into lines that another core has read last must first take them away from it. Between cores of one
-// complex that takes some 7 ns a line (AMD Zen 4), between cores of two, 30. copy_past_cache() takes 2 there,
-// and the reader fetches the lines from memory, about as fast as from a far core. Where ranks are is not
-// known and may change on a virtual machine, and what a line costs depends on who did what with it before. So
-// a rank now and then measures its own copies. benchmark_lines shows all of this.
+// A copy into lines that another core has read last must first take them away from that core. This takes some
+// 7 ns per line between cores of one complex (AMD Zen 4), and 30 ns between two complexes. copy_past_cache()
+// takes 2 ns in the second case. The reader then fetches the lines from memory, which is about as fast as
+// from a far core. Where ranks run is not known and may change on a virtual machine, and the cost of a line
+// depends on what other cores did with it before. So a rank measures some of its own copies. benchmark_lines
+// shows all of this.
 #pragma once
 
 #include <chrono>
@@ -16,7 +17,7 @@
 
 namespace offbeat {
 
-// The two ways to copy, and a clock; tests have others.
+// The two ways to copy, and a clock. Tests replace them.
 struct CopyWays {
   void (*to_shared)(void* to, const void* from, std::size_t bytes) = copy_to_shared;
   void (*past_cache)(void* to, const void* from, std::size_t bytes) = copy_past_cache;
@@ -26,7 +27,7 @@ struct CopyWays {
   };
 };
 
-// Of one rank, for one collective. One thread at a time may use it.
+// Chooses the way for the copies of one rank in one collective. Only one thread at a time may use it.
 class SharedCopies {
  public:
   void copy(void* to, const void* from, std::size_t bytes, const CopyWays& ways = {}) {
@@ -39,20 +40,20 @@ class SharedCopies {
   }
 
  private:
-  // Shorter copies are not worth two looks at the clock.
+  // A copy of fewer bytes is not worth reading the clock twice.
   static constexpr std::size_t shortest_bytes = 2048;
 
   void measure(void* to, const void* from, std::size_t bytes, const CopyWays& ways);
-  // The next copies go there without a measurement.
+  // Sets the way for the next `copies` copies, which are not measured.
   void choose(bool past_cache, std::uint8_t copies) {
     goes_past_cache_ = past_cache;
     unmeasured_ = copies;
   }
 
-  double to_shared_ns_ = 0;  // of a line, when last measured
+  double to_shared_ns_per_line_ = 0;  // ns per line at the last measurement
   std::uint8_t unmeasured_ = 0;
   bool goes_past_cache_ = false;
-  bool was_dear_ = false;  // the last one measured
+  bool was_slow_ = false;  // the last measured copy was slow
   bool tries_the_other_ = false;
 };
 

@@ -19,7 +19,8 @@ namespace {
 
 constinit std::atomic<std::size_t> mapped_bytes{0};
 
-// Process and descriptor numbers mean other files in other namespaces.
+// Returns true if the file is the one that was offered. Numbers of processes and descriptors mean other files
+// in other namespaces.
 bool is_offered(const struct stat& file, const MemoryOffer& offer, std::size_t bytes) {
   return file.st_dev == offer.device && file.st_ino == offer.inode &&
          static_cast<std::uint64_t>(file.st_size) >= bytes;
@@ -30,8 +31,8 @@ bool is_offered(const Descriptor& file, const MemoryOffer& offer, std::size_t by
   return fstat(file.get(), &status) == 0 && is_offered(status, offer, bytes);
 }
 
-// The limit on file size (ulimit -f) holds for these files, too. A file that is too long causes not an error
-// but a signal that ends the process.
+// Returns true if the limit on file size (ulimit -f) allows a file of `bytes`. The limit also holds for these
+// files. A longer file would not cause an error, but a signal that ends the process.
 bool may_have_file_of(std::size_t bytes) {
   rlimit limit{};
   return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
@@ -40,15 +41,15 @@ bool may_have_file_of(std::size_t bytes) {
 Descriptor open_by_proc(const MemoryOffer& offer, std::size_t bytes) {
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/fd/%d", offer.pid, offer.descriptor);
-  // Checked before it is opened: the file may be a device, and opening a device can have effects.
+  // The file is checked before it is opened: it may be a device, and opening a device can have side effects.
   struct stat status {};
   if (stat(path, &status) != 0) return Descriptor();
   errno = ENOENT;
   return Descriptor(is_offered(status, offer, bytes) ? open(path, O_RDWR | O_CLOEXEC) : -1);
 }
 
-// The C library may lack functions for these calls, and the kernel's headers their numbers, which are the
-// same on every architecture but Alpha.
+// The C library may lack functions for these system calls, and the kernel's headers may lack their numbers.
+// The numbers are equal on every architecture except Alpha.
 Descriptor get_by_pidfd(const MemoryOffer& offer) {
   constexpr long pidfd_open = 434;
   constexpr long pidfd_getfd = 438;
@@ -57,7 +58,7 @@ Descriptor get_by_pidfd(const MemoryOffer& offer) {
                             : -1);
 }
 
-// One byte; `control` has the sender's credentials and an open file.
+// A message over a socket: one byte, and in `control` the sender's credentials and an open file.
 struct Letter {
   char byte = 0;
   iovec text{&byte, 1};
@@ -70,9 +71,9 @@ struct Letter {
     header.msg_controllen = sizeof control;
   }
 
-  // Sends to the peer of the socket if `to` is null. The user is given explicitly because the kernel would
-  // otherwise name the real one. The kernel lets only root name another user, and refuses one without a
-  // number here.
+  // Sends the letter to `to`, or to the peer of the socket if `to` is null. The user id is given explicitly
+  // because the kernel would otherwise send the real one. Only root may give another user's id, and the
+  // kernel refuses a user without a number in this namespace.
   bool send(const Descriptor& from, const Mailbox::Name* to, const Descriptor* file) {
     sockaddr_un address{};
     if (to != nullptr) {
@@ -94,7 +95,7 @@ struct Letter {
 
   bool receive(const Descriptor& socket) { return recvmsg(socket.get(), &header, MSG_CMSG_CLOEXEC) >= 0; }
 
-  // Calls `use` for each enclosure of that type in a received letter.
+  // Calls `use` for each piece of control data of type `type` in a received letter.
   template <class Piece, class Use>
   void for_each(int type, Use&& use) {
     for (cmsghdr* each = CMSG_FIRSTHDR(&header); each != nullptr; each = CMSG_NXTHDR(&header, each)) {
@@ -117,7 +118,7 @@ struct Letter {
   }
 };
 
-// Lets the kernel choose a free name. False, with an errno, if it does not.
+// Lets the kernel choose a free name for the socket. Returns false and sets errno if it does not.
 bool give_name(const Descriptor& socket, Mailbox::Name& name) {
   Mailbox::Name given{.address = {.sun_family = AF_UNIX, .sun_path = {}}, .bytes = sizeof(sockaddr_un)};
   auto* address = reinterpret_cast<sockaddr*>(&given.address);
@@ -181,8 +182,8 @@ Descriptor make_memory(std::size_t bytes, Refusals& refusals) {
   } else if (ftruncate(file.get(), size) != 0) {
     refusals.add("ftruncate", errno);
   } else {
-    // Nobody can then remove pages that others have mapped. Where sealing is refused, the others check the
-    // length.
+    // With these seals no process can remove pages that others have mapped. If sealing is refused, the others
+    // check the length.
     static_cast<void>(fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL));
     return file;
   }
@@ -191,7 +192,7 @@ Descriptor make_memory(std::size_t bytes, Refusals& refusals) {
     refusals.add("/dev/shm", errno);
     return file;
   }
-  // Reserve the pages now: a /dev/shm that is too small is an error here but would be a SIGBUS later.
+  // The pages are reserved now. If /dev/shm is too small, that is an error here; later it would be a SIGBUS.
   if (const int code = posix_fallocate(file.get(), 0, size); code != 0) {
     refusals.add("/dev/shm", code);
     return Descriptor();
@@ -239,16 +240,16 @@ Descriptor accept(const MemoryOffer& offer, std::size_t bytes, Refusals& refusal
 Mailbox::Mailbox(Refusals& refusals) {
   int pair[2] = {-1, -1};
   const int on = 1;
-  // Each letter counts against this until it is taken. The kernel gives what net.core.wmem_max allows: its
-  // default leaves room for 555 letters instead of 278.
+  // The size of the send buffer, which letters fill until they are taken. The kernel limits it to
+  // net.core.wmem_max, whose default leaves room for 555 letters instead of 278.
   const int room = 1 << 20;
   Address mine;
   if (socketpair(AF_UNIX, mail, 0, pair) == 0) {
     inbox_ = Descriptor(pair[0]);
     const Descriptor peer(pair[1]);
     outbox_ = Descriptor(socket(AF_UNIX, mail, 0));
-    // A user without a number in this user namespace shares one with all strangers, so a letter would not
-    // tell its sender. A letter to ourselves, which nobody reads, finds that out.
+    // A user without a number in this user namespace shares one number with all strangers, so letters would
+    // not show who sent them. A letter to this process, which is never read, detects that.
     if (setsockopt(inbox_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) == 0 &&
         Letter().send(peer, nullptr, nullptr) && give_name(inbox_, mine.inbox) && outbox_ &&
         shutdown(outbox_.get(), SHUT_RD) == 0 && give_name(outbox_, mine.outbox)) {
@@ -274,15 +275,16 @@ void Mailbox::send(const Descriptor& file, const Address& to, Refusals& refusals
 Descriptor Mailbox::take(const MemoryOffer& offer, std::size_t bytes, Refusals& refusals) const {
   Descriptor found;
   if (address_.inbox.bytes == 0 || offer.descriptor < 0) return found;
-  // In another network namespace the sender's name may be a stranger's. So no letter is trusted merely
-  // because it came, and the loop is bounded so that nobody can keep us here.
+  // In another network namespace the sender's name may belong to a stranger. So a letter is not trusted
+  // merely because it arrived, and the loop is bounded so that strangers cannot keep this rank here.
   constexpr int most_letters = 1000;
   for (int k = 0; k < most_letters; ++k) {
     Letter letter;
     if (!letter.receive(inbox_)) break;
     bool is_ours = false;
     letter.for_each<ucred>(SCM_CREDENTIALS, [&](const ucred& sender) { is_ours = sender.uid == geteuid(); });
-    if ((letter.header.msg_flags & MSG_CTRUNC) != 0) is_ours = false;  // our letters have one descriptor
+    if ((letter.header.msg_flags & MSG_CTRUNC) != 0)
+      is_ours = false;  // offbeat's letters have one descriptor each
     letter.for_each<int>(SCM_RIGHTS, [&](int descriptor) {
       Descriptor file(descriptor);
       if (is_ours && !found && is_offered(file, offer, bytes)) found = std::move(file);

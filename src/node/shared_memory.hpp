@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Anonymous shared memory between processes of one node.
+// Anonymous memory that the processes of one node share.
 //
-// The memory is a file that never has a name, so nobody has to remove it, however its processes end: a memfd
-// or, where that is forbidden, an unnamed file in /dev/shm. Others fetch the file through /proc or by
-// pidfd_getfd. Where both are closed (hidepid, other process namespaces, a system that forbids tracing), they
-// get it over a socket of the abstract namespace, which has no name in a file system either. docs/security.md
-// says what other users can do about it.
+// The memory is a file that never has a name, so nothing has to be removed, however its processes end. It is
+// a memfd or, if that is forbidden, an unnamed file in /dev/shm. Other processes get the file through /proc
+// or by pidfd_getfd. Both may be closed (hidepid, other process namespaces, a system that forbids tracing).
+// They then get it over a socket of the abstract namespace, which has no name in a file system either.
+// docs/security.md says what other users can do about it.
 #pragma once
 
 #include <sys/socket.h>
@@ -19,7 +19,7 @@
 
 namespace offbeat {
 
-// The system calls that failed, each listed once, with their errno. Never allocates.
+// The system calls that failed, with their errno. Each pair is listed once. Adding never allocates.
 struct Refusal {
   const char* call = nullptr;
   int code = 0;
@@ -35,7 +35,7 @@ class Refusals {
   std::size_t count_ = 0;
 };
 
-// An open file, closed on destruction.
+// An open file; the destructor closes it.
 class Descriptor {
  public:
   explicit Descriptor(int value = -1) : value_(value) {}
@@ -52,7 +52,7 @@ class Descriptor {
   int value_;
 };
 
-// A mapping, unmapped on destruction.
+// A mapping of shared memory; the destructor unmaps it.
 class SharedMemory {
  public:
   SharedMemory() = default;
@@ -64,15 +64,16 @@ class SharedMemory {
     return *this;
   }
   ~SharedMemory();
-  // Pages [first, first + bytes) of a mapping become zeros, which take no memory.
+  // Gives the pages in [first, first + bytes) of a mapping back to the system. They read as zeros afterwards.
   static void give_back(void* first, std::size_t bytes);
   [[nodiscard]] void* data() const { return data_; }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
   explicit operator bool() const { return data_ != nullptr; }
-  // Has an effect where /sys/kernel/mm/transparent_hugepage/shmem_enabled says "advise".
+  // Asks for huge pages. This has an effect if /sys/kernel/mm/transparent_hugepage/shmem_enabled says
+  // "advise".
   void prefer_huge_pages();
 
-  // Map an open file; empty if that is refused.
+  // Maps an open file. The result is empty if the system refuses.
   static SharedMemory map(const Descriptor& file, std::size_t bytes, Refusals& refusals);
 
  private:
@@ -80,54 +81,57 @@ class SharedMemory {
   std::size_t bytes_ = 0;
 };
 
-// A description of the memory that other processes need to map it. Plain data, to be sent to them.
+// What other processes need to know to map the memory. Plain data that is sent to them.
 struct MemoryOffer {
   pid_t pid = 0;
-  int descriptor = -1;       // negative: there is none
-  std::uint64_t device = 0;  // with the inode, to recognise the file: process namespaces differ
+  int descriptor = -1;  // negative: there is no memory
+  // These identify the file, because numbers of processes differ between namespaces.
+  std::uint64_t device = 0;
   std::uint64_t inode = 0;
 };
 
-// The offering side: a file of zeros that keeps its length; false if none can be made. It must stay open
-// until all processes have it.
+// Makes the file on the offering side: zeros, with a fixed length. The result is empty if no file can be
+// made. The file must stay open until all processes have it.
 [[nodiscard]] Descriptor make_memory(std::size_t bytes, Refusals& refusals);
-// Whether the shared mappings of this process, including one more of `bytes`, leave the program three
-// quarters of the address space that it has without them. A limit on address space (ulimit -v) counts
-// everything that is mapped, touched or not.
+// Returns true if this process has address space for `bytes` more of shared memory. All shared mappings
+// together may take a quarter of the address space that the program would have without them. A limit on
+// address space (ulimit -v) counts everything that is mapped, touched or not.
 [[nodiscard]] bool has_address_space_for(std::size_t bytes);
-// Whether pages that were given back can always be had again. In a /dev/shm, others may fill it meanwhile.
+// Returns true if pages that were given back can always be had again. In /dev/shm others may fill the space
+// meanwhile.
 [[nodiscard]] bool can_give_pages_back(const Descriptor& file);
 [[nodiscard]] MemoryOffer offer_of(const Descriptor& file);
 
-// The other side: the offered file, through /proc or by pidfd_getfd; false if neither way works. A file
-// shorter than `bytes` is rejected, because touching the missing part would end the process.
+// Opens the offered file on the other side, through /proc or by pidfd_getfd. The result is empty if neither
+// works. A file of fewer than `bytes` bytes is rejected, because touching the missing part would end the
+// process.
 [[nodiscard]] Descriptor accept(const MemoryOffer& offer, std::size_t bytes, Refusals& refusals);
 
-// Receives an open file from one sender. Nobody else can ever write here: before listen_to nobody can at all,
-// and afterwards only the sender. Nothing here waits.
+// Receives an open file from one sender. Only that sender can ever write here, and before listen_to() nobody
+// can. No function waits.
 //
-// A mailbox has two sockets. A connected datagram socket gets datagrams from its peer only (connect(2)). So
-// the inbox is connected from the first moment on: to a socket that is closed before anybody knows its name,
-// and later to the sender's outbox. An outbox cannot be connected, since only its peer could then connect to
-// it; it is shut down for reading.
+// A mailbox has two sockets. A connected datagram socket receives datagrams from its peer only (connect(2)).
+// So the inbox is always connected: first to a socket that is closed before anybody knows its name, and later
+// to the sender's outbox. An outbox cannot be connected, because then only its peer could connect to it. It
+// is shut down for reading instead.
 class Mailbox {
  public:
   struct Name {
     sockaddr_un address{};
-    socklen_t bytes = 0;  // 0: there is none
+    socklen_t bytes = 0;  // 0: the socket has no name
   };
-  struct Address {  // plain data, to be sent to others
+  struct Address {  // plain data that is sent to others
     Name inbox;
     Name outbox;
   };
   explicit Mailbox(Refusals& refusals);
   [[nodiscard]] const Address& address() const { return address_; }
-  // From now on the mailbox at `sender` can write here.
+  // From now on, the mailbox at `sender` can write here.
   void listen_to(const Address& sender, Refusals& refusals);
-  // Sends to a mailbox that listens to this one.
+  // Sends `file` to a mailbox that listens to this one.
   void send(const Descriptor& file, const Address& to, Refusals& refusals) const;
-  // The offered file, if it came from a process of our user; otherwise false. Every other letter is thrown
-  // away and every descriptor in it closed.
+  // Returns the offered file if it came from a process of this user; otherwise an empty descriptor. All other
+  // letters are thrown away, and the descriptors in them are closed.
   [[nodiscard]] Descriptor take(const MemoryOffer& offer, std::size_t bytes, Refusals& refusals) const;
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether other threads want the core on which this one waits: compute threads of the same rank, or another
-// program. A waiter that yields gets the core back when the slice of the other one is over, which is up to
-// 4 ms; some kernels give it half of the time in vain. A sleeper that is woken runs at once. So a waiter on a
-// wanted core sleeps (benchmarks/README.md, compute_threads).
+// Detects whether other threads want the core on which this thread waits: compute threads of this rank, or
+// another program. A waiter that yields gets the core back after the other thread's time slice, up to 4 ms
+// later, and some kernels give the waiter half of the time in vain. A sleeper that is woken runs at once. So
+// a waiter on a wanted core sleeps (benchmarks/README.md, compute_threads).
 #pragma once
 
 #include <sched.h>
@@ -12,12 +12,12 @@
 
 namespace offbeat {
 
-// What Linux says of the calling thread. A test may say something else.
+// What Linux reports about the calling thread. Tests replace it.
 struct Linux {
   [[nodiscard]] static double now_s() { return monotonic_s(); }
   static void yield() { sched_yield(); }
-  // How often the core went to somebody else, though this thread wanted it. The kernel counts what it has
-  // done itself, and not the hypervisor.
+  // Returns how often the kernel gave the core to another thread although this one wanted it. It does not
+  // count what the hypervisor does.
   [[nodiscard]] static long switches() {
     rusage usage{};
     getrusage(RUSAGE_THREAD, &usage);
@@ -25,11 +25,11 @@ struct Linux {
   }
 };
 
-// Of the calling thread.
+// Knows whether other threads want the core of the calling thread.
 template <class System>
 class WantedCoreOf {
  public:
-  // Yields, and learns from it: where nobody else can run, the call returns at once.
+  // Yields, and learns from it: if no other thread can run, the call returns at once.
   static void yield() {
     const double before = System::now_s();
     System::yield();
@@ -38,8 +38,9 @@ class WantedCoreOf {
       learn(now - before);
   }
   [[nodiscard]] static bool is_wanted() { return until_s_ > 0 && System::now_s() < until_s_; }
-  // For a thread that waits inside of the host, and so does not yield; called before each such wait. A kernel
-  // thread takes the core for a moment now and then, one that wants it takes turns of milliseconds.
+  // Returns true if the core is wanted, for a thread that waits inside the host MPI and therefore does not
+  // yield. Call this before each such wait. A kernel thread takes the core for a moment now and then; a
+  // thread that wants it takes turns of milliseconds.
   [[nodiscard]] static bool is_wanted_in_host() {
     if (--waits_until_look_ <= 0) [[unlikely]]
       look();
@@ -49,12 +50,13 @@ class WantedCoreOf {
  private:
   static constexpr double shortest_turn_s = 20e-6;
   static constexpr double moment_s = 500e-6;
-  // Those who want a core for a while come back within this time, and are then noticed again.
+  // A thread that wants the core for a while comes back within this time, and is then noticed again.
   static constexpr double remembered_s = 200e-3;
 
-  // The hypervisor may have had the core, or a thread that looked around for a moment, such as offbeat's own.
-  // Who wants the core is still there, and takes it again: at once, unless the kernel thinks that it has had
-  // its share for now; then it soon comes back for another turn as long.
+  // Decides whether a long yield means that the core is wanted. The cause may have been the hypervisor, or a
+  // thread that ran for a moment only, such as offbeat's own. A thread that wants the core takes it again at
+  // once. If the kernel thinks that this thread has had its share for now, it soon comes back for another
+  // turn of equal length.
   [[gnu::noinline]] static void learn(double turn_s) {
     const long before = System::switches();
     System::yield();
@@ -68,7 +70,7 @@ class WantedCoreOf {
     if (is_back) until_s_ = now + remembered_s;
   }
 
-  // Short waits see a turn of the other thread in few of their looks, so turns are counted over a while.
+  // Counts turns of other threads over a longer time, because short waits see such a turn only rarely.
   [[gnu::noinline]] static void look() {
     waits_until_look_ = waits_between_looks;
     const double now = System::now_s();

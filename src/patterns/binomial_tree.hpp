@@ -14,12 +14,13 @@ namespace offbeat {
 struct BinomialTree {
   int ranks;
 
-  // The children of a rank are rank + reach / 2, ..., rank + 2, rank + 1, as far as there are such ranks.
+  // Returns the distance to a rank's parent. The children of a rank are rank + reach / 2, ..., rank + 2, rank
+  // + 1, except those beyond the last rank.
   [[nodiscard]] constexpr int reach(int rank) const {
     return rank == 0 ? static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks))) : rank & -rank;
   }
   [[nodiscard]] constexpr int parent(int rank) const { return rank - reach(rank); }
-  // How many ranks a subtree has, from its own root on.
+  // Returns the number of ranks in the subtree whose root is `rank`.
   [[nodiscard]] constexpr int size(int rank) const { return std::min(reach(rank), ranks - rank); }
 };
 

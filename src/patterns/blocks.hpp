@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Cutting a vector into blocks of nearly equal length: the first (count mod parts) blocks are one element
+// Cuts a vector into blocks of nearly equal length: the first (count mod parts) blocks are one element
 // longer.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace offbeat {
 
-// First element of block `index`, 0 <= index <= parts; index == parts gives `count`.
+// Returns the first element of block `index`, 0 <= index <= parts. For index == parts this is `count`.
 [[nodiscard]] constexpr std::size_t block_begin(std::size_t count, int parts, int index) {
   const auto number = static_cast<std::size_t>(parts);
   const auto position = static_cast<std::size_t>(index);

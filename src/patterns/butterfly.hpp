@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Butterflies: p ranks, a power of two, halve p blocks in log2(p) steps, in each of which every rank
-// exchanges with another one.
+// A butterfly is a pattern in which p ranks (a power of two) exchange in pairs for log2(p) steps and thereby
+// halve p blocks.
 //
-// Two ranks that exchange in step k have the same blocks before it, p / 2^k that follow one another. One of
-// them keeps the lower half, and the other one the upper half. So each rank ends with one block.
+// Before step k the two ranks of a pair have the same p / 2^k blocks, which follow one another. One of the
+// two keeps the lower half of them, and the other keeps the upper half. So each rank ends with one block.
 //
-// The hypercube: step k goes to the rank at distance 2^k.
+// In the hypercube, the two ranks of a pair in step k are 2^k apart.
 //
-//   p = 8   step 0   0-1   2-3   4-5   6-7       1 3 5 7 keep the upper half
-//           step 1   0-2   1-3   4-6   5-7       2 3 6 7
-//           step 2   0-4   1-5   2-6   3-7       4 5 6 7
+//  p = 8   step 0   0-1   2-3   4-5   6-7       1 3 5 7 keep the upper half
+//          step 1   0-2   1-3   4-6   5-7       2 3 6 7
+//          step 2   0-4   1-5   2-6   3-7       4 5 6 7
 //
-// The Bine butterfly (binomial negabinary): the distance is the number that k + 1 ones are to the base -2,
-// 1 - 2 + 4 - ..., that is 1, -1, 3, -5, 11, -21. Even ranks go so far up, odd ones down, around the end.
-// These distances add up to two thirds of those of the hypercube.
+// In the Bine butterfly (binomial negabinary), the distance in step k is the number that k + 1 ones denote in
+// base -2: 1 - 2 + 4 - ..., which is 1, -1, 3, -5, 11, -21. Even ranks add it and odd ranks subtract it,
+// modulo p. The sum of these distances is two thirds of that of the hypercube.
 //
-//   p = 8   step 0   0-1   2-3   4-5   6-7       1 2 5 6 keep the upper half
-//           step 1   0-7   2-1   4-3   6-5       1 4 6 7
-//           step 2   0-3   2-5   4-7   6-1       1 3 5 7
+//  p = 8   step 0   0-1   2-3   4-5   6-7       1 2 5 6 keep the upper half
+//          step 1   0-7   2-1   4-3   6-5       1 4 6 7
+//          step 2   0-3   2-5   4-7   6-1       1 3 5 7
 //
-// Why these halves: the distances of steps j and k > j differ by an odd multiple of 2^(j+1). So an even rank
-// that goes by one of them and back by the other arrives so far away, with another bit j + 1, while steps
-// after j leave that bit as it is. Therefore it says which half the rank keeps in step j. An odd rank goes by
-// the number of the even rank that it meets in the last step, and there it keeps the upper half.
-// Source: De Sensi et al., SC 2025, for the distances; the halves are ours. In the paper ranks are given other
-// numbers, and each ends with the block of its own rank.
+// Why these halves: the distances of steps j and k > j differ by an odd multiple of 2^(j+1). Suppose that an
+// even rank goes along one of them and back along the other. It arrives at a rank that differs in bit j + 1,
+// and later steps do not change that bit. So bit j + 1 says which half an even rank keeps in step j. An odd
+// rank uses the number of the even rank that it meets in the last step. In the last step itself odd ranks
+// keep the upper half.
+//
+// Source: De Sensi et al., SC 2025, for the distances. The choice of halves is ours: the paper renumbers the
+// ranks, and each rank ends with the block of its own number.
 #pragma once
 
 #include <bit>
@@ -32,14 +34,14 @@
 namespace offbeat {
 
 struct Butterfly {
-  // With whom a rank exchanges in a step, and whether it keeps the upper half.
+  // The rank with which `rank` exchanges in a step, and whether it keeps the upper half of the blocks.
   int (*peer)(int rank, int step, int ranks);
   bool (*keeps_upper)(int rank, int step, int ranks);
 
   [[nodiscard]] static constexpr int steps(int ranks) {
     return std::bit_width(static_cast<unsigned>(ranks)) - 1;
   }
-  // The block with which a rank ends.
+  // Returns the block with which a rank ends.
   [[nodiscard]] constexpr int block_of(int rank, int ranks) const {
     int block = 0;
     for (int step = 0; step < steps(ranks); ++step) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Cutting a number of ranks into steps of recursive multiplying: so many exchange with one another in each.
+// Radices splits a number of ranks into the steps of recursive multiplying. In a step of radix r, groups of r
+// ranks exchange with one another.
 #pragma once
 
 #include <algorithm>
@@ -8,26 +9,28 @@
 
 namespace offbeat {
 
-// One step: groups of `radix` ranks, `distance` apart, exchange with one another.
+// One step, in which groups of `radix` ranks that are `distance` apart exchange with one another.
 struct RadixStep {
   int radix;
   int distance;
 
-  // Which member of its group a rank is, and which rank another member is.
+  // member() returns the number of a rank in its group. rank_of() returns the rank of another member of that
+  // group.
   [[nodiscard]] constexpr int member(int rank) const { return rank / distance % radix; }
   [[nodiscard]] constexpr int rank_of(int member, int rank) const {
     return rank + (member - this->member(rank)) * distance;
   }
 };
 
-// Number k of the members of a group without `mine`, and the number of `member` among them.
+// The members of a group without `mine` are numbered from 0. other_member() returns the member with number k,
+// and number_of_other() returns the number of a member.
 [[nodiscard]] constexpr int other_member(int mine, int k) { return k < mine ? k : k + 1; }
 [[nodiscard]] constexpr int number_of_other(int mine, int member) {
   return member < mine ? member : member - 1;
 }
 
-// Factors up to `largest`. Their product is the largest number up to `ranks` that has no prime factor above
-// it, so that many ranks can take part. ranks >= 1, largest >= 2.
+// The radices are at most `largest`. Their product is the number of ranks that take part: the largest number
+// up to `ranks` without a prime factor above `largest`. ranks >= 1, largest >= 2.
 class Radices {
  public:
   Radices(int ranks, int largest) {
@@ -40,14 +43,14 @@ class Radices {
     for (int k = 0; k < step; ++k) distance *= of_step_[static_cast<std::size_t>(k)];
     return {of_step_[static_cast<std::size_t>(step)], distance};
   }
-  // In the largest group, beside one rank; 0: there are no steps.
+  // Returns how many others a rank has in the largest group; 0 if there are no steps.
   [[nodiscard]] std::size_t most_others() const {
     const auto end = of_step_.begin() + steps_;
     return steps_ == 0 ? 0 : static_cast<std::size_t>(*std::max_element(of_step_.begin(), end)) - 1;
   }
 
  private:
-  // False: a prime factor is too large.
+  // Returns false if a prime factor of the product is above `largest`.
   bool factorise(int largest) {
     int left = product_;
     for (int prime = 2; left > 1; ++prime) {
@@ -57,7 +60,7 @@ class Radices {
     }
     return true;
   }
-  // To the first step that has room for it.
+  // Multiplies `prime` into the first step that stays within `largest`.
   void add(int prime, int largest) {
     for (int k = 0; k < steps_; ++k) {
       int& radix = of_step_[static_cast<std::size_t>(k)];

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A tree of ranks in which every subtree is a range of ranks, for any root.
 //
-// A block of level l is a range of radix^l ranks that begins at a multiple of this number; the last one may
-// be shorter. One rank stands for each block: the root, where it is in the block, else the lowest. The blocks
-// of level l within a block of level l + 1 are a group. The rank that stands for the larger block is the
-// parent of those that stand for the others.
+// A block of level l is a range of radix^l ranks that begins at a multiple of radix^l; the last block may be
+// shorter. One rank represents each block: the root if it is in the block, otherwise the lowest rank. The
+// blocks of level l inside a block of level l + 1 form a group. The rank that represents the larger block is
+// the parent of the ranks that represent the other blocks of the group.
 //
-//     radix 4, root 0                        root 6
-//     0 1 2 3   4 5 6 7   8 9 10 11          0 1 2 3   4 5 6 7   8 9 10 11
-//     0         4         8                  0             6     8
-//     0                                                    6
+//    radix 4, root 0                        root 6
+//    0 1 2 3   4 5 6 7   8 9 10 11          0 1 2 3   4 5 6 7   8 9 10 11
+//    0         4         8                  0             6     8
+//    0                                                    6
 //
-// Whatever the root is, the depth is ceil(log(p) / log(radix)), and what is combined group by group, in the
-// order of the blocks, is combined in the same order.
+// For every root the depth is ceil(log(p) / log(radix)). If each group is combined in the order of its
+// blocks, all operands are combined in rank order.
 #pragma once
 
 #include <algorithm>
@@ -34,22 +34,24 @@ class RadixTree {
   }
   constexpr RadixTree() : RadixTree(0, 1, 0, 1) {}
 
-  // It stands for its blocks up to this level, so it has children in so many groups.
+  // Returns the number of levels at which this rank represents a block above itself. It has children in that
+  // many groups.
   [[nodiscard]] constexpr int height() const { return height_; }
   [[nodiscard]] constexpr bool is_root() const { return rank_ == root_; }
-  // Not of the root.
+  // Returns the parent; the root has none.
   [[nodiscard]] constexpr int parent() const { return parent_; }
-  // The ranks below it and itself.
+  // begin() and size() describe the range of ranks in this rank's subtree, which includes the rank itself.
   [[nodiscard]] constexpr int begin() const { return begin_of_block(shift_); }
   [[nodiscard]] constexpr int size() const { return std::min(1 << shift_, ranks_ - begin()); }
 
-  // The blocks of one level in the block of the next level that this rank is in.
+  // A group, seen from this rank: the blocks of one level inside the block of the next level that contains
+  // this rank.
   class Group {
    public:
     [[nodiscard]] constexpr int size() const { return size_; }
-    // The index of the block in which this rank is.
+    // Returns the index of the block that contains this rank.
     [[nodiscard]] constexpr int mine() const { return (tree_.rank_ - begin_) >> shift_; }
-    // Who stands for a block, the first rank in it, and how many there are.
+    // For a block of the group: the rank that represents it, its first rank, and its number of ranks.
     [[nodiscard]] constexpr int rank(int block) const { return tree_.of_block(shift_, begin(block)); }
     [[nodiscard]] constexpr int begin(int block) const { return begin_ + (block << shift_); }
     [[nodiscard]] constexpr int size(int block) const {
@@ -68,11 +70,12 @@ class RadixTree {
     int begin_;
     int size_;
   };
-  // Its children are those of the groups of all levels below its height, but itself.
+  // Returns the group of blocks of a level below height(). The children of this rank are the other ranks that
+  // represent blocks in these groups.
   [[nodiscard]] constexpr Group group(int level) const { return {*this, level * bits_}; }
 
  private:
-  // Of the block of 2^shift ranks in which this rank is.
+  // Returns the first rank of the block of 2^shift ranks that contains this rank.
   [[nodiscard]] constexpr int begin_of_block(int shift) const { return rank_ >> shift << shift; }
   [[nodiscard]] constexpr int of_block(int shift, int begin) const {
     return root_ >> shift == begin >> shift ? root_ : begin;
@@ -83,7 +86,7 @@ class RadixTree {
   int root_;
   int bits_;
   int height_ = 0;
-  int shift_ = 0;  // height * bits
+  int shift_ = 0;  // height_ * bits_
   int parent_ = 0;
 };
 

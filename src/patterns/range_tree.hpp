@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A binary tree of depth log2(p) in which every subtree is a range of ranks, counted from the root on, around
-// the end. So ranks that are near one another, as their cores often are, are near in the tree.
+// A binary tree of depth log2(p) in which every subtree is a range of ranks, counted from the root and modulo
+// p. Ranks with close numbers, whose cores are often close, are therefore close in the tree.
 //
-//     p = 7, root 0         0         The children of the first rank of a range are the first ranks of the
-//                         1   4       two halves of the rest.
-//                        2 3 5 6
+//    p = 7, root 0         0         The children of the first rank of a range are the first ranks of the
+//                        1   4       two halves of the rest.
+//                       2 3 5 6
 #pragma once
 
 #include <array>
@@ -36,7 +36,7 @@ class RangeTree {
     if (second_half() < end) children_[1] = rank_at(second_half());
   }
 
-  // nobody: there is none.
+  // Returns the parent, or `nobody` for the root.
   [[nodiscard]] constexpr int parent() const { return parent_; }
   [[nodiscard]] constexpr const std::array<int, 2>& children() const { return children_; }
   [[nodiscard]] constexpr bool has_children() const { return children_[0] != nobody; }

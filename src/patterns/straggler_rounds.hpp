@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rounds in which the last rank, which came late, completes a block with each of the others, its helpers,
-// while these spread the blocks that are complete: all ranks are in pairs in each round, and after it a block
-// is on twice as many helpers.
+// A schedule for p = 2^L ranks of which the last one, the straggler, comes late. The others are its helpers.
 //
-// The late rank is the zero of the field of p = 2^L elements, and helper k is c^k, c a generator. In round r
-// rank x is paired with x + c^r: the late rank with helper r, which has what the others make of block r.
-// Block k is complete on helper k after round k; before round r it is on c^k + span(c^(k+1) ... c^(r-1)). L
-// powers of c in a row are independent, so after another L rounds it is everywhere. Which block a helper
-// sends in round r follows from x / c^r, a sum of c^-1 ... c^-L: if c^-j is the last of them, block r - j.
-// The last block is also spread by the late rank, which has nothing else to do then.
+// All ranks exchange in pairs in each round. In round r the straggler completes block r together with helper
+// r, and the helpers spread the blocks that are complete already. After each round a complete block is on
+// twice as many helpers.
+//
+// The schedule is arithmetic in the field of p elements. The straggler is its zero, and helper k is c^k,
+// where c is a generator. In round r rank x is paired with x + c^r. So the straggler is paired with helper r,
+// which holds the result of the others for block r. Block k is complete on helper k after round k. Before
+// round r it is on c^k + span(c^(k+1) ... c^(r-1)). L consecutive powers of c are independent, so after
+// another L rounds block k is everywhere. Which block a helper sends in round r follows from x / c^r, written
+// as a sum of c^-1 ... c^-L: if c^-j is the last term, it sends block r - j. The straggler also spreads the
+// last block, because it has nothing else to do then.
 #pragma once
 
 #include <algorithm>
@@ -20,9 +23,9 @@ namespace offbeat {
 
 class StragglerRounds {
  public:
-  // A power of two, at least 2.
+  // `ranks` must be a power of two, at least 2.
   explicit StragglerRounds(int ranks) : helpers_(ranks - 1), height_(std::bit_width(unsigned(ranks)) - 1) {
-    // Of the polynomials of degree L one of the first few has a root that generates the field.
+    // One of the first few polynomials of degree L has a root that generates the field.
     for (unsigned tail = 1; !has_all_powers(tail); tail += 2) continue;
     number_.resize(power_.size() + 1);
     for (std::size_t k = 0; k < power_.size(); ++k) number_[power_[k]] = static_cast<int>(k);
@@ -31,7 +34,7 @@ class StragglerRounds {
   static constexpr int none = -1;
   struct Step {
     int peer;
-    int sent;  // the block; none
+    int sent;  // the block that is sent, or `none`
     int received;
   };
 
@@ -45,8 +48,9 @@ class StragglerRounds {
   }
 
  private:
-  // `power_` becomes the powers of z = 1/c as sums of z^1 ... z^L, which are bits 0 ... L - 1, if z^L is the
-  // sum of the lower powers in `tail`, of which bit k is z^k. False: z does not generate the field.
+  // Fills `power_` with the powers of z = 1/c. Each power is a sum of z^1 ... z^L, stored as bits 0 ... L -
+  // 1. `tail` defines z: z^L is the sum of the lower powers z^k whose bit k is set in `tail`. Returns false
+  // if z does not generate the field.
   bool has_all_powers(unsigned tail) {
     const unsigned beyond = 1U << height_;
     power_.assign(1, 0);
@@ -64,18 +68,18 @@ class StragglerRounds {
   [[nodiscard]] std::size_t modulo(int number) const {
     return static_cast<std::size_t>((number % helpers_ + helpers_) % helpers_);
   }
-  // By element x / c^r.
+  // Returns the block that element x / c^r sends in a round.
   [[nodiscard]] int sent_by(unsigned element, int round) const {
-    const bool meets = element == 0 || element == power_[0];  // the late rank and its helper
+    const bool meets = element == 0 || element == power_[0];  // the straggler, or its helper in this round
     if (meets && round < helpers_) return round;
     if (element == power_[0]) return none;
     return std::max<int>(none, std::min<int>(round - std::bit_width(element), helpers_ - 1));
   }
 
   int helpers_;
-  int height_;                   // L
-  std::vector<unsigned> power_;  // z^k
-  std::vector<int> number_;      // its inverse
+  int height_;                   // L in the description above
+  std::vector<unsigned> power_;  // element k is z^k
+  std::vector<int> number_;      // the inverse of power_
 };
 
 }  // namespace offbeat

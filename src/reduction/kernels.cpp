@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Chooses the instruction set once, and cuts reductions of many operands into the passes that exist.
+// Chooses the instruction set once, and splits a reduction of many operands into passes that the kernels
+// offer.
 #include "reduction/kernels.hpp"
 
 #include <algorithm>
@@ -10,7 +11,8 @@
 
 namespace offbeat {
 
-// One unit per instruction set defines each of these: kernels_baseline.cpp and its siblings.
+// Each of these is defined in a source file of its own, compiled for one instruction set
+// (kernels_baseline.cpp and others).
 namespace baseline {
 Kernels find_kernels(ElementType type, ReduceOp op);
 }
@@ -60,8 +62,8 @@ constexpr std::size_t widest_element = sizeof(std::complex<long double>);
 
 InstructionSet best_instruction_set() {
 #ifdef OFFBEAT_X86_KERNELS
-  __builtin_cpu_init();  // we may run before the constructor that would do it
-  // F16C is older than AVX2, and clang 14 cannot be asked for it.
+  __builtin_cpu_init();  // this may run before the constructor that would do it
+  // F16C is not checked: every processor with AVX2 has it, and clang 14 cannot check for it.
   if (!__builtin_cpu_supports("avx2")) return InstructionSet::baseline;
   const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
@@ -71,7 +73,7 @@ InstructionSet best_instruction_set() {
 #endif
 }
 
-// The most operands that one pass can take, of those that are left.
+// Returns how many operands the next pass takes if `operand_count` are left.
 std::size_t pass_size(std::size_t operand_count) {
   return operand_count >= 8 ? 8 : operand_count >= 4 ? 4 : 2;
 }
@@ -124,8 +126,8 @@ void combine(const Kernels& kernels, std::size_t width, void* destination, const
     run_pass(kernels, operand_count, destination, operands, count);
     return;
   }
-  // Several passes go block by block: partial results stay in the first-level cache, and as they lie
-  // beside the destination, it may be any of the operands.
+  // Several passes run block by block. Partial results then stay in the first-level cache, and because they
+  // lie in a buffer of their own, the destination may be any of the operands.
   alignas(64) std::byte partial[256 * widest_element];
   const std::size_t block = sizeof(partial) / width;
   for (std::size_t begin = 0; begin < count; begin += block) {

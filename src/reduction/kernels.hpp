@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The built-in reductions: which (type, operation) pairs there are, and the vector code that runs them.
+// The built-in reductions: which pairs of type and operation exist, and the vectorised code that computes
+// them.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,7 @@
 
 namespace offbeat {
 
-// Same order as offbeat_type in include/offbeat/offbeat.h; capi/ asserts it.
+// The order is that of offbeat_type in include/offbeat/offbeat.h; capi/offbeat.cpp asserts that.
 enum class ElementType : std::uint8_t {
   int8,
   int16,
@@ -31,7 +32,7 @@ enum class ElementType : std::uint8_t {
 };
 inline constexpr std::size_t element_type_count = 17;
 
-// Same order as offbeat_op.
+// The order is that of offbeat_op.
 enum class ReduceOp : std::uint8_t {
   sum,
   prod,
@@ -50,13 +51,12 @@ inline constexpr std::size_t reduce_op_count = 10;
 [[nodiscard]] std::string_view name_of(ElementType type);  // "float32"
 [[nodiscard]] std::string_view name_of(ReduceOp op);       // "sum"
 
-// One (type, operation) pair. A kernel computes, for i in [0, count),
-//     destination[i] = ((operands[0][i] op operands[1][i]) op operands[2][i]) op ...
-// with the bits of combining two at a time, whatever the number of operands and whatever the
-// instruction set; the 16-bit floating-point types, too, are rounded after every operation. Only where
-// several operands are NaN, which of their payloads survives in a sum or product is left open.
-// `destination` may be identical to one of the operands; no other overlap. Pointers need no more than the
-// alignment of the element type.
+// The code for one pair of type and operation. A kernel computes, for i in [0, count),
+//    destination[i] = ((operands[0][i] op operands[1][i]) op operands[2][i]) op ...
+// The bits are those of combining two at a time, for any number of operands and any instruction set. The
+// 16-bit floating-point types are also rounded after every operation. There is one exception: if several
+// operands are NaN, any of their payloads may survive in a sum or product. `destination` may be one of the
+// operands; no other overlap is allowed. Pointers need the alignment of the element type only.
 struct Kernels {
   using Function = void (*)(void* destination, const void* const* operands, std::size_t count);
   Function two = nullptr;
@@ -65,21 +65,23 @@ struct Kernels {
   explicit operator bool() const { return two != nullptr; }
 };
 
-// The kernels for this machine's best instruction set; empty where the pair has no meaning
-// (bitwise_and of a float, min of a complex).
+// Returns the kernels for the best instruction set of this machine. The result is empty if the pair has no
+// meaning, such as bitwise_and of a float or min of a complex number.
 [[nodiscard]] Kernels find_kernels(ElementType type, ReduceOp op);
 
-// Any number of operands >= 1, in as few passes as the kernels allow; 1 is a copy (nothing if in place).
-// When the destination is an operand other than the first, it is still read before it is
-// overwritten: the result is as if all operands were read first.
+// Combines any number of operands >= 1 in as few passes as the kernels allow. A single operand is copied,
+// unless it is the destination. If the destination is one of the operands, the result is as if all operands
+// were read first.
 void combine(const Kernels& kernels, std::size_t width, void* destination, const void* const* operands,
              std::size_t operand_count, std::size_t count);
 
-// Instruction sets of the dispatch, worst first. `instruction_set()` is what find_kernels uses.
+// The instruction sets for which there are kernels, worst first. instruction_set() returns the best one of
+// this machine, which find_kernels uses.
 enum class InstructionSet : std::uint8_t { baseline, avx2, avx512 };
 [[nodiscard]] InstructionSet instruction_set();
 [[nodiscard]] std::string_view name_of(InstructionSet set);
-// For tests and benchmarks: kernels of one set; empty where the machine or the build lacks it.
+// Returns the kernels of one instruction set, for tests and benchmarks. The result is empty if the machine or
+// the build lacks it.
 [[nodiscard]] Kernels find_kernels(InstructionSet set, ElementType type, ReduceOp op);
 
 }  // namespace offbeat

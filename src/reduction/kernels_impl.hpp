@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The loops behind every kernel, compiled once per instruction set.
+// The loops behind every kernel. This header is compiled once per instruction set.
 //
-// The unnamed namespace is the point of this header: an inline or template function with linkage could be
-// merged by the linker, and the copy that survives may be one with AVX-512 instructions, called on a machine
-// without them. For the same reason nothing below calls a function of the standard library.
+// Everything is in an unnamed namespace on purpose. The linker could merge an inline function or template
+// that has linkage, and keep the copy with AVX-512 instructions, which would then run on a machine without
+// them. For the same reason nothing below calls a function of the standard library.
 //
-// The loops are plain so that the compiler vectorises them; only binary16 needs intrinsics, as neither
-// compiler vectorises its conversions. Bits do not depend on the instruction set: no operation is fused
-// with another, and the 16-bit types compute in float and round each time.
+// The loops are plain so that the compiler vectorises them. Only binary16 needs intrinsics, because neither
+// compiler vectorises its conversions. The bits do not depend on the instruction set: no operation is fused
+// with another, and the 16-bit types compute in float and round after each operation.
 //
-// Compilers may swap the operands of + and *, which shows only if both are NaN: then either payload may
-// survive. To insist on the left one costs half of the throughput in the first-level cache.
+// Compilers may swap the operands of + and *. That shows only if both are NaN: then either payload may
+// survive. Insisting on the left one would halve the throughput in the first-level cache.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ T choose(bool condition, T yes, T no) {
   return condition ? yes : no;
 }
 
-// The same where compilers would make it a branch and give up vectorising.
+// choose() for bits, for places where compilers would make choose() a branch and not vectorise it.
 template <class Bits>
 Bits choose_bits(bool condition, Bits yes, Bits no) {
   return static_cast<Bits>(no ^ ((no ^ yes) & -static_cast<Bits>(condition)));
@@ -50,7 +50,8 @@ struct Sum {
 struct Prod {
   template <class T>
   T operator()(T left, T right) const {
-    // 16-bit operands would be promoted to int, whose overflow is undefined.
+    // The factor 1u makes the product unsigned: 16-bit operands would be promoted to int, whose overflow is
+    // undefined.
     if constexpr (std::is_integral_v<T>)
       return static_cast<T>(1u * left * right);
     else
@@ -114,7 +115,7 @@ struct BitwiseXor {
   }
 };
 
-// ---- numbers: an Element in memory is loaded as a Value, which is rounded between two operations ----
+// ---- number types: an Element in memory is loaded as a Value, and rounded between two operations ----
 
 template <class T>
 struct Plain {
@@ -124,25 +125,28 @@ struct Plain {
   static T store(T value) { return value; }
 };
 
-// The textbook product: Annex G's repair of infinities would cost a branch per element.
+// A complex number with the textbook product. The treatment of infinities in Annex G of the C standard would
+// cost a branch per element.
 template <class T>
 struct Complex {
   T real;
   T imaginary;
 
-  ~Complex() {}  // not trivial, or clang packs two floats into one register and does not vectorise
+  ~Complex() {
+  }  // makes the type not trivial: otherwise clang packs both floats into one register and does not vectorise
 
   friend Complex operator+(Complex left, Complex right) {
     return {left.real + right.real, left.imaginary + right.imaginary};
   }
-  // Not a difference: GCC 12 vectorises that to a fused vfmaddsub in spite of -ffp-contract=off.
+  // This adds a negative instead of subtracting, because GCC 12 vectorises a difference to a fused vfmaddsub
+  // in spite of -ffp-contract=off.
   friend Complex operator*(Complex left, Complex right) {
     return {left.real * right.real + left.imaginary * -right.imaginary,
             left.real * right.imaginary + left.imaginary * right.real};
   }
 };
 
-// A 16-bit floating-point number that is only compared: its bits order like a sign-magnitude integer.
+// A 16-bit floating-point number that is only compared. Its bits are ordered like a sign-magnitude integer.
 template <std::int16_t infinity>
 struct OrderedHalf {
   std::uint16_t bits;
@@ -174,14 +178,14 @@ struct BFloat16 {
   static float round(float value) { return float_of(rounded(value)); }
   static Element store(float value) { return static_cast<Element>(rounded(value) >> 16); }
 
-  // No special case for NaN: one that stems from bfloat16 operands has nothing to round off.
+  // NaN needs no special case: a NaN that comes from bfloat16 operands has no bits to round off.
   static std::uint32_t rounded(float value) {
     const std::uint32_t bits = bits_of(value);
     return (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
   }
 };
 
-// Two neighbours in one word, each as the upper half of a float: no vector changes its width.
+// Two adjacent elements in one word, each as the upper half of a float, so that no vector changes its width.
 struct BFloat16::Pair {
   static constexpr std::size_t lanes = 2;
   using Element [[gnu::aligned(2), gnu::may_alias]] = std::uint32_t;
@@ -253,8 +257,8 @@ struct Float16 {
 
 #else
 
-// Integer conversions without branches, so that they vectorise. They never compute with a subnormal
-// float: a program linked with -ffast-math would have it flushed to zero.
+// Converts binary16 with integers and without branches, so that compilers vectorise it. It never computes
+// with a subnormal float, which a program linked with -ffast-math would flush to zero.
 struct Float16 {
   using Element = std::uint16_t;
   static float load(Element element) { return widen(element); }
@@ -281,7 +285,7 @@ struct Float16 {
     constexpr std::uint32_t too_large = 143u << 23;        // 2^16
     const std::uint32_t bits = bits_of(value);
     const std::uint32_t magnitude = bits & 0x7fffffffu;
-    // The last place of a float in [0.5, 1) is that of a subnormal half: the addition rounds.
+    // The last place of a float in [0.5, 1) is that of a subnormal half, so the addition rounds.
     const std::uint32_t subnormal = bits_of(float_of(magnitude) + 0.5f) - bits_of(0.5f);
     const std::uint32_t normal = (magnitude - rebias + 0x0fffu + ((magnitude >> 13) & 1u)) >> 13;
     const std::uint32_t not_a_number = 0x7e00u | ((magnitude >> 13) & 0x03ffu);
@@ -302,7 +306,7 @@ void combine(typename Number::Element* destination, const void* const* operands,
   const Element* const source[] = {static_cast<const Element*>(operands[0]),
                                    static_cast<const Element*>(operands[1]),
                                    static_cast<const Element*>(operands[rest + 2])...};
-  // A destination that is one of the operands carries nothing from one iteration to another.
+  // If the destination is one of the operands, no iteration depends on another one. The pragmas say so.
 #ifdef __clang__
 #pragma clang loop vectorize(assume_safety)
 #else
@@ -341,7 +345,7 @@ struct Row {
   Kernels column[reduce_op_count];
 };
 
-// Only an order depends on the sign: the other columns are shared by int32 and uint32.
+// Only min and max depend on the sign, so signed and unsigned types share the other columns.
 template <class T>
 constexpr Row integer_row() {
   using Signless = Plain<std::make_unsigned_t<T>>;
@@ -360,7 +364,8 @@ constexpr Row complex_row() {
   return {{kernels<Plain<Complex<T>>, Sum>, kernels<Plain<Complex<T>>, Prod>}};
 }
 
-// As bytes: another language may store a truth value that C++ could not read as bool.
+// Booleans are handled as bytes, because another language may store a truth value that C++ cannot read as
+// bool.
 constexpr Row boolean_row() {
   using Byte = Plain<std::uint8_t>;
   return {{{}, {}, {}, {}, kernels<Byte, LogicalAnd>, kernels<Byte, LogicalOr>, kernels<Byte, LogicalXor>}};

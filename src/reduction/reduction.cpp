@@ -9,9 +9,9 @@
 
 namespace offbeat {
 
-// Works block by block through two scratch blocks, because the host overwrites its right operand, which may
-// be the user's input, and because the destination may be any of the operands. If there are two operands, the
-// right one can be overwritten in the destination, unless the left one is there.
+// Combines block by block in two scratch blocks. They are needed because the host overwrites its right
+// operand, which may be the user's input, and because the destination may be any of the operands. With two
+// operands the destination can hold the right operand, unless the left one is there.
 void Reduction::reduce_by_host(void* destination, const void* const* operands, std::size_t operand_count,
                                std::size_t count) const {
   constexpr std::size_t block_bytes = 16 * 1024;
@@ -26,7 +26,7 @@ void Reduction::reduce_by_host(void* destination, const void* const* operands, s
     }
     return;
   }
-  const pool::Block scratch(2 * block * width);  // the host's function may throw
+  const pool::Block scratch(2 * block * width);  // released even if the host's function throws
   std::byte* partial = scratch.data();
   std::byte* next = partial + block * width;
   for (std::size_t first = 0; first < count; first += block) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reduction: the one thing an algorithm knows about "type and operation".
+// Reduction is all that an algorithm knows about the element type and the operation.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace offbeat {
 
-// How two vectors combine when our kernels do not know the type or the operation: MPI's PMPI_Reduce_local
-// semantics, right[i] = left[i] op right[i]. May throw: the vectors then hold anything.
+// Combines two vectors if offbeat's kernels do not know the type or the operation. As in PMPI_Reduce_local,
+// right[i] = left[i] op right[i]. If it throws, the contents of the vectors are undefined.
 class HostCombine {
  public:
   virtual void combine(const void* left, void* right, std::size_t count) const = 0;
@@ -25,7 +25,7 @@ class Reduction {
   Reduction(ElementType type, ReduceOp op) : width(width_of(type)), kernels(find_kernels(type, op)) {}
   Reduction(std::size_t width, const HostCombine& host) : width(width), host(&host) {}
 
-  // destination = ((operand 0 op operand 1) op operand 2) op ...; the destination may be one of the operands.
+  // destination = ((operand 0 op operand 1) op operand 2) op ... The destination may be one of the operands.
   void operator()(void* destination, const void* const* operands, std::size_t operand_count,
                   std::size_t count) const {
     if (kernels) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The board of a simulated node, in virtual time: one memory for its ranks, and waiting that costs no events.
+// The board of a simulated node in virtual time: one memory for its ranks, and waits that cost no events.
 //
-// A touch takes one cache line transfer and has its effect at the end of it; that wakes every rank that
-// pauses. Between a look at the board and the pause that follows nothing else runs, so no wake-up is lost. A
-// look is free. What it finds, and the data, are fetched, which takes time where the Network says so.
+// A touch is a write to the board. It takes the time of one cache line transfer and has its effect at the end
+// of it. Then every paused rank wakes up. Nothing runs between a rank's look at the board and its pause, so
+// no wake-up is lost. A look is free. Fetching what it found takes time if the Network says so.
 #pragma once
 
 #include <coroutine>
@@ -24,26 +24,27 @@ struct SimulationResult;
 
 class SimulatedBoard final : public BoardInSimulation {
  public:
-  // The board of these ranks of the simulator. A phantom board has no windows. Call clear() before each run.
+  // Makes the board of these ranks of the simulator. A phantom board has no windows. Call clear() before each
+  // run.
   SimulatedBoard(Simulator& simulator, std::vector<int> ranks, std::size_t window_bytes, bool phantom);
 
   [[nodiscard]] std::span<const int> ranks() const { return ranks_; }
   [[nodiscard]] Board& of(int member) { return boards_[static_cast<std::size_t>(member)]; }
 
-  // Makes the board new: zeros, round 0, no waiting rank.
+  // Resets the board: memory zero, round 0, no rank waiting.
   void clear();
 
   void touch(int member, std::coroutine_handle<> waiter) override;
   void pause(int member, std::coroutine_handle<> waiter) override;
   bool fetch(int member, int owner, const void* data, std::size_t bytes,
              std::coroutine_handle<> waiter) override;
-  // Lets every rank that pauses go on, after the event that is being dispatched: a touch by this rank.
+  // Resumes every paused rank, after the event that is being dispatched: a touch by rank `toucher`.
   void wake(int toucher);
 
-  // What its ranks have read since it was new.
+  // Adds to `result` what the ranks have read since clear().
   void report_reads(SimulationResult& result) const;
 
-  // Appends the ranks that pause.
+  // Appends the ranks that are paused.
   void list_waiting(std::vector<int>& ranks) const;
 
  private:
@@ -59,11 +60,11 @@ class SimulatedBoard final : public BoardInSimulation {
   std::vector<int> ranks_;
   BoardShape shape_;
   SimulatedMemory memory_;
-  std::vector<Board> boards_;  // as each rank sees it
+  std::vector<Board> boards_;  // the view of each rank
   std::vector<Paused> paused_;
-  std::vector<SimulatedPort> lines_of_;  // what each rank wrote, on its way to others
+  std::vector<SimulatedPort> lines_of_;  // per rank: the lines that it wrote, on their way to readers
   std::vector<std::uint64_t> lines_read_;
-  std::unordered_map<const void*, std::uint64_t> readers_;  // of the data that begin there
+  std::unordered_map<const void*, std::uint64_t> readers_;  // how often the data at each address were read
 };
 
 }  // namespace offbeat

@@ -23,8 +23,8 @@ void SimulatedEvents::Run::push(const SimulatedEvent& event) {
   (*this)[last++] = event;
 }
 
-// The event joins the run that ends latest of those that end before it: this keeps the other runs open for
-// earlier events.
+// Appends the event to a run that ends before it. If there are several, this is the run that ends latest,
+// because the others can then still take earlier events.
 void SimulatedEvents::push(const SimulatedEvent& event) {
   ++size_;
   Run* best = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The simulator's agenda: what happens next in virtual time.
+// The event queue of the simulator: what happens next in virtual time.
 #pragma once
 
 #include <array>
@@ -11,19 +11,19 @@ namespace offbeat {
 
 struct SimulatedEvent {
   enum class Kind : std::uint8_t {
-    start,     // a rank's root task
+    start,     // start a rank's root task
     depart,    // SimulatedMessage: its first byte leaves the rank
     leave,     // SharedPort: its next message may have left
     arrive,    // SimulatedMessage: its first byte reaches the receiver
-    land,      // SimulatedMessage: its last byte is there
-    half,      // Transfer: one half is over
-    complete,  // Transfer: over
-    compute,   // Computation: over
-    touch,     // a coroutine about to change the board
+    land,      // SimulatedMessage: its last byte has arrived
+    half,      // Transfer: one half is complete
+    complete,  // Transfer: both halves are complete
+    compute,   // Computation: complete
+    touch,     // a coroutine that is about to change the board
     resume,    // the coroutine of any other awaitable
   };
   double time;
-  std::uint64_t sequence;  // in the order of scheduling: breaks ties
+  std::uint64_t sequence;  // number in the order of scheduling; breaks ties
   void* subject;
   int rank;
   Kind kind;
@@ -33,12 +33,12 @@ struct SimulatedEvent {
   }
 };
 
-// A priority queue for events that are pushed with growing sequence numbers.
+// A priority queue for events whose sequence numbers grow.
 //
-// Only a few different delays are in use at a time, and events with the same delay are pushed in order. So an
-// event usually comes after the last one of some earlier run of events and joins it: a queue, several times
-// faster than a heap, in which one can also see ahead what memory will be needed. An event that fits no run
-// goes through a heap.
+// Only a few different delays are in use at a time, and events with one delay are pushed in order. So an
+// event usually comes after the last event of some run and is appended to it. A run is a simple queue. It is
+// several times faster than a heap, and one can look ahead and prefetch memory. An event that fits no run
+// goes into a heap.
 class SimulatedEvents {
  public:
   [[nodiscard]] bool empty() const { return size_ == 0; }
@@ -48,9 +48,9 @@ class SimulatedEvents {
 
  private:
   struct Run {
-    std::vector<SimulatedEvent> ring = std::vector<SimulatedEvent>(64);  // a power of two
+    std::vector<SimulatedEvent> ring = std::vector<SimulatedEvent>(64);  // size: a power of two
     std::size_t first = 0;
-    std::size_t last = 0;  // one beyond; both only grow
+    std::size_t last = 0;  // one beyond the last event; both only grow
 
     [[nodiscard]] bool empty() const { return first == last; }
     [[nodiscard]] SimulatedEvent& operator[](std::size_t k) { return ring[k & (ring.size() - 1)]; }

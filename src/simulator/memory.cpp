@@ -19,7 +19,7 @@ SimulatedMemory::~SimulatedMemory() {
   if (data_ != nullptr) munmap(data_, bytes_);
 }
 
-// The kernel takes the pages back, and gives new ones of zeros.
+// The kernel takes the pages back and provides pages of zeros at the next access.
 void SimulatedMemory::clear() { madvise(data_, bytes_, MADV_DONTNEED); }
 
 }  // namespace offbeat

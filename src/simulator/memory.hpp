@@ -5,7 +5,7 @@
 
 namespace offbeat {
 
-// Zeros, which take memory only where they are touched.
+// A range of zeros. A page takes memory only after it has been accessed.
 class SimulatedMemory {
  public:
   explicit SimulatedMemory(std::size_t bytes);

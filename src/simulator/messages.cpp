@@ -21,8 +21,8 @@ constexpr std::size_t most_lines = 10;
 SimulatedMessages::SimulatedMessages(int ranks)
     : buckets_(std::bit_ceil(static_cast<std::size_t>(ranks) * 2)) {}
 
-// In one step of an algorithm most ranks send over the same distance. Neighbouring ranks then find
-// neighbouring buckets, which is kinder to the cache than a good hash function.
+// In one step of an algorithm most ranks send over the same distance. Ranks with close numbers then get
+// adjacent buckets. For the cache that is better than a good hash function.
 SimulatedMessages::Bucket& SimulatedMessages::bucket_of(int source, int destination, int lane) {
   const auto distance = static_cast<std::uint64_t>(static_cast<std::int64_t>(source) - destination);
   const std::uint64_t hash = (distance + (static_cast<std::uint64_t>(lane) << 32)) * 0x9E3779B97F4A7C15u;
@@ -95,13 +95,13 @@ void SimulatedMessages::clear() {
   }
 }
 
-// Reports.
+// What follows describes messages that are still open at the end of a run.
 
 namespace {
 
 struct OpenMessage {
   enum class State : std::uint8_t { receiving, sending, sent } state;
-  int rank;  // the side that is posted
+  int rank;  // the side that has begun
   int peer;
   int lane;
   std::size_t bytes;
@@ -121,16 +121,16 @@ std::string describe(const OpenMessage& open, std::span<const double> exits) {
                                     : "");
 }
 
-// Ranks each of which waits for the next, the last for the first; empty if there are none. `waits` is sorted
-// by rank.
+// Returns a cycle of ranks in which each waits for the next and the last waits for the first. Empty if there
+// is none. `waits` must be sorted by rank.
 std::vector<int> find_cycle(std::span<const OpenMessage> waits, std::size_t ranks) {
-  std::vector<std::size_t> first(ranks + 1);  // of a rank's waits
+  std::vector<std::size_t> first(ranks + 1);  // where the waits of each rank begin
   for (const OpenMessage& wait : waits) ++first[static_cast<std::size_t>(wait.rank) + 1];
   for (std::size_t rank = 0; rank < ranks; ++rank) first[rank + 1] += first[rank];
 
   enum class Mark : std::uint8_t { fresh, on_path, dead_end };
   std::vector<Mark> marks(ranks, Mark::fresh);
-  std::vector<std::size_t> followed(first.begin(), first.end() - 1);  // how far each rank's waits are
+  std::vector<std::size_t> followed(first.begin(), first.end() - 1);  // the next wait of each rank to follow
   std::vector<int> path;
   for (std::size_t root = 0; root < ranks; ++root) {
     if (marks[root] == Mark::fresh) path.push_back(static_cast<int>(root));
@@ -167,8 +167,8 @@ std::string SimulatedMessages::describe_open(std::span<const double> exits) cons
       }
     }
   }
-  // Ranks that wait come first. Within a bucket messages are in the order of posting, which a stable sort
-  // keeps.
+  // Ranks that wait come first. The messages in a bucket are in the order in which they were posted, and a
+  // stable sort keeps it.
   const auto order = [](const OpenMessage& open) {
     return std::tuple(open.state == OpenMessage::State::sent, open.rank, open.lane, open.peer);
   };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The simulator's messages: which send belongs to which receive, and who waits for whom when nothing moves.
+// The messages in the simulator: which send belongs to which receive, and which ranks wait for each other in
+// a deadlock.
 #pragma once
 
 #include <cstddef>
@@ -13,27 +14,27 @@
 namespace offbeat {
 
 struct SimulatedMessage {
-  SimulatedMessage* next = nullptr;  // in its bucket, or in the free list
-  Transfer* sender = nullptr;        // until its half is over
-  Transfer* receiver = nullptr;      // null until it is posted
-  std::byte* payload = nullptr;      // what an eager message carries: from pool.hpp, `carried` long
+  SimulatedMessage* next = nullptr;  // in its bucket or in the free list
+  Transfer* sender = nullptr;        // null when the sender's half is complete
+  Transfer* receiver = nullptr;      // null until the receive is posted
+  std::byte* payload = nullptr;      // copy of an eager message's data: `carried` bytes from pool.hpp
   std::size_t bytes = 0;
-  std::size_t carried = 0;    // bytes that are no phantoms
-  double alpha = 0;           // its latency
-  double seconds = 0;         // that it takes a port
-  double posted = 0;          // its first side
+  std::size_t carried = 0;    // bytes that are not a phantom
+  double alpha = 0;           // its latency in seconds
+  double seconds = 0;         // how long it occupies a port
+  double posted = 0;          // when its first side was posted
   double left_rank = 0;       // when its last byte leaves, if the node does not delay it
-  double done = 0;            // received no earlier than this
-  double receiver_sends = 0;  // until this, in the same step
+  double done = 0;            // earliest time at which it is received
+  double receiver_sends = 0;  // until when the receiver sends in the same step
   int source = 0;
   int destination = 0;
   int lane = 0;
-  bool sent = false;  // the send is posted
+  bool sent = false;  // true if the send is posted
   bool eager = false;
-  bool stays = false;                                                  // within its node
-  bool leaving = false;                                                // in its node's port
-  bool arrives = false;                                                // its first byte is there
-  [[nodiscard]] bool is_final() const { return arrives && !leaving; }  // `done` is
+  bool stays = false;                                                  // true if both ranks are on one node
+  bool leaving = false;                                                // true while it is in its node's port
+  bool arrives = false;                                                // true if its first byte has arrived
+  [[nodiscard]] bool is_final() const { return arrives && !leaving; }  // true if `done` is final
 };
 
 class SimulatedMessages {
@@ -43,19 +44,20 @@ class SimulatedMessages {
   SimulatedMessages& operator=(const SimulatedMessages&) = delete;
   ~SimulatedMessages() { clear(); }
 
-  // The oldest message between these two on this lane whose other side is posted; else a new one, which stays
-  // open until the other side is posted.
+  // Returns the oldest open message between these ranks on this lane whose other side is posted. If there is
+  // none, returns a new message, which stays open until its other side is posted.
   SimulatedMessage& post(int source, int destination, int lane, bool sending);
   void release(SimulatedMessage& message);
   void clear();
 
   [[nodiscard]] std::size_t open() const { return open_; }
-  // Who waits for whom, in ten lines at most, and a cycle of ranks that wait for each other if there is one.
-  // A rank has ended if its exit is finite.
+  // Describes which rank waits for which, in at most ten lines, and one cycle of ranks that wait for each
+  // other if there is one. A rank has ended if its exit time is finite.
   [[nodiscard]] std::string describe_open(std::span<const double> exits) const;
 
  private:
-  // Oldest first. Of one (source, destination, lane) either only sends are open or only receives.
+  // The open messages with one hash value, oldest first. For one (source, destination, lane) either only
+  // sends are open or only receives.
   struct Bucket {
     SimulatedMessage* first = nullptr;
     SimulatedMessage* last = nullptr;
@@ -65,7 +67,7 @@ class SimulatedMessages {
   void grow();
   SimulatedMessage& allocate();
 
-  std::vector<Bucket> buckets_;  // a hash table; a power of two
+  std::vector<Bucket> buckets_;  // a hash table; its size is a power of two
   std::size_t open_ = 0;
   SimulatedMessage* free_ = nullptr;
   std::vector<std::unique_ptr<SimulatedMessage[]>> slabs_;

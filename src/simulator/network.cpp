@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The life of a message in the simulator: simulator.hpp has the cost model.
+// The life of a message in the simulator. simulator.hpp explains the cost model.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int rubbish = 0xA5;
 constexpr double unknown = std::numeric_limits<double>::infinity();
-constexpr double shortest_wait = 1e-12;  // below it is rounding
+constexpr double shortest_wait = 1e-12;  // in seconds; a shorter wait is rounding
 
 bool overlap(ConstVector left, ConstVector right) {
   constexpr std::less<const std::byte*> before;
@@ -51,7 +51,7 @@ bool Simulator::start(SimulatedTransport& self, Transfer& transfer) {
   return false;
 }
 
-// The receive half of a step. Returns the message unless it is there already.
+// Begins the receive half of a step. Returns the message, or null if it has arrived already.
 SimulatedMessage* Simulator::receive(SimulatedTransport& self, Transfer& transfer) {
   if (adversary_ && !phantom_ && transfer.incoming.data != nullptr) {
     std::memset(transfer.incoming.data, rubbish, transfer.incoming.bytes());
@@ -78,7 +78,7 @@ SimulatedMessage* Simulator::receive(SimulatedTransport& self, Transfer& transfe
   return &message;
 }
 
-// The send half of a step in which the rank also receives `incoming`, if that is not null.
+// Begins the send half of a step. `incoming` is what the rank receives in the same step; it may be null.
 void Simulator::send(SimulatedTransport& self, Transfer& transfer, SimulatedMessage* incoming) {
   SimulatedMessage& message = messages_.post(self.rank_, transfer.to, transfer.lane, true);
   const bool expected = message.receiver != nullptr;
@@ -109,7 +109,7 @@ void Simulator::send(SimulatedTransport& self, Transfer& transfer, SimulatedMess
   const double left = transmit(message);
   if (left == unknown) return;
   message.sender = nullptr;
-  if (incoming != nullptr) {  // saves an event: the message that comes in looks after both
+  if (incoming != nullptr) {  // this saves an event: the arrival of `incoming` completes both
     incoming->receiver_sends = left;
     --transfer.pending;
   } else if (left <= now_) {
@@ -126,14 +126,14 @@ void Simulator::measure(SimulatedMessage& message) const {
   message.seconds = bytes_on_wire(message) * protocol.beta;
 }
 
-// The message is on its way. Returns when its last byte leaves, which is not known yet where its node has a
-// limit.
+// Sends the message off. Returns the time when its last byte leaves, or `unknown` if the node's limit decides
+// that later.
 double Simulator::transmit(SimulatedMessage& message) {
   measure(message);
   SimulatedPort& out = rank(message.source).ports(message).out;
   const double start = std::max(now_, out.free);
   message.left_rank = out.pass(now_, message.seconds);
-  if (start > now_ && is_limited(message)) {  // others may get to the node's port before it
+  if (start > now_ && is_limited(message)) {  // others may reach the node's port first
     schedule(start, Kind::depart, &message, message.source);
     return unknown;
   }
@@ -153,7 +153,8 @@ double Simulator::depart(SimulatedMessage& message, double start) {
   return left;
 }
 
-// An event that comes too early looks again; so none is needed while the next message can only be later.
+// Schedules the next look at a node's port. An event that comes too early looks again, so no new event is
+// needed if the next message can only be later.
 void Simulator::await_next(SharedPort& port, int rank) {
   if (port.next() >= port.scheduled) return;
   port.scheduled = port.next();
@@ -216,7 +217,8 @@ void Simulator::half_over(Transfer& transfer, int rank) {
   }
 }
 
-// A rank that was late itself, or because of another one, keeps the others waiting for that one.
+// Notes that `waiter` waited for `other` since `since`. If `other` was late because it waited itself, the
+// wait is blamed on the rank that `other` waited for.
 void Simulator::note_wait(int waiter, double since, int other) {
   if (now_ - since <= shortest_wait) return;
   SimulatedTransport& self = rank(waiter);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The call that each rank makes of a collective, for a simulation of its time: every vector has a length and
-// an address, and nobody looks at what is there, but for short calls on the board. All ranks share the
-// addresses.
+// Makes the call of each rank for a simulation of a collective's time. Every vector has a length and an
+// address, and all ranks share the addresses. Nobody reads the data, except short calls on the board.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +13,9 @@ namespace offbeat {
 
 class PhantomCalls {
  public:
-  // `bytes` as in docs/bench-format.md: of the vector in an allreduce, reduce, bcast or reduce_scatter, of
-  // one block in the others. Elements that are combined have four bytes.
+  // `bytes` is defined in docs/bench-format.md. In an allreduce, reduce, bcast or reduce_scatter it is the
+  // length of the vector, and in other collectives that of one block. Elements that are combined have four
+  // bytes.
   PhantomCalls(Collective collective, std::size_t bytes, int ranks);
 
   [[nodiscard]] Call of(int rank) const;
@@ -26,9 +26,9 @@ class PhantomCalls {
 
   Collective collective_;
   std::size_t width_;
-  std::size_t count_;  // of the vector, or of a block
+  std::size_t count_;  // elements of the vector or of a block
   std::size_t ranks_;
-  std::vector<std::size_t> counts_;  // where a call has lists
+  std::vector<std::size_t> counts_;  // empty if the call has no lists
   std::vector<std::ptrdiff_t> begins_;
   SimulatedMemory input_;
   SimulatedMemory output_;

@@ -8,7 +8,7 @@
 
 namespace offbeat {
 
-// A resource that serves one request after the other.
+// A resource that serves one request after the other, such as one direction of a network card.
 struct SimulatedPort {
   double free = 0;
   double pass(double begin, double seconds) {
@@ -19,7 +19,7 @@ struct SimulatedPort {
 
 struct SimulatedMessage;
 
-// A node's way out: what is on its way at once shares its rate equally.
+// The link by which messages leave a node. All messages on it share its rate equally.
 class SharedPort {
  public:
   static constexpr double never = std::numeric_limits<double>::infinity();
@@ -31,12 +31,13 @@ class SharedPort {
     under_way_.push_back({passed_ + bytes, next_number_++, &message});
     std::push_heap(under_way_.begin(), under_way_.end(), later);
   }
-  // When the next message will have left, if no other one comes.
+  // Returns when the next message will have left, if no further one is added.
   [[nodiscard]] double next() const {
     return under_way_.empty() ? never : at_ + std::max(0.0, under_way_.front().end - passed_) / rate();
   }
-  // One that has left; null: none has. It has left, too, when the rest takes less time than can be told so
-  // late: next() would be now forever.
+  // Removes and returns a message that has left; null if none has. A message also counts as left if so little
+  // of it remains that adding that time to `now` changes nothing. Otherwise next() would stay equal to `now`
+  // forever.
   SimulatedMessage* take(double now) {
     advance(now);
     if (under_way_.empty()) return nullptr;
@@ -49,7 +50,8 @@ class SharedPort {
   }
   void clear() { *this = SharedPort(rate_); }
 
-  // Of the event for next() that was scheduled last: only that one counts.
+  // The time and the sequence number of the last event that was scheduled for next(). Earlier events are
+  // void.
   double scheduled = never;
   std::uint64_t event = 0;
 
@@ -57,7 +59,7 @@ class SharedPort {
   static constexpr double rounding = 1e-9;
 
   struct UnderWay {
-    double end;  // in terms of passed_
+    double end;  // the value of passed_ at which it has left
     std::uint64_t number;
     SimulatedMessage* message;
   };
@@ -73,7 +75,7 @@ class SharedPort {
 
   double rate_;
   double at_ = 0;
-  double passed_ = 0;  // until at_, of each message that was under way all the time
+  double passed_ = 0;  // bytes until at_ of a message that was there all the time
   std::uint64_t next_number_ = 0;
   std::vector<UnderWay> under_way_;  // a heap
 };

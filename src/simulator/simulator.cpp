@@ -22,7 +22,7 @@ std::size_t checked(int ranks) {
   return static_cast<std::size_t>(ranks);
 }
 
-// The exception in flight, with the rank in front of its text.
+// Returns the exception that is being handled, with the rank in front of its text.
 std::exception_ptr name_in_flight(const std::string& rank) {
   std::string text = "unknown exception";
   try {
@@ -79,7 +79,7 @@ Simulator::Simulator(int ranks, Network network, SimulationOptions options)
     most = std::max(most, self.node_);
   }
   membership_.group_by([this](int rank) { return this->rank(rank).node_; });
-  // A rank alone on its node, and no faster than the node, is never held up there.
+  // A rank that is alone on its node, and no faster than the node, is never delayed by the node's limit.
   double fastest = network_.inter_beta;
   for (const Protocol& longer : network_.inter_longer) fastest = std::min(fastest, longer.beta);
   const bool has_company = membership_.nodes() < ranks;
@@ -107,7 +107,7 @@ void Simulator::make_boards(std::size_t window_bytes) {
 
 Simulator::~Simulator() = default;
 
-// Destroys the coroutines before the messages, which point into them.
+// The state of one run. Its end destroys the coroutines before the messages, which point into them.
 struct Simulator::Run {
   Simulator& simulator;
   ~Run() {
@@ -176,14 +176,14 @@ SimulationResult Simulator::run(const MakeRootTask& make, std::span<const double
   return std::move(result_);
 }
 
-// Names ten ranks at most.
+// Names at most ten ranks.
 std::string Simulator::describe_at_boards() const {
   std::vector<int> waiting;
   for (const auto& board : boards_) board->list_waiting(waiting);
   if (waiting.empty()) return {};
   std::sort(waiting.begin(), waiting.end());
   waiting.erase(std::unique(waiting.begin(), waiting.end()),
-                waiting.end());  // of a rank several branches may wait
+                waiting.end());  // several branches of a rank may wait
   constexpr std::size_t most = 10;
   std::string text = "\n  waiting on the board: rank ";
   for (std::size_t k = 0; k < std::min(waiting.size(), most); ++k) {
@@ -216,7 +216,7 @@ void Simulator::dispatch(const SimulatedEvent& event) {
       return resume(computation.waiter, event.rank);
     }
     case Kind::touch:
-      rank(event.rank).node_board_->wake(event.rank);  // to go on once this is done
+      rank(event.rank).node_board_->wake(event.rank);  // paused ranks resume after this event
       return resume(std::coroutine_handle<>::from_address(event.subject), event.rank);
     case Kind::resume:
       return resume(std::coroutine_handle<>::from_address(event.subject), event.rank);
@@ -225,7 +225,8 @@ void Simulator::dispatch(const SimulatedEvent& event) {
 
 void Simulator::schedule(double time, Kind kind, void* subject, int rank) {
   if (adversary_) {
-    // Pareto distributed: half of the delays are below 1 us, one in a thousand is above 1 ms.
+    // The delay has a Pareto distribution: half of the delays are below 1 us, one in a thousand is above 1
+    // ms.
     const double uniform = static_cast<double>((random() >> 44) + 1) * 0x1p-20;
     time += 1e-6 * (1 / uniform - 1);
   }
@@ -262,14 +263,15 @@ void Simulator::finish_rank(int rank) {
   }
 }
 
-// The first failure ends the run. It is kept as well as thrown: a task whose other branches wait forever
-// would never pass it on.
+// Ends the run with its first failure. The failure is stored as well as thrown, because a task whose other
+// branches wait forever would never pass it on.
 void Simulator::fail(const std::string& text) {
   if (!failure_) failure_ = std::make_exception_ptr(SimulationError(text));
   std::rethrow_exception(failure_);
 }
 
-// splitmix64 (Steele, Lea and Flood, OOPSLA 2014): the same numbers on every machine.
+// Returns the next number of splitmix64 (Steele, Lea and Flood, OOPSLA 2014), which is equal on every
+// machine.
 std::uint64_t Simulator::random() {
   std::uint64_t bits = random_state_ += 0x9E3779B97F4A7C15u;
   bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9u;

@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Simulator: every rank a coroutine in one process, in virtual time.
+// Simulator runs every rank as a coroutine in one process and in virtual time.
 //
 // Cost model: Hockney's (Parallel Computing 20(3), 1994) with ports, and the node limit of the max-rate model
-// (Gropp, Olson and Samfass, EuroMPI 2016). A message of m bytes that a rank sends at time t
-//     leaves from          s    = max(t, out port free) on, taking the rank's out port for m beta;
-//     has left at          left = s + m beta, or later where its node is slower: all that leaves a node at
-//                          the same time shares R_N equally;
-//     begins to arrive at  s + alpha, taking the receiver's in port for m beta from then on, or when it is
-//     free; is received at       done = the end of that, but not before left + alpha.
-// So an exchange on an idle network takes alpha + m beta, and ppn messages that leave a node at once are
-// there after alpha + ppn m / min(R_N, ppn R_b). A reduction of k operands of m bytes takes the rank's core
-// for gamma m (k - 1). The ranks' ports are claimed in the order of virtual time, ties in the order of
-// scheduling: the same input gives the same result to the last digit. A rank has two ports for its node and
-// two for the network: neither kind of message waits for the other.
+// (Gropp, Olson and Samfass, EuroMPI 2016). Suppose that a rank sends a message of m bytes at time t.
 //
-// A send of up to `eager_bytes` is over when its bytes have left; a longer one begins when its receive is
-// posted and is over when it is received. Messages match in the order of posting, per (source, destination,
-// lane).
+//    It begins to leave at    s = max(t, out port free). It occupies the rank's out port for m beta.
+//    It has left at           left = s + m beta, or later if its node is slower: all messages that leave a
+//                             node at the same time share R_N equally.
+//    It begins to arrive at   s + alpha, or when the receiver's in port is free. It occupies that port for
+//                             m beta.
+//    It is received at        done = the end of that, but not before left + alpha.
+//
+// So an exchange on an idle network takes alpha + m beta. If ppn messages leave a node at once, they have
+// arrived after alpha + ppn m / min(R_N, ppn R_b). A reduction of k operands of m bytes occupies the rank's
+// core for gamma m (k - 1). Ports are assigned in the order of virtual time, and ties are broken by the order
+// of scheduling: the same input gives the same result to the last digit. A rank has two ports for its node
+// and two for the network, and neither kind of message waits for the other.
+//
+// A send of up to `eager_bytes` bytes is complete when its bytes have left. A longer one begins when its
+// receive is posted, and is complete when it is received. Messages match in the order of posting, per
+// (source, destination, lane).
 #pragma once
 
 #include <algorithm>
@@ -45,48 +48,49 @@
 
 namespace offbeat {
 
-// A fault that would hang, corrupt or abort an MPI program; what() names the ranks.
+// A fault that would make an MPI program hang, compute wrong results or abort. what() names the ranks.
 class SimulationError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Latency and seconds per byte of messages that are at least so long.
+// The latency in seconds, and the seconds per byte, of messages of at least `from_bytes` bytes.
 struct Protocol {
   std::size_t from_bytes;
   double alpha;
   double beta;
 };
 
-// Times in seconds, sizes in bytes, rates in bytes per second.
+// The costs of a machine. Times are in seconds, sizes in bytes, rates in bytes per second.
 struct Network {
   double intra_alpha = 0;  // latency within a node
   double intra_beta = 0;   // seconds per byte within a node
   double inter_alpha = 0;
-  double inter_beta = 0;                                            // 1 / R_b
-  double injection_rate = std::numeric_limits<double>::infinity();  // R_N: what one node can send in all
-  double gamma = 0;  // reduction: per byte and operand but the first
-  double copy = 0;   // local copy: per byte
-  // The board. Writing a word takes `line`, one cache line from core to core. Reading what another rank wrote
-  // is free if far_line is 0. Otherwise its first line takes `line` from a rank that shares a last-level
-  // cache with this one and far_line from another one, and each further line line_gap. The lines of one rank
-  // leave it one after the other, one in line_gap, as with the gap of LogP: so of p ranks that read a word
-  // the last one has it after about p gaps.
+  double inter_beta = 0;                                            // 1 / R_b: seconds per byte between nodes
+  double injection_rate = std::numeric_limits<double>::infinity();  // R_N: limit of all that leaves a node
+  double gamma = 0;  // reduction: seconds per byte that is combined
+  double copy = 0;   // local copy: seconds per byte
+  // The costs of the board. Writing a word takes `line`, the time to move one cache line from core to core.
+  // If far_line is 0, reading what another rank wrote is free. Otherwise the first line takes `line` from a
+  // rank that shares a last-level cache with the reader, and far_line from any other rank. Each further line
+  // takes line_gap. Lines of one rank leave it one after the other, line_gap apart, as with the gap of LogP.
+  // So if p ranks read one word, the last one has it after about p gaps.
   double line = 1e-7;
   double far_line = 0;
   double line_gap = 0;
-  int ranks_per_cache = 0;  // of a board, consecutive; 0: all
-  // In place of alpha and beta for longer messages, shortest first.
+  int ranks_per_cache = 0;  // consecutive ranks of a board that share a last-level cache; 0: all ranks
+  // Alpha and beta of longer messages, shortest first.
   std::vector<Protocol> intra_longer{};
   std::vector<Protocol> inter_longer{};
-  std::size_t envelope_bytes = 0;  // that each message has beside its own
+  std::size_t envelope_bytes = 0;  // bytes that each message has besides its data
   std::size_t eager_bytes = 8192;
-  int ranks_per_node = 1;           // consecutive ranks share a node, unless
-  std::vector<int> node_of_rank{};  // this says where each rank is
+  int ranks_per_node = 1;           // N consecutive ranks share a node; ignored if node_of_rank is set
+  std::vector<int> node_of_rank{};  // the node of each rank; empty: by ranks_per_node
 
-  // What a message of `bytes` takes.
+  // Returns the costs of a message of `bytes` bytes.
   [[nodiscard]] Protocol protocol(bool within_node, std::size_t bytes) const {
-    Protocol found = within_node ? Protocol{0, intra_alpha, intra_beta} : Protocol{0, inter_alpha, inter_beta};
+    Protocol found =
+        within_node ? Protocol{0, intra_alpha, intra_beta} : Protocol{0, inter_alpha, inter_beta};
     for (const Protocol& longer : within_node ? intra_longer : inter_longer) {
       if (bytes >= longer.from_bytes) found = longer;
     }
@@ -94,25 +98,26 @@ struct Network {
   }
 };
 
-// For tests: everything may take longer than it should (heavy tailed), what is ready runs in any order, any
-// send may be eager or not, and a receive buffer holds rubbish until the receive is complete.
+// Makes runs hostile, for tests. Every step may take longer than it should (heavy tailed), and coroutines
+// that are ready resume in any order. Any send may be eager or not, and a receive buffer holds rubbish until
+// the receive is complete.
 struct Adversary {
   std::uint64_t seed = 0;
 };
 
 struct SimulationOptions {
-  bool phantom = false;  // vectors without data but the heads of messages: sizes and times only
+  bool phantom = false;  // vectors have no data, except the heads of messages; only sizes and times count
   std::optional<Adversary> adversary{};
-  std::size_t board_window_bytes = 0;  // of the board that each node has; 0: none
-  bool learns = false;                 // ranks know from one run who was late in those before
+  std::size_t board_window_bytes = 0;  // size of a window on each node's board; 0: no boards
+  bool learns = false;                 // ranks use in one run who was late in earlier runs
 };
 
-// How a rank waited for what others had not begun: for a message to be sent or, beyond eager_bytes, received,
-// or for a change of the board.
+// How long a rank waited for something that another rank had not begun: a message to be sent (or received,
+// above eager_bytes), or a change of the board.
 struct SimulatedWait {
-  double seconds = 0;    // in all
-  double longest = 0;    // at one time
-  int longest_for = -1;  // the rank that was late then, be it through others that waited for it
+  double seconds = 0;    // all waits together
+  double longest = 0;    // the longest single wait
+  int longest_for = -1;  // the rank that caused it, even if only through other ranks that waited for it
 };
 
 struct SimulationResult {
@@ -124,10 +129,10 @@ struct SimulationResult {
   std::uint64_t messages = 0;
   std::uint64_t inter_node_messages = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t events = 0;  // a measure of the simulator's own work
-  // Of the boards, where reading is not free.
-  std::vector<std::uint64_t> lines_read;  // by each rank
-  std::uint64_t most_readers = 0;         // how often any one word, or block of data, was read
+  std::uint64_t events = 0;  // measures the simulator's own work
+  // Reads of boards; counted only if reading is not free.
+  std::vector<std::uint64_t> lines_read;  // cache lines that each rank read
+  std::uint64_t most_readers = 0;         // how often the most popular word or block of data was read
 
   [[nodiscard]] double total_delay() const { return last_exit - first_arrival; }
   [[nodiscard]] double last_delay() const { return last_exit - last_arrival; }
@@ -136,7 +141,7 @@ struct SimulationResult {
 class SimulatedBoard;
 class Simulator;
 
-// The state of one rank.
+// The state of one simulated rank.
 class SimulatedTransport final : public Transport {
  public:
   [[nodiscard]] bool start(Transfer& transfer) override;
@@ -158,11 +163,11 @@ class SimulatedTransport final : public Transport {
   };
   [[nodiscard]] Ports& ports(const SimulatedMessage& message) { return message.stays ? memory_ : card_; }
 
-  Ports memory_;  // for messages within the node
+  Ports memory_;  // for messages within the node; card_: for the network
   Ports card_;
   SimulatedPort core_;
   double waited_until_ = 0;
-  int waits_for_ = 0;  // who made it late: itself, until it has waited
+  int waits_for_ = 0;  // the rank that made this one late; itself until it has waited
 };
 
 class Simulator {
@@ -174,29 +179,31 @@ class Simulator {
   Simulator& operator=(const Simulator&) = delete;
   ~Simulator();
 
-  // Runs make(rank, endpoint), called at time arrivals[rank] (0 if empty), for every rank until all have
-  // ended. Every call starts anew: time 0, idle ports, the adversary's seed. Throws SimulationError; what a
-  // task throws is nested in it.
+  // Runs one task per rank until all have ended. The task of a rank is make(rank, endpoint), which is called
+  // at arrivals[rank], or at 0 if `arrivals` is empty. Each run starts anew: time 0, idle ports, the
+  // adversary's seed. Throws SimulationError; an exception of a task is nested in it.
   SimulationResult run(const MakeRootTask& make, std::span<const double> arrivals = {}, int lanes = 1);
 
-  // Called now and then during a run, with the number of events so far. What it throws ends the run.
+  // `report` is called now and then during a run with the number of events so far. If it throws, the run
+  // ends.
   void report_to(std::function<void(std::uint64_t events)> report) { report_ = std::move(report); }
 
   [[nodiscard]] int ranks() const { return static_cast<int>(ranks_.size()); }
 
-  // What a rank has learned.
+  // Returns what a rank has learned about late ranks. forget() resets that for all ranks.
   [[nodiscard]] Lateness& lateness(int rank) { return this->rank(rank).lateness_; }
   void forget() {
     for (SimulatedTransport& each : ranks_) each.lateness_ = {};
   }
 
-  // For other kinds of awaitable: the time, and a resumption at a later one.
+  // now() returns the virtual time, and resume_at() resumes a coroutine later. Other kinds of awaitables use
+  // these.
   [[nodiscard]] double now() const { return now_; }
   void resume_at(double time, int rank, std::coroutine_handle<> waiter) {
     schedule(time, Kind::resume, waiter.address(), rank);
   }
 
-  // Awaitable: the rank does something else for `seconds`.
+  // An awaitable with which the rank does something else for `seconds`.
   struct Pause {
     Simulator* simulator;
     int rank;
@@ -221,7 +228,7 @@ class Simulator {
   void send(SimulatedTransport& self, Transfer& transfer, SimulatedMessage* incoming);
   void check_lengths(const SimulatedMessage& message, std::size_t sent, std::size_t expected);
 
-  // The life of a message.
+  // The steps in the life of a message, in this order.
   double transmit(SimulatedMessage& message);
   double depart(SimulatedMessage& message, double start);
   void await_next(SharedPort& port, int rank);
@@ -269,7 +276,7 @@ class Simulator {
   std::uint64_t random_state_ = 0;
 
   std::vector<SimulatedTransport> ranks_;
-  std::vector<SharedPort> nodes_;  // what leaves each node; empty if that is not limited
+  std::vector<SharedPort> nodes_;  // the link out of each node; empty if unlimited
   std::vector<std::unique_ptr<SimulatedBoard>> boards_;
   Membership membership_;
   SimulatedMessages messages_;
@@ -277,7 +284,7 @@ class Simulator {
   std::uint64_t sequence_ = 0;
   double now_ = 0;
 
-  // Of the current run.
+  // The state of the current run.
   const MakeRootTask* make_ = nullptr;
   int lanes_ = 1;
   std::vector<Task> tasks_;

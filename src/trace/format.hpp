@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The layout of docs/trace-format.md.
+// The layout of a trace file, which docs/trace-format.md describes field by field.
 #pragma once
 
 #include <algorithm>
@@ -73,7 +73,7 @@ enum class RecordKind : std::uint8_t { call = 1, communicator = 2, name = 3 };
 
 enum CallFlag : std::uint8_t { in_place = 1, nonblocking = 2, persistent = 4, incomplete = 8 };
 
-// Used instead of a root on the root's side of an inter-communicator; -1: a call without a root.
+// These stand instead of a root on the root's side of an inter-communicator. A call without a root has -1.
 inline constexpr std::int32_t this_is_root = -2;
 inline constexpr std::int32_t beside_root = -3;
 
@@ -99,7 +99,7 @@ static_assert(offsetof(CallRecord, number) == 32 && offsetof(CallRecord, root) =
 
 enum CommunicatorFlag : std::uint8_t { inter = 1, first_of_world = 2, ranks_follow = 4, of_several_jobs = 8 };
 
-struct CommunicatorRecord {  // then the ranks
+struct CommunicatorRecord {  // followed by the ranks
   RecordKind kind;
   std::uint8_t flags;
   std::uint16_t zero;
@@ -114,7 +114,7 @@ static_assert(offsetof(CommunicatorRecord, rank) == 24);
 
 enum class Named : std::uint8_t { type = 1, operation = 2, algorithm = 3 };
 
-struct NameRecord {  // then the text
+struct NameRecord {  // followed by the text
   RecordKind kind;
   Named what;
   std::uint16_t length;

@@ -20,12 +20,12 @@
 namespace offbeat::trace {
 namespace {
 
-// Takes disk space by writing zeros. Returns an error number, or 0. Faster than posix_fallocate (by half on
-// ext4, with the page faults that follow), and the same on every file system. Takes it in one call where
-// possible: a file system with large folios then takes the memory in one piece, and one page fault maps all
-// of it.
+// Takes disk space by writing zeros. Returns an error number, or 0. This works alike on every file system. On
+// ext4 it takes half the time of posix_fallocate and the page faults that follow it. One call takes as much
+// as possible: a file system with large folios then takes the memory in one piece, and one page fault maps
+// all of it.
 int take_space(int file, std::uint64_t offset, std::uint64_t bytes) {
-  // Beyond this limit the kernel would send SIGXFSZ, which ends the program.
+  // If the file grew beyond this limit, the kernel would send SIGXFSZ, which ends the program.
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
       offset + bytes > limit.rlim_cur) {
@@ -55,7 +55,8 @@ void* map(int file, std::uint64_t offset, std::size_t bytes) {
 
 Writer::Writer(const std::string& path, std::size_t window_bytes, std::uint64_t most_bytes)
     : window_bytes_(window_bytes), most_bytes_(most_bytes), path_(path) {
-  // Others may never write, whatever the umask: a mapped file that somebody else shortens ends the process.
+  // Other users must never be able to write, whatever the umask: if somebody shortens a mapped file, the
+  // process dies.
   file_ = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (file_ < 0) {
     if (errno == EEXIST) throw UsageError(path + " exists already: remove the trace or name another folder");
@@ -86,7 +87,7 @@ void Writer::unmap() {
   window_ = position_ = window_end_ = nullptr;
 }
 
-// Reports a failure once; from then on records are counted as lost.
+// Reports the first failure; after that, records are counted as lost.
 bool Writer::grow() {
   const std::uint64_t wanted = window_end_behind(file_bytes_);
   const int error = wanted > most_bytes_ ? EDQUOT : take_space(file_, file_bytes_, wanted - file_bytes_);
@@ -116,7 +117,7 @@ bool Writer::slide() {
   return true;
 }
 
-// Makes room for `slots` slots in the file, and for one in the window.
+// Makes room for `slots` slots in the file and for one slot in the window. Returns false if there is none.
 bool Writer::reserve(std::uint64_t slots) {
   if (is_full_) return false;
   while (offset_of(slots_ + slots) > file_bytes_) {
@@ -132,7 +133,8 @@ bool Writer::write(std::span<const std::byte> head, std::span<const std::byte> r
   const std::uint64_t first = slots_;
   for (std::size_t done = 0; done < bytes; done += slot_bytes) {
     if (position_ == window_end_ && !slide()) {
-      // No window could be mapped in the middle of the record. It stays unpublished, and nothing follows it.
+      // No further window could be mapped, in the middle of this record. It stays unpublished, and no record
+      // follows it.
       slots_ = first;
       return false;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The trace file of one rank: a header and slots, in memory backed by the file, so that nothing is lost when
-// the process is killed. Only the header and a window of the slots are mapped. The disk space of a window is
-// taken before it is mapped; otherwise a full disk would cause a SIGBUS.
+// The trace file of one rank: a header and slots. They are in memory that is backed by the file, so nothing
+// is lost if the process is killed. Only the header and a window of the slots are mapped. The disk space of a
+// window is taken before it is mapped: otherwise a full disk would cause a SIGBUS.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ namespace offbeat::trace {
 
 class Writer {
  public:
-  // A new file. Throws UsageError if it exists or cannot be made.
+  // Creates a file. Throws UsageError if it exists or cannot be created.
   Writer(const std::string& path, std::size_t window_bytes, std::uint64_t most_bytes);
   ~Writer();
   Writer(const Writer&) = delete;
@@ -24,22 +24,22 @@ class Writer {
 
   [[nodiscard]] Header& header() { return *header_; }
 
-  // The next record, to be filled and then published; null if there is no room. In the steady state this is a
-  // compare.
+  // Returns the next record, which the caller fills and then publishes. Null if there is no room. In the
+  // steady state this costs one comparison.
   [[nodiscard]] CallRecord* next() {
     if (position_ == window_end_) [[unlikely]] {
       if (!reserve(1)) return nullptr;
     }
     return reinterpret_cast<CallRecord*>(position_);
   }
-  // Returns the record's number among the slots.
+  // Makes the record visible to readers. Returns its number among the slots.
   std::uint64_t publish() {
     position_ += slot_bytes;
     std::atomic_ref(header_->slots).store(slots_ + 1, std::memory_order_release);
     return slots_++;
   }
 
-  // A record of several slots, padded with zeros. False if there is no room.
+  // Writes a record of several slots, padded with zeros. Returns false if there is no room.
   bool write(std::span<const std::byte> head, std::span<const std::byte> rest);
 
   // Changes a published record, which may have left the window.
@@ -55,10 +55,10 @@ class Writer {
     store(slot, record);
   }
 
-  // Whether no further record will be taken.
+  // Returns true if no further record will be written.
   [[nodiscard]] bool is_full() const { return is_full_; }
 
-  // Cuts the file to what was written.
+  // Cuts the file to the length that was written.
   void finish();
 
  private:
@@ -66,7 +66,8 @@ class Writer {
   bool grow();
   bool slide();
   void unmap();
-  // Windows end at multiples of their size in the file, where a file system can use a large folio.
+  // Returns where the window that contains `offset` ends. Windows end at multiples of their size in the file,
+  // so a file system can use a large folio for them.
   [[nodiscard]] std::uint64_t window_end_behind(std::uint64_t offset) const {
     return (offset / window_bytes_ + 1) * window_bytes_;
   }
@@ -74,12 +75,12 @@ class Writer {
   bool load(std::uint64_t slot, CallRecord& record) const;
   void store(std::uint64_t slot, const CallRecord& record) const;
 
-  std::byte* position_ = nullptr;  // in the window
+  std::byte* position_ = nullptr;  // the next slot in the window
   std::byte* window_end_ = nullptr;
   Header* header_ = nullptr;
   std::uint64_t slots_ = 0;
   std::byte* window_ = nullptr;
-  std::uint64_t window_begin_ = 0;  // its first slot
+  std::uint64_t window_begin_ = 0;  // the number of its first slot
   const std::size_t window_bytes_;
   const std::uint64_t most_bytes_;
   std::uint64_t file_bytes_ = 0;

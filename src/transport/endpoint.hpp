@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Endpoint: what an algorithm talks to. A rank's view of a communicator, or of a part of one.
+// Endpoint is what an algorithm talks to: one rank's view of a communicator, or of a part of one.
 //
-//     co_await net.exchange(peer, mine, theirs);
-//     co_await net.reduce(op, result, mine, theirs);
+//    co_await net.exchange(peer, mine, theirs);
+//    co_await net.reduce(op, result, mine, theirs);
 //
-// A cheap value. A part keeps a pointer to the endpoint it was made from, which must outlive it; it does when
-// the part is passed to a coroutine that the owner awaits.
+// An endpoint is cheap to copy. The endpoint of a part keeps a pointer to the endpoint that it was made from.
+// That one must live longer. It does if the part is passed to a coroutine that the owner of the whole awaits.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,11 @@
 
 namespace offbeat {
 
-// Scratch memory for the life of a coroutine.
+// Scratch memory that an algorithm holds while its coroutine lives.
 class Scratch {
  public:
-  // Of a phantom its first head_bytes are there.
+  // `count` elements of `width` bytes. If `real` is false, the vector is a phantom and only its first
+  // `head_bytes` bytes have memory.
   Scratch(bool real, std::size_t count, std::size_t width, std::size_t head_bytes = 0)
       : allocated_(real ? count * width : head_bytes),
         vector_{allocated_ > 0 ? static_cast<std::byte*>(pool::allocate(allocated_)) : nullptr, count,
@@ -46,11 +47,11 @@ class Concurrently;
 
 class Endpoint {
  public:
-  // `lanes`: how many independent streams of messages the algorithm may use at once (Expression::lanes).
+  // `lanes` says how many independent streams of messages the algorithm may use at once (Expression::lanes).
   Endpoint(Transport& transport, int rank, int size, int lanes = 1)
       : rank(rank), size(size), transport_(&transport), lateness_(transport.lateness), lane_count_(lanes) {}
 
-  // A message that begins with a head arrives with it even where vectors are phantoms.
+  // Sends `data` to rank `to`. Its first `head_bytes` bytes arrive even if the vectors are phantoms.
   [[nodiscard]] Transfer send(int to, ConstVector data, std::size_t head_bytes = 0) const {
     return {.transport = transport_,
             .lane = first_lane_,
@@ -61,7 +62,7 @@ class Endpoint {
   [[nodiscard]] Transfer receive(int from, Vector data) const {
     return {.transport = transport_, .lane = first_lane_, .from = target(from, data), .incoming = data};
   }
-  // A send and a receive at once; neither waits for the other.
+  // Sends and receives at the same time; neither half waits for the other.
   [[nodiscard]] Transfer exchange(int to, ConstVector outgoing, int from, Vector incoming) const {
     return {.transport = transport_,
             .lane = first_lane_,
@@ -74,7 +75,7 @@ class Endpoint {
     return exchange(peer, outgoing, peer, incoming);
   }
 
-  // result = operands combined from left to right, 1 to 8 of them. `result` may be one of them.
+  // result = the operands combined from left to right. `result` may be one of the 1 to 8 operands.
   template <class... Operands>
   [[nodiscard]] Computation reduce(const Reduction& op, Vector result, const Operands&... operands) const {
     static_assert(sizeof...(operands) >= 1 && sizeof...(operands) <= Computation::most_operands);
@@ -84,7 +85,7 @@ class Endpoint {
             .operands = {operands.data...},
             .operand_count = sizeof...(operands)};
   }
-  // The same with a list of operands made at run time.
+  // Combines a list of operands that is known only at run time.
   [[nodiscard]] Computation reduce(const Reduction& op, Vector result,
                                    const std::array<const void*, Computation::most_operands>& operands,
                                    std::size_t operand_count) const {
@@ -94,8 +95,8 @@ class Endpoint {
             .operands = operands,
             .operand_count = operand_count};
   }
-  // One step of an exchange: the operand of the lower rank stands left on both sides, so that both get the
-  // same bits.
+  // Combines what this rank and `peer` have exchanged. On both ranks the lower rank's operand is on the left,
+  // so both get the same bits.
   [[nodiscard]] Computation reduce_by_rank(const Reduction& op, Vector result, int peer, ConstVector mine,
                                            ConstVector theirs) const {
     return peer < rank ? reduce(op, result, theirs, mine) : reduce(op, result, mine, theirs);
@@ -108,19 +109,19 @@ class Endpoint {
             .operand_count = 1};
   }
 
-  // A copy into a window of the board.
+  // Copies into a window of the board.
   [[nodiscard]] Computation put(Vector window, ConstVector source) const {
     Computation made = copy(window, source);
     made.to_shared = true;
     return made;
   }
 
-  // Its first head_bytes are there even where vectors are phantoms.
+  // Returns scratch memory. Its first `head_bytes` bytes have memory even if the vectors are phantoms.
   [[nodiscard]] Scratch scratch(std::size_t count, std::size_t width, std::size_t head_bytes = 0) const {
     return {transport_->moves_data(), count, width, head_bytes};
   }
 
-  // The `size` ranks that `map` names, as a communicator of their own in which this rank is `member`.
+  // Returns an endpoint for the `size` ranks that `map` names. In it, this rank has the number `member`.
   [[nodiscard]] Endpoint part(const RankMap& map, int member, int size) const {
     Endpoint result = *this;
     result.rank = member;
@@ -131,27 +132,28 @@ class Endpoint {
     return result;
   }
 
-  // For a part that has the same ranks in every call with so many: its ranks can learn who is late.
+  // Returns this endpoint with lateness prediction. Only for a part that has the same ranks in each call with
+  // that many ranks.
   [[nodiscard]] Endpoint with_lateness() const {
     Endpoint result = *this;
     result.lateness_ = transport_->lateness;
     return result;
   }
 
-  // Runs make(endpoint, k) -> Task for k = 0..n-1 at the same time, each on lanes of its own. Awaiting it
-  // waits for all of them and rethrows the first failure. The endpoint must be taken by value by the task.
+  // Runs the tasks make(endpoint, k) for k = 0..n-1 at the same time, each on lanes of its own. Awaiting the
+  // result waits for all of them and rethrows the first failure. A task must take its endpoint by value.
   template <class Make>
   [[nodiscard]] Concurrently concurrently(int n, Make&& make) const;
-  // The same on the lanes of this endpoint: no two of the tasks may send to the same rank, or receive from
-  // the same rank.
+  // Runs such tasks on the lanes that this endpoint has. No two of the tasks may send to the same rank, or
+  // receive from the same rank.
   template <class Make>
   [[nodiscard]] Concurrently concurrently_with_peers(int n, Make&& make) const;
 
-  // The shared memory of this node's ranks.
+  // Returns the shared memory of the ranks of this node.
   [[nodiscard]] Board* board() const { return transport_->board; }
-  // Where this rank is (node/membership.hpp); null: all ranks are on one node.
+  // Returns where this rank is (node/membership.hpp), or null if all ranks are on one node.
   [[nodiscard]] const Locality* locality() const { return transport_->locality; }
-  // Which of these ranks come late; null: nobody knows.
+  // Returns which of these ranks are predicted to come late, or null if nothing is known.
   [[nodiscard]] Lateness* lateness() const { return lateness_; }
   [[nodiscard]] double now() const { return transport_->now(); }
   [[nodiscard]] bool moves_data() const { return transport_->moves_data(); }
@@ -162,7 +164,8 @@ class Endpoint {
  private:
   friend class Concurrently;
 
-  // An empty vector takes no message. Both sides know that, because both know the lengths.
+  // Returns the communicator's rank that `peer` is in this part. An empty vector needs no message, so the
+  // result is then `nobody`. Sender and receiver agree on that because both know the length.
   template <class Byte>
   [[nodiscard]] int target(int peer, const BasicVector<Byte>& data) const {
     if (data.count == 0) return Transfer::nobody;
@@ -178,7 +181,7 @@ class Endpoint {
   int lane_count_;
 };
 
-// Awaitable of Endpoint::concurrently.
+// The awaitable that Endpoint::concurrently returns.
 class Concurrently {
  public:
   template <class Make>
@@ -213,7 +216,7 @@ class Concurrently {
   }
 
  private:
-  // A constructor of its own, so that the destructor runs when one of the tasks cannot be made.
+  // This is a separate constructor so that the destructor runs if one of the tasks cannot be made.
   Concurrently(const Endpoint& net, int n)
       : transport_(net.transport_),
         capacity_(static_cast<std::size_t>(n)),

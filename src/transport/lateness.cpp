@@ -15,7 +15,7 @@ void Lateness::begin_call() {
     std::iota(order.begin(), order.end(), 0);
     const auto seen = [&](int rank) { return group.seen_late[static_cast<std::size_t>(rank)]; };
     std::ranges::sort(order, {}, [&](int rank) { return std::pair(seen(rank), rank); });
-    // At least half of the ranks stay, those that the fewest saw late, then the lowest.
+    // At least half of the ranks stay: those that the fewest others saw late, and among equals the lowest.
     group.on_time.clear();
     for (std::size_t k = 0; k < order.size(); ++k) {
       const int rank = order[k];

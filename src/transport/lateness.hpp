@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which ranks are predicted to come late to the next collective on a communicator: what its last calls
-// showed.
+// Lateness predicts which ranks will come late to the next collective on a communicator, from what its last
+// calls showed.
 //
-// All ranks must predict alike, so only what all of them were told in the same calls is noted here, and it
-// counts from the next call on: the segments of one call may end in any order.
+// All ranks must predict alike. So a rank notes only what every rank was told in the same calls. Notes count
+// from the next call on, because the segments of one call may end in any order.
 #pragma once
 
 #include <map>
@@ -14,18 +14,19 @@ namespace offbeat {
 
 class Lateness {
  public:
-  // What was noted since the last time becomes the prediction.
+  // Turns what was noted since the last call into the prediction for this one.
   void begin_call();
 
-  // The ranks, of so many, that are not predicted late: at least half of them, in their order.
+  // Returns the ranks, out of `ranks`, that are not predicted to be late. These are at least half of them, in
+  // rank order.
   [[nodiscard]] pool::List<int> on_time(int ranks) const;
 
-  // Of each rank: how many of those who watched it, itself excepted, saw it come late.
+  // Notes for each rank how many others watched it, and how many of these saw it come late.
   void note(const pool::List<int>& seen_late, const pool::List<int>& watchers);
 
  private:
-  // By the number of ranks: a communicator's, or those that have the same member number on each node. A rank
-  // without such ranks on all nodes knows nothing of any, and need not.
+  // The notes are kept by the number of ranks. That tells the whole communicator from the ranks with one
+  // member number on each node. A rank whose number is missing on some node notes nothing, and needs nothing.
   struct Group {
     pool::List<int> seen_late;
     pool::List<int> watchers;

@@ -44,10 +44,11 @@ void Computation::perform() const {
     (*reduction)(destination.data, operands.data(), operand_count, destination.count);
     return;
   }
-  // Block by block, so that partial results, and the source of the copy, stay in a first-level cache.
+  // The loop goes block by block, so that partial results and the source of the copy stay in a first-level
+  // cache.
   constexpr std::size_t block_bytes = 8192;
   alignas(64) std::byte short_partial[block_bytes];
-  std::optional<pool::Block> long_partial;  // an element may be an object of the program's, of any length
+  std::optional<pool::Block> long_partial;  // an element may be a user's object of any length
   if (destination.width > block_bytes) long_partial.emplace(destination.width);
   std::byte* const partial = long_partial ? long_partial->data() : short_partial;
   const std::size_t block = std::max<std::size_t>(1, block_bytes / destination.width);

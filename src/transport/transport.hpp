@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Transport: what an algorithm runs on. One object per rank and communicator (or simulated rank).
+// Transport carries out what an algorithm asks for. There is one object per rank and communicator, or per
+// simulated rank.
 //
 // An algorithm never calls it: it awaits the operations that Endpoint makes. Each operation lives in the
 // frame of the coroutine that awaits it, from `start` until the transport resumes `waiter`.
@@ -30,52 +31,55 @@ class Transport {
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
 
-  // Begins a send, a receive, or both. True: complete, the coroutine goes on. False: the transport resumes
-  // `waiter` once both halves are complete. Messages between two ranks on one lane do not overtake.
-  // Throws CommunicationError.
+  // Begins a send, a receive, or both. Returns true if it is already complete; the coroutine then continues.
+  // Otherwise the transport resumes `waiter` when both halves are complete. Messages between two ranks on one
+  // lane do not overtake each other. Throws CommunicationError.
   [[nodiscard]] virtual bool start(Transfer& transfer) = 0;
 
-  // Begins a reduction or a copy; returns as above. A transport in real time does the work at once.
+  // Begins a reduction or a copy; returns true if it is already complete. A transport in real time does the
+  // work at once.
   [[nodiscard]] virtual bool start(Computation& computation) = 0;
 
-  // False where vectors are phantoms: scratch is then not allocated.
+  // Returns false if vectors are phantoms. Scratch memory is then not allocated.
   [[nodiscard]] virtual bool moves_data() const { return true; }
 
-  // Seconds since some moment.
+  // Returns the time in seconds since some fixed moment.
   [[nodiscard]] virtual double now() const;
 
-  // The shared memory of the ranks of this node; null if it could not be had on every node.
+  // The shared memory of this node's ranks; null if some node could not provide it.
   Board* board = nullptr;
-  // Where the ranks are; null: all on one node.
+  // Where the ranks are; null if all are on one node.
   const Locality* locality = nullptr;
-  // Who is predicted late; null: nobody is, and nothing is learned. Not for collectives that may overlap:
-  // their ranks would learn in different orders.
+  // Which ranks are predicted to be late. Null: none are, and nothing is noted. This is the case for
+  // collectives that may overlap, because their ranks would note in different orders.
   Lateness* lateness = nullptr;
 
-  // How many coroutines of this rank can run at once. A blocking transport may wait inside start() while it
-  // is 1.
+  // How many coroutines of this rank can run at once. While it is 1, a blocking transport may wait inside
+  // start().
   int branches = 1;
 
-  // The first of several coroutines of this rank that failed; the others may wait for it forever.
+  // The first failure among several coroutines of this rank. The others may wait for the failed one
+  // forever.
   std::exception_ptr branch_failure;
 };
 
-// One step of one rank: a message sent, one received, or both. Ranks are those of the communicator.
+// A message sent, a message received, or both, as one step of a rank. Ranks are numbered as in the
+// communicator.
 struct Transfer {
-  // Not -1, which a mistake makes of rank 0's left neighbour.
+  // This is not -1, because a faulty formula for the left neighbour of rank 0 gives -1.
   static constexpr int nobody = std::numeric_limits<int>::min();
 
   Transport* transport;
   int lane;
   int to = nobody;
   ConstVector outgoing{};
-  std::size_t head_bytes = 0;  // of it, which are data even where vectors are phantoms
+  std::size_t head_bytes = 0;  // how many first bytes are sent even if vectors are phantoms
   int from = nobody;
   Vector incoming{};
 
   std::coroutine_handle<> waiter{};
-  int pending = 0;  // the transport's: halves that are not complete
-  // The transport's, too: a long vector travels in several messages.
+  int pending = 0;  // for the transport: how many halves are not complete
+  // For the transport: how far a long vector has travelled, which goes in several messages.
   struct Direction {
     std::size_t bytes_begun = 0;
     int messages_under_way = 0;
@@ -88,22 +92,21 @@ struct Transfer {
   void await_resume() const {}
 };
 
-// destination = operand 0 op operand 1 op ..., from the first to the last, or a copy when there is but one;
-// and the same to `second`, if given.
+// destination = operand 0 op operand 1 op ..., combined in this order; with a single operand, a copy of it.
+// If `second` is given, the result also goes there.
 struct Computation {
   static constexpr std::size_t most_operands = 8;
 
   Transport* transport;
-  const Reduction* reduction;  // null: copy
+  const Reduction* reduction;  // null: a copy
   Vector destination;
   std::array<const void*, most_operands> operands;
   std::size_t operand_count;
-  std::uint32_t left = 0;  // bit k: operand k is to the left of the result so far, not right
+  std::uint32_t left = 0;  // bit k: operand k goes to the left of the result so far, instead of to the right
   Vector second{};
-  bool to_shared =
-      false;  // the destination of a copy is in shared memory, where other ranks have read before
-  bool past_cache = false;  // the destination of a copy, or the second one, is not kept in the cache
-  bool at_rest = false;     // nobody writes the source of a copy, nor what is behind it
+  bool to_shared = false;   // the destination of a copy is shared memory that other ranks have read
+  bool past_cache = false;  // do not keep the destination of the copy (or `second`) in the cache
+  bool at_rest = false;     // no rank writes to the source of the copy, or just behind it
 
   std::coroutine_handle<> waiter{};
 
@@ -111,7 +114,7 @@ struct Computation {
     left |= static_cast<std::uint32_t>(on_the_left) << operand_count;
     operands[operand_count++] = operand;
   }
-  // The work itself; phantoms are left alone.
+  // Does the work. Phantoms are left alone.
   void perform() const;
 
   [[nodiscard]] bool await_ready() { return destination.count == 0 || transport->start(*this); }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A view of `count` elements of `width` bytes. Owns nothing.
+// A vector is a view of `count` elements of `width` bytes. It owns nothing.
 //
-// A view may be a phantom (data == nullptr with count > 0): the simulator then accounts for its bytes and
-// moves none, so runs at scale need no memory.
+// A view may be a phantom (data == nullptr and count > 0). The simulator then accounts for its bytes and
+// moves none, so large simulated runs need no memory.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +22,9 @@ struct BasicVector {
   [[nodiscard]] BasicVector slice(std::size_t first, std::size_t length) const {
     return {data == nullptr ? nullptr : data + first * width, length, width};
   }
-  // Block `index` of `parts` blocks of nearly equal length.
+  // Returns block `index` of `parts` blocks of nearly equal length.
   [[nodiscard]] BasicVector block(int parts, int index) const { return blocks(parts, index, 1); }
-  // `number` consecutive blocks from block `first` on.
+  // Returns `number` consecutive blocks that begin with block `first`.
   [[nodiscard]] BasicVector blocks(int parts, int first, int number) const {
     const std::size_t begin = block_begin(count, parts, first);
     return slice(begin, block_begin(count, parts, first + number) - begin);

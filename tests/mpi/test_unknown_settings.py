@@ -13,7 +13,7 @@ OF_MODULE_FILES = {f"OFFBEAT_{name}": "/opt/offbeat" for name in ("ROOT", "DIR",
 
 def lines_of(result: Result) -> list[str]:
     assert result.succeeded().calls > 0
-    return [line for line in result.stderr.splitlines() if "no setting" in line]
+    return [line for line in result.stderr.splitlines() if "of offbeat: OFFBEAT_" in line]
 
 
 @INSIDE_OFFBEAT

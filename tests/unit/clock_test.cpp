@@ -84,9 +84,9 @@ class World {
   std::map<std::pair<int, int>, Channel> channels_;
 };
 
-class PlantedNetwork final : public Network {
+class PlantedMessenger final : public Messenger {
  public:
-  PlantedNetwork(World& world, int rank) : world_(world), rank_(rank) {}
+  PlantedMessenger(World& world, int rank) : world_(world), rank_(rank) {}
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int ranks() const override { return static_cast<int>(world_.clocks.size()); }
   void send(int peer, std::span<const std::byte> message) override {
@@ -132,9 +132,9 @@ Outcome synchronised(World& world, const std::vector<std::uint64_t>& hosts, Meth
   std::vector<std::jthread> threads;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
-      PlantedNetwork network(world, static_cast<int>(rank));
-      outcome.models[rank] = synchronise(network, hosts, method, effort);
-      ends[rank] = network.time;
+      PlantedMessenger messenger(world, static_cast<int>(rank));
+      outcome.models[rank] = synchronise(messenger, hosts, method, effort);
+      ends[rank] = messenger.time;
     });
   }
   threads.clear();

@@ -181,11 +181,11 @@ TEST_F(SettingsTest, UnknownVariablesAreNamedInOneLine) {
   EXPECT_EQ(unknown({}), "");
   const std::string end = "; `offbeat info --settings` lists them all";
   EXPECT_EQ(unknown({"OFFBEAT_ALREDUCE"}),
-            "this is no setting of offbeat: OFFBEAT_ALREDUCE (did you mean OFFBEAT_ALLREDUCE?)" + end);
-  EXPECT_EQ(unknown({"OFFBEAT_MANGROVES"}), "this is no setting of offbeat: OFFBEAT_MANGROVES" + end);
+            "this is not a setting of offbeat: OFFBEAT_ALREDUCE (did you mean OFFBEAT_ALLREDUCE?)" + end);
+  EXPECT_EQ(unknown({"OFFBEAT_MANGROVES"}), "this is not a setting of offbeat: OFFBEAT_MANGROVES" + end);
   const std::string many =
       unknown({"OFFBEAT_Q1", "OFFBEAT_Q2", "OFFBEAT_Q3", "OFFBEAT_Q4", "OFFBEAT_Q5", "OFFBEAT_Q6"});
-  EXPECT_TRUE(many.starts_with("these are no settings of offbeat: ")) << many;
+  EXPECT_TRUE(many.starts_with("these are not settings of offbeat: ")) << many;
   EXPECT_TRUE(many.ends_with(" and 2 more" + end)) << many;
 }
 
@@ -223,7 +223,7 @@ TEST_F(SettingsTest, ErrorsShowWhatCannotBePrintedAndAreShort) {
     EXPECT_EQ(error.substr(0, start.size()), start);
   };
   expect_start(error_of("OFFBEAT_WAIT", "\x1b[2J\nno"), "OFFBEAT_WAIT='\\x1b[2J\\nno' is not understood; ");
-  expect_start(unknown({"OFFBEAT_\x1b]0;X\a"}), "this is no setting of offbeat: OFFBEAT_\\x1b]0;X\\x07");
+  expect_start(unknown({"OFFBEAT_\x1b]0;X\a"}), "this is not a setting of offbeat: OFFBEAT_\\x1b]0;X\\x07");
   EXPECT_LT(error_of("OFFBEAT_WAIT", std::string(100000, 'x')).size(), 400U);
   const std::string longest = "OFFBEAT_" + std::string(100000, 'X');
   EXPECT_LT(unknown({longest.c_str()}).size(), 400U);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bruck: in step k every rank gets all that the rank 2^k to its right has, as far as it lacks it.
+// Idea: in step k every rank gets what the rank 2^k to its right holds, except what it has already.
 //
 //   p = 5, blocks had   rank 0   rank 1   rank 2   rank 3   rank 4
 //   before                0        1        2        3        4
@@ -7,8 +7,9 @@
 //   step 1                0123     1234     2340     3401     4012
 //   step 2                01234    12340    23401    34012    40123
 //
-// The blocks lie in this order in scratch; a last copy turns them.
-// Cost: ceil(log2(p)) a + (p-1) mb, m bytes in a block, for any p.
+// The blocks are in this order in scratch memory; a last copy puts them in rank order.
+// Cost: ceil(log2(p)) a + (p-1) mb, m bytes in a block.
+// Other sizes: any p.
 // Source: Bruck, Ho, Kipnis, Upfal and Weathersby, IEEE TPDS 8(11), 1997.
 #include <algorithm>
 
@@ -42,7 +43,8 @@ Task run(Endpoint net, Call call, const Expression&) {
 
 const Algorithm bruck{
     .name = "bruck",
-    .summary = "in step k a rank gets all that the one 2^k further has; short blocks, any number of ranks",
+    .summary =
+        "in step k each rank gets what the rank 2^k to its right holds; short blocks, any number of ranks",
     .cost = "ceil(log2(p)) a + (p-1) mb, m bytes in a block",
     .serves = {Collective::allgather},
     .source = "Bruck et al. 1997",

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Neighbor exchange: ranks 2j and 2j+1 exchange their blocks, pair j. Then every rank exchanges pairs with
-// the neighbour on its other side and with this one in turn: each time the pair that it got last.
+// Idea: ranks 2j and 2j+1 first exchange their blocks, which are pair j. Then every rank exchanges pairs with
+// its other neighbour and with this one in turn. It always sends the pair that it got last.
 //
 //   p = 6, the pair got   rank 0   rank 1   rank 2   rank 3   rank 4   rank 5
 //   step 0                  0        0        1        1        2        2
 //   step 1                  2        1        0        2        1        0      0-5, 1-2, 3-4
 //   step 2                  1        2        2        0        0        1      0-1, 2-3, 4-5
 //
-// Cost: p/2 a + (p-1) mb, m bytes in a block: half the steps of a ring, and two neighbours as well.
-// Odd numbers of ranks: the ring.
+// Cost: p/2 a + (p-1) mb, m bytes in a block: half the steps of a ring, and each rank still has two
+// neighbours.
+// Other sizes: an odd number of ranks takes the ring.
 // Source: Chen, Zhang, Zhang and Yuan, HPC Asia 2005; the ring for odd numbers is Open MPI's.
 #include "collectives/allgather/allgather.hpp"
 
@@ -46,8 +47,7 @@ Task run(Endpoint net, Call call, const Expression& self) {
 
 const Algorithm neighbor_exchange{
     .name = "neighbor_exchange",
-    .summary =
-        "two blocks at a time with one neighbour and the other in turn; a ring for odd numbers of ranks",
+    .summary = "two blocks at a time with each of two neighbours in turn; ring for an odd number of ranks",
     .cost = "p/2 a + (p-1) mb, m bytes in a block",
     .serves = {Collective::allgather},
     .source = "Chen et al. 2005",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Recursive doubling: in step k every rank exchanges all that it has with the rank at distance 2^k.
+// Idea: in step k each rank swaps everything it holds with the rank 2^k away.
 //
 //   p = 4, blocks had   rank 0   rank 1   rank 2   rank 3
 //   before                0        1        2        3
@@ -7,8 +7,8 @@
 //   distance 2            0123     0123     0123     0123
 //
 // Cost: log2(p) a + (p-1) mb, m bytes in a block: the fewest steps and the fewest bytes.
-// Other than powers of two: the surplus ranks each hand their block to the rank before, and get all blocks at
-// the end, + 2a + (p+1) mb; a step takes as long as the longer one of its messages.
+// Other sizes: if p is not a power of two, each surplus rank hands its block to the rank before it and gets
+// all blocks at the end, + 2a + (p+1) mb. A step takes as long as the longer of its messages.
 // Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
 #include <bit>
 
@@ -49,7 +49,7 @@ Task run(Endpoint net, Call call, const Expression&) {
 
 const Algorithm recursive_doubling{
     .name = "recursive_doubling",
-    .summary = "in step k all that a rank has for all that the one at distance 2^k has; short blocks",
+    .summary = "in step k each rank swaps all blocks it holds with the rank 2^k away; short blocks",
     .cost = "log2(p) a + (p-1) mb, m bytes in a block",
     .serves = {Collective::allgather},
     .source = "Thakur, Rabenseifner and Gropp 2005",

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ring: every rank passes on to the right what came from the left. Step k of p - 1, p = 4 (the block that a
-// rank sends):
+// Idea: every rank passes to the right what came from the left.
 //
+//   p = 4, step k, the block that a rank sends
 //   k   rank 0   rank 1   rank 2   rank 3
 //   0     0        1        2        3      its own
 //   1     3        0        1        2
 //   2     2        3        0        1
 //
 // Cost: (p-1)(a + mb), m bytes in the longest block: the fewest bytes, neighbours only, but linear latency.
+// Other sizes: any p.
 // Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
 #include "collectives/allgather/allgather.hpp"
 
@@ -36,7 +37,7 @@ Task run(Endpoint net, Call call, const Expression&) {
 
 const Algorithm ring{
     .name = "ring",
-    .summary = "every rank passes on to the right what came from the left; long blocks",
+    .summary = "each rank passes to the right what came from the left; long blocks",
     .cost = "(p-1)(a + mb), m bytes in a block",
     .serves = {Collective::allgather, Collective::allgatherv},
     .source = "Thakur, Rabenseifner and Gropp 2005",

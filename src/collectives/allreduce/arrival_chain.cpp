@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Arrival chain: each rank takes the partial result from the one that arrived before it, adds its own and
-// passes it on; the last one has the result.
-//
-// Cost of the last arrival: one pass and a copy, 3n at memory speed. Balanced: the chunks flow through p
-// ranks as through a pipeline.
-// Order: that of arrival, so the bits are the same on every rank, but not on every run.
-// Source: Alizadeh et al. 2022, algorithm 2. There the last arrival sends to the root, which broadcasts; here
-// everybody reads the last arrival's window.
+// Idea: each rank takes the partial result of the rank that arrived before it, adds its own data and passes
+// it on. The last arrival has the result.
+// Cost: 3n at memory speed after the last arrival: one pass and a copy. If all arrive together, the chunks
+// flow through p ranks as through a pipeline.
+// Order: the order of arrival, so the bits are equal on every rank but not in every run.
+// Source: Alizadeh et al. 2022, algorithm 2. There the last arrival sends to the root, which broadcasts. Here
+// every rank reads the window of the last arrival.
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/board/board_round.hpp"
 
@@ -53,7 +52,9 @@ Task contribute(const BoardRound& round, Uncollected*) {
 
 const Algorithm arrival_chain{
     .name = "arrival_chain",
-    .summary = "each arrival takes over the partial result; ranks on one node; bits differ from run to run",
+    .summary =
+        "each arrival adds to the partial result of the one before; ranks on one node; bits differ from run "
+        "to run",
     .cost = "3n at memory speed after the last arrival",
     .serves = {Collective::allreduce},
     .needs = {.board = OnBoard::one_node},

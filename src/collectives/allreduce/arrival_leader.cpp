@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Arrival leader: the first rank to arrive leads. The others put their chunks on the board; the leader
-// combines what is ready, several operands in a pass, and puts the result there for everybody.
-//
-// Cost of the last arrival: its own copy, one pass of the leader, a copy of the result: 3n at memory speed.
-// Balanced: the leader combines (p-1)n alone.
-// Order: that of arrival, so the bits are the same on every rank, but not on every run.
-// Source: Alizadeh et al. 2022, algorithm 1. An arrival counter takes the place of their lock; flags carry
-// the round.
+// Idea: the first rank to arrive is the leader. The others put their chunks on the board. The leader combines
+// what is ready, several operands in one pass, and puts the result on the board for all.
+// Cost: 3n at memory speed after the last arrival: its copy, one pass of the leader, and a copy of the
+// result. If all arrive together, the leader combines (p-1)n alone.
+// Order: the order of arrival, so the bits are equal on every rank but not in every run.
+// Source: Alizadeh et al. 2022, algorithm 1. An arrival counter replaces their lock, and flags carry the
+// round.
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/board/board_round.hpp"
 
@@ -73,8 +72,9 @@ Task contribute(const BoardRound& round, Uncollected*) {
 
 const Algorithm arrival_leader{
     .name = "arrival_leader",
-    .summary = "the first to arrive combines what is ready; ranks on one node; bits differ from run to run",
-    .cost = "3n at memory speed after the last arrival; (p-1)n by one rank when balanced",
+    .summary =
+        "the first rank to arrive combines what is ready; ranks on one node; bits differ from run to run",
+    .cost = "3n at memory speed after the last arrival; (p-1)n by one rank if all arrive together",
     .serves = {Collective::allreduce},
     .needs = {.board = OnBoard::one_node},
     .source = "Alizadeh et al. 2022, algorithm 1",

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Arrival owners: direct reduce-scatter and allgather in pieces, among blocks that only those own who are
-// predicted to come on time. All others' data is combined when a late rank comes, and it owns nothing: it
+// Idea: a direct reduce-scatter and allgather in pieces. Only ranks that are predicted to be on time own a
+// block. When a late rank comes, the data of all others is already combined. The late rank owns nothing: it
 // sends its vector while it receives the result, piece by piece.
 //
 //   4 ranks, 2 is late:   0, 1 and 3 own a third of the vector each
 //                         every rank sends each owner its third; owners combine and send the result to all
 //
-// Cost: 2n(p-1)/p b, as ring, if all come at once or somebody comes late for the first time; n b + 2a after a
-// late rank that was late before, with m owners n(p-1)/m b. Beside that the last piece goes to all others:
-// p s b, s its length. Pieces have 16 KiB; if somebody is predicted late, n/8p, but not less than 4 KiB.
-// Prediction: up to 16 of the owners note who was late, and send that before their last piece; so all ranks
-// have all notes. Whom most of these owners noted owns nothing in the next call (transport/lateness.hpp). A
-// rank is late against the median, so nobody is if half of them are.
-// Vectors with fewer elements than owners teach nothing.
-// Memory: what all others send an owner is kept apart until it is combined: p n/m, at most 2n bytes.
-// Order: a binary tree over the ranks, whoever owns an element; so the bits are the same in every run. After
-// the last piece to come log2(p) combinations of one piece remain.
-// Source: ours; the bound is that of StragglAR (arXiv 2505.23523), which has to be told who is late.
+// Cost: 2n(p-1)/p b, as ring, if all come at once or a rank is late for the first time. If a rank was late
+// before, n b + 2a after it has come; with m owners n(p-1)/m b. In addition the last piece goes to all
+// others: p s b, if s is its length.
+// Pieces: 16 KiB; if a rank is predicted to be late, n/8p, but not less than 4 KiB.
+// Prediction: up to 16 owners note which ranks were late, and send their notes before their last piece, so
+// all ranks have all notes. A rank that most of these owners noted owns nothing in the next call
+// (transport/lateness.hpp). A rank is late compared with the median, so no rank is late if half of them are.
+// A vector with fewer elements than owners teaches nothing.
+// Memory: p n/m, at most 2n bytes: an owner keeps what the others send apart until it combines it.
+// Order: a binary tree over the ranks, whichever rank owns an element, so the bits are equal in every run.
+// After the last piece has come, log2(p) combinations of one piece remain.
+// Source: ours. The bound is that of StragglAR (arXiv 2505.23523), which has to be told the late rank.
 #include <algorithm>
 #include <bit>
 #include <coroutine>
@@ -159,7 +160,7 @@ struct Exchange {
   std::size_t pieces = 0;
   const Scratch* contributions = nullptr;  // of each rank, to the block
   const Scratch* last_piece = nullptr;     // behind the notes
-  pool::List<char> halves_there;          // of each combination of each piece: the first one is there
+  pool::List<char> halves_there;           // of each combination of each piece: the first one is there
   pool::List<char> is_final;
   Progressed results;  // in order
 
@@ -295,7 +296,7 @@ Task run(Endpoint net, Call call, const Expression&) {
 
 const Algorithm arrival_owners{
     .name = "arrival_owners",
-    .summary = "direct reduce-scatter and allgather; ranks that came late own no block; large messages",
+    .summary = "direct reduce-scatter and allgather; ranks predicted to be late own no block; large messages",
     .cost = "2n(p-1)/p b, or nb + 2a after a late rank; n(p-1)/p c",
     .serves = {Collective::allreduce},
     .source = "ours; the bound of StragglAR (Devraj et al. 2025)",

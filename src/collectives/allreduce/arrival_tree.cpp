@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Arrival tree: a reduction tree whose shape is fixed by rank, while arrival decides who does the work. For
-// ranks on one node, through the board.
+// Idea: the shape of the reduction tree is fixed by rank, while arrival decides which rank does the work. It
+// runs on one node, on the board.
 //
 // The message is cut into chunks. For each chunk a rank climbs from its own leaf. If the neighbouring group
-// of ranks is not ready, the rank leaves its partial result on the board and goes on with the next chunk; if
-// it is, the rank combines the two and climbs on. So the second to come does the work, and the last arrival
-// finds every other group combined. At the root the second one has the result, which everybody copies. Ranks
-// begin at different chunks: when all arrive together, each is the last at an equal share of the chunks, and
-// the tree works as a reduce-scatter followed by an allgather.
+// of ranks is not ready, the rank leaves its partial result on the board and continues with the next chunk.
+// If that group is ready, the rank combines the two and climbs on. So the second rank to come does the work,
+// and the last arrival finds every other group combined. At the root the second rank has the result, which
+// every rank copies. Ranks begin at different chunks. If all arrive together, each rank is the last at an
+// equal share of the chunks, and the tree works as a reduce-scatter followed by an allgather.
 //
 //                 (0 1 2 3)
 //            (0 1)         (2 3)      by the second of each pair to get there, chunk by chunk
 //           0     1       2     3
 //
 // The second rank combines into the place of the partial result that was there first. Its core has just read
-// that place, and the first rank reads it next. So a cache line goes to and fro between two cores.
+// that place, and the first rank reads it next. So a cache line moves back and forth between two cores.
 //
-// Cost of the last arrival: it reads n bytes for each of log2(p) levels and n of its own, and writes 2n, at
-// memory speed. Balanced: each rank reads and writes at most (6 - 4/p)n bytes.
-// Small messages: every rank writes its vector into its slot, reads those of the others as they come, and
-// combines all in rank order. When the data fit in a few lines, combining them is cheaper than telling others
+// Short messages: every rank writes its vector into its slot, reads those of the others as they come, and
+// combines all in rank order. If the data fit in a few lines, combining them is cheaper than telling others
 // the result. The last arrival is followed by one cache line transfer.
-// Order: that of the tree, whoever comes first, and rank order for small messages: the bits never depend on
-// arrival. For powers of two it is that of recursive_doubling.
+// Cost: after the last arrival, that rank reads n bytes for each of log2(p) levels and n of its own, and
+// writes 2n, at memory speed. If all arrive together, each rank reads and writes at most (6 - 4/p)n bytes.
+// Order: the order of the tree, whichever rank comes first, and rank order for short messages. So the bits
+// never depend on arrival. For powers of two the tree is that of recursive_doubling.
 // Source: ours; the idea of arrival order is from Alizadeh et al. 2022.
 #include "base/copy.hpp"
 #include "collectives/allreduce/allreduce.hpp"
@@ -153,7 +153,8 @@ Task contribute(const BoardRound& round, Uncollected* results) {
 
 const Algorithm arrival_tree{
     .name = "arrival_tree",
-    .summary = "a tree fixed by rank, its work done by who arrives second; ranks on one node, any size",
+    .summary =
+        "a tree fixed by rank, in which the second to arrive does the work; ranks on one node, any size",
     .cost = "n bytes at memory speed for each of log2(p) levels after the last arrival",
     .serves = {Collective::allreduce},
     .needs = {.board = OnBoard::one_node},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Binomial: reduce to rank 0 and broadcast, each along a binomial tree, one after the other.
-//
+// Idea: a binomial reduce to rank 0, then a binomial broadcast.
 // Cost: ceil(log2 p)(2a + 2nb + nc).
+// Other sizes: any p.
 // Order: the tree of recursive_doubling for powers of two, and rank order inside every subtree.
 // Source: Castello et al. 2021, table 1; "non-overlapping" in Nuriyev et al. 2024 (SUARA).
 #include "collectives/allreduce/allreduce.hpp"

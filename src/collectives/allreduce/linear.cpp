@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Linear: everybody sends to rank 0, rank 0 sends the result to everybody.
-//
-// Cost: (p-1)(2a + 2nb + nc): for very few ranks, or when the others arrive long before rank 0.
-// Order: rank order, left to right, which is that of the naive loop and so the reference of the tests.
+// Idea: every rank sends to rank 0, which combines and sends the result to every rank.
+// Cost: (p-1)(2a + 2nb + nc). This is for very few ranks, or if the others arrive long before rank 0.
+// Other sizes: any p.
+// Order: rank order, left to right. This is the order of the naive loop, and therefore the reference of the
+// tests.
 // Source: Nuriyev et al. 2024 (SUARA), table 1.
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/bcast/bcast.hpp"
@@ -20,7 +21,7 @@ Task run(Endpoint net, Call call, const Expression&) {
 
 const Algorithm linear{
     .name = "linear",
-    .summary = "rank 0 collects, combines and sends to everybody; very few ranks",
+    .summary = "rank 0 collects, combines and sends the result to every rank; very few ranks",
     .cost = "(p-1)(2a + 2nb + nc)",
     .serves = {Collective::allreduce},
     .source = "Nuriyev et al. 2024",

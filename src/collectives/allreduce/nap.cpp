@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Node-aware parallel allreduce (NAP): the nodes exchange partial results as in recursive multiplying, and
-// each rank of a node exchanges with another node.
+// Idea: node-aware parallel allreduce (NAP). The nodes exchange partial results as in recursive multiplying,
+// and each rank of a node exchanges with a different node.
 //
 //   3 nodes of 2 ranks:   node 0: 0 1   node 1: 2 3   node 2: 4 5
-//   on each node          01                23            45         everybody has these
+//   on each node          01                23            45         every rank has its node's result
 //   between the nodes     0 <-> 2, 1 <-> 4, 3 <-> 5
-//   on each node          01 + 23 + 45                               everybody reads what the others got
+//   on each node          01 + 23 + 45                               every rank reads what the others got
 //
-// With nodes of s ranks groups have s + 1 nodes, so there are log_(s+1)(nodes) steps between nodes, where one
-// leader needs log_2(nodes). All of a node's ranks send at once, so long vectors wait for one another at the
-// node's port: for small n. Without a board groups have s nodes: rank k of a node gets what node k of the
-// group has, or keeps its own, and the ranks combine that as an allreduce among themselves.
+// If nodes have s ranks, groups have s + 1 nodes, so there are log_(s+1)(nodes) steps between nodes. One
+// leader per node would need log_2(nodes). All ranks of a node send at once, so long vectors wait for one
+// another at the node's port: this is for small n. Without a board groups have s nodes: rank k of a node gets
+// what node k of the group has, or keeps its own, and the ranks combine that as an allreduce among
+// themselves.
 //
-// Cost: log_(s+1)(nodes) (a + snb + snc), s ranks on a node, plus two exchanges on the board for each step;
-// without a board log_s(nodes) (a + snb) + (1 + log_s(nodes)) log2(s) (a + nb + nc), the latter with a and b
-// of messages within a node (docs/models.md).
-// Sizes: groups of nodes as in recursive multiplying; the smallest node says how large they can be, and with
-// a node of one rank there is nothing to gain, so it is smp. Every rank of a surplus node sends to a rank of
-// its neighbour, + 2(a + nb) + nc. Order: that of arrival_tree, or recursive_doubling, on each node, then
-// that of the nodes. All nodes of a group combine the same operands in the same order; the paper leaves that
-// open. Source: Bienz, Olson and Gropp, EuroMPI 2019; a rank there pauses in each step, and groups have s
-// nodes.
+// Cost: log_(s+1)(nodes) (a + snb + snc), s ranks on a node, plus two exchanges on the board per step.
+// Without a board: log_s(nodes) (a + snb) + (1 + log_s(nodes)) log2(s) (a + nb + nc), the second term with a
+// and b of messages within a node (docs/models.md).
+// Other sizes: groups of nodes as in recursive multiplying; the smallest node limits how large they can be.
+// If a node has one rank nothing is gained, so smp runs. Every rank of a surplus node sends to a rank of its
+// neighbour, + 2(a + nb) + nc.
+// Order: that of arrival_tree (or recursive_doubling) on each node, then that of the nodes. All nodes of a
+// group combine the same operands in the same order; the paper leaves that open.
+// Source: Bienz, Olson and Gropp, EuroMPI 2019. There one rank pauses in each step, and groups have s nodes.
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/combinators/hierarchy/hierarchy.hpp"
 #include "collectives/phases/combine_in_order.hpp"
@@ -155,7 +156,7 @@ Task run(Endpoint net, Call call, const Expression& self) {
 
 const Algorithm nap{
     .name = "nap",
-    .summary = "nodes exchange as in recursive_multiplying, each rank with another node; small messages",
+    .summary = "nodes exchange as in recursive_multiplying, each rank with a different node; small messages",
     .cost = "log_(s+1)(nodes) (a + snb + snc), s ranks on a node",
     .serves = {Collective::allreduce},
     .needs = {.board = OnBoard::if_any},

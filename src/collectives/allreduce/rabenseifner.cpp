@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rabenseifner: reduce-scatter by recursive halving, then allgather by recursive doubling.
+// Idea: a reduce-scatter by recursive halving, then an allgather by recursive doubling.
 //
 //   p = 4, blocks kept     rank 0   rank 1   rank 2   rank 3
 //   distance 1, n/2         01       23       01       23
@@ -7,10 +7,11 @@
 //   distance 2, n/4         01       23       01       23
 //   distance 1, n/2         0123     0123     0123     0123
 //
-// The nearest rank comes first, so that the largest halves stay inside a node when ranks are placed in
-// blocks.
-// Cost: 2 log2(p) a + 2n(p-1)/p b + n(p-1)/p c. Other than powers of two: folded, + 2(a + nb) + nc.
-// Order: the same tree over the ranks as recursive_doubling, and so the same bits.
+// The nearest rank comes first, so that the largest halves stay inside a node if ranks are placed in blocks.
+//
+// Cost: 2 log2(p) a + 2n(p-1)/p b + n(p-1)/p c.
+// Other sizes: ranks are folded into a power of two, + 2(a + nb) + nc.
+// Order: the tree over the ranks of recursive_doubling, so the bits are equal to those.
 // Source: Rabenseifner, ICCS 2004; Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/phases/recursive_halving.hpp"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Recursive doubling: in step k every rank exchanges its partial result with the rank at distance 2^k.
-//
-// Cost: log2(p) (a + nb + nc): the fewest steps, but the whole message in each, so for small n.
-// Sizes that are no power of two: surplus ranks are folded into their neighbours, + 2(a + nb) + nc.
+// Idea: in step k every rank swaps its partial result with the rank 2^k away.
+// Cost: log2(p) (a + nb + nc): the fewest steps, but each has the whole message, so this is for small n.
+// Other sizes: surplus ranks are folded into their neighbours, + 2(a + nb) + nc.
 // Order: a balanced tree over the ranks; partners combine the same two operands in the same order.
 // Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005; Bienz, Olson and Gropp 2019, section 2.1.
 #include "collectives/allreduce/allreduce.hpp"

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Recursive multiplying: in each step groups of up to K ranks exchange their partial results, all with all.
+// Idea: in each step groups of up to K ranks exchange their partial results, each rank with all others.
 //
 //   K = 3, 9 ranks:   {0 1 2} {3 4 5} {6 7 8}   then   {0 3 6} {1 4 7} {2 5 8}
 //
-// Cost: log_K(p) (a + (K-1)(nb + nc)). Each step of recursive doubling waits for a message; this one waits
-// for fewer of them, and sends more: for small n, where a message is under way much longer than it takes to
-// send. With K = p it is the direct exchange, one step. Sizes: the radices of the steps multiply to the
-// largest number of ranks that has no prime factor above K. Surplus ranks are folded into their neighbours, +
-// 2(a + nb) + nc. Order: rank order in each group. All its ranks combine the same operands, so they have the
-// same bits. Source: Ruefenacht, Bull and Booth, Parallel Computing 69, 2017 (generalisation of recursive
-// doubling).
+// A step of recursive doubling waits for one message. This algorithm has fewer steps, but sends more messages
+// in each. It is for small n, where a message travels much longer than it takes to send. With K = p it is the
+// direct exchange in one step.
+//
+// Cost: log_K(p) (a + (K-1)(nb + nc)).
+// Other sizes: the radices of the steps multiply to the largest number of ranks without a prime factor above
+// K. Surplus ranks are folded into their neighbours, + 2(a + nb) + nc.
+// Order: rank order in each group. All its ranks combine the same operands, so they get the same bits.
+// Source: Ruefenacht, Bull and Booth, Parallel Computing 69, 2017 (generalisation of recursive doubling).
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/phases/combine_in_order.hpp"
 #include "collectives/phases/fold.hpp"
@@ -57,7 +59,8 @@ constexpr Parameter parameters[] = {Parameter::radix};
 
 const Algorithm recursive_multiplying{
     .name = "recursive_multiplying",
-    .summary = "log_K(p) steps in which K ranks exchange the whole message, all with all; small messages",
+    .summary =
+        "log_K(p) steps, in each of which groups of K ranks exchange the whole message; small messages",
     .cost = "log_K(p) (a + (K-1)(nb + nc))",
     .serves = {Collective::allreduce},
     .source = "Ruefenacht, Bull and Booth 2017",

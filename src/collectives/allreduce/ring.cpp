@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ring: ring reduce-scatter, then ring allgather.
-//
+// Idea: a ring reduce-scatter, then a ring allgather.
 // Cost: 2(p-1) a + 2n(p-1)/p b + n(p-1)/p c: the fewest bytes, neighbours only, but linear latency.
-// Order: block b is combined in the order b+1, b+2, ..., b, wherever it is used.
+// Other sizes: any p.
+// Order: block b is combined in the order b+1, b+2, ..., b, on whichever rank it is used.
 // Source: Patarasuk and Yuan, JPDC 69(2), 2009; Castello et al. 2021, section 3.
 #include "collectives/allgather/allgather.hpp"
 #include "collectives/allreduce/allreduce.hpp"

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Pre-reduced ring: rank RANK is late, and stands at the end of the ring. Every block begins at the ring's
-// first rank, not each at another one: so the others have combined all that is theirs when the late rank
-// comes.
+// Idea: rank RANK is late and is the last on the ring. Every block begins at the ring's first rank, instead
+// of each at a different one. So the others have combined all their data when the late rank comes.
 //
 //   4 ranks, 3 is late    0 --> 1 --> 2 ..> 3     blocks 0, 1, 2, 3: sums, which wait before the late rank
 //                         3 --> 0 --> 1 --> 2     the results
 //
-// Cost after the late rank: 2p (a + n/p b) + n c, as ring: whatever leaves it goes around. When all come
-// at once another (p-2)(a + n/p (b + c)).
-// Order: the ranks behind RANK, around the end, to RANK; for all blocks.
-// Prediction: none. In the paper a thread on each rank foresees when it will arrive, and the ring is sorted
-// by that, with as many steps before the late ones as there will be time for. Here the late rank is named,
-// and all steps that do not need it come before it.
+// Cost: after the late rank 2p (a + n/p b) + n c, as ring: what leaves it goes around once. If all come at
+// once, (p-2)(a + n/p (b + c)) in addition.
+// Order: the ranks behind RANK, modulo p, up to RANK; this is equal for all blocks.
+// Prediction: none. In the paper a thread on each rank predicts its arrival, and the ring is sorted by that,
+// with as many steps before the late ranks as there will be time for. Here the late rank is named, and all
+// steps that do not need it come before it.
 // Source: Proficz, Journal of Supercomputing 74(7), 2018.
 #include "collectives/allreduce/allreduce.hpp"
 
@@ -53,7 +52,7 @@ constexpr Parameter parameters[] = {Parameter::late_rank};
 
 const Algorithm ring_prereduced{
     .name = "ring_prereduced",
-    .summary = "ring in which all blocks end at rank RANK, which is late; large messages",
+    .summary = "ring on which every block ends at rank RANK, which is late; large messages",
     .cost = "2p (a + n/p b) + nc after RANK",
     .serves = {Collective::allreduce},
     .needs = {.ranks = ranks_up_to_the_late_one, .ranks_text = "RANK + 1"},

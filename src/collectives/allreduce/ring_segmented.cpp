@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Segmented ring: the reduce-scatter of `ring` in segments of at most BYTES of each block, two of them in
-// flight, so that one segment is combined while another travels; then the ring allgather of whole blocks.
-//
-// Cost, with m = n/p bytes in a block, s = ceil(m / BYTES) segments, and the slower of sending and combining:
-//   (p-1)(s a + m max(b, c)) + (p-1)(a + m b).
+// Idea: the reduce-scatter of `ring` runs in segments of at most BYTES of each block, with two segments in
+// flight. One is combined while the other travels. Then a ring allgather moves whole blocks.
+// Cost: (p-1)(s a + m max(b, c)) + (p-1)(a + m b), with m = n/p bytes in a block and s = ceil(m / BYTES)
+// segments. The slower of sending and combining counts.
+// Other sizes: any p.
 // Source: Nuriyev et al. 2024 (SUARA), section 4; the two phases are Open MPI's.
 #include <algorithm>
 

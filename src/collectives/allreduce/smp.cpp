@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// SMP: reduce on each node to its leader, recursive doubling among the leaders, broadcast on each node.
+// Idea: reduce on each node to its leader, recursive doubling among the leaders, broadcast on each node.
 //
 //   2 nodes of 4 ranks:   node 0: 0 1 2 3   node 1: 4 5 6 7
-//   reduce                0 <- 1, 2 <- 3; 0 <- 2        the same on node 1
+//   reduce                0 <- 1, 2 <- 3; 0 <- 2        likewise on node 1
 //   between the nodes     0 <-> 4
-//   broadcast             0 -> 2; 0 -> 1, 2 -> 3        the same on node 1
+//   broadcast             0 -> 2; 0 -> 1, 2 -> 3        likewise on node 1
+//
+// One rank of each node sends to others, so long vectors do not wait for one another at the node's port, as
+// in nap. `hierarchy` does this with phases that overlap.
 //
 // Cost: log2(nodes) (a + nb + nc), plus the phases on the nodes: 2 ceil(log2 s) (a + nb) + ceil(log2 s) nc
-// for s ranks, with a and b of messages within a node; less on a board. One rank of each node sends to
-// others, so long vectors do not wait for one another at the node's port, as in nap; hierarchy does the same
-// with phases that overlap.
-// Sizes: any; surplus nodes are folded into their neighbours. Order: that of the reduce on each node, then
-// that of recursive_doubling over the nodes.
+// for s ranks, with a and b of messages within a node; less on a board.
+// Other sizes: any; surplus nodes are folded into their neighbours.
+// Order: that of the reduce on each node, then that of recursive_doubling over the nodes.
 // Source: Zhu, Goodell, Gropp and Thakur, EuroPVM/MPI 2009 (MPICH); "SMP" in Bienz, Olson and Gropp 2019.
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/combinators/hierarchy/hierarchy.hpp"
@@ -44,7 +45,7 @@ Task run(Endpoint net, Call call, const Expression&) {
 
 const Algorithm smp{
     .name = "smp",
-    .summary = "reduce on each node, recursive_doubling among one leader of each, broadcast on each node",
+    .summary = "reduce on each node, recursive_doubling among one leader per node, broadcast on each node",
     .cost = "log2(nodes) (a + nb + nc), plus two phases on the nodes",
     .serves = {Collective::allreduce},
     .needs = {.board = OnBoard::if_any},

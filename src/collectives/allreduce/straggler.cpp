@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// StragglAR: rank RANK is late. The others reduce-scatter among themselves before it comes. Then it completes
-// one block with each of them in turn, while all others exchange complete blocks in pairs.
+// Idea: StragglAR. Rank RANK is late. The others reduce-scatter among themselves before it comes. Then it
+// completes one block with each of them in turn, while all others exchange complete blocks in pairs.
 //
 //   4 ranks, 3 is late       0 - 3   1 - 2     block 0 complete
 //   blocks 0, 1, 2           1 - 3   2 - 0     block 1; 2 gets block 0
 //                            2 - 3   0 - 1     block 2; 0 gets block 1, 1 block 0
 //                            3 - 0   1 - 2     0 gets block 2, 2 block 1, and 1 block 2
 //
-// Cost after the late rank: p + log2(p) - 2 rounds of a + n/(p-1) b, or in p - 1 of them n/(p-1) c if that is
-// longer. When all come at once another (p-2)(a + n/(p-1) (b + c)). Other than powers of two: folded, the
-// late rank by itself, + a + nb after it. Order: that of ring among the others, the ranks behind RANK first;
-// then RANK. Prediction: none. The paper is told the late rank, which it takes to be the same for a whole
-// run. Source: Devraj, Ding, Vijaya Kumar, Kleinberg and Singh, arXiv 2505.23523, 2025. The paper searches
-// for the pairs; here they follow from a formula (patterns/straggler_rounds.hpp).
+// Cost: after the late rank p + log2(p) - 2 rounds of a + n/(p-1) b, or in p - 1 of them n/(p-1) c if that is
+// longer. If all come at once, (p-2)(a + n/(p-1) (b + c)) in addition.
+// Other sizes: ranks are folded into a power of two, the late rank by itself, + a + nb after it.
+// Order: that of ring among the others, the ranks behind RANK first; then RANK.
+// Prediction: none. In the paper, too, the late rank is given, and assumed to be late in the whole run.
+// Source: Devraj, Ding, Vijaya Kumar, Kleinberg and Singh, arXiv 2505.23523, 2025. The paper searches for the
+// pairs; here they follow from a formula (patterns/straggler_rounds.hpp).
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/phases/fold.hpp"
 #include "collectives/reduce_scatter/reduce_scatter.hpp"
@@ -86,7 +87,8 @@ constexpr Parameter parameters[] = {Parameter::late_rank};
 
 const Algorithm straggler{
     .name = "straggler",
-    .summary = "reduce-scatter without rank RANK, which is late; each block with it in turn; large messages",
+    .summary =
+        "reduce-scatter without rank RANK, which is late, then each block with it in turn; large messages",
     .cost = "(p + log2(p) - 2) max(a + n/(p-1) b, n/(p-1) c) after RANK",
     .serves = {Collective::allreduce},
     .needs = {.ranks = ranks_up_to_the_late_one, .ranks_text = "RANK + 1"},

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bruck: each block travels the way from its sender to its receiver in steps of powers of two, those that the
-// binary number of the distance has, along with all others that take the step.
+// Idea: each block travels from its sender to its receiver in steps of powers of two, those in the binary
+// number of the distance. All blocks that take a step travel together.
 //
 //   p = 4, from,to   rank 0        rank 1        rank 2        rank 3
 //   turned           00 01 02 03   11 12 13 10   22 23 20 21   33 30 31 32   distance 0, 1, 2, 3
 //   step 0           00 30 02 32   11 01 13 03   22 12 20 10   33 23 31 21   distances 1 and 3 have gone 1
 //   step 1           00 30 20 10   11 01 31 21   22 12 02 32   33 23 13 03   distances 2 and 3 have gone 2
 //
-// A last copy brings them into the order of their senders. The output holds what leaves and what comes.
-// Cost: ceil(log2(p)) a + log2(p) p/2 mb, m bytes in a block; the bytes are fewer where p is no power of two.
+// A last copy puts the blocks in the order of their senders. The output holds what leaves and what comes.
+//
+// Cost: ceil(log2(p)) a + log2(p) p/2 mb, m bytes in a block.
+// Other sizes: any p; if it is not a power of two, there are fewer bytes.
 // Source: Bruck, Ho, Kipnis, Upfal and Weathersby, IEEE TPDS 8(11), 1997.
 #include <algorithm>
 

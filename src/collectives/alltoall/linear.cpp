@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Linear: every rank sends its blocks straight to the others, with eight of the steps of `pairwise` in
-// flight. Everybody begins with another rank.
-//
+// Idea: every rank sends its blocks directly to the others, with eight of the steps of `pairwise` in flight.
+// Each rank begins with a different receiver.
 // Cost: (p-1)(a/8 + mb), m bytes in a block.
+// Other sizes: any p.
 // Source: Open MPI's basic linear algorithms (coll_base_alltoall.c), which post all messages at once.
 #include <algorithm>
 
@@ -23,7 +23,7 @@ Task run(Endpoint net, Call call, const Expression&) {
 
 const Algorithm linear{
     .name = "linear",
-    .summary = "every rank sends straight to all others, eight messages at a time",
+    .summary = "each rank sends directly to all others, eight messages at a time",
     .cost = "(p-1)(a/8 + mb), m bytes in a block",
     .serves = {Collective::allgather, Collective::allgatherv, Collective::alltoall, Collective::alltoallv},
     .source = "Open MPI's basic linear algorithms",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Pairwise: p - 1 steps. In step k rank r exchanges blocks with rank r xor k, where p is a power of two.
-//
-// Other than powers of two: in step k rank r sends to rank r + k, and receives from rank r - k.
-// Cost: (p-1)(a + mb), m bytes in the longest block: each travels once, and each rank talks to one at a time.
+// Idea: p - 1 steps. In step k rank r exchanges blocks with rank r xor k if p is a power of two.
+// Cost: (p-1)(a + mb), m bytes in the longest block. Each block travels once, and each rank talks to one at a
+// time.
+// Other sizes: if p is not a power of two, in step k rank r sends to rank r + k and receives from rank r - k.
 // Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
 #include <bit>
 

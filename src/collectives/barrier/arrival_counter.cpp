@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Arrival counter: each rank shows that it has come, beside its slot, with the number of the call, and looks
-// for the others. For ranks on one node, through the board. No two ranks write to the same line.
-//
-// More than 16 ranks look along a tree, up to rank 0 and down again (immediate_tree.hpp).
-//
-// Cost of the last arrival: one cache line transfer to each of the others. In the tree: 2 log4(p) transfers.
-// Source: Mellor-Crummey and Scott 1991, whose central counter and tree barrier these are, with a sequence
-// number instead of the sense, and a word for each rank instead of the count.
+// Idea: each rank writes the number of the call beside its slot when it arrives, and looks for the numbers of
+// the others. It runs on one node, on the board. No two ranks write to one cache line. More than 16 ranks
+// look along a tree, up to rank 0 and down again (board/immediate_tree.hpp).
+// Cost: after the last arrival one cache line transfer to each of the others. In the tree 2 log4(p)
+// transfers.
+// Source: Mellor-Crummey and Scott 1991: their central counter and tree barrier, with a sequence number
+// instead of the sense, and a word for each rank instead of the count.
 #include "collectives/barrier/barrier.hpp"
 #include "collectives/board/immediate.hpp"
 #include "collectives/board/tree_form.hpp"
@@ -43,7 +42,7 @@ class Shown {
 
 const Algorithm arrival_counter{
     .name = "arrival_counter",
-    .summary = "each rank shows that it has come, and looks for the others; ranks on one node",
+    .summary = "each rank shows that it has arrived, and looks for the others; ranks on one node",
     .cost = "a few cache lines after the last arrival",
     .serves = {Collective::barrier},
     .needs = {.board = OnBoard::one_node},

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Dissemination: in step i each rank tells the one 2^i to its right that it is there, and so are all ranks
-// that it has heard of.
+// Idea: in step i each rank tells the rank 2^i to its right that it has arrived, and so have all ranks that
+// it has heard of.
 //
 //     p = 5    step 0: 0->1 1->2 2->3 3->4 4->0
 //              step 1: 0->2 1->3 2->4 3->0 4->1
 //              step 2: 0->4 1->0 2->1 3->2 4->3
 //
-// Cost: ceil(log2(p)) a, for any p.
+// Cost: ceil(log2(p)) a.
+// Other sizes: any p.
 // Source: Hensgen, Finkel, Manber 1988.
 #include "collectives/barrier/barrier.hpp"
 
@@ -28,7 +29,8 @@ Task run(Endpoint net, Call, const Expression&) {
 
 const Algorithm dissemination{
     .name = "dissemination",
-    .summary = "in step i each rank tells the one 2^i further that all it has heard of are there",
+    .summary =
+        "in step i each rank tells the rank 2^i to its right that all ranks it has heard of have arrived",
     .cost = "ceil(log2(p)) a",
     .serves = {Collective::barrier},
     .source = "Hensgen, Finkel, Manber 1988",

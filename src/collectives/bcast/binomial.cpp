@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Binomial broadcast: whoever has the data sends it on, the largest subtree first.
+// Idea: each rank that has the data sends it on, to its largest subtree first.
 //
 //     p = 6     0 -> 4     0 -> 2, 4 -> 5     0 -> 1, 2 -> 3
 //
-// Cost: ceil(log2 p) (a + nb): the fewest steps, but the whole message in each: for small n.
+// Cost: ceil(log2 p) (a + nb): the fewest steps, but each has the whole message, so this is for small n.
+// Other sizes: any p.
 // Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
 #include "collectives/bcast/bcast.hpp"
 #include "collectives/phases/from_root.hpp"
@@ -21,7 +22,7 @@ Task bcast_from_first::binomial(Endpoint net, Call call) {
 
 const Algorithm bcast_algorithms::binomial{
     .name = "binomial",
-    .summary = "whoever has the data sends it on, along a binomial tree; small messages",
+    .summary = "each rank that has the data sends it on, along a binomial tree; small messages",
     .cost = "ceil(log2 p) (a + nb)",
     .serves = {Collective::bcast},
     .source = "Thakur, Rabenseifner and Gropp 2005",

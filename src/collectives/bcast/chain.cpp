@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Chain broadcast: each rank receives from the one before it and sends to the next.
+// Idea: each rank receives from the rank before it and sends to the next.
 //
 //     p = 4     0 -> 1 -> 2 -> 3
 //
-// Cost: (p-1)(a + nb). In s segments, as in pipeline(s, chain), all ranks work at once:
-// (p-1) a + (p+s-2) n/s b, little more than nb for many segments.
+// Cost: (p-1)(a + nb). In s segments, as in pipeline(s, chain), all ranks work at once: (p-1) a + (p+s-2) n/s
+// b, little more than nb for many segments.
+// Other sizes: any p.
 // Source: Open MPI's broadcast by chain (coll_base_bcast.c); Castello et al. 2021 cut it.
 #include "collectives/bcast/bcast.hpp"
 #include "collectives/phases/from_root.hpp"
@@ -21,7 +22,7 @@ Task from_first(Endpoint net, Call call) {
 
 const Algorithm chain{
     .name = "chain",
-    .summary = "from rank to rank; long messages in many segments",
+    .summary = "the message goes from rank to rank; long messages in many segments",
     .cost = "(p-1)(a + nb)",
     .serves = {Collective::bcast},
     .source = "Open MPI's broadcast by chain",

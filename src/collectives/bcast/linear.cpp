@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Linear broadcast: the root sends to every other rank in turn.
-//
-// Cost: (p-1)(a + nb): for very few ranks.
+// Idea: the root sends to every other rank in turn.
+// Cost: (p-1)(a + nb), so this is for very few ranks.
+// Other sizes: any p.
 // Source: Open MPI's basic linear broadcast (coll_base_bcast.c).
 #include "collectives/bcast/bcast.hpp"
 #include "collectives/phases/from_root.hpp"
@@ -18,7 +18,7 @@ Task bcast_from_first::linear(Endpoint net, Call call) {
 
 const Algorithm bcast_algorithms::linear{
     .name = "linear",
-    .summary = "the root sends to everybody in turn; very few ranks",
+    .summary = "the root sends to every rank in turn; very few ranks",
     .cost = "(p-1)(a + nb)",
     .serves = {Collective::bcast},
     .source = "Open MPI's basic linear broadcast",

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Scatter and allgather: the root hands out the vector in p blocks along a binomial tree, then the blocks go
-// around a ring.
+// Idea: the root scatters the vector in p blocks along a binomial tree. Then the blocks go around a ring.
 //
 //     p = 4     rank 0   rank 1   rank 2   rank 3
 //               0123     -        -        -
 //     scatter   0123     1        23       3
 //     ring      0123     0123     0123     0123     each adds the block that its left neighbour had
 //
-// Cost: (ceil(log2 p) + p-1) a + 2n(p-1)/p b: long messages among not too many ranks.
+// Cost: (ceil(log2 p) + p-1) a + 2n(p-1)/p b: for long messages among not too many ranks.
+// Other sizes: any p.
 // Source: van de Geijn's, in Barnett et al. 1994; Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
 #include "collectives/allgather/allgather.hpp"
 #include "collectives/bcast/bcast.hpp"
@@ -31,7 +31,7 @@ Task from_first(Endpoint net, Call call) {
 
 const Algorithm scatter_allgather{
     .name = "scatter_allgather",
-    .summary = "blocks along a binomial tree, then around a ring; large messages",
+    .summary = "blocks go along a binomial tree, then around a ring; large messages",
     .cost = "(ceil(log2 p) + p-1) a + 2n(p-1)/p b",
     .serves = {Collective::bcast},
     .source = "Barnett et al. 1994 (van de Geijn)",

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Grid: the ranks form a grid of two or more dimensions; an allreduce of the whole message along the first
+// Idea: the ranks form a grid of two or more dimensions. The whole message is allreduced along the first
 // dimension, then along the second, and so on.
 //
 //   grid(4x2, A, B)   rows of consecutive ranks by A:   0 1 2 3 | 4 5 6 7
 //                     then columns by B:                0 4 | 1 5 | 2 6 | 3 7
 //
 // Cost: T_A(d1) + T_B(d2) + ...: latency linear in the dimensions instead of p.
-// Surplus ranks are folded into the grid; fewer ranks than it has cannot run it.
-// Order: each row in the order of A, then rows in the order of B.
+// Other sizes: surplus ranks are folded into the grid. Fewer ranks than the grid has cannot run it.
+// Order: each row in the order of A, then the rows in the order of B.
 // Source: Nuriyev et al. 2024 (SUARA), section 3; more than two dimensions are ours.
 #include <algorithm>
 #include <functional>

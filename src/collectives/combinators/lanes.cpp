@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Lanes: combine on each node, then every rank of a node carries its share of the result between the nodes,
-// then everybody takes all shares.
+// Idea: combine on each node. Then every rank of a node carries its share of the result between the nodes,
+// and every rank takes all shares.
 //
 //   lanes(NODE, A)        node phase on the board by NODE, an allreduce by A in each lane
 //
 //   2 nodes of 3 ranks    node 0: 0 1 2   node 1: 3 4 5   the node's result in three shares
 //   the lanes             0 <-> 3, 1 <-> 4, 2 <-> 5       rank k of each node has share k
 //
-// So a node sends as fast as all of its ranks can, where one leader sends as fast as one rank can. With one
-// lane this is the hierarchy of an allreduce, and hierarchy.cpp runs it so.
+// So a node sends as fast as all of its ranks can, while one leader sends as fast as one rank can. With one
+// lane this is the hierarchy of an allreduce, and hierarchy.cpp runs it that way. The phases overlap: while
+// the carriers exchange one segment, the node combines the next and copies the last.
 //
-// The phases overlap: while the carriers exchange one segment, the node combines the next and copies the
-// last.
 // Cost: T_A(nodes, n/s) for s ranks on a node, if a node can send for all of them at once, plus the nodes'
 // work before the first segment and after the last one.
-// Unequal nodes: the smallest one says how many lanes there are, because every lane crosses all nodes.
-// Further ranks of a node combine and copy.
+// Other sizes: the smallest node says how many lanes there are, because every lane crosses all nodes. Further
+// ranks of a node combine and copy.
 // Order: that of NODE on each node, then that of A over the nodes.
 // Source: the full-lane allreduce of Traff and Hunold 2020; the overlap is ours.
 #include "collectives/board/board_round.hpp"
@@ -146,7 +145,8 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
 
 const Algorithm allreduce{
     .name = "lanes",
-    .summary = "combine on each node by NODE_ALGORITHM, each rank of a node carries a share by ALGORITHM",
+    .summary =
+        "combine on each node by NODE_ALGORITHM, then each rank of a node carries a share by ALGORITHM",
     .cost = "T_ALGORITHM(nodes, n/s), s ranks on a node, overlapped with the work on the nodes",
     .serves = {Collective::allreduce},
     .needs = {.board = OnBoard::every_node},

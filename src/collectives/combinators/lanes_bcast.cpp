@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Lanes of a broadcast: everybody on the root's node copies the vector there, and every rank of that node
-// sends its share to the other nodes, where everybody takes all shares.
+// Idea: every rank on the root's node copies the vector there. Then every rank of that node sends its share
+// to the other nodes, where every rank takes all shares.
 //
 //   node 0: 0 1 2   node 1: 3 4 5   root 1:   NODE      1 -> 0 2
 //                                             lanes     0 -> 3, 1 -> 4, 2 -> 5, a third each
 //                                             node 1    3 4 5 take each other's thirds
 //
-// Long vectors go in segments, each of them in shares: while one is under way in the lanes, the nodes copy
+// Long vectors go in segments, and each segment in shares. While one segment is in the lanes, the nodes copy
 // others.
 //
 // Cost: T_A(nodes, n/s) for s ranks on a node, if a node can send for all of them at once, plus a copy of the
 // first segment on the root's node and of the last one on the others.
-// Unequal nodes: the smallest one says how many lanes there are.
+// Other sizes: the smallest node says how many lanes there are.
 // Source: the full-lane broadcast of Traff and Hunold 2020; the overlap is ours.
 #include "collectives/combinators/combinators.hpp"
 #include "collectives/combinators/hierarchy/hierarchy.hpp"
@@ -66,7 +66,7 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
 
 const Algorithm bcast{
     .name = "lanes",
-    .summary = "on the root's node by NODE_ALGORITHM, each rank of a node carries a share by ALGORITHM",
+    .summary = "copy on the root's node by NODE_ALGORITHM, then each rank of it carries a share by ALGORITHM",
     .cost = "T_ALGORITHM(nodes, n/s), s ranks on a node, overlapped with the work on the nodes",
     .serves = {Collective::bcast},
     .needs = {.board = OnBoard::every_node},

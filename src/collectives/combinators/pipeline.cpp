@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Pipeline: the message in segments, each a call of its own, several in flight.
+// Idea: the message is cut into segments. Each segment is a call of its own, and several are in flight. While
+// one segment waits for a slow link or a late rank, others combine and send. If every rank has a block, a
+// segment is a stripe of each block.
 //
 //   pipeline(4, A)       4 segments, all in flight (fixed concurrency)
 //   pipeline(32MiB, A)   segments of 32 MiB, up to 16 in flight (fixed segment size); the last one is shorter
 //   pipeline(4, native)  each segment is a non-blocking collective of the host MPI
-//   (mpi/operations/host_pipeline.hpp)
+//                        (mpi/operations/host_pipeline.hpp)
 //
-// While one segment waits for a slow link or a late rank, others combine and send. Where every rank has a
-// block, a segment is a stripe of each block. Source: Castello et al. 2021, section 4. Their listings pass a
-// wrong count for the last segment; this follows their text.
+// Source: Castello et al. 2021, section 4. Their listings pass a wrong count for the last segment; this
+// follows their text.
 #include <algorithm>
 
 #include "collectives/combinators/combinators.hpp"
@@ -91,7 +92,7 @@ std::string unsuitable(const Expression& self, const Placement& placement) {
 
 const Algorithm pipeline{
     .name = "pipeline",
-    .summary = "segments of the message in flight together, each by ALGORITHM",
+    .summary = "several segments of the message in flight, each by ALGORITHM",
     .cost = "the slowest resource of ALGORITHM instead of the sum of all",
     .serves = {Collective::allreduce, Collective::bcast, Collective::reduce, Collective::allgather,
                Collective::reduce_scatter, Collective::reduce_scatter_block},

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Binomial gather: each rank collects the blocks of its subtree, the smallest child first, and sends them up
-// in one message.
+// Idea: each rank collects the blocks of its subtree, the smallest child first, and sends them up in one
+// message. Ranks are counted from the root. If the root is not rank 0, it collects in that order and copies
+// the blocks to their places.
 //
 //     p = 6     1 -> 0: 1, 3 -> 2: 3, 5 -> 4: 5     2 -> 0: 23     4 -> 0: 45
 //
-// Ranks are counted from the root on. Where that is not rank 0, the root collects in this order and copies
-// the blocks into their places.
-// Cost, n bytes in a block: ceil(log2 p) a + (p-1) nb: for small blocks.
+// Cost: ceil(log2 p) a + (p-1) nb, n bytes in a block: for small blocks.
+// Other sizes: any p.
 // Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
 #include "collectives/gather/gather.hpp"
 #include "collectives/phases/from_root.hpp"
@@ -58,7 +58,7 @@ Task to_first(Endpoint net, Call call) {
 
 const Algorithm binomial{
     .name = "binomial",
-    .summary = "each rank collects the blocks of a subtree and sends them up at once; small blocks",
+    .summary = "each rank collects the blocks of its subtree and sends them up together; small blocks",
     .cost = "ceil(log2 p) a + (p-1) nb, n bytes in a block",
     .serves = {Collective::gather},
     .source = "Thakur, Rabenseifner and Gropp 2005",

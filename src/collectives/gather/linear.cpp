@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Linear gather: every rank sends its block to the root, which takes them in the order of the ranks.
-//
-// Cost, n bytes in a block: (p-1)(a + nb): the fewest bytes, for large blocks or very few ranks.
+// Idea: every rank sends its block to the root, which receives them in rank order.
+// Cost: (p-1)(a + nb), n bytes in a block: the fewest bytes, for large blocks or very few ranks.
+// Other sizes: any p.
 // Source: Open MPI's basic linear gather (coll_base_gather.c).
 #include "collectives/gather/gather.hpp"
 
@@ -27,7 +27,7 @@ Task run(Endpoint net, Call call, const Expression&) {
 
 const Algorithm linear{
     .name = "linear",
-    .summary = "everybody sends its block to the root; large blocks, or very few ranks",
+    .summary = "every rank sends its block to the root; large blocks, or very few ranks",
     .cost = "(p-1)(a + nb), n bytes in a block",
     .serves = {Collective::gather},
     .source = "Open MPI's basic linear gather",

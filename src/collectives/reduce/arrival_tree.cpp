@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Arrival tree, as in an allreduce, for the root alone: whoever is not the root gives and leaves, and a late
-// root finds all that can be combined without it combined. One that is there waits for its neighbour, where
-// that one has begun, and combines into its result; so of two ranks that come together the root puts nothing
-// on the board.
-//
-// Cost of the last arrival and order: those of the allreduce, so the root has the bits that an allreduce has.
+// Idea: the arrival tree of an allreduce, for the root alone. A rank that is not the root gives its data and
+// leaves, and a late root finds everything combined that does not need its data. A root that is there waits
+// for its neighbour, if that one has begun, and combines into its result. So of two ranks that come together
+// the root puts nothing on the board.
+// Cost: that of the allreduce after the last arrival.
+// Order: that of the allreduce, so the root gets the bits that an allreduce gives.
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/board/arrival_direct.hpp"
 #include "collectives/board/board_round.hpp"
@@ -28,7 +28,8 @@ Task run(Endpoint net, Call call, const Expression&) {
 
 const Algorithm arrival_tree{
     .name = "arrival_tree",
-    .summary = "a tree fixed by rank, its work done by who arrives second; ranks on one node, any size",
+    .summary =
+        "a tree fixed by rank, in which the second to arrive does the work; ranks on one node, any size",
     .cost = "n bytes at memory speed for each of log2(p) levels after the last arrival",
     .serves = {Collective::reduce},
     .needs = {.board = OnBoard::one_node},

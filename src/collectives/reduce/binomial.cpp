@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Binomial reduce: rank r collects from r + 1, r + 2, r + 4, ... up to its lowest set bit, then sends to r
-// minus this bit.
+// Idea: rank r collects from r + 1, r + 2, r + 4, ... up to its lowest set bit, then sends to r minus this
+// bit.
 //
 //     p = 6     1 -> 0, 3 -> 2, 5 -> 4     2 -> 0     4 -> 0
 //
-// Cost: ceil(log2 p) (a + nb + nc): the fewest steps, but the whole message in each: for small n.
-// Order: rank order inside every subtree, from the root on around the ranks.
+// Cost: ceil(log2 p) (a + nb + nc): the fewest steps, but each has the whole message, so this is for small n.
+// Other sizes: any p.
+// Order: rank order inside every subtree, counted from the root modulo p.
 // Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
 #include "collectives/phases/from_root.hpp"
 #include "collectives/reduce/reduce.hpp"
@@ -35,7 +36,7 @@ Task reduce_to_first::binomial(Endpoint net, Call call) {
 
 const Algorithm reduce_algorithms::binomial{
     .name = "binomial",
-    .summary = "partial sums along a binomial tree; small messages",
+    .summary = "partial results go up a binomial tree; small messages",
     .cost = "ceil(log2 p) (a + nb + nc)",
     .serves = {Collective::reduce},
     .source = "Thakur, Rabenseifner and Gropp 2005",

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Chain reduce: the sum grows from rank to rank, from the last one to the root.
+// Idea: the partial result grows from rank to rank, from the last one to the root.
 //
 //     p = 4     3 --x3--> 2 --x2+x3--> 1 --x1+x2+x3--> 0
 //
-// Cost: (p-1)(a + nb + nc). In s segments, as in pipeline(s, chain), all ranks work at once, so that long
-// messages cost little more than n of sending or of combining, the slower.
-// Order: from the root on around the ranks, the last two first.
+// Cost: (p-1)(a + nb + nc). In s segments, as in pipeline(s, chain), all ranks work at once. Long messages
+// then cost little more than sending n or combining n, whichever is slower.
+// Other sizes: any p.
+// Order: counted from the root modulo p; the last two ranks are combined first.
 // Source: Open MPI's reduce by chain (coll_base_reduce.c); Castello et al. 2021 cut it.
 #include "collectives/phases/from_root.hpp"
 #include "collectives/reduce/reduce.hpp"
@@ -30,7 +31,7 @@ Task to_first(Endpoint net, Call call) {
 
 const Algorithm chain{
     .name = "chain",
-    .summary = "partial sums from rank to rank; long messages in many segments",
+    .summary = "partial results go from rank to rank; long messages in many segments",
     .cost = "(p-1)(a + nb + nc)",
     .serves = {Collective::reduce},
     .source = "Open MPI's reduce by chain",

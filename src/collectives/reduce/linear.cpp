@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Linear reduce: every rank sends to the root. The root collects several vectors before it combines them,
-// because one pass over eight operands reads the partial result once instead of seven times.
-//
-// Cost: (p-1)(a + nb + nc): for very few ranks.
-// Order: from the root on around the ranks, left to right.
+// Idea: every rank sends to the root. The root collects several vectors before it combines them, because one
+// pass over eight operands reads the partial result once instead of seven times.
+// Cost: (p-1)(a + nb + nc), so this is for very few ranks.
+// Other sizes: any p.
+// Order: counted from the root modulo p, left to right.
 // Source: Open MPI's basic linear reduce (coll_base_reduce.c).
 #include <algorithm>
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rabenseifner's reduce: reduce-scatter by recursive halving, as in his allreduce, then a binomial gather.
+// Idea: a reduce-scatter by recursive halving, as in Rabenseifner's allreduce, then a binomial gather.
 //
 //   p = 4, blocks held     rank 0   rank 1   rank 2   rank 3
 //   halving                 0        2        1        3      each holds one finished block
 //   distance 2, n/4         01       23       -        -
 //   distance 1, n/2         0123     -        -        -
 //
-// Cost: 2 log2(p) a + 2n(p-1)/p b + n(p-1)/p c. Other than powers of two: folded, + a + nb + nc.
-// Order: the tree of his allreduce, over the ranks from the root on.
+// Cost: 2 log2(p) a + 2n(p-1)/p b + n(p-1)/p c.
+// Other sizes: ranks are folded into a power of two, + a + nb + nc.
+// Order: the tree of Rabenseifner's allreduce, over the ranks counted from the root.
 // Source: Rabenseifner, ICCS 2004; Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
 #include "collectives/phases/fold.hpp"
 #include "collectives/phases/from_root.hpp"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Pairwise: in step k of p - 1 rank r sends its input for rank r + k straight to it, and combines what rank
-// r - k has for it.
-//
+// Idea: p - 1 steps. In step k rank r sends its input for rank r + k directly to it, and combines what rank r
+// - k has for it.
 // Cost: (p-1)(a + mb + mc), m bytes in the longest block.
+// Other sizes: any p.
 // Order: block b is combined in the order b, b-1, b-2, ..., b+1.
 // Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
 #include "collectives/reduce_scatter/reduce_scatter.hpp"
@@ -27,7 +27,7 @@ Task run(Endpoint net, Call call, const Expression&) {
 
 const Algorithm pairwise{
     .name = "pairwise",
-    .summary = "every rank sends each block straight to its owner, which combines; long blocks",
+    .summary = "every rank sends each block directly to its owner, which combines; long blocks",
     .cost = "(p-1)(a + mb + mc), m bytes in a block",
     .serves = {Collective::reduce_scatter, Collective::reduce_scatter_block},
     .source = "Thakur, Rabenseifner and Gropp 2005",

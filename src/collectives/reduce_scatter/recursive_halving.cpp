@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Recursive halving: in each step a rank gives away half of the blocks that it still combines, to a rank of
-// the other half of the ranks, and gets that one's part of the half that it keeps.
+// Idea: in each step a rank exchanges with a rank of the other half of the ranks. It gives away half of the
+// blocks that it still combines, and gets the other rank's part of the half that it keeps.
 //
 //   p = 4, blocks kept     rank 0   rank 1   rank 2   rank 3
 //   distance 2, two each    01       01       23       23
 //   distance 1, one each    0        1        2        3
 //
 // Cost: log2(p) a + (p-1) m (b + c), m bytes in a block: the fewest steps and the fewest bytes.
-// Other than powers of two: the surplus ranks each hand their input to the rank before, and get their block
-// at the end, + 2a + (p+1) mb + pmc; a step takes as long as the longer one of its messages.
-// Order: a balanced tree over the ranks, those farthest apart first; the same one for all blocks.
+// Other sizes: if p is not a power of two, each surplus rank hands its input to the rank before it and gets
+// its block at the end, + 2a + (p+1) mb + pmc. A step takes as long as the longer of its messages.
+// Order: a balanced tree over the ranks, those farthest apart first; it is equal for all blocks.
 // Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
 #include <bit>
 
@@ -80,7 +80,7 @@ Task run(Endpoint net, Call call, const Expression&) {
 
 const Algorithm recursive_halving{
     .name = "recursive_halving",
-    .summary = "half of the blocks that are left for the other half, at each step half as many; short blocks",
+    .summary = "in each step a rank gives away half of the blocks that it still combines; short blocks",
     .cost = "log2(p) a + (p-1) m (b + c), m bytes in a block",
     .serves = {Collective::reduce_scatter, Collective::reduce_scatter_block},
     .source = "Thakur, Rabenseifner and Gropp 2005",

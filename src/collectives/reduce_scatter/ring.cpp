@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ring: partial results travel to the right. Step k of p - 1, p = 4 (the block that a rank sends):
+// Idea: partial results travel to the right.
 //
+//   p = 4, step k, the block that a rank sends
 //   k   rank 0   rank 1   rank 2   rank 3
 //   0     3        0        1        2      own input
 //   1     2        3        0        1      sum of two ranks
@@ -8,6 +9,7 @@
 //
 // Cost: (p-1)(a + mb + mc), m bytes in the longest block: the fewest bytes, neighbours only, but linear
 // latency.
+// Other sizes: any p.
 // Order: block b is combined in the order b+1, b+2, ..., b.
 // Source: Patarasuk and Yuan, JPDC 69(2), 2009.
 #include "collectives/reduce_scatter/reduce_scatter.hpp"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Binomial scatter: half of the blocks go to the root of the other half of the ranks, and so on.
+// Idea: half of the blocks go to the root of the other half of the ranks, and so on. Ranks are counted from
+// the root. If the root is not rank 0, it first copies the blocks into that order.
 //
 //     p = 6     0 -> 4: 45     0 -> 2: 23, 4 -> 5: 5     0 -> 1: 1, 2 -> 3: 3
 //
-// Ranks are counted from the root on. Where that is not rank 0, the root first copies the blocks into this
-// order.
-// Cost, n bytes in a block: ceil(log2 p) a + (p-1) nb: for small blocks.
+// Cost: ceil(log2 p) a + (p-1) nb, n bytes in a block: for small blocks.
+// Other sizes: any p.
 // Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
 #include "collectives/phases/from_root.hpp"
 #include "collectives/phases/turned_blocks.hpp"
@@ -50,7 +50,7 @@ Task from_first(Endpoint net, Call call) {
 
 const Algorithm binomial{
     .name = "binomial",
-    .summary = "half of the blocks to the other half of the ranks, and so on; small blocks",
+    .summary = "half of the blocks go to the other half of the ranks, and so on; small blocks",
     .cost = "ceil(log2 p) a + (p-1) nb, n bytes in a block",
     .serves = {Collective::scatter},
     .source = "Thakur, Rabenseifner and Gropp 2005",

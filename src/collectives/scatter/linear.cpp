@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Linear scatter: the root sends every other rank its block, in the order of the ranks.
-//
-// Cost, n bytes in a block: (p-1)(a + nb): the fewest bytes, for large blocks or very few ranks.
+// Idea: the root sends every other rank its block, in rank order.
+// Cost: (p-1)(a + nb), n bytes in a block: the fewest bytes, for large blocks or very few ranks.
+// Other sizes: any p.
 // Source: Open MPI's basic linear scatter (coll_base_scatter.c).
 #include "collectives/scatter/scatter.hpp"
 
@@ -27,7 +27,7 @@ Task run(Endpoint net, Call call, const Expression&) {
 
 const Algorithm linear{
     .name = "linear",
-    .summary = "the root sends everybody its block in turn; large blocks, or very few ranks",
+    .summary = "the root sends each rank its block in turn; large blocks, or very few ranks",
     .cost = "(p-1)(a + nb), n bytes in a block",
     .serves = {Collective::scatter},
     .source = "Open MPI's basic linear scatter",

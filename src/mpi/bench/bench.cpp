@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The ranks of `offbeat bench`: under mpirun and the preload they measure every cell that they are asked for,
-// and rank 0 writes JSON lines.
+// The program that the ranks of `offbeat bench` run, under mpirun and the preload. They measure every cell
+// that they are asked for, and rank 0 writes JSON lines.
 
 #include <sched.h>
 
@@ -19,12 +19,12 @@
 #include "mpi/bench/mpi_header.hpp"
 #include "mpi/bench/records.hpp"
 #include "mpi/bench/size_bench.hpp"
-#include "mpi/host/clock_network.hpp"
+#include "mpi/host/clock_messenger.hpp"
 
 namespace offbeat::bench {
 namespace {
 
-// On rank 0 the texts of all ranks, cut to fit.
+// Returns the texts of all ranks on rank 0, each cut to 255 bytes.
 std::vector<std::string> texts_of_all(const Job& job, const std::string& mine) {
   constexpr std::size_t most_bytes = 256;
   std::vector<char> padded(most_bytes);
@@ -42,7 +42,7 @@ std::string host_name() {
   return name;
 }
 
-// The CPUs that this rank may use, such as "0-3,8".
+// Returns the CPUs that this rank may use, such as "0-3,8".
 std::string allowed_cpus() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) != 0) return "";
@@ -58,16 +58,16 @@ std::string allowed_cpus() {
   return text;
 }
 
-// On several hosts this measures for half a second, so that the slope holds for minutes. On one host there is
-// no message.
+// Synchronises the clocks. On several hosts this measures for half a second, so that the slope holds for
+// minutes. On one host it sends no message.
 clock::Model synchronised(const Job& job) {
   const struct {
     decltype(&MPI_Send) Send = MPI_Send;
     decltype(&MPI_Recv) Recv = MPI_Recv;
     decltype(&MPI_Allgather) Allgather = MPI_Allgather;
   } mpi;
-  ClockNetwork network(mpi, MPI_COMM_WORLD, job.rank, job.ranks);
-  return clock::synchronise(network, network.hosts(), clock::Method::hca3, {.least_ns = 500'000'000});
+  ClockMessenger messenger(mpi, MPI_COMM_WORLD, job.rank, job.ranks);
+  return clock::synchronise(messenger, messenger.hosts(), clock::Method::hca3, {.least_ns = 500'000'000});
 }
 
 Record header(const Job& job, const std::set<std::string>& hosts, double clock_residual_ns,
@@ -99,7 +99,7 @@ std::string measure_cells(Job& job, const Options& options, const std::vector<Ar
     if (time_is_over(options)) return {};
     if (c == 0 || cells[c].size_bytes != cells[c - 1].size_bytes ||
         cells[c].collective != cells[c - 1].collective) {
-      bench.reset();  // its memory is free before the next is taken
+      bench.reset();  // frees its memory before the next one is allocated
       bench = std::make_unique<SizeBench>(job, options, cells[c]);
       if (std::string error = bench->prepare(left); !error.empty()) return error;
     }
@@ -108,7 +108,7 @@ std::string measure_cells(Job& job, const Options& options, const std::vector<Ar
   return {};
 }
 
-// Empty, or why nothing (more) was measured.
+// Measures everything. Returns an empty text, or the reason why nothing more was measured.
 std::string run(Job& job, const Options& options) {
   const std::vector<std::string> names = texts_of_all(job, host_name());
   const std::set<std::string> hosts(names.begin(), names.end());
@@ -144,7 +144,8 @@ extern "C" __attribute__((visibility("default"))) int offbeat_bench_main(int arg
   try {
     run_options(job, argc, argv);
   } catch (const std::exception& error) {
-    // The error may be on this rank alone (rank 0 opens a file): the others must not wait for it.
+    // The error may have happened on this rank alone (rank 0 opens a file), so the others must not wait for
+    // it.
     std::fprintf(stderr, "offbeat-bench: %s\n", error.what());
     MPI_Abort(MPI_COMM_WORLD, 1);
   }

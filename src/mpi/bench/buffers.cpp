@@ -9,7 +9,8 @@ namespace offbeat::bench {
 
 namespace {
 
-// A prime, so that a block of a power of two of elements that ends up in the wrong place is noticed.
+// The values repeat with this period. It is a prime, so that verify() notices a block in the wrong place if
+// its length is a power of two.
 constexpr std::size_t period_length = 251;
 constexpr std::size_t footprint_bytes = std::size_t{8} << 20;
 

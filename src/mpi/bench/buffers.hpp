@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Send and receive buffers in several sets. They are used in turn, so that no call finds the data of its last
-// use in the first-level cache, unless that is wanted. Values are small integers, so every order of summation
-// gives the same, exact, float.
+// The send and receive buffers of a cell, in several sets. Calls use the sets in turn, so that a call does
+// not find its own data in the first-level cache, unless that is wanted. Values are small integers, so every
+// order of summation gives the same exact float.
 #pragma once
 
 #include <cstddef>
@@ -25,23 +25,23 @@ class Buffers {
 
   [[nodiscard]] const Runner& runner() const { return runner_; }
   [[nodiscard]] std::size_t sets() const { return sets_.size(); }
-  // With a request: begins the non-blocking form.
+  // Makes the blocking call or, if there is a `request`, begins the non-blocking one.
   void call(std::size_t set, MPI_Request* request = nullptr) {
     runner_.call(shape_, count_, sets_[set].send.data(), sets_[set].receive.data(), request);
   }
-  // For a runner that has such a call.
+  // Makes the call in place. Only for a runner that has such a call.
   void call_in_place(std::size_t set);
 
-  // Writes values that no correct result has.
+  // Fills the receive buffer with values that no correct result has.
   void poison(std::size_t set);
   // Compares every element of the receive buffer with its correct value, bit by bit.
   [[nodiscard]] Mismatch verify(std::size_t set) const;
 
  private:
-  using Period = std::vector<float>;  // values repeat along a vector
+  using Period = std::vector<float>;  // the values that repeat along a vector
   struct Set {
     std::vector<float> send, receive;
-    std::vector<Period> given;  // by each rank
+    std::vector<Period> given;  // for each rank
     Period sum;
   };
   static void compare(const float* got, const Piece& piece, const Period& period, std::size_t index,

@@ -10,13 +10,13 @@
 namespace offbeat::bench {
 namespace {
 
-// The calls of one rank in a check, as its liboffbeat counts them.
+// How many calls of one rank were intercepted and served in a check, by liboffbeat's counters.
 struct Counted {
   std::uint64_t intercepted;
   std::uint64_t served;
 };
 
-// Adds the second of two results of one call; the first mismatch is the one that is shown.
+// Adds the second of two results of one call. The first mismatch is the one that is reported.
 void add(Mismatch& mismatch, const Mismatch& second) {
   const std::int64_t wrong_elements = mismatch.wrong_elements + second.wrong_elements;
   if (mismatch.wrong_elements == 0) mismatch = second;
@@ -40,11 +40,11 @@ Check check(Job& job, const Variant& variant, Buffers& buffers) {
   const Runner& runner = buffers.runner();
   Check result;
   result.error = job.library.select(runner.collective, variant.algorithm);
-  // Every rank parses the same text, so every rank leaves here or none does.
+  // Every rank parses the same text, so either every rank returns here or none does.
   if (!result.error.empty()) return result;
 
   const bool is_blocking = variant.mode == Mode::blocking;
-  if (!is_blocking) buffers.call(0);  // the ranks agree
+  if (!is_blocking) buffers.call(0);  // lets the ranks agree on the algorithm
   const offbeat_counters before = job.library.counters(runner.collective);
   buffers.poison(0);
   if (is_blocking) {

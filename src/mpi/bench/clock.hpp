@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A rank's own clock, as the benchmark uses it.
+// The clock of a rank in the benchmark.
 #pragma once
 
 #include <sched.h>
@@ -17,7 +17,7 @@ using clock::Nanoseconds;
 
 inline constexpr Nanoseconds never = std::numeric_limits<Nanoseconds>::max();
 
-// An instant of the wall clock on this host's monotonic clock.
+// Converts a time of the wall clock to this host's monotonic clock.
 [[nodiscard]] inline Nanoseconds from_unix_time(double seconds) {
   timespec time{};
   clock_gettime(CLOCK_REALTIME, &time);
@@ -26,7 +26,7 @@ inline constexpr Nanoseconds never = std::numeric_limits<Nanoseconds>::max();
   return now_ns() + static_cast<Nanoseconds>(from_now_s * 1e9);
 }
 
-// Returns the time at which the wait ended.
+// Waits until `instant`. Returns the time at which the wait ended.
 inline Nanoseconds wait_until(Nanoseconds instant, bool yield) {
   Nanoseconds now = now_ns();
   while (now < instant) {

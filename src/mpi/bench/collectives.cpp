@@ -8,10 +8,10 @@
 namespace offbeat::bench {
 namespace {
 
-// The count fits, because read_cells() has refused larger ones.
+// Returns `count` as an int. It fits, because read_cells() has refused larger counts.
 int length(std::size_t count) { return static_cast<int>(count); }
 
-// Both forms take the same arguments, but for the request.
+// Makes the blocking call, or begins the non-blocking one. Both take the same arguments except the request.
 template <class Blocking, class Begin, class... Arguments>
 void call(MPI_Request* request, Blocking* blocking, Begin* begin, Arguments... arguments) {
   if (request == nullptr) {
@@ -33,7 +33,7 @@ Shape bcast_shape(std::size_t count, int rank, int) {
 }
 
 void bcast(const Shape& shape, std::size_t count, const float* send, float* receive, MPI_Request* request) {
-  // The root only reads its buffer.
+  // The const_cast is safe because the root only reads its buffer.
   float* buffer = shape.send_count > 0 ? const_cast<float*>(send) : receive;
   call(request, MPI_Bcast, MPI_Ibcast, buffer, length(count), MPI_FLOAT, 0, MPI_COMM_WORLD);
 }
@@ -58,7 +58,7 @@ void allreduce_in_place(std::size_t count, float* data) {
   MPI_Allreduce(MPI_IN_PLACE, data, length(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 }
 
-// The same piece of what each rank gave.
+// Returns the elements [begin, begin + count) of each rank's input, in rank order.
 std::vector<Piece> from_all(std::size_t begin, std::size_t count, int ranks) {
   std::vector<Piece> pieces;
   for (int rank = 0; rank < ranks; ++rank) pieces.push_back({rank, begin, count});
@@ -75,7 +75,7 @@ void allgather(const Shape&, std::size_t count, const float* send, float* receiv
        MPI_FLOAT, MPI_COMM_WORLD);
 }
 
-// Blocks of `count` one after the other, as the calls with lists of counts want them.
+// Adds lists for blocks of `count` elements that follow one another, for calls that take lists.
 Shape with_lists(Shape shape, std::size_t count, int ranks) {
   for (int rank = 0; rank < ranks; ++rank) {
     shape.counts.push_back(length(count));
@@ -160,7 +160,7 @@ void reduce_scatter(const Shape& shape, std::size_t, const float* send, float* r
        MPI_SUM, MPI_COMM_WORLD);
 }
 
-// `count` elements for each rank, so that no length is cut.
+// The vector has `count` elements for each rank, so that every length can be cut evenly.
 Shape reduce_scatter_block_shape(std::size_t count, int rank, int ranks) {
   return reduce_scatter_shape(count * static_cast<std::size_t>(ranks), rank, ranks);
 }

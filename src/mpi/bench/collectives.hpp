@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A runner for each collective that can be measured: MPI_FLOAT, MPI_SUM, root 0, MPI_COMM_WORLD.
+// A Runner makes the calls of one collective that is measured: MPI_FLOAT, MPI_SUM, root 0, MPI_COMM_WORLD.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace offbeat::bench {
 
-// A piece of a result: of what one rank gave, or of the sum over all ranks.
+// A piece of a correct result. It comes from the input of one rank, or from the sum over all ranks (`sum`).
 struct Piece {
   static constexpr int sum = -1;
   int rank;
@@ -19,27 +19,27 @@ struct Piece {
   std::size_t count;
 };
 
-// The vectors of one call on one rank.
+// Describes the vectors of one call on one rank. Lengths are in elements.
 struct Shape {
   std::size_t send_count = 0;
   std::size_t receive_count = 0;
-  std::size_t longest = 0;      // the length of the longest vector of all ranks: equal on all of them
-  std::vector<Piece> result{};  // the right contents of the received vector, front to end
-  std::vector<int> counts{};    // of the calls that take lists: of each block
+  std::size_t longest = 0;      // longest vector of any rank; equal on all ranks
+  std::vector<Piece> result{};  // what the received vector must contain, from front to end
+  std::vector<int> counts{};    // block lengths, for calls that take lists
   std::vector<int> begins{};
 };
 
 struct Runner {
   Collective collective;
   Shape (*shape)(std::size_t count, int rank, int ranks);
-  // Calls the blocking form, or with a `request` begins the non-blocking one.
+  // Makes the blocking call or, if there is a `request`, begins the non-blocking one.
   void (*call)(const Shape& shape, std::size_t count, const float* send, float* receive,
                MPI_Request* request);
-  // With MPI_IN_PLACE. Null: the benchmark does not check the collective in place.
+  // Makes the call with MPI_IN_PLACE. Null: the benchmark does not check this collective in place.
   void (*call_in_place)(std::size_t count, float* data) = nullptr;
 };
 
-// Throws std::runtime_error.
+// Returns the runner of a collective. Throws std::runtime_error if there is none.
 [[nodiscard]] const Runner& runner_of(std::string_view collective);
 
 }  // namespace offbeat::bench

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a rank computes while a non-blocking collective is under way: a fixed amount of work that touches no
-// memory. A wait for a time instead of it would hide what is taken from the rank's core meanwhile.
+// memory. If it waited for a fixed time instead, that would hide what is taken from the rank's core
+// meanwhile.
 //
-// Or it sleeps, as a rank does that waits for an accelerator: its core is then free.
+// Alternatively the rank sleeps, like a rank that waits for an accelerator. Its core is then free.
 #pragma once
 
 #include <sys/prctl.h>
@@ -26,7 +27,8 @@ class Computation {
     if (asleep) prctl(PR_SET_TIMERSLACK, 1);
   }
 
-  // Returns how long it takes with nothing under way; a sleep, how long it took.
+  // Performs the work. Returns how long it takes with nothing under way; for a sleep, how long it took this
+  // time.
   Nanoseconds perform() const {
     if (sleep_ns_ == 0) {
       perform(steps_);
@@ -38,8 +40,8 @@ class Computation {
     return now_ns() - begin;
   }
 
-  // Performs it with nothing under way. What counts is the median of the last of these times, because the
-  // speed of a core changes.
+  // Performs the work with nothing under way. The median of the last few such times counts, because the speed
+  // of a core changes.
   void measure_alone() {
     last_ns_[measured_++ % last_ns_.size()] = time_of(steps_);
     const std::size_t known = std::min(measured_, last_ns_.size());
@@ -48,7 +50,7 @@ class Computation {
   }
 
  private:
-  // Each step needs the result of the one before.
+  // Each step needs the result of the step before, so the work cannot be done in parallel.
   static void perform(std::int64_t steps) {
     std::uint64_t state = 1;
     for (std::int64_t k = 0; k < steps; ++k) {
@@ -61,7 +63,7 @@ class Computation {
     perform(steps);
     return static_cast<double>(now_ns() - begin);
   }
-  // Of this rank's core.
+  // Returns the speed of this rank's core.
   static double steps_per_ns() {
     constexpr std::int64_t steps = 1'000'000;
     static const double rate = [] {

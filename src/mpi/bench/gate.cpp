@@ -53,7 +53,8 @@ Nanoseconds Gate::next_start(Nanoseconds lead_ns) {
 void Gate::wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t value) const {
   for (std::uint64_t pauses = 1; word.load(std::memory_order_acquire) < value; ++pauses) {
     if (yield_) sched_yield();
-    // A rank still in the last call may need messages that this one's MPI has accepted but not yet sent.
+    // A rank that is still in the last call may need messages that this rank's MPI has accepted but not sent
+    // yet. A probe makes the MPI send them.
     if (pauses % pauses_between_progress == 0) {
       int found = 0;
       MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);

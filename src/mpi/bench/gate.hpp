@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where the ranks of a host meet before each call: a page of a file that all of them map.
+// Gate is where the ranks of a host meet before each call: a page of a file that all of them map.
 //
-// MPI's own barrier and broadcast are worse: where ranks share cores a host MPI may spin in them for whole
-// time slices, and the benchmark would measure how late the others hear of the start. Ranks on several hosts
-// have no such page and meet in MPI's barrier.
+// MPI's own barrier and broadcast are worse. If ranks share cores, a host MPI may spin in them for whole time
+// slices, and the benchmark would measure how late ranks learn of the start. Ranks on several hosts have no
+// such page and meet in MPI's barrier.
 #pragma once
 
 #include <atomic>
@@ -16,20 +16,20 @@ namespace offbeat::bench {
 
 class Gate {
  public:
-  // The file exists already, one page of zeros. No name: the ranks are on several hosts. Throws
-  // std::runtime_error.
+  // The file must exist and contain one page of zeros. `path` is empty if the ranks are on several hosts.
+  // Throws std::runtime_error.
   Gate(const std::string& path, int rank, int ranks, bool yield);
   ~Gate();
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
-  // Waits until all ranks are here. Returns, on every rank, the instant that rank 0 sets by its own clock,
+  // Waits until all ranks are here. Returns on every rank the start time, which rank 0 sets by its own clock,
   // `lead_ns` ahead.
   Nanoseconds next_start(Nanoseconds lead_ns);
 
  private:
   struct Page {
-    alignas(64) std::atomic<std::uint64_t> arrived;  // ranks other than 0, over all calls
+    alignas(64) std::atomic<std::uint64_t> arrived;  // how often ranks other than 0 arrived, over all calls
     alignas(64) std::atomic<std::uint64_t> announced;
     Nanoseconds start;
   };

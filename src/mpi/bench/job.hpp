@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A benchmark rank's knowledge of the job, and the exchange between rank 0 and the others.
+// Job is what one rank of the benchmark knows about the job. The functions below exchange values between rank
+// 0 and the others.
 #pragma once
 
 #include <cstddef>
@@ -20,16 +21,17 @@ namespace offbeat::bench {
 struct Job {
   int rank = 0;
   int ranks = 1;
-  bool yield = false;  // ranks share cores
+  bool yield = false;  // true if ranks share cores
   Library library;
   std::unique_ptr<Gate> gate;
-  clock::Model clock;            // from this host's clock to that of rank 0
-  RecordFile records;            // of rank 0
-  Nanoseconds alive_ns = 0;      // when rank 0 last wrote that it is alive
-  Nanoseconds lead_ns = 50'000;  // from announcing a start to the start; adapts (rank 0)
+  clock::Model clock;            // converts this host's clock to that of rank 0
+  RecordFile records;            // rank 0 only
+  Nanoseconds alive_ns = 0;      // when rank 0 last reported that it is alive
+  Nanoseconds lead_ns = 50'000;  // time between announcing a start and the start; rank 0 adapts it
 };
 
-// On rank 0 the values of all ranks, those of rank 0 first; empty elsewhere. All ranks give equally many.
+// Returns the values of all ranks on rank 0, in rank order, and nothing on other ranks. All ranks must give
+// the same number of values.
 template <class Value>
 [[nodiscard]] std::vector<Value> gather(const Job& job, const std::vector<Value>& mine) {
   static_assert(std::is_trivially_copyable_v<Value>);
@@ -39,7 +41,7 @@ template <class Value>
   return all;
 }
 
-// Every rank gets what rank 0 has.
+// Gives every rank the values of rank 0.
 template <class Value>
 void share(std::span<Value> values) {
   static_assert(std::is_trivially_copyable_v<Value>);

@@ -14,8 +14,8 @@ Function find(const char* name) {
   return reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
 }
 
-// `native` for `native(NAME)`, also in an expression: the host's own variables have told it which one that
-// is.
+// Replaces `native(NAME)` in an expression by `native`. The host's own variables have already chosen its
+// algorithm.
 std::string without_name(std::string expression) {
   constexpr std::string_view before = "native(";
   const std::size_t found = expression.find(before);

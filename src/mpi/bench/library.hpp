@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The preloaded liboffbeat of this process. The benchmark is not linked to it, but looks its functions up by
-// name.
+// The liboffbeat that is preloaded into this process. The benchmark is not linked to it, but looks its
+// functions up by name.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@ class Library {
   [[nodiscard]] const char* version() const { return version_ == nullptr ? "" : version_(); }
   [[nodiscard]] const char* family() const { return family_ == nullptr ? "" : family_(); }
 
-  // An expression, which may have "native(NAME)" in it, or "default". Empty when it was accepted, else the
-  // reason in one line.
+  // Selects an expression, which may contain "native(NAME)", or "default". Returns an empty text if it was
+  // accepted, otherwise the reason in one line.
   [[nodiscard]] std::string select(Collective collective, const std::string& expression) const;
   [[nodiscard]] offbeat_counters counters(Collective collective) const;
 

@@ -15,26 +15,26 @@ namespace {
 
 constexpr std::size_t enough_samples = 5;
 constexpr std::size_t precise_samples = enough_for_batches;
-constexpr double precision = 0.025;  // half the 95% interval, relative to the median
+constexpr double precision = 0.025;  // half of the 95% interval, relative to the median
 constexpr Nanoseconds longest_batch_ns = 50'000'000;
 constexpr Nanoseconds longest_silence_ns = 5'000'000'000;
 
-// One call as one rank saw it.
+// The times of one call on one rank, in the global clock.
 struct Times {
   Nanoseconds arrival;
   Nanoseconds exit;
-  Nanoseconds late;    // arrival - the instant that the pattern asks for
-  Nanoseconds notice;  // from the announcement of the start by rank 0 until this rank knew of it
+  Nanoseconds late;    // arrival minus the time that the pattern asks for
+  Nanoseconds notice;  // time from rank 0's announcement of the start until this rank knew it
 };
 
-// Rank 0's announcement. No rounds: the cell is finished.
+// What rank 0 announces. If there are no rounds, the cell is finished.
 struct Batch {
   std::int64_t rounds;
   Nanoseconds lead_ns;
 };
 
-// Calls of one variant in a row. The first ones find the code of another one in the caches. They are not
-// counted, since times would depend on the variant before; in long calls it makes no difference.
+// Calls of one variant in a row. The first calls are not counted: they find the code of another variant in
+// the caches, so their times would depend on the variant before. In long calls this makes no difference.
 struct Block {
   int calls;
   int counted;
@@ -47,7 +47,7 @@ Block block_for(double expected_us) {
   return {most_calls, most_calls - 4};
 }
 
-struct Call {
+struct TimedCall {
   std::size_t variant;
   bool counted;
 };
@@ -70,7 +70,7 @@ Times call(const Job& job, Nanoseconds lead_ns, Nanoseconds delay_ns, Buffers& b
   return {arrival, exit, arrival - (start + delay_ns), noticed - (start - lead_ns)};
 }
 
-// The cell's work on every rank, in batches; rank 0 gathers and decides.
+// The work for one cell on every rank, in batches. Rank 0 gathers the times and decides when to stop.
 class Run {
  public:
   Run(Job& job, const Cell& cell, const std::vector<Variant>& variants, Buffers& buffers)
@@ -108,7 +108,7 @@ class Run {
     for (std::size_t set = 0; set < buffers_.sets(); ++set) buffers_.poison(set);
     std::fill(owners_.begin(), owners_.end(), variants_.size());
     std::vector<Times> times;
-    std::vector<Call> calls;
+    std::vector<TimedCall> calls;
     for (std::int64_t i = 0; i < batch.rounds; ++i, ++round_) {
       for (std::size_t v = 0; v < variants_.size(); ++v)
         run_block((v + round_) % variants_.size(), batch, times, calls);
@@ -119,7 +119,7 @@ class Run {
     if (now_ns() - begin < longest_batch_ns / 2) rounds_ = std::min<std::int64_t>(rounds_ * 2, 32);
   }
 
-  // A cell may take long; silence means that the ranks hang.
+  // Reports that the ranks are alive. A cell may take long, and silence would mean that the ranks hang.
   void say_alive() {
     if (now_ns() - job_.alive_ns < longest_silence_ns) return;
     job_.records.write(Record("alive"));
@@ -127,22 +127,23 @@ class Run {
   }
 
   void run_block(std::size_t variant, const Batch& batch, std::vector<Times>& times,
-                 std::vector<Call>& calls) {
+                 std::vector<TimedCall>& calls) {
     const auto& [algorithm, mode] = variants_[variant];
-    // check() has seen that the expression is accepted.
+    // check() has verified that the expression is accepted.
     static_cast<void>(job_.library.select(buffers_.runner().collective, algorithm));
     const Block block = blocks_[variant];
     if (block.calls > 0 && mode != Mode::blocking) begin_block(variant);
     for (int i = 0; i < block.calls; ++i) {
       const std::size_t set = next_set(variant);
-      // The same delays for every variant: the differences are their own.
+      // Every variant gets the same delays, so that differences come from the variants.
       const Nanoseconds late = delay(round_ * most_calls + static_cast<std::size_t>(i));
       times.push_back(call(job_, batch.lead_ns, late, buffers_, set, mode, computation_));
       calls.push_back({variant, i >= block.calls - block.counted});
     }
   }
 
-  // The ranks agree on an algorithm in a blocking call. A non-blocking one would go to the host.
+  // Makes a blocking call, in which the ranks agree on an algorithm. Without it a non-blocking call would go
+  // to the host.
   void begin_block(std::size_t variant) {
     buffers_.call(next_set(variant));
     if (variants_[variant].mode == Mode::computing) computation_.measure_alone();
@@ -163,8 +164,8 @@ class Run {
     }
   }
 
-  // Before anything is measured, only the host's time is known. An algorithm of offbeat is taken to be fast,
-  // so that it gets a chance.
+  // Returns the expected time of a call, in us, before anything is measured. Only the host's time is known
+  // then. An algorithm of offbeat is assumed to be fast, so that it gets enough calls.
   double expected_us(std::size_t variant) const {
     return is_native(variants_[variant].algorithm) ? static_cast<double>(cell_.expected_ns) * 1e-3 : 0;
   }
@@ -175,7 +176,8 @@ class Run {
     return std::llround(fraction * static_cast<double>(cell_.skew_ns));
   }
 
-  void gather_times(const Batch& batch, const std::vector<Times>& times, const std::vector<Call>& calls) {
+  void gather_times(const Batch& batch, const std::vector<Times>& times,
+                    const std::vector<TimedCall>& calls) {
     const auto ranks = static_cast<std::size_t>(job_.ranks);
     const std::vector<Times> all = gather(job_, times);
     if (job_.rank != 0) return;
@@ -197,19 +199,20 @@ class Run {
           {static_cast<double>(last.exit - last.arrival) * 1e-3,
            static_cast<double>(last.exit - first_arrival) * 1e-3, last.late <= tolerance_ns});
     }
-    // Soon enough not to waste time, late enough that nearly every rank knows in time.
+    // The next start is soon enough not to waste time, and late enough that nearly every rank knows of it in
+    // time.
     const double notice_ns = summarize(notices).percentile_90;
     const double wanted_ns = std::clamp(1.5 * notice_ns + 2000, 5'000.0, 5'000'000.0);
     job_.lead_ns = std::max(static_cast<Nanoseconds>(wanted_ns), batch.lead_ns / 2);
   }
 
-  // The arrival that delays count from: see measure.hpp.
+  // Replaces the arrival by the time from which delays count; see measure.hpp.
   Times begun(Times times) const {
     if (job_.yield) times.arrival -= times.late;
     return times;
   }
 
-  // Each set still holds the result of the last call that used it.
+  // Verifies the results. Each set still holds the result of the last call that used it.
   void gather_mismatches() {
     std::vector<Mismatch> mine(variants_.size());
     for (std::size_t set = 0; set < owners_.size(); ++set) {
@@ -244,7 +247,8 @@ class Run {
     return reason != nullptr;
   }
 
-  // What is not hidden behind a computation may be next to nothing: it is precise beside the computation.
+  // Returns true if the interval is narrow enough. The part that a computation does not hide may be close to
+  // 0, so the interval is compared with that part plus the computation.
   bool is_precise(std::size_t variant) const {
     const Summary summary = summarize(last_delays_us(measurements_[variant], !job_.yield));
     return summary.count >= precise_samples &&
@@ -260,10 +264,10 @@ class Run {
   const std::vector<Variant>& variants_;
   Buffers& buffers_;
   Computation computation_;
-  std::vector<std::size_t> owners_;  // the variant that last used each set; variants_.size(): none
+  std::vector<std::size_t> owners_;  // the variant that last used each set; variants_.size() means none
   std::vector<Measurement> measurements_;
   std::vector<Block> blocks_;
-  std::int64_t rounds_ = 1;  // of the next batch (rank 0)
+  std::int64_t rounds_ = 1;  // how many rounds the next batch has (rank 0)
   std::size_t round_ = 0;
   std::size_t calls_ = 0;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// mpi.h of the ABI family that this file is compiled for (cmake/families.cmake). mpi/host/abi.hpp is for code
-// that is not linked to an MPI: it looks every handle up by name, which has no place in a call that is timed.
+// Includes mpi.h of the ABI family that this file is compiled for (cmake/families.cmake). mpi/host/abi.hpp is
+// for code that is not linked to an MPI. It looks every handle up by name, which must not happen in a timed
+// call.
 #pragma once
 
 #if defined(OFFBEAT_FAMILY_MPIABI)

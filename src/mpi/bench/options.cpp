@@ -42,7 +42,7 @@ Options parse_options(int argc, char** argv) {
     } else if (name == "--computing") {
       Computing computing;
       if (!(std::istringstream(value) >> computing.factor >> computing.us))
-        throw std::runtime_error("--computing wants \"FACTOR US\"");
+        throw std::runtime_error("--computing needs \"FACTOR US\"");
       options.computing = computing;
     } else if (name == "--max-iterations") {
       options.max_iterations = std::stoi(value);

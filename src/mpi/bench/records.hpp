@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// JSON lines: one object per line, written at once, so that a reader can follow.
+// Writes JSON lines: one object per line, written at once, so that a reader can follow.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace offbeat::bench {
 
-// One line under construction: Record("check").add("size_bytes", 4).
+// One line under construction, such as Record("check").add("size_bytes", 4).
 class Record {
  public:
   explicit Record(std::string_view kind);
@@ -19,7 +19,7 @@ class Record {
   Record& add(std::string_view name, double number);
   Record& add(std::string_view name, std::int64_t number);
   Record& add(std::string_view name, bool value);
-  Record& add(std::string_view name, const std::vector<double>& numbers);  // four digits
+  Record& add(std::string_view name, const std::vector<double>& numbers);  // with four digits
   Record& add(std::string_view name, const std::vector<std::string>& texts);
   [[nodiscard]] std::string line() const { return text_ + "}"; }
 
@@ -37,9 +37,9 @@ class RecordFile {
   ~RecordFile();
   RecordFile(const RecordFile&) = delete;
   RecordFile& operator=(const RecordFile&) = delete;
-  // Opens for appending, and locks the file until this process ends. Throws std::runtime_error.
+  // Opens the file for appending, and locks it until this process ends. Throws std::runtime_error.
   void open(const std::string& path);
-  // Does nothing on a file that was never opened, as on ranks other than 0.
+  // Writes one line. Does nothing if the file was never opened, as on ranks other than 0.
   void write(const Record& record);
 
  private:

@@ -8,7 +8,7 @@
 namespace offbeat::bench {
 namespace {
 
-// How many shares of time one cell may take until it has enough samples.
+// If a cell has too few samples, it may take this many times its share of the time.
 constexpr Nanoseconds most_shares = 5;
 constexpr Nanoseconds most_calibration_ns = 1'000'000'000;
 
@@ -77,7 +77,8 @@ void SizeBench::measure_all(const CellRequest& request, const Arrival& arrival, 
     const Measurement* const waiting = options_.computing ? &measurements[usable_.size() + a] : nullptr;
     const Wrong& wrong = waiting != nullptr && m.wrong.rank < 0 ? waiting->wrong : m.wrong;
     const std::vector<double> last_us = last_delays_us(m, only);
-    if (last_us.empty() || (waiting != nullptr && waiting->samples.empty())) return;  // out of time: no cell
+    if (last_us.empty() || (waiting != nullptr && waiting->samples.empty()))
+      return;  // out of time: the cell is left out
     Record record = result(request, usable_[a]);
     record.add("status", wrong.rank < 0 ? "measured" : "wrong");
     record.add("skew_us", skew_us).add("native_us", native_us_);
@@ -107,16 +108,17 @@ std::vector<Variant> SizeBench::variants() const {
   return variants;
 }
 
-// A job measures several collectives, and an expression need not be valid for all of them. The tool has
-// checked that it is valid for some.
-bool SizeBench::is_ours(const std::string& algorithm) const {
+// Returns true if offbeat accepts the algorithm for this collective. A job measures several collectives, and
+// an expression need not be valid for all of them. `offbeat bench` has checked that it is valid for at least
+// one.
+bool SizeBench::is_accepted(const std::string& algorithm) const {
   return job_.library.select(collective(), algorithm).empty();
 }
 
 std::string SizeBench::check_all() {
   for (const std::string& algorithm : options_.algorithms) {
     const bool native = is_native(algorithm);
-    if (!native && !is_ours(algorithm)) continue;
+    if (!native && !is_accepted(algorithm)) continue;
     if (time_is_over(options_)) return {};
     begin("check", "", algorithm);
     Check found = check(job_, {algorithm, mode()}, buffers_);
@@ -125,7 +127,7 @@ std::string SizeBench::check_all() {
     const bool must_be_served = !native && algorithm != built_in_choice;
     const bool usable = of_rank_0(found.wrong.rank < 0 && (found.served || !must_be_served));
     checked_.push_back({algorithm, usable, found.wrong});
-    if (!usable && native) break;  // nothing to compare with at this size
+    if (!usable && native) break;  // there is nothing to compare with at this size
   }
   for (const Checked& checked : checked_) {
     if (checked.usable) usable_.push_back(checked.algorithm);

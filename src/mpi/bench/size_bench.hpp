@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A collective at one message size: all cells in turn. Rank 0 writes the records.
+// SizeBench measures a collective at one message size, one cell after the other. Rank 0 writes the records.
 #pragma once
 
 #include <cstddef>
@@ -18,25 +18,27 @@ class SizeBench {
  public:
   SizeBench(Job& job, const Options& options, const CellRequest& first);
 
-  // Checks every algorithm, and measures native if its time is not known. Empty, or why the benchmark cannot
-  // go on.
+  // Checks every algorithm, and measures native if its time is not known. Returns an empty text, or the
+  // reason why the benchmark cannot continue.
   [[nodiscard]] std::string prepare(std::size_t cells_left);
 
-  // Measures all algorithms in turn; `cells_left` cells, including this one, share the time that is left.
+  // Measures all algorithms in turn. `cells_left` cells, including this one, share the time that is left.
   void measure_all(const CellRequest& request, const Arrival& arrival, std::size_t cells_left);
 
  private:
   struct Checked {
     std::string algorithm;
-    bool usable = false;  // correct, and run by offbeat or meant to be native: equal on all ranks
-    Wrong wrong;          // rank 0
+    // True if it is correct, and runs on offbeat unless it is native. Equal on all ranks.
+    bool usable = false;
+    Wrong wrong;  // rank 0 only
   };
 
   void begin(const char* what, const std::string& pattern, const std::string& algorithm);
   [[nodiscard]] Mode mode() const { return options_.computing ? Mode::waiting : Mode::blocking; }
-  // All that can be measured: in the order of usable_, and then, if ranks compute, the same without that.
+  // Returns all variants: the algorithms of usable_ in order, and then, if ranks compute, again without
+  // computing.
   [[nodiscard]] std::vector<Variant> variants() const;
-  [[nodiscard]] bool is_ours(const std::string& algorithm) const;
+  [[nodiscard]] bool is_accepted(const std::string& algorithm) const;
   [[nodiscard]] std::string check_all();
   [[nodiscard]] double calibrate(std::size_t cells_left);
   [[nodiscard]] Nanoseconds share_ns(std::size_t cells_left) const;
@@ -49,12 +51,12 @@ class SizeBench {
   const Nanoseconds end_ns_;
   const std::int64_t size_bytes_;
   Buffers buffers_;
-  double native_us_;  // the balanced median
+  double native_us_;  // native's balanced median
   std::vector<Checked> checked_;
   std::vector<std::string> usable_;
 };
 
-// The same answer on all ranks, whose clocks may differ.
+// Returns true if the time is over. All ranks get the same answer, although their clocks may differ.
 [[nodiscard]] bool time_is_over(const Options& options);
 
 }  // namespace offbeat::bench

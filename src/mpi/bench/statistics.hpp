@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Order statistics of a series of times, which assume nothing of how the times are distributed.
+// Order statistics of a series of times, which assume nothing about their distribution.
 // python/offbeat/bench/samples.py computes the same for the file of a benchmark.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace offbeat::bench {
 
 inline constexpr std::size_t batch_count = 10;
 inline constexpr std::size_t enough_for_batches = 50;
-inline constexpr double student_t = 2.262;  // two-sided 95%, 9 degrees of freedom
+inline constexpr double student_t = 2.262;  // two-sided 95 % with 9 degrees of freedom
 
 struct Summary {
   std::size_t count = 0;
@@ -29,8 +29,8 @@ struct Summary {
   return *middle;
 }
 
-// Half the 95% interval of the median, from the medians of consecutive batches. Unlike order statistics these
-// see noise that lasts longer than a call.
+// Returns half of the 95% interval of the median, from the medians of consecutive batches. Unlike order
+// statistics, these see noise that lasts longer than a call.
 [[nodiscard]] inline double half_width_of_batches(const std::vector<double>& values) {
   const std::size_t length = values.size() / batch_count;
   double sum = 0;
@@ -45,7 +45,7 @@ struct Summary {
   return student_t * std::sqrt(std::max(variance, 0.0) / batch_count);
 }
 
-// `values` in the order of measuring.
+// Summarises the values, which must be in the order in which they were measured.
 [[nodiscard]] inline Summary summarize(std::vector<double> values) {
   Summary summary;
   summary.count = values.size();

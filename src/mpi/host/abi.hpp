@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// All that differs between the MPI ABI families. This folder is compiled once for each; see
-// cmake/families.cmake.
+// Everything that differs between the MPI ABI families. The folder src/mpi is compiled once for each family;
+// see cmake/families.cmake.
 //
-//   openmpi   Open MPI 4.1 and 5     handles are addresses of data in libmpi
-//   mpich     MPICH, Intel MPI, ...  handles are integers
-//   mpiabi    MPI 5.0 standard ABI   handles are small constants in pointers
+//  openmpi   Open MPI 4.1 and 5     handles are addresses of data in libmpi
+//  mpich     MPICH, Intel MPI, ...  handles are integers
+//  mpiabi    MPI 5.0 standard ABI   handles are small constants in pointers
 #pragma once
 
 #if defined(OFFBEAT_FAMILY_MPIABI)
@@ -29,7 +29,7 @@ inline constexpr std::string_view family = "mpiabi";
 #error "compile with OFFBEAT_FAMILY_OPENMPI, OFFBEAT_FAMILY_MPICH or OFFBEAT_FAMILY_MPIABI"
 #endif
 
-// Whether a communicator is unchanged after MPI_Comm_set_errhandler gets back what MPI_Comm_get_errhandler
+// True if a communicator is unchanged after MPI_Comm_set_errhandler gets back what MPI_Comm_get_errhandler
 // returned; see ReturnErrors.
 #if defined(OFFBEAT_FAMILY_OPENMPI)
 inline constexpr bool handlers_can_be_put_back = true;
@@ -37,18 +37,18 @@ inline constexpr bool handlers_can_be_put_back = true;
 inline constexpr bool handlers_can_be_put_back = false;
 #endif
 
-// Whether the host accepts MPI_IN_PLACE in MPI_Reduce on a rank that gets no result. It is an error of the
-// program, but MPICH and its family do not report it and take the data of that rank from its output.
+// True if the host accepts MPI_IN_PLACE in MPI_Reduce on a rank that gets no result. It is an error of the
+// program, but MPICH and its family do not report it. They take the data of that rank from its output.
 #if defined(OFFBEAT_FAMILY_OPENMPI)
 inline constexpr bool accepts_in_place_everywhere = false;
 #else
 inline constexpr bool accepts_in_place_everywhere = true;
 #endif
 
-// The address of a data symbol of the host MPI, null if it has none. Slow.
+// Returns the address of a data symbol of the host MPI, or null if it has none. This is slow.
 [[nodiscard]] void* host_data(const char* name);
 
-// The same, kept once it is found: a program may load its MPI later.
+// Returns that address and keeps it in `kept` once it is found. A program may load its MPI later.
 [[nodiscard]] inline void* host_data(const char* name, std::atomic<void*>& kept) {
   void* found = kept.load(std::memory_order_relaxed);
   if (found == nullptr) [[unlikely]] {
@@ -61,9 +61,9 @@ inline constexpr bool accepts_in_place_everywhere = true;
 }  // namespace offbeat::abi
 
 #if defined(OFFBEAT_FAMILY_OPENMPI)
-// Open MPI's MPI_FLOAT is the address of ompi_mpi_float. A python under this preload has no libmpi at start,
-// and a reference to the symbol would keep it from starting; so every handle is looked up by name when it is
-// first used.
+// Open MPI's MPI_FLOAT is the address of ompi_mpi_float. A python process under this preload has no libmpi at
+// its start, and an unresolved symbol would keep it from starting. So every handle is looked up by name at
+// its first use.
 #undef OMPI_PREDEFINED_GLOBAL
 #define OMPI_PREDEFINED_GLOBAL(type, global)         \
   static_cast<type>([] {                             \
@@ -72,8 +72,8 @@ inline constexpr bool accepts_in_place_everywhere = true;
   }())
 #endif
 
-// Large counts (MPI_Allreduce_c). Open MPI 4 and 5 have none, and exporting one would divert mpi4py, which
-// imports it weakly.
+// 1 if there are functions with large counts (MPI_Allreduce_c). Open MPI 4 and 5 have none. If offbeat
+// exported one there, mpi4py, which imports it weakly, would use it.
 #if defined(OFFBEAT_FAMILY_OPENMPI)
 #define OFFBEAT_LARGE_COUNT 0
 #else
@@ -82,7 +82,7 @@ inline constexpr bool accepts_in_place_everywhere = true;
 
 namespace offbeat::abi {
 
-// A handle as a number, for hashing.
+// Returns a handle as a number, for hashing.
 template <class Handle>
 [[nodiscard]] std::uintptr_t bits(Handle handle) {
   if constexpr (sizeof(Handle) == sizeof(std::uintptr_t)) {

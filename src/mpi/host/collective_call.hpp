@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The arguments of a collective, in one form for all of its functions: blocking, non-blocking and persistent,
-// with counts of int and of MPI_Count.
+// CollectiveCall has the arguments of a collective, in one form for all its functions: blocking, non-blocking
+// and persistent, with counts of int and of MPI_Count.
 #pragma once
 
 #include <concepts>
@@ -13,7 +13,7 @@
 
 namespace offbeat {
 
-// The program's array of int, MPI_Count or MPI_Aint.
+// An array of the program whose elements are int, MPI_Count or MPI_Aint.
 class Integers {
  public:
   constexpr Integers() = default;
@@ -28,7 +28,7 @@ class Integers {
   }
 
  private:
-  // MPI_Count may be another type of the same width.
+  // This reads by memcpy because MPI_Count may be another type of the same width.
   template <class Integer>
   [[nodiscard]] Integer read(int i) const {
     Integer value;
@@ -40,8 +40,8 @@ class Integers {
   bool are_wide_ = false;
 };
 
-// How a function describes a buffer. Elements: one count, in all or for each rank. Blocks: each block has its
-// own length. TypedBlocks: each block also has its own type.
+// How a function describes a buffer. Elements has one count for the buffer, or for each rank's block. Blocks
+// has a length per block. TypedBlocks also has a type per block.
 template <class Memory>
 struct Elements {
   Memory* data;
@@ -65,8 +65,8 @@ struct TypedBlocks {
 template <class Memory>
 struct Nothing {};
 
-// Arguments are read only when needed, because those that are not significant on this rank may hold anything.
-// Members that the collective does not have keep their defaults.
+// The arguments of one call. Arguments are read only when needed, because those that are not significant on
+// this rank may hold anything. Members that the collective does not have keep their defaults.
 template <class Input, class Output>
 struct CollectiveCall {
   Input input{};
@@ -76,8 +76,9 @@ struct CollectiveCall {
   MPI_Comm communicator{};
 };
 
-// `read(arguments...)` makes a CollectiveCall from a function's arguments. cmake/entry_points.py writes one
-// for each collective. It serves all functions of the collective, whose additional arguments come last.
+// `read(arguments...)` makes a CollectiveCall from the arguments of a function. cmake/entry_points.py writes
+// one Signature for each collective. It serves all functions of the collective, whose additional arguments
+// come last.
 template <Collective collective>
 struct Signature;
 

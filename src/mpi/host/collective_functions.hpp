@@ -12,14 +12,14 @@
 
 namespace offbeat {
 
-// The functions of a collective: MPI_X, MPI_Ix and MPI_X_init, each also with _c for large counts.
+// Which function of a collective is called: MPI_X, MPI_Ix or MPI_X_init, each also with _c for large counts.
 enum class Form : std::uint8_t { blocking, nonblocking, persistent };
 enum class CountKind : std::uint8_t { of_int, large };
 
-// The functions of the served collectives, those of the host or of a tool.
+// The functions of the served collectives, either those of the host or those of a tool.
 class CollectiveFunctions {
  public:
-  // `look_up(name)` gives the address; null if there is none.
+  // `look_up(name)` returns an address, or null if there is none.
   template <class LookUp>
   CollectiveFunctions(const std::string& prefix, LookUp&& look_up) {
     for (std::size_t k = 0; k < collectives.size(); ++k) {
@@ -36,7 +36,7 @@ class CollectiveFunctions {
     }
   }
 
-  // The function that takes arguments of these types; null if there is none.
+  // Returns the function that takes arguments of these types, or null if there is none.
   template <Collective collective, Form form, CountKind counts, class... Arguments>
   [[nodiscard]] auto find(Arguments...) const {
     static_assert(facts(collective).is_served);

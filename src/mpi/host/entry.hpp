@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The functions through which the program's calls enter offbeat; cmake/entry_points.py writes them.
+// The entry points: the functions through which the program's calls enter offbeat. cmake/entry_points.py
+// writes them.
 //
-// A preload also reaches processes whose MPI is of another family, such as a job of another mpirun that a
-// rank starts. An entry point passes their calls on untouched. Handles may have another width there, so an
-// entry point takes its arguments as the machine words in which they come. It gives them the types of this
+// A preload also reaches processes whose MPI is of another family, such as a job that a rank starts with
+// another mpirun. An entry point passes their calls on untouched. Handles may have another width there. So an
+// entry point takes its arguments as the machine words in which they arrive. It gives them the types of this
 // family only if the MPI of the process is of this family.
 #pragma once
 
@@ -28,15 +29,15 @@ template <class Argument>
   }
 }
 
-// A Library has:
+// A Library has two functions:
 //
-//   is_started()   whether the process's calls are for this library; costs one load
-//   starts()       whether they are; finds out if it is not known yet
+//  is_started()   returns true if this library is to take the process's calls; costs one load
+//  starts()       the same, but finds out first if that is not known yet
 template <Name name, class Library, class Signature>
 struct Entry;
 template <Name name, class Library, class... Arguments>
 struct Entry<name, Library, int(Arguments...)> {
-  // `self` is the entry point that calls this; `function` does the work.
+  // Takes a call. `self` is the entry point that calls this; `function` does the work.
   template <class Function, class... Words>
   [[gnu::always_inline]] static int call(int (*self)(Words...), Function&& function, Words... words) {
     static_assert(sizeof...(Words) == sizeof...(Arguments));
@@ -51,7 +52,8 @@ struct Entry<name, Library, int(Arguments...)> {
     if (Library::starts()) return self(words...);
     const auto next = found_once<int(Words...)>([] { return behind_in_other_family(name.text); });
     if (next != nullptr) return next(words...);
-    // That MPI lacks this function for large counts. Its function for counts of int takes the same words.
+    // The MPI of the process lacks this function with large counts. Its function with counts of int takes the
+    // same words.
     const auto narrow = found_once<int(Words...)>([] { return narrow_in_other_family(name.text); });
     return narrow != nullptr ? pass_on_narrow(narrow, words...) : MPI_ERR_OTHER;
   }
@@ -73,7 +75,7 @@ struct Entry<name, Library, int(Arguments...)> {
   static Word narrow_word(NarrowCounts& counts, const std::array<Word, count>& words, std::size_t i) {
     if constexpr (std::is_same_v<Argument, MPI_Count>) return counts.one(words[i]);
     if constexpr (std::is_same_v<Argument, const MPI_Count*> || std::is_same_v<Argument, const MPI_Aint*>) {
-      // MPI_Alltoallv_c: with MPI_IN_PLACE the send side has no counts.
+      // In MPI_Alltoallv_c with MPI_IN_PLACE, the send side has no counts.
       const bool is_sent = count >= 9 && i < 4;
       return is_sent && is_in_place(words[0]) ? words[i] : counts.array(words[i]);
     }

@@ -10,8 +10,8 @@
 
 namespace offbeat {
 
-// Ends the process with one line and exit code 2. Rank 0 speaks first; the launcher then ends the others
-// before they repeat the line, unless only they failed.
+// Ends the process with one line and exit code 2. Rank 0 prints first. The launcher then ends the other ranks
+// before they print the same line. A rank other than 0 is heard if rank 0 did not fail.
 [[noreturn]] inline void exit_with(const UsageError& error) {
   if (launcher_rank(abi::family) != 0) sleep(1);
   say(error.what());

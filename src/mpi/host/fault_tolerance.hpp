@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// User-level failure mitigation (ULFM): programs that go on after a process has died. Open MPI 5 supports it
-// in jobs that are started with `--with-ft ulfm`.
+// Support for user-level failure mitigation (ULFM), with which a program continues after a process has died.
+// Open MPI 5 supports it in jobs that are started with `--with-ft ulfm`.
 //
-// A rank that waits for another one in shared memory has to ask the host whether that rank is still alive,
-// and whether the program has revoked its communicator.
+// A rank that waits for another one in shared memory must ask the host whether that rank is still alive, and
+// whether the program has revoked its communicator.
 #pragma once
 
 #include "mpi/host/host.hpp"
@@ -12,7 +12,7 @@ namespace offbeat {
 
 class FaultTolerance {
  public:
-  // MPI must be initialised.
+  // Reads from the host whether ULFM is on. MPI must be initialised.
   explicit FaultTolerance(const Host& host) : host_(&host) {
 #if defined(OFFBEAT_FAMILY_OPENMPI)
     const void* enabled = host.find("ompi_ftmpi_enabled");
@@ -21,11 +21,11 @@ class FaultTolerance {
   }
 
   [[nodiscard]] bool is_on() const { return is_on_; }
-  // A program can revoke a communicator though it is off.
+  // Returns true if the program can revoke a communicator. That is possible even if ULFM is off.
   [[nodiscard]] bool can_revoke() const { return static_cast<bool>(is_revoked_); }
 
-  // The first only if can_revoke(), the second only while ULFM is on. Both take some ten nanoseconds, and
-  // report nothing new without progress of the host.
+  // Call is_revoked() only if can_revoke(), and has_lost_a_process() only if is_on(). Both take some ten
+  // nanoseconds, and report nothing new until the host makes progress.
   [[nodiscard]] bool is_revoked(MPI_Comm communicator) const {
     int flag = 0;
     return is_revoked_(communicator, &flag) == MPI_SUCCESS && flag != 0;
@@ -33,7 +33,8 @@ class FaultTolerance {
   [[nodiscard]] bool has_lost_a_process(MPI_Comm communicator) const {
     return first_lost(communicator) != MPI_UNDEFINED;
   }
-  // The rank in MPI_COMM_WORLD of a process that is known to be dead, or MPI_UNDEFINED if there is none.
+  // Returns the rank in MPI_COMM_WORLD of a process that is known to be dead, or MPI_UNDEFINED if there is
+  // none.
   [[nodiscard]] int first_lost(MPI_Comm communicator) const {
     MPI_Group failed;
     if (!get_failed_ || communicator == MPI_COMM_NULL || get_failed_(communicator, &failed) != MPI_SUCCESS)
@@ -56,7 +57,7 @@ class FaultTolerance {
   static constexpr int revoked = MPI_ERR_REVOKED;
   static constexpr int process_failed = MPI_ERR_PROC_FAILED;
 #else
-  static constexpr int revoked = -1;  // not an error of these hosts
+  static constexpr int revoked = -1;  // these hosts have no such error
   static constexpr int process_failed = -1;
 #endif
 

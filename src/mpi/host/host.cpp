@@ -17,8 +17,7 @@ namespace {
 
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-// The family of the library that serves `handle`: told by what it exports and, for the standard ABI, by its
-// name.
+// Returns the family of the library `handle`. What it exports tells, and for the standard ABI its name.
 std::string_view family_of(void* handle, void* allreduce) {
   if (dlsym(handle, "ompi_mpi_comm_world") != nullptr) return "openmpi";
   Dl_info info{};
@@ -26,7 +25,8 @@ std::string_view family_of(void* handle, void* allreduce) {
   return "mpich";
 }
 
-// Names first, dlopen later: the walk holds a lock of the loader.
+// Returns the paths of loaded MPI libraries. It does not call dlopen yet, because dl_iterate_phdr holds a
+// lock of the loader.
 std::vector<std::string> loaded_mpi_libraries() {
   std::vector<std::string> paths;
   dl_iterate_phdr(
@@ -47,7 +47,7 @@ void* find_library() {
     void* handle = dlopen(path.c_str(), RTLD_NOLOAD | RTLD_LAZY);
     if (handle == nullptr) continue;
     if (void* allreduce = dlsym(handle, "PMPI_Allreduce")) {
-      // The handle stays open, so libmpi stays loaded as long as we may call it.
+      // The handle stays open, so libmpi stays loaded while offbeat may call it.
       if (family_of(handle, allreduce) == abi::family) return handle;
       if (other == nullptr) {
         other = handle;
@@ -59,20 +59,21 @@ void* find_library() {
   }
   if (other != nullptr)
     throw OtherFamily(path_of_other, family_of(other, dlsym(other, "PMPI_Allreduce")), other);
-  if (dlsym(RTLD_NEXT, "PMPI_Allreduce") != nullptr) return RTLD_NEXT;  // linked statically, or renamed
+  if (dlsym(RTLD_NEXT, "PMPI_Allreduce") != nullptr)
+    return RTLD_NEXT;  // the MPI is linked statically, or has another name
   throw UsageError("no MPI library is loaded in this program");
 }
 
 void* the_library = nullptr;
 
-// An MPI library defines what no tool stands before. PMPI_X alone does not tell: some tools define both MPI_X
-// and PMPI_X.
+// Returns true if a function belongs to an MPI library and not to a tool. Whether the library defines PMPI_X
+// does not tell: some tools define both MPI_X and PMPI_X.
 bool is_of_an_mpi_library(void* function) {
   Dl_info own{};
   if (dladdr(function, &own) == 0) return true;
   void* library = dlopen(own.dli_fname, RTLD_NOLOAD | RTLD_LAZY);
   if (library == nullptr) return true;
-  void* version = dlsym(library, "PMPI_Get_version");  // of the library, or of one that it is linked to
+  void* version = dlsym(library, "PMPI_Get_version");  // may come from a library that this one is linked to
   dlclose(library);
   Dl_info other{};
   return version != nullptr && dladdr(version, &other) != 0 && other.dli_fbase == own.dli_fbase;
@@ -110,7 +111,7 @@ bool Host::calls_itself(std::string_view name) const {
 
 void* Host::find_profiled(const char* name) const {
   if (name[0] == 'P') return find(name);
-  std::array<char, 64> profiled{'P'};  // not a string: nothing here may throw
+  std::array<char, 64> profiled{'P'};  // not a std::string, because nothing here may throw
   std::strncpy(profiled.data() + 1, name, profiled.size() - 2);
   return find(profiled.data());
 }
@@ -125,8 +126,8 @@ void* Host::behind(const char* name) const {
   return find_profiled(name);
 }
 
-// A program that is not position independent holds a copy of the host's data, and the host uses the copy:
-// first look where the linker looked.
+// Looks first where the dynamic linker looks. A program that is not position independent has its own copy of
+// the host's data, and the host uses that copy.
 void* abi::host_data(const char* name) {
   void* seen_by_all = dlsym(RTLD_DEFAULT, name);
   return seen_by_all != nullptr ? seen_by_all : dlsym(the_library, name);

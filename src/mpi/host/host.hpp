@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The host MPI: its functions, found in the libmpi that the process has loaded.
+// The functions of the host MPI, which are found in the libmpi that the process has loaded.
 //
-// Nothing here is linked to libmpi. Our PMPI_Allreduce precedes the host's in every look-up of the linker,
-// and Python loads libmpi late and privately. So each function is looked up by hand in that library.
+// Nothing here is linked to libmpi. offbeat's PMPI_Allreduce comes before the host's in every look-up of the
+// linker, and Python loads libmpi late and privately. So each function is looked up by hand in that library.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace offbeat {
 
-// One function of the host; false if the host does not have it.
+// One function of the host. It converts to false if the host does not have it.
 template <class Signature>
 class HostFunction;
 template <class Result, class... Arguments>
@@ -41,7 +41,7 @@ struct Name {
   }
 };
 
-// The result of `find`, which is not called again unless it found nothing.
+// Returns the result of `find`. It is called only once, unless it found nothing.
 template <class Signature, class Find>
 [[nodiscard]] Signature* found_once(Find&& find) {
   static constinit std::atomic<Signature*> known{nullptr};
@@ -53,7 +53,8 @@ template <class Signature, class Find>
   return function;
 }
 
-// The process has loaded an MPI of another family and none of this one, so offbeat serves none of its calls.
+// The process has loaded an MPI of another family and none of this one. offbeat then serves none of its
+// calls.
 class OtherFamily : public UsageError {
  public:
   OtherFamily(const std::string& path, std::string_view family, void* library);
@@ -63,28 +64,29 @@ class OtherFamily : public UsageError {
 
 class Host {
  public:
-  // Finds the loaded libmpi of this family. Throws OtherFamily, or UsageError if there is no MPI at all.
+  // Finds the loaded libmpi of this family. Throws OtherFamily, or UsageError if no MPI is loaded.
   Host();
 
-  // A symbol of the host's own libmpi; null if it has none. Look up host functions by PMPI_X only: under
-  // MPI_X a tool that is linked to the host may be found in its place.
+  // Returns a symbol of the host's own libmpi, or null if it has none. Look up host functions as PMPI_X only:
+  // MPI_X may find the function of a tool that is linked to the host.
   [[nodiscard]] void* find(const char* name) const;
-  // The host's PMPI_X, given the name MPI_X or PMPI_X.
+  // Returns the host's PMPI_X for the name MPI_X or PMPI_X.
   [[nodiscard]] void* find_profiled(const char* name) const;
-  // The next function of this name behind the calling library: that of a tool, or of another preload library
-  // of ours. Null if the next one belongs to an MPI library, which need not be the host's.
+  // Returns the next function of this name behind the calling library, which belongs to a tool or to another
+  // preload library of offbeat. Returns null if the next one belongs to an MPI library, which need not be the
+  // host's.
   [[nodiscard]] static void* next(const char* name);
-  // The function to which our MPI_X or PMPI_X passes a call on: the next in line, otherwise the host's
-  // PMPI_X. Null if neither exists.
+  // Returns the function to which offbeat's MPI_X or PMPI_X passes a call on: the next in line, or the host's
+  // PMPI_X. Returns null if neither exists.
   [[nodiscard]] void* behind(const char* name) const;
 
-  // Whether a function belongs to an MPI library of this family.
+  // Returns true if a function belongs to an MPI library of this family.
   [[nodiscard]] static bool is_of_family(void* function);
 
-  // Whether the host's description of itself begins with this.
+  // Returns true if the host's description of itself (MPI_Get_library_version) begins with `name`.
   [[nodiscard]] bool calls_itself(std::string_view name) const;
 
-  // This process's rank in, and the size of, a communicator whose errors return.
+  // These return this process's rank in a communicator and its size. Errors on the communicator must return.
   [[nodiscard]] int rank_in(MPI_Comm communicator) const {
     int rank = 0;
     Comm_rank(communicator, &rank);
@@ -96,8 +98,8 @@ class Host {
     return size;
   }
 
-  // Within its scope a host call that finds nothing to do does not yield. Open MPI yields where ranks share
-  // cores. Between two of our collectives that would cost two context switches.
+  // Within the scope of this object, a host call that finds nothing to do does not yield. Open MPI yields if
+  // ranks share cores. Between two collectives of offbeat that would cost two context switches.
   class WithoutYield {
    public:
     explicit WithoutYield(const Host& host) : yields_(host.yields_when_idle_) {
@@ -118,11 +120,12 @@ class Host {
   };
 
  private:
-  void* library_;  // before the functions: their look-up needs it
-  bool* yields_when_idle_ = static_cast<bool*>(find("opal_progress_yield_when_idle"));  // null: never
+  void* library_;  // stands before the functions, whose look-up needs it
+  bool* yields_when_idle_ =
+      static_cast<bool*>(find("opal_progress_yield_when_idle"));  // null: the host never yields
 
  public:
-  // These take the program's calls; offbeat calls the functions below for itself.
+  // `collectives` takes the program's calls. The functions below it are for offbeat's own calls.
   const CollectiveFunctions collectives{"PMPI_", [this](const char* name) { return find(name); }};
   HostFunction<decltype(PMPI_Allgather)> Allgather{find("PMPI_Allgather")};
   HostFunction<decltype(PMPI_Allgatherv)> Allgatherv{find("PMPI_Allgatherv")};
@@ -138,7 +141,7 @@ class Host {
 #elif defined(OFFBEAT_FAMILY_OPENMPI)
   HostFunction<decltype(PMPI_Comm_f2c)> Comm_f2c{find("PMPI_Comm_f2c")};
 #else
-  // A handle is its own Fortran number; Intel MPI 2021.18 no longer has the function.
+  // In this family a handle is its own Fortran number. Intel MPI 2021.18 no longer has the function.
   static MPI_Comm Comm_f2c(int fortran_communicator) { return fortran_communicator; }
 #endif
   HostFunction<decltype(PMPI_Comm_free)> Comm_free{find("PMPI_Comm_free")};
@@ -156,8 +159,8 @@ class Host {
   HostFunction<decltype(PMPI_Finalized)> Finalized{find("PMPI_Finalized")};
   HostFunction<decltype(PMPI_Grequest_complete)> Grequest_complete{find("PMPI_Grequest_complete")};
   HostFunction<decltype(PMPI_Grequest_start)> Grequest_start{find("PMPI_Grequest_start")};
-  // MPICH's extension: the host asks the request whether it is complete. It is unused under the standard ABI,
-  // where it would get a status of another layout.
+  // This is MPICH's extension: the host asks the request whether it is complete. It is unused under the
+  // standard ABI, where it would get a status with another layout.
   using Poll = int(void*, MPI_Status*);
   using WaitForSome = int(int, void**, double, MPI_Status*);
   HostFunction<int(MPI_Grequest_query_function*, MPI_Grequest_free_function*, MPI_Grequest_cancel_function*,
@@ -198,8 +201,8 @@ class Host {
   HostFunction<decltype(PMPI_Type_free)> Type_free{find("PMPI_Type_free")};
   HostFunction<decltype(PMPI_Type_get_contents)> Type_get_contents{find("PMPI_Type_get_contents")};
   HostFunction<decltype(PMPI_Type_get_envelope)> Type_get_envelope{find("PMPI_Type_get_envelope")};
-  // These functions came with MPI 4. Only they describe types that were made with counts of MPI_Count. They
-  // are false on older hosts, which have no such types.
+  // These functions came with MPI 4. Only they describe types that were made with counts of MPI_Count. Older
+  // hosts have neither the functions nor such types.
   HostFunction<int(MPI_Datatype, MPI_Count, MPI_Count, MPI_Count, MPI_Count, int*, MPI_Aint*, MPI_Count*,
                    MPI_Datatype*)>
       Type_get_contents_c{find("PMPI_Type_get_contents_c")};

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A call that lets the host MPI move the messages of this process, and does nothing else.
+// Lets the host MPI move the messages of this process.
 #pragma once
 
 #include "mpi/host/host.hpp"
 
 namespace offbeat {
 
-// Tests a receive that no message ever matches: an MPI tries everything to complete a tested request. A probe
-// would be simpler, but two hosts move nothing for it: MPICH on a communicator of one rank, and Open MPI
-// where libfabric matches the messages (its `cm` component), which asks the network and completes no
-// operation.
+// A call that does nothing else. It tests a receive that no message ever matches, because an MPI tries
+// everything to complete a request that is tested. A probe would be simpler, but two hosts move nothing for
+// it. One is MPICH on a communicator of one rank. The other is Open MPI if libfabric matches the messages
+// (its `cm` component): it asks the network and completes no operation.
 class HostTurn {
  public:
-  // `own`: a communicator of this rank alone, on which nobody sends.
+  // `own` is a communicator of this rank alone, on which nothing is sent.
   HostTurn(const Host& host, MPI_Comm own) : host_(host) {
     if (host_.Irecv(nullptr, 0, MPI_BYTE, 0, 0, own, &receive_) != MPI_SUCCESS) receive_ = MPI_REQUEST_NULL;
   }
@@ -24,7 +24,7 @@ class HostTurn {
   HostTurn(const HostTurn&) = delete;
   HostTurn& operator=(const HostTurn&) = delete;
 
-  // Returns an error code of the host.
+  // Gives the host a turn. Returns an error code of the host.
   [[nodiscard]] int take() noexcept {
     const Host::WithoutYield scope(host_);
     int is_over = 0;

@@ -8,8 +8,8 @@
 namespace offbeat {
 namespace {
 
-// The host's own variables, through the tools interface of MPI (MPI 4.1, section 15.3). With types of our
-// own, as Open MPI has them: nobody else is asked.
+// Reads the host's own variables through the tools interface of MPI (MPI 4.1, section 15.3). It declares the
+// types as Open MPI has them, because no other host is asked.
 class ControlVariables {
  public:
   explicit ControlVariables(const Host& host)
@@ -29,12 +29,12 @@ class ControlVariables {
     if (is_there_) finalize_();
   }
 
-  // Variables of a component are there as long as it is in use.
+  // Returns true if there is a variable with this name. Variables of a component exist while it is in use.
   [[nodiscard]] bool has(const char* name) const {
     int index = 0;
     return is_there_ && index_(name, &index) == MPI_SUCCESS;
   }
-  // A size_t; 0: there is none.
+  // Returns the value of a variable of type size_t, or 0 if there is none.
   [[nodiscard]] std::size_t size(const char* name) const {
     int index = 0;
     int count = 0;
@@ -68,7 +68,7 @@ std::size_t longest_message_between_nodes(const Host& host) {
     if (variables.has(faster)) return longest_message;
   }
   constexpr std::size_t headers = 4096;
-  constexpr std::size_t shortest = 8192;  // below, cutting costs more than it brings
+  constexpr std::size_t shortest = 8192;  // in bytes; cutting shorter messages costs more than it saves
   const std::size_t eager = variables.size("btl_tcp_eager_limit");
   return eager < headers + shortest ? longest_message : eager - headers;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How long a message between nodes may be before the host sends it in a worse way.
+// How long a message between nodes may be before the host sends it in a slower way.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,14 @@
 
 namespace offbeat {
 
-// An MPI-3 count is an int.
+// The longest message that offbeat sends, in bytes. A count in MPI-3 is an int.
 constexpr std::size_t longest_message = std::size_t{1} << 30;
 
-// In bytes. Open MPI over TCP asks the receiver before it sends more than `btl_tcp_eager_limit`, 64 KiB by
-// default. The answer waits in the same queue as what the receiver itself sends, so where two ranks exchange
-// long messages, first one of them sends and then the other: 16 MiB take 2.4 s on eight nodes with 200
-// Mbit/s, and 1.3 s in shorter messages. Any other host and network: `longest_message`.
+// Returns the length in bytes. Open MPI over TCP asks the receiver before it sends more than
+// `btl_tcp_eager_limit`, 64 KiB by default. The answer waits in the same queue as what the receiver itself
+// sends. So if two ranks exchange long messages, one of them sends first and then the other. On eight nodes
+// with 200 Mbit/s, 16 MiB take 2.4 s in one message, and 1.3 s in shorter ones. For any other host or network
+// this is `longest_message`.
 [[nodiscard]] std::size_t longest_message_between_nodes(const Host& host);
 
 }  // namespace offbeat

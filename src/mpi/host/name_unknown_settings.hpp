@@ -11,8 +11,9 @@
 
 namespace offbeat {
 
-// Warns of OFFBEAT_ variables that are no settings, once, in one line of rank 0 of MPI_COMM_WORLD. Call it
-// when MPI runs. Before that, only the launcher's variables tell a rank, and not every launcher sets them.
+// Warns once about OFFBEAT_ variables that are not settings, in one line from rank 0 of MPI_COMM_WORLD. Call
+// this when MPI is running. Before that, only the launcher's variables tell a rank its number, and not every
+// launcher sets them.
 inline void name_unknown_settings(const Host& host) {
   static std::atomic<bool> is_done{false};
   if (is_done.exchange(true, std::memory_order_relaxed) || host.rank_in(MPI_COMM_WORLD) != 0) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tells the tracer of calls through the C interface. The tracer is another library and cannot see them by
-// itself, because they pass no function of MPI.
+// Tells the tracer about calls through the C interface. The tracer is another library and cannot see these
+// calls by itself, because they do not pass through a function of MPI.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ struct ObservedCall {
   bool is_in_place = false;
   int communicator = 0;    // a Fortran handle
   int root = -1;           // -1: the collective has none
-  std::int64_t count = 0;  // elements of one block
+  std::int64_t count = 0;  // elements in one block
   std::uint32_t width = 0;
   const char* type = "";       // its name lives as long as the process
   const char* operation = "";  // likewise
 };
 
-// The functions of the tracer. `begins` returns a number, which the other functions get.
+// The functions of the tracer. `begins` returns a number, which is passed to the other functions.
 struct Observer {
   std::uint64_t (*begins)(const ObservedCall& call) noexcept;
   // `algorithm` is null if the call has failed.

@@ -74,7 +74,7 @@ Word NarrowCounts::array(Word wide) {
   return reinterpret_cast<Word>(narrowed);
 }
 
-// The number of ranks of the communicator, or of the other group of an inter-communicator.
+// Returns the number of ranks of the communicator, or of the remote group of an inter-communicator.
 std::size_t NarrowCounts::length() const {
   const auto ask = [&](const char* name) {
     int answer = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Passes all calls to the MPI of the process, if that is of another family than this library.
+// Passes all calls on to the MPI of the process if that is of another family than this library.
 #pragma once
 
 #include <array>
@@ -13,22 +13,23 @@
 
 namespace offbeat {
 
-// The libmpi of that family. Null if the MPI of this process is of this family, or has not been looked for.
+// The libmpi of the other family. Null if the MPI of this process is of this family, or has not been looked
+// for yet.
 extern std::atomic<void*> other_family;
 
-// Passes all calls to that libmpi from now on. One line on one rank says so.
+// Passes all calls on to that libmpi from now on. One rank prints a line about it.
 void pass_on_to(const OtherFamily& found);
 
-// Returns the function to which ours of this name passes a call: the next in line, otherwise the MPI's own.
-// Null if there is none.
+// Returns the function to which offbeat's function `name` passes a call on: the next in line, or the MPI's
+// own. Null if there is none.
 [[nodiscard]] void* behind_in_other_family(const char* name);
-// An argument in its register or its place on the stack. An `int` leaves the upper half undefined.
+// An argument as it is in a register or on the stack. If it is an `int`, the upper half is undefined.
 using Word = std::uintptr_t;
 
 // Returns the function MPI_X or PMPI_X, given the name MPI_X_c or PMPI_X_c; otherwise null.
 [[nodiscard]] void* narrow_in_other_family(const char* name);
 
-// Whether the arrays of this collective have a number for each rank, on every rank.
+// Returns true if the arrays of this collective have an element for each rank, on every rank.
 [[nodiscard]] constexpr bool has_counts_of_all(std::string_view name) {
   constexpr std::string_view with_counts[] = {
       "_Allgatherv",        "_Iallgatherv",          "_Alltoallv", "_Ialltoallv", "_Reduce_scatter_c",
@@ -38,14 +39,15 @@ using Word = std::uintptr_t;
   }
   return false;
 }
-// Whether this is MPI_IN_PLACE in some family: a small number, or -1. 0 is MPI_BOTTOM in each.
+// Returns true if `buffer` is MPI_IN_PLACE in some family: a small number, or -1. In every family 0 is
+// MPI_BOTTOM.
 [[nodiscard]] constexpr bool is_in_place(Word buffer) { return buffer != 0 && buffer + 1 < 4096; }
 
 // Narrows the large counts of a call to int.
 class NarrowCounts {
  public:
-  // `has_arrays`: the arrays of the call have a number for each rank. `are_kept`: the call may use the arrays
-  // after it has returned. They then stay forever; equal ones are stored once.
+  // `has_arrays`: the arrays of the call have an element for each rank. `are_kept`: the call may use the
+  // arrays after it has returned. They are then never freed; equal arrays are stored once.
   NarrowCounts(Word communicator, bool has_arrays, bool are_kept)
       : communicator_(communicator), has_arrays_(has_arrays), are_kept_(are_kept) {}
   [[nodiscard]] Word one(Word count);

@@ -39,8 +39,8 @@ bool PrivateCommunicator::may_be_created(const Host& host, MPI_Comm own) {
   return can_create_another(host, own);
 }
 
-// Created from the group, because MPI_Comm_dup would call the program's attribute copy functions. Creation
-// fails on all ranks or on none, because they agree on the context id.
+// The communicator is created from the group, because MPI_Comm_dup would call the program's attribute copy
+// functions. Creation fails on all ranks or on none, because they agree on the context id.
 bool PrivateCommunicator::create(MPI_Comm model, std::uint64_t id) {
   MPI_Group group;
   if (host_->Comm_group(model, &group) != MPI_SUCCESS) return false;

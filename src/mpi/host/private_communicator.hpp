@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A communicator of the host for offbeat's messages.
+// PrivateCommunicator is a communicator of the host that carries offbeat's messages.
 #pragma once
 
 #include <atomic>
@@ -9,10 +9,11 @@
 
 namespace offbeat {
 
-// Shared by communicators of the program that have the same ranks; the last of them frees it.
+// Communicators of the program that have the same ranks share one. The last of them frees it.
 class PrivateCommunicator {
  public:
-  // Some MPIs have room for only hundreds of communicators, others for thousands; most are the program's.
+  // The limit on private communicators. Some MPIs have room for only hundreds of communicators, others for
+  // thousands; most of them are for the program.
   static constexpr int most = 128;
 
   explicit PrivateCommunicator(const Host& host) : host_(&host) {}
@@ -20,20 +21,20 @@ class PrivateCommunicator {
   PrivateCommunicator& operator=(const PrivateCommunicator&) = delete;
   ~PrivateCommunicator();
 
-  // Collective over `model`. Call after all ranks have found that it may_be_created. Returns false if the
-  // host refused it.
+  // Creates the communicator. All ranks of `model` must call this, after all have found that it
+  // may_be_created(). Returns false if the host refused.
   [[nodiscard]] bool create(MPI_Comm model, std::uint64_t id);
-  // Call after a failure: messages are left over, for which MPICH would end the job in MPI_Comm_free.
+  // Call this after a failure. Messages may be left over, for which MPICH would end the job in MPI_Comm_free.
   void keep_for_ever() { host_ = nullptr; }
 
-  // Whether this process has room for one more communicator. MPICH crashes if it has no memory to create one.
-  // If MPICH has no number left for one, it calls the error handler of the program's communicator, which may
-  // end the job. `own`, a communicator of this rank alone whose errors return, shows whether a number is
-  // left.
+  // Returns true if this process has room for one more communicator. MPICH crashes if it has no memory to
+  // create one. If MPICH has no context id left, it calls the error handler of the program's communicator,
+  // which may end the job. So `own`, a communicator of this rank alone whose errors return, is used to find
+  // out whether an id is left.
   [[nodiscard]] static bool may_be_created(const Host& host, MPI_Comm own);
 
   [[nodiscard]] MPI_Comm handle() const { return handle_; }
-  // Equal on all ranks; 0: there is none yet.
+  // A number that is equal on all ranks; 0 if the communicator does not exist yet.
   [[nodiscard]] std::uint64_t id() const { return id_; }
 
  private:

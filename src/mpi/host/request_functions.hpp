@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The functions that start, complete and free requests, for a library that keeps data for some requests.
+// The functions that start, complete and free requests, for a library that keeps data about some requests.
 #pragma once
 
 #include <algorithm>
@@ -11,15 +11,15 @@
 
 namespace offbeat {
 
-// Each calls `next`, the function that does the work. A `Library` has:
+// Each function calls `next`, which does the work. A `Library` has:
 //
-//   of_program()                 static; null if the call is not the program's
-//   lock()                       held while `requests` is used
-//   requests                     of type Requests<Kept>
-//   now()                        marks a moment, before and after `next`
-//   starts(kept, arrival)        a persistent request is being started; false: nothing follows
-//   started(kept, request, exit, code)  it has been started
-//   completed(kept, completion)  the operation is complete; may be called again for it
+//  of_program()                 static; returns null if the call does not come from the program
+//  lock()                       held while `requests` is used
+//  requests                     of type Requests<Kept>
+//  now()                        marks a moment, before and after `next`
+//  starts(kept, arrival)        a persistent request is about to start; returns true if started() must follow
+//  started(kept, request, exit, code)  the request has been started
+//  completed(kept, completion)  the operation is complete; may be called again for it
 //
 // and Kept has is_persistent(). `next` may run any code of the host or of a tool, so no lock is held during
 // that call.
@@ -79,7 +79,7 @@ class RequestFunctions {
     return waitsome(next, count, requests, done, indices, statuses);
   }
 
-  // Tells the program that a request is complete; the request stays.
+  // MPI_Request_get_status tells the program that a request is complete, but keeps the request.
   static int request_get_status(decltype(PMPI_Request_get_status)* next, MPI_Request request, int* flag,
                                 MPI_Status* status) {
     const int code = next(request, flag, status);
@@ -131,7 +131,7 @@ class RequestFunctions {
     return code;
   }
 
-  // `is_complete(code, i)` is asked about request i after `body`.
+  // Runs `body`, a completion call. After it, is_complete(code, i) returns true if request i is complete.
   template <class Body, class IsComplete>
   static int completes(int count, MPI_Request* requests, Body&& body, IsComplete&& is_complete) {
     Library* library = Library::of_program();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The requests for which a library keeps data of its own. No malloc once warm.
+// The requests about which a library keeps data. Once warm, they need no malloc.
 #pragma once
 
 #include <cstddef>
@@ -15,16 +15,17 @@
 
 namespace offbeat {
 
-// A request passed to a completion call, which may free its handle. Another thread may then get the same
-// handle, and even wait for it, before this thread settles its own request.
+// A request that was passed to a completion call, which may free its handle. Another thread may then get the
+// same handle, and even wait for it, before this thread settles its own request. The number tells the two
+// apart.
 struct Claim {
   int index;
   Handle handle;
   std::uint64_t number;
 };
 
-// Uses memory of the pool, which lives as long as the process: thread-local objects are already gone when an
-// exiting program makes its last calls.
+// The claims of one completion call. Their memory comes from the pool, which lives as long as the process:
+// thread-local objects are already gone when an exiting program makes its last calls.
 class Claims {
  public:
   explicit Claims(std::size_t most) : memory_(most * sizeof(Claim)) {}
@@ -47,14 +48,15 @@ class Requests {
   void insert(MPI_Request request, Kept kept) {
     table_.insert(abi::bits(request), {.kept = std::move(kept), .thread = this_thread()});
   }
-  // Null if nothing is kept for the request. Valid until the next insertion or removal.
+  // Returns null if nothing is kept for the request. The pointer is valid until the next insertion or
+  // removal.
   [[nodiscard]] Kept* find(MPI_Request request) {
     Entry* entry = table_.find(abi::bits(request), any);
     return entry != nullptr ? &entry->kept : nullptr;
   }
   void erase(Handle handle) { table_.erase(handle, any); }
 
-  // Before a completion call: claims those of its requests that are kept.
+  // Call this before a completion call. It claims those of its requests about which data is kept.
   void claim(int count, const MPI_Request* requests, Claims& claims) {
     const auto is_free = [](const Entry& entry) { return entry.claim == 0; };
     const auto is_own = [&](const Entry& entry) { return is_free(entry) && entry.thread == this_thread(); };
@@ -67,7 +69,8 @@ class Requests {
       claims.add({i, handle, entry->claim});
     }
   }
-  // After the call: releases the claims. `is_over(index, kept)` says which requests to drop.
+  // Call this after the completion call. It releases the claims; `is_over(index, kept)` returns true for
+  // requests to drop.
   template <class IsOver>
   void settle(const Claims& claims, IsOver&& is_over) {
     for (const auto& [index, handle, number] : claims.all()) {
@@ -82,8 +85,8 @@ class Requests {
  private:
   struct Entry {
     Kept kept;
-    const void* thread = nullptr;  // that made the request: others may have the same handle
-    std::uint64_t claim = 0;       // of the completion call in progress; 0: none
+    const void* thread = nullptr;  // made the request; other threads may have an equal handle
+    std::uint64_t claim = 0;       // number of the completion call that claimed it; 0: none
   };
 
   static constexpr auto any = [](const Entry&) { return true; };

@@ -5,11 +5,11 @@
 
 namespace offbeat {
 
-// While this lives, errors of calls on a communicator come back as codes instead of ending the job.
+// While this object lives, errors of calls on a communicator are returned as codes instead of ending the job.
 //
 // There is one exception. MPICH and its family report MPI_ERRORS_ARE_FATAL for a communicator whose handler
 // was never set. When an error occurs there, they look up the handler of MPI_COMM_SELF, then that of
-// MPI_COMM_WORLD. Setting the reported handler would end that for good, so such a communicator is left as it
+// MPI_COMM_WORLD. Setting the reported handler would end that forever, so such a communicator is left as it
 // is. A call on it must therefore fail only if the program's own call would fail, too.
 class ReturnErrors {
  public:

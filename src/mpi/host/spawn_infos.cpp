@@ -29,20 +29,20 @@ std::string value_of(const Host& host, MPI_Info info, const char* key) {
 
 SpawnInfos::SpawnInfos(const Host& host, int count, const MPI_Info* infos, int root, MPI_Comm communicator)
     : host_(host), infos_(infos) {
-  // The function behind MPI_Info_set, without its limit of 255 characters.
+  // This is the function behind MPI_Info_set, without the limit of 255 characters.
   auto* const set = find<int(MPI_Info, const char*, const char*)>(host, "ompi_info_set");
   if (set == nullptr || infos == nullptr || count < 1 || communicator == MPI_COMM_NULL) return;
   int rank = MPI_PROC_NULL;
   host.Comm_rank(communicator, &rank);
   if (rank != root) return;
-  // An error of the program, for the host to report.
+  // This is an error of the program, which the host reports.
   if (std::find(infos, infos + count, MPI_Info{}) != infos + count) return;
   try {
     const std::string ours = preload_environment();
     if (ours.empty()) return;
     for (int i = 0; i < count; ++i) {
       MPI_Info& info = own_.emplace_back(MPI_INFO_NULL);
-      std::string variables;  // the first value of a variable counts: the program's own
+      std::string variables;  // the program's own variables come first, because the first value counts
       if (infos[i] == MPI_INFO_NULL) {
         find<decltype(PMPI_Info_create)>(host, "PMPI_Info_create")(&info);
       } else {
@@ -51,7 +51,7 @@ SpawnInfos::SpawnInfos(const Host& host, int count, const MPI_Info* infos, int r
       }
       set(info, "PMIX_ENVAR", (variables + ours).c_str());
     }
-  } catch (const std::bad_alloc&) {  // the processes are started anyway
+  } catch (const std::bad_alloc&) {  // the processes are started without the preload
     release();
   }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Processes that the program spawns run under the preload, as the program itself does.
+// Makes processes that the program spawns run under the preload, as the program itself does.
 //
 // MPICH and Open MPI 4 give them the environment that mpirun was told to set for the ranks. Open MPI 5 does
-// not (github.com/open-mpi/ompi/issues/13399), so there the call's info says what to set.
+// not (github.com/open-mpi/ompi/issues/13399), so there the info of the call says what to set.
 #pragma once
 
 #include <vector>
@@ -13,13 +13,13 @@ namespace offbeat {
 
 class SpawnInfos {
  public:
-  // `infos`: the `count` infos of the call. As in MPI, they are read on rank `root` only.
+  // `infos` has the `count` infos of the call. As in MPI, they are read on rank `root` only.
   SpawnInfos(const Host& host, int count, const MPI_Info* infos, int root, MPI_Comm communicator);
   ~SpawnInfos() { release(); }
   SpawnInfos(const SpawnInfos&) = delete;
   SpawnInfos& operator=(const SpawnInfos&) = delete;
 
-  // The array to pass to the host.
+  // Returns the array to pass to the host.
   [[nodiscard]] const MPI_Info* data() const { return own_.empty() ? infos_ : own_.data(); }
 
  private:

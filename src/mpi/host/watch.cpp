@@ -24,7 +24,8 @@ std::string seconds_text(std::int64_t ns) {
   return std::to_string(std::lround(static_cast<double>(ns) * 1e-9)) + " s";
 }
 
-// A setting, and therefore the same in the whole process.
+// The time limit in seconds, set by the first Watch. It comes from a setting, so it is equal in the whole
+// process.
 double watched_after_s = 0;
 
 }  // namespace
@@ -53,7 +54,7 @@ Watch::Watch(double after_s, Line line, const void* state) {
 
 Watch::~Watch() {
   if (slot_ == nullptr) return;
-  // The thread may be reading our state: it holds the slot only while it makes a line.
+  // The thread may be reading this object's state. It then holds the slot, but only while it makes a line.
   std::int64_t mine = since_ns_;
   while (!slot_->since_ns.compare_exchange_weak(mine, 0, std::memory_order_acq_rel)) mine = since_ns_;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reports a blocking call of the host that takes suspiciously long; none of our code runs inside such a call.
+// Watch reports a blocking call of the host that takes suspiciously long. None of offbeat's code runs inside
+// such a call, so another thread must watch it.
 #pragma once
 
 #include <atomic>
@@ -8,18 +9,18 @@
 
 namespace offbeat {
 
-// A thread that sleeps nearly all the time looks after each Watch. The first Watch starts the thread, which
-// makes no call of MPI and takes none of the program's signals.
+// Created before a blocking call and destroyed after it. The thread that checks each Watch sleeps nearly all
+// the time. The first Watch starts it. It does not call MPI and takes none of the program's signals.
 class Watch {
  public:
-  // Says `line(waited)` once, when this has lived for more than `after_s` seconds; 0: never. `line` may be
-  // called in another thread.
+  // Prints `line(state, waited)` once if the object lives for more than `after_s` seconds; 0: never. `line`
+  // may be called in another thread.
   using Line = std::string (*)(const void* state, const std::string& waited);
   Watch(double after_s, Line line, const void* state);
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
   ~Watch();
-  // How long this has lived, if the line has been said; otherwise empty.
+  // Returns how long this has lived if the line has been printed, otherwise an empty text.
   [[nodiscard]] std::string said_for() const;
 
  private:
@@ -29,7 +30,7 @@ class Watch {
     Line line = nullptr;
     const void* state = nullptr;
   };
-  static constexpr int slots = 64;  // more at once are not watched
+  static constexpr int slots = 64;  // if more are alive, they are not watched
   static Slot watched[slots];
 
   static void* look_after(void* after_s);

@@ -9,12 +9,12 @@
 namespace offbeat {
 namespace {
 
-// More segments at once would cost more than they could gain, and many hosts have few tags for them.
+// More segments at once would cost more than they gain, and many hosts have only few tags for them.
 constexpr std::size_t most_segments = 1024;
-// A count of MPI.
+// The number of elements that a count of type int allows.
 constexpr std::size_t longest_segment = std::numeric_limits<int>::max();
 
-// As the expression says, unless the host could not take them.
+// Returns the segments that the expression asks for, or other ones if the host could not take those.
 combinators::Segments segments_of(const Call& call, const Expression& expression) {
   const std::size_t elements = call.output.count;
   const combinators::Segments wanted(elements, call.output.width, expression);
@@ -72,7 +72,8 @@ void HostPipeline::begin_segment(std::size_t k, MPI_Request& request) const {
   }
 }
 
-// Segments begin in their order on every rank, as the host demands. So a further one waits for the oldest.
+// Every rank begins the segments in the same order, as the host demands. So the next segment waits for the
+// oldest one.
 void HostPipeline::run() {
   requests_.assign(window_, MPI_REQUEST_NULL);
   for (std::size_t k = 0; k < segments_.count(); ++k) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// pipeline(N, native): a vector in segments, each by the host's own non-blocking collective.
+// HostPipeline runs pipeline(N, native): it cuts a vector into segments, and the host's own non-blocking
+// collective takes each of them.
 //
-// Source: Castello et al. 2021, section 4, as published: theirs is Iallreduce, Ireduce and Ibcast of the MPI
-// library at hand, several in flight.
+// Source: Castello et al. 2021, section 4. As in the paper, the segments use Iallreduce, Ireduce and Ibcast
+// of the MPI library, several in flight.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +15,22 @@
 
 namespace offbeat {
 
-// All ranks of the communicator make these calls in the same order. The functions throw CommunicationError,
-// after which the communicator must not be used again.
+// One call. All ranks of the communicator must make these calls in the same order. The functions throw
+// CommunicationError; after that the communicator must not be used again.
 class HostPipeline {
  public:
-  // The call has an operation of `types`, or none. `communicator` is for nothing else; its errors return.
+  // The operation of `call` must be one of `types`, or null. `communicator` must be used for nothing else;
+  // its errors return.
   HostPipeline(const Host& host, const Types& types, MPI_Comm communicator, const Call& call,
                const Expression& expression);
 
-  // From beginning to end.
+  // Runs the whole call.
   void run();
 
-  // Begins all segments at once: nobody could begin further ones while the program computes.
+  // Begins all segments at once. They cannot begin one by one, because nothing would begin the next segment
+  // while the program computes.
   void begin();
-  // True: all that was begun is complete.
+  // Returns true if all segments that were begun are complete.
   [[nodiscard]] bool test();
   void wait();
 
@@ -39,11 +42,11 @@ class HostPipeline {
   Call call_;
   MPI_Datatype type_ = MPI_BYTE;
   MPI_Op op_{};
-  int length_ = 1;  // elements of the type in one of the call: a single one, then
+  int length_ = 1;  // elements of type_ in one element of the call; above 1 if a whole vector is one element
   combinators::Segments segments_;
   std::size_t window_;
   std::vector<MPI_Request> requests_;
-  std::size_t complete_ = 0;  // of requests_, the first ones
+  std::size_t complete_ = 0;  // how many of requests_ are complete, counted from the first
 };
 
 }  // namespace offbeat

@@ -9,12 +9,13 @@
 namespace offbeat {
 namespace {
 
-constinit Duty duty;  // of the host
-// The program ends MPI, perhaps with operations open.
+constinit Duty duty;  // says whether the host's hook looks after operations
+// Set when the program ends MPI, perhaps with operations under way.
 constinit std::atomic<bool> is_stopped{false};
 constinit std::atomic<void (*)() noexcept> told_of_polls{nullptr};
 
-// The host calls this in a thread of the program, perhaps within a call of ours.
+// Advances operations inside the host, which calls this in a thread of the program, perhaps during a call of
+// offbeat.
 bool advance_inside_host(HostCalls calls) {
   if (!operations_under_way.any()) return false;
   const bool was_inside = std::exchange(inside_offbeat, true);

@@ -50,15 +50,15 @@ void Operation::wait() {
   rethrow_if_failed();
 }
 
-// Whoever pauses gives the host its turns. If that shows that another rank has given up, the operation fails
-// when it is advanced.
+// The pause gives the host its turns. If a turn throws because another rank has given up, the operation fails
+// when it is advanced next.
 void Operation::wait_for_sequel() noexcept {
   while (!is_complete()) {
     const Patience patience = communicator_->patience_of(index_);
     Patience::Wait wait(patience);
     auto calls = HostCalls::messages;
     while (!operations_under_way.advance(calls)) {
-      operations_under_way.settle();  // what another thread has ended
+      operations_under_way.settle();  // the sequel may belong to an operation that another thread has ended
       if (is_complete()) break;
       try {
         wait.pause();
@@ -107,15 +107,16 @@ bool Operation::advance(HostCalls calls) noexcept {
 void Operation::end() noexcept {
   operations_under_way.remove(*this);
   if (stage_ != nullptr && has_started_) stage_->end_use();
-  task_ = {};  // its memory belongs to the pool of this thread
+  task_ = {};  // in the thread that advanced it: the frame goes to this thread's pool
   if (after_ != nullptr) {
     after_->before_ = nullptr;
     operations_under_way.add(*after_);
   }
-  // Whoever destroys an abandoned communicator settles what is over first. So this comes before forget().
+  // Whoever destroys an abandoned communicator first settles the operations that are over. So add_over() must
+  // come before forget().
   Communicator& communicator = *communicator_;
   const int index = index_;
-  // After either of these it may be gone.
+  // After either of these two, the operation may have been destroyed.
   if (sequel_.call != nullptr) {
     operations_under_way.add_over(*this);
   } else {
@@ -130,7 +131,7 @@ bool OperationsUnderWay::advance(HostCalls calls) noexcept {
   looks_.store(looks() + 1, std::memory_order_relaxed);
   bool got_further = false;
   for (Operation* each = first_.load(std::memory_order_relaxed); each != nullptr; each = next_to_advance_) {
-    next_to_advance_ = each->next_;  // it may end, and another one begin
+    next_to_advance_ = each->next_;  // the operation may end here, and another one may begin
     got_further = each->advance(calls) || got_further;
   }
   is_taken_.clear(std::memory_order_release);
@@ -142,7 +143,7 @@ void OperationsUnderWay::settle() noexcept {
   for (Operation* each = over_.exchange(nullptr, std::memory_order_acquire); each != nullptr;) {
     Operation* const next = each->next_;
     each->is_complete_.store(true, std::memory_order_release);
-    each->sequel_.call(each->sequel_.state);  // which may be the end of it
+    each->sequel_.call(each->sequel_.state);  // may destroy the operation
     each = next;
   }
 }
@@ -178,7 +179,7 @@ void OperationsUnderWay::add_over(Operation& operation) noexcept {
 void OperationsUnderWay::clear() noexcept {
   if (abandoned_.load(std::memory_order_relaxed) == nullptr) return;
   Communicator* each = abandoned_.exchange(nullptr, std::memory_order_acquire);
-  settle();  // whoever waits for an operation asks its communicator how
+  settle();  // a thread that waits for an operation uses its communicator
   while (each != nullptr) delete std::exchange(each, each->next_abandoned_);
 }
 
@@ -189,7 +190,7 @@ void OperationsUnderWay::add_abandoned(Communicator& communicator) noexcept {
   }
 }
 
-// The list is short, because only the first operation on each stage can advance.
+// Walking the list is cheap: it is short, because only the first operation on each stage can advance.
 void OperationsUnderWay::add(Operation& operation) {
   if (next_to_advance_ == nullptr) next_to_advance_ = &operation;
   Operation* last = first_.load(std::memory_order_relaxed);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Collectives that proceed while the program computes.
+// A collective that proceeds while the program computes is an `Operation`.
 #pragma once
 
 #include <atomic>
@@ -16,20 +16,20 @@ namespace offbeat {
 
 class Communicator;
 
-// What follows when an operation is complete, or has failed: see OperationsUnderWay::settle().
+// A function to call when an operation is complete or has failed; see OperationsUnderWay::settle().
 struct Sequel {
   void (*call)(void* state) noexcept = nullptr;
   void* state = nullptr;
 };
 
-// One collective under way: begun by the program and not yet complete.
+// One collective under way: begun by the program and not complete yet.
 //
-// Each operation of a communicator has its own lanes and its own stage of the board. Operations never wait
-// for one another as long as there is a stage for each. A further one starts when its predecessor on the
+// Each operation of a communicator has its own lanes and its own stage of the board. If there are enough
+// stages, operations never wait for one another. Otherwise an operation starts when its predecessor on the
 // stage is complete; the program does not wait for that either.
 class Operation {
  public:
-  // `bytes`: the length of the call.
+  // `bytes` is the length of the call (Call::length).
   Operation(Communicator& communicator, const Call& call, std::size_t bytes, Sequel sequel = {});
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
@@ -37,16 +37,18 @@ class Operation {
   static void* operator new(std::size_t bytes) { return pool::allocate(bytes); }
   static void operator delete(void* memory, std::size_t bytes) { pool::release(memory, bytes); }
 
-  // Advances as far as possible now. True: the operation is complete. Throws CommunicationError if it failed.
+  // Advances as far as it can without waiting. Returns true if the operation is complete. Throws
+  // CommunicationError if it failed.
   [[nodiscard]] bool test();
   // Returns when the operation is complete. Throws CommunicationError if it failed.
   void wait();
-  // The same for operations with a sequel, which deals with a failure.
+  // Returns when an operation with a sequel is complete. The sequel handles a failure.
   void wait_for_sequel() noexcept;
 
-  // One with a sequel is complete when that is about to be called.
+  // Returns true if the operation is complete. An operation with a sequel is complete just before the sequel
+  // is called.
   [[nodiscard]] bool is_complete() const { return is_complete_.load(std::memory_order_acquire); }
-  // Throws what the operation failed with. It is complete.
+  // Rethrows the failure of a complete operation.
   void rethrow_if_failed() const {
     if (failure_) std::rethrow_exception(failure_);
   }
@@ -56,7 +58,7 @@ class Operation {
   friend class OperationsUnderWay;
 
   void start();
-  // True: the operation got further.
+  // Advances without waiting. Returns true if the operation has advanced.
   bool advance(HostCalls calls) noexcept;
   void end() noexcept;
 
@@ -65,44 +67,45 @@ class Operation {
   Call call_;
   const std::size_t bytes_;
   const Expression* expression_ = nullptr;
-  const Immediate* immediate_ = nullptr;  // the form of it that is taken; null: its task
-  std::uint64_t number_ = 0;              // of the call on its communicator
-  int index_ = 0;                         // of its stage and of its tags
-  NodeBoard::Stage* stage_ = nullptr;     // null: there is no board
-  MpiTransport* transport_ = nullptr;     // of the communicator; the operations of a stage use it in turn
+  const Immediate* immediate_ = nullptr;  // the immediate form that runs it; null: its task does
+  std::uint64_t number_ = 0;              // counts the calls on its communicator
+  int index_ = 0;                         // the index of its stage and of its tags
+  NodeBoard::Stage* stage_ = nullptr;     // null: the communicator has no board
+  // Belongs to the communicator; the operations of a stage use it one after the other.
+  MpiTransport* transport_ = nullptr;
   Task task_{};
   bool has_started_ = false;
-  Operation* before_ = nullptr;  // still on the same stage
+  Operation* before_ = nullptr;  // its predecessor on the stage, until that is complete
   Operation* after_ = nullptr;
-  Operation* next_ = nullptr;  // of those announced, under way, or over
+  Operation* next_ = nullptr;  // in the list of operations that are announced, under way, or over
   Sequel sequel_;
   std::exception_ptr failure_;
   std::atomic<bool> is_complete_{true};
 };
 
-// The operations under way in this process. Any waiting call advances them all, because MPI promises progress
-// in every call that waits, whatever it waits for. While the program waits inside the host, HostProgress
-// does.
+// The operations under way in this process. Any call that waits advances all of them, because MPI promises
+// progress in every such call. HostProgress advances them while the program waits inside the host.
 class OperationsUnderWay {
  public:
   [[nodiscard]] bool any() const {
     return first_.load(std::memory_order_relaxed) != nullptr ||
            announced_count_.load(std::memory_order_relaxed) != 0;
   }
-  // The next one to advance operations begins with this one. Waits for nobody.
+  // Queues the operation; the next thread that runs the progress loop starts it. Never blocks.
   void announce(Operation& operation) noexcept;
-  // Does nothing if another thread, or a caller further up in this one, is at it. True: an operation got
-  // further.
+  // Advances all operations once. Does nothing if another thread, or a caller further up in this thread, is
+  // doing so. Returns true if an operation has advanced.
   bool advance(HostCalls calls) noexcept;
-  // Calls the sequels of operations that are over. These call the host: not from inside it, nor in a thread
-  // that is not the program's.
+  // Calls the sequels of operations that are over. Sequels call the host. So call this only in a thread of
+  // the program, and not from inside the host.
   void settle() noexcept;
-  // Destroys the communicators that the program has freed and whose last operation is over. Likewise.
+  // Destroys communicators that the program has freed and whose last operation is over. Call it only where
+  // settle() may be called.
   void clear() noexcept;
-  // How often any thread has been at it.
+  // Returns how often any thread has advanced operations.
   [[nodiscard]] std::uint64_t looks() const { return looks_.load(std::memory_order_relaxed); }
 
-  // A thread must hold the turn to begin, advance or end operations.
+  // Holds the turn while it lives. A thread must hold the turn to begin, advance or end operations.
   class Turn {
    public:
     explicit Turn(OperationsUnderWay& all) : all_(all) {
@@ -116,22 +119,22 @@ class OperationsUnderWay {
    private:
     OperationsUnderWay& all_;
   };
-  // Call within a Turn.
+  // Call these while you hold the Turn.
   void add(Operation& operation);
   void remove(Operation& operation) noexcept;
   void add_over(Operation& operation) noexcept;
   void add_abandoned(Communicator& communicator) noexcept;
 
  private:
-  // Call within a Turn.
+  // Call this while you hold the Turn.
   void take_announced() noexcept;
 
   std::atomic_flag is_taken_{};
   std::atomic<Operation*> first_{nullptr};
   Operation* next_to_advance_ = nullptr;
-  std::atomic<Operation*> announced_{nullptr};  // the last one first
-  std::atomic<int> announced_count_{0};         // until they are among those under way
-  std::atomic<Operation*> over_{nullptr};       // with sequels to be called
+  std::atomic<Operation*> announced_{nullptr};  // newest first
+  std::atomic<int> announced_count_{0};         // not yet taken by take_announced()
+  std::atomic<Operation*> over_{nullptr};       // waiting for their sequels to be called
   std::atomic<Communicator*> abandoned_{nullptr};
   std::atomic<std::uint64_t> looks_{0};
 };

@@ -35,19 +35,20 @@ void sleep_ns(long ns) {
   return operations_under_way.any() && !is_stopped.load(std::memory_order_relaxed);
 }
 
-// An operation that got further may soon get further again, so its next look comes early.
+// Advances operations that the program does not advance. If one of them advanced, it may soon advance
+// again, so the next nap is short.
 void look_after_operations() {
   long nap_ns = longest_nap_ns;
   while (has_work()) {
     const std::uint64_t looks = operations_under_way.looks();
     sleep_ns(nap_ns);
     nap_ns = std::min(2 * nap_ns, longest_nap_ns);
-    if (operations_under_way.looks() != looks) continue;  // the program does it itself
+    if (operations_under_way.looks() != looks) continue;  // the program advances them itself
     while (operations_under_way.advance(HostCalls::none)) nap_ns = shortest_nap_ns;
   }
 }
 
-// Stays awake for a while after the last operation, because the next one may come soon.
+// Advances all operations. Stays awake for a while after the last one, because the next one may come soon.
 void do_all_work() {
   constexpr int looks_at_once = 64;
   constexpr double patience_s = 1e-3;
@@ -70,7 +71,7 @@ template <auto work>
 void* be_the_thread(void*) {
   for (;;) {
     work();
-    pool::trim();  // the memory of the operations is the program's
+    pool::trim();  // gives back the memory of operations, which the program allocated
     if (is_stopped.load(std::memory_order_relaxed)) return nullptr;
     if (duty.ends()) duty.wait_until_it_begins();
   }

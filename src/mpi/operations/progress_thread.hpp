@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A thread of offbeat's own that advances operations on the board of a node. It makes no call of the host,
-// whatever the thread level.
+// ProgressThread is a thread of offbeat's own that advances operations on the board of a node. It never calls
+// the host, so it works at any thread level of MPI.
 #pragma once
 
 #include <atomic>
@@ -9,37 +9,38 @@
 
 namespace offbeat {
 
-// Whether somebody looks after operations, or will see that one has begun.
+// Duty says whether a thread or a hook looks after operations, so that a new operation is never overlooked.
 class Duty {
  public:
-  // Call when an operation has been announced. True: nobody does, so the caller has to call somebody.
+  // Call this when an operation has been announced. Returns true if nothing looks after operations, so that
+  // the caller must wake or start something that does.
   [[nodiscard]] bool begins() {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     return is_on_.load(std::memory_order_relaxed) == 0 && is_on_.exchange(1) == 0;
   }
-  // Call when nothing is left to look after. True: the caller may stop, because whoever begins an operation
-  // now calls somebody else.
+  // Call this when nothing is left to look after. Returns true if the caller may stop: an operation that
+  // begins from now on makes begins() return true.
   [[nodiscard]] bool ends();
   void wait_until_it_begins();
-  // To a waiter, after begins().
+  // Wakes the thread in wait_until_it_begins(). Call this if begins() returned true.
   void wake();
 
  private:
   std::atomic<std::uint32_t> is_on_{0};
 };
 
-// A process has one.
+// The thread. A process has one.
 class ProgressThread {
  public:
-  // On CPUs of its own, `cpus`, the thread does all the work from the beginning. Otherwise it only looks
-  // after operations that the program has not looked at for a while, and starts when it is first needed.
-  // Throws UsageError if this process may run on none of them.
+  // If there are `cpus`, the thread runs on them and does all the work. Otherwise it starts when it is first
+  // needed, and advances only operations that the program has not advanced for a while. Throws UsageError if
+  // this process may run on none of the CPUs.
   explicit ProgressThread(const std::vector<int>& cpus);
 
   [[nodiscard]] bool does_all_work() const { return does_all_work_; }
-  // Call when an operation is under way.
+  // Call this when an operation is under way.
   void ensure() const;
-  // Its work ends soon.
+  // Makes the thread end soon.
   static void stop();
 
  private:

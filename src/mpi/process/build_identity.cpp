@@ -12,13 +12,13 @@
 namespace offbeat {
 namespace {
 
-// Volatile, so that the program reads it from the library's file: a test changes it in a copy of that file.
+// It is volatile so that it is read from the library's file: a test changes it in a copy of that file.
 const char* volatile version = "offbeat version " OFFBEAT_VERSION;
 
 }  // namespace
 
 std::uint64_t build_identity(const Selection& selection) {
-  // With three ranks and two stages, no number of the layout hides another one.
+  // With three ranks and two stages, a change of any number of the layout changes the text.
   constexpr BoardShape shape{.ranks = 3, .window_bytes = std::size_t{1} << 20, .stages = 2};
   std::string text = version;
   for (const std::size_t number :

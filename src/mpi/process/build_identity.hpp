@@ -8,8 +8,8 @@
 
 namespace offbeat {
 
-// A hash of the version, the layout of the board, and the built-in rules. Builds that could
-// not work together almost surely have different hashes.
+// Returns a hash of the version, the layout of the board, and the built-in rules. Builds that could not work
+// together almost surely have different hashes.
 [[nodiscard]] std::uint64_t build_identity(const Selection& selection);
 
 }  // namespace offbeat

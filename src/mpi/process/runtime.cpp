@@ -31,14 +31,14 @@ const Algorithm lone_copy{.name = "copy",
 const Expression copied_alone{.algorithm = &lone_copy, .dimensions = {}, .parts = {}};
 std::atomic<Runtime*> the_runtime{nullptr};
 
-// A lock instead of std::call_once: an exception may not pass through glibc's pthread_once when libgcc is
-// linked statically.
+// This uses a lock instead of std::call_once, because an exception must not pass through glibc's pthread_once
+// if libgcc is linked statically.
 Runtime& start_runtime() {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   Runtime* running = the_runtime.load(std::memory_order_acquire);
   if (running == nullptr) {
-    running = new Runtime;  // lives until the process ends
+    running = new Runtime;  // never destroyed
     the_runtime.store(running, std::memory_order_release);
   }
   return *running;
@@ -54,7 +54,7 @@ bool start_runtime_or_pass_on() {
     return false;
   } catch (const UsageError& error) {
     exit_with(error);
-  } catch (...) {  // nothing may leave a function of C, and without memory not even a line can be made
+  } catch (...) {  // no exception may leave a C function; without memory no line can be formatted either
     std::fputs("offbeat: no memory is left to start\n", stderr);
     _exit(2);
   }
@@ -85,7 +85,8 @@ Runtime::Runtime() : settings(Settings::from_environment()) {
 
 namespace {
 
-// The communicators that this thread used last. An entry is valid while none has died since it was made.
+// The communicators that this thread used last. An entry is valid if no communicator has died since it was
+// made.
 struct Recent {
   std::uintptr_t handle;
   Communicator* communicator;
@@ -97,8 +98,8 @@ constinit thread_local std::array<Recent, recent_count> recent [[gnu::tls_model(
 Recent& recent_slot(std::uintptr_t handle) { return recent[(handle * 0x9E3779B97F4A7C15ULL) >> 61]; }
 static_assert(recent_count == 1 << 3);
 
-// The communicator on which this thread last found no entry, and could make none. Valid while no entry has
-// been made, and none has died.
+// The communicator for which this thread last found no entry and could not make one. It is valid if no entry
+// has been made and none has died since.
 struct WithoutEntry {
   std::uintptr_t handle;
   std::uint64_t births;
@@ -107,20 +108,20 @@ struct WithoutEntry {
 };
 constinit thread_local WithoutEntry without_entry [[gnu::tls_model("initial-exec")]]{};
 
-// The communicators that this thread is freeing: one, or more if attribute functions free others.
+// The communicators that this thread is freeing. There is more than one if attribute functions free others.
 //
 // The calls that free them may never return, because the program's error handler can throw or jump. So
-// nothing here has a destructor, and the stack tells whether a call is still in progress.
+// nothing here has a destructor, and the stack shows whether a call is still in progress.
 struct Freeing {
   MPI_Comm handle;
-  const void* frame;        // its canonical frame address
-  Communicator* left_over;  // kept for the handle; set once the host has let go of it
+  const void* frame;        // canonical frame address of the call
+  Communicator* left_over;  // what was kept for the handle; set once the host has let go of it
 };
 constexpr std::size_t most_freed_at_once = 16;
 constinit thread_local std::array<Freeing, most_freed_at_once> freeing{};
 constinit thread_local std::size_t freeing_count = 0;
 
-// Never inlined, in any build, so that its frame can be recognised.
+// Calls `host_call` in a frame that StackWalk can recognise. This is never inlined, in any build.
 [[gnu::noipa]] int call_while_freeing(Freeing& entry, HostFunction<int(MPI_Comm*)> host_call,
                                       MPI_Comm* argument) {
   entry.frame = __builtin_dwarf_cfa();
@@ -129,18 +130,19 @@ constinit thread_local std::size_t freeing_count = 0;
   return code;
 }
 
-// Whether call_while_freeing has a frame at this address on this thread's stack.
+// Finds out whether call_while_freeing has a frame at this address on this thread's stack.
 class StackWalk {
  public:
   explicit StackWalk(const void* frame) : frame_(frame) {}
   [[nodiscard]] bool finds_it() {
     const _Unwind_Reason_Code end = _Unwind_Backtrace(look, this);
-    // A function without unwind tables ends the walk early; the frame may be beyond it.
+    // A function without unwind tables ends the walk early. The frame may lie beyond it, so it counts as
+    // found.
     return is_found_ || end != _URC_END_OF_STACK;
   }
 
  private:
-  // The caller's context gives the address of a frame.
+  // Looks at one frame. The context of its caller gives the address of the frame.
   static _Unwind_Reason_Code look(_Unwind_Context* context, void* state) {
     auto* self = static_cast<StackWalk*>(state);
     const auto address = static_cast<std::uintptr_t>(_Unwind_GetCFA(context));
@@ -160,7 +162,7 @@ void forget_ended_calls() {
   while (freeing_count > 0 && !StackWalk(freeing[freeing_count - 1].frame).finds_it()) --freeing_count;
 }
 
-// Null: this thread is not freeing the communicator, as far as is known.
+// Returns the entry of a communicator that this thread is freeing, or null if it is not, as far as is known.
 Freeing* find_freeing(MPI_Comm handle) {
   for (std::size_t k = 0; k < freeing_count; ++k) {
     if (freeing[k].handle == handle) return &freeing[k];
@@ -186,7 +188,7 @@ Communicator* Runtime::communicator(MPI_Comm handle, Collective collective) {
 }
 
 Communicator* Runtime::remember(MPI_Comm handle, Collective collective) {
-  // Read before the look-up: the entry of a communicator that dies meanwhile must be stale.
+  // The count is read before the look-up, so that the entry of a communicator that dies meanwhile is stale.
   const std::uint64_t deaths = deaths_.load(std::memory_order_acquire);
   Communicator* found = find_or_create(handle, collective);
   const std::uintptr_t key = abi::bits(handle);
@@ -205,7 +207,8 @@ bool Runtime::is_mpi_running() const {
 bool Runtime::find(MPI_Comm handle, Communicator*& found) {
   found = nullptr;
   if (handle == MPI_COMM_NULL || is_left_to_host(handle) || !is_mpi_running()) return true;
-  // The order in which the host deletes attributes, ours among them, may differ between ranks.
+  // The order in which the host deletes attributes, offbeat's among them, may differ between ranks. So a
+  // communicator that is being freed counts as unknown.
   forget_ended_calls();
   if (find_freeing(handle) != nullptr) return true;
   if (is_started() && keyval_ != MPI_KEYVAL_INVALID) {
@@ -218,15 +221,15 @@ bool Runtime::find(MPI_Comm handle, Communicator*& found) {
       return true;
     }
   }
-  // A new entry would never be freed.
+  // While MPI_Finalize runs no entry is made, because it would never be freed.
   return is_finalizing_.load(std::memory_order_relaxed);
 }
 
 Communicator* Runtime::find_or_create(MPI_Comm handle, Collective collective) {
   Communicator* found = nullptr;
   if (find(handle, found)) return found;
-  // A rank without memory must not leave the others waiting: all keep an entry, or none does and all try
-  // again.
+  // A rank without memory must not leave the others waiting. Either all ranks keep an entry, or none does and
+  // all try again at the next call.
   const bool has_memory = is_started() && keyval_ != MPI_KEYVAL_INVALID;
   Communicator* mine = has_memory ? add(handle) : nullptr;
   if (Communicator::start(mine, *this, handle, collective)) return mine;
@@ -289,7 +292,7 @@ bool Runtime::start_with_mpi() {
   return true;
 }
 
-// A duplicate gets its own entry when it is first used.
+// Nothing is copied: a duplicate gets its own entry at its first use.
 int Runtime::on_copy(MPI_Comm, int, void*, void*, void*, int* flag) {
   *flag = 0;
   return MPI_SUCCESS;
@@ -299,7 +302,8 @@ int Runtime::on_delete(MPI_Comm handle, int, void* attribute, void* state) {
   auto* self = static_cast<Runtime*>(state);
   auto* communicator = static_cast<Communicator*>(attribute);
   self->deaths_.fetch_add(1, std::memory_order_acq_rel);
-  // The host must not be re-entered from its own function.
+  // Destroying the entry calls the host, which must not be re-entered from its own function. So this waits
+  // until the host has returned.
   if (Freeing* call = find_freeing(handle)) {
     call->left_over = communicator;
   } else {
@@ -352,11 +356,12 @@ int Runtime::free_communicator(MPI_Comm handle, HostFunction<int(MPI_Comm*)> hos
   if (freeing_count == most_freed_at_once) return host_call(argument);
   const std::size_t depth = freeing_count++;
   freeing[depth] = {handle, nullptr, nullptr};
-  deaths_.fetch_add(1, std::memory_order_acq_rel);  // no thread finds it in its cache any more
+  // From now on no thread finds the communicator in its cache.
+  deaths_.fetch_add(1, std::memory_order_acq_rel);
   const int code = call_while_freeing(freeing[depth], host_call, argument);
   freeing_count = depth;
-  // The host may have freed others along with it, unseen: in Open MPI the halves of an inter-communicator, on
-  // which attribute functions may have made calls.
+  // The host may have freed other communicators without notice. In Open MPI these are the halves of an
+  // inter-communicator, on which attribute functions may have made calls.
   deaths_.fetch_add(1, std::memory_order_acq_rel);
   if (freeing[depth].left_over != nullptr) destroy(freeing[depth].left_over);
   return code;
@@ -380,7 +385,7 @@ Counts Runtime::counts(Collective collective) {
 }
 
 void Runtime::finalize() {
-  if (!is_mpi_running() || is_finalizing_.exchange(true)) return;  // the host reports it
+  if (!is_mpi_running() || is_finalizing_.exchange(true)) return;  // the host reports such an error
   if (settings.report && host.rank_in(MPI_COMM_WORLD) == 0) if_possible([&] { report(); });
   if (!is_started_.load(std::memory_order_acquire)) return;
   progress.stop();
@@ -388,7 +393,7 @@ void Runtime::finalize() {
   remove(MPI_COMM_SELF);
 }
 
-// One line for each collective that was called. No line at all means that the preload did not reach the
+// Prints one line for each collective that was called. If no line appears, the preload did not reach the
 // ranks.
 void Runtime::report() {
   bool any = false;
@@ -401,8 +406,8 @@ void Runtime::report() {
         std::to_string(total.served) + " served, " + std::to_string(total.intercepted - total.served) +
         " native");
   }
-  // The line waits for the end of the program, which expects nothing of offbeat and may be in the middle of a
-  // line of its own.
+  // The line is printed at the end of the program. A program without collectives expects nothing from
+  // offbeat, and may be in the middle of its own line.
   if (!any) std::atexit([] { say("no call intercepted"); });
 }
 

@@ -21,7 +21,7 @@
 namespace offbeat::service {
 namespace {
 
-// Throws UsageError if offbeat serves no collective of this name.
+// Returns the collective of this name. Throws UsageError if offbeat does not serve it.
 Collective served_collective(std::string_view name) {
   const auto collective = collective_named(name);
   if (!collective || repertoire(*collective).algorithms.empty())
@@ -29,11 +29,11 @@ Collective served_collective(std::string_view name) {
   return *collective;
 }
 
-// Expressions live as long as the process, and so do their texts.
+// Returns the text of an expression. Expressions live as long as the process, and so do their texts.
 const char* text_of(const Expression* expression) {
   static std::mutex mutex;
   static auto* texts =
-      new std::map<const Expression*, std::string>;  // never freed: also used while the process ends
+      new std::map<const Expression*, std::string>;  // never freed, because it is used while the process ends
   const std::lock_guard lock(mutex);
   std::string& text = (*texts)[expression];
   if (text.empty()) text = expression->text();
@@ -44,7 +44,7 @@ const char* text_of(const Expression* expression) {
 
 const char* last_algorithm() { return algorithm_text(offbeat::last_algorithm); }
 
-// A cache avoids the lock for an expression that this thread has asked for lately.
+// A cache avoids the lock for an expression that this thread has asked for recently.
 const char* algorithm_text(const Expression* ran) {
   struct Known {
     const Expression* expression;
@@ -78,7 +78,7 @@ Communicator& communicator_of(int fortran_communicator, Collective collective) {
   require_running_mpi();
   Runtime& process = start_runtime();
   Communicator* communicator = process.communicator(process.host.Comm_f2c(fortran_communicator), collective);
-  if (communicator == nullptr) throw CommunicationError("this is no communicator that can be used");
+  if (communicator == nullptr) throw CommunicationError("this communicator cannot be used");
   return *communicator;
 }
 
@@ -86,17 +86,17 @@ Communicator& communicator_of(int fortran_communicator, Collective collective) {
   throw CommunicationError("offbeat cannot serve this communicator; OFFBEAT_VERBOSE=1 says why");
 }
 
-// Throws UsageError.
+// Returns the collective of this name. Throws UsageError if offbeat_call cannot describe it.
 Collective callable_collective(std::string_view name) {
   const Collective collective = served_collective(name);
   const Collectives with_lists{Collective::allgatherv, Collective::alltoallv, Collective::reduce_scatter};
   if (with_lists.contain(collective))
-    throw UsageError(std::string(name) + " takes lists of counts, which offbeat_call has not");
+    throw UsageError(std::string(name) + " takes lists of counts, which offbeat_call does not have");
   return collective;
 }
 
-// Every block has `arguments.count` elements; of each rank's block in a vector of several, the rank's number
-// says where it is. Throws UsageError.
+// Makes the call that the arguments describe. Every block has `arguments.count` elements, and the blocks of a
+// vector are in rank order. Throws UsageError.
 Call call_of(const Arguments& arguments, Collective collective, const Communicator& communicator) {
   if (!moves_data(collective)) return {collective};
   const int rank = communicator.rank();
@@ -110,7 +110,7 @@ Call call_of(const Arguments& arguments, Collective collective, const Communicat
   if (takes && arguments.output == nullptr && arguments.count > 0)
     throw UsageError("there are elements, but no output");
 
-  // Where nothing is combined, elements are bytes.
+  // If the collective combines nothing, elements are bytes.
   const std::size_t width = combines ? arguments.reduction.width : 1;
   const std::size_t count = arguments.count * arguments.reduction.width / width;
   const auto blocks = [&](bool many) { return many ? count * static_cast<std::size_t>(ranks) : count; };
@@ -124,13 +124,13 @@ Call call_of(const Arguments& arguments, Collective collective, const Communicat
   if (collective == Collective::bcast) {
     if (gives) call.input = call.output;
   } else if (is_in_place && gives && arguments.count > 0) {
-    if (!takes || who.is_personal) throw UsageError("there are elements, but no input of their own");
+    if (!takes || who.is_personal) throw UsageError("there are elements, but no separate input");
     call.input = has_many ? call.output.block(ranks, rank) : call.output;
   }
   return call;
 }
 
-// Replaces device memory in the call by host memory.
+// Replaces device memory in the call with host memory.
 void stage(Communicator& communicator, Call& call, StagedCall& staged) {
   if (!devices::may_have_memory()) return;
   const std::size_t bytes = call.length(communicator.size());
@@ -146,7 +146,8 @@ namespace {
 
 std::atomic<const Observer*> the_observer{nullptr};
 
-// Tells the observer, if there is one, of a call. The call has failed unless returns() was called.
+// Tells the observer about a call, if there is an observer. The call counts as failed unless returns() is
+// called.
 class Observation {
  public:
   Observation(const Arguments& call, Collective collective, bool is_blocking)
@@ -170,7 +171,7 @@ class Observation {
   ~Observation() {
     if (observer_ != nullptr) observer_->returns(number_, true, nullptr);
   }
-  // Returns the number of the call, for `observe_completion`.
+  // Call this when the call returns. Returns its number, for `observe_completion`.
   std::uint64_t returns(bool is_complete) {
     if (observer_ != nullptr) observer_->returns(number_, is_complete, last_algorithm());
     observer_ = nullptr;
@@ -186,7 +187,7 @@ void observe_completion(std::uint64_t number) {
   if (const Observer* observer = the_observer.load(std::memory_order_acquire)) observer->completes(number);
 }
 
-// With OFFBEAT_CHECK, throws CommunicationError if the ranks do not make the same call.
+// With OFFBEAT_CHECK=1, throws CommunicationError if the ranks do not make the same call.
 void check(const Runtime& process, Communicator& communicator, const Arguments& arguments, const Call& call) {
   if (!process.settings.check) return;
   const Collective collective = call.collective;
@@ -195,7 +196,7 @@ void check(const Runtime& process, Communicator& communicator, const Arguments& 
     communicator.check({collective, static_cast<std::int64_t>(call.output.count), name_of(arguments.type),
                         name_of(arguments.op), call.root});
   } else {
-    // Compares bytes, as for MPI calls, whose types may differ between ranks.
+    // This compares bytes as for MPI calls, because types may differ between ranks.
     const auto bytes = static_cast<std::int64_t>(call.length(communicator.size()));
     communicator.check({process.host, process.types(), collective, bytes, MPI_BYTE, {}, call.root});
   }
@@ -225,9 +226,9 @@ struct Request {
   static void* operator new(std::size_t bytes) { return pool::allocate(bytes); }
   static void operator delete(void* memory, std::size_t bytes) { pool::release(memory, bytes); }
 
-  StagedCall staged;  // lasts longer than the operation
+  StagedCall staged;  // must live longer than the operation
   std::unique_ptr<Operation> operation;
-  std::uint64_t number = 0;  // of the call, for the observer
+  std::uint64_t number = 0;  // the observer's number of the call
 };
 
 void RequestDeleter::operator()(Request* request) const { delete request; }
@@ -237,7 +238,7 @@ RequestPointer begin(const Arguments& arguments) {
   const Collective collective = callable_collective(arguments.collective);
   require_running_mpi();
   offbeat::last_algorithm = nullptr;
-  RequestPointer request(new Request);  // before the call, because there may be no memory for it
+  RequestPointer request(new Request);  // made before the call begins, because memory may be missing
   Observation observation(arguments, collective, false);
   Communicator& communicator = communicator_of(arguments.communicator, collective);
   Call call = call_of(arguments, collective, communicator);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The services of a running MPI that the C API needs, without mpi.h.
+// What the C interface needs from a running MPI, in a header without mpi.h.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ namespace offbeat::service {
 
 [[nodiscard]] std::string_view family();
 
-// Throws ExpressionError. Like all functions here, throws UsageError without an MPI or for an unknown
-// collective.
+// Chooses the algorithm of a collective. Throws ExpressionError. Every function here throws UsageError if
+// there is no MPI, or if the collective is unknown.
 void select(std::string_view collective, std::string_view expression);
 
 // Returns the text of the expression that this thread's last collective ran, or null if the host served the
@@ -27,7 +27,7 @@ void select(std::string_view collective, std::string_view expression);
 [[nodiscard]] const char* last_algorithm();
 [[nodiscard]] const char* algorithm_text(const Expression* ran);
 
-// Tells `observer`, which lives as long as the process, of all later calls through the C interface.
+// Tells `observer` about all later calls through the C interface. It must live as long as the process.
 void observe(const Observer& observer);
 
 struct Counts {
@@ -36,8 +36,8 @@ struct Counts {
 };
 [[nodiscard]] Counts count(std::string_view collective);
 
-// One call; members that the collective does not have are ignored. Throws UsageError for a collective that
-// offbeat does not serve.
+// The arguments of one call. Members that the collective does not have are ignored. The functions below throw
+// UsageError for a collective that offbeat does not serve.
 struct Arguments {
   std::string_view collective;
   int communicator = 0;  // a Fortran handle
@@ -47,15 +47,16 @@ struct Arguments {
   std::size_t count = 0;
   ElementType type{};
   ReduceOp op{};
-  Reduction reduction;  // of these two; without kernels if the collective combines nothing
+  Reduction reduction;  // of `type` and `op`; empty if the collective combines nothing
 };
 
-// Runs a collective over the communicator; memory of a GPU is copied to host memory and back. Throws
+// Runs a collective over the communicator. GPU memory is copied to host memory and back. Throws
 // CommunicationError, also if MPI is not running or the communicator cannot be served.
 void run(const Arguments& arguments);
 
-// Begins a collective without waiting. The communicator may be freed before the request is complete. `test`
-// returns true when it is complete. Both throw CommunicationError, also after MPI_Finalize.
+// begin() begins a collective without waiting for it. The communicator may be freed before the request is
+// complete. test() returns true if the request is complete, and wait() waits until it is. Both throw
+// CommunicationError, also after MPI_Finalize.
 struct Request;
 struct RequestDeleter {
   void operator()(Request* request) const;

@@ -32,7 +32,7 @@ bool find_what_is_below_or_pass_on() {
   if (other_family.load(std::memory_order_acquire) != nullptr) return false;
   if (what_is_below.load(std::memory_order_acquire) != nullptr) return true;
   try {
-    what_is_below.store(new Below, std::memory_order_release);  // lives until the process ends
+    what_is_below.store(new Below, std::memory_order_release);  // never destroyed
     return true;
   } catch (const OtherFamily& found) {
     pass_on_to(found);

@@ -21,7 +21,7 @@ Facts facts_of(Tracer& tracer, const Communicator& communicator, const ObservedC
 std::uint64_t begins(const ObservedCall& call) noexcept {
   const Nanoseconds arrival = clock::now();
   Tracer* tracer = Tracer::of_program();
-  Open open;
+  OpenCall open;
   if (tracer == nullptr) return open.slot;
   if_possible([&] {
     const auto lock = tracer->lock();

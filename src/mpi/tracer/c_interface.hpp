@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Records calls through offbeat's C interface. offbeat tells the tracer of them.
+// Records calls through offbeat's C interface. offbeat tells the tracer about them.
 #pragma once
 
 #include "mpi/host/observer.hpp"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From a call to its record.
+// Describes a call for its record in the trace.
 //
 // Bytes count the contribution of this rank; see docs/trace-format.md. Arguments that are not significant on
-// this rank (the root's on other ranks, those on the idle side of an inter-communicator) may hold anything
-// and are not looked at.
+// this rank may hold anything and are not read. These are the root's arguments on other ranks, and all
+// arguments on the idle side of an inter-communicator.
 #pragma once
 
 #include "mpi/host/collective_call.hpp"
@@ -11,7 +11,7 @@
 
 namespace offbeat::trace {
 
-// Whether a rank contributes several blocks.
+// Returns true if a rank contributes several blocks to this collective.
 [[nodiscard]] constexpr bool has_many_blocks(Collective collective) {
   return Collectives{Collective::alltoall,
                      Collective::alltoallv,
@@ -49,25 +49,27 @@ class Describer {
   static constexpr bool may_be_in_place = !is_of_neighbours && collective != Collective::bcast;
   static constexpr bool has_many_blocks = trace::has_many_blocks(collective);
 
-  // On the root's side of an inter-communicator only the root takes part. It sends nothing in a gather, and
-  // gets nothing in a scatter.
+  // Returns true if this rank contributes data. On the root's side of an inter-communicator only the root
+  // takes part. It sends nothing in a gather, and gets nothing in a scatter.
   [[nodiscard]] bool contributes() const {
     if constexpr (!known.has_root) return true;
     if (call_.root == MPI_PROC_NULL) return false;
     return !((is_gather || is_scatter) && call_.root == MPI_ROOT);
   }
 
-  // The constants for the root's side of an inter-communicator differ between MPIs.
+  // Returns the root as the trace format stores it, because the constants for the root's side of an
+  // inter-communicator differ between MPIs.
   [[nodiscard]] int root() const {
     return call_.root == MPI_ROOT ? this_is_root : call_.root == MPI_PROC_NULL ? beside_root : call_.root;
   }
 
-  // In a scatter the contribution is the data that a rank gets: ranks other than the root have nothing else.
+  // In a scatter the contribution is the data that a rank gets, because ranks other than the root have
+  // nothing else.
   Facts contribution() {
     if constexpr (is_scatter) return contribution(call_.output, call_.input);
     return contribution(call_.input, call_.output);
   }
-  // In place, the other buffer describes it.
+  // If the call is in place, the other buffer describes the contribution.
   Facts contribution(const auto& own, const auto& other) {
     const bool is_in_place = may_be_in_place && own.data == MPI_IN_PLACE;
     Facts facts = is_in_place ? described(other) : described(own);

@@ -16,7 +16,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "mpi/host/clock_network.hpp"
+#include "mpi/host/clock_messenger.hpp"
 #include "mpi/host/exit_with.hpp"
 #include "mpi/tracer/c_interface.hpp"
 
@@ -26,7 +26,8 @@ std::atomic<Tracer*> the_tracer{nullptr};
 
 namespace {
 
-// From the group, not by MPI_Comm_dup, which would copy the program's attributes.
+// Makes a communicator from the group of MPI_COMM_WORLD, because MPI_Comm_dup would copy the program's
+// attributes.
 MPI_Comm private_communicator(const Host& host) {
   MPI_Group group;
   MPI_Comm made = MPI_COMM_NULL;
@@ -38,7 +39,7 @@ MPI_Comm private_communicator(const Host& host) {
   return made;
 }
 
-// The same random number on all ranks.
+// Returns a random number that is equal on all ranks.
 std::uint64_t random_number(const Host& host, MPI_Comm communicator) {
   std::uint64_t number = 0;
   static_cast<void>(!getrandom(&number, sizeof number, 0));
@@ -52,12 +53,13 @@ std::string hexadecimal(std::uint64_t number) {
   return {digits.data(), end};
 }
 
-// A spawned job has ranks 0, 1, ... of its own, and so its own folder within that of its parents.
+// Returns the path of this rank's trace file. A spawned job has its own ranks 0, 1, ..., so it gets its own
+// folder inside the folder of its parents.
 std::string file_of(const std::string& folder, int rank, std::uint64_t run) {
   MPI_Comm parent = MPI_COMM_NULL;
   of_host<"PMPI_Comm_get_parent", decltype(PMPI_Comm_get_parent)>()(&parent);
   const std::string own = parent == MPI_COMM_NULL ? folder : folder + "/spawned-" + hexadecimal(run);
-  std::error_code error;  // opening the file will report it
+  std::error_code error;  // not checked: opening the file reports the error
   std::filesystem::create_directories(own, error);
   const std::string number = std::to_string(rank);
   return own + "/rank-" + std::string(6 - std::min<std::size_t>(6, number.size()), '0') + number + ".trace";
@@ -151,13 +153,14 @@ void Tracer::fill_header(const Settings& settings) {
   store_text(header.offbeat, OFFBEAT_VERSION);
   store_text(header.program, program_line());
   header.begin = stored(synchronised());
-  std::memcpy(header.magic, "OFFBEAT\n", sizeof header.magic);  // last: a file that has it is a trace
+  std::memcpy(header.magic, "OFFBEAT\n",
+              sizeof header.magic);  // last, so that a file with this text is a complete header
 }
 
 clock::Model Tracer::synchronised() const {
   try {
-    ClockNetwork network(host_, private_, rank_, ranks_);
-    return clock::synchronise(network, network.hosts());
+    ClockMessenger messenger(host_, private_, rank_, ranks_);
+    return clock::synchronise(messenger, messenger.hosts());
   } catch (const CommunicationError& error) {
     say(error.what());
     return {};
@@ -183,7 +186,7 @@ void Tracer::finish() {
 
 // -- names
 
-// 0 if there is no room for another.
+// Returns the number of a name and records it if it is new. Returns 0 if there is no room for another name.
 std::uint32_t Tracer::name(Named what, const std::string& text, std::uint32_t size, std::uint32_t most) {
   const auto key = std::pair(what, std::pair(text, size));
   if (const auto known = names_.find(key); known != names_.end()) return known->second;
@@ -209,7 +212,7 @@ KnownType Tracer::learn_type(MPI_Datatype handle) {
   host_.Type_size(handle, &size);
   host_.Type_get_name(handle, text, &length);
   KnownType known;
-  known.size = static_cast<std::uint32_t>(std::max(size, 0));  // MPI_UNDEFINED if it is larger than an int
+  known.size = static_cast<std::uint32_t>(std::max(size, 0));  // MPI_UNDEFINED for a size above INT_MAX
   const std::string name_or_none = length > 0 ? std::string(text) : "user-defined";
   known.number = static_cast<std::uint16_t>(name(Named::type, name_or_none, known.size, most_types));
   types_.insert(abi::bits(handle), known);
@@ -243,7 +246,7 @@ std::uint8_t Tracer::named_operation(const char* text) {
   return number;
 }
 
-// The texts live as long as the process.
+// Texts of algorithms live as long as the process, so their addresses are keys.
 std::uint8_t Tracer::learn_algorithm(const char* text) {
   const auto number = static_cast<std::uint8_t>(name(Named::algorithm, text, 0, most_small));
   algorithms_.insert(reinterpret_cast<Handle>(text), number);
@@ -252,7 +255,7 @@ std::uint8_t Tracer::learn_algorithm(const char* text) {
 
 // -- communicators
 
-// Processes of other jobs have rank -1, whatever the host's MPI_UNDEFINED is.
+// Processes of other jobs get rank -1, because MPI_UNDEFINED differs between hosts.
 std::vector<int> Tracer::world_ranks(MPI_Group group) const {
   int size = 0;
   of_host<"PMPI_Group_size", decltype(PMPI_Group_size)>()(group, &size);
@@ -267,8 +270,8 @@ std::vector<int> Tracer::world_ranks(MPI_Group group) const {
   return world;
 }
 
-// The identity is the same on all ranks without a message. The creations of communicators with the same ranks
-// from the same parent are collective over these ranks, so all ranks count them alike.
+// Computes an identity that is equal on all ranks, without a message. Creating communicators with the same
+// ranks from the same parent is collective over these ranks, so all ranks count them alike.
 void Tracer::add(MPI_Comm handle, MPI_Comm parent, bool has_group_of_parent) {
   auto made = std::make_shared<Communicator>();
   Communicator* from = is_null_communicator(parent) ? nullptr : look_up(parent);
@@ -292,7 +295,7 @@ void Tracer::add(MPI_Comm handle, MPI_Comm parent, bool has_group_of_parent) {
       of_host<"PMPI_Comm_remote_group", decltype(PMPI_Comm_remote_group)>()(handle, &group);
       const std::vector<int> others = world_ranks(group);
       made->peers = static_cast<int>(others.size());
-      made->group += hash_of(others);  // a sum, because the two sides see them the other way round
+      made->group += hash_of(others);  // a sum, because the two sides see the groups in opposite order
       host_.Group_free(&group);
       ranks.insert(ranks.end(), others.begin(), others.end());
     }
@@ -309,7 +312,7 @@ void Tracer::remove(MPI_Comm handle) {
   communicators_.erase(abi::bits(handle));
 }
 
-// A communicator made in a way that is not intercepted is known from its first call on.
+// A communicator whose creation was not intercepted becomes known at its first call.
 Communicator* Tracer::look_up(MPI_Comm handle) {
   if (is_null_communicator(handle)) return nullptr;
   auto known = communicators_.find(abi::bits(handle));
@@ -328,7 +331,8 @@ std::shared_ptr<Communicator> Tracer::prepared(MPI_Comm handle) {
   return communicators_.find(abi::bits(handle))->second;
 }
 
-// On a rank that records nothing, only the list of ranks is of use.
+// Writes the communicator's record. A rank that records no calls writes only the list of ranks, if it is rank
+// 0 of the communicator.
 void Tracer::define(Communicator& communicator, MPI_Comm handle) {
   if (writer_.is_full()) return;
   if (!records_ && communicator.rank != 0) {
@@ -389,7 +393,7 @@ void start_tracer_or_exit() {
     const Settings settings = Settings::from_environment();
     if (settings.trace.empty()) return;
     the_tracer.store(new Tracer(below(), settings),
-                     std::memory_order_release);  // lives until the process ends
+                     std::memory_order_release);  // never destroyed
     below().tell(c_interface);
   } catch (const CommunicationError& error) {
     say(std::string("this run is not traced: ") + error.what());

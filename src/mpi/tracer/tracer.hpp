@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The state of one traced process: its file, and its communicators, types, operations and requests.
+// Tracer is the state of one traced process: its file, and its communicators, types, operations and requests.
 #pragma once
 
 #include <atomic>
@@ -23,24 +23,26 @@ namespace offbeat::trace {
 
 using clock::Nanoseconds;
 
-// Larger windows cost no less for each record, and stop the program for longer when the next one is taken.
+// The size of a window of the trace file. With larger windows a record costs no less, and taking the next
+// window stops the program for longer.
 inline constexpr std::size_t window_bytes = std::size_t{256} << 10;
 
 struct Communicator {
-  std::uint64_t group = 0;  // a hash of its ranks in MPI_COMM_WORLD; of both groups of an inter-communicator
-  std::uint64_t identity = 0;  // equal on all its ranks
+  // A hash of its ranks in MPI_COMM_WORLD; if it is an inter-communicator, of both groups.
+  std::uint64_t group = 0;
+  std::uint64_t identity = 0;  // equal on all ranks of the communicator
   int rank = 0;
   int ranks = 1;
-  int peers = 1;  // ranks to send to in an alltoall: those of the other group, in an inter-communicator
+  int peers = 1;  // ranks that this rank sends to in an alltoall; the remote group in an inter-communicator
   bool is_inter = false;
-  bool is_of_several_jobs = false;  // some of its processes are not in this MPI_COMM_WORLD
-  bool is_defined = false;          // in the file
+  bool is_of_several_jobs = false;  // some of its processes are outside this MPI_COMM_WORLD
+  bool is_defined = false;          // true if its record is in the file
   std::uint32_t number = 0;
-  int neighbours = -1;  // ranks to send to in a neighbourhood collective; -1: not yet known
+  int neighbours = -1;  // ranks that this rank sends to in a neighbourhood collective; -1: not known yet
   std::uint64_t calls = 0;
 };
 
-// The part of a record that follows from the arguments of a call.
+// What the arguments of a call contribute to its record.
 struct Facts {
   std::int64_t count = 0;
   std::int64_t bytes = 0;
@@ -55,41 +57,42 @@ struct KnownType {
   std::uint32_t size = 0;
 };
 
-// A persistent collective.
+// A persistent collective that the program may start.
 struct Prepared {
   Collective collective;
-  std::shared_ptr<Communicator> communicator;  // the program may free the handle before the request
+  std::shared_ptr<Communicator>
+      communicator;  // shared, because the program may free the handle before the request
   Facts facts;
 };
 
-// A call whose record is not yet complete.
-struct Open {
+// A call whose record is not complete yet.
+struct OpenCall {
   static constexpr std::uint64_t none = ~std::uint64_t{0};
   std::uint64_t slot = none;
   [[nodiscard]] bool is_recorded() const { return slot != none; }
 };
 
 struct TracedRequest {
-  Open open;                           // of a persistent one: since MPI_Start
-  std::shared_ptr<Prepared> prepared;  // null: not persistent
+  OpenCall open;                       // for a persistent request: the call since MPI_Start
+  std::shared_ptr<Prepared> prepared;  // null: the request is not persistent
   [[nodiscard]] bool is_persistent() const { return prepared != nullptr; }
 };
 
 class Tracer {
  public:
-  // Collective over MPI_COMM_WORLD, at the end of MPI_Init. Throws UsageError.
+  // Opens the trace at the end of MPI_Init. All ranks of MPI_COMM_WORLD must call this. Throws UsageError.
   Tracer(const Below& below, const Settings& settings);
-  // Before MPI_Finalize; collective.
+  // Completes the trace before MPI_Finalize. All ranks must call this.
   void finish();
-  // The tracer for a call of the program's; null for other calls.
+  // Returns the tracer if the current call comes from the program, otherwise null.
   [[nodiscard]] static Tracer* of_program();
 
-  // With MPI_THREAD_MULTIPLE everything below is called under this lock.
+  // Locks the tracer under MPI_THREAD_MULTIPLE. Hold the lock while you call any function below.
   [[nodiscard]] std::unique_lock<std::mutex> lock() {
     return is_threaded_ ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
   }
 
-  // The communicator of a call, which is counted; null if there is none.
+  // Returns the communicator of a call and counts the call. Null if the handle is null.
   [[nodiscard]] Communicator* counted(MPI_Comm handle) {
     Communicator* const* recent = recent_.find(abi::bits(handle));
     Communicator* known = recent != nullptr ? *recent : look_up(handle);
@@ -104,16 +107,17 @@ class Tracer {
     ++communicator.calls;
     writer_.header().calls += 1;
   }
-  // For a persistent collective: counted when it is started.
+  // Returns the communicator of a persistent collective. The call is counted when it is started.
   [[nodiscard]] std::shared_ptr<Communicator> prepared(MPI_Comm handle);
-  // Whether the call that was counted last on `communicator` is to be recorded.
+  // Returns true if the last counted call on `communicator` is to be recorded.
   [[nodiscard]] bool wants(const Communicator& communicator) const {
     return records_ && (every_ == 1 || (communicator.calls - 1) % every_ == 0);
   }
-  // Inlined, so that the facts stay in registers: out of line it takes 3 ns more.
-  [[nodiscard, gnu::always_inline]] Open begin(Collective collective, std::uint8_t flags,
-                                               const Communicator& communicator, const Facts& facts,
-                                               Nanoseconds arrival) {
+  // Begins the record of a call. It is inlined so that the facts stay in registers; otherwise it takes 3 ns
+  // longer.
+  [[nodiscard, gnu::always_inline]] OpenCall begin(Collective collective, std::uint8_t flags,
+                                                   const Communicator& communicator, const Facts& facts,
+                                                   Nanoseconds arrival) {
     CallRecord* record = communicator.is_defined ? writer_.next() : nullptr;
     if (record == nullptr) [[unlikely]] {
       writer_.header().lost += 1;
@@ -137,8 +141,9 @@ class Tracer {
                .type = facts.type};
     return {writer_.publish()};
   }
-  // Records that the call has returned; `is_complete`: nothing is to follow. Inlined for the same reason.
-  [[gnu::always_inline]] void leave(Open open, Nanoseconds exit, bool is_complete,
+  // Records that a call has returned. `is_complete` is true if no completion follows. It is inlined for the
+  // same reason as begin().
+  [[gnu::always_inline]] void leave(OpenCall open, Nanoseconds exit, bool is_complete,
                                     const char* algorithm = nullptr) {
     if (!open.is_recorded()) return;
     const std::uint8_t number = algorithm != nullptr ? number_of(algorithm) : 0;
@@ -148,7 +153,7 @@ class Tracer {
       if (is_complete) end(record, exit);
     });
   }
-  void complete(Open open, Nanoseconds completion) {
+  void complete(OpenCall open, Nanoseconds completion) {
     if (!open.is_recorded()) return;
     writer_.change(open.slot, [&](CallRecord& record) { end(record, completion); });
   }
@@ -161,21 +166,21 @@ class Tracer {
     const std::uint8_t* known = operations_.find(abi::bits(handle));
     return known != nullptr ? *known : learn_operation(handle);
   }
-  // The type and operation of a call through the C interface. Their names live as long as the process. An
-  // empty name is number 0.
+  // These return the numbers of a type and of an operation of a call through the C interface. The names must
+  // live as long as the process. An empty name has number 0.
   [[nodiscard]] std::uint16_t named_type(const char* name, std::uint32_t size);
   [[nodiscard]] std::uint8_t named_operation(const char* name);
   void forget_type(MPI_Datatype handle) { types_.erase(abi::bits(handle)); }
   void forget_operation(MPI_Op handle) { operations_.erase(abi::bits(handle)); }
   [[nodiscard]] int neighbours(MPI_Comm handle, Communicator& communicator) const;
 
-  // Adds a new communicator. `parent`: the communicator that it was made from, in an order that is equal on
-  // all ranks; MPI_COMM_NULL if the ranks do not all have the same parent. A duplicate that is not yet usable
-  // has the group of its parent.
+  // Adds a new communicator. `parent` is the communicator that it was made from, in an order that is equal on
+  // all ranks. It is MPI_COMM_NULL if the ranks do not all have the same parent. A duplicate that is not
+  // usable yet has the group of its parent.
   void add(MPI_Comm handle, MPI_Comm parent, bool has_group_of_parent);
   void remove(MPI_Comm handle);
 
-  // See RequestFunctions.
+  // The members that RequestFunctions needs.
   Requests<TracedRequest> requests;
   [[nodiscard]] static Nanoseconds now() { return clock::now(); }
   [[nodiscard]] bool starts(TracedRequest& request, Nanoseconds arrival) {
@@ -231,7 +236,7 @@ class Tracer {
   const std::uint64_t run_;
   Writer writer_;
   std::mutex mutex_;
-  // Open MPI's constants are slow to look up; see abi.hpp.
+  // Copies, because Open MPI's constants are slow to look up; see abi.hpp.
   const MPI_Comm null_communicator_ = MPI_COMM_NULL;
   const MPI_Datatype null_type_ = MPI_DATATYPE_NULL;
 
@@ -243,14 +248,15 @@ class Tracer {
   DirectCache<std::uint8_t, 16> named_operations_;
 
   std::unordered_map<Handle, std::shared_ptr<Communicator>> communicators_;
-  std::unordered_map<std::uint64_t, std::uint64_t> ordinals_;  // by parent and group: how many were made
+  std::unordered_map<std::uint64_t, std::uint64_t>
+      ordinals_;  // number of communicators made, by parent and group
   std::uint32_t defined_ = 0;
   std::map<std::pair<Named, std::pair<std::string, std::uint32_t>>, std::uint32_t> names_;
   std::map<Named, std::uint32_t> named_;
   std::vector<std::pair<MPI_Op, const char*>> predefined_operations_;
 };
 
-// Null before MPI_Init, after MPI_Finalize, and without OFFBEAT_TRACE.
+// Null before MPI_Init, after MPI_Finalize, and if OFFBEAT_TRACE is not set.
 extern std::atomic<Tracer*> the_tracer;
 void start_tracer_or_exit();
 void stop_tracer();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The tracer's work around a call of the program. cmake/entry_points.py writes the functions that
-// programs see; each calls one of these with the function `next` that does the work.
+// What the tracer does around a call of the program. cmake/entry_points.py writes the functions that programs
+// see. Each of them calls one of the functions below with `next`, the function that does the work.
 #pragma once
 
 #include <cstddef>
@@ -18,27 +18,27 @@
 namespace offbeat::trace::wrapped {
 
 using trace::next;
-// See entry.hpp.
+// The Library that entry.hpp describes.
 struct Library {
   static bool is_started() { return has_below(); }
   static bool starts() { return find_what_is_below_or_pass_on(); }
 };
 using OnRequests = RequestFunctions<Tracer>;
 
-// The last argument of a function that makes a request.
+// Returns the request that a call made, which is its last argument.
 template <class... Arguments>
 MPI_Request request_of(const Arguments&... arguments) {
   return *std::get<sizeof...(Arguments) - 1>(std::tie(arguments...));
 }
 
-// The error of a host that is too old for the function.
+// Reports the error of a host that is too old to have the function.
 inline int unsupported(MPI_Comm communicator) {
   below().host.Comm_call_errhandler(communicator, MPI_ERR_UNSUPPORTED_OPERATION);
   return MPI_ERR_UNSUPPORTED_OPERATION;
 }
 
-// The algorithm of the call of this thread that has just returned; null: native. offbeat does not see the
-// collectives that it never serves.
+// Returns the algorithm of this thread's call that has just returned, or null if it was native. offbeat does
+// not see collectives that it never serves, so they have none.
 template <Collective collective>
 const char* last_algorithm() {
   return facts(collective).is_served ? below().last_algorithm() : nullptr;
@@ -48,7 +48,7 @@ template <Collective collective, class Next, class... Arguments>
 int blocking(Tracer& tracer, Next* next, Arguments... arguments) {
   const Nanoseconds arrival = clock::now();
   const InsideOffbeat guard;
-  Open open;
+  OpenCall open;
   if_possible([&] {
     const auto lock = tracer.lock();
     const auto call = Signature<collective>::read(arguments...);
@@ -72,7 +72,7 @@ template <Collective collective, class Next, class... Arguments>
 int nonblocking(Tracer& tracer, Next* next, Arguments... arguments) {
   const Nanoseconds arrival = clock::now();
   const InsideOffbeat guard;
-  Open open;
+  OpenCall open;
   if_possible([&] {
     const auto lock = tracer.lock();
     const auto call = Signature<collective>::read(arguments...);
@@ -128,9 +128,9 @@ int call(Next* next, Arguments... arguments) {
 // -- communicators
 
 enum class Parent : std::uint8_t {
-  none,   // there is none, or the ranks have different ones
+  none,   // no parent, or different ones on different ranks
   first,  // the first argument
-  group,  // the first argument, with the same ranks: a duplicate, which need not be usable yet
+  group,  // the first argument, with the same ranks; the new communicator need not be usable yet
 };
 
 template <Parent parent, class Next, class... Arguments>
@@ -142,7 +142,8 @@ int creates(Next* next, Arguments... arguments) {
   const InsideOffbeat guard;
   const int code = next(arguments...);
   if (code != MPI_SUCCESS) return code;
-  // The first argument of this type. In MPICH later ones, such as MPI_Comm_idup's request, may have it, too.
+  // The new communicator is the first argument of this type. In MPICH later ones may have this type, too,
+  // such as the request of MPI_Comm_idup.
   MPI_Comm* made_at = nullptr;
   const auto look = [&](const auto& argument) {
     if constexpr (std::is_same_v<std::decay_t<decltype(argument)>, MPI_Comm*>) {
@@ -177,7 +178,8 @@ inline int spawn_multiple(decltype(PMPI_Comm_spawn_multiple)* next, int count, c
                                codes);
 }
 
-// Forgotten before the call, because another thread may get the handle again as soon as it is free.
+// The communicator is removed before the call, because another thread may get its handle as soon as it is
+// free.
 template <class Next>
 int frees_communicator(Next* next, MPI_Comm* communicator) {
   Tracer* tracer = Tracer::of_program();
@@ -208,7 +210,7 @@ inline int op_free(decltype(PMPI_Op_free)* next, MPI_Op* op) {
 
 // -- life
 
-// A host may begin by calling the other function of MPI_Init and MPI_Init_thread.
+// Serves MPI_Init and MPI_Init_thread. A host may implement one by calling the other.
 template <class Next, class... Arguments>
 int init(Next* next, Arguments... arguments) {
   if (inside_offbeat) return next(arguments...);
@@ -217,7 +219,7 @@ int init(Next* next, Arguments... arguments) {
     const InsideOffbeat guard;
     code = next(arguments...);
   }
-  // If liboffbeat-<family>.so is below, that library warns.
+  // If liboffbeat-<family>.so is below, that library prints the warning.
   if (code == MPI_SUCCESS && !below().has_offbeat()) name_unknown_settings(below().host);
   if (code == MPI_SUCCESS) start_tracer_or_exit();
   return code;

@@ -213,7 +213,7 @@ static void check_blocks(void) {
   int32_t data[2] = {0};
   offbeat_call call = sum_call(data, data, 1, OFFBEAT_INT32, OFFBEAT_SUM, FORTRAN_HANDLE(MPI_COMM_WORLD));
   call.collective = "alltoall";
-  CHECK(run(&call) == OFFBEAT_ERROR_ARGUMENT && strstr(error_text(), "no input") != NULL, "in place: %s", error_text());
+  CHECK(run(&call) == OFFBEAT_ERROR_ARGUMENT && strstr(error_text(), "no separate input") != NULL, "in place: %s", error_text());
   call.collective = "alltoallv";
   CHECK(run(&call) == OFFBEAT_ERROR_ARGUMENT && strstr(error_text(), "lists") != NULL, "lists: %s", error_text());
   call.collective = "bcast";

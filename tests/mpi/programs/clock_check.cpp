@@ -18,7 +18,7 @@
 #include <cstring>
 #include <vector>
 
-#include "mpi/host/clock_network.hpp"
+#include "mpi/host/clock_messenger.hpp"
 
 using offbeat::clock::Nanoseconds;
 
@@ -30,17 +30,17 @@ struct LinkedMpi {
   decltype(&MPI_Allgather) Allgather = MPI_Allgather;
 };
 
-class PlantedNetwork final : public offbeat::ClockNetwork<LinkedMpi> {
+class PlantedMessenger final : public offbeat::ClockMessenger<LinkedMpi> {
  public:
-  using ClockNetwork::ClockNetwork;
+  using ClockMessenger::ClockMessenger;
   void send(int peer, std::span<const std::byte> message) override {
     Packet packet{offbeat::clock::now(), {}};
     std::ranges::copy(message, packet.content);
-    ClockNetwork::send(peer, std::as_bytes(std::span(&packet, 1)));
+    ClockMessenger::send(peer, std::as_bytes(std::span(&packet, 1)));
   }
   void receive(int peer, std::span<std::byte> message) override {
     Packet packet{};
-    ClockNetwork::receive(peer, std::as_writable_bytes(std::span(&packet, 1)));
+    ClockMessenger::receive(peer, std::as_writable_bytes(std::span(&packet, 1)));
     const Nanoseconds latency = peer < rank() ? forth : back;
     while (offbeat::clock::now() < packet.sent + latency) continue;
     std::copy_n(packet.content, message.size(), message.begin());
@@ -85,16 +85,16 @@ int main(int argc, char** argv) {
   const double least_ms = argc > 3 ? std::atof(argv[3]) : 4;
 
   const LinkedMpi mpi;
-  PlantedNetwork network(mpi, MPI_COMM_WORLD, rank, ranks);
-  network.begin = offbeat::clock::now();
-  MPI_Bcast(&network.begin, 1, MPI_INT64_T, 0, MPI_COMM_WORLD);
+  PlantedMessenger messenger(mpi, MPI_COMM_WORLD, rank, ranks);
+  messenger.begin = offbeat::clock::now();
+  MPI_Bcast(&messenger.begin, 1, MPI_INT64_T, 0, MPI_COMM_WORLD);
   if (is_planted) {
-    network.offset = 1'000'000'007LL * rank;
-    network.drift = rank % 2 == 0 ? 10e-6 * rank : -10e-6;
+    messenger.offset = 1'000'000'007LL * rank;
+    messenger.drift = rank % 2 == 0 ? 10e-6 * rank : -10e-6;
   }
-  if (argc > 4) network.forth = network.back = nanoseconds(argv[4]);
-  if (argc > 5) network.back = nanoseconds(argv[5]);
-  std::vector<std::uint64_t> hosts = network.hosts();
+  if (argc > 4) messenger.forth = messenger.back = nanoseconds(argv[4]);
+  if (argc > 5) messenger.back = nanoseconds(argv[5]);
+  std::vector<std::uint64_t> hosts = messenger.hosts();
   for (int i = 0; is_planted && i < ranks; ++i)
     hosts[static_cast<std::size_t>(i)] = static_cast<std::uint64_t>(i);
 
@@ -102,11 +102,11 @@ int main(int argc, char** argv) {
   const Nanoseconds start = offbeat::clock::now();
   const auto method = is_offset ? offbeat::clock::Method::offset : offbeat::clock::Method::hca3;
   const offbeat::clock::Effort effort{.least_ns = static_cast<Nanoseconds>(least_ms * 1e6)};
-  const offbeat::clock::Model model = offbeat::clock::synchronise(network, hosts, method, effort);
+  const offbeat::clock::Model model = offbeat::clock::synchronise(messenger, hosts, method, effort);
   const Nanoseconds end = offbeat::clock::now();
 
   // The clock of rank 0 is the truth.
-  const double error = largest(std::abs(static_cast<double>(model.global(network.planted(end)) - end)));
+  const double error = largest(std::abs(static_cast<double>(model.global(messenger.planted(end)) - end)));
   const double residual = largest(model.residual_ns);
   const double bound = largest(model.bound_ns);
   const double took_ms = largest(static_cast<double>(end - start) * 1e-6);
@@ -135,11 +135,11 @@ int main(int argc, char** argv) {
   // A start in time: rank 0 announces an instant of global time.
   double skew = 1e12;
   for (int i = 0; i < 20; ++i) {
-    Nanoseconds instant = rank == 0 ? model.global(network.now()) + 20'000'000 : 0;
+    Nanoseconds instant = rank == 0 ? model.global(messenger.now()) + 20'000'000 : 0;
     MPI_Bcast(&instant, 1, MPI_INT64_T, 0, MPI_COMM_WORLD);
     const Nanoseconds own = model.own(instant);
-    while (network.now() < own) sched_yield();
-    const auto arrival = static_cast<double>(offbeat::clock::now() - network.begin);
+    while (messenger.now() < own) sched_yield();
+    const auto arrival = static_cast<double>(offbeat::clock::now() - messenger.begin);
     skew = std::min(skew, largest(arrival) + largest(-arrival));
   }
   if (rank == 0) {

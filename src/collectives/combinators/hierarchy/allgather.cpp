@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hierarchy of an allgather: the blocks of each node come together there, the leaders exchange those of whole
-// nodes, and everybody copies them on its node.
+// Idea: the blocks of each node are gathered there, the leaders exchange the blocks of whole nodes, and every
+// rank copies all blocks on its node.
 //
-//   node 0: 0 1 2   node 1: 3 4     NODE      everybody of node 0 has 012, of node 1 34
+//   node 0: 0 1 2   node 1: 3 4     NODE      every rank of node 0 has 012, of node 1 34
 //                                   LEADERS   0 and 3 have 01234
 //                                   NODE      0 -> 1 2, 3 -> 4
 //
-// The blocks of the nodes may differ in length. LEADERS needs them in the order of the nodes. Where that is
-// not how they lie in the output, each rank collects them apart and copies them to their places.
+// Long blocks go in segments if LEADERS can cut blocks: while the leaders exchange a part of each block, the
+// nodes copy the part before it.
 //
-// Long blocks go in segments, if LEADERS can cut blocks: while the leaders exchange a part of each block, the
-// nodes copy the one before.
-//
-// Cost, m bytes in a block, s ranks on a node: T_LEADERS(nodes, sm), plus (p-1) m copied on a node.
+// Cost: T_LEADERS(nodes, sm), plus (p-1) m copied on a node; m bytes in a block, s ranks on a node.
+// Other sizes: the blocks of nodes may differ in length. LEADERS needs them in the order of the nodes. If the
+// output has another order, each rank collects them apart and copies them to their places.
 // Source: Luo et al., IEEE CLUSTER 2020 (HAN); the order of the phases is ours.
 #include "collectives/combinators/combinators.hpp"
 #include "collectives/combinators/hierarchy/hierarchy.hpp"
@@ -88,7 +87,8 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
 const Algorithm allgather{
     .name = "hierarchy",
     .summary =
-        "on each node by NODE_ALGORITHM, among one leader of each node by ALGORITHM, copied on each node",
+        "gather on each node by NODE_ALGORITHM, exchange among one leader per node by ALGORITHM, copy on "
+        "each node",
     .cost = "T_ALGORITHM(nodes, blocks of a node), overlapped with the copies on the nodes",
     .serves = {Collective::allgather, Collective::allgatherv},
     .needs = {.board = OnBoard::every_node},

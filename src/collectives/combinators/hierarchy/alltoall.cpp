@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hierarchy of an alltoall: one message for each pair of nodes. The leader of each node collects what its
-// node sends, the leaders exchange what goes from node to node, and everybody takes its own on its node.
+// Idea: one message for each pair of nodes. The leader of each node collects what its node sends, the leaders
+// exchange what goes from node to node, and every rank takes its own blocks on its node.
 //
 //   node 0: 0 1   node 1: 2 3      gather    0 has what 0 and 1 send, 2 what 2 and 3 send
 //                                  LEADERS   0 -> 2: 02 03 12 13   2 -> 0: 20 21 30 31   (from, to)
 //                                  scatter   0 -> 1: 01 11 21 31   2 -> 3: 03 13 23 33
 //
-// A leader arranges the blocks twice: by the node and by the rank that they go to. NODE says that the nodes
-// work on their boards. They do so by the board's algorithms of gather and scatter.
+// A leader arranges the blocks twice: by destination node, and by destination rank. NODE says that the nodes
+// work on their boards; they use the board's algorithms of gather and scatter. In an alltoallv a rank knows
+// only its own lengths, so the leaders first collect and exchange the lengths.
 //
-// In an alltoallv a rank knows its own lengths only: the leaders collect and exchange them first. LEADERS for
-// equal blocks alone are replaced by `pairwise` where the nodes differ in size.
-//
-// Cost, m bytes in a block, s ranks on a node: T_LEADERS(nodes, s^2 m), plus a gather and a scatter of spm on
-// a node, and 2 spm copied by its leader.
+// Cost: T_LEADERS(nodes, s^2 m), plus a gather and a scatter of spm on a node, and 2 spm copied by its
+// leader; m bytes in a block, s ranks on a node.
+// Other sizes: if the nodes differ in size, `pairwise` replaces a LEADERS that needs equal blocks.
 // Source: Traff and Rougier, EuroMPI 2014.
 #include "collectives/alltoall/alltoall.hpp"
 
@@ -247,10 +246,10 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
 
 const Algorithm alltoall{
     .name = "hierarchy",
-    .summary =
-        "collected on each node, one message for each pair of nodes by ALGORITHM, handed out on each node",
+    .summary = "gather on each node, one message for each pair of nodes by ALGORITHM, scatter on each node",
     .cost =
-        "T_ALGORITHM(nodes, s^2 m), a gather and a scatter of spm on a node, 2 spm copied, s ranks on a node",
+        "T_ALGORITHM(nodes, s^2 m), plus a gather and a scatter of spm on a node and 2 spm copied, s ranks "
+        "on a node",
     .serves = {Collective::alltoall, Collective::alltoallv},
     .needs = {.board = OnBoard::every_node},
     .source = "Traff and Rougier 2014",

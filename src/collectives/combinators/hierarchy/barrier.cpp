@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hierarchy of a barrier: everybody of a node has come, then every node has come, then everybody may go.
+// Idea: all ranks of each node have arrived, then all nodes have arrived, then all ranks may leave.
 //
 //   node 0: 0 1 2   node 1: 3 4     NODE      {0 1 2}  {3 4}
 //                                   LEADERS   {0 3}
@@ -26,8 +26,8 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
 const Algorithm barrier{
     .name = "hierarchy",
     .summary =
-        "on each node by NODE_ALGORITHM, among one leader of each node by ALGORITHM, on each node again",
-    .cost = "T_ALGORITHM(nodes), and two barriers on a node",
+        "on each node by NODE_ALGORITHM, among one leader per node by ALGORITHM, then on each node again",
+    .cost = "T_ALGORITHM(nodes), plus two barriers on a node",
     .serves = {Collective::barrier},
     .needs = {.board = OnBoard::every_node},
     .source = "Open MPI's coll/han",

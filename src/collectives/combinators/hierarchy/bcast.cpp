@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hierarchy of a broadcast: the root sends to one leader of each other node, and everybody copies on its
-// node.
+// Idea: the root sends to one leader of each other node, and every rank copies on its node. The root is the
+// leader of its node.
 //
 //   node 0: 0 1 2   node 1: 3 4     root 1:   LEADERS   1 -> 3
 //                                             NODE      1 -> 0 2, 3 -> 4
 //
-// On its node the root is the leader. Long vectors go in segments: while the leaders have one under way, the
-// nodes copy the one before.
+// Long vectors go in segments: while the leaders move one, the nodes copy the one before.
 //
 // Cost: T_LEADERS(nodes, n), plus the copy of the last segment on a node.
 // Source: Luo et al., IEEE CLUSTER 2020 (HAN).
@@ -41,7 +40,7 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
 
 const Algorithm bcast{
     .name = "hierarchy",
-    .summary = "among one leader of each node by ALGORITHM, then on each node by NODE_ALGORITHM",
+    .summary = "among one leader per node by ALGORITHM, then on each node by NODE_ALGORITHM",
     .cost = "T_ALGORITHM(nodes, n), overlapped with the work on the nodes",
     .serves = {Collective::bcast},
     .needs = {.board = OnBoard::every_node},

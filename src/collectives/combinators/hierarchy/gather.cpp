@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hierarchy of a gather: the leader of each node collects the blocks of its node, and the root those of the
-// leaders.
+// Idea: the leader of each node collects the blocks of its node, and the root collects those of the leaders.
+// The root is the leader of its node.
 //
 //   node 0: 0 1 2   node 1: 3 4     root 1:   NODE      0 2 -> 1, 4 -> 3
 //                                             LEADERS   3 -> 1: blocks 3 4 in one message
 //
-// On its node the root is the leader. The blocks of the nodes may differ in length. Where the ranks of a node
-// do not follow one another, the root collects the blocks in the order of the nodes and copies them to their
-// places.
-//
-// Cost, n bytes in a block: T_LEADERS(nodes, blocks of the nodes), plus a gather on a node.
+// Cost: T_LEADERS(nodes, blocks of the nodes), plus a gather on a node; n bytes in a block.
+// Other sizes: the blocks of nodes may differ in length. If the ranks of a node do not follow one another,
+// the root collects the blocks in the order of the nodes and copies them to their places.
 // Source: Luo et al., IEEE CLUSTER 2020 (HAN).
 #include "collectives/combinators/combinators.hpp"
 #include "collectives/combinators/hierarchy/hierarchy.hpp"
@@ -55,8 +53,8 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
 
 const Algorithm gather{
     .name = "hierarchy",
-    .summary = "to the leader of each node by NODE_ALGORITHM, from there to the root by ALGORITHM",
-    .cost = "T_ALGORITHM(nodes, blocks of the nodes), and a gather on a node",
+    .summary = "to the leader of each node by NODE_ALGORITHM, then to the root by ALGORITHM",
+    .cost = "T_ALGORITHM(nodes, blocks of the nodes), plus a gather on a node",
     .serves = {Collective::gather},
     .needs = {.board = OnBoard::every_node},
     .source = "Luo et al. 2020 (HAN)",

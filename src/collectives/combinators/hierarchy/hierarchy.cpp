@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hierarchy: combine on each node, then among one leader of each node, then tell everybody on the node.
+// Idea: combine on each node, then among one leader of each node, then copy on each node. This is `lanes`
+// with one lane, that of the leaders (combinators/lanes.cpp).
 //
 //   hierarchy(NODE, LEADERS)   node phase on the board by NODE, an allreduce among the leaders by LEADERS
 //
-// It is lanes with one lane, that of the leaders (lanes.cpp).
-//
 // The phases overlap: while the leaders exchange one segment, the node combines the next and copies the last.
+//
 // Cost: T_LEADERS(nodes, n), plus the nodes' work before the first segment and after the last one.
 // Order: that of NODE on each node, then that of LEADERS over the nodes.
 // Source: Alizadeh et al. 2022, section 4; the overlap is ours.
@@ -23,7 +23,7 @@ Task among_leaders(Endpoint net, Call call, const Expression& self) { return in_
 const Algorithm allreduce{
     .name = "hierarchy",
     .summary =
-        "combine on each node by NODE_ALGORITHM, among one leader of each node by ALGORITHM, tell the node",
+        "combine on each node by NODE_ALGORITHM, among one leader per node by ALGORITHM, copy on each node",
     .cost = "T_ALGORITHM(nodes, n), overlapped with the work on the nodes",
     .serves = {Collective::allreduce},
     .needs = {.board = OnBoard::every_node},

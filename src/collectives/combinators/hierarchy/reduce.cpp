@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hierarchy of a reduce: each node combines for its leader, and the leaders combine that for the root.
+// Idea: each node combines for its leader, and the leaders combine for the root. The root is the leader of
+// its node.
 //
 //   node 0: 0 1 2   node 1: 3 4     root 1:   NODE      0 2 -> 1, 4 -> 3
 //                                             LEADERS   3 -> 1
 //
-// On its node the root is the leader. Long vectors go in segments: while the leaders combine one, the nodes
-// combine the next.
+// Long vectors go in segments: while the leaders combine one, the nodes combine the next.
 //
 // Cost: T_LEADERS(nodes, n), plus the work of a node on the first segment.
 // Order: that of NODE over the ranks of each node, then that of LEADERS over the nodes.
@@ -47,7 +47,7 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
 
 const Algorithm reduce{
     .name = "hierarchy",
-    .summary = "combine on each node by NODE_ALGORITHM, then among one leader of each node by ALGORITHM",
+    .summary = "combine on each node by NODE_ALGORITHM, then among one leader per node by ALGORITHM",
     .cost = "T_ALGORITHM(nodes, n), overlapped with the work on the nodes",
     .serves = {Collective::reduce},
     .needs = {.board = OnBoard::every_node},

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hierarchy of a reduce-scatter: each node combines for its leader, the leaders combine the blocks of whole
-// nodes, and everybody takes its own block on its node.
+// Idea: each node combines for its leader, the leaders combine the blocks of whole nodes, and every rank
+// takes its own block on its node.
 //
 //   node 0: 0 1 2   node 1: 3 4     reduce    node 0 -> 0, node 1 -> 3: 01234
 //                                   LEADERS   0 has 012, 3 has 34
 //                                   scatter   0 -> 1 2, 3 -> 4
 //
-// NODE says that the nodes work on their boards. They do so by the board's algorithms of reduce and scatter.
-// Where the ranks of a node do not follow one another, its leader brings the blocks into the order of the
-// nodes.
+// NODE says that the nodes work on their boards; they use the board's algorithms of reduce and scatter.
 //
-// Cost, n bytes in all blocks: T_LEADERS(nodes, blocks of the nodes), plus a reduce of n and a scatter on a
-// node.
+// Cost: T_LEADERS(nodes, blocks of the nodes), plus a reduce of n and a scatter on a node; n bytes in all
+// blocks.
+// Other sizes: if the ranks of a node do not follow one another, its leader puts the blocks in the order of
+// the nodes.
 // Order: that of the board's reduce over the ranks of each node, then that of LEADERS over the nodes.
 // Source: ours.
 #include "collectives/combinators/combinators.hpp"
@@ -74,8 +74,8 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
 
 const Algorithm reduce_scatter{
     .name = "hierarchy",
-    .summary = "combine on each node, among one leader of each node by ALGORITHM, then scatter on each node",
-    .cost = "T_ALGORITHM(nodes, blocks of the nodes), a reduce of all and a scatter on a node",
+    .summary = "combine on each node, among one leader per node by ALGORITHM, then scatter on each node",
+    .cost = "T_ALGORITHM(nodes, blocks of the nodes), plus a reduce of all and a scatter on a node",
     .serves = {Collective::reduce_scatter, Collective::reduce_scatter_block},
     .needs = {.board = OnBoard::every_node},
     .source = "offbeat",

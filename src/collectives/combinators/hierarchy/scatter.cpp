@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hierarchy of a scatter: the root sends the leader of each node the blocks of its node, and everybody takes
-// its own there.
+// Idea: the root sends the leader of each node the blocks of its node, where every rank takes its own. The
+// root is the leader of its node.
 //
 //   node 0: 0 1 2   node 1: 3 4     root 1:   LEADERS   1 -> 3: blocks 3 4 in one message
 //                                             NODE      1 -> 0 2, 3 -> 4
 //
-// On its node the root is the leader. The blocks of the nodes may differ in length. Where the ranks of a node
-// do not follow one another, the root first copies the blocks into the order of the nodes.
-//
-// Cost, n bytes in a block: T_LEADERS(nodes, blocks of the nodes), plus a scatter on a node.
+// Cost: T_LEADERS(nodes, blocks of the nodes), plus a scatter on a node; n bytes in a block.
+// Other sizes: the blocks of nodes may differ in length. If the ranks of a node do not follow one another,
+// the root first copies the blocks into the order of the nodes.
 // Source: Luo et al., IEEE CLUSTER 2020 (HAN).
 #include "collectives/combinators/combinators.hpp"
 #include "collectives/combinators/hierarchy/hierarchy.hpp"
@@ -57,8 +56,8 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
 
 const Algorithm scatter{
     .name = "hierarchy",
-    .summary = "from the root to the leader of each node by ALGORITHM, then on each node by NODE_ALGORITHM",
-    .cost = "T_ALGORITHM(nodes, blocks of the nodes), and a scatter on a node",
+    .summary = "from the root to one leader per node by ALGORITHM, then on each node by NODE_ALGORITHM",
+    .cost = "T_ALGORITHM(nodes, blocks of the nodes), plus a scatter on a node",
     .serves = {Collective::scatter},
     .needs = {.board = OnBoard::every_node},
     .source = "Luo et al. 2020 (HAN)",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The clock synchronisation's messages, as point-to-point messages of an MPI.
+// Sends the messages of the clock synchronisation as point-to-point messages of an MPI.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@
 
 namespace offbeat {
 
-// `Mpi` has the functions Send, Recv and Allgather: the host's (mpi/host/host.hpp), or those that a program
-// is linked to. The communicator should return errors and carry nothing else.
+// `Mpi` has the functions Send, Recv and Allgather: those of the host (mpi/host/host.hpp), or those that a
+// program is linked to. The communicator must return errors, and carry no other messages.
 template <class Mpi>
-class ClockNetwork : public clock::Network {
+class ClockMessenger : public clock::Messenger {
  public:
-  ClockNetwork(const Mpi& mpi, MPI_Comm communicator, int rank, int ranks)
+  ClockMessenger(const Mpi& mpi, MPI_Comm communicator, int rank, int ranks)
       : mpi_(mpi), communicator_(communicator), byte_(MPI_BYTE), rank_(rank), ranks_(ranks) {}
 
   [[nodiscard]] int rank() const override { return rank_; }
@@ -29,7 +29,7 @@ class ClockNetwork : public clock::Network {
   }
   [[nodiscard]] clock::Nanoseconds now() override { return clock::now(); }
 
-  // The host of every rank, for clock::synchronise. Collective.
+  // Returns the host of every rank, for clock::synchronise. All ranks must call this.
   [[nodiscard]] std::vector<std::uint64_t> hosts() const {
     const std::uint64_t mine = clock::host_of_this_process();
     std::vector<std::uint64_t> all(static_cast<std::size_t>(ranks_));
