@@ -23,8 +23,8 @@
 // that goes by one of them and back by the other arrives so far away, with another bit j + 1, while steps
 // after j leave that bit as it is. Therefore it says which half the rank keeps in step j. An odd rank goes by
 // the number of the even rank that it meets in the last step, and there it keeps the upper half.
-// Source: De Sensi et al., SC 2025, for the distances; the halves are ours. In the paper ranks are given other
-// numbers, and each ends with the block of its own rank.
+// Source: De Sensi et al., SC 2025, for the distances; the halves are ours. In the paper ranks are given
+// other numbers, and each ends with the block of its own rank.
 #pragma once
 
 #include <bit>

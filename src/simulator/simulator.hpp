@@ -86,7 +86,8 @@ struct Network {
 
   // What a message of `bytes` takes.
   [[nodiscard]] Protocol protocol(bool within_node, std::size_t bytes) const {
-    Protocol found = within_node ? Protocol{0, intra_alpha, intra_beta} : Protocol{0, inter_alpha, inter_beta};
+    Protocol found =
+        within_node ? Protocol{0, intra_alpha, intra_beta} : Protocol{0, inter_alpha, inter_beta};
     for (const Protocol& longer : within_node ? intra_longer : inter_longer) {
       if (bytes >= longer.from_bytes) found = longer;
     }

@@ -159,7 +159,7 @@ struct Exchange {
   std::size_t pieces = 0;
   const Scratch* contributions = nullptr;  // of each rank, to the block
   const Scratch* last_piece = nullptr;     // behind the notes
-  pool::List<char> halves_there;          // of each combination of each piece: the first one is there
+  pool::List<char> halves_there;           // of each combination of each piece: the first one is there
   pool::List<char> is_final;
   Progressed results;  // in order
 
