@@ -100,7 +100,7 @@ def test_examl_tree(name: str, expression: str | None, tmp_path: Path) -> None:
 
 def test_imb_on_intel_mpi() -> None:
     mpi = MPIS["impi"]
-    benchmark = mpi.prefix / "bin" / "IMB-MPI1"
+    benchmark = mpi.program("IMB-MPI1")
     command = [benchmark, "Allreduce", "-npmin", "2", "-iter", "200", "-msglog", "0:16"]
     result = run(mpi, 2, command, allreduce="recursive_doubling", timeout=300).succeeded()
     rows = re.findall(r"^ +(\d+) +(\d+) +[\d.]+ +[\d.]+ +[\d.]+\s*$", result.stdout, re.M)

@@ -40,7 +40,7 @@ def intel_flags(prefix: Path) -> list[str]:
 
 def compiled(mpi: Mpi, binding: str) -> Path:
     source = PROGRAMS / f"{binding}.f90"
-    if mpi.kind == "impi":
+    if mpi.kind == "impi" and mpi.prefix:
         # Libraries go behind the source.
         return compile_program(mpi, source, *FLAGS, compiler="gfortran", libraries=intel_flags(mpi.prefix))
     return compile_program(mpi, source, *FLAGS, compiler=re.sub("mpicc", "mpifort", mpi.cc))

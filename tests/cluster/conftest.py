@@ -41,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def chosen(config: pytest.Config) -> list[str]:
-    names = config.getoption("--mpi").split(",")
+    names = str(config.getoption("--mpi")).split(",")
     for name in names:
         if name not in ON_HOSTS:
             raise pytest.UsageError(f"--mpi {name}: not one of {', '.join(ON_HOSTS)}")

@@ -287,7 +287,7 @@ def _expect(process: subprocess.Popen[str], word: str) -> None:
     assert process.stdout is not None
     line = process.stdout.readline().strip()
     if line != word:
-        raise HostsError(f"no virtual host: {shlex.join(map(str, process.args))} said {line!r}")
+        raise HostsError(f"no virtual host: {process.args!r} said {line!r}")
 
 
 def _only_child(pid: int) -> int:

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from harness import CORES, ON_ONE_MPI, PROGRAMS, Mpi, Result, compile_program, run
+from harness import CORES, ON_ONE_MPI, PROGRAMS, Mpi, Result, compile_program, on_mpis, run
 
 RANKS = (1, 2, 3, 4, 5, 8)
 
@@ -38,7 +39,9 @@ IN_ORDER_OF_ARRIVAL = ("arrival_leader", "arrival_chain")
 GRIDS = {4: ("grid(2x2, ring)",), 8: ("grid(2x4, recursive_doubling, ring)", "grid(2x2x2, rabenseifner)")}
 
 
-def combinations(ranks: tuple[int, ...] = RANKS, expressions: tuple[str | None, ...] = EXPRESSIONS) -> list:
+def combinations(
+    ranks: tuple[int, ...] = RANKS, expressions: tuple[str | None, ...] = EXPRESSIONS
+) -> list[Any]:
     """The (ranks, expression) pairs as pytest parameters; with one rank every algorithm is the same."""
     pairs = []
     for n in ranks:
@@ -124,7 +127,7 @@ def test_communicators(mpi: Mpi, ranks: int, expression: str | None) -> None:
 
 @pytest.mark.parametrize("ranks", [2, 3])
 @pytest.mark.parametrize("expression", [None, "ring"])
-@pytest.mark.mpis(lambda mpi: mpi.kind != "openmpi")  # Open MPI 4 and 5.0 have no MPI_Allreduce_c
+@on_mpis(lambda mpi: mpi.kind != "openmpi")  # Open MPI 4 and 5.0 have no MPI_Allreduce_c
 def test_large_count_interface(mpi: Mpi, ranks: int, expression: str | None) -> None:
     check(mpi, ranks, expression, "large_count.c")
 
