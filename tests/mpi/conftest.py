@@ -17,7 +17,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from harness import MPIS, Mpi, use_libraries
-from turns import in_turn, seed_of_commit
+from turns import in_turn, seed_of_commit, tests_in_turn
 
 DEFAULT = "openmpi,mpich,mpich-abi"
 
@@ -100,8 +100,9 @@ def whose_turn(items: list[pytest.Item], seed: int) -> set[pytest.Item]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     kept = [item for item in items if applies(item)]
     if not config.getoption("--deep"):
-        turn = whose_turn(kept, config.getoption("--seed"))
-        kept = [item for item in kept if item in turn]
+        seed = config.getoption("--seed")
+        turn = whose_turn(kept, seed)
+        kept = tests_in_turn([item for item in kept if item in turn], seed)
     config.hook.pytest_deselected(items=list(set(items) - set(kept)))
     items[:] = kept
 

@@ -323,6 +323,7 @@ def test_other_files_are_refused_in_one_line(
 # -- real ones
 
 
+@pytest.mark.with_ranks
 def test_measuring_for_real(offbeat: Offbeat, tmp_path: Path) -> None:
     """The embedded Open MPI, two ranks, the real library."""
     output = tmp_path / "out.json"
@@ -363,6 +364,7 @@ def test_measuring_for_real(offbeat: Offbeat, tmp_path: Path) -> None:
     assert offbeat(*arguments, "--force").returncode == 0
 
 
+@pytest.mark.with_ranks
 @pytest.mark.parametrize("how", [(), ("--asleep",)])
 def test_non_blocking_calls_for_real(offbeat: Offbeat, tmp_path: Path, how: tuple[str, ...]) -> None:
     output = tmp_path / "out.json"
@@ -388,6 +390,7 @@ def test_non_blocking_calls_for_real(offbeat: Offbeat, tmp_path: Path, how: tupl
         assert 0 <= result.hidden <= 1
 
 
+@pytest.mark.with_ranks
 def test_interrupted_and_resumed_for_real(
     offbeat: Offbeat, tmp_path: Path, clean_environment: dict[str, str]
 ) -> None:

@@ -28,6 +28,7 @@ ARGUMENTS = [
     "bench", "-n", "2", "--mpi", "embedded", "--sizes", "4,1KiB,4KiB", "--algorithms",
     "native,ring,native(ring)", "--patterns", "balanced,random", "--skew", "20us",
 ]  # fmt: skip
+pytestmark = pytest.mark.with_ranks
 WANTED = 3 * 2 * 3  # sizes, patterns, algorithms
 
 
