@@ -111,8 +111,8 @@ def main() -> None:
             f"{statistics.median(ratios):>6.2f}  {ratios[0]:.2f} .. {ratios[-1]:.2f}"
         )
     print(f"\nin one process, µs\n{'size':>10} {'barrier':>10} {'pause':>10} {'instant':>10}")
-    for size, times in by_all_ways(install, SIZES, options.rounds).items():
-        print(f"{format_size(size):>10}", *(f"{time:>10.2f}" for time in times))
+    for size, waited in by_all_ways(install, SIZES, options.rounds).items():
+        print(f"{format_size(size):>10}", *(f"{time:>10.2f}" for time in waited))
 
 
 if __name__ == "__main__":

@@ -20,9 +20,10 @@ import statistics
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from offbeat import machine
 from offbeat.bench import arrival_patterns, runner
@@ -246,7 +247,7 @@ def _ratio(over: float | None, under: float | None) -> float | None:
 
 
 def parse() -> argparse.Namespace:
-    def numbers(kind: type) -> object:
+    def numbers(kind: type) -> Callable[[str], list[Any]]:
         return lambda text: [kind(word) for word in text.split(",")]
 
     parser = argparse.ArgumentParser(

@@ -167,7 +167,8 @@ class Measurement:
             for mpi in mpis:
                 job = Job(program, collective, mpi, preloaded=True)
                 pair = [self.median(job, size, column, preloaded=ours) for ours in (False, True)]
-                cells.append("-" if None in pair else "→".join(map(format_us, pair)))
+                medians = [value for value in pair if value is not None]
+                cells.append("→".join(map(format_us, medians)) if len(medians) == 2 else "-")
             print(f"{program} {collective:<21} {format_size(size):>8} {column} {' | '.join(cells)}")
 
 

@@ -69,7 +69,8 @@ def main() -> None:
     launcher = [arguments.mpirun or str(Path(mpicc).parent / "mpirun")]
     library = arguments.library.resolve(strict=True)
 
-    native, preloaded = [], []
+    native: list[float] = []
+    preloaded: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "pass_through"
         subprocess.run([mpicc, "-O2", str(SOURCE), "-o", str(program)], check=True)

@@ -78,7 +78,8 @@ def main() -> None:
             calls = max(200, min(20_000, 20_000 * 1024 // max(size, 1024)))
             program = [str(binary), where, str(size), str(BATCHES), str(calls)]
             command = [*mpirun, "-n", str(ranks)]
-            without, traced = [], []
+            without: list[float] = []
+            traced: list[float] = []
             for pair in range(arguments.pairs):
                 for is_traced in (False, True) if pair % 2 == 0 else (True, False):
                     preload = [*([tracer] if is_traced else []), *below]

@@ -72,8 +72,19 @@ function(offbeat_entry_points library family headers)
     COMMAND "${Python_EXECUTABLE}" "${CMAKE_SOURCE_DIR}/cmake/entry_points.py"
       ${library} "${prototypes}" "${written}" ${ARGN}
     DEPENDS cmake/entry_points.py src/base/collective.hpp "${prototypes}")
+  set_source_files_properties("${written}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   set(entry_points "${written}" PARENT_SCOPE)
 endfunction()
+
+# The files of the fast path are compiled each for itself, and so are those with names of their own that another
+# file has, too.
+set_source_files_properties(
+  src/mpi/communicators/communicator.cpp
+  src/mpi/communicators/transport.cpp
+  src/mpi/interpose/activity.cpp
+  src/mpi/operations/host_progress.cpp
+  src/mpi/process/service.cpp
+  PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 
 # Further arguments are options of entry_points.py.
 function(offbeat_family family headers)
@@ -113,7 +124,10 @@ function(offbeat_family family headers)
     "${entry_points}")
   target_include_directories(offbeat-${family} PRIVATE include)
   target_link_libraries(offbeat-${family} PRIVATE offbeat_core)
+  target_precompile_headers(offbeat-${family} PRIVATE src/mpi/process/runtime.hpp)
   offbeat_preload(offbeat-${family} ${family} "${headers}" ${CMAKE_SOURCE_DIR}/src/capi/offbeat.map)
+
+  set_target_properties(offbeat-${family} PROPERTIES UNITY_BUILD ${OFFBEAT_UNITY} UNITY_BUILD_BATCH_SIZE 0)
 
   # The tracer.
   offbeat_entry_points(tracer ${family} "${headers}" ${ARGN})
@@ -127,11 +141,13 @@ function(offbeat_family family headers)
     "${entry_points}")
   target_link_libraries(offbeat-trace-${family} PRIVATE offbeat_trace)
   offbeat_preload(offbeat-trace-${family} ${family} "${headers}" ${CMAKE_SOURCE_DIR}/src/mpi/tracer/trace.map)
+  set_target_properties(offbeat-trace-${family} PROPERTIES UNITY_BUILD ${OFFBEAT_UNITY} UNITY_BUILD_BATCH_SIZE 0)
 
   # The measured side of `offbeat bench`; loaded by offbeat-launch into a process that has libmpi, whose symbols it
   # uses.
   add_library(offbeat-bench-${family} MODULE ${bench_sources})
-  set_target_properties(offbeat-bench-${family} PROPERTIES PREFIX "")
+  set_target_properties(offbeat-bench-${family} PROPERTIES
+    PREFIX "" UNITY_BUILD ${OFFBEAT_UNITY} UNITY_BUILD_BATCH_SIZE 0)
   target_compile_definitions(offbeat-bench-${family} PRIVATE
     OFFBEAT_FAMILY_${upper} OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
   target_include_directories(offbeat-bench-${family} PRIVATE include src)

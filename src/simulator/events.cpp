@@ -57,9 +57,9 @@ SimulatedEvent SimulatedEvents::pop() {
     return event;
   }
   if (next->last - next->first > prefetch_distance) {
-    const void* subject = (*next)[next->first + prefetch_distance].subject;
-    __builtin_prefetch(subject);
-    __builtin_prefetch(static_cast<const char*>(subject) + 64);
+    const auto subject = reinterpret_cast<std::uintptr_t>((*next)[next->first + prefetch_distance].subject);
+    __builtin_prefetch(reinterpret_cast<const void*>(subject));  // which may be null
+    __builtin_prefetch(reinterpret_cast<const void*>(subject + 64));
   }
   return (*next)[next->first++];
 }

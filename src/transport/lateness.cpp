@@ -9,7 +9,9 @@
 namespace offbeat {
 
 void Lateness::begin_call() {
-  for (auto& [ranks, group] : groups_) {
+  for (auto& known : groups_) {  // no structured binding, of which clang 14 captures no name
+    const int ranks = known.first;
+    Group& group = known.second;
     if (group.watchers.empty()) continue;
     pool::List<int> order(static_cast<std::size_t>(ranks));
     std::iota(order.begin(), order.end(), 0);

@@ -40,7 +40,7 @@ def intel_flags(prefix: Path) -> list[str]:
 
 def compiled(mpi: Mpi, binding: str) -> Path:
     source = PROGRAMS / f"{binding}.f90"
-    if mpi.kind == "impi":
+    if mpi.kind == "impi" and mpi.prefix:
         # Libraries go behind the source.
         return compile_program(mpi, source, *FLAGS, compiler="gfortran", libraries=intel_flags(mpi.prefix))
     return compile_program(mpi, source, *FLAGS, compiler=re.sub("mpicc", "mpifort", mpi.cc))
@@ -50,6 +50,7 @@ CASES = [(mpi, binding) for mpi in ("debian-openmpi", "debian-mpich") for bindin
 CASES += [("impi", "sums_mpif"), ("impi", "sums_mpi")]  # its mpi_f08 module is for Intel's compiler only
 
 
+@pytest.mark.in_turn(1, "expression")
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 @pytest.mark.parametrize("expression", [None, "ring", "native"])
 @pytest.mark.parametrize(("name", "binding"), CASES)

@@ -29,6 +29,7 @@ def fewest(result: Result) -> int:
     return min((int(number) for number in re.findall(r"^Ran (\d+) tests", result.stderr, re.M)), default=0)
 
 
+@pytest.mark.in_turn(1, "name")
 @pytest.mark.parametrize("expression", [None, "ring", "pipeline(4, rabenseifner)"])
 @pytest.mark.parametrize("name", ["openmpi", "mpich", "impi"])
 def test_collectives(source: Path, name: str, expression: str | None) -> None:

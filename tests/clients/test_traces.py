@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from offbeat import trace
 HERE = Path(__file__).parent
 
 
-def traced(mpi_name: str, ranks: int, command: list, saved: Path, cwd: Path) -> dict[int, dict[str, int]]:
+def traced(
+    mpi_name: str, ranks: int, command: Sequence[object], saved: Path, cwd: Path
+) -> dict[int, dict[str, int]]:
     """Run under the tracer with the counter before it; what the counter says of each rank."""
     mpi = MPIS[mpi_name]
     tracer = library(mpi.family).with_name(f"liboffbeat-trace-{mpi.family}.so")
@@ -56,7 +59,7 @@ def test_the_example_that_petsc_solves(tmp_path: Path) -> None:
 
 
 def test_imb(tmp_path: Path) -> None:
-    benchmark = MPIS["impi"].prefix / "bin" / "IMB-MPI1"
+    benchmark = MPIS["impi"].program("IMB-MPI1")
     names = ["Allreduce", "Bcast", "Reduce", "Allgather", "Alltoall", "Gather", "Barrier"]
     command = [benchmark, *names, "-npmin", "2", "-iter", "30", "-msglog", "3:6"]
     counts = traced("impi", 2, command, tmp_path / "run.trace", tmp_path)

@@ -27,7 +27,7 @@ def by_collective() -> dict[str, list[Mapping[str, str]]]:
     """What the registry says of the algorithms of each collective."""
     found: dict[str, list[Mapping[str, str]]] = {}
     for algorithm in _core.algorithms():
-        found.setdefault(algorithm["collective"], []).append(algorithm)
+        found.setdefault(algorithm["collective"], []).append({k: str(v) for k, v in algorithm.items()})
     return found
 
 

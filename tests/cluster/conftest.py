@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ import slurm
 from harness import use_libraries
 from hosts import Cluster, obstacle
 from launch import ON_HOSTS
+from turns import in_turn, seed_of_commit
 
 DEFAULT = "openmpi,mpich,impi"
 
@@ -28,6 +30,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FOLDER",
         help="the preload libraries from here, not from the installed package",
     )
+    parser.addoption("--deep", action="store_true", help="every algorithm on each shape of a cluster")
+    parser.addoption("--seed", type=int, default=seed_of_commit(), help="of turns (default: the commit's)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def chosen(config: pytest.Config) -> list[str]:
-    names = config.getoption("--mpi").split(",")
+    names = str(config.getoption("--mpi")).split(",")
     for name in names:
         if name not in ON_HOSTS:
             raise pytest.UsageError(f"--mpi {name}: not one of {', '.join(ON_HOSTS)}")
@@ -51,7 +55,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "name" in metafunc.fixturenames:
         metafunc.parametrize("name", chosen(metafunc.config))
     if "case" in metafunc.fixturenames:
-        metafunc.parametrize("case", metafunc.module.cases(chosen(metafunc.config)), ids=str)
+        cases = metafunc.module.cases(chosen(metafunc.config))
+        metafunc.parametrize("case", cases_in_turn(metafunc.config, cases), ids=str)
+
+
+def cases_in_turn(config: pytest.Config, cases: list[Any]) -> list[Any]:
+    """Of the cases with the same `turn`, all of which could run, one takes its turn (see turns.py)."""
+    alike: dict[str, list[Any]] = {}
+    for case in cases:
+        alike.setdefault(getattr(case, "turn", str(case)), []).append(case)
+    count, seed = (len(cases) if config.getoption("--deep") else 1), config.getoption("--seed")
+    return [case for name, those in alike.items() for case in in_turn(those, count, seed, name)]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -22,9 +22,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness import BUILD
-
 HERE = Path(__file__).resolve().parent
+BUILD = HERE.parents[1] / "build"  # not from harness.py: ./test imports this before there is a pytest
 SSH = HERE / "ssh"
 LOGIN = "login"
 DEVICE = "eth0"
@@ -288,7 +287,7 @@ def _expect(process: subprocess.Popen[str], word: str) -> None:
     assert process.stdout is not None
     line = process.stdout.readline().strip()
     if line != word:
-        raise HostsError(f"no virtual host: {shlex.join(map(str, process.args))} said {line!r}")
+        raise HostsError(f"no virtual host: {process.args!r} said {line!r}")
 
 
 def _only_child(pid: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
+from typing import Any
 
 import slurm
 from harness import BUILD, MPIS, Mpi, Result, _venv_mpi, run
@@ -140,11 +140,11 @@ def patient(mpi: ClusterMpi) -> dict[str, str]:
 ATTEMPTS = {"openmpi": 6, "mpich": 1, "impi": 1}
 
 
-def run_job(mpi: ClusterMpi, command: list[str | Path], **more) -> Result:
+def run_job(mpi: ClusterMpi, command: Sequence[object], **more: Any) -> Result:
     """`harness.run` on the hosts, with as many ranks as these have."""
     # Whoever has begun says so: what hangs then is not started again.
     environment = {"OFFBEAT_VERBOSE": "1"} | (more.pop("environment", None) or {})
-    more = {"timeout": 60, "environment": environment} | more
+    more = {"timeout": 60, **more, "environment": environment}
     return until_it_begins(mpi, lambda: run(mpi, mpi.ranks, command, **more))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every algorithm of every collective between hosts, on each shape of a cluster."""
+"""Every algorithm of every collective between hosts; the shapes of a cluster take turns."""
 
 from __future__ import annotations
 
@@ -28,12 +28,17 @@ class Case:
     starter: str
     settings: dict[str, str]
 
+    @property
+    def turn(self) -> str:
+        """See conftest.py."""
+        return f"job {self.job}"
+
     def __str__(self) -> str:
         return f"{self.shape}-{self.settings['OFFBEAT_ALLREDUCE']}-{self.name}-{self.starter}"
 
 
 def cases(names: list[str]) -> list[Case]:
-    """Each job on each shape. MPIs and starters take turns, so that each MPI runs each job."""
+    """Each job on each shape, of which one takes its turn; MPIs and starters are different on each."""
     return [
         Case(job, shape, names[(job + k) % len(names)], STARTERS[(job + k) % len(STARTERS)], settings)
         for k, shape in enumerate(SHAPES)

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which MPIs the tests run on: `pytest tests/mpi --mpi openmpi,mpich`."""
+"""Which MPIs the tests run on: `pytest tests/mpi --mpi openmpi,mpich`.
+
+A case that could run on several of them runs on one of each kind: an Open MPI, an MPICH, and Intel MPI. Which
+one of a kind takes its turn follows from the seed (turns.py). The marker `kinds` names fewer kinds.
+"""
 
 from __future__ import annotations
 
 import shutil
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -12,6 +17,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from harness import MPIS, Mpi, use_libraries
+from turns import in_turn, seed_of_commit, tests_in_turn
 
 DEFAULT = "openmpi,mpich,mpich-abi"
 
@@ -26,12 +32,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FOLDER",
         help="the preload libraries from here, not from the installed package",
     )
-    parser.addoption("--deep", action="store_true", help="also where another MPI shows the same")
+    parser.addoption("--deep", action="store_true", help="each case on each MPI")
     parser.addoption("--quick", action="store_true", help="two and three ranks only")
     parser.addoption(
         "--kills", type=int, default=4, help="how often each MPI loses a rank at a random moment"
     )
-    parser.addoption("--seed", type=int, help="of the random moments; a failing test prints it")
+    parser.addoption(
+        "--seed",
+        type=int,
+        default=seed_of_commit(),
+        help="of turns and of random moments (default: of the commit)",
+    )
 
 
 def chosen(config: pytest.Config) -> list[Mpi]:
@@ -59,17 +70,41 @@ def applies(item: pytest.Item) -> bool:
         return True
     if only is not None and not only.args[0](mpi):
         return False
+    is_deep = bool(item.config.getoption("--deep"))
     deep = item.get_closest_marker("deep")
-    if deep is not None and deep.args[0](mpi) and not item.config.getoption("--deep"):
+    if deep is not None and deep.args[0](mpi) and not is_deep:
         return False
+    kinds = item.get_closest_marker("kinds")
+    if kinds and not kinds.kwargs.get("like_another", True) and mpi.is_like_another:
+        return is_deep
     few = mpi.is_like_another or item.config.getoption("--quick")
     return not few or parameters.get("ranks", 2) in (2, 3)
 
 
+def whose_turn(items: list[pytest.Item], seed: int) -> set[pytest.Item]:
+    """Of each case that could run on several MPIs, those whose turn it is."""
+    cases: dict[str, dict[str, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
+    for item in items:
+        mpi = item.callspec.params.get("mpi") if hasattr(item, "callspec") else None
+        name, kind = (item.nodeid.replace(mpi.name, "", 1), mpi.kind) if mpi else (item.nodeid, "")
+        cases[name][kind].append(item)
+    chosen: set[pytest.Item] = set()
+    for case, kinds in cases.items():
+        first = next(iter(kinds.values()))[0]
+        marker = first.get_closest_marker("kinds")
+        for kind in in_turn(kinds, marker.args[0] if marker else 2, seed, case):
+            chosen.update(in_turn(kinds[kind], 1, seed, f"{case} {kind}"))
+    return chosen
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    left_out = [item for item in items if not applies(item)]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if applies(item)]
+    kept = [item for item in items if applies(item)]
+    if not config.getoption("--deep"):
+        seed = config.getoption("--seed")
+        turn = whose_turn(kept, seed)
+        kept = tests_in_turn([item for item in kept if item in turn], seed)
+    config.hook.pytest_deselected(items=list(set(items) - set(kept)))
+    items[:] = kept
 
 
 def pytest_configure(config: pytest.Config) -> None:

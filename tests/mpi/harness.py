@@ -20,6 +20,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,11 @@ class Mpi:
         """
         return self.family == "mpiabi" or self.name.startswith("debian")
 
+    def program(self, name: str) -> Path:
+        """One of the programs that come with it."""
+        assert self.prefix
+        return self.prefix / "bin" / name
+
     def launch(self, ranks: int) -> list[str]:
         """The mpirun command line up to the program."""
         command = [self.mpirun, *self.options]
@@ -71,7 +77,7 @@ class Mpi:
         return [*command, "-n", str(ranks)]
 
 
-def _venv_mpi(name: str, family: str, kind: str, prefix: Path, suffix: str = "", **more) -> Mpi:
+def _venv_mpi(name: str, family: str, kind: str, prefix: Path, suffix: str = "", **more: Any) -> Mpi:
     binaries = prefix / "bin"
     return Mpi(
         name,
@@ -136,8 +142,14 @@ MPIS = {
 }
 
 
-# For tests of what is inside offbeat: on those of these MPIs that are like another only with --deep.
-INSIDE_OFFBEAT = pytest.mark.deep(lambda mpi: mpi.is_like_another)
+# On the MPIs for which a predicate holds; on those only with --deep.
+on_mpis = pytest.mark.mpis.with_args
+only_deep_on = pytest.mark.deep.with_args
+
+# For tests of what is inside offbeat: two of Open MPI, MPICH and Intel MPI take their turn.
+INSIDE_OFFBEAT = pytest.mark.kinds(1, like_another=False)
+# For cases that differ in what no MPI sees, such as the algorithm: one MPI takes its turn.
+ON_ONE_MPI = pytest.mark.kinds(1)
 
 _libraries: Path | None = None  # where the preload libraries are; None: in the installed package
 
@@ -282,6 +294,13 @@ class Result:
         return f"$ {self.command}\n{self.stdout[-4000:]}\n{self.stderr[-4000:]}"
 
 
+def said(pattern: str, text: str) -> str:
+    """The first group of a pattern that the text has."""
+    found = re.search(pattern, text, re.M)
+    assert found, f"nothing like {pattern!r} in\n{text}"
+    return str(found[1])
+
+
 def number(name: str, result: Result) -> int:
     """What a program has printed as `name: number`."""
     found = re.findall(rf"^{name}: (\d+)$", result.stdout, re.M)
@@ -292,7 +311,7 @@ def number(name: str, result: Result) -> int:
 def run(
     mpi: Mpi,
     ranks: int,
-    command: list[str | Path],
+    command: Sequence[object],
     *,
     preload: bool | Path = True,
     allreduce: str | None = None,
@@ -348,7 +367,7 @@ def execute(
     return result
 
 
-def end(process: subprocess.Popen) -> None:
+def end(process: subprocess.Popen[Any]) -> None:
     """End a job: ask the launcher, then kill what is left of it."""
     started = descendants(process.pid)
     process.terminate()

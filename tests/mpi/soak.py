@@ -41,7 +41,7 @@ LAST_LINE = re.compile(r"^ok: rank (\d+) digest ([0-9a-f]{16}) calls (\d+)$", re
 FAULT = re.compile(r"^(?:WRONG|HANG|SIGNAL) .*", re.M)
 
 # Half of the seeds use offbeat as it comes.
-SETTINGS = (
+SETTINGS: tuple[dict[str, str], ...] = (
     *({},) * 7,
     {"OFFBEAT_CHECK": "1"},
     {"OFFBEAT_WAIT": "yield"},
@@ -52,7 +52,7 @@ SETTINGS = (
     {"OFFBEAT_ALLREDUCE": "pipeline(2, ring)"},
 )
 # How Open MPI moves messages, natively and under the preload: with and without copies by the kernel.
-TRANSPORTS = ({}, {}, {"OMPI_MCA_smsc": "^cma"}, {"OMPI_MCA_btl": "self,tcp"})
+TRANSPORTS: tuple[dict[str, str], ...] = ({}, {}, {"OMPI_MCA_smsc": "^cma"}, {"OMPI_MCA_btl": "self,tcp"})
 
 
 @dataclass(frozen=True)

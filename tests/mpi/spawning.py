@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import pytest
-from harness import PROGRAMS, Mpi, Result, clean_environment, compile_program, execute
+from harness import PROGRAMS, Mpi, Result, clean_environment, compile_program, execute, on_mpis
 
 # Without offbeat, too, Intel MPI 2021.18 crashes in MPI_Comm_spawn here, and Debian's MPICH returns an error.
-can_spawn = pytest.mark.mpis(lambda mpi: mpi.name not in ("impi", "debian-mpich"))
+can_spawn = on_mpis(lambda mpi: mpi.name not in ("impi", "debian-mpich"))
 
 
 def run_spawning(mpi: Mpi, ranks: int, source: str, *arguments: str, variables: dict[str, str]) -> Result:

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from harness import CORES, PROGRAMS, Mpi, Result, compile_program, run
+from harness import CORES, ON_ONE_MPI, PROGRAMS, Mpi, Result, compile_program, on_mpis, run
 
 RANKS = (1, 2, 3, 4, 5, 8)
 
@@ -34,35 +35,20 @@ EXPRESSIONS = (
 )
 # These combine in the order of arrival: the same bits on all ranks of a call, not in every call.
 IN_ORDER_OF_ARRIVAL = ("arrival_leader", "arrival_chain")
-# What meets the host in no way that others here do not: on Debian's MPIs they would show nothing new.
-WITHOUT_DEBIAN = pytest.mark.mpis(lambda mpi: not mpi.name.startswith("debian"))
-LIKE_OTHERS = (
-    "arrival_leader", "arrival_chain", "recursive_multiplying(4)", "ring_segmented(8KiB)", "rabenseifner",
-    "bine", "ring_prereduced(1)", "straggler(1)", "linear", "binomial", "pipeline(32KiB, ring)",
-    "pipeline(32KiB, native)",
-)  # fmt: skip
 # Grids fit one number of ranks each.
 GRIDS = {4: ("grid(2x2, ring)",), 8: ("grid(2x4, recursive_doubling, ring)", "grid(2x2x2, rabenseifner)")}
 
 
-# Whose turn it is; with --deep each runs everything. Two of six do, one that is like another among them.
-TURNS = {"openmpi": 0, "mpich": 1, "impi": 2, "debian-openmpi": 0, "debian-mpich": 1, "mpich-abi": 2}
-
-
-def only_in_turn(k: int) -> pytest.MarkDecorator:
-    return pytest.mark.deep(lambda mpi: TURNS[mpi.name] != k % 3)
-
-
-def combinations(ranks: tuple[int, ...] = RANKS, expressions: tuple[str | None, ...] = EXPRESSIONS) -> list:
+def combinations(
+    ranks: tuple[int, ...] = RANKS, expressions: tuple[str | None, ...] = EXPRESSIONS
+) -> list[Any]:
     """The (ranks, expression) pairs as pytest parameters; with one rank every algorithm is the same."""
     pairs = []
     for n in ranks:
         grids = GRIDS.get(n, ()) if len(expressions) > 2 else ()
         wanted = [None, "ring"] if n == 1 else [*expressions, *grids]
         for expression in wanted:
-            marks = [] if expression is None else [only_in_turn(len(pairs))]
-            if expression in LIKE_OTHERS or expression in grids:
-                marks.append(WITHOUT_DEBIAN)
+            marks = [] if expression is None else [ON_ONE_MPI, pytest.mark.in_turn(3, "ranks", "mpi")]
             pairs.append(pytest.param(n, expression, id=f"{n}-{expression or 'default'}", marks=marks))
     return pairs
 
@@ -141,7 +127,7 @@ def test_communicators(mpi: Mpi, ranks: int, expression: str | None) -> None:
 
 @pytest.mark.parametrize("ranks", [2, 3])
 @pytest.mark.parametrize("expression", [None, "ring"])
-@pytest.mark.mpis(lambda mpi: mpi.kind != "openmpi")  # Open MPI 4 and 5.0 have no MPI_Allreduce_c
+@on_mpis(lambda mpi: mpi.kind != "openmpi")  # Open MPI 4 and 5.0 have no MPI_Allreduce_c
 def test_large_count_interface(mpi: Mpi, ranks: int, expression: str | None) -> None:
     check(mpi, ranks, expression, "large_count.c")
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from harness import PROGRAMS, Mpi, compile_program, run
+from harness import PROGRAMS, Mpi, compile_program, on_mpis, run
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])
@@ -34,7 +34,7 @@ def test_another_collective_on_another_rank_is_named(mpi: Mpi) -> None:
     ), str(result)
 
 
-@pytest.mark.mpis(lambda mpi: mpi.python is not None and mpi.name != "mpich-abi")
+@on_mpis(lambda mpi: mpi.python is not None and mpi.name != "mpich-abi")
 def test_python(mpi: Mpi) -> None:
     result = run(mpi, 2, [mpi.python, PROGRAMS / "barriers.py"]).succeeded()
     assert result.report_of("barrier").served >= 50, str(result)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from harness import CORES, PROGRAMS, VENV, Mpi, clean_environment, execute
+from harness import CORES, PROGRAMS, VENV, Mpi, clean_environment, execute, on_mpis
 from offbeat.bench import runner
 from offbeat.bench.plan import COLLECTIVES, Job, Plan
 from offbeat.errors import CommandError
@@ -19,7 +19,7 @@ from offbeat.mpi.choice import choose
 NAMED = {"openmpi": "linear", "mpich": "recursive_doubling", "impi": "recursive_doubling"}
 
 
-@pytest.mark.mpis(lambda mpi: mpi.prefix is not None and mpi.family != "mpiabi")
+@on_mpis(lambda mpi: mpi.prefix is not None and mpi.family != "mpiabi")
 def test_all_collectives(mpi: Mpi, tmp_path: Path) -> None:
     output = tmp_path / "b.json"
     ranks = 2 if mpi.slow_when_oversubscribed else 3
@@ -60,7 +60,7 @@ def sums_by(mpi: Mpi, algorithm: str, elements: int, monkeypatch: pytest.MonkeyP
     return np.array([float.fromhex(word) for word in line.split()[1:]])
 
 
-@pytest.mark.mpis(lambda mpi: mpi.prefix is not None and mpi.family != "mpiabi")
+@on_mpis(lambda mpi: mpi.prefix is not None and mpi.family != "mpiabi")
 def test_the_host_runs_the_algorithm_that_is_named(mpi: Mpi, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a ring adds up each quarter of the vector from another rank on, one rank after the other."""
     elements = 400
@@ -81,7 +81,7 @@ def test_the_host_runs_the_algorithm_that_is_named(mpi: Mpi, monkeypatch: pytest
     assert (pairs != ring).any()
 
 
-@pytest.mark.mpis(lambda mpi: mpi.prefix is not None and mpi.family != "mpiabi")
+@on_mpis(lambda mpi: mpi.prefix is not None and mpi.family != "mpiabi")
 def test_an_algorithm_that_the_host_does_not_have(mpi: Mpi) -> None:
     offbeat = [str(VENV / "bin" / "offbeat"), "bench", "--mpi", str(mpi.prefix)]
     done = execute([*offbeat, "--algorithms", "native(binomial_ring)"], clean_environment(mpi), 60)
@@ -93,7 +93,7 @@ def test_an_algorithm_that_the_host_does_not_have(mpi: Mpi) -> None:
     )
 
 
-@pytest.mark.mpis(lambda mpi: mpi.name == "openmpi")
+@on_mpis(lambda mpi: mpi.name == "openmpi")
 def test_ranks_refuse_more_floats_than_a_call_counts(mpi: Mpi) -> None:
     """The command line refuses such a size; a file that is resumed, or was written by hand, may have one."""
     choice = choose(str(mpi.prefix), None, [], clean_environment(mpi))
@@ -101,7 +101,7 @@ def test_ranks_refuse_more_floats_than_a_call_counts(mpi: Mpi) -> None:
         runner.measure(Plan(2, [8 << 30], ["native"], budget_s=20), choice)
 
 
-@pytest.mark.mpis(lambda mpi: mpi.name == "openmpi")
+@on_mpis(lambda mpi: mpi.name == "openmpi")
 def test_nodes_that_are_made_up(mpi: Mpi, tmp_path: Path) -> None:
     """Two nodes of two ranks each: hierarchy is served, and the ranks of the last node are late together."""
     output = tmp_path / "b.json"

@@ -90,9 +90,9 @@ def test_what_random_calls_do_not_try(mpi: Mpi, ranks: int) -> None:
 
 @INSIDE_OFFBEAT
 def test_the_c_interface_takes_memory_of_a_gpu(mpi: Mpi) -> None:
-    flags = ("-DWITH_INTERFACE", f"-I{ROOT / 'include'}")
+    flags = ["-DWITH_INTERFACE", f"-I{ROOT / 'include'}"]
     if mpi.family == "mpiabi":
-        flags += ("-DOFFBEAT_TEST_STANDARD_ABI",)
+        flags.append("-DOFFBEAT_TEST_STANDARD_ABI")
     program = compile_program(mpi, PROGRAMS / "devices.c", *flags, name="devices_interface")
     run(mpi, 3, [program, driver("libcuda.so.1"), "interface"], timeout=120).succeeded()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from exchanges import CALLS, expect_all_served, expect_some_served, hashes, natively
-from harness import CPUS, INSIDE_OFFBEAT, PROGRAMS, Mpi, compile_program, run
+from harness import CPUS, INSIDE_OFFBEAT, PROGRAMS, Mpi, compile_program, on_mpis, run
 
 LONG = {
     "ALLREDUCE": "ring", "BARRIER": "dissemination", "BCAST": "scatter_allgather", "REDUCE": "rabenseifner",
@@ -95,7 +95,7 @@ def test_threads_call_at_once(mpi: Mpi, how: str) -> None:
 
 # Debian's MPICH takes half a minute: it waits for cores that others need.
 @INSIDE_OFFBEAT
-@pytest.mark.mpis(lambda mpi: mpi.name != "debian-mpich")
+@on_mpis(lambda mpi: mpi.name != "debian-mpich")
 @pytest.mark.parametrize("how", ["by default", "in many rounds"])
 def test_many_ranks_of_a_node(mpi: Mpi, how: str) -> None:
     """More ranks than look at the slots and windows of all: their data go along trees."""
@@ -136,7 +136,7 @@ def test_the_defaults_between_nodes_give_what_a_host_gives(mpi: Mpi, node_ranks:
 
 
 # The others have no such limit.
-@pytest.mark.mpis(lambda mpi: mpi.kind == "openmpi")
+@on_mpis(lambda mpi: mpi.kind == "openmpi")
 @pytest.mark.parametrize("how", ["nodes of one", "by messages", "by other messages"])
 def test_messages_that_are_cut(mpi: Mpi, how: str) -> None:
     """Vectors of up to 1.2 MB for each rank, of which TCP would send 60 KiB at once."""

@@ -20,6 +20,8 @@ from harness import (
     compile_client,
     compile_program,
     library,
+    on_mpis,
+    only_deep_on,
     remove_abandoned,
     run,
     running,
@@ -69,7 +71,7 @@ def test_a_leader_that_gets_further_reports_no_stall(mpi: Mpi) -> None:
     assert "has waited" not in result.stderr, str(result)
 
 
-@pytest.mark.mpis(lambda mpi: mpi.name == "openmpi")  # whose launcher can be told to leave the others alone
+@on_mpis(lambda mpi: mpi.name == "openmpi")  # whose launcher can be told to leave the others alone
 def test_a_killed_rank_that_nobody_cleans_up_after_is_named(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "killed.c")
     careless = dataclasses.replace(mpi, options=(*mpi.options, "--enable-recovery"))
@@ -147,10 +149,12 @@ def test_who_shares_a_core_does_not_spin_on_it(mpi: Mpi) -> None:
 
 
 # Many calls of the host, which takes time slices for each where ranks share cores: not on Debian's, too.
-FEWER_MPIS = pytest.mark.mpis(lambda mpi: not mpi.name.startswith("debian"))
+FEWER_MPIS = on_mpis(lambda mpi: not mpi.name.startswith("debian"))
 
 
-def run_failing(mpi: Mpi, ranks: int, what: str, rank: int, count: int, *arguments: str, **more) -> Result:
+def run_failing(
+    mpi: Mpi, ranks: int, what: str, rank: int, count: int, *arguments: str, **more: Any
+) -> Result:
     """Under a library through which offbeat sees the MPI and the system, and which lets things fail."""
     faulty = compile_program(
         mpi, PROGRAMS / "libmpi_faulty.c", "-shared", "-fPIC", "-Wl,--no-as-needed", libraries=("-ldl",)
@@ -209,7 +213,7 @@ PLACES_WITHOUT_MEMORY = {
 
 
 @FEWER_MPIS
-@pytest.mark.deep(lambda mpi: mpi.slow_when_oversubscribed)  # some 20 s each
+@only_deep_on(lambda mpi: mpi.slow_when_oversubscribed)  # some 20 s each
 @pytest.mark.parametrize("lasting", ["0", "1"])
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("place", PLACES_WITHOUT_MEMORY)
@@ -273,7 +277,7 @@ REFUSED = {  # what refused.c is told: whether shared memory is still found
 
 
 # The system refuses it, whichever version of an MPI the program uses.
-@pytest.mark.mpis(lambda mpi: mpi.family != "mpiabi" and not mpi.name.startswith("debian"))
+@on_mpis(lambda mpi: mpi.family != "mpiabi" and not mpi.name.startswith("debian"))
 @pytest.mark.parametrize(
     ("what", "rank"),
     [(what, rank) for what in REFUSED for rank in ("-1", "0", "1")],
@@ -328,9 +332,8 @@ class Killing:
     def __init__(self, mpi: Mpi, request: pytest.FixtureRequest) -> None:
         self.mpi = mpi
         self.kills = request.config.getoption("--kills")
-        seed = request.config.getoption("--seed")
-        self.seed = random.SystemRandom().randrange(10**6) if seed is None else seed
-        self.chance = random.Random(self.seed)
+        self.seed = request.config.getoption("--seed")
+        self.chance = random.Random(f"{self.seed} {request.node.name}")
         self.before = set(os.listdir("/dev/shm"))
 
     def run(self, command: list[str | Path], **more: Any) -> None:

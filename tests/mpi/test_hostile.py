@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from harness import PROGRAMS, Mpi, compile_program, library, number, run
+from harness import PROGRAMS, Mpi, compile_program, library, number, on_mpis, run
 
 NODES = {"OFFBEAT_NODE_RANKS": "2"}
 HIERARCHY = "hierarchy(arrival_tree, ring)"
@@ -95,7 +95,8 @@ def test_a_tool_sees_the_calls_of_the_program(mpi: Mpi, place: str) -> None:
     else:
         program = compile_program(mpi, PROGRAMS / "tooled.c")
     ours = library(mpi.family)
-    preload = {"linked": ours, "preloaded behind offbeat": f"{ours}:{tool}"}.get(place, f"{tool}:{ours}")
+    others = {"linked": f"{ours}", "preloaded behind offbeat": f"{ours}:{tool}"}
+    preload = others.get(place, f"{tool}:{ours}")
     result = run(mpi, 2, [program, *TOOL_PLACES[place]], preload=Path(preload), timeout=120).succeeded()
     seen = re.findall(r"^tool: (.*)$", result.stdout, re.M)
     assert seen == ["init 1, allreduce 5, barrier 1, create 0, free 1, disconnect 1"], str(result)
@@ -105,7 +106,7 @@ def test_a_tool_sees_the_calls_of_the_program(mpi: Mpi, place: str) -> None:
 # -- ranks that die, that are of another job, or that have no offbeat
 
 
-@pytest.mark.mpis(lambda mpi: mpi.name == "openmpi")  # in the others MPIX_Comm_revoke is missing or crashes
+@on_mpis(lambda mpi: mpi.name == "openmpi")  # in the others MPIX_Comm_revoke is missing or crashes
 @pytest.mark.parametrize(
     ("ranks", "expression", "victim"),
     [(3, None, 1), (3, "ring", 2), (4, HIERARCHY, 2), (4, HIERARCHY, 3)],
@@ -127,7 +128,7 @@ def test_revoked_communicators_and_dead_ranks(
 
 # Without offbeat, too, Intel MPI 2021.18 crashes in MPI_Comm_spawn here, and Debian's MPICH returns an error.
 # Debian's Open MPI takes as long as the rest.
-@pytest.mark.mpis(lambda mpi: mpi.name in ("openmpi", "mpich", "mpich-abi"))
+@on_mpis(lambda mpi: mpi.name in ("openmpi", "mpich", "mpich-abi"))
 @pytest.mark.parametrize(("parents", "children"), [(True, True), (True, False), (False, True)])
 def test_the_host_serves_communicators_of_several_jobs(mpi: Mpi, parents: bool, children: bool) -> None:
     """Whether the ranks of both jobs have offbeat or not."""
@@ -146,7 +147,7 @@ def test_the_host_serves_communicators_of_several_jobs(mpi: Mpi, parents: bool, 
     assert reports == [(9, 3)] * (parents + children), str(result)
 
 
-@pytest.mark.mpis(lambda mpi: mpi.name in ("openmpi", "mpich"))  # the job lasts until `timeout` ends it
+@on_mpis(lambda mpi: mpi.name in ("openmpi", "mpich"))  # the job lasts until `timeout` ends it
 def test_a_rank_without_offbeat_is_named(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "sum_once.c")
     script = f'if [ "{RANK}" = 1 ]; then unset LD_PRELOAD; fi; exec timeout 5 "$@"'
@@ -160,7 +161,7 @@ def test_a_rank_without_offbeat_is_named(mpi: Mpi) -> None:
 MORE_THAN_AN_MPICH_HAS = 4000
 
 
-@pytest.mark.mpis(lambda mpi: mpi.name in ("openmpi", "mpich", "impi"))
+@on_mpis(lambda mpi: mpi.name in ("openmpi", "mpich", "impi"))
 def test_as_many_communicators_as_without_offbeat(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "many_communicators.c")
     # Without offbeat Intel MPI crashes somewhere above 450, and Open MPI makes 4000, slowly on busy cores.
@@ -176,7 +177,7 @@ def test_as_many_communicators_as_without_offbeat(mpi: Mpi) -> None:
 
 
 # offbeat sees the standard ABI in a library's name, which is another here.
-@pytest.mark.mpis(lambda mpi: mpi.family != "mpiabi")
+@on_mpis(lambda mpi: mpi.family != "mpiabi")
 def test_a_further_communicator_costs_three_small_calls_of_the_host(mpi: Mpi) -> None:
     counting = compile_program(
         mpi, PROGRAMS / "libmpi_counting.c", "-shared", "-fPIC", "-Wl,--no-as-needed", libraries=("-ldl",)
@@ -197,7 +198,7 @@ def test_a_further_communicator_costs_three_small_calls_of_the_host(mpi: Mpi) ->
     assert (later[1], later[3]) == ("0", later[4]), str(result)
 
 
-@pytest.mark.mpis(lambda mpi: mpi.name != "debian-mpich")  # which hangs without offbeat, too
+@on_mpis(lambda mpi: mpi.name != "debian-mpich")  # which hangs without offbeat, too
 def test_ranks_without_address_space_agree(mpi: Mpi) -> None:
     """All have the same limit. MPICH alone gives the right sums from 1.5 MiB, and hangs with less."""
     program = compile_program(mpi, PROGRAMS / "out_of_memory.c")

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from harness import CORES, PROGRAMS, Mpi, compile_program, library, remove_abandoned, run, running
+from harness import CORES, PROGRAMS, Mpi, compile_program, library, on_mpis, remove_abandoned, run, running
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
@@ -34,7 +34,7 @@ def test_memory_is_bounded_for_any_number_of_communicators(mpi: Mpi) -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.mpis(lambda mpi: mpi.name != "debian-openmpi")  # Open MPI 4 has no sessions
+@on_mpis(lambda mpi: mpi.name != "debian-openmpi")  # Open MPI 4 has no sessions
 def test_session(mpi: Mpi, ranks: int) -> None:
     # Without MPI_Init there is no MPI_Finalize to report at: what counts is that the answers are right.
     program = compile_program(mpi, PROGRAMS / "sessions.c")

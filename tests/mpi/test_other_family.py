@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from harness import PROGRAMS, Mpi, Result, compile_program, library, run
+from harness import PROGRAMS, Mpi, Result, compile_program, library, on_mpis, run
 
 FAMILIES = ("openmpi", "mpich", "mpiabi")
 
@@ -45,7 +45,7 @@ def test_so_it_does_under_the_tracer(mpi: Mpi, tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-@pytest.mark.mpis(lambda mpi: mpi.family == "openmpi")
+@on_mpis(lambda mpi: mpi.family == "openmpi")
 def test_large_counts_that_only_the_preload_has(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "other_family.c", "-ldl")
     for preload in preloads(mpi):

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from harness import CPUS, PROGRAMS, Mpi, Result, compile_program, library, run
+from harness import CPUS, PROGRAMS, Mpi, Result, compile_program, library, on_mpis, run
 from spawning import run_spawning
 
 # A receiver that cannot read the sender's memory: a long message goes piece by piece, each in a turn of both.
@@ -62,7 +62,7 @@ def test_who_waits_for_long_answers_messages_soon(mpi: Mpi, expression: str) -> 
     assert fastest_letters(mpi, 4, expression, {}) < 500
 
 
-@pytest.mark.mpis(lambda mpi: mpi.name == "openmpi")
+@on_mpis(lambda mpi: mpi.name == "openmpi")
 def test_messages_that_libfabric_matches_are_answered_soon(mpi: Mpi) -> None:
     """Open MPI then answers a synchronous send when it completes operations, which no probe does: 2200 us."""
     libfabric = {"OMPI_MCA_pml": "cm", "OMPI_MCA_mtl": "ofi", "OMPI_MCA_mtl_ofi_provider_include": "tcp"}
@@ -111,7 +111,7 @@ def test_a_thread_does_the_work_while_nobody_calls(mpi: Mpi, count: int) -> None
     assert "results without calls: yes" in result.stdout, str(result)
 
 
-@pytest.mark.mpis(lambda mpi: mpi.name == "openmpi")
+@on_mpis(lambda mpi: mpi.name == "openmpi")
 def test_without_a_thread_nobody_does(mpi: Mpi) -> None:
     result = run_without_calls(mpi, 400_000, 1, "")
     assert "results without calls: no" in result.stdout, str(result)
@@ -126,7 +126,7 @@ def test_whoever_blocks_and_the_thread_take_turns(mpi: Mpi, tmp_path: Path) -> N
 
 
 # Nothing advances while Open MPI spawns, with and without offbeat. The others cannot spawn here.
-@pytest.mark.mpis(lambda mpi: mpi.name in ("mpich", "mpich-abi"))
+@on_mpis(lambda mpi: mpi.name in ("mpich", "mpich-abi"))
 def test_who_spawns_lets_collectives_advance(mpi: Mpi) -> None:
     variables = {"LD_PRELOAD": str(library(mpi.family)), "OFFBEAT_REPORT": "1"}
     result = run_spawning(mpi, 2, "blocking_calls.c", "3000000", "spawn", variables=variables)

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import pytest
-from harness import PROGRAMS, VENV, Mpi, Result, clean_environment, compile_program, execute, run
+from harness import PROGRAMS, VENV, Mpi, Result, clean_environment, compile_program, execute, on_mpis, run
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 @pytest.mark.parametrize("expression", [None, "ring", "native"])
-@pytest.mark.mpis(
+@on_mpis(
     lambda mpi: mpi.python is not None and mpi.name != "mpich-abi"
 )  # mpi4py takes the vendor's ABI first
 def test_mpi4py(mpi: Mpi, ranks: int, expression: str | None) -> None:
@@ -35,7 +35,7 @@ def test_offbeat_run_finds_the_mpi_of_a_binary(mpi: Mpi) -> None:
     assert result.report.served == result.calls == 2, str(result)
 
 
-@pytest.mark.mpis(lambda mpi: mpi.python is not None and mpi.name != "mpich-abi")
+@on_mpis(lambda mpi: mpi.python is not None and mpi.name != "mpich-abi")
 def test_offbeat_run_finds_the_mpi_of_a_python(mpi: Mpi) -> None:
     result = offbeat_run(mpi, str(mpi.python), str(PROGRAMS / "python_sums.py")).succeeded()
     assert result.report.intercepted == result.calls, str(result)

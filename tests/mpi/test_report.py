@@ -7,14 +7,14 @@ import re
 from pathlib import Path
 
 import pytest
-from harness import PROGRAMS, ROOT, VENV, Mpi, Result, clean_environment, execute
+from harness import PROGRAMS, ROOT, VENV, Mpi, Result, clean_environment, execute, on_mpis, said
 
 EXAMPLES = ROOT / "examples"
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-ON_OPENMPI = pytest.mark.mpis(lambda mpi: mpi.name == "openmpi")
+ON_OPENMPI = on_mpis(lambda mpi: mpi.name == "openmpi")
 
 
-def offbeat(mpi: Mpi, *arguments: str | Path) -> Result:
+def offbeat(mpi: Mpi, *arguments: object) -> Result:
     command = [str(VENV / "bin" / "offbeat"), *map(str, arguments)]
     return execute(command, clean_environment(mpi) | ONE_THREAD, timeout=100).succeeded()
 
@@ -27,7 +27,7 @@ def traced(mpi: Mpi, ranks: int, folder: Path, program: Path, *arguments: str) -
 @ON_OPENMPI
 def test_a_rank_that_sleeps_before_every_tenth_call_is_diagnosed(mpi: Mpi, tmp_path: Path) -> None:
     result = traced(mpi, 4, tmp_path / "run.trace", PROGRAMS / "planted.py")
-    planted_us = float(re.search(r"^planted ([\d.]+)$", result.stdout, re.M)[1])
+    planted_us = float(said(r"^planted ([\d.]+)$", result.stdout))
     text = " ".join(offbeat(mpi, "report", tmp_path / "run.trace").stdout.split())
     found = re.search(
         r"1\. Rank 3 is late by (\d+) µs \(median; .*? at allreduce of 8 B on (.*?), (.*?)\.", text
@@ -52,7 +52,7 @@ def test_training_is_waiting_for_the_rank_with_more_data(mpi: Mpi, tmp_path: Pat
 @pytest.mark.parametrize("dealt", [[], ["--even"]])
 def test_conjugate_gradients_converge(mpi: Mpi, tmp_path: Path, dealt: list[str]) -> None:
     result = traced(mpi, 2, tmp_path / "run.trace", EXAMPLES / "krylov.py", "--edge", "100", *dealt)
-    iterations = int(re.search(r"^(\d+) iterations", result.stdout, re.M)[1])
+    iterations = int(said(r"^(\d+) iterations", result.stdout))
     text = " ".join(offbeat(mpi, "report", tmp_path / "run.trace").stdout.split())
     # Two dot products in each iteration, one before, two to check, and the maximum of the times.
     assert f"allreduce, small {2 * iterations + 3}" in text, text

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from harness import INSIDE_OFFBEAT, PROGRAMS, Mpi, Result, compile_program, library, number, run
+from harness import INSIDE_OFFBEAT, PROGRAMS, Mpi, Result, compile_program, library, number, on_mpis, run
 
 
 def run_counted(mpi: Mpi, ranks: int, program: Path, *arguments: str) -> Result:
@@ -29,7 +29,7 @@ def test_a_test_that_says_no_changes_no_request(mpi: Mpi) -> None:
 
 # offbeat knows the standard ABI by the name of the host's library, and this one has another name.
 @INSIDE_OFFBEAT
-@pytest.mark.mpis(lambda mpi: mpi.family != "mpiabi")
+@on_mpis(lambda mpi: mpi.family != "mpiabi")
 def test_collectives_in_lists_end_without_the_host(mpi: Mpi) -> None:
     """Some 3,500 requests come in lists of 300. Open MPI may be told while a rank waits for a message."""
     counting = compile_program(
@@ -59,7 +59,7 @@ def test_the_library_may_have_any_name(mpi: Mpi, tmp_path: Path) -> None:
     assert result.succeeded().report.served == result.calls > 0, str(result)
 
 
-@pytest.mark.mpis(lambda mpi: mpi.name != "mpich-abi")  # the standard ABI does not let the host ask
+@on_mpis(lambda mpi: mpi.name != "mpich-abi")  # the standard ABI does not let the host ask
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_functions_of_the_host_complete_requests(mpi: Mpi, ranks: int) -> None:
     """A library's calls do not reach offbeat, so the host itself learns that a collective is over."""
@@ -70,7 +70,7 @@ def test_functions_of_the_host_complete_requests(mpi: Mpi, ranks: int) -> None:
     run_counted(mpi, ranks, program, str(past_us))
 
 
-@pytest.mark.mpis(lambda mpi: mpi.name == "mpich")  # whose extension it is, since version 5
+@on_mpis(lambda mpi: mpi.name == "mpich")  # whose extension it is, since version 5
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_a_program_may_look_at_requests_without_completing_them(mpi: Mpi, ranks: int) -> None:
     run_counted(mpi, ranks, compile_program(mpi, PROGRAMS / "is_complete.c"))
@@ -89,7 +89,7 @@ def test_without_memory_requests_are_errors(mpi: Mpi, rank: int) -> None:
     assert number("refused", result) > 5, str(result)
 
 
-@pytest.mark.mpis(lambda mpi: mpi.name in ("openmpi", "mpich", "impi"))
+@on_mpis(lambda mpi: mpi.name in ("openmpi", "mpich", "impi"))
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_a_persistent_call_that_the_host_started_is_waited_for(mpi: Mpi, ranks: int) -> None:
     """Also while a collective of offbeat's is under way."""

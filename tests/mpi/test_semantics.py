@@ -6,13 +6,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-from harness import INSIDE_OFFBEAT, PROGRAMS, Mpi, compile_program, library, run
+from harness import INSIDE_OFFBEAT, PROGRAMS, Mpi, compile_program, library, on_mpis, only_deep_on, run
 
 pytestmark = INSIDE_OFFBEAT
 
 IS_RANK_1 = '[ "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-}}" = 1 ]'
-is_of_mpich = pytest.mark.mpis(lambda mpi: mpi.family != "openmpi")
+is_of_mpich = on_mpis(lambda mpi: mpi.family != "openmpi")
 
 
 def test_error_handlers_are_those_of_the_program(mpi: Mpi) -> None:
@@ -25,7 +24,7 @@ def test_error_handlers_are_those_of_the_program(mpi: Mpi) -> None:
 
 
 @is_of_mpich  # Open MPI has room for as many as fit the memory
-@pytest.mark.deep(lambda mpi: mpi.name != "mpich")
+@only_deep_on(lambda mpi: mpi.name != "mpich")
 def test_a_host_without_communicators_left_ends_no_job(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "untouched.c")
     settings = {"OFFBEAT_ALLREDUCE": "ring"}  # which sends messages on a communicator of its own

@@ -22,6 +22,7 @@ from harness import (
     descendants,
     end,
     execute,
+    on_mpis,
     run,
 )
 from trace_file import COLLECTIVES, ENDED, IN_PLACE, SILENT, TraceFile
@@ -68,7 +69,7 @@ def test_every_collective_in_every_form(mpi: Mpi, ranks: int, tmp_path: Path) ->
 
 
 # mpi4py takes the vendor's ABI first.
-@pytest.mark.mpis(lambda mpi: mpi.python is not None and mpi.name != "mpich-abi")
+@on_mpis(lambda mpi: mpi.python is not None and mpi.name != "mpich-abi")
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_python_and_many_communicators(mpi: Mpi, ranks: int, tmp_path: Path) -> None:
     traced(mpi, ranks, [mpi.python, PROGRAMS / "communicators.py"], tmp_path / "run.trace").succeeded()
@@ -194,7 +195,7 @@ def test_without_a_folder_and_without_mpi_nothing_happens(mpi: Mpi, tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.mpis(lambda mpi: mpi.name == "openmpi")
+@on_mpis(lambda mpi: mpi.name == "openmpi")
 def test_the_commands(mpi: Mpi, tmp_path: Path) -> None:
     (program,), forms = every_collective(mpi, 2)
     offbeat = [str(VENV / "bin" / "offbeat")]
@@ -218,7 +219,7 @@ def test_the_commands(mpi: Mpi, tmp_path: Path) -> None:
         assert {call.algorithm for call in of_allreduce} == algorithms
 
 
-@pytest.mark.mpis(lambda mpi: mpi.name in ("openmpi", "mpich"))
+@on_mpis(lambda mpi: mpi.name in ("openmpi", "mpich"))
 @pytest.mark.parametrize("method", ["hca3", "offset"])
 def test_global_clock(mpi: Mpi, method: str) -> None:
     """Planted offsets of seconds and drifts are found through shared memory; load costs accuracy."""

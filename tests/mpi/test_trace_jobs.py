@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import trace_file
-from harness import PROGRAMS, Mpi, compile_program
+from harness import PROGRAMS, Mpi, compile_program, on_mpis
 from offbeat import trace
 from offbeat.trace import metrics
 from spawning import can_spawn, run_spawning
@@ -95,9 +95,9 @@ def test_four_threads_on_four_communicators(mpi: Mpi, every: int, tmp_path: Path
         assert len({thread for thread, _ in by_communicator}) == 4
         assert one.made == len(lines) + 1, "and the program's MPI_Reduce at the end"
         recorded: dict[int, list[tuple[str, int, int, int, int]]] = {}
-        for call in one.calls:
-            what = (call.collective, call.number, call.count, call.arrival, call.completion)
-            recorded.setdefault(call.communicator, []).append(what)
+        for record in one.calls:
+            what = (record.collective, record.number, record.count, record.arrival, record.completion)
+            recorded.setdefault(record.communicator, []).append(what)
         unmatched = list(recorded.values())
         for calls in by_communicator.values():
             wanted = [call for call in calls if int(call[0]) % every == 0]
@@ -134,7 +134,7 @@ def can_make_hosts() -> bool:
     return subprocess.run(["sh", "-c", f"{UNSHARE} 5 true"], capture_output=True).returncode == 0
 
 
-@pytest.mark.mpis(lambda mpi: mpi.name in ("openmpi", "mpich"))
+@on_mpis(lambda mpi: mpi.name in ("openmpi", "mpich"))
 def test_several_hosts_have_one_clock(mpi: Mpi, tmp_path: Path) -> None:
     """Two hosts of two ranks, whose clocks are 1000 s apart: that is found, and calls match."""
     if not can_make_hosts():
@@ -166,7 +166,7 @@ def test_several_hosts_have_one_clock(mpi: Mpi, tmp_path: Path) -> None:
     assert barriers["omega"].max() < 1e9
 
 
-@pytest.mark.mpis(lambda mpi: mpi.name == "openmpi")
+@on_mpis(lambda mpi: mpi.name == "openmpi")
 def test_files_of_hosts_that_share_no_folder_are_put_together(mpi: Mpi, tmp_path: Path) -> None:
     """Each host has its part of the trace: what is missing is said, and copying is all it takes."""
     program = compile_program(mpi, EVERY_COLLECTIVE)

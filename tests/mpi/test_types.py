@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from harness import INSIDE_OFFBEAT, PROGRAMS, Mpi, Result, compile_program, run
+from harness import INSIDE_OFFBEAT, PROGRAMS, Mpi, Result, compile_program, on_mpis, only_deep_on, run
 
 MESSAGES = {
     "OFFBEAT_BOARD_KIB": "0",
@@ -41,7 +41,7 @@ def test_nested_types_without_gaps_are_not_packed(mpi: Mpi) -> None:
     assert own_types(mpi, 2, "memory").report_of("bcast").served == 2
 
 
-@pytest.mark.deep(lambda mpi: True)  # takes 9 GB of memory
+@only_deep_on(lambda mpi: True)  # takes 9 GB of memory
 def test_an_element_longer_than_an_int_can_say(mpi: Mpi) -> None:
     assert own_types(mpi, 2, "huge", timeout=300).report_of("bcast").served == 1
 
@@ -96,7 +96,7 @@ def test_a_root_whose_input_is_its_output(
 
 
 # Others report an error, on rank 0 alone.
-@pytest.mark.mpis(lambda mpi: mpi.kind == "openmpi")
+@on_mpis(lambda mpi: mpi.kind == "openmpi")
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_a_result_may_lie_in_the_input(mpi: Mpi, ranks: int) -> None:
     program = compile_program(mpi, PROGRAMS / "result_in_input.c")

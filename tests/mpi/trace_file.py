@@ -9,10 +9,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness import said
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "trace-format.md"
 HEADER, SLOT = 4096, 64
 # By their numbers, from 1.
-COLLECTIVES = re.findall(r"\d+ (\w+)", re.search(r"^Collectives: ([^.]*)\.$", PAGE.read_text(), re.M)[1])
+COLLECTIVES = re.findall(r"\d+ (\w+)", said(r"^Collectives: ([^.]*)\.$", PAGE.read_text()))
 IN_PLACE, NONBLOCKING, PERSISTENT, INCOMPLETE = 1, 2, 4, 8
 ENDED, SILENT = 1, 2
 INTER, SEVERAL_JOBS = 1, 8  # of a communicator

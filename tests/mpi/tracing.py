@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from harness import PROGRAMS, Mpi, Result, library, run
@@ -19,7 +20,7 @@ def tracer(mpi: Mpi) -> Path:
 def traced(
     mpi: Mpi,
     ranks: int,
-    command: list[str | Path],
+    command: Sequence[object],
     folder: Path,
     *,
     algorithms: str | None = None,

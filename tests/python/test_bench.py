@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes import Offbeat, benchmark_of, result_of
@@ -305,7 +307,9 @@ def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
         (lambda d: d.update(mpi=None), "is damaged"),
     ],
 )
-def test_other_files_are_refused_in_one_line(tmp_path: Path, change, message: str) -> None:
+def test_other_files_are_refused_in_one_line(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None], message: str
+) -> None:
     path = tmp_path / "b.json"
     document = benchmark_of(result_of("native")).to_json()
     change(document)
@@ -319,6 +323,7 @@ def test_other_files_are_refused_in_one_line(tmp_path: Path, change, message: st
 # -- real ones
 
 
+@pytest.mark.with_ranks
 def test_measuring_for_real(offbeat: Offbeat, tmp_path: Path) -> None:
     """The embedded Open MPI, two ranks, the real library."""
     output = tmp_path / "out.json"
@@ -359,6 +364,7 @@ def test_measuring_for_real(offbeat: Offbeat, tmp_path: Path) -> None:
     assert offbeat(*arguments, "--force").returncode == 0
 
 
+@pytest.mark.with_ranks
 @pytest.mark.parametrize("how", [(), ("--asleep",)])
 def test_non_blocking_calls_for_real(offbeat: Offbeat, tmp_path: Path, how: tuple[str, ...]) -> None:
     output = tmp_path / "out.json"
@@ -380,10 +386,14 @@ def test_non_blocking_calls_for_real(offbeat: Offbeat, tmp_path: Path, how: tupl
         assert result.computing_us == 100.0
         assert result.waiting_delay.median > 0
         assert result.last_delay.median < 100.0, "the computation is subtracted"
+        assert result.hidden is not None
         assert 0 <= result.hidden <= 1
 
 
-def test_interrupted_and_resumed_for_real(offbeat: Offbeat, tmp_path: Path, clean_environment) -> None:
+@pytest.mark.with_ranks
+def test_interrupted_and_resumed_for_real(
+    offbeat: Offbeat, tmp_path: Path, clean_environment: dict[str, str]
+) -> None:
     """SIGTERM in the middle: the exit code, the file, no ranks left; then the rest."""
     path = tmp_path / "b.json"
     command = [

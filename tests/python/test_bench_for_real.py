@@ -17,6 +17,7 @@ import sys
 import termios
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes import Offbeat
@@ -27,10 +28,11 @@ ARGUMENTS = [
     "bench", "-n", "2", "--mpi", "embedded", "--sizes", "4,1KiB,4KiB", "--algorithms",
     "native,ring,native(ring)", "--patterns", "balanced,random", "--skew", "20us",
 ]  # fmt: skip
+pytestmark = pytest.mark.with_ranks
 WANTED = 3 * 2 * 3  # sizes, patterns, algorithms
 
 
-def started(path: Path, environment: dict[str, str], **more) -> subprocess.Popen:
+def started(path: Path, environment: dict[str, str], **more: Any) -> subprocess.Popen[Any]:
     command = [sys.executable, "-m", "offbeat", *ARGUMENTS, "--budget", "60", "--json", str(path)]
     return subprocess.Popen(command, env=environment, cwd=path.parent, **more)
 

@@ -4,6 +4,7 @@
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes import Offbeat, benchmark_of, result_of
@@ -13,7 +14,7 @@ from offbeat.bench.samples import summarize
 from offbeat.errors import CommandError
 
 
-def verdicts(first: Benchmark, second: Benchmark, **options) -> list[str]:
+def verdicts(first: Benchmark, second: Benchmark, **options: Any) -> list[str]:
     return [c.verdict for c in compare(first, second, **{"threshold": 0.05, **options})]
 
 

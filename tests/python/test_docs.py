@@ -57,6 +57,13 @@ def test_the_example_of_an_algorithm_is_the_file_that_is_tested() -> None:
     assert shown == [(ROOT / "examples" / "algorithm" / "chain.cpp").read_text()]
 
 
+def said(pattern: str, page: str) -> str:
+    """The first group of a pattern that the page has."""
+    found = re.search(pattern, page, re.MULTILINE)
+    assert found, pattern
+    return found[1]
+
+
 def test_every_setting_is_described_as_the_library_has_it() -> None:
     page = document_settings.PAGE.read_text()
     assert page == document_settings.written(page), "run tools/document_settings.py"
@@ -67,8 +74,8 @@ def test_the_page_on_settings_follows_the_table(monkeypatch: pytest.MonkeyPatch)
     """A changed text replaces the old one, a new setting gets a section, no section is lost in silence."""
     page = document_settings.PAGE.read_text()
     *others, first, second = _core.settings()
-    added = {**second, "name": "OFFBEAT_ADDED"}
-    changed = {**first, "meaning": "changed", "equal_on_all_ranks": True}
+    added: _core.Setting = {**second, "name": "OFFBEAT_ADDED"}
+    changed: _core.Setting = {**first, "meaning": "changed", "equal_on_all_ranks": True}
     monkeypatch.setattr(_core, "settings", lambda: [*others, changed, added, second])
     written = document_settings.written(page)
     assert document_settings.reference(changed) in written
@@ -84,13 +91,13 @@ def test_the_page_on_settings_follows_the_table(monkeypatch: pytest.MonkeyPatch)
 
 def test_collectives_have_the_numbers_that_the_page_on_trace_files_gives() -> None:
     page = (ROOT / "docs" / "trace-format.md").read_text()
-    listed = re.findall(r"(\d+) (\w+)", re.search(r"^Collectives: ([^.]*)\.$", page, re.MULTILINE)[1])
+    listed = re.findall(r"(\d+) (\w+)", said(r"^Collectives: ([^.]*)\.$", page))
     assert listed == [(str(number), each["name"]) for number, each in enumerate(_core.collectives(), 1)]
 
 
 def test_every_collective_of_the_benchmark_is_in_the_list() -> None:
     page = (ROOT / "docs" / "commands.md").read_text()
-    listed = re.search(r"^- `--collectives`: ([^.]*)\.$", page, re.MULTILINE)[1]
+    listed = said(r"^- `--collectives`: ([^.]*)\.$", page)
     assert tuple(re.findall(r"`(\w+)`", listed)) == plan.COLLECTIVES
 
 
@@ -114,7 +121,7 @@ def test_examples_of_expressions_are_canonical() -> None:
 def test_the_modules_that_the_page_on_reports_names_are_there() -> None:
     """In a process of its own, to which these imports are the first."""
     page = (ROOT / "docs" / "reading-a-report.md").read_text()
-    program = re.search(r"^```python\n(from offbeat import .*)\n", page, re.MULTILINE)[1]
+    program = said(r"^```python\n(from offbeat import .*)\n", page)
     program += "\nprint(trace.read.__name__, metrics.collect.__name__, diagnosis.diagnose.__name__)"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert told.stdout == "read collect diagnose\n"

@@ -37,7 +37,7 @@ WITH_MPI = tuple(layer for layer in LAYERS if layer.startswith("mpi"))
 # Each is a library or a program of its own: none uses another one's parts.
 APART = ("mpi/interpose", "mpi/tracer", "mpi/bench")
 
-# Files that are not in the layer of their folder. The registry brings the algorithms of all collectives together.
+# Files that are not in the layer of their folder. The registry brings all algorithms together.
 ELSEWHERE = {"collectives/registry.cpp": "collectives/all"}
 
 INCLUDE = re.compile(r'^#include ["<]([^">]+)[">]', re.MULTILINE)

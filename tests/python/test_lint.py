@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The tools that tools/setup.py pins find that the Python code keeps the rules of pyproject.toml."""
+"""All code keeps the rules of pyproject.toml and .clang-format; tools/setup.py pins who says so."""
 
 from __future__ import annotations
 
@@ -10,19 +10,42 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+CPP_FOLDERS = ("benchmarks", "examples", "include", "python", "src", "tests")
+
+
+def passes(*command: str) -> None:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
     "command",
-    [
-        ["ruff", "check", "--no-cache"],
-        ["ruff", "format", "--check", "--no-cache"],
-        ["mypy", "--cache-dir", "build/mypy"],
-    ],
-    ids=["check", "format", "types"],
+    [["ruff", "check", "--no-cache"], ["ruff", "format", "--check", "--no-cache"]],
+    ids=["check", "format"],
 )
 def test_python_code(command: list[str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    passes(sys.executable, "-m", *command)
+
+
+# Several folders have a conftest.py, so each of them is checked alone.
+@pytest.mark.parametrize(
+    "names",
+    [
+        [],  # the package; see pyproject.toml
+        ["tests/python"],
+        ["tests/mpi"],
+        ["tests/cluster"],
+        ["tests/clients"],
+        ["tools", "cmake", "benchmarks", "examples", "tests/gpu"],
+        ["test", "demo"],
+    ],
+    ids=lambda names: names[0] if names else "package",
+)
+def test_types(names: list[str]) -> None:
+    passes(sys.executable, "-m", "mypy", "--scripts-are-modules", "--cache-dir", "build/mypy", *names)
+
+
+def test_cpp_code() -> None:
+    files = [str(path) for name in CPP_FOLDERS for path in sorted((ROOT / name).rglob("*.[ch]pp"))]
+    assert len(files) > 300
+    passes(str(Path(sys.executable).with_name("clang-format")), "--dry-run", "--Werror", *files)

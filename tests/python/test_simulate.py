@@ -111,15 +111,15 @@ def test_every_key_has_its_effect() -> None:
 
     before = times(EVERY_KEY)
     lines = EVERY_KEY.splitlines()
-    for number, line in enumerate(lines):
+    for place, line in enumerate(lines):
         key, equals, value = line.partition(" = ")
         if not equals or key in ("name", "source"):
             continue
         other = "0.1" if "." in value or "bandwidth" in key else str(int(value) * 3 // 2 + 1)
         if key == "ranks_per_cache":
             other = "1"
-        changed = [*lines[:number], f"{key} = {other}", *lines[number + 1 :]]
-        assert times("\n".join(changed)) != before, f"line {number + 1}: {line}"
+        changed = [*lines[:place], f"{key} = {other}", *lines[place + 1 :]]
+        assert times("\n".join(changed)) != before, f"line {place + 1}: {line}"
 
 
 def test_a_late_node_is_one_of_the_machine() -> None:

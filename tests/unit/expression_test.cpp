@@ -166,8 +166,7 @@ TEST(Expression, EveryCollectiveHasAHierarchy) {
 
 TEST(Expression, AHierarchyIsUnsuitableWhereItsPartsAre) {
   for (const std::string name : {"hierarchy", "lanes"}) {
-    const Expression grid =
-        parse_expression(Collective::allreduce, name + "(arrival_tree, grid(2x2, ring))");
+    const Expression grid = parse_expression(Collective::allreduce, name + "(arrival_tree, grid(2x2, ring))");
     EXPECT_EQ(grid.unsuitable({.ranks = 12, .nodes = 3, .board = true}), "needs at least 4 ranks");
     EXPECT_EQ(grid.unsuitable({.ranks = 12, .nodes = 4, .board = true}), "");
     EXPECT_EQ(grid.unsuitable({.ranks = 12, .nodes = 1, .board = true}), "");

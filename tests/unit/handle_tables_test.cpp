@@ -9,6 +9,9 @@
 #include <unordered_map>
 #include <vector>
 
+// Outgrown tables are never freed.
+extern "C" const char* __lsan_default_suppressions() { return "leak:offbeat::SharedHandleTable"; }
+
 namespace offbeat {
 namespace {
 

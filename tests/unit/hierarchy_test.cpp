@@ -106,8 +106,10 @@ void run_and_check(const std::vector<Case>& cases, const Expression& expression,
 class EveryHierarchy : public testing::TestWithParam<std::tuple<Named, int>> {};
 
 TEST_P(EveryHierarchy, IsRight) {
-  const auto& [named, ranks] = GetParam();
-  const auto& [collective, text] = named;
+  const Named& named = std::get<Named>(GetParam());
+  const int ranks = std::get<int>(GetParam());
+  const Collective collective = std::get<Collective>(named);
+  const std::string text = std::get<std::string>(named);
   const Expression expression = parse_expression(collective, text);
   constexpr std::size_t counts[] = {1, 7, 0, 100, 2, 1100};  // of ints; a window has 1024
   const bool combines = facts(collective).has_operation;
@@ -180,8 +182,8 @@ INSTANTIATE_TEST_SUITE_P(Allreduce, NodesWithoutBoards,
 class LongVectors : public testing::TestWithParam<Named> {};
 
 TEST_P(LongVectors, AreRight) {
-  const auto& [collective, text] = GetParam();
-  const Expression expression = parse_expression(collective, text);
+  const Collective collective = std::get<Collective>(GetParam());
+  const Expression expression = parse_expression(collective, std::get<std::string>(GetParam()));
   for (const NodeShape& shape : node_shapes) {
     SCOPED_TRACE(shape.name);
     const auto expect_right = [&](int ranks, std::size_t count, std::size_t window) {

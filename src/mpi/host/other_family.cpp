@@ -3,9 +3,11 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <limits>
 #include <mutex>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -22,23 +24,28 @@ void pass_on_to(const OtherFamily& found) {
   if (launcher_rank(found.family) == 0) say(std::string(found.what()) + "; all calls go to that MPI");
 }
 
-void* behind_in_other_family(const char* name) {
-  if (void* next = Host::next(name)) return next;
-  const std::string profiled = name[0] == 'P' ? name : 'P' + std::string(name);
+namespace {
+
+void* behind_in_other_family(const std::string& name) {
+  if (void* next = Host::next(name.c_str())) return next;
+  const std::string profiled = name[0] == 'P' ? name : 'P' + name;
   return dlsym(other_family.load(std::memory_order_acquire), profiled.c_str());
 }
-
-void* narrow_in_other_family(const char* name) {
-  const std::string_view large(name);
-  if (!large.ends_with("_c")) return nullptr;
-  return behind_in_other_family(std::string(large.substr(0, large.size() - 2)).c_str());
-}
-
-namespace {
 
 bool is_int(std::int64_t value) {
   return value >= std::numeric_limits<int>::min() && value <= std::numeric_limits<int>::max();
 }
+
+bool has_counts_of_all(std::string_view name) {
+  constexpr std::string_view with_counts[] = {
+      "_Allgatherv",        "_Iallgatherv",          "_Alltoallv", "_Ialltoallv", "_Reduce_scatter_c",
+      "_Ireduce_scatter_c", "_Reduce_scatter_init_c"};
+  return std::ranges::any_of(with_counts,
+                             [&](std::string_view part) { return name.find(part) != name.npos; });
+}
+
+// Whether this is MPI_IN_PLACE in some family: a small number, or -1. 0 is MPI_BOTTOM in each.
+bool is_in_place(Word buffer) { return buffer != 0 && buffer + 1 < 4096; }
 
 const std::vector<int>& kept(const std::vector<int>& array) {
   static std::mutex mutex;
@@ -47,43 +54,70 @@ const std::vector<int>& kept(const std::vector<int>& array) {
   return *arrays->insert(array).first;
 }
 
-}  // namespace
-
-Word NarrowCounts::one(Word count) {
-  fit_ = fit_ && is_int(static_cast<std::int64_t>(count));
-  return count;
-}
-
-Word NarrowCounts::array(Word wide) {
-  if (wide == 0) return wide;
-  if (!has_arrays_ || count_ == most) {
-    fit_ = false;
-    return 0;
-  }
-  std::vector<int>& narrow = arrays_[count_++];
-  const int* narrowed = nullptr;
-  const bool has_memory = try_to([&] {
-    const auto* values = reinterpret_cast<const std::int64_t*>(wide);
-    for (const std::size_t end = length(); narrow.size() < end; ++values) {
-      fit_ = fit_ && is_int(*values);
-      narrow.push_back(static_cast<int>(*values));
-    }
-    narrowed = are_kept_ ? kept(narrow).data() : narrow.data();
-  });
-  fit_ = fit_ && has_memory;
-  return reinterpret_cast<Word>(narrowed);
-}
-
-// Returns the number of ranks of the communicator, or of the remote group of an inter-communicator.
-std::size_t NarrowCounts::length() const {
+// The number of ranks of the communicator, or of the other group of an inter-communicator.
+std::size_t ranks_of(Word communicator) {
   const auto ask = [&](const char* name) {
     int answer = 0;
     void* function = dlsym(other_family.load(std::memory_order_acquire), name);
-    if (function != nullptr) reinterpret_cast<int (*)(Word, int*)>(function)(communicator_, &answer);
+    if (function != nullptr) reinterpret_cast<int (*)(Word, int*)>(function)(communicator, &answer);
     return answer;
   };
   const int ranks = ask(ask("PMPI_Comm_test_inter") != 0 ? "PMPI_Comm_remote_size" : "PMPI_Comm_size");
   return static_cast<std::size_t>(ranks);
+}
+
+}  // namespace
+
+void* Elsewhere::function() {
+  void* function = function_.load(std::memory_order_relaxed);
+  if (function == nullptr) {
+    function = behind_in_other_family(name_);
+    function_.store(function, std::memory_order_relaxed);
+  }
+  return function;
+}
+
+void* Elsewhere::narrow_function() {
+  void* function = narrow_.load(std::memory_order_relaxed);
+  if (function == nullptr && name().ends_with("_c")) {
+    function = behind_in_other_family(std::string(name().substr(0, name().size() - 2)));
+    narrow_.store(function, std::memory_order_relaxed);
+  }
+  return function;
+}
+
+NarrowedCall::NarrowedCall(const Elsewhere& function, std::span<Word> arguments)
+    : has_counts_of_all_(has_counts_of_all(function.name())) {
+  const std::string_view name = function.name();
+  // An info and a request, or only a request, come after the communicator.
+  const bool is_persistent = name.ends_with("_init_c");
+  const bool is_nonblocking = !is_persistent && name[name.find('_') + 1] == 'I';
+  are_kept_ = is_persistent || is_nonblocking;
+  const Word communicator = arguments[arguments.size() - (is_persistent ? 3 : is_nonblocking ? 2 : 1)];
+  // MPI_Alltoallv_c: with MPI_IN_PLACE the send side has no counts.
+  const std::size_t idle = arguments.size() >= 9 && is_in_place(arguments[0]) ? 4 : 0;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const LargeCount kind = function.arguments()[i];
+    if (kind == LargeCount::one) fits_ = fits_ && is_int(static_cast<std::int64_t>(arguments[i]));
+    if (kind == LargeCount::array && i >= idle) arguments[i] = narrowed(arguments[i], communicator);
+  }
+}
+
+Word NarrowedCall::narrowed(Word array, Word communicator) {
+  if (array == 0) return array;
+  if (!has_counts_of_all_) {
+    fits_ = false;
+    return 0;
+  }
+  const int* narrow = nullptr;
+  const bool has_memory = try_to([&] {
+    const std::span wide(reinterpret_cast<const std::int64_t*>(array), ranks_of(communicator));
+    fits_ = fits_ && std::ranges::all_of(wide, is_int);
+    const std::vector<int>& ints = arrays_.emplace_back(wide.begin(), wide.end());
+    narrow = are_kept_ ? kept(ints).data() : ints.data();
+  });
+  fits_ = fits_ && has_memory;
+  return reinterpret_cast<Word>(narrow);
 }
 
 }  // namespace offbeat

@@ -1,70 +1,76 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Passes all calls on to the MPI of the process if that is of another family than this library.
+// Passes all calls to the MPI of the process, if that is of another family than this library.
 #pragma once
 
-#include <array>
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "mpi/host/host.hpp"
 
 namespace offbeat {
 
-// The libmpi of the other family. Null if the MPI of this process is of this family, or has not been looked
-// for yet.
+// The libmpi of that family. Null if the MPI of this process is of this family, or has not been looked for.
 extern std::atomic<void*> other_family;
 
-// Passes all calls on to that libmpi from now on. One rank prints a line about it.
+// Passes all calls to that libmpi from now on. One line on one rank says so.
 void pass_on_to(const OtherFamily& found);
 
-// Returns the function to which offbeat's function `name` passes a call on: the next in line, or the MPI's
-// own. Null if there is none.
-[[nodiscard]] void* behind_in_other_family(const char* name);
-// An argument as it is in a register or on the stack. If it is an `int`, the upper half is undefined.
+// An argument in its register or its place on the stack. An `int` leaves the upper half undefined.
 using Word = std::uintptr_t;
 
-// Returns the function MPI_X or PMPI_X, given the name MPI_X_c or PMPI_X_c; otherwise null.
-[[nodiscard]] void* narrow_in_other_family(const char* name);
+// What an argument of a function for large counts is.
+enum class LargeCount : std::uint8_t { none, one, array };
 
-// Returns true if the arrays of this collective have an element for each rank, on every rank.
-[[nodiscard]] constexpr bool has_counts_of_all(std::string_view name) {
-  constexpr std::string_view with_counts[] = {
-      "_Allgatherv",        "_Iallgatherv",          "_Alltoallv", "_Ialltoallv", "_Reduce_scatter_c",
-      "_Ireduce_scatter_c", "_Reduce_scatter_init_c"};
-  for (const std::string_view part : with_counts) {
-    if (name.find(part) != std::string_view::npos) return true;
-  }
-  return false;
+template <class Argument>
+[[nodiscard]] constexpr LargeCount large_count() {
+  if (std::is_same_v<Argument, MPI_Count>) return LargeCount::one;
+  const bool is_array =
+      std::is_same_v<Argument, const MPI_Count*> || std::is_same_v<Argument, const MPI_Aint*>;
+  return is_array ? LargeCount::array : LargeCount::none;
 }
-// Returns true if `buffer` is MPI_IN_PLACE in some family: a small number, or -1. In every family 0 is
-// MPI_BOTTOM.
-[[nodiscard]] constexpr bool is_in_place(Word buffer) { return buffer != 0 && buffer + 1 < 4096; }
+// That of each argument, and one more, because there may be no arguments.
+template <class... Arguments>
+inline constexpr LargeCount large_counts[] = {large_count<Arguments>()..., LargeCount::none};
 
-// Narrows the large counts of a call to int.
-class NarrowCounts {
+// Where calls of one of our functions go. Each look-up happens once, unless it finds nothing.
+class Elsewhere {
  public:
-  // `has_arrays`: the arrays of the call have an element for each rank. `are_kept`: the call may use the
-  // arrays after it has returned. They are then never freed; equal arrays are stored once.
-  NarrowCounts(Word communicator, bool has_arrays, bool are_kept)
-      : communicator_(communicator), has_arrays_(has_arrays), are_kept_(are_kept) {}
-  [[nodiscard]] Word one(Word count);
-  [[nodiscard]] Word array(Word wide);
-  // Returns false if the counts cannot be narrowed.
-  [[nodiscard]] bool fit() const { return fit_; }
+  // `arguments` is what each argument is.
+  constexpr Elsewhere(const char* name, const LargeCount* arguments) : name_(name), arguments_(arguments) {}
+  // The next function of this name in line, otherwise the MPI's own. Null if there is none.
+  [[nodiscard]] void* function();
+  // The function MPI_X or PMPI_X if this is MPI_X_c or PMPI_X_c; otherwise null.
+  [[nodiscard]] void* narrow_function();
+
+  [[nodiscard]] std::string_view name() const { return name_; }
+  [[nodiscard]] const LargeCount* arguments() const { return arguments_; }
 
  private:
-  [[nodiscard]] std::size_t length() const;
+  const char* name_;
+  const LargeCount* arguments_;
+  std::atomic<void*> function_{nullptr};
+  std::atomic<void*> narrow_{nullptr};
+};
 
-  static constexpr std::size_t most = 4;
-  Word communicator_;
-  bool has_arrays_;
-  bool are_kept_;
-  bool fit_ = true;
-  std::size_t count_ = 0;
-  std::array<std::vector<int>, most> arrays_;
+// Narrows the large counts among the arguments of a call to int, while this lives.
+class NarrowedCall {
+ public:
+  NarrowedCall(const Elsewhere& function, std::span<Word> arguments);
+  // Returns false if the counts cannot be narrowed.
+  [[nodiscard]] bool fits() const { return fits_; }
+
+ private:
+  [[nodiscard]] Word narrowed(Word array, Word communicator);
+
+  bool has_counts_of_all_;  // the arrays have a number for each rank, on every rank
+  bool are_kept_;  // the call may use the arrays after it has returned, so they stay; equal ones are stored
+                   // once
+  bool fits_ = true;
+  std::vector<std::vector<int>> arrays_;
 };
 
 }  // namespace offbeat

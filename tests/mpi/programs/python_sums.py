@@ -5,6 +5,7 @@ Ends with the line `ok: N cases, N calls`, as the C programs do.
 """
 
 import sys
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -14,7 +15,7 @@ rank, size = world.rank, world.size
 calls = 0
 
 
-def allreduce(send, receive, op, communicator=world):
+def allreduce(send: Any, receive: Any, op: MPI.Op, communicator: MPI.Comm = world) -> None:
     global calls
     calls += 1
     communicator.Allreduce(send, receive, op)
@@ -35,12 +36,14 @@ for dtype in "bhilqBHILQfdg" + "FDG":
 
 # An operation written in Python, on a duplicate.
 duplicate = world.Dup()
-largest_magnitude = MPI.Op.Create(
-    lambda a, b, datatype: np.copyto(
-        np.frombuffer(b, "d"), np.maximum(np.abs(np.frombuffer(a, "d")), np.abs(np.frombuffer(b, "d")))
-    ),
-    commute=True,
-)
+
+
+def keep_largest_magnitude(a: Any, b: Any, datatype: MPI.Datatype) -> None:
+    result = np.frombuffer(b, "d")
+    np.copyto(result, np.maximum(np.abs(np.frombuffer(a, "d")), np.abs(result)))
+
+
+largest_magnitude = MPI.Op.Create(keep_largest_magnitude, commute=True)
 mine, result = np.linspace(rank + 1, 0, 50), np.empty(50)
 allreduce(mine, result, largest_magnitude, duplicate)
 assert np.array_equal(result, np.linspace(size, 0, 50))
