@@ -12,7 +12,19 @@ from offbeat.commands.env import Shell, render
 from offbeat.errors import CommandError
 from offbeat.mpi import libraries
 
-VERBS = ("run", "trace", "env", "report", "bench", "simulate", "compare", "pattern", "export", "info")
+VERBS = (
+    "run",
+    "trace",
+    "env",
+    "report",
+    "predict",
+    "bench",
+    "simulate",
+    "compare",
+    "pattern",
+    "export",
+    "info",
+)
 
 
 def test_version_and_help(offbeat: Offbeat) -> None:
