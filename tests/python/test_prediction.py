@@ -341,53 +341,6 @@ def test_the_report_says_what_a_benchmark_would_bring(offbeat: Offbeat, tmp_path
     assert "No prediction: many.json is of 64 ranks, the trace of 4: offbeat bench -n 4.\n" in done.stdout
 
 
-JSON = {
-    "format": str, "version": int, "offbeat": str, "trace": str, "delays": str, "source": str, "ranks": int,
-    "recorded_s": float, "covered": float, "notes": list,
-    "collectives": [
-        {
-            "collective": str, "calls": int, "predicted_calls": int, "arrivals": dict, "sizes": dict,
-            "ran": str,
-            "algorithms": [{"algorithm": str, "run_s": float, "communicating_s": float, "average": float}],
-            "best": {"algorithm": str, "run_s": float, "communicating_s": float},
-            "best_average": {"algorithm": str, "run_s": float, "communicating_s": float},
-            "best_when_balanced": {"algorithm": str, "run_s": float, "communicating_s": float},
-            "by_size": [
-                {
-                    "size_bytes": int, "calls": int, "best": str, "best_average": str,
-                    "best_when_balanced": str, "delays_s": dict,
-                }
-            ],
-            "confirmation": {
-                "best": str, "predicted_best": str, "loss": float, "same_order": bool,
-                "runs": [{"algorithm": str, "predicted_s": float, "measured_s": float, "runs": int}],
-            },
-        }
-    ],
-}  # fmt: skip
-
-
-def shape(value: Any) -> Any:
-    """The keys and types of a document, of a list those of its first element."""
-    if isinstance(value, dict) and not all(isinstance(each, int | float) for each in value.values()):
-        return {name: shape(each) for name, each in value.items()}
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return [shape(value[0])]
-    return type(value)
-
-
-def test_the_json_has_a_schema(offbeat: Offbeat, tmp_path: Path) -> None:
-    program(tmp_path / "run.trace", lambda call: 120, delay_us=lambda call: 50)
-    program(tmp_path / "steady.trace", lambda call: 120, algorithm=STEADY, delay_us=lambda call: 20)
-    bench(tmp_path / "bench.json")
-    done = offbeat("predict", "run.trace", "--from", "bench.json", "--measured", "steady.trace", "--json")
-    document = json.loads(done.stdout)
-    expected = json.loads(json.dumps(JSON, default=lambda kind: kind.__name__))
-    assert json.loads(json.dumps(shape(document), default=lambda kind: kind.__name__)) == expected
-    assert (document["format"], document["version"]) == ("offbeat predict", 1)
-    assert document["collectives"][0]["best"]["algorithm"] == STEADY
-
-
 def computing(path: Path) -> None:
     bench(path)
     document = json.loads(path.read_text())

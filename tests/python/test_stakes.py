@@ -192,7 +192,7 @@ def test_nothing_to_gain(offbeat: Offbeat, tmp_path: Path) -> None:
     assert found.verdict is Verdict.NOTHING
     assert found.in_collectives == pytest.approx(0.0051, abs=0.0002)
     done = offbeat("report", "run.trace")
-    assert "Collectives take 0.5% of the run of 100 ms: nothing to gain.\n" in done.stdout
+    assert "Collectives take 0.5% of the run of 101 ms: nothing to gain.\n" in done.stdout
     assert "offbeat bench" not in done.stdout
 
 

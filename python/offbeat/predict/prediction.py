@@ -29,6 +29,8 @@ from offbeat.trace.replay import Replay
 _HARDLY_SKEWED = 0.5
 _MOST_AT_ONCE = 1 << 22  # stays in memory
 
+SIZE_BY_SIZE = "size by size"  # instead of the name of one algorithm
+
 # A benchmark counts the bytes of one block of these, a trace all blocks that a rank gives.
 _ALL_BLOCKS = ("alltoall", "alltoallv", "reduce_scatter_block")
 
@@ -297,7 +299,7 @@ class _Collective:
 
     def _name(self, way: NDArray[np.intp]) -> str:
         used = {self._names[number] for number in way}
-        return used.pop() if len(used) == 1 else "size by size"
+        return used.pop() if len(used) == 1 else SIZE_BY_SIZE
 
     def _scores(self) -> Floats:
         """Algorithm, size: as ``ranking.scores``."""

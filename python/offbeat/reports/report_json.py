@@ -10,7 +10,14 @@ from typing import Any
 from offbeat import __version__
 from offbeat.bench import ranking
 from offbeat.bench.result_file import ResultFile
-from offbeat.predict.prediction import Candidate, Confirmation, OfCollective, Prediction, SizeChoice
+from offbeat.predict.prediction import (
+    SIZE_BY_SIZE,
+    Candidate,
+    Confirmation,
+    OfCollective,
+    Prediction,
+    SizeChoice,
+)
 from offbeat.trace import COLLECTIVES, summaries
 from offbeat.trace.diagnosis import Diagnosis, Finding, Period, Place
 from offbeat.trace.metrics import Calls
@@ -194,7 +201,8 @@ def _of_collective(each: OfCollective, confirmation: Confirmation | None) -> dic
 
 
 def _candidate(way: Candidate) -> dict[str, Any]:
-    return {"algorithm": way.name, "run_s": way.run_s, "communicating_s": way.communicating_s}
+    name = way.name if way.name != SIZE_BY_SIZE else None
+    return {"algorithm": name, "run_s": way.run_s, "communicating_s": way.communicating_s}
 
 
 def _size(size: SizeChoice) -> dict[str, Any]:

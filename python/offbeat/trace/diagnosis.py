@@ -27,7 +27,7 @@ _REGULAR = 0.8  # of the calls that a regularity says must be among the late one
 _TOGETHER = 0.8  # of their late calls that ranks must share to be one finding
 _MOST_OF_ONE = 3.0  # times the average of the waiting, that one of varying ranks may cause
 _MUCH = 0.25  # of what is usual for a late call: less than this is noise
-_WORTH_TELLING = 0.01  # of the time in collectives
+_WORTH_TELLING = 0.01  # of the time in collectives; of a kind of call, of the waiting for one reason
 _SPREAD_OUT = 0.25  # of the time in a group of calls, waited without a rank that stands out
 _SAME_ORDER = 0.5  # of the imbalance that ranks' averages must differ by to arrive in one order
 _MOST_FINDINGS = 8
@@ -267,9 +267,11 @@ class _Reason(NamedTuple):
 
 
 def _finding(reason: _Reason, places: Sequence[Place], in_calls_ns: float, run_ns: float) -> Finding:
-    longest_first = tuple(sorted(places, key=lambda place: -place.waited_s))
-    waited_ns = 1e9 * sum(place.waited_s for place in places)
-    return Finding(*reason, longest_first, waited_ns / max(in_calls_ns, 1e-9), min(waited_ns / run_ns, 1.0))
+    waited_s = sum(place.waited_s for place in places)
+    told = [place for place in places if place.waited_s >= _WORTH_TELLING * waited_s]
+    told.sort(key=lambda place: -place.waited_s)
+    waited_ns = 1e9 * sum(place.waited_s for place in told)
+    return Finding(*reason, tuple(told), waited_ns / max(in_calls_ns, 1e-9), min(waited_ns / run_ns, 1.0))
 
 
 _EVENT = np.dtype([("group", "<i4"), ("row", "<i8"), ("rank", "<i4")])
