@@ -67,6 +67,12 @@ def format_us(microseconds: float) -> str:
     return f"{_three_digits(microseconds)} µs"
 
 
+def format_share(share: float) -> str:
+    """``0.9%``, ``12%``."""
+    percent = 100 * share
+    return f"{percent:.0f}%" if percent >= 9.95 else f"{percent:.1f}%"
+
+
 def _three_digits(value: float) -> str:
     decimals = 0 if value >= 100 else 1 if value >= 10 else 2
     return f"{value:.{decimals}f}"

@@ -17,6 +17,7 @@ VERBS = (
     "trace",
     "env",
     "report",
+    "predict",
     "bench",
     "simulate",
     "compare",

@@ -40,13 +40,14 @@ def late_every_tenth(path: Path, ranks: int = 8, seed: int = 1) -> Path:
 def test_one_rank_late_before_every_tenth_call(tmp_path: Path, seed: int) -> None:
     (finding,) = diagnosed(late_every_tenth(tmp_path, seed=seed)).findings
     assert (finding.kind, finding.ranks) == (Kind.LATE, (3,))
-    assert trace.COLLECTIVES[finding.group.collective] == "allreduce"
-    assert (finding.group.least_bytes, finding.group.most_bytes) == (8, 8)
-    assert str(finding.of_communicator) == "every 10th"
-    assert str(finding.of_kind) == "every 5th"
-    assert finding.numbers[:3].tolist() == [9, 19, 29]
-    assert len(finding.rows) == 100
-    assert finding.lateness_us[1] == pytest.approx(SKEW_NS / 1e3, rel=0.05)
+    (place,) = finding.places
+    assert trace.COLLECTIVES[place.group.collective] == "allreduce"
+    assert (place.group.least_bytes, place.group.most_bytes) == (8, 8)
+    assert str(place.of_communicator) == "every 10th"
+    assert str(place.of_kind) == "every 5th"
+    assert place.numbers[:3].tolist() == [9, 19, 29]
+    assert len(place.rows) == 100
+    assert place.lateness_us[1] == pytest.approx(SKEW_NS / 1e3, rel=0.05)
     assert finding.waited_s == pytest.approx(100 * 7 * SKEW_NS / 1e9, rel=0.05)
 
 
@@ -59,7 +60,56 @@ def test_the_report_names_rank_call_and_size(offbeat: Offbeat, tmp_path: Path) -
     assert "at allreduce of 8 B on communicator 0 (all 8 ranks), before every 5th such call" in said
     assert "every 10th call on the communicator (call numbers 9, 19, 29, ...; 100 of 500 such calls)" in said
     assert "Look at what rank 3 alone does before every 5th such call" in said
+    assert said.count("--pattern skew.txt") == 1
     assert "offbeat bench -n 8 --sizes 8 --patterns balanced,./skew.txt --skew 200" in said
+    assert "offbeat predict run.trace --from bench.json" in said
+
+
+def late_everywhere(path: Path) -> Path:
+    """Rank 3 is always late, and rank 1 twice as long, but seldom; three sizes take turns."""
+    noise = jitter(1)
+
+    def late(rank: int, call: int) -> int:
+        return noise() + 50_000 * (rank == 3) + 200_000 * (rank == 1 and call % 30 == 7)
+
+    return iterations(path, 4, 600, late, size=lambda call: (8, 64, 512)[call % 3])
+
+
+def test_alike_findings_are_one(tmp_path: Path) -> None:
+    """The longest wait is first, in the findings and in the places of each."""
+    first, second = diagnosed(late_everywhere(tmp_path)).findings
+    assert (first.ranks, sorted(place.group.most_bytes for place in first.places)) == ((3,), [8, 64, 512])
+    assert (second.ranks, [place.group.most_bytes for place in second.places]) == ((1,), [64])
+    waits = [place.waited_s for place in first.places]
+    assert waits == sorted(waits, reverse=True)
+    assert first.waited_s == pytest.approx(sum(waits))
+    assert first.waited_s > second.waited_s
+    assert first.sentence.startswith("Rank 3 is late at 3 kinds of call. The others wait for it: ")
+    assert len(first.details) == 3
+    assert first.details[0].startswith("by 49.9 µs (median; ")
+    assert second.details == []
+
+
+def test_advice_and_commands_are_said_once(offbeat: Offbeat, tmp_path: Path) -> None:
+    late_everywhere(tmp_path / "run.trace")
+    said = " ".join(offbeat("report", "run.trace").stdout.split())
+    assert said.count("Rank 3 always comes last: give it less work") == 1
+    assert said.count("offbeat bench ") == 1
+    assert "--sizes 8,64,512 " in said
+
+
+def test_the_same_advice_is_not_said_twice(tmp_path: Path) -> None:
+    """Two sets of ranks in their own order have one cause."""
+    noise = jitter(1)
+
+    def late(rank: int, call: int) -> int:
+        return noise() + 20_000 * (rank if call % 2 else 7 - rank)
+
+    path = iterations(tmp_path, 8, 200, late, size=lambda call: 8 if call % 2 else 64)
+    found = diagnosed(path)
+    assert [finding.ranks for finding in found.findings] in ([(6, 7), (0, 1)], [(0, 1), (6, 7)])
+    assert found.advice[0].startswith("The work between the calls differs from rank to rank")
+    assert found.advice[1] == "As for finding 1."
 
 
 def test_noise_of_all_ranks_hides_nothing(tmp_path: Path) -> None:
@@ -70,15 +120,16 @@ def test_noise_of_all_ranks_hides_nothing(tmp_path: Path) -> None:
         return noise.randrange(1000) + interrupted + SKEW_NS * (rank == 3 and call % 10 == 9)
 
     finding = diagnosed(iterations(tmp_path, 4, 600, late, duration_ns=2000)).findings[0]
-    assert (finding.ranks, str(finding.of_kind), len(finding.rows)) == ((3,), "every 10th", 60)
-    assert finding.lateness_us[1] == pytest.approx(2000, rel=0.02)
+    (place,) = finding.places
+    assert (finding.ranks, str(place.of_kind), len(place.rows)) == ((3,), "every 10th", 60)
+    assert place.lateness_us[1] == pytest.approx(2000, rel=0.02)
 
 
 def test_a_rank_that_is_always_late(tmp_path: Path) -> None:
     noise = jitter(1)
     path = iterations(tmp_path, 4, 200, lambda rank, call: noise() + 50_000 * (rank == 1))
     (finding,) = diagnosed(path).findings
-    assert (finding.ranks, finding.when) == ((1,), "in 200 of 200 such calls")
+    assert (finding.ranks, finding.places[0].when) == ((1,), "in 200 of 200 such calls")
     assert "give it less work" in finding.advice
 
 
@@ -86,7 +137,7 @@ def test_of_two_ranks_one_late(tmp_path: Path) -> None:
     noise = jitter(1)
     path = iterations(tmp_path, 2, 200, lambda rank, call: noise() + 50_000 * (rank == 1 and call % 4 == 0))
     finding = diagnosed(path).findings[0]
-    assert (finding.ranks, str(finding.of_kind)) == ((1,), "every 4th")
+    assert (finding.ranks, str(finding.places[0].of_kind)) == ((1,), "every 4th")
 
 
 def test_two_ranks_at_different_calls_are_two_findings(tmp_path: Path) -> None:
@@ -96,10 +147,9 @@ def test_two_ranks_at_different_calls_are_two_findings(tmp_path: Path) -> None:
         return noise() + 900_000 * (rank == 2 and call % 5 == 0) + 500_000 * (rank == 6 and call % 7 == 3)
 
     first, second = diagnosed(iterations(tmp_path, 8, 700, late)).findings
-    assert (first.ranks, str(first.of_kind), second.ranks, str(second.of_kind)) == (
-        (2,), "every 5th", (6,), "every 7th",
-    )  # fmt: skip
-    assert second.lateness_us[1] == pytest.approx(500, rel=0.05)
+    periods = [(finding.ranks, str(finding.places[0].of_kind)) for finding in (first, second)]
+    assert periods == [((2,), "every 5th"), ((6,), "every 7th")]
+    assert second.places[0].lateness_us[1] == pytest.approx(500, rel=0.05)
 
 
 def test_all_ranks_of_a_node_late(tmp_path: Path) -> None:
@@ -156,7 +206,7 @@ def test_calls_of_a_killed_rank_do_not_count(tmp_path: Path) -> None:
     cut.write_bytes(cut.read_bytes()[: 4096 + 64 * 404])
     found = diagnosed(path)
     assert [finding.ranks for finding in found.findings] == [(3,)]
-    assert len(found.findings[0].rows) == 40
+    assert len(found.findings[0].places[0].rows) == 40
 
 
 def test_a_trace_with_nothing_to_compare(tmp_path: Path) -> None:

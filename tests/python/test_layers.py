@@ -15,8 +15,9 @@ TOP = {"__init__", "_core", "errors", "expressions", "machine", "units"}  # what
 # What each part may import, besides itself.
 MAY_IMPORT = {
     "__main__": {"commands", "top"},
-    "commands": {"reports", "simulate", "bench", "rules", "trace", "mpi", "top"},
-    "reports": {"simulate", "bench", "rules", "trace", "top"},
+    "commands": {"reports", "predict", "simulate", "bench", "rules", "trace", "mpi", "top"},
+    "reports": {"predict", "simulate", "bench", "rules", "trace", "top"},
+    "predict": {"simulate", "bench", "trace", "top"},
     "simulate": {"bench", "top"},
     "bench": {"trace", "mpi", "top"},
     "rules": {"top"},

@@ -85,8 +85,12 @@ def robustness(row: Row, rows: Sequence[Row]) -> dict[str, float]:
 
 def normalised(row: Row) -> dict[str, float]:
     """Each delay divided by the least of its row, which becomes 1 (section V.B, figure 8)."""
-    least = min(row.times.values(), default=1.0)
-    return {algorithm: time / least for algorithm, time in row.times.items()}
+    return _normalised(row.times)
+
+
+def _normalised(times: Mapping[str, float]) -> dict[str, float]:
+    least = min(times.values(), default=1.0)
+    return {algorithm: time / least for algorithm, time in times.items()}
 
 
 def scores(rows: Iterable[Row]) -> dict[str, float]:
@@ -94,7 +98,12 @@ def scores(rows: Iterable[Row]) -> dict[str, float]:
 
     Only algorithms that were measured under all of the patterns have a score.
     """
-    tables = [normalised(row) for row in rows]
+    return scores_of_times(row.times for row in rows)
+
+
+def scores_of_times(times_by_pattern: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """The same from plain times, by algorithm, of each pattern."""
+    tables = [_normalised(times) for times in times_by_pattern]
     common = set(tables[0]).intersection(*tables[1:]) if tables else set()
     return {
         algorithm: sum(table[algorithm] for table in tables) / len(tables)

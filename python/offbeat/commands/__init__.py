@@ -9,6 +9,7 @@ from offbeat.commands import (
     export,
     info,
     pattern,
+    predict,
     report,
     rules,
     run,
@@ -16,4 +17,4 @@ from offbeat.commands import (
     trace,
 )
 
-COMMANDS = (run, trace, env, report, bench, simulate, compare, pattern, export, rules, explain, info)
+COMMANDS = (run, trace, env, report, predict, bench, simulate, compare, pattern, export, rules, explain, info)

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,9 +52,10 @@ def report(
         Path | None,
         typer.Option(metavar="FILE", help="Measured message times, lines of bytes and microseconds."),
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files.")] = False,
 ) -> None:
-    """Say who is late, in which calls and by how much, and which algorithm bears it best.
+    """Say what collectives cost, what could be won, and who is late, in which calls, by how much.
 
     offbeat report run.trace -o run.html
 
@@ -66,7 +68,7 @@ def report(
     benches = [result_file.read(path) for path in files if result_file.looks_like_one(path)]
     paths = [path for path in files if not result_file.looks_like_one(path)]
     if paths:
-        traces = _measure(paths, alpha)
+        traces = _measure(paths, alpha, benches)
     else:
         traces = []
         for option, value in (("--pattern", pattern), ("--alpha", alpha)):
@@ -74,12 +76,15 @@ def report(
                 raise CommandError(f"{option} is for traces, and there is none")
     if pattern is not None and len(traces) > 1:
         raise CommandError("--pattern takes one trace")
-    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
-    for measured in traces:
-        _print_trace(console, measured)
-    for bench in benches:
-        _print_heading(console, f"Benchmark {bench.path}", bench.facts, bench.warnings)
-        _print_sheets(console, bench_sheets.sheets(bench.rows))
+    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False, stderr=as_json)
+    if as_json:
+        _print_json(traces, benches)
+    else:
+        for measured in traces:
+            _print_trace(console, measured)
+        for bench in benches:
+            _print_heading(console, f"Benchmark {bench.path}", bench.facts, bench.warnings)
+            _print_sheets(console, bench_sheets.sheets(bench.rows))
     if output is not None or figures is not None:
         _write_figures(traces, benches, output, figures, console)
     if pattern is not None:
@@ -96,10 +101,18 @@ class _Measured:
     alpha: MessageTime | None
     facts: list[tuple[str, str]]
     sheets: list[Sheet]
-    commands: list[list[str]] = field(default_factory=list)
+    predicted: list[str]  # what the benchmarks say about this run
+    commands: list[str]  # to type next
+
+    @property
+    def first(self) -> list[str]:
+        """What matters, in the order in which it does."""
+        return [*self.diagnosis.first, *self.predicted, *filter(None, [self.diagnosis.rest])]
 
 
-def _measure(paths: list[Path], alpha_file: Path | None) -> list[_Measured]:
+def _measure(
+    paths: list[Path], alpha_file: Path | None, benches: list[result_file.ResultFile]
+) -> list[_Measured]:
     # NumPy takes a while to load, and bench results do not need it.
     from offbeat import trace
     from offbeat.reports import next_commands, trace_sheets
@@ -111,22 +124,54 @@ def _measure(paths: list[Path], alpha_file: Path | None) -> list[_Measured]:
         calls = metrics.collect(trace.read(path))
         alpha = known or message_time.estimated(calls)
         diagnosed = diagnosis.diagnose(calls)
-        commands = [next_commands.of_finding(calls, finding) for finding in diagnosed.findings]
         sheets = trace_sheets.sheets(calls, alpha)
         facts = list(trace_sheets.facts(calls))
-        found.append(_Measured(path, calls, diagnosed, alpha, facts, sheets, commands))
+        predicted = [_predicted(calls, bench.path) for bench in benches]
+        commands = next_commands.of_diagnosis(calls, diagnosed)
+        found.append(_Measured(path, calls, diagnosed, alpha, facts, sheets, predicted, commands))
     return found
 
 
+def _predicted(calls: Calls, results: Path) -> str:
+    from offbeat.predict import delays, prediction
+    from offbeat.reports import prediction_sheets
+
+    try:
+        prediction.check_ranks(calls)
+        measured = delays.read(results, calls.trace.ranks, len(set(calls.trace.hosts.values())))
+        return prediction_sheets.in_one_line(prediction.predict(calls, measured))
+    except CommandError as error:
+        return f"No prediction: {error}."
+
+
+def _print_json(traces: list[_Measured], benches: list[result_file.ResultFile]) -> None:
+    from offbeat.reports import report_json
+
+    found = [report_json.of_trace(each.calls, each.diagnosis, each.commands) for each in traces]
+    print(json.dumps(report_json.of_report(found, benches), indent=1, allow_nan=False))
+
+
 def _print_trace(console: Console, measured: _Measured) -> None:
+    from offbeat.reports.next_commands import MEASURE
+
     _print_heading(console, f"Trace {measured.path}", measured.facts, measured.calls.trace.missing)
-    console.print(Text("Diagnosis", style="bold"))
-    console.print(Text(measured.diagnosis.summary), "")
-    for number, finding in enumerate(measured.diagnosis.findings, start=1):
+    console.print(Text("What matters", style="bold"))
+    for line in measured.first:
+        console.print(Text(line))
+    console.print()
+    diagnosis = measured.diagnosis
+    for number, (finding, advice) in enumerate(
+        zip(diagnosis.findings, diagnosis.advice, strict=True), start=1
+    ):
         console.print(Text(f"{number}. {finding.sentence}", style="bold"))
-        console.print(Text(f"   {finding.advice}"))
-        for command in measured.commands[number - 1]:
-            console.print(Text(f"     {command}", style="dim"), soft_wrap=True)
+        for line in finding.details:
+            console.print(Text(f"   - {line}"))
+        console.print(Text(f"   {advice}"))
+        console.print()
+    if measured.commands:
+        console.print(Text(MEASURE))
+        for command in measured.commands:
+            console.print(Text(f"  {command}", style="dim"), soft_wrap=True)
         console.print()
     _print_sheets(console, measured.sheets)
 
@@ -153,7 +198,7 @@ def _write_figures(
     folder: Path | None,
     console: Console,
 ) -> None:
-    from offbeat.reports import figures, page
+    from offbeat.reports import figures, next_commands, page
 
     sections = []
     for number, measured in enumerate(traces, start=1):
@@ -162,7 +207,9 @@ def _write_figures(
             str(measured.path),
             measured.facts,
             measured.calls.trace.missing,
+            measured.first,
             measured.diagnosis,
+            next_commands.MEASURE,
             measured.commands,
             drawn,
             measured.sheets,

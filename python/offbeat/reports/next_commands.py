@@ -1,25 +1,88 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What to type after a finding."""
+"""What to type after a report or a prediction."""
 
 from __future__ import annotations
 
 import shlex
 
+import numpy as np
+
 from offbeat.bench.plan import COLLECTIVES as BENCHED
 from offbeat.bench.plan import USUAL
-from offbeat.trace import COLLECTIVES
-from offbeat.trace.diagnosis import Finding
+from offbeat.predict.prediction import Prediction, benchmark_size
+from offbeat.reports.prediction_sheets import matters
+from offbeat.trace import COLLECTIVES, Flag
+from offbeat.trace.diagnosis import Diagnosis
 from offbeat.trace.metrics import Calls
+from offbeat.trace.stakes import Verdict
+
+_MOST_SIZES = 4
+_MUCH = 0.1  # of the time of the collective that takes most: so much is measured, too
+
+MEASURE = (
+    "Measure how algorithms bear the arrivals of this trace, and predict what each would make of this run:"
+)
 
 
-def of_finding(calls: Calls, finding: Finding) -> list[str]:
-    """The pattern of this trace, and a benchmark under it at the size of the finding."""
-    trace, name = calls.trace, COLLECTIVES[finding.group.collective]
-    pattern = f"offbeat report {shlex.quote(str(trace.path))} --pattern skew.txt"
-    if name not in BENCHED:
-        return [pattern]
+def of_diagnosis(calls: Calls, diagnosis: Diagnosis) -> list[str]:
+    """The pattern of this trace, a benchmark under it where the time is, and a prediction from both."""
+    stakes, trace = diagnosis.stakes, calls.trace
+    if stakes is None or stakes.verdict is Verdict.NOTHING:
+        return []
+    name, sizes = _where_the_time_is(calls)
+    if name is None:
+        return []
     which = "" if name == USUAL else f" --collectives {name}"
     # Of bytes that are whole floats; a barrier has none.
-    size = f" --sizes {max(4, finding.group.most_bytes // 4 * 4)}" if name != "barrier" else ""
-    skew = f"--patterns balanced,./skew.txt --skew {finding.lateness_us[1]:.0f}us"
-    return [pattern, f"offbeat bench -n {trace.ranks}{which}{size} {skew}"]
+    size = f" --sizes {','.join(map(str, sizes))}" if name != "barrier" else ""
+    path = shlex.quote(str(trace.path))
+    commands, patterns = [], ""
+    if diagnosis.findings:
+        commands.append(f"offbeat report {path} --pattern skew.txt")
+        lateness_us = diagnosis.findings[0].places[0].lateness_us[1]
+        patterns = f" --patterns balanced,./skew.txt --skew {lateness_us:.0f}us"
+    commands.append(f"offbeat bench -n {trace.ranks}{which}{size}{patterns} --json bench.json")
+    commands.append(f"offbeat predict {path} --from bench.json")
+    return commands
+
+
+def _where_the_time_is(calls: Calls) -> tuple[str | None, list[int]]:
+    """The collective, of those that can be measured, in which most time is, and its sizes with most time."""
+    table, ranks = calls.whole, calls.trace.ranks
+    of_all = np.array([each.ranks == ranks and not each.inter for each in calls.trace.communicators])
+    blocking = (table["flags"] & (Flag.NONBLOCKING | Flag.PERSISTENT)) == 0
+    table = table[of_all[table["communicator"]] & blocking]
+    times = {
+        name: float(table["in_call"][table["collective"] == COLLECTIVES.index(name)].sum())
+        for name in BENCHED
+    }
+    name = max(times, key=times.__getitem__)
+    if times[name] <= 0:
+        return None, []
+    mine = table[table["collective"] == COLLECTIVES.index(name)]
+    found, place = np.unique(benchmark_size(name, mine, ranks) // 4 * 4, return_inverse=True)
+    time = np.bincount(place, weights=mine["in_call"])
+    most = np.argsort(-time, kind="stable")[:_MOST_SIZES]
+    return name, sorted({max(4, int(found[k])) for k in most if time[k] >= _MUCH * time.max()})
+
+
+def of_prediction(prediction: Prediction) -> list[str]:
+    """A run under the algorithms that are predicted to be best, and what came of it."""
+    trace = prediction.calls.trace
+    chosen = []
+    for each in prediction.collectives:
+        best = each.algorithms[0]
+        of_host = best.name in ("native", "default", each.ran) or best.name.startswith("native(")
+        if of_host or not matters(each):
+            continue
+        option = f"--allreduce {shlex.quote(best.name)}" if each.collective == USUAL else (
+            f"--algorithm {shlex.quote(f'{each.collective}={best.name}')}"
+        )  # fmt: skip
+        chosen.append(option)
+    if not chosen:
+        return []
+    return [
+        f"offbeat trace -n {trace.ranks} {' '.join(chosen)} -o confirm.trace -- {trace.program}",
+        f"offbeat predict {shlex.quote(str(trace.path))} --from {shlex.quote(str(prediction.delays.path))} "
+        "--measured confirm.trace",
+    ]

@@ -17,11 +17,11 @@ from offbeat.trace.diagnosis import Diagnosis
 
 @dataclass(frozen=True)
 class Item:
-    """A numbered finding: what is the case, what to do, what to type."""
+    """A numbered finding: what is the case, and what to do."""
 
     text: str
     advice: str
-    commands: Sequence[str] = ()
+    details: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ class Section:
     facts: Sequence[tuple[str, str]] = ()
     warnings: Sequence[str] = ()
     items: Sequence[Item] = ()
+    after: str = ""  # the items: what to do next, and what to type
+    commands: Sequence[str] = ()
     figures: Sequence[Figure] = ()
     sheets: Sequence[Sheet] = field(default_factory=tuple)
 
@@ -42,23 +44,25 @@ def trace_sections(
     path: str,
     facts: Sequence[tuple[str, str]],
     missing: Sequence[str],
+    paragraphs: Sequence[str],
     diagnosis: Diagnosis,
-    commands: Sequence[Sequence[str]],
+    after: str,
+    commands: Sequence[str],
     figures: Sequence[Figure],
     sheets: Sequence[Sheet],
     *,
     prefix: str = "",
 ) -> list[Section]:
-    """The diagnosis in words first, then what it is made from."""
+    """What matters in words first, then what that is made from."""
     items = [
-        Item(finding.sentence, finding.advice, typed)
-        for finding, typed in zip(diagnosis.findings, commands, strict=True)
+        Item(finding.sentence, advice, finding.details)
+        for finding, advice in zip(diagnosis.findings, diagnosis.advice, strict=True)
     ]
     figures = [replace(figure, name=prefix + figure.name) for figure in figures]
     timelines = [figure for figure in figures if figure.name.startswith(f"{prefix}timeline")]
     others = [figure for figure in figures if figure not in timelines]
     return [
-        Section(f"{prefix}diagnosis", "Diagnosis", [diagnosis.summary], facts, missing, items),
+        Section(f"{prefix}diagnosis", "What matters", paragraphs, facts, missing, items, after, commands),
         Section(f"{prefix}worst", "The worst calls", figures=timelines),
         Section(f"{prefix}arrival", f"Arrival and time in {path}", figures=others, sheets=sheets),
     ]
@@ -137,15 +141,18 @@ def _section(section: Section) -> str:
         parts.append(f'<div class="missing"><h3>Missing</h3><ul>{lines}</ul></div>')
     if section.items:
         parts.append(f"<ol>{''.join(map(_item, section.items))}</ol>")
+    if section.commands:
+        commands = _text("\n".join(section.commands))
+        parts.append(f'<p>{_text(section.after)}</p><pre tabindex="0"><code>{commands}</code></pre>')
     parts += [_figure(figure) for figure in section.figures]
     parts += [_table(sheet) for sheet in section.sheets]
     return "\n".join([*parts, "</section>"])
 
 
 def _item(item: Item) -> str:
-    commands = "\n".join(item.commands)
-    code = f'<pre tabindex="0"><code>{_text(commands)}</code></pre>' if commands else ""
-    return f"<li><p><strong>{_text(item.text)}</strong></p><p>{_text(item.advice)}</p>{code}</li>"
+    lines = "".join(f"<li>{_text(line)}</li>" for line in item.details)
+    details = f"<ul>{lines}</ul>" if lines else ""
+    return f"<li><p><strong>{_text(item.text)}</strong></p>{details}<p>{_text(item.advice)}</p></li>"
 
 
 def _figure(figure: Figure) -> str:

@@ -6,15 +6,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from offbeat.trace import COLLECTIVES, formulas, metrics
+from offbeat.trace import COLLECTIVES, formulas, metrics, stakes
 from offbeat.trace.metrics import Calls, Group
 from offbeat.trace.reader import ranges
-from offbeat.units import format_size, format_us
+from offbeat.trace.stakes import Stakes
+from offbeat.units import format_share, format_size, format_us
 
 # Late is what comes after half of the ranks by more than all of these.
 _SPREADS = 3.0  # of the early half of the ranks
@@ -26,10 +27,11 @@ _REGULAR = 0.8  # of the calls that a regularity says must be among the late one
 _TOGETHER = 0.8  # of their late calls that ranks must share to be one finding
 _MOST_OF_ONE = 3.0  # times the average of the waiting, that one of varying ranks may cause
 _MUCH = 0.25  # of what is usual for a late call: less than this is noise
-_WORTH_TELLING = 0.01  # of the time in collectives
+_WORTH_TELLING = 0.01  # of the time in collectives; of a kind of call, of the waiting for one reason
 _SPREAD_OUT = 0.25  # of the time in a group of calls, waited without a rank that stands out
 _SAME_ORDER = 0.5  # of the imbalance that ranks' averages must differ by to arrive in one order
 _MOST_FINDINGS = 8
+_MOST_PLACES = 4  # that a finding lists
 _MOST_RANKS_MERGED = 512
 
 
@@ -53,35 +55,16 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One reason for which ranks wait, and in which calls."""
+class Place:
+    """The calls of one group in which ranks wait for one reason."""
 
-    kind: Kind
     group: Group
-    ranks: tuple[int, ...]  # that are late; empty: a different one each time
-    host: str | None  # whose ranks these all are
-    rows: NDArray[np.intp]  # of Calls.table: the late calls
-    numbers: NDArray[np.uint64]  # of these calls on their communicator
+    rows: NDArray[np.intp]  # of Calls.table: the late calls, the longest wait first
+    numbers: NDArray[np.uint64]  # of these calls on their communicator, ascending
     lateness_us: tuple[float, float, float]  # p10, median, p90
     waited_s: float  # by all other ranks together
-    share: float  # of the time of all ranks in collectives
     of_kind: Period | None  # among the calls of this group
     of_communicator: Period | None  # among all calls of the communicator
-
-    @property
-    def worst(self) -> int:
-        """The row of the call with the longest wait."""
-        return int(self.rows[0])
-
-    @property
-    def who(self) -> str:
-        if self.kind is Kind.VARYING:
-            return "A different rank each time"
-        if self.kind is Kind.SPREAD:
-            return "The ranks, one after the other"
-        if self.host is not None:
-            return f"All ranks on {self.host} ({ranges(self.ranks)})"
-        return f"Rank {self.ranks[0]}" if len(self.ranks) == 1 else f"Ranks {ranges(self.ranks)}"
 
     @property
     def call(self) -> str:
@@ -105,30 +88,77 @@ class Finding:
         return f"before {period} ({numbers}; {count})" if period else f"in {count}, irregularly ({numbers})"
 
     @property
-    def sentence(self) -> str:
+    def lateness(self) -> str:
         low, median, high = map(format_us, self.lateness_us)
-        middle = f"median; {low} .. {high} in the middle 80%"
+        return f"{median} (median; {low} .. {high} in the middle 80%)"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One reason for which ranks wait, and in which calls."""
+
+    kind: Kind
+    ranks: tuple[int, ...]  # that are late; empty: a different one each time
+    host: str | None  # whose ranks these all are
+    places: tuple[Place, ...]  # the longest wait first
+    share: float  # of the time of all ranks in collectives
+    share_of_run: float  # of the time of all ranks
+
+    @property
+    def waited_s(self) -> float:
+        """By all other ranks, in all these calls together."""
+        return sum(place.waited_s for place in self.places)
+
+    @property
+    def worst(self) -> int:
+        """The row of the call with the longest wait, in the calls in which ranks wait longest."""
+        return int(self.places[0].rows[0])
+
+    @property
+    def who(self) -> str:
+        if self.kind is Kind.VARYING:
+            return "A different rank each time"
+        if self.kind is Kind.SPREAD:
+            return "The ranks, one after the other"
+        if self.host is not None:
+            return f"All ranks on {self.host} ({ranges(self.ranks)})"
+        return f"Rank {self.ranks[0]}" if len(self.ranks) == 1 else f"Ranks {ranges(self.ranks)}"
+
+    @property
+    def sentence(self) -> str:
         cost = (
-            f"{format_us(1e6 * self.waited_s)} in all, {100 * self.share:.0f}% of the time of all ranks "
-            "in collectives"
+            f"{format_us(1e6 * self.waited_s)} in all, {format_share(self.share_of_run)} of the run and "
+            f"{100 * self.share:.0f}% of the time of all ranks in collectives"
         )
+        first = self.places[0]
+        alone = len(self.places) == 1
+        where = f"at {first.call}, {first.when}" if alone else f"at {len(self.places)} kinds of call"
         if self.kind is Kind.SPREAD:
             order = f"mostly in the same order, last {ranges(self.ranks)}" if self.ranks else "in any order"
-            return (
-                f"The ranks arrive {order}, spread over {median} ({middle}), at {self.call}, {self.when}. "
-                f"Waiting for the last one takes {cost}."
-            )
+            spread = f", spread over {first.lateness}," if alone else ""
+            return f"The ranks arrive {order}{spread} {where}. Waiting for the last one takes {cost}."
         verb, it = ("are", "them") if len(self.ranks) > 1 else ("is", "it")
-        return (
-            f"{self.who} {verb} late by {median} ({middle}) at {self.call}, {self.when}. "
-            f"The others wait for {it}: {cost}."
-        )
+        late = f" by {first.lateness}" if alone else ""
+        return f"{self.who} {verb} late{late} {where}. The others wait for {it}: {cost}."
+
+    @property
+    def details(self) -> list[str]:
+        """A line for each kind of call, if there are several."""
+        if len(self.places) == 1:
+            return []
+        by = "over" if self.kind is Kind.SPREAD else "by"
+        lines = [
+            f"{by} {place.lateness} at {place.call}, {place.when}: {format_us(1e6 * place.waited_s)}"
+            for place in self.places[:_MOST_PLACES]
+        ]
+        more = self.places[_MOST_PLACES:]
+        if more:
+            waited = sum(place.waited_s for place in more)
+            lines.append(f"and at {len(more)} more kinds of call: {format_us(1e6 * waited)}")
+        return lines
 
     @property
     def advice(self) -> str:
-        return f"{self._cause()} {_MEANWHILE}"
-
-    def _cause(self) -> str:
         if self.kind is Kind.VARYING:
             return (
                 "No rank is to blame: noise, such as interrupts, other jobs, garbage collection, or ranks "
@@ -140,18 +170,19 @@ class Finding:
                     "The work between the calls differs each time: even it out, or make fewer, larger calls."
                 )
             return (
-                "The work between the calls differs from rank to rank: balance it, or, where it is a chain "
+                "The work between the calls differs from rank to rank: balance it. If it is a chain "
                 "in which each rank waits for its neighbour, start the chain earlier."
             )
         if self.host is not None:
             return f"Look at node {self.host}: its clock rate, memory, other jobs, and its share of the work."
-        period = self.of_kind or self.of_communicator
+        place = self.places[0]
+        period = place.of_kind or place.of_communicator
         one = len(self.ranks) == 1
         who = f"rank {self.ranks[0]}" if one else "these ranks"
         core = "its core" if one else "their cores"
         if period is None:
             return f"Look at what interrupts {who} now and then: I/O, allocation, other processes on {core}."
-        if period.step > 1 and len(self.rows) < len(self.group.calls):
+        if period.step > 1 and len(place.rows) < len(place.group.calls):
             return (
                 f"Look at what {who} alone {'does' if one else 'do'} before {period} such call: output, "
                 "a checkpoint, logging, garbage collection. Let the ranks take turns, or do it beside the "
@@ -162,33 +193,46 @@ class Finding:
         return f"{who.capitalize()} always {comes} less work, or see whether {slower}."
 
 
-_MEANWHILE = "Meanwhile use an algorithm that does not mind who is late; to see which one that is:"
-
-
 @dataclass(frozen=True)
 class Diagnosis:
     """The findings, the longest wait first, and how much they explain."""
 
     findings: list[Finding]
-    in_calls_s: float  # of all ranks
-    waiting_s: float
+    stakes: Stakes | None  # None if there is nothing to compare
+    waiting_s: float  # of all ranks
     explained_s: float
 
     @property
     def summary(self) -> str:
-        if self.in_calls_s <= 0:
-            return "No call was recorded on two ranks or more: there is nothing to compare."
-        share = 100 * self.waiting_s / self.in_calls_s
-        text = (
-            f"The ranks spent {format_us(1e6 * self.in_calls_s)} in collectives, summed over ranks; "
-            f"{share:.0f}% of it waiting for the last rank to arrive."
-        )
+        """What matters first, as one paragraph."""
+        return " ".join([*self.first, self.rest])
+
+    @property
+    def first(self) -> list[str]:
+        """What matters first: what collectives take, and what could be won."""
+        if self.stakes is None:
+            return ["No call was recorded on two ranks or more: there is nothing to compare."]
+        return self.stakes.sentences
+
+    @property
+    def advice(self) -> list[str]:
+        """For each finding what to do; what has been said once is not said again."""
+        said: dict[str, int] = {}
+        found = []
+        for number, finding in enumerate(self.findings, start=1):
+            before = said.setdefault(finding.advice, number)
+            found.append(finding.advice if before == number else f"As for finding {before}.")
+        return found
+
+    @property
+    def rest(self) -> str:
+        """How much of the waiting the findings explain."""
+        if self.stakes is None:
+            return ""
         if not self.findings:
-            return f"{text} No rank is late so often, or by so much, that it stands out."
-        if self.waiting_s > 0:
-            explained = 100 * min(self.explained_s / self.waiting_s, 1.0)
-            text += f" What follows explains {explained:.0f}% of the waiting."
-        return text
+            return "No rank is late so often, or by so much, that it stands out."
+        explained = 100 * min(self.explained_s / max(self.waiting_s, 1e-12), 1.0)
+        return f"What follows explains {explained:.0f}% of the waiting."
 
 
 def diagnose(calls: Calls) -> Diagnosis:
@@ -197,15 +241,37 @@ def diagnose(calls: Calls) -> Diagnosis:
     in_calls, waited = float(table["in_call"].sum()), float(table["waiting"].sum())
     groups = list(metrics.groups(calls))
     events, skews = _late_events(calls, groups)
-    found: list[Finding] = []
+    reasons: dict[_Reason, list[Place]] = {}
     for number, group in enumerate(groups):
-        late = _late(calls, group, events[events["group"] == number], in_calls)
-        explained_s = sum(finding.waited_s for finding in late)
-        spread = _spread(calls, group, skews[number], explained_s, in_calls)
-        found += [finding for finding in (*late, *spread) if finding.share >= _WORTH_TELLING]
+        late = _late(calls, group, events[events["group"] == number])
+        explained_s = sum(place.waited_s for _, place in late)
+        spread = _spread(calls, group, skews[number], explained_s)
+        for reason, place in (*late, *spread):
+            reasons.setdefault(reason, []).append(place)
+    begin_ns, end_ns = calls.trace.span_ns
+    run = max(len(calls.trace.recording) * (end_ns - begin_ns), 1) / calls.trace.every_call
+    found = [_finding(reason, places, in_calls, run) for reason, places in reasons.items()]
+    found = [finding for finding in found if finding.share >= _WORTH_TELLING]
     found.sort(key=lambda finding: -finding.waited_s)
     told = found[:_MOST_FINDINGS]
-    return Diagnosis(told, in_calls / 1e9, waited / 1e9, sum(finding.waited_s for finding in told))
+    explained = sum(finding.waited_s for finding in told)
+    return Diagnosis(told, stakes.of_calls(calls), waited / 1e9, explained)
+
+
+class _Reason(NamedTuple):
+    """Findings are alike if they have the same."""
+
+    kind: Kind
+    ranks: tuple[int, ...]
+    host: str | None
+
+
+def _finding(reason: _Reason, places: Sequence[Place], in_calls_ns: float, run_ns: float) -> Finding:
+    waited_s = sum(place.waited_s for place in places)
+    told = [place for place in places if place.waited_s >= _WORTH_TELLING * waited_s]
+    told.sort(key=lambda place: -place.waited_s)
+    waited_ns = 1e9 * sum(place.waited_s for place in told)
+    return Finding(*reason, tuple(told), waited_ns / max(in_calls_ns, 1e-9), min(waited_ns / run_ns, 1.0))
 
 
 _EVENT = np.dtype([("group", "<i4"), ("row", "<i8"), ("rank", "<i4")])
@@ -253,8 +319,8 @@ def _limit_floor(calls: Calls) -> float:
     return max(_LEAST_NS, _CLOCK_ERRORS * error if np.isfinite(error) else 0.0)
 
 
-def _late(calls: Calls, group: Group, events: NDArray[Any], in_calls: float) -> list[Finding]:
-    """One finding for each set of ranks that are late together, or one for all that vary."""
+def _late(calls: Calls, group: Group, events: NDArray[Any]) -> list[tuple[_Reason, Place]]:
+    """One place for each set of ranks that are late together, or one for all that vary."""
     if not len(events):
         return []
     ranks, count = np.unique(events["rank"], return_counts=True)
@@ -273,9 +339,14 @@ def _late(calls: Calls, group: Group, events: NDArray[Any], in_calls: float) -> 
     parts = [(tuple(sorted(members)), rows[np.isin(last, members)]) for members, _ in sets]
     waited = [float(calls.table["waiting"][mine].sum()) for _, mine in parts]
     if _varies(waited, len(group.communicator.members)):
-        return [_finding(calls, group, Kind.VARYING, (), rows, in_calls)]
+        return [(_Reason(Kind.VARYING, (), None), _place(calls, group, Kind.VARYING, rows))]
     return [
-        _finding(calls, group, Kind.LATE, members, mine, in_calls) for members, mine in parts if len(mine)
+        (
+            _Reason(Kind.LATE, members, _host(calls, group, members)),
+            _place(calls, group, Kind.LATE, mine),
+        )
+        for members, mine in parts
+        if len(mine)
     ]
 
 
@@ -286,8 +357,8 @@ def _varies(waited: Sequence[float], members: int) -> bool:
 
 
 def _spread(
-    calls: Calls, group: Group, skews: dict[int, float], explained_s: float, in_calls: float
-) -> list[Finding]:
+    calls: Calls, group: Group, skews: dict[int, float], explained_s: float
+) -> list[tuple[_Reason, Place]]:
     """Much waiting although nobody stands out."""
     rows = calls.table[group.calls]
     waited_s = float(rows["waiting"].sum()) / 1e9
@@ -297,13 +368,10 @@ def _spread(
     latest = sorted(skews, key=lambda rank: -skews[rank])
     in_order = skews[latest[0]] - skews[latest[-1]] > _SAME_ORDER * float(np.median(rows["omega"]))
     named = tuple(sorted(latest[: max(1, len(latest) // 4)])) if in_order else ()
-    finding = _finding(calls, group, Kind.SPREAD, named, group.calls, in_calls)
-    return [finding]
+    return [(_Reason(Kind.SPREAD, named, None), _place(calls, group, Kind.SPREAD, group.calls))]
 
 
-def _finding(
-    calls: Calls, group: Group, kind: Kind, ranks: tuple[int, ...], rows: NDArray[np.intp], in_calls: float
-) -> Finding:
+def _place(calls: Calls, group: Group, kind: Kind, rows: NDArray[np.intp]) -> Place:
     table = calls.table
     rows = np.sort(rows)
     if kind is Kind.LATE and _period(np.searchsorted(group.calls, rows))[0] is None:
@@ -315,18 +383,8 @@ def _finding(
     p10, median, p90 = (float(value) for value in np.percentile(late, (10, 50, 90)))
     waited = float(table["waiting"][rows].sum())
     worst_first = rows[np.argsort(-table["waiting"][rows], kind="stable")]
-    return Finding(
-        kind,
-        group,
-        ranks,
-        _host(calls, group, ranks) if kind is Kind.LATE else None,
-        worst_first,
-        table["number"][rows],
-        (p10, median, p90),
-        waited / 1e9,
-        waited / max(in_calls, 1e-9),
-        of_kind,
-        of_communicator,
+    return Place(
+        group, worst_first, table["number"][rows], (p10, median, p90), waited / 1e9, of_kind, of_communicator
     )
 
 

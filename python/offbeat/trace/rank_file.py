@@ -67,6 +67,16 @@ class RankFile:
         return text(self.header["host"])
 
     @property
+    def last_exit(self) -> int:
+        """When this rank last left a call, or completed one, by its own clock; 0 if it has no call."""
+        last = 0
+        for begin in range(0, len(self.slots), _PIECE):
+            piece = slice(begin, begin + _PIECE)
+            for name in ("exit", "completion"):
+                last = max(last, int(np.max(self.slots[name][piece], where=self.is_call[piece], initial=0)))
+        return last
+
+    @property
     def ended(self) -> bool:
         return bool(self.header["flags"] & FileFlag.ENDED)
 

@@ -122,6 +122,29 @@ class Trace:
         ]
         return min(firsts, default=0)
 
+    @cached_property
+    def spans_ns(self) -> dict[int, tuple[int, int]]:
+        """From MPI_Init to MPI_Finalize of each rank, since ``origin_ns``.
+
+        A rank that has not ended counts up to the last call that it left.
+        """
+        found = {}
+        for rank, file in self.files.items():
+            begin = int(file.header["own_time"])
+            ends = [begin, file.last_exit]
+            if file.ended and file.header["end"]["kind"] != layout.Sync.NONE:
+                ends.append(int(file.header["end"]["at"]))
+            first, last = self.times(rank, np.array([begin, max(ends)], dtype=np.int64))
+            found[rank] = int(first), int(last)
+        return found
+
+    @cached_property
+    def span_ns(self) -> tuple[int, int]:
+        """From the first MPI_Init to the last MPI_Finalize, since ``origin_ns``."""
+        return min(0, *(begin for begin, _ in self.spans_ns.values())), max(
+            end for _, end in self.spans_ns.values()
+        )
+
     def times(self, rank: int, local: Times) -> Times:
         """A rank's own times as nanoseconds since ``origin_ns``."""
         return self.files[rank].clock.to_global(local) - np.int64(self.origin_ns)

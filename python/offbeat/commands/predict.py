@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""offbeat predict: what a traced program would take under other algorithms."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from offbeat.errors import CommandError
+from offbeat.reports.sheet import to_terminal
+
+if TYPE_CHECKING:
+    from offbeat.predict.prediction import Measured, Prediction
+    from offbeat.trace.metrics import Calls
+
+_PLAIN_WIDTH = 140
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command()(predict)
+
+
+def predict(
+    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A folder of offbeat trace.")],
+    results: Annotated[
+        Path,
+        typer.Option(
+            "--from",
+            metavar="RESULTS",
+            help="A file of offbeat bench --json or offbeat simulate --json, of as many ranks.",
+        ),
+    ],
+    measured: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--measured",
+            metavar="TRACE",
+            help="A trace of the same program under another algorithm, to compare with; may be repeated.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say what a program would take under each algorithm of a benchmark or a simulation.
+
+    offbeat predict run.trace --from bench.json
+
+    The computation is that of the trace. Each collective takes what was measured at its size, under the
+    pattern that is nearest to its arrivals.
+    """
+    # NumPy takes a while to load, and need not be there.
+    from offbeat.predict import delays, prediction
+    from offbeat.reports import prediction_sheets, report_json
+
+    calls = _calls(trace)
+    prediction.check_ranks(calls)
+    hosts = len(set(calls.trace.hosts.values()))
+    found = prediction.predict(calls, delays.read(results, calls.trace.ranks, hosts))
+    runs = [prediction.Measured.of(calls), *(_measured(path, calls) for path in measured or [])]
+    confirmed = [(each, prediction.confirm(each, runs)) for each in found.collectives]
+    if as_json:
+        print(json.dumps(report_json.of_prediction(found, confirmed), indent=1, allow_nan=False))
+        return
+    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
+    console.print(Text(f"Prediction for {trace}", style="bold"), soft_wrap=True)
+    for name, value in prediction_sheets.facts(found):
+        console.print(Text(f"  {name:<10} {value}"))
+    for note in [*calls.trace.missing, *found.notes]:
+        console.print(Text(f"  note: {note}", style="dark_orange"), soft_wrap=True)
+    console.print()
+    for each, confirmation in confirmed:
+        console.print(Text(prediction_sheets.basis(each)))
+        for line in prediction_sheets.conclusions(each, found):
+            console.print(Text(line, style="bold"))
+        console.print()
+        for sheet in prediction_sheets.sheets(each):
+            console.print(to_terminal(sheet), "")
+        if confirmation is not None:
+            sheet, verdict = prediction_sheets.confirmation(confirmation)
+            console.print(to_terminal(sheet))
+            console.print(Text(verdict, style="bold"))
+            console.print()
+        elif measured:
+            console.print(Text(f"{each.collective}: {_NOT_COMPARED}", style="dark_orange"))
+            console.print()
+    if not measured:
+        _print_next(console, found)
+
+
+_NOT_COMPARED = "the traces have no second algorithm that is among the delays, so nothing is confirmed."
+
+
+def _print_next(console: Console, found: Prediction) -> None:
+    from offbeat.reports import next_commands
+
+    commands = next_commands.of_prediction(found)
+    if commands:
+        console.print(Text("To see whether it is true, run it:"))
+        for command in commands:
+            console.print(Text(f"  {command}", style="dim"), soft_wrap=True)
+
+
+def _calls(path: Path) -> Calls:
+    from offbeat import trace
+    from offbeat.trace import metrics
+
+    return metrics.collect(trace.read(path))
+
+
+def _measured(path: Path, calls: Calls) -> Measured:
+    from offbeat.predict.prediction import Measured
+
+    other = _calls(path)
+    if other.trace.ranks != calls.trace.ranks:
+        raise CommandError(
+            f"{path} is of {other.trace.ranks} ranks, {calls.trace.path} of {calls.trace.ranks}"
+        )
+    return Measured.of(other)

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The last delays in a file of ``offbeat bench`` or ``offbeat simulate``, by collective, pattern and size."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offbeat.bench import arrival_patterns, results
+from offbeat.bench.plan import NO_SKEW
+from offbeat.errors import CommandError
+from offbeat.simulate import simulation
+from offbeat.units import format_size
+
+Floats = NDArray[np.float64]
+
+_DRAWS = 64  # of a pattern that is drawn anew for each call, from which its usual shape is known
+
+
+# Delays are known for sizes up to so many times smaller or larger than those that were measured.
+NEAR = 4
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A time by size: between two measured sizes linear, above in proportion, below as for the smallest."""
+
+    bytes: Floats
+    microseconds: Floats
+
+    def __call__(self, size: Any) -> Floats:
+        """Microseconds."""
+        times = np.interp(size, self.bytes, self.microseconds)
+        above = np.asarray(size, dtype=np.float64) / max(float(self.bytes[-1]), 1.0)
+        return np.asarray(times * np.maximum(above, 1.0))
+
+    @classmethod
+    def of(cls, pairs: Mapping[int, float]) -> Curve:
+        sizes = sorted(pairs)
+        return cls(np.array(sizes, dtype=np.float64), np.array([pairs[size] for size in sizes]))
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """One arrival pattern with its skew, and what each algorithm took under it."""
+
+    pattern: str
+    skew: str  # its label, such as 1x or 100us
+    shape: Floats | None  # how late each rank is, the latest by 1; None: nobody is late
+    anyone: bool  # other ranks in each call: the shape is in the order of lateness
+    skew_us: Curve
+    delays: Mapping[str, Curve]  # by algorithm
+
+    def __str__(self) -> str:
+        return self.pattern if self.shape is None else f"{self.pattern} ({self.skew})"
+
+
+@dataclass(frozen=True)
+class Delays:
+    """All that a file says about one number of ranks."""
+
+    path: Path
+    ranks: int
+    source: str  # the machine
+    mpi: str | None  # None: of a simulation, which has none
+    of: Mapping[str, Sequence[Arrival]]  # by collective; all of one have the same algorithms and sizes
+    notes: Sequence[str]  # what is not taken from the file
+
+    def sizes(self, collective: str) -> list[int]:
+        """The sizes that were measured, ascending."""
+        return [int(size) for size in self.of[collective][0].skew_us.bytes]
+
+    def knows(self, collective: str, sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether delays are known for sizes."""
+        measured = self.sizes(collective)
+        return np.asarray((NEAR * sizes >= measured[0]) & (sizes <= NEAR * measured[-1]))
+
+    def algorithms(self, collective: str) -> list[str]:
+        return list(self.of[collective][0].delays)
+
+
+class _Line(NamedTuple):
+    """One result of either file."""
+
+    collective: str
+    size_bytes: int
+    pattern: str
+    skew: str
+    algorithm: str
+    skew_us: float
+    delay_us: float
+
+
+def read(path: Path, ranks: int, hosts: int) -> Delays:
+    """The delays for a program of so many ranks; refuse a file of others in one line."""
+    try:
+        document = json.loads(path.read_text())
+    except OSError as error:
+        raise CommandError(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise CommandError(f"{path} is not a file of offbeat bench or simulate: it is not JSON") from None
+    kind = document.get("format") if isinstance(document, dict) else None
+    try:
+        if kind == results.FORMAT:
+            return _of_benchmark(path, ranks)
+        if kind == simulation.FORMAT:
+            return _of_simulation(path, document, ranks, hosts)
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
+        raise CommandError(f"{path} is damaged: it is not what {kind} writes") from None
+    raise CommandError(f"{path} is not a file of offbeat bench --json or offbeat simulate --json")
+
+
+def _of_benchmark(path: Path, ranks: int) -> Delays:
+    benchmark = results.read(path)
+    plan, about = benchmark.plan, benchmark.about
+    if plan.computing is not None:
+        raise CommandError(f"{path} is of non-blocking calls: measure blocking ones, without --computing")
+    if plan.ranks != ranks:
+        raise CommandError(f"{path} is of {plan.ranks} ranks, the trace of {ranks}: offbeat bench -n {ranks}")
+    lines = [
+        _Line(*result.cell, result.algorithm, result.skew_us, result.last_delay.median)
+        for result in benchmark.results
+        if result.status == results.MEASURED
+    ]
+    recorded = {name: each["mean"] for name, each in about.get("patterns", {}).items()}
+    machine, mpi = about["machine"], f"{about['mpi']['vendor']} {about['mpi']['version']}"
+    source = f"{mpi} on {machine['host']} ({machine['processor']})"
+    return _grouped(path, lines, _Shapes(path, ranks, plan.seed, recorded), source, mpi)
+
+
+def _of_simulation(path: Path, document: Mapping[str, Any], ranks: int, hosts: int) -> Delays:
+    if document["version"] != simulation.VERSION:
+        raise CommandError(
+            f"{path} has version {document['version']} of the format, this is {simulation.VERSION}"
+        )
+    shapes = {(int(each["nodes"]), int(each["ranks_per_node"])) for each in document["results"]}
+    fitting = [shape for shape in shapes if shape[0] * shape[1] == ranks]
+    if not fitting:
+        there = ", ".join(f"{nodes} x {ppn}" for nodes, ppn in sorted(shapes)) or "nothing"
+        raise CommandError(f"{path} is of other numbers of ranks than the {ranks} of the trace: {there}")
+    nodes, ppn = min(fitting, key=lambda shape: (abs(shape[0] - hosts), shape))
+    lines = [
+        _Line(
+            str(document["collective"]), int(each["size_bytes"]), str(each["pattern"]), str(each["skew"]),
+            str(each["algorithm"]), float(each["skew_us"]), float(each["last_delay_us"]),
+        )
+        for each in document["results"]
+        if (each["nodes"], each["ranks_per_node"]) == (nodes, ppn)
+    ]  # fmt: skip
+    source = f"simulated, machine {document['machine']['name']}, {nodes} x {ppn} ranks"
+    shapes_of = _Shapes(path, ranks, int(document["seed"]), {}, ppn)
+    return _grouped(path, lines, shapes_of, source, None)
+
+
+@dataclass(frozen=True)
+class _Shapes:
+    """Says how late each rank is under a pattern of a file."""
+
+    path: Path
+    ranks: int
+    seed: int
+    recorded: Mapping[str, Sequence[float]]  # of patterns that are files, too
+    ranks_per_node: int | None = None
+
+    def __call__(self, pattern: str) -> tuple[Floats, bool]:
+        """The shape, and whether other ranks are late in each call."""
+        rounds = np.array(self._rounds(pattern), dtype=np.float64)
+        rounds /= np.maximum(rounds.max(axis=1, keepdims=True), 1e-12)
+        if len(rounds) == 1:
+            return rounds[0], False
+        return np.sort(rounds, axis=1).mean(axis=0), True
+
+    def _rounds(self, pattern: str) -> Sequence[Sequence[float]]:
+        if pattern == "node_late" and self.ranks_per_node is not None:
+            pattern = f"node_late({self.ranks_per_node})"
+        name = pattern.partition("(")[0]
+        if name in arrival_patterns.PATTERNS:
+            return arrival_patterns.rounds(pattern, self.ranks, self.seed, _DRAWS)
+        mean = self.recorded.get(pattern)
+        if mean is None or len(mean) != self.ranks:
+            raise CommandError(f"{self.path} does not say who is late under its pattern {pattern}")
+        return [mean]
+
+
+def _grouped(path: Path, lines: Sequence[_Line], shapes: _Shapes, source: str, mpi: str | None) -> Delays:
+    if not lines:
+        raise CommandError(f"{path} has no result that was measured")
+    for line in lines:
+        if not (math.isfinite(line.delay_us) and math.isfinite(line.skew_us) and line.size_bytes >= 0):
+            raise ValueError("not a number")
+    found: dict[str, list[Arrival]] = {}
+    notes: list[str] = []
+    for collective in dict.fromkeys(line.collective for line in lines):
+        mine = [line for line in lines if line.collective == collective]
+        kept = _comparable(mine)
+        if not kept:
+            raise CommandError(
+                f"{path}: no algorithm of {collective} was measured at one size under all of its patterns"
+            )
+        notes += _left_out(collective, mine, kept)
+        keys = dict.fromkeys((line.pattern, line.skew) for line in kept)
+        found[collective] = [_arrival(kept, pattern, skew, shapes) for pattern, skew in keys]
+    return Delays(path, shapes.ranks, source, mpi, found, notes)
+
+
+def _comparable(lines: Sequence[_Line]) -> list[_Line]:
+    """The results at sizes and of algorithms that were measured under all patterns: nothing is missing."""
+    keys = {(line.pattern, line.skew) for line in lines}
+    there: dict[tuple[int, str], set[tuple[str, str]]] = {}
+    for line in lines:
+        there.setdefault((line.size_bytes, line.algorithm), set()).add((line.pattern, line.skew))
+    whole: dict[int, set[str]] = {}
+    for (size, algorithm), patterns in there.items():
+        if patterns == keys:
+            whole.setdefault(size, set()).add(algorithm)
+    common = set.intersection(*whole.values()) if whole else set()
+    return [line for line in lines if line.size_bytes in whole and line.algorithm in common]
+
+
+def _left_out(collective: str, lines: Sequence[_Line], kept: Sequence[_Line]) -> list[str]:
+    sizes = {line.size_bytes for line in lines} - {line.size_bytes for line in kept}
+    names = dict.fromkeys(line.algorithm for line in lines)
+    gone = [name for name in names if name not in {line.algorithm for line in kept}]
+    what = [format_size(size) for size in sorted(sizes)] + gone
+    return [f"{collective}: not measured everywhere, so left out: {', '.join(what)}"] if what else []
+
+
+def _arrival(lines: Sequence[_Line], pattern: str, skew: str, shapes: _Shapes) -> Arrival:
+    mine = [line for line in lines if (line.pattern, line.skew) == (pattern, skew)]
+    shape, anyone = (None, False) if skew == NO_SKEW.label else shapes(pattern)
+    delays: dict[str, dict[int, float]] = {}
+    for line in mine:
+        delays.setdefault(line.algorithm, {})[line.size_bytes] = line.delay_us
+    return Arrival(
+        pattern,
+        skew,
+        shape,
+        anyone,
+        Curve.of({line.size_bytes: line.skew_us for line in mine}),
+        {name: Curve.of(pairs) for name, pairs in delays.items()},
+    )

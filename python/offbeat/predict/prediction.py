@@ -1,0 +1,446 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a traced program would take under each algorithm (paper 4, section V.D), and how it is best chosen.
+
+The program's computation is as in the trace. In each blocking call of a measured collective the ranks stay,
+after the last arrival that they need, for the last delay that was measured at the size of the call and under
+the pattern that is nearest to its arrivals. Paper 4 is Salimi Beni, Cosenza, Hunold, Cluster 2024.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offbeat.bench import ranking
+from offbeat.errors import CommandError
+from offbeat.predict.delays import Arrival, Delays, Floats
+from offbeat.trace import COLLECTIVES, Block, Flag, metrics, replay
+from offbeat.trace.metrics import Calls
+from offbeat.trace.replay import Replay
+
+# A call is balanced if its skew is less than this part of the least skew that was measured.
+_HARDLY_SKEWED = 0.5
+_MOST_AT_ONCE = 1 << 22  # stays in memory
+
+SIZE_BY_SIZE = "size by size"  # instead of the name of one algorithm
+
+# A benchmark counts the bytes of one block of these, a trace all blocks that a rank gives.
+_ALL_BLOCKS = ("alltoall", "alltoallv", "reduce_scatter_block")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way to run one collective, and the run that it would make."""
+
+    name: str
+    run_s: float
+    communicating_s: float  # of a rank, in the calls that are predicted
+
+
+@dataclass(frozen=True)
+class SizeChoice:
+    """One size: what each way to choose would take there, and the delays of all its calls with that."""
+
+    size_bytes: int
+    calls: int
+    best: str
+    by_average: str
+    by_balanced: str | None
+    delays_s: Mapping[str, float]  # by algorithm
+
+
+@dataclass(frozen=True)
+class OfCollective:
+    """The prediction for one collective, while all others stay as recorded."""
+
+    collective: str
+    calls: int
+    predicted_calls: int
+    arrivals: Mapping[str, int]  # calls by the pattern that is taken for them
+    sizes: Mapping[str, int]  # calls by how the delay at their size is known
+    ran: str  # in the trace, in most of the calls
+    algorithms: Sequence[Candidate]  # each in all calls; the shortest run first
+    scores: Mapping[str, float]  # the average over the patterns of the delay divided by the least
+    best: Candidate  # at each size the algorithm that is best for this program
+    by_average: Candidate  # at each size the best average over the patterns
+    by_balanced: Candidate | None  # at each size the best when nobody is late
+    by_size: Sequence[SizeChoice]
+
+    @property
+    def model(self) -> Candidate | None:
+        """The algorithm that ran in the trace, as predicted."""
+        return next((each for each in self.algorithms if each.name == self.ran), None)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """All collectives that were measured and that the program calls."""
+
+    calls: Calls
+    delays: Delays
+    recorded_s: float
+    covered: float  # of the time of all ranks in collectives: the calls that are predicted
+    collectives: Sequence[OfCollective]
+    notes: Sequence[str]
+
+
+def predict(calls: Calls, delays: Delays) -> Prediction:
+    """The run under each algorithm."""
+    trace = calls.trace
+    matched = _Matched.of(calls, delays)
+    taken = replay.of_calls(calls)
+    found = []
+    for collective in delays.of:
+        here = matched.collective == COLLECTIVES.index(collective)
+        if here.any():
+            found.append(_Collective(calls, delays, matched, taken, collective, here).predicted())
+    if not found:
+        what = f"blocking {', '.join(delays.of)} on {delays.ranks} ranks"
+        raise CommandError(f"{trace.path} has no {what} of about the sizes that {delays.path} has")
+    in_call = calls.table["in_call"]
+    covered = float(in_call[matched.collective > 0].sum()) / max(float(calls.whole["in_call"].sum()), 1e-9)
+    found.sort(key=lambda each: -_time_of(calls, each.collective))
+    return Prediction(calls, delays, taken.recorded_ns / 1e9, covered, found, _notes(calls, delays))
+
+
+def check_ranks(calls: Calls) -> None:
+    """Refuse a trace that does not have all ranks."""
+    trace = calls.trace
+    if len(trace.recording) != trace.ranks:
+        raise CommandError(
+            f"{trace.path} has the calls of {len(trace.recording)} of {trace.ranks} ranks: "
+            "a prediction needs all"
+        )
+
+
+def _time_of(calls: Calls, collective: str) -> float:
+    mine = calls.whole["collective"] == COLLECTIVES.index(collective)
+    return float(calls.whole["in_call"][mine].sum())
+
+
+def _notes(calls: Calls, delays: Delays) -> list[str]:
+    found = list(delays.notes)
+    mpi = calls.trace.mpi
+    if delays.mpi is None:
+        found.append("the delays are simulated: compare the algorithms with one another, not with the trace")
+    elif delays.mpi.rpartition(" ")[2] not in mpi:
+        found.append(
+            f"the delays were measured with {delays.mpi}, the trace with {mpi}: see offbeat bench --mpi"
+        )
+    if calls.trace.every_call > 1:
+        every = calls.trace.every_call
+        found.append(f"one of {every} calls is recorded; what it would save counts {every} times")
+    nonblocking = calls.whole["flags"] & (Flag.NONBLOCKING | Flag.PERSISTENT) != 0
+    if nonblocking.any():
+        count = int(np.count_nonzero(nonblocking))
+        found.append(f"{count} non-blocking calls stay as recorded")
+    return found
+
+
+# -- which delay belongs to which call
+
+
+@dataclass(frozen=True)
+class _Matched:
+    """For each row of Calls.table what is taken for it. Rows that are not predicted have 0, 0 and -1."""
+
+    collective: NDArray[np.uint8]
+    size: NDArray[np.int64]  # as a benchmark counts it
+    arrival: NDArray[np.int16]  # index into Delays.of[collective]
+
+    @classmethod
+    def of(cls, calls: Calls, delays: Delays) -> _Matched:
+        rows = len(calls.table)
+        found = cls(
+            np.zeros(rows, dtype=np.uint8), np.zeros(rows, dtype=np.int64), np.full(rows, -1, dtype=np.int16)
+        )
+        for block, where in metrics.blocks_with_rows(calls):
+            communicator = block.communicator
+            whole = len(block.ranks) == communicator.ranks == delays.ranks
+            if whole and not communicator.inter and not communicator.several_jobs:
+                found._add(calls, delays, block, where)
+        return found
+
+    def _add(self, calls: Calls, delays: Delays, block: Block, where: NDArray[np.intp]) -> None:
+        table = calls.table[where]
+        fits = (where >= 0) & table["complete"]
+        fits &= (table["flags"] & (Flag.NONBLOCKING | Flag.PERSISTENT)) == 0
+        places = np.array([block.communicator.places[int(rank)] for rank in block.ranks])
+        columns = np.argsort(places, kind="stable")
+        for collective, arrivals in delays.of.items():
+            number = COLLECTIVES.index(collective)
+            mine = np.flatnonzero(fits & (table["collective"] == number))
+            if not len(mine):
+                continue
+            mine = mine[delays.knows(collective, benchmark_size(collective, table[mine], delays.ranks))]
+            rows = where[mine]
+            self.collective[rows] = number
+            self.size[rows] = benchmark_size(collective, table[mine], delays.ranks)
+            late_us = block.arrival[mine][:, columns] / 1e3
+            late_us -= late_us.min(axis=1, keepdims=True)
+            self.arrival[rows] = nearest(late_us, self.size[rows], arrivals)
+
+
+def benchmark_size(collective: str, table: NDArray[Any], ranks: int) -> NDArray[np.int64]:
+    """The bytes of calls as ``offbeat bench`` counts them."""
+    size = table["bytes"].astype(np.int64)
+    if collective in _ALL_BLOCKS:
+        return np.asarray(size // ranks)
+    if collective == "allgatherv":
+        # In place, the list of all blocks is what describes the call.
+        return np.where(table["flags"] & Flag.IN_PLACE, size // ranks, size)
+    return size
+
+
+def nearest(late_us: Floats, size: NDArray[np.int64], arrivals: Sequence[Arrival]) -> NDArray[np.int16]:
+    """The measured arrival that is nearest to how late the ranks (columns) of each call (lines) are.
+
+    A call is balanced if its skew, the lateness of the last rank, is less than half of the least skew that
+    was measured at its size. Of the others first the pattern is chosen: the one whose delays differ least
+    from the call's on average over the ranks, both divided by that of the last rank. Then its skew: the one
+    by which the call's has to be multiplied or divided least.
+    """
+    found = np.zeros(len(late_us), dtype=np.int16)
+    skewed = [number for number, arrival in enumerate(arrivals) if arrival.shape is not None]
+    balanced = [number for number, arrival in enumerate(arrivals) if arrival.shape is None]
+    if not skewed:
+        return found
+    skew = late_us.max(axis=1)
+    measured = np.stack([np.maximum(arrivals[number].skew_us(size), 1e-6) for number in skewed])
+    if balanced:
+        found[:] = balanced[0]
+        some = np.flatnonzero(skew >= _HARDLY_SKEWED * measured.min(axis=0))
+    else:
+        some = np.arange(len(late_us))
+    shape = late_us[some] / np.maximum(skew[some, None], 1e-6)
+    in_order = np.sort(shape, axis=1)
+    patterns = list(dict.fromkeys(arrivals[number].pattern for number in skewed))
+    first = {arrivals[number].pattern: arrivals[number] for number in reversed(skewed)}
+    distances = [
+        np.abs((in_order if first[name].anyone else shape) - first[name].shape).mean(axis=1)
+        for name in patterns
+    ]
+    pattern = np.argmin(np.stack(distances), axis=0)
+    off = np.abs(np.log(np.maximum(skew[some], 1e-6) / measured[:, some]))
+    of_pattern = np.array([patterns.index(arrivals[number].pattern) for number in skewed])
+    off[of_pattern[:, None] != pattern] = np.inf
+    found[some] = np.array(skewed)[np.argmin(off, axis=0)]
+    return found
+
+
+# -- one collective
+
+
+class _Collective:
+    """The calls of one collective that are predicted."""
+
+    def __init__(
+        self, calls: Calls, delays: Delays, matched: _Matched, taken: Replay, collective: str,
+        here: NDArray[np.bool_],
+    ) -> None:  # fmt: skip
+        self._calls = calls
+        self._collective = collective
+        self._arrivals = delays.of[collective]
+        self._names = delays.algorithms(collective)
+        self._measured = delays.sizes(collective)
+        self._replay = taken
+        self._here = here  # of Calls.table
+        self._rows = np.flatnonzero(here)
+        self._sizes, self._size = np.unique(matched.size[self._rows], return_inverse=True)
+        self._arrival = matched.arrival[self._rows]
+        # Microseconds: algorithm, pattern, size.
+        self._table = np.stack(
+            [
+                np.stack([arrival.delays[name](self._sizes) for arrival in self._arrivals])
+                for name in self._names
+            ]
+        )
+        # Calls: pattern, size.
+        self._count = np.zeros(self._table.shape[1:], dtype=np.int64)
+        np.add.at(self._count, (self._arrival, self._size), 1)
+
+    def predicted(self) -> OfCollective:
+        best = np.argmin((self._table * self._count).sum(axis=1), axis=0)
+        score = self._scores()
+        by_average = np.argmin(score, axis=0)
+        balanced = [number for number, arrival in enumerate(self._arrivals) if arrival.shape is None]
+        by_balanced = np.argmin(self._table[:, balanced[0]], axis=0) if balanced else None
+        ways = [np.full(len(self._sizes), number) for number in range(len(self._names))]
+        ways += [best, by_average, *([by_balanced] if by_balanced is not None else [])]
+        runs = self._runs(ways)
+        candidates = [
+            Candidate(self._name(way), run, self._communicating_s(way))
+            for way, run in zip(ways, runs, strict=True)
+        ]
+        fixed, chosen = candidates[: len(self._names)], candidates[len(self._names) :]
+        weight = self._count.sum(axis=0) / self._count.sum()
+        mine = self._calls.whole["collective"] == COLLECTIVES.index(self._collective)
+        return OfCollective(
+            self._collective,
+            int(np.count_nonzero(mine)),
+            len(self._rows),
+            self._patterns_taken(),
+            self._sizes_known(),
+            self._ran(),
+            sorted(fixed, key=lambda each: each.run_s),
+            dict(zip(self._names, map(float, score @ weight), strict=True)),
+            chosen[0],
+            chosen[1],
+            chosen[2] if by_balanced is not None else None,
+            self._by_size(best, by_average, by_balanced),
+        )
+
+    def _name(self, way: NDArray[np.intp]) -> str:
+        used = {self._names[number] for number in way}
+        return used.pop() if len(used) == 1 else SIZE_BY_SIZE
+
+    def _scores(self) -> Floats:
+        """Algorithm, size: as ``ranking.scores``."""
+        columns = []
+        for size in range(len(self._sizes)):
+            by_pattern = [
+                {name: float(self._table[k, pattern, size]) for k, name in enumerate(self._names)}
+                for pattern in range(len(self._arrivals))
+            ]
+            scores = ranking.scores_of_times(by_pattern)
+            columns.append([scores[name] for name in self._names])
+        return np.array(columns).T
+
+    def _runs(self, ways: Sequence[NDArray[np.intp]]) -> list[float]:
+        """The run in seconds with a choice of algorithm for each size, some at a time."""
+        replayed = self._replay
+        column = np.full(len(self._here), -1, dtype=np.intp)
+        column[self._rows] = np.arange(len(self._rows))
+        mine = column[replayed.rows]
+        there = mine >= 0
+        at_once = max(1, _MOST_AT_ONCE // max(len(replayed.rows), 1))
+        found: list[float] = []
+        for begin in range(0, len(ways), at_once):
+            some = ways[begin : begin + at_once]
+            stays = np.full((len(some), len(replayed.rows)), np.nan)
+            for line, way in zip(stays, some, strict=True):
+                line[there] = 1e3 * self._delays_us(way)[mine[there]]
+            run_ns = replayed.run(stays).run_ns
+            every = self._calls.trace.every_call
+            runs = replayed.recorded_ns + every * (run_ns - replayed.recorded_ns)
+            found += [max(float(run), 0.0) / 1e9 for run in runs]
+        return found
+
+    def _delays_us(self, way: NDArray[np.intp]) -> Floats:
+        """Of each call."""
+        return np.asarray(self._table[way[self._size], self._arrival, self._size])
+
+    def _communicating_s(self, way: NDArray[np.intp]) -> float:
+        return float(self._delays_us(way).sum()) * self._calls.trace.every_call / 1e6
+
+    def _patterns_taken(self) -> dict[str, int]:
+        count = self._count.sum(axis=1)
+        order = np.argsort(-count, kind="stable")
+        return {str(self._arrivals[number]): int(count[number]) for number in order if count[number]}
+
+    def _sizes_known(self) -> dict[str, int]:
+        count = self._count.sum(axis=0)
+        measured = np.isin(self._sizes, self._measured)
+        outside = (self._sizes < self._measured[0]) | (self._sizes > self._measured[-1])
+        kinds = (("measured", measured), ("between", ~measured & ~outside), ("outside", outside))
+        return {name: int(count[mask].sum()) for name, mask in kinds}
+
+    def _ran(self) -> str:
+        numbers = Counter(self._calls.table["algorithm"][self._rows].tolist())
+        return self._calls.algorithms[numbers.most_common(1)[0][0]]
+
+    def _by_size(
+        self, best: NDArray[np.intp], by_average: NDArray[np.intp], by_balanced: NDArray[np.intp] | None
+    ) -> list[SizeChoice]:
+        total_us = (self._table * self._count).sum(axis=1)
+        return [
+            SizeChoice(
+                int(size),
+                int(self._count[:, k].sum()),
+                self._names[best[k]],
+                self._names[by_average[k]],
+                self._names[by_balanced[k]] if by_balanced is not None else None,
+                {name: float(total_us[number, k]) / 1e6 for number, name in enumerate(self._names)},
+            )
+            for k, size in enumerate(self._sizes)
+        ]
+
+
+# -- what other runs took
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A run of the program under some algorithms."""
+
+    path: Path
+    run_s: float
+    ran: Mapping[str, str]  # the algorithm of most calls of each collective
+
+    @classmethod
+    def of(cls, calls: Calls) -> Measured:
+        table = calls.whole
+        ran = {}
+        for number in np.unique(table["collective"]):
+            used = Counter(table["algorithm"][table["collective"] == number].tolist())
+            ran[COLLECTIVES[int(number)]] = calls.algorithms[used.most_common(1)[0][0]]
+        begin, end = calls.trace.span_ns
+        return cls(calls.trace.path, (end - begin) / 1e9, ran)
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """One algorithm: the run as predicted and as measured."""
+
+    name: str
+    predicted_s: float | None  # None: no delays of it
+    measured_s: float  # the median of ``runs``
+    runs: int
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """Whether the algorithms rank in the runs as predicted."""
+
+    collective: str
+    lines: Sequence[Confirmed]  # the shortest measured run first
+
+    @cached_property
+    def both(self) -> list[Confirmed]:
+        return [line for line in self.lines if line.predicted_s is not None]
+
+    @property
+    def predicted_best(self) -> Confirmed:
+        return min(self.both, key=lambda line: line.predicted_s or 0.0)
+
+    @property
+    def loss(self) -> float:
+        """How much longer the predicted best ran than the measured best, as a part of the latter."""
+        return self.predicted_best.measured_s / self.both[0].measured_s - 1
+
+    @property
+    def same_order(self) -> bool:
+        by_prediction = sorted(self.both, key=lambda line: line.predicted_s or 0.0)
+        return by_prediction == self.both
+
+
+def confirm(prediction: OfCollective, runs: Sequence[Measured]) -> Confirmation | None:
+    """None if fewer than two algorithms were both predicted and measured."""
+    predicted = {each.name: each.run_s for each in prediction.algorithms}
+    times: dict[str, list[float]] = {}
+    for run in runs:
+        if prediction.collective in run.ran:
+            times.setdefault(run.ran[prediction.collective], []).append(run.run_s)
+    lines = [
+        Confirmed(name, predicted.get(name), float(np.median(each)), len(each))
+        for name, each in times.items()
+    ]
+    found = Confirmation(prediction.collective, sorted(lines, key=lambda line: line.measured_s))
+    return found if len(found.both) > 1 else None

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Reports and predictions as plain data (docs/report-format.md)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from offbeat import __version__
+from offbeat.bench import ranking
+from offbeat.bench.result_file import ResultFile
+from offbeat.predict.prediction import (
+    SIZE_BY_SIZE,
+    Candidate,
+    Confirmation,
+    OfCollective,
+    Prediction,
+    SizeChoice,
+)
+from offbeat.trace import COLLECTIVES, summaries
+from offbeat.trace.diagnosis import Diagnosis, Finding, Period, Place
+from offbeat.trace.metrics import Calls
+from offbeat.trace.stakes import Stakes
+
+REPORT_FORMAT, REPORT_VERSION = "offbeat report", 1
+PREDICTION_FORMAT, PREDICTION_VERSION = "offbeat predict", 1
+
+
+def of_report(traces: Sequence[dict[str, Any]], benches: Sequence[ResultFile]) -> dict[str, Any]:
+    """The whole document; ``traces`` are of ``of_trace``."""
+    return {
+        "format": REPORT_FORMAT,
+        "version": REPORT_VERSION,
+        "offbeat": __version__,
+        "traces": list(traces),
+        "benchmarks": [_benchmark(bench) for bench in benches],
+    }
+
+
+def of_trace(calls: Calls, diagnosis: Diagnosis, commands: Sequence[str]) -> dict[str, Any]:
+    """One trace."""
+    trace = calls.trace
+    return {
+        "path": str(trace.path),
+        "program": trace.program,
+        "mpi": trace.mpi,
+        "ranks": trace.ranks,
+        "recorded_ranks": len(trace.recording),
+        "hosts": len(set(trace.hosts.values())),
+        "every_call": trace.every_call,
+        "calls": len(calls.table),
+        "complete_calls": len(calls.whole),
+        "clock_error_us": None if math.isnan(trace.clock_error_ns) else trace.clock_error_ns / 1e3,
+        "missing": list(trace.missing),
+        "stakes": _stakes(diagnosis.stakes) if diagnosis.stakes is not None else None,
+        "waiting_s": diagnosis.waiting_s,
+        "explained_s": diagnosis.explained_s,
+        "findings": [_finding(finding) for finding in diagnosis.findings],
+        "commands": list(commands),
+        "collectives": _collectives(calls),
+        "lateness": _lateness(calls),
+    }
+
+
+def _stakes(stakes: Stakes) -> dict[str, Any]:
+    return {
+        "verdict": stakes.verdict.value,
+        "run_s": stakes.run_s,
+        "collectives": stakes.in_collectives,
+        "waiting": stakes.waiting,
+        "communicating": stakes.communicating,
+        "perfect_saves_s": stakes.perfect_saves_s,
+        "even_saves_s": stakes.even_saves_s,
+        "sentences": stakes.sentences,
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "kind": finding.kind.name.lower(),
+        "ranks": list(finding.ranks),
+        "host": finding.host,
+        "waited_s": finding.waited_s,
+        "share_of_run": finding.share_of_run,
+        "share_of_collectives": finding.share,
+        "sentence": finding.sentence,
+        "advice": finding.advice,
+        "places": [_place(place) for place in finding.places],
+    }
+
+
+def _place(place: Place) -> dict[str, Any]:
+    group = place.group
+    p10, median, p90 = place.lateness_us
+    return {
+        "collective": COLLECTIVES[group.collective],
+        "least_bytes": group.least_bytes,
+        "most_bytes": group.most_bytes,
+        "communicator": group.communicator.index,
+        "communicator_ranks": group.communicator.ranks,
+        "calls": len(group.calls),
+        "late_calls": len(place.rows),
+        "first_numbers": [int(number) for number in place.numbers[:3]],
+        "every_such_call": _step(place.of_kind),
+        "every_call_of_communicator": _step(place.of_communicator),
+        "lateness_us": {"p10": p10, "median": median, "p90": p90},
+        "waited_s": place.waited_s,
+    }
+
+
+def _step(period: Period | None) -> int | None:
+    return period.step if period is not None else None
+
+
+def _collectives(calls: Calls) -> list[dict[str, Any]]:
+    if not len(calls.whole):
+        return []
+    return [
+        {
+            "collective": COLLECTIVES[share.collective],
+            "sizes": share.size_class,
+            "calls": share.calls,
+            "time_s": share.time_ns / 1e9,
+            "waiting_s": share.waiting_ns / 1e9,
+        }
+        for share in summaries.shares(calls)
+    ]
+
+
+def _lateness(calls: Calls) -> list[dict[str, Any]]:
+    if not len(calls.whole):
+        return []
+    return [
+        {
+            "rank": rank.rank,
+            "host": calls.trace.hosts[rank.rank],
+            "times_last": rank.calls_last,
+            "then_late_us": rank.lateness_us,
+            "mean_skew_us": rank.mean_skew_us,
+            "others_waited_s": rank.waited_s,
+        }
+        for rank in summaries.lateness(calls)
+    ]
+
+
+def _benchmark(bench: ResultFile) -> dict[str, Any]:
+    choices = []
+    for collective in ranking.collectives_of(bench.rows):
+        for size in ranking.sizes_of(bench.rows, collective):
+            rows = ranking.at(bench.rows, collective, size)
+            scores = ranking.scores(rows)
+            balanced = next((row.best for row in rows if row.balanced), None)
+            choices.append(
+                {
+                    "collective": collective,
+                    "size_bytes": size,
+                    "best_average": min(scores, key=scores.__getitem__, default=None),
+                    "scores": scores,
+                    "best_when_balanced": balanced,
+                }
+            )
+    return {"path": str(bench.path), "warnings": list(bench.warnings), "choices": choices}
+
+
+def of_prediction(
+    found: Prediction, confirmed: Sequence[tuple[OfCollective, Confirmation | None]]
+) -> dict[str, Any]:
+    """The whole document."""
+    trace = found.calls.trace
+    return {
+        "format": PREDICTION_FORMAT,
+        "version": PREDICTION_VERSION,
+        "offbeat": __version__,
+        "trace": str(trace.path),
+        "delays": str(found.delays.path),
+        "source": found.delays.source,
+        "ranks": trace.ranks,
+        "recorded_s": found.recorded_s,
+        "covered": found.covered,
+        "notes": [*trace.missing, *found.notes],
+        "collectives": [_of_collective(each, confirmation) for each, confirmation in confirmed],
+    }
+
+
+def _of_collective(each: OfCollective, confirmation: Confirmation | None) -> dict[str, Any]:
+    return {
+        "collective": each.collective,
+        "calls": each.calls,
+        "predicted_calls": each.predicted_calls,
+        "arrivals": dict(each.arrivals),
+        "sizes": dict(each.sizes),
+        "ran": each.ran,
+        "algorithms": [{**_candidate(way), "average": each.scores[way.name]} for way in each.algorithms],
+        "best": _candidate(each.best),
+        "best_average": _candidate(each.by_average),
+        "best_when_balanced": _candidate(each.by_balanced) if each.by_balanced is not None else None,
+        "by_size": [_size(size) for size in each.by_size],
+        "confirmation": _confirmation(confirmation) if confirmation is not None else None,
+    }
+
+
+def _candidate(way: Candidate) -> dict[str, Any]:
+    name = way.name if way.name != SIZE_BY_SIZE else None
+    return {"algorithm": name, "run_s": way.run_s, "communicating_s": way.communicating_s}
+
+
+def _size(size: SizeChoice) -> dict[str, Any]:
+    return {
+        "size_bytes": size.size_bytes,
+        "calls": size.calls,
+        "best": size.best,
+        "best_average": size.by_average,
+        "best_when_balanced": size.by_balanced,
+        "delays_s": dict(size.delays_s),
+    }
+
+
+def _confirmation(found: Confirmation) -> dict[str, Any]:
+    return {
+        "best": found.both[0].name,
+        "predicted_best": found.predicted_best.name,
+        "loss": found.loss,
+        "same_order": found.same_order,
+        "runs": [
+            {
+                "algorithm": line.name,
+                "predicted_s": line.predicted_s,
+                "measured_s": line.measured_s,
+                "runs": line.runs,
+            }
+            for line in found.lines
+        ],
+    }

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A traced run once more, with collectives that take other times.
+
+What a rank does between its collectives takes as long as recorded. In a blocking collective the rank waits
+for the ranks it needs (``needs``) and then stays for a while: as long as recorded, not at all, or as long as
+a benchmark says. The result is when the last rank ends.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offbeat.trace import Block, Flag, metrics
+from offbeat.trace.formulas import Floats
+from offbeat.trace.metrics import Calls
+from offbeat.trace.needs import OF_COLLECTIVE, Needs, needed
+
+Places = NDArray[np.intp]
+
+_TOGETHER = 1 << 16  # calls whose gaps are in memory at once
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a replay ended: one number for each scenario."""
+
+    run_ns: Floats
+    waited_ns: Floats  # by all ranks together, for the ranks they need
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The blocking calls of a trace, in an order in which they can be carried out. Times are nanoseconds.
+
+    A record is one rank in one call. The records of a call are consecutive, in the order of the
+    communicator's ranks. Non-blocking calls, and calls in which a rank needs nobody, are not among these
+    calls: the time in them is ``aside``.
+    """
+
+    rows: Places  # of Calls.table, in order
+    begin: Places  # the first record of each call
+    size: Places  # the records of each call
+    needs: NDArray[np.uint8]
+    root: Places  # its place among the records of the call; -1: there is none, or it is not recorded
+    rank: Places  # of each record: its place among the recording ranks
+    gap: Floats  # of each record: what the rank did since its call before
+    aside: Floats  # of each record: in calls that need nobody, since the call before
+    stay: Floats  # of each record: from the last needed arrival to the exit
+    gap_at_end: Floats  # of each rank, after its last call
+    aside_at_end: Floats
+    recorded_ns: float  # the run as it was
+
+    def run(self, stays: Floats | None = None, *, aside: bool = True) -> Outcome:
+        """Carry out all calls. ``stays`` has a line for each scenario and a column for each call.
+
+        A nan, or no ``stays``, means the recorded stay of each rank. ``aside``: whether calls in which a
+        rank needs nobody take the time that they took.
+        """
+        scenarios = 1 if stays is None else len(stays)
+        before = self.gap + self.aside if aside else self.gap
+        at_end = self.gap_at_end + self.aside_at_end if aside else self.gap_at_end
+        clock, waited = np.zeros((scenarios, len(at_end))), np.zeros(scenarios)
+        for first, last in self._stretches(stays):
+            records = slice(self.begin[first], self.begin[first] + self.size[first])
+            ranks = self.rank[records]
+            arrival = clock[:, ranks] + before[records]
+            free = needed(arrival, int(self.needs[first]), int(self.root[first]))
+            waited += (free - arrival).sum(axis=1)
+            stay = self.stay[records]
+            if stays is not None:
+                stay = np.where(np.isnan(stays[:, first, None]), stay, stays[:, first, None])
+            clock[:, ranks] = free + stay
+            if last - first > 1 and stays is not None:
+                # All ranks left that call together, and leave each of these together.
+                gaps = before[self.begin[first + 1 : last, None] + np.arange(len(at_end))]
+                most = gaps.max(axis=1)
+                waited += len(at_end) * most.sum() - gaps.sum()
+                clock += most.sum() + stays[:, first + 1 : last].sum(axis=1)[:, None]
+        return Outcome((clock + at_end).max(axis=1), waited)
+
+    def _stretches(self, stays: Floats | None) -> Iterator[tuple[int, int]]:
+        """Single calls, and stretches of calls that all ranks leave together."""
+        count = len(self.rows)
+        if stays is None:
+            yield from ((call, call + 1) for call in range(count))
+            return
+        joint = (self.needs == Needs.ALL) & (self.size == len(self.gap_at_end))
+        joint &= ~np.isnan(stays).any(axis=0)
+        edges = np.flatnonzero(np.diff(joint)) + 1
+        for first, last in zip([0, *edges], [*edges, count], strict=True):
+            step = _TOGETHER if first < count and joint[first] else 1
+            yield from ((begin, min(begin + step, last)) for begin in range(first, last, step))
+
+
+def of_calls(calls: Calls) -> Replay:
+    """Take a trace apart: what its ranks did, and what its collectives took."""
+    found = _records(calls)
+    waits = found.needs != Needs.NOBODY
+    between, sequences = _between(calls, found, waits)
+    begin = np.cumsum(found.size) - found.size
+    order = _order(calls.table["last"][found.row], np.flatnonzero(waits), sequences)
+    begin_ns, _ = calls.trace.span_ns
+    ends = [calls.trace.spans_ns[rank][1] for rank in calls.trace.recording]
+    return Replay(
+        found.row[order],
+        begin[order],
+        found.size[order],
+        found.needs[order],
+        found.root[order],
+        found.rank,
+        between.gap,
+        between.aside,
+        (found.exit - found.free).astype(np.float64),
+        between.gap_at_end,
+        between.aside_at_end,
+        float(max(ends) - begin_ns),
+    )
+
+
+@dataclass(frozen=True)
+class _Records:
+    """The complete calls of a trace. The first four have an element for each call."""
+
+    row: Places
+    needs: NDArray[np.uint8]
+    root: Places
+    size: Places
+    rank: Places
+    arrival: NDArray[np.int64]
+    exit: NDArray[np.int64]
+    free: NDArray[np.int64]  # the last arrival that the rank needs
+
+
+_TYPES = (np.intp, np.uint8, np.intp, np.intp, np.intp, np.int64, np.int64, np.int64)
+
+
+def _records(calls: Calls) -> _Records:
+    place = {rank: number for number, rank in enumerate(calls.trace.recording)}
+    parts: list[tuple[NDArray[Any], ...]] = [tuple(np.empty(0, dtype=kind) for kind in _TYPES)]
+    parts += [_of_block(calls, block, rows, place) for block, rows in metrics.blocks_with_rows(calls)]
+    return _Records(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _of_block(calls: Calls, block: Block, rows: Places, place: Mapping[int, int]) -> tuple[NDArray[Any], ...]:
+    communicator = block.communicator
+    kept = np.flatnonzero((rows >= 0) & calls.table["complete"][rows])
+    places = np.array([communicator.places[int(rank)] for rank in block.ranks])
+    columns = np.argsort(places, kind="stable")
+    arrival, leave = block.arrival[kept][:, columns], block.exit[kept][:, columns]
+    needs = OF_COLLECTIVE[block.call["collective"][kept]]
+    goes_on = (block.call["flags"][kept] & (Flag.NONBLOCKING | Flag.PERSISTENT)) != 0
+    needs[goes_on | communicator.inter | communicator.several_jobs] = Needs.NOBODY
+    root = np.searchsorted(places[columns], block.call["root"][kept]).clip(max=len(columns) - 1)
+    root[places[columns][root] != block.call["root"][kept]] = -1
+    free = arrival.copy()
+    for kind, where in np.unique(np.stack([needs, root], axis=1), axis=0):
+        same = (needs == kind) & (root == where)
+        free[same] = needed(arrival[same], int(kind), int(where))
+    ranks = np.array([place[int(rank)] for rank in block.ranks], dtype=np.intp)[columns]
+    size = np.full(len(kept), len(columns), dtype=np.intp)
+    every_rank = np.tile(ranks, len(kept))
+    return (
+        rows[kept], needs, root.astype(np.intp), size,
+        every_rank, arrival.ravel(), leave.ravel(), free.ravel(),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Between:
+    """What ranks did between the calls in which they wait."""
+
+    gap: Floats
+    aside: Floats
+    gap_at_end: Floats
+    aside_at_end: Floats
+
+
+def _between(calls: Calls, found: _Records, waits: NDArray[np.bool_]) -> tuple[_Between, list[Places]]:
+    """Also the calls of each rank in which it waits, in the order in which it made them."""
+    begin_ns, _ = calls.trace.span_ns
+    ranks, records = len(calls.trace.recording), len(found.rank)
+    between = _Between(np.zeros(records), np.zeros(records), np.zeros(ranks), np.zeros(ranks))
+    call = np.repeat(np.arange(len(found.row)), found.size)
+    by_rank = np.argsort(found.rank, kind="stable")
+    edges = np.searchsorted(found.rank[by_rank], np.arange(ranks + 1))
+    sequences = []
+    for rank, world_rank in enumerate(calls.trace.recording):
+        _, end_ns = calls.trace.spans_ns[world_rank]
+        mine = by_rank[edges[rank] : edges[rank + 1]]
+        mine = mine[np.argsort(found.arrival[mine], kind="stable")]
+        arrival, leave, waiting = found.arrival[mine], found.exit[mine], waits[call[mine]]
+        # Of each record, and of the end, which is one more: what came before it, since the beginning.
+        free = np.cumsum(np.append(arrival, end_ns) - np.insert(leave, 0, begin_ns))
+        aside = np.insert(np.cumsum(np.where(waiting, 0, leave - arrival)), 0, 0)
+        stops = np.append(np.flatnonzero(waiting), len(mine))
+        gaps, asides = np.diff(free[stops], prepend=0), np.diff(aside[stops], prepend=0)
+        between.gap[mine[waiting]], between.gap_at_end[rank] = gaps[:-1], gaps[-1]
+        between.aside[mine[waiting]], between.aside_at_end[rank] = asides[:-1], asides[-1]
+        sequences.append(call[mine[waiting]])
+    return between, sequences
+
+
+def _order(last: NDArray[np.int64], chosen: Places, sequences: Sequence[Places]) -> Places:
+    """The calls so that each rank's are in the order in which it made them.
+
+    Usually the order of the last arrivals is one. It is not where a rank leaves a call long before others
+    have come, and has meanwhile been in calls of other communicators.
+    """
+    order = chosen[np.argsort(last[chosen], kind="stable")]
+    position = np.empty(len(last), dtype=np.intp)
+    position[order] = np.arange(len(order))
+    if all((np.diff(position[sequence]) > 0).all() for sequence in sequences):
+        return order
+    return _topological(order, sequences)
+
+
+def _topological(order: Places, sequences: Sequence[Places]) -> Places:
+    """Calls whose ranks have all reached them, one after the other.
+
+    Where there is none, as threads of a rank were in calls at the same time, the next in ``order`` is taken.
+    """
+    missing = Counter(call for sequence in sequences for call in sequence.tolist())
+    ahead = [deque(sequence.tolist()) for sequence in sequences]
+    members: dict[int, list[int]] = {}
+    for rank, sequence in enumerate(sequences):
+        for call in sequence.tolist():
+            members.setdefault(call, []).append(rank)
+    done: set[int] = set()
+    ready: deque[int] = deque()
+
+    def reach(rank: int) -> None:
+        while ahead[rank] and ahead[rank][0] in done:
+            ahead[rank].popleft()
+        if ahead[rank]:
+            missing[ahead[rank][0]] -= 1
+            if missing[ahead[rank][0]] == 0:
+                ready.append(ahead[rank][0])
+
+    for rank in range(len(sequences)):
+        reach(rank)
+    found: list[int] = []
+    by_arrival = iter(order.tolist())
+    while len(found) < len(order):
+        call = ready.popleft() if ready else next(each for each in by_arrival if each not in done)
+        if call in done:
+            continue
+        done.add(call)
+        found.append(call)
+        for rank in members[call]:
+            if ahead[rank] and ahead[rank][0] == call:
+                reach(rank)
+    return np.array(found, dtype=np.intp)
