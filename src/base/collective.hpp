@@ -71,8 +71,8 @@ inline constexpr std::array collectives{
                     "a block of one combined vector, of any length, to each rank", false, true, true},
     CollectiveFacts{"reduce_scatter_block", "Reduce_scatter_block",
                     "a block of one combined vector to each rank", false, true, true},
-    CollectiveFacts{"scan", "Scan", "one vector, combined up to each rank", false, true},
-    CollectiveFacts{"exscan", "Exscan", "one vector, combined up to the rank before", false, true},
+    CollectiveFacts{"scan", "Scan", "one vector, combined up to each rank", false, true, true},
+    CollectiveFacts{"exscan", "Exscan", "one vector, combined up to the rank before", false, true, true},
     CollectiveFacts{"neighbor_allgather", "Neighbor_allgather", "a block to each neighbor"},
     CollectiveFacts{"neighbor_allgatherv", "Neighbor_allgatherv", "a block of any length to each neighbor"},
     CollectiveFacts{"neighbor_alltoall", "Neighbor_alltoall", "a block for each neighbor"},
@@ -145,9 +145,12 @@ struct Roles {
   bool root_gives = false;  // only the root has input
   bool root_takes = false;
   bool is_personal = false;
+  bool first_takes = true;  // rank 0
 
   [[nodiscard]] constexpr bool gives(int rank, int root) const { return !root_gives || rank == root; }
-  [[nodiscard]] constexpr bool takes(int rank, int root) const { return !root_takes || rank == root; }
+  [[nodiscard]] constexpr bool takes(int rank, int root) const {
+    return (!root_takes || rank == root) && (first_takes || rank > 0);
+  }
 };
 [[nodiscard]] constexpr Roles roles(Collective collective) {
   switch (collective) {
@@ -165,6 +168,8 @@ struct Roles {
     case Collective::reduce_scatter:
     case Collective::reduce_scatter_block:
       return {.is_personal = true};
+    case Collective::exscan:
+      return {.first_takes = false};
     default:
       return {};
   }

@@ -38,7 +38,8 @@ enum class Parameter : std::uint8_t {
 struct Placement {
   int ranks = 1;
   int nodes = 1;
-  bool board = false;  // the ranks of every node share a board
+  bool board = false;         // the ranks of every node share a board
+  bool in_rank_order = true;  // the ranks of each node follow one another
 };
 
 // Which ranks must share a board for an algorithm to run.

@@ -80,6 +80,8 @@ struct BlockList {
 //     collective               input                             output
 //     allreduce                n                                 n
 //     reduce                   n                                 n; has memory on the root only
+//     scan                     n                                 n
+//     exscan                   n                                 n; has memory on all ranks but rank 0
 //     bcast                    n on the root: the output itself  n
 //     gather                   a block                           a block of each rank, on the root
 //     scatter                  a block for each rank, on root    a block

@@ -129,7 +129,7 @@ class Parser {
       case Parameter::algorithm_or_native:
         result.parts.push_back(expression(depth + 1, Place::part_or_native));
         if (result.parts.front().is_native() && !taken_in_segments.contain(collective_))
-          fail_at(start, "native cannot work on a part of each block");
+          fail_at(start, "native cannot work on a part of each vector of this collective");
         return;
       case Parameter::node_algorithm:
         result.parts.push_back(expression(depth + 1, Place::node_phase));

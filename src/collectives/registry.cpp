@@ -8,6 +8,7 @@
 #include "collectives/reduce/reduce.hpp"
 #include "collectives/reduce_scatter/reduce_scatter.hpp"
 #include "collectives/repertoire.hpp"
+#include "collectives/scan/scan.hpp"
 #include "collectives/scatter/scatter.hpp"
 
 namespace offbeat {
@@ -46,6 +47,10 @@ const Repertoire& repertoire(Collective collective) {
       return reduce;
     case Collective::scatter:
       return scatter;
+    case Collective::scan:
+      return scan;
+    case Collective::exscan:
+      return exscan;
     default:
       return nothing;
   }

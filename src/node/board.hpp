@@ -176,6 +176,7 @@ class Board {
     bool parent = false;     // in the tree
     bool children = false;   // likewise
     bool distances = false;  // the ranks 1, 2, 4 ... below this one, around the end
+    bool above = false;      // the ranks 1, 2, 4 ... above this one, up to the last one
     std::array<int, 2> few{-1, -1};
   };
 

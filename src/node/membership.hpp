@@ -83,6 +83,10 @@ class Membership {
   [[nodiscard]] RankMap across_nodes(int member) const {
     return {.first = member, .list = by_node_.data(), .starts = starts_.data()};
   }
+  // Returns the map from node k to the rank of its last member.
+  [[nodiscard]] RankMap last_of_nodes() const {
+    return {.first = -1, .list = by_node_.data(), .starts = starts_.data() + 1};
+  }
 
  private:
   [[nodiscard]] int& node_of(int rank) { return node_of_rank_[static_cast<std::size_t>(rank)]; }
@@ -142,6 +146,12 @@ struct Locality {
 [[nodiscard]] inline Endpoint across_nodes(const Endpoint& net) {
   const Locality& mine = *net.locality();
   return net.part(mine.membership.across_nodes(mine.member), mine.node, mine.membership.nodes());
+}
+
+// Returns an endpoint for the last rank of each node. This rank must be one of them.
+[[nodiscard]] inline Endpoint last_of_nodes(const Endpoint& net) {
+  const Locality& mine = *net.locality();
+  return net.part(mine.membership.last_of_nodes(), mine.node, mine.membership.nodes());
 }
 
 // Returns an endpoint for one rank of each node: the lowest one, but `root` on the node of `root` if there is

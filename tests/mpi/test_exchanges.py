@@ -11,15 +11,19 @@ LONG = {
     "ALLREDUCE": "ring", "BARRIER": "dissemination", "BCAST": "scatter_allgather", "REDUCE": "rabenseifner",
     "ALLGATHER": "bruck", "ALLGATHERV": "ring", "ALLTOALL": "pairwise", "ALLTOALLV": "pairwise",
     "GATHER": "binomial", "SCATTER": "binomial", "REDUCE_SCATTER": "recursive_halving",
-    "REDUCE_SCATTER_BLOCK": "pairwise",
+    "REDUCE_SCATTER_BLOCK": "pairwise", "SCAN": "recursive_doubling", "EXSCAN": "recursive_doubling",
 }  # fmt: skip
 SHORT = {
     "ALLREDUCE": "recursive_doubling", "BARRIER": "dissemination", "BCAST": "pipeline(3, chain)",
     "REDUCE": "pipeline(8KiB, binomial)", "ALLGATHER": "neighbor_exchange", "ALLGATHERV": "linear",
     "ALLTOALL": "bruck", "ALLTOALLV": "linear", "GATHER": "linear", "SCATTER": "linear",
     "REDUCE_SCATTER": "ring", "REDUCE_SCATTER_BLOCK": "pipeline(2, ring)",
+    "SCAN": "pipeline(3, chain)", "EXSCAN": "chain",
 }  # fmt: skip
-ON_NODE = {"ALLREDUCE": "arrival_tree", "BARRIER": "arrival_counter", "REDUCE": "arrival_tree"}
+ON_NODE = {
+    "ALLREDUCE": "arrival_tree", "BARRIER": "arrival_counter", "REDUCE": "arrival_tree", "SCAN": "arrival_prefix",
+    "EXSCAN": "arrival_prefix",
+}  # fmt: skip
 
 
 def hierarchies(leaders: dict[str, str], node_ranks: int) -> dict[str, str]:

@@ -14,7 +14,7 @@ from tracing import assert_sound, tracer
 
 SERVED = (
     "allreduce", "barrier", "bcast", "reduce", "allgather", "allgatherv", "alltoall", "alltoallv", "gather",
-    "scatter", "reduce_scatter", "reduce_scatter_block",
+    "scatter", "reduce_scatter", "reduce_scatter_block", "scan", "exscan",
 )  # fmt: skip
 FORMS = {"blocking": 3, "nonblocking": 6}  # of programs/interface_calls.c
 OF_INTERFACE = tuple(name for name in SERVED if name not in ("allgatherv", "alltoallv", "reduce_scatter"))

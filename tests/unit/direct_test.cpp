@@ -10,28 +10,10 @@
 #include <vector>
 
 #include "collectives/board/arrival_direct.hpp"
-#include "collectives/reduce/reduce.hpp"
 #include "exchanges.hpp"
 
 namespace offbeat {
 namespace {
-
-const Algorithm* on_board(Collective collective) {
-  static const Algorithm algorithms[] = {direct::serving<Collective::bcast>(),
-                                         direct::serving<Collective::allgather>(),
-                                         direct::serving<Collective::allgatherv>(),
-                                         direct::serving<Collective::alltoall>(),
-                                         direct::serving<Collective::alltoallv>(),
-                                         direct::serving<Collective::gather>(),
-                                         direct::serving<Collective::scatter>(),
-                                         direct::serving<Collective::reduce_scatter>(),
-                                         direct::serving<Collective::reduce_scatter_block>()};
-  if (collective == Collective::reduce) return &reduce_algorithms::arrival_tree;
-  for (const Algorithm& algorithm : algorithms) {
-    if (algorithm.serves.contain(collective)) return &algorithm;
-  }
-  return nullptr;
-}
 
 // From each giver to each taker: blocks that go to nobody else, and are not combined.
 bool has_channels(Collective collective) {
@@ -43,7 +25,7 @@ class OnBoardOfOneNode : public testing::TestWithParam<std::tuple<Collective, in
 
 TEST_P(OnBoardOfOneNode, IsRight) {
   const auto& [collective, ranks] = GetParam();
-  const Algorithm* algorithm = on_board(collective);
+  const Algorithm* algorithm = expression_on_board(collective).algorithm;
   ASSERT_NE(algorithm, nullptr);
   Network network = awkward_network();
   network.ranks_per_node = ranks;
@@ -66,14 +48,9 @@ std::string name_of_case(const testing::TestParamInfo<std::tuple<Collective, int
   return std::string(name_of(std::get<0>(info.param))) + "_on_" + std::to_string(std::get<1>(info.param));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Board, OnBoardOfOneNode,
-    testing::Combine(testing::Values(Collective::bcast, Collective::reduce, Collective::allgather,
-                                     Collective::allgatherv, Collective::alltoall, Collective::alltoallv,
-                                     Collective::gather, Collective::scatter, Collective::reduce_scatter,
-                                     Collective::reduce_scatter_block),
-                     testing::ValuesIn(rank_counts)),
-    name_of_case);
+INSTANTIATE_TEST_SUITE_P(Board, OnBoardOfOneNode,
+                         testing::Combine(testing::ValuesIn(exchanged), testing::ValuesIn(rank_counts)),
+                         name_of_case);
 
 TEST(Channels, ALateRankHoldsUpOnlyWhatItGivesAndTakes) {
   constexpr std::size_t window = 4 * BoardShape::smallest_chunk;
@@ -81,7 +58,7 @@ TEST(Channels, ALateRankHoldsUpOnlyWhatItGivesAndTakes) {
   for (const Collective collective : {Collective::gather, Collective::scatter}) {
     Exchange exchange(3, {collective, 8 * window / sizeof(Bits)});
     Expression expression;
-    expression.algorithm = on_board(collective);
+    expression.algorithm = expression_on_board(collective).algorithm;
     Network network = awkward_network();
     network.ranks_per_node = 3;
     Simulator simulator(3, network, {.board_window_bytes = window});

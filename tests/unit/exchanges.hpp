@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/algorithm.hpp"
+#include "collectives/repertoire.hpp"
 #include "simulator/simulator.hpp"
 #include "vectors.hpp"
 
@@ -58,7 +58,7 @@ class Exchange {
       call.output = {output, what_.count * scale, width};
       if (rank == what_.root) call.input = call.output;
     }
-    if (what_.collective == Collective::reduce) call.output.count = what_.count;
+    if (combines() && !takes(rank)) call.output.count = what_.count;
     if (what_.in_place) share(rank, call);
     if (combines()) call.op = &reduction(what_.operation);
     call.root = what_.root;
@@ -129,6 +129,7 @@ class Exchange {
   [[nodiscard]] OfRank& of(int rank) { return of_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] const OfRank& of(int rank) const { return of_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] bool combines() const { return facts(what_.collective).has_operation; }
+  [[nodiscard]] bool takes(int rank) const { return roles(what_.collective).takes(rank, what_.root); }
   [[nodiscard]] std::size_t p() const { return per_rank_; }
 
   // Elements that `from` gives to `to`; some are 0.
@@ -156,11 +157,11 @@ class Exchange {
     };
     switch (what_.collective) {
       case Collective::allreduce:
-        mine.input_count = n;
-        return whole(n);
       case Collective::reduce:
+      case Collective::scan:
+      case Collective::exscan:
         mine.input_count = n;
-        return is_root ? whole(n) : void();
+        return takes(rank) ? whole(n) : void();
       case Collective::bcast:
         return whole(n);
       case Collective::gather:
@@ -269,6 +270,8 @@ class Exchange {
     switch (what_.collective) {
       case Collective::allreduce:
       case Collective::reduce:
+      case Collective::scan:
+      case Collective::exscan:
         if (mine.output_count > 0)
           std::copy_n(mine.input.begin() + guard, in_memory, mine.output.begin() + guard);
         break;
@@ -297,12 +300,14 @@ class Exchange {
   // MPI_IN_PLACE, as Call has it.
   void share(int rank, Call& call) const {
     switch (what_.collective) {
-      case Collective::allreduce:
       case Collective::alltoall:
         call.input = call.output;
         break;
+      case Collective::allreduce:
       case Collective::reduce:
-        if (rank == what_.root) call.input = call.output;
+      case Collective::scan:
+      case Collective::exscan:
+        if (takes(rank)) call.input = call.output;
         break;
       case Collective::allgather:
         call.input = call.output.slice(static_cast<std::size_t>(rank) * call.input.count, call.input.count);
@@ -343,10 +348,16 @@ class Exchange {
     if (of(rank).result.empty()) return expected;
     if (combines()) {
       const int block = is_personal() ? rank : 0;
+      const int givers = what_.collective == Collective::scan     ? rank + 1
+                         : what_.collective == Collective::exscan ? rank
+                                                                  : ranks_;
       for (std::size_t k = 0; k < pair_count(0, block); ++k) {
-        Bits sum = 0;
-        for (int from = 0; from < ranks_; ++from) sum += value(from, block, k);
-        expected.push_back(sum);
+        Bits result = value(0, block, k);
+        for (int from = 1; from < givers; ++from) {
+          const Bits next = value(from, block, k);
+          result = what_.operation == Operation::compose ? Compose::of(result, next) : result + next;
+        }
+        expected.push_back(result);
       }
       return expected;
     }
@@ -376,7 +387,24 @@ inline constexpr Collective exchanged[] = {Collective::allreduce,
                                            Collective::gather,
                                            Collective::scatter,
                                            Collective::reduce_scatter,
-                                           Collective::reduce_scatter_block};
+                                           Collective::reduce_scatter_block,
+                                           Collective::scan,
+                                           Collective::exscan};
+
+// Its operands stay in rank order, whatever the algorithm is.
+inline bool is_prefix(Collective collective) {
+  return collective == Collective::scan || collective == Collective::exscan;
+}
+
+// The algorithm for the ranks of one node.
+inline Expression expression_on_board(Collective collective) {
+  Expression expression;
+  for (const Algorithm* algorithm : repertoire(collective).algorithms) {
+    if (expression.algorithm == nullptr && algorithm->needs.board == OnBoard::one_node)
+      expression.algorithm = algorithm;
+  }
+  return expression;
+}
 
 // Whether a call with this algorithm can be in place. On the board an alltoall puts each part of a block
 // before it takes one; by messages its input is copied first (copy_of_input in mpi/interpose/serve.hpp).
@@ -405,8 +433,9 @@ inline void expect_right_exchanges(Collective collective, const Expression& expr
     // Several rounds.
     if (count >= 3000 && (board_window_bytes == 0 || ranks > 5)) continue;
     for (const int root : roots_of(collective, ranks)) {
-      for (const auto operation : {Operation::int_sum, Operation::weave}) {
+      for (const auto operation : {Operation::int_sum, Operation::weave, Operation::compose}) {
         if (operation == Operation::weave && !combines) continue;
+        if (operation == Operation::compose && !is_prefix(collective)) continue;
         std::vector<std::vector<Bits>> reference;  // of the first run; all others must agree
         for (const bool in_place : {false, true}) {
           if (in_place && !works_in_place(collective, expression)) continue;

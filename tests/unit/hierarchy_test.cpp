@@ -17,6 +17,7 @@
 #include "collectives/repertoire.hpp"
 #include "exchanges.hpp"
 #include "node/board_awaitables.hpp"
+#include "node/membership.hpp"
 #include "node_shapes.hpp"
 
 namespace offbeat {
@@ -52,9 +53,9 @@ std::vector<Named> hierarchies() {
       std::string name(algorithm->name);
       if (algorithm->run == nullptr || algorithm->needs.board != OnBoard::no) continue;
       if (!algorithm->parameters.empty()) {
-        const bool has_blocks = facts(collective).has_operation ? collective != Collective::reduce
-                                                                : collective != Collective::bcast;
-        name += has_blocks ? "(3, ring)" : "(3, chain)";
+        const bool has_chain = std::ranges::any_of(
+            repertoire(collective).algorithms, [](const Algorithm* each) { return each->name == "chain"; });
+        name += has_chain ? "(3, chain)" : "(3, ring)";
       }
       for (const std::string& beginning : beginnings(collective))
         all.emplace_back(collective, beginning + name + ")");
@@ -103,6 +104,13 @@ void run_and_check(const std::vector<Case>& cases, const Expression& expression,
   for (const Made& call : calls) ASSERT_EQ(call.exchange.problem(*call.reference), "");
 }
 
+// Whether the ranks of each node follow one another.
+bool are_in_rank_order(const std::vector<int>& node_of_rank) {
+  Membership membership(static_cast<int>(node_of_rank.size()));
+  membership.group_by([&](int rank) { return node_of_rank[static_cast<std::size_t>(rank)]; });
+  return membership.is_in_rank_order();
+}
+
 class EveryHierarchy : public testing::TestWithParam<std::tuple<Named, int>> {};
 
 TEST_P(EveryHierarchy, IsRight) {
@@ -117,13 +125,19 @@ TEST_P(EveryHierarchy, IsRight) {
     SCOPED_TRACE(shape.name);
     if (ranks > 17 && shape.is_small) continue;
     const std::vector<int> node_of_rank = shape.of(ranks);
+    const bool in_rank_order = are_in_rank_order(node_of_rank);
+    if (!expression.unsuitable({.ranks = ranks, .board = true, .in_rank_order = in_rank_order}).empty()) {
+      EXPECT_FALSE(in_rank_order);
+      continue;
+    }
     References references;
     for (std::uint64_t seed = 0; seed < 3; ++seed) {
       SCOPED_TRACE("seed " + std::to_string(seed));
       std::vector<Case> cases;
       const auto add = [&](std::size_t count, int root, std::size_t variant) {
         if (count > 1000 && ranks > 9) count = 300;
-        const auto operation = combines && variant % 2 == 0 ? Operation::weave : Operation::int_sum;
+        const auto exact = is_prefix(collective) ? Operation::compose : Operation::int_sum;
+        const auto operation = combines && variant % 2 == 0 ? Operation::weave : exact;
         const bool in_place = works_in_place(collective, expression) && (variant / 2 + seed) % 2 == 0;
         cases.push_back({collective, count, root, operation, in_place});
       };
@@ -186,6 +200,7 @@ TEST_P(LongVectors, AreRight) {
   const Expression expression = parse_expression(collective, std::get<std::string>(GetParam()));
   for (const NodeShape& shape : node_shapes) {
     SCOPED_TRACE(shape.name);
+    if (is_prefix(collective) && !are_in_rank_order(shape.of(5))) continue;
     const auto expect_right = [&](int ranks, std::size_t count, std::size_t window) {
       References references;
       for (const std::uint64_t seed : {0, 1, 2, 3}) {
@@ -214,6 +229,8 @@ std::vector<Named> of_long_vectors() {
           {Collective::allgather, "hierarchy(arrival_direct, pipeline(2, linear))"},
           {Collective::allgather, "hierarchy(arrival_direct, bruck)"},
           {Collective::allgatherv, "hierarchy(arrival_direct, ring)"},
+          {Collective::scan, "hierarchy(arrival_prefix, recursive_doubling)"},
+          {Collective::exscan, "hierarchy(arrival_prefix, pipeline(2, chain))"},
           {Collective::allreduce, "hierarchy(arrival_tree, ring)"},
           {Collective::allreduce, "lanes(arrival_tree, ring)"},
           {Collective::allreduce, "lanes(arrival_tree, pipeline(2, recursive_doubling))"}};

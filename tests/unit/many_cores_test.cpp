@@ -108,9 +108,10 @@ class ManyCores : public testing::TestWithParam<int> {};
 // In lines, in slots and, the longest, through windows.
 TEST_P(ManyCores, MixedCallsAreRightForEveryTiming) {
   const int ranks = GetParam();
-  constexpr Collective with_data[] = {Collective::allreduce, Collective::bcast,     Collective::reduce,
-                                      Collective::allgather, Collective::gather,    Collective::scatter,
-                                      Collective::alltoallv, Collective::allgatherv};
+  constexpr Collective with_data[] = {Collective::allreduce, Collective::bcast,      Collective::reduce,
+                                      Collective::allgather, Collective::gather,     Collective::scatter,
+                                      Collective::alltoallv, Collective::allgatherv, Collective::scan,
+                                      Collective::exscan};
   constexpr std::size_t counts[] = {0, 1, 2, 7, 12, 13, 100, 1024, 1100};
   std::mt19937_64 random(static_cast<std::uint64_t>(ranks));
   Sequence sequence(ranks);
@@ -308,6 +309,25 @@ TEST(ManyCoresCost, OfLongCallsGrowsLikeTheLogarithm) {
   }
 }
 
+// By doubling: a step for each doubling of the ranks, and a reader of a line in each.
+TEST(ManyCoresCost, OfPrefixesGrowsLikeTheLogarithm) {
+  for (const Collective collective : {Collective::scan, Collective::exscan}) {
+    for (const std::size_t bytes : {8, 512, 4096, 8192}) {
+      const Cost few = cost_of(collective, 32, bytes);
+      print(collective, bytes, 32, few);
+      for (const int ranks : {64, 128, 256}) {
+        SCOPED_TRACE(std::string(name_of(collective)) + " of " + std::to_string(bytes) + " B on " +
+                     std::to_string(ranks));
+        const Cost many = cost_of(collective, ranks, bytes);
+        print(collective, bytes, ranks, many);
+        EXPECT_LE(many.first_us, 2 * few.first_us);
+        EXPECT_LE(many.next_us, 2 * few.next_us);
+        EXPECT_LE(many.readers, 8U);
+      }
+    }
+  }
+}
+
 // Ranks in turn on all caches, so that no two that talk to each other share one. The steps are the same.
 TEST(ManyCoresCost, OfRanksThatShareNoCacheIsThatOfFarLines) {
   constexpr int ranks = 256;
@@ -324,10 +344,10 @@ TEST(ManyCoresCost, OfRanksThatShareNoCacheIsThatOfFarLines) {
 }
 
 // No rank reads a sign of every other one, which it would after a collective in which not all ranks meet.
-TEST(ManyCoresCost, RootedCallsInTurnDoNotReadTheSignsOfAll) {
+TEST(ManyCoresCost, CallsInWhichNotAllMeetDoNotReadTheSignsOfAll) {
   constexpr int ranks = 256;
-  for (const Collective collective :
-       {Collective::bcast, Collective::reduce, Collective::gather, Collective::scatter}) {
+  for (const Collective collective : {Collective::bcast, Collective::reduce, Collective::gather,
+                                      Collective::scatter, Collective::scan, Collective::exscan}) {
     Simulator simulator(ranks, many_cores(ranks), {.phantom = true, .board_window_bytes = 4096});
     const auto lines_of = [&](int calls) {
       const SimulationResult result = simulator.run([&](int rank, Endpoint net) -> Task {

@@ -383,8 +383,8 @@ TEST(Plan, ASettingComesBeforeTheUsersRules) {
 
 TEST(Selection, CollectivesAreChosenForOneByOne) {
   Selection selection;
-  EXPECT_TRUE(selection.plan(Collective::scan, {4}).empty());
-  EXPECT_THROW(selection.choose_always(Collective::scan, "ring", "a test"), UsageError);
+  EXPECT_TRUE(selection.plan(Collective::gatherv, {4}).empty());
+  EXPECT_THROW(selection.choose_always(Collective::gatherv, "ring", "a test"), UsageError);
 }
 
 }  // namespace

@@ -47,13 +47,31 @@ class Weave final : public HostCombine {
   }
 };
 
-enum class Operation : std::uint8_t { int_sum, float_sum, weave };
+// The composition of maps x -> ax + b modulo 2^16, a in the upper half of a word and b in the lower one. It
+// is associative but not commutative, so only operands in rank order give the right result.
+class Compose final : public HostCombine {
+ public:
+  void combine(const void* left, void* right, std::size_t count) const override {
+    const auto* from = static_cast<const std::uint32_t*>(left);
+    auto* to = static_cast<std::uint32_t*>(right);
+    for (std::size_t k = 0; k < count; ++k) to[k] = of(from[k], to[k]);
+  }
+  // First `left`, then `right`.
+  [[nodiscard]] static std::uint32_t of(std::uint32_t left, std::uint32_t right) {
+    const std::uint32_t a = right >> 16;
+    return a * (left >> 16) << 16 | ((a * (left & 0xffff) + right) & 0xffff);
+  }
+};
+
+enum class Operation : std::uint8_t { int_sum, float_sum, weave, compose };
 
 inline const Reduction& reduction(Operation operation) {
   static const Weave weave;
+  static const Compose compose;
   static const Reduction reductions[] = {{ElementType::uint32, ReduceOp::sum},
                                          {ElementType::float32, ReduceOp::sum},
-                                         {sizeof(std::uint32_t), weave}};
+                                         {sizeof(std::uint32_t), weave},
+                                         {sizeof(std::uint32_t), compose}};
   return reductions[static_cast<std::size_t>(operation)];
 }
 

@@ -30,6 +30,8 @@ _OPEN_MPI = {
     "scatter": "linear binomial linear_nb",
     "reduce_scatter": "nonoverlapping recursive_halving ring butterfly",
     "reduce_scatter_block": "linear recursive_doubling recursive_halving butterfly",
+    "scan": "chain recursive_doubling",
+    "exscan": "chain recursive_doubling",
     "iallreduce": "ring binomial rabenseifner recursive_doubling",
     "ibcast": "linear binomial chain knomial",
     "ireduce": "chain binomial rabenseifner",
@@ -52,6 +54,8 @@ _INTEL = {
     "scatter": "binomial topology_binomial shumilin",
     "reduce_scatter": "recursive_halving pairwise recursive_doubling reduce_scatterv "
     "topology_reduce_scatterv",
+    "scan": "gathering topology_gathering",
+    "exscan": "gathering topology_gathering",
     # The reference gives those of reduce_scatter_block numbers and no names.
     "iallreduce": "recursive_doubling rabenseifner reduce_bcast ring knomial binomial "
     "reduce_scatter_allgather smp nreduce",
@@ -76,6 +80,8 @@ _MPICH = {
     "scatter": "binomial nb",
     "reduce_scatter": "pairwise recursive_doubling recursive_halving noncommutative nb",
     "reduce_scatter_block": "pairwise recursive_doubling recursive_halving noncommutative nb",
+    "scan": "smp recursive_doubling nb",
+    "exscan": "recursive_doubling nb",
     "iallreduce": "linear:sched_naive smp:sched_smp recursive_doubling:sched_recursive_doubling "
     "rabenseifner:sched_reduce_scatter_allgather recexch:tsp_recexch_single_buffer "
     "recexch_multiple_buffer:tsp_recexch_multiple_buffer tree:tsp_tree ring:tsp_ring "

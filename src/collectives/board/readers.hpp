@@ -72,6 +72,9 @@ class ReadersBefore {
     for (int distance = 1; readers_.distances && distance < board_.size; distance *= 2) {
       if (!see((board_.rank - distance + board_.size) % board_.size)) return false;
     }
+    for (int distance = 1; readers_.above && board_.rank + distance < board_.size; distance *= 2) {
+      if (!see(board_.rank + distance)) return false;
+    }
     for (const int rank : readers_.few) {
       if (rank >= 0 && !see(rank)) return false;
     }

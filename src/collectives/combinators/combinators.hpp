@@ -22,6 +22,7 @@ extern const Algorithm bcast;
 extern const Algorithm gather;
 extern const Algorithm reduce;
 extern const Algorithm reduce_scatter;
+extern const Algorithm scan;
 extern const Algorithm scatter;
 
 }  // namespace offbeat::hierarchies

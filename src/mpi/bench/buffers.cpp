@@ -32,7 +32,7 @@ Buffers::Buffers(const Runner& runner, std::size_t count, int rank, int ranks, b
       Period& given = set.given.emplace_back(period_length);
       for (std::size_t i = 0; i < period_length; ++i) {
         given[i] = value(r, s, i);
-        set.sum[i] += given[i];
+        if (static_cast<int>(r) < shape_.givers) set.sum[i] += given[i];
       }
     }
     const Period& mine = set.given[static_cast<std::size_t>(rank)];

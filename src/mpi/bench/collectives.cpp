@@ -171,6 +171,32 @@ void reduce_scatter_block(const Shape&, std::size_t count, const float* send, fl
        MPI_SUM, MPI_COMM_WORLD);
 }
 
+Shape prefix_shape(std::size_t count, int givers) {
+  Shape shape{.send_count = count, .receive_count = count, .longest = count, .givers = givers};
+  if (givers > 0) shape.result = {{Piece::sum, 0, count}};
+  return shape;
+}
+
+Shape scan_shape(std::size_t count, int rank, int) { return prefix_shape(count, rank + 1); }
+
+void scan(const Shape&, std::size_t count, const float* send, float* receive, MPI_Request* request) {
+  call(request, MPI_Scan, MPI_Iscan, send, receive, length(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+void scan_in_place(std::size_t count, float* data) {
+  MPI_Scan(MPI_IN_PLACE, data, length(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+Shape exscan_shape(std::size_t count, int rank, int) { return prefix_shape(count, rank); }
+
+void exscan(const Shape&, std::size_t count, const float* send, float* receive, MPI_Request* request) {
+  call(request, MPI_Exscan, MPI_Iexscan, send, receive, length(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+void exscan_in_place(std::size_t count, float* data) {
+  MPI_Exscan(MPI_IN_PLACE, data, length(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
 constexpr std::array runners = {
     Runner{Collective::allreduce, allreduce_shape, allreduce, allreduce_in_place},
     Runner{Collective::barrier, barrier_shape, barrier},
@@ -184,6 +210,8 @@ constexpr std::array runners = {
     Runner{Collective::scatter, scatter_shape, scatter},
     Runner{Collective::reduce_scatter, reduce_scatter_shape, reduce_scatter},
     Runner{Collective::reduce_scatter_block, reduce_scatter_block_shape, reduce_scatter_block},
+    Runner{Collective::scan, scan_shape, scan, scan_in_place},
+    Runner{Collective::exscan, exscan_shape, exscan, exscan_in_place},
 };
 
 constexpr const Runner* find_runner(Collective collective) {

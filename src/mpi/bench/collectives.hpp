@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -11,7 +12,8 @@
 
 namespace offbeat::bench {
 
-// A piece of a correct result. It comes from the input of one rank, or from the sum over all ranks (`sum`).
+// A piece of a correct result. It comes from the input of one rank, or from the sum over all ranks that give
+// something to this one (`sum`).
 struct Piece {
   static constexpr int sum = -1;
   int rank;
@@ -27,6 +29,7 @@ struct Shape {
   std::vector<Piece> result{};  // what the received vector must contain, from front to end
   std::vector<int> counts{};    // block lengths, for calls that take lists
   std::vector<int> begins{};
+  int givers = std::numeric_limits<int>::max();  // the sum is over this many ranks, from rank 0 on
 };
 
 struct Runner {

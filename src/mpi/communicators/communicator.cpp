@@ -342,7 +342,8 @@ bool Communicator::copies_alone(Collective collective) const {
 void Communicator::copy_alone(const Call& call) {
   const ConstVector from = call.input_blocks.of(call.input, 0, 1);
   const Vector to = call.output_blocks.of(call.output, 0, 1);
-  if (from.data != to.data && from.bytes() > 0) std::memmove(to.data, from.data, from.bytes());
+  const bool has_both = from.bytes() > 0 && to.data != nullptr;
+  if (from.data != to.data && has_both) std::memmove(to.data, from.data, from.bytes());
 }
 
 void Communicator::accept(Operation& operation) noexcept {

@@ -30,7 +30,10 @@ void Team::locate(SetUp& set_up, const Settings& settings) {
 std::shared_ptr<const TeamPlans> Team::plans(const Selection& selection) {
   const std::lock_guard lock(mutex_);
   if (plans_ == nullptr || plans_->with_board.generation != selection.generation()) {
-    Placement placement{.ranks = membership_.ranks(), .nodes = membership_.nodes(), .board = false};
+    Placement placement{.ranks = membership_.ranks(),
+                        .nodes = membership_.nodes(),
+                        .board = false,
+                        .in_rank_order = membership_.is_in_rank_order()};
     auto made = std::make_shared<TeamPlans>();
     made->without_board = selection.plans(placement);
     placement.board = true;

@@ -96,7 +96,8 @@ class Service {
   static constexpr bool has_data = moves_data(collective);
   static constexpr bool has_lists = collective == Collective::reduce_scatter;
   static constexpr bool has_blocks = has_lists || collective == Collective::reduce_scatter_block;
-  static constexpr bool needs_place = known.has_root || has_blocks || (has_data && !known.has_operation);
+  static constexpr bool needs_place =
+      known.has_root || has_blocks || !who.first_takes || (has_data && !known.has_operation);
 
   // False: the root is none.
   [[nodiscard]] bool find_place() {
@@ -190,8 +191,8 @@ class Service {
     if (is_wrong_input(call_.input.data, count)) return true;
     if (!takes()) {
       // If the host accepts this on all ranks, one rank must not leave the call to the host alone.
-      return call_.input.data == MPI_IN_PLACE &&
-             (!abi::accepts_in_place_everywhere || is_wrong_input(call_.output.data, count));
+      const bool is_accepted = !known.has_root || abi::accepts_in_place_everywhere;
+      return call_.input.data == MPI_IN_PLACE && (!is_accepted || is_wrong_input(call_.output.data, count));
     }
     return is_wrong_output(call_.output.data, count_of_block());
   }

@@ -124,8 +124,11 @@ Call call_of(const Arguments& arguments, Collective collective, const Communicat
   if (collective == Collective::bcast) {
     if (gives) call.input = call.output;
   } else if (is_in_place && gives && arguments.count > 0) {
-    if (!takes || who.is_personal) throw UsageError("there are elements, but no separate input");
+    const bool gives_only = !takes && facts(collective).has_root;
+    if (gives_only || who.is_personal || arguments.output == nullptr)
+      throw UsageError("there are elements, but no separate input");
     call.input = has_many ? call.output.block(ranks, rank) : call.output;
+    if (!takes) call.input.data = static_cast<const std::byte*>(arguments.output);
   }
   return call;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "base/error.hpp"
 #include "mpi/host/return_errors.hpp"
@@ -140,35 +141,47 @@ void Types::create_own_communicator() {
   }
 }
 
-void Types::ask_about_aliases() {
+namespace {
+
+// Whether the host accepts a call whose input is its output, of so many elements, on one rank.
+template <Collective collective>
+bool accepts_alias(const Host& host, MPI_Comm communicator, int count) {
   int values[2] = {};
   const void* const input = values;
   void* const output = values;
-  const auto ask = [&](Collective collective, auto&& accepts) {
-    constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
-    least_rejected_alias_[index_of(collective)] = !accepts(1) ? 1 : !accepts(2) ? 2 : never;
+  const auto call = [&](auto... arguments) {
+    const auto function = host.collectives.find<collective, Form::blocking, CountKind::of_int>(arguments...);
+    return function(arguments...) == MPI_SUCCESS;
   };
-  ask(Collective::allreduce, [&](int count) {
-    return host_->Allreduce(input, output, count, MPI_INT, MPI_SUM, own_communicator_) == MPI_SUCCESS;
-  });
-  ask(Collective::reduce, [&](int count) {
-    return host_->Reduce(input, output, count, MPI_INT, MPI_SUM, 0, own_communicator_) == MPI_SUCCESS;
-  });
-  ask(Collective::reduce_scatter, [&](int count) {
+  if constexpr (facts(collective).has_root) {
+    return call(input, output, count, MPI_INT, MPI_SUM, 0, communicator);
+  } else if constexpr (collective == Collective::reduce_scatter) {
     const int* const counts = &count;
-    const auto host_call =
-        host_->collectives.find<Collective::reduce_scatter, Form::blocking, CountKind::of_int>(
-            input, output, counts, MPI_INT, MPI_SUM, own_communicator_);
-    return host_call(input, output, counts, MPI_INT, MPI_SUM, own_communicator_) == MPI_SUCCESS;
-  });
-  ask(Collective::reduce_scatter_block, [&](int count) {
-    const auto host_call =
-        host_->collectives.find<Collective::reduce_scatter_block, Form::blocking, CountKind::of_int>(
-            input, output, count, MPI_INT, MPI_SUM, own_communicator_);
-    return host_call(input, output, count, MPI_INT, MPI_SUM, own_communicator_) == MPI_SUCCESS;
-  });
+    return call(input, output, counts, MPI_INT, MPI_SUM, communicator);
+  } else {
+    return call(input, output, count, MPI_INT, MPI_SUM, communicator);
+  }
+}
+
+}  // namespace
+
+void Types::ask_about_aliases() {
+  const auto ask = [&]<Collective collective>() {
+    constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+    if constexpr (facts(collective).is_served && facts(collective).has_operation) {
+      const auto accepts = [&](int count) {
+        return accepts_alias<collective>(*host_, own_communicator_, count);
+      };
+      least_rejected_alias_[index_of(collective)] = !accepts(1) ? 1 : !accepts(2) ? 2 : never;
+    }
+  };
+  const auto ask_all = [&]<std::size_t... index>(std::index_sequence<index...>) {
+    (ask.template operator()<collective_at(index)>(), ...);
+  };
+  ask_all(std::make_index_sequence<collectives.size()>());
+  int value = 0;
   rejects_aliases_ =
-      host_->Allgather(values, 1, MPI_INT, values, 1, MPI_INT, own_communicator_) != MPI_SUCCESS;
+      host_->Allgather(&value, 1, MPI_INT, &value, 1, MPI_INT, own_communicator_) != MPI_SUCCESS;
 }
 
 Types::Types(const Host& host) : host_(&host) {

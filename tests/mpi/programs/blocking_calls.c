@@ -82,10 +82,12 @@ static void make(const char* call) {
     MPI_Barrier(other);
   } else if (strcmp(call, "allreduce") == 0) {
     MPI_Allreduce(&world_rank, &sum, 1, MPI_INT, MPI_SUM, other);
-  } else if (strcmp(call, "scan") == 0) { /* the host's own */
+  } else if (strcmp(call, "gatherv") == 0) { /* the host's own */
+    int gathered[2] = {0, 0};
+    const int counts[] = {1, 1}, places[] = {0, 1};
     if (!is_first) MPI_Send(&any, 1, MPI_INT, 0, TAG, other);
     if (is_first) MPI_Recv(&any, 1, MPI_INT, 1, TAG, other, MPI_STATUS_IGNORE);
-    MPI_Scan(&world_rank, &sum, 1, MPI_INT, MPI_SUM, other);
+    MPI_Gatherv(&world_rank, 1, MPI_INT, gathered, counts, places, MPI_INT, 1, other);
   } else if (strcmp(call, "barrier_across") == 0) {
     MPI_Barrier(across);
   } else if (strcmp(call, "win_fence") == 0) {

@@ -166,12 +166,15 @@ enum What {
   gather,
   scatter,
   reduce_scatter,
-  reduce_scatter_block
+  reduce_scatter_block,
+  scan,
+  exscan
 };
-constexpr unsigned whats = 12;
 const char* const names[] = {"bcast",     "reduce",     "allreduce",      "barrier",
                              "allgather", "allgatherv", "alltoall",       "alltoallv",
-                             "gather",    "scatter",    "reduce_scatter", "reduce_scatter_block"};
+                             "gather",    "scatter",    "reduce_scatter", "reduce_scatter_block",
+                             "scan",      "exscan"};
+constexpr unsigned whats = std::size(names);
 
 std::mutex checking;  // guards what check.h counts
 
@@ -261,15 +264,17 @@ Rest combine(Call& call) {
     for (const int each : counts) total += each;
   }
   const int mine = scatters ? counts[static_cast<std::size_t>(call.rank)] : n;
-  const bool takes = call.what != reduce || call.rank == call.root;
-  const bool in_place = call.in_place && takes;
+  const bool has_output = call.what != reduce || call.rank == call.root;
+  const bool takes = has_output && (call.what != exscan || call.rank > 0);
+  const bool in_place = call.in_place && has_output;
+  const int givers = call.what == scan ? call.rank + 1 : call.what == exscan ? call.rank : p;
   input.resize(static_cast<std::size_t>(total) + 4);
   output.assign(static_cast<std::size_t>(std::max(total, mine)) + 4, -1);
   for (int k = 0; k < total; ++k)
     input[static_cast<std::size_t>(k)] = value(call.number, call.rank, 0, static_cast<std::size_t>(k));
   if (in_place) std::copy_n(input.begin(), total, output.begin());
   const void* from = in_place ? MPI_IN_PLACE : static_cast<const void*>(input_place.of(input, call.own));
-  double* const to = takes ? output_place.of(output, call.own) : nullptr;
+  double* const to = has_output ? output_place.of(output, call.own) : nullptr;
   switch (call.what) {
     case reduce:
       MAKE(call, Reduce, Ireduce, from, to, n, MPI_DOUBLE, MPI_SUM, call.root, call.communicator);
@@ -281,20 +286,33 @@ Rest combine(Call& call) {
       MAKE(call, Reduce_scatter, Ireduce_scatter, from, to, counts.data(), MPI_DOUBLE, MPI_SUM,
            call.communicator);
       break;
+    case scan:
+      MAKE(call, Scan, Iscan, from, to, n, MPI_DOUBLE, MPI_SUM, call.communicator);
+      break;
+    case exscan:
+      MAKE(call, Exscan, Iexscan, from, to, n, MPI_DOUBLE, MPI_SUM, call.communicator);
+      break;
     default:
       MAKE(call, Reduce_scatter_block, Ireduce_scatter_block, from, to, n, MPI_DOUBLE, MPI_SUM,
            call.communicator);
   }
-  return [memory, p, takes, scatters, in_place, mine](Call& made) {
+  return [memory, givers, takes, scatters, in_place, mine](Call& made) {
     memory->output_place.bring_back(memory->output);
-    if (!takes) return;
+    if (!takes) {
+      for (int k = 0; made.what == exscan && k < mine; ++k) {
+        const auto index = static_cast<std::size_t>(k);
+        if (memory->output[index] != (in_place ? memory->input[index] : -1))
+          return made.fail("something was written to the output of rank 0");
+      }
+      return;
+    }
     int begin = 0;
     for (int rank = 0; scatters && rank < made.rank; ++rank)
       begin += memory->counts[static_cast<std::size_t>(rank)];
     Ints results;
     for (int k = 0; k < mine; ++k) {
       double sum = 0;
-      for (int rank = 0; rank < p; ++rank)
+      for (int rank = 0; rank < givers; ++rank)
         sum += value(made.number, rank, 0, static_cast<std::size_t>(begin + k));
       const double result = memory->output[static_cast<std::size_t>(k)];
       if (result != sum) return made.fail("wrong sum");
@@ -424,6 +442,8 @@ Rest make(Call& call) {
     case all_reduce:
     case reduce_scatter:
     case reduce_scatter_block:
+    case scan:
+    case exscan:
       return combine(call);
     default:
       return copy(call);

@@ -27,11 +27,14 @@ static void call(int which, MPI_Comm communicator) {
     case 8: MPI_Scatter(input, block, MPI_BYTE, output, block, MPI_BYTE, 0, communicator); break;
     case 9: MPI_Reduce_scatter(input, output, counts, MPI_SIGNED_CHAR, MPI_MAX, communicator); break;
     case 10: MPI_Reduce_scatter_block(input, output, block, MPI_SIGNED_CHAR, MPI_MAX, communicator); break;
+    case 11: MPI_Scan(input, output, block, MPI_SIGNED_CHAR, MPI_MAX, communicator); break;
+    case 12: MPI_Exscan(input, output, block, MPI_SIGNED_CHAR, MPI_MAX, communicator); break;
   }
 }
 
 static const char *const names[] = {"allreduce", "reduce",    "bcast",  "allgather", "allgatherv",     "alltoall",
-                                    "alltoallv", "gather",    "scatter", "reduce_scatter", "reduce_scatter_block"};
+                                    "alltoallv", "gather",    "scatter", "reduce_scatter", "reduce_scatter_block",
+                                    "scan",      "exscan"};
 
 int main(int argc, char **argv) {
   check_start(&argc, &argv);

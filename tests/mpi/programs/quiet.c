@@ -12,10 +12,11 @@
 
 #include "check.h"
 
-enum { CALLS = 12, MOST_RANKS = 8, ELEMENTS = 2 };
+enum { CALLS = 14, MOST_RANKS = 8, ELEMENTS = 2 };
 static const char *const names[CALLS] = {
     "allreduce", "barrier",   "bcast",  "reduce",  "allgather",      "allgatherv",
-    "alltoall",  "alltoallv", "gather", "scatter", "reduce_scatter", "reduce_scatter_block"};
+    "alltoall",  "alltoallv", "gather", "scatter", "reduce_scatter", "reduce_scatter_block",
+    "scan",      "exscan"};
 
 static long rounds = 0;
 static int count_round(void) {
@@ -48,6 +49,8 @@ static void call(int which, MPI_Request *request) {
     case 9: CALL(Scatter, scatter, in, n, MPI_INT, to, n, MPI_INT, 0);
     case 10: CALL(Reduce_scatter, reduce_scatter, in, to, counts, MPI_INT, MPI_SUM);
     case 11: CALL(Reduce_scatter_block, reduce_scatter_block, in, to, n, MPI_INT, MPI_SUM);
+    case 12: CALL(Scan, scan, in, to, n, MPI_INT, MPI_SUM);
+    case 13: CALL(Exscan, exscan, in, to, n, MPI_INT, MPI_SUM);
   }
 }
 

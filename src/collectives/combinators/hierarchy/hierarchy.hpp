@@ -39,8 +39,9 @@ template <Task (*on_several)(Endpoint, Call, const Expression&)>
 // is none, by the one that it has without a host.
 [[nodiscard]] Task within_node(Endpoint node, Call call);
 
-// Who works between the nodes: one leader of each, or in lanes as many members of each as the smallest has.
-enum class Carriers : std::uint8_t { leaders, all };
+// Who works between the nodes: one leader of each; the last member of each, who has the sum of its node in a
+// scan; or in lanes as many members of each as the smallest has.
+enum class Carriers : std::uint8_t { leaders, last, all };
 
 // The nodes as one rank sees them. Its own node is led by its lowest rank, or by the root, if it is there.
 class Nodes {
@@ -55,7 +56,9 @@ class Nodes {
         leader(root != no_root && of_root == mine ? all.member_of(root) : 0),
         leads(net.locality()->member == leader),
         is_alone(size == 1),
-        carries(carriers == Carriers::leaders ? leads : net.locality()->member < all.smallest()),
+        carries(carriers == Carriers::leaders ? leads
+                : carriers == Carriers::last  ? net.locality()->member + 1 == size
+                                              : net.locality()->member < all.smallest()),
         root_(root),
         carriers_(carriers) {}
 
@@ -63,7 +66,8 @@ class Nodes {
   [[nodiscard]] Endpoint leaders(const Endpoint& net) const { return node_leaders(net, root_); }
   // This rank carries: those of other nodes with which it does.
   [[nodiscard]] Endpoint between(const Endpoint& net) const {
-    return carriers_ == Carriers::leaders ? leaders(net) : across_nodes(net);
+    if (carriers_ == Carriers::leaders) return leaders(net);
+    return carriers_ == Carriers::last ? last_of_nodes(net) : across_nodes(net);
   }
 
   const Membership& all;

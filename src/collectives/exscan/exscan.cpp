@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "collectives/combinators/combinators.hpp"
+#include "collectives/native.hpp"
+#include "collectives/scan/scan.hpp"
+
+namespace offbeat {
+namespace {
+
+using namespace scan_algorithms;
+
+constexpr const Algorithm* algorithms[] = {
+    &native, &arrival_prefix, &recursive_doubling, &chain, &combinators::pipeline, &hierarchies::scan,
+};
+
+}  // namespace
+
+const Repertoire exscan{.algorithms = algorithms, .without_host = "recursive_doubling"};
+
+}  // namespace offbeat

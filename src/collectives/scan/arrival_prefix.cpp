@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Idea: a rank leaves as soon as the ranks up to it have arrived. It waits for no higher rank, and the last
+// rank gives nothing to anybody. It runs on one node, on the board, in one of three ways:
+//
+//     slots      each rank puts its vector into its slot, reads those below it and combines all; up to 16
+//                ranks, very short vectors
+//     doubling   in step k a rank takes the sum of 2^k ranks from the rank 2^k below, as in
+//                recursive_doubling; through slots or, where these are too short, through windows
+//     chain      a rank takes the prefix of the rank below it chunk by chunk, and puts its own prefix into
+//     its
+//                window for the rank above; long vectors
+//
+// Cost: after the last arrival
+//     slots      one line transfer; rank r reads r vectors, but waits for the work of no other rank
+//     doubling   log2(p) transfers of n bytes, one after the other; at most log2(p) ranks read a sum
+//     chain      n bytes at memory speed, and p chunks; each rank combines one vector, because it takes the
+//                prefix that the rank below it has made
+// The length and the number of ranks decide: doubling takes log2(p) n and a chain n + p chunks. In an exscan
+// doubling combines twice in each step, for the sum that others take and for the rank's own prefix. A chain
+// combines once, because a rank keeps the prefix that it took.
+// Other sizes: any p.
+// Order: rank order. Slots and the chain combine from left to right, doubling as recursive_doubling does.
+// Source: ours; doubling is from Hillis and Steele 1986. The idea of arrival order is from Alizadeh et al.
+// 2022.
+#include <algorithm>
+#include <bit>
+
+#include "base/copy.hpp"
+#include "collectives/board/board_round.hpp"
+#include "collectives/board/immediate.hpp"
+#include "collectives/board/readers.hpp"
+#include "collectives/scan/scan.hpp"
+
+namespace offbeat::scan_algorithms {
+namespace {
+
+// -- slots
+
+class Small {
+ public:
+  static constexpr int most_ranks = few_ranks;
+  static constexpr bool all_meet = false;
+  // The last rank reads p - 1 vectors. Beyond a few lines of each, doubling is faster in the simulator.
+  static std::size_t most_bytes(int ranks) {
+    const auto p = static_cast<std::size_t>(ranks);
+    return 4 * BoardShape::inline_bytes / (p * p);
+  }
+
+  Small(Board& board, const Call& call)
+      : board_(board), call_(call), rank_(board.rank), sequence_(board.sequence.present) {}
+
+  // The last rank has nobody above it: of two ranks, the other one may use this slot for the next call
+  // already.
+  void give() {
+    if (rank_ + 1 == board_.size) return;
+    Board::InlineSlot& mine = board_.inline_slot(sequence_, rank_);
+    if (call_.input.data != nullptr) copy_to_shared(mine.data, call_.input.data, call_.input.bytes());
+    mine.sequence.store(sequence_, std::memory_order_release);
+  }
+  [[nodiscard]] std::size_t reads(int rank) const {
+    return rank < rank_ ? Board::InlineSlot::bytes_with(call_.input.bytes()) : 0;
+  }
+  [[nodiscard]] bool has_come(int rank) const {
+    return rank >= rank_ ||
+           board_.inline_slot(sequence_, rank).sequence.load(std::memory_order_acquire) == sequence_;
+  }
+  // Of the ranks above nothing is taken.
+  [[nodiscard]] const void* data(int rank) const {
+    return rank == rank_ ? static_cast<const void*>(call_.input.data)
+                         : board_.inline_slot(sequence_, rank).data;
+  }
+  void take(const void* const* data) {
+    const int operands = rank_ + (is_exclusive(call_) ? 0 : 1);
+    if (call_.output.data == nullptr || operands == 0) return;
+    if (operands > 1) {
+      (*call_.op)(call_.output.data, data, static_cast<std::size_t>(operands), call_.output.count);
+    } else if (data[0] != call_.output.data) {
+      offbeat::copy(call_.output.data, data[0], call_.output.bytes());
+    }
+  }
+
+ private:
+  Board& board_;
+  const Call& call_;
+  const int rank_;
+  const std::uint64_t sequence_;
+};
+
+// -- doubling
+
+// The steps of one rank. Sum k of a rank is that of the 2^k ranks which end with it, as far as there are so
+// many. Sum 0 is its own vector.
+struct Doubling {
+  int rank;
+  int ranks;
+
+  // The sums that have a place, of the rank that has most.
+  [[nodiscard]] int most_sums() const { return std::bit_width(static_cast<unsigned>(ranks - 1)); }
+  [[nodiscard]] int source(int step) const { return rank - (1 << step); }
+  [[nodiscard]] bool is_open(int step) const { return source(step) >= 0; }
+  // The sum of the source that is taken in a step. One that has all ranks below it stays as it is.
+  [[nodiscard]] int sum_of_source(int step) const {
+    return std::min<int>(step, std::bit_width(static_cast<unsigned>(source(step))));
+  }
+  // Whether a rank above takes this sum.
+  [[nodiscard]] bool is_taken(int sum) const { return rank + (1 << sum) < ranks; }
+};
+
+// The text through slots, in which sum k of a rank stands at k times the length of the vector.
+class DoublingInSlots {
+ public:
+  static constexpr bool all_meet = false;
+  using Operands = NoOperands;
+  static std::size_t most_bytes(int ranks) {
+    return BoardShape::inline_bytes / static_cast<std::size_t>(Doubling{0, ranks}.most_sums());
+  }
+
+  DoublingInSlots(Board& board, const Call& call, Operands&)
+      : board_(board),
+        beginning_(board, board.sequence, ReadersBefore(board, board.sequence, board.slot_readers), all_meet),
+        call_(call),
+        steps_{board.rank, board.size},
+        sequence_(board.sequence.present),
+        has_data_(call.input.data != nullptr && call.input.count > 0),
+        sum_(call.input.data) {}
+
+  template <class Waits>
+  [[nodiscard]] bool advance(Waits& waits) {
+    return sections_.run([&] { return beginning_.advance(waits); },
+                         [&] { note_readers(board_.sequence, board_.slot_readers, {.above = true}); },
+                         [&] { return begin(waits); }, [&] { return go_on(waits); });
+  }
+  [[nodiscard]] static bool has_served() { return true; }
+
+ private:
+  // Puts its own vector, which is all that rank 0 has to do.
+  template <class Waits>
+  bool begin(Waits& waits) {
+    if (!waits.touch()) return false;
+    if (has_data_ && steps_.is_taken(0))
+      copy_to_shared(place(board_.rank, 0), call_.input.data, call_.input.bytes());
+    show();
+    const bool is_complete = board_.rank == 0 && !is_exclusive(call_);
+    if (has_data_ && is_complete && call_.output.data != call_.input.data)
+      offbeat::copy(call_.output.data, call_.input.data, call_.input.bytes());
+    return true;
+  }
+  // Makes the next sums, step by step.
+  template <class Waits>
+  bool go_on(Waits& waits) {
+    for (; steps_.is_open(sums_ - 1); step_sections_ = {}) {
+      if (!step_sections_.run([&] { return take(waits); }, [&] { return waits.touch(); })) return false;
+      show();
+    }
+    return true;
+  }
+  template <class Waits>
+  bool take(Waits& waits) {
+    const int source = steps_.source(sums_ - 1);
+    const auto has_come = [this](int rank) { return this->has_come(rank); };
+    const auto sum = [&] {
+      return Reading{&slot(source), Board::InlineSlot::bytes_with(call_.input.bytes())};
+    };
+    if (!waits.until([&] { return has_come(source); }, has_come)) return false;
+    if (!waits.fetch(source, sum)) return false;
+    if (has_data_) combine(place(source, sum_of_source()));
+    return true;
+  }
+  // Whether the sum that this step would take from `rank` is there.
+  [[nodiscard]] bool has_come(int rank) const {
+    return slot(rank).steps.load(std::memory_order_acquire) >= number(sum_of_source() + 1);
+  }
+  // Says that one more sum is there.
+  void show() {
+    if (steps_.is_taken(sums_)) {
+      slot(board_.rank).steps.store(number(sums_ + 1), std::memory_order_release);
+      board_.bell().ring();
+    }
+    ++sums_;
+  }
+  void combine(const std::byte* theirs) {
+    const auto add_to = [&](void* result, const void* mine) {
+      const void* const pair[] = {theirs, mine};
+      (*call_.op)(result, pair, 2, call_.input.count);
+    };
+    const bool is_taken = steps_.is_taken(sums_);
+    if (!is_exclusive(call_)) {
+      std::byte* const result = is_taken ? place(board_.rank, sums_) : call_.output.data;
+      add_to(result, sum_);
+      sum_ = result;
+      if (is_taken && !steps_.is_open(sums_)) offbeat::copy(call_.output.data, result, call_.output.bytes());
+      return;
+    }
+    // Before the output, which may be the input.
+    if (is_taken) {
+      add_to(place(board_.rank, sums_), sum_);
+      sum_ = place(board_.rank, sums_);
+    }
+    if (sums_ == 1) {
+      offbeat::copy(call_.output.data, theirs, call_.output.bytes());
+    } else {
+      add_to(call_.output.data, call_.output.data);
+    }
+  }
+
+  [[nodiscard]] Board::InlineSlot& slot(int rank) const { return board_.inline_slot(sequence_, rank); }
+  [[nodiscard]] std::byte* place(int rank, int sum) const {
+    return slot(rank).data + static_cast<std::size_t>(sum) * call_.input.bytes();
+  }
+  [[nodiscard]] int sum_of_source() const { return steps_.sum_of_source(sums_ - 1); }
+  // Grows from sum to sum and from collective to collective.
+  [[nodiscard]] std::uint64_t number(int sums) const {
+    return sequence_ << 8 | static_cast<std::uint64_t>(sums);
+  }
+
+  Board& board_;
+  Sections sections_;
+  RoundBeginning<ReadersBefore> beginning_;
+  const Call& call_;
+  const Doubling steps_;
+  const std::uint64_t sequence_;
+  const bool has_data_;
+  const void* sum_;
+  int sums_ = 0;  // that this rank has
+  Sections step_sections_;
+};
+
+constexpr Immediate doubling_in_slots{.most_ranks = Board::most_ranks,
+                                      .most_bytes = DoublingInSlots::most_bytes,
+                                      .run = run_spinning<DoublingInSlots>,
+                                      .run_in_steps = run_in_steps<DoublingInSlots>};
+
+// A round whose windows few ranks above this one read.
+[[nodiscard]] Task begin(Board& board, Board::Readers readers) {
+  board.round.next(false);
+  co_await begin_round(board, ReadersBefore(board, board.round, board.window_readers));
+  note_readers(board.round, board.window_readers, readers);
+}
+
+// Through windows, in which sum k stands at k times the length of the vector.
+Task in_doubling_steps(Endpoint net, Call call) {
+  Board& board = *net.board();
+  co_await begin(board, {.above = true});
+  const std::uint64_t number = board.round.present;
+  const Doubling steps{net.rank, net.size};
+  const std::size_t count = call.input.count;
+  const auto place = [&](int rank, int sum) {
+    const Vector window{board.window(number, rank), board.shape().window_bytes / call.input.width,
+                        call.input.width};
+    return window.slice(static_cast<std::size_t>(sum) * count, count);
+  };
+  const auto word = [&](int rank) -> Board::Word& { return board.step(number, 0).word(rank); };
+  const auto has_come = [&](int rank, int sum) {
+    const Board::Mark mark(word(rank).load(std::memory_order_acquire));
+    return mark.round == number && mark.holder > sum;
+  };
+  if (steps.is_taken(0)) {
+    co_await net.put(place(net.rank, 0), call.input);
+    co_await board.announce(word(net.rank), {number, 1});
+  }
+  if (net.rank == 0 && !is_exclusive(call)) co_await net.copy(call.output, call.input);
+  ConstVector sum = call.input;
+  for (int step = 0; steps.is_open(step); ++step) {
+    const int source = steps.source(step);
+    Patience::Wait wait(board.patience);
+    while (!has_come(source, steps.sum_of_source(step))) co_await board.pause(wait);
+    const ConstVector theirs = place(source, steps.sum_of_source(step));
+    co_await board.fetch(source, theirs.data, BoardShape::line + theirs.bytes());
+    const bool is_taken = steps.is_taken(step + 1);
+    const Vector mine = is_taken ? place(net.rank, step + 1) : call.output;
+    if (is_taken || !is_exclusive(call)) {
+      Computation next = net.reduce(*call.op, mine, theirs, sum);
+      if (is_taken && !is_exclusive(call) && !steps.is_open(step + 1)) next.second = call.output;
+      co_await next;
+      sum = mine;
+    }
+    if (is_taken) co_await board.announce(word(net.rank), {number, step + 2});
+    if (!is_exclusive(call)) continue;
+    if (step == 0) {
+      co_await net.copy(call.output, theirs);
+    } else {
+      co_await net.reduce(*call.op, call.output, theirs, call.output);
+    }
+  }
+  board.contributed(number);
+}
+
+// -- chain
+
+Task pass_on(const BoardRound& round) {
+  const Endpoint& net = round.net;
+  Board& board = round.board;
+  const bool is_last = net.rank + 1 == net.size;
+  for (std::size_t chunk = 0; chunk < round.chunks; ++chunk) {
+    const Board::Step step = round.step(chunk);
+    const ConstVector input = round.of(round.call.input, chunk);
+    const Vector output = round.of(round.call.output, chunk);
+    const Vector mine = round.on_board(net.rank, chunk);
+    const auto copy_to_output = [&](ConstVector source) {
+      Computation copy = net.copy(output, source);
+      copy.past_cache = round.past_cache;
+      return copy;
+    };
+    if (net.rank == 0) {
+      co_await net.put(mine, input);
+      co_await board.announce(BoardRound::own(step, net.rank), round.mark());
+      if (!is_exclusive(round.call)) co_await copy_to_output(input);
+      continue;
+    }
+    const int below = net.rank - 1;
+    const Board::Word& word = BoardRound::own(step, below);
+    Patience::Wait wait(board.patience);
+    while (!round.is_marked(word)) co_await board.pause(wait);
+    const ConstVector prefix = round.on_board(below, chunk);
+    co_await board.fetch(below, prefix.data, BoardShape::line + prefix.bytes());
+    if (is_last && !is_exclusive(round.call)) {
+      co_await net.reduce(*round.call.op, output, prefix, input);
+    } else if (!is_last) {
+      Computation next = net.reduce(*round.call.op, mine, prefix, input);
+      next.past_cache = round.past_cache;
+      if (!is_exclusive(round.call)) next.second = output;
+      co_await next;
+      co_await board.announce(BoardRound::own(step, net.rank), round.mark());
+    }
+    // After the sum, because the output may be the input.
+    if (is_exclusive(round.call)) co_await copy_to_output(prefix);
+  }
+  board.contributed(round.number);
+}
+
+Task in_chain(Endpoint net, Call call) {
+  // The last rank begins when the first chunk has passed all others.
+  constexpr std::size_t pieces = 8;
+  constexpr std::size_t longest_chunk = std::size_t{64} << 10;
+  const std::size_t width = call.input.width;
+  const std::size_t window = net.board()->shape().window_bytes / width;
+  const std::size_t ranks = static_cast<std::size_t>(net.size);
+  const std::size_t bytes =
+      std::clamp(call.input.bytes() / (pieces * ranks), BoardShape::smallest_chunk, longest_chunk);
+  const std::size_t chunk = std::max<std::size_t>(1, (bytes + width - 1) / width);
+  const bool past_cache =
+      call.input.data != call.output.data && 4 * ranks * call.input.bytes() >= last_level_cache_bytes();
+  const int above = net.rank + 1 < net.size ? net.rank + 1 : -1;
+  for (std::size_t first = 0; first < call.input.count; first += window) {
+    co_await begin(*net.board(), {.few = {above, -1}});
+    const std::size_t length = std::min(window, call.input.count - first);
+    const BoardRound round(net, call.with(call.input.slice(first, length), call.output.slice(first, length)),
+                           chunk, past_cache);
+    co_await pass_on(round);
+  }
+}
+
+// A step of a doubling takes as long as the whole vector, a rank of a chain as long as a chunk.
+bool takes_doubling_steps(int ranks, std::size_t bytes, std::size_t window_bytes) {
+  const auto steps = static_cast<std::size_t>(Doubling{0, ranks}.most_sums());
+  return steps * bytes <=
+         std::min(window_bytes, static_cast<std::size_t>(ranks) * BoardShape::smallest_chunk);
+}
+
+Task run(Endpoint net, Call call, const Expression&) {
+  return takes_doubling_steps(net.size, call.input.bytes(), net.board()->shape().window_bytes)
+             ? in_doubling_steps(net, call)
+             : in_chain(net, call);
+}
+
+// Each sum of a doubling has a place of its own.
+std::size_t lease(const Call& call, int rank, int ranks) {
+  if (rank + 1 == ranks) return 0;
+  const auto sums = static_cast<std::size_t>(Doubling{rank, ranks}.most_sums());
+  const bool may_double = takes_doubling_steps(ranks, call.input.bytes(), any_length);
+  return (may_double ? sums : 1) * call.input.bytes();
+}
+
+}  // namespace
+
+const Algorithm arrival_prefix{
+    .name = "arrival_prefix",
+    .summary =
+        "each rank takes what the ranks below it have put, and waits for nobody above; ranks on one node",
+    .cost = "n bytes at memory speed after the last arrival; log2(p) times n, or p chunks, on many ranks",
+    .serves = {Collective::scan, Collective::exscan},
+    .needs = {.board = OnBoard::one_node},
+    .source = "offbeat",
+    .immediate = &immediate<Small, &doubling_in_slots>,
+    .lease = lease,
+    .run = run,
+};
+
+}  // namespace offbeat::scan_algorithms
