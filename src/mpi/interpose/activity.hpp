@@ -210,6 +210,8 @@ struct ByActivity {
 
   [[nodiscard]] Communicator* find(Runtime& process, MPI_Comm handle, Collective collective) const;
   Staged& keep(std::optional<Staged>&) const { return activity.staged(); }
+  // It may advance where nobody may call the host, which packs.
+  [[nodiscard]] static bool may_have_stand_ins(const Communicator&, Collective, std::size_t) { return false; }
   template <class Kept>
   Outcome operator()(Communicator& communicator, const Call& call, bool shares, Kept&) const {
     return activity.take(communicator, call, shares);

@@ -62,7 +62,8 @@ inline void copy_of_input(const Expression& chosen, int ranks, Call& call, std::
 // `shares`: the input and the output are the same memory, and an algorithm may write a block of the output
 // before it has read another block of the input. `kept`, of type Kept, has to last as long as the collective;
 // its pack() comes before the collective, its unpack() after it. For vectors in device memory,
-// carrier.keep(here) gives `kept`; `here` lasts until the carrier returns.
+// carrier.keep(here) gives `kept`; `here` lasts until the carrier returns. carrier.may_have_stand_ins(...):
+// whether long vectors with gaps may have stand-ins.
 template <Collective collective, class Arguments, class Carrier>
 class Service {
  public:
@@ -307,26 +308,19 @@ class Service {
     Call call{collective};
     std::size_t bytes = 0;
     communicator_->or_break(collective, bytes, [&] {
-      input.prepare(types);
-      output.prepare(types);
-      call = {collective,     input.vector(), output.vector(), nullptr, known.has_root ? call_.root : 0,
-              input.blocks(), output.blocks()};
-      if (is_bcast) {
-        if (gives()) call.input = call.output;
-      } else if (in_place && collective == Collective::scatter) {
-        call.output = input.blocks().of(input.vector(), rank_, size_);
-      } else if (in_place && who.is_personal) {
-        call.input = call.output;
-        call.input_blocks = call.output_blocks;
-      } else if (in_place) {
-        call.input = output.blocks().of(output.vector(), rank_, size_);
-      }
+      input.measure(types);
+      output.measure(types);
+      call = call_on_sides(in_place);
       bytes = call.length(size_);
     });
     if (checks()) [[unlikely]]
       check_copied(call);
     Outcome outcome = leave_to_host();
     communicator_->or_break(collective, bytes, [&] {
+      if (input.needs_packing() || output.needs_packing()) [[unlikely]] {
+        kept_.provide(types, !is_aliased && carrier_.may_have_stand_ins(*communicator_, collective, bytes));
+        call = call_on_sides(in_place);
+      }
       const bool shares = (in_place || is_aliased) && who.is_personal && !who.root_gives;
       const bool is_source = is_bcast && gives();
       kept_.packs_output = in_place || is_source;
@@ -334,6 +328,24 @@ class Service {
       outcome = carry_out(call, shares, kept_);
     });
     return outcome;
+  }
+
+  [[nodiscard]] Call call_on_sides(bool in_place) const {
+    const Side& input = kept_.input;
+    const Side& output = kept_.output;
+    Call call{collective,     input.vector(), output.vector(), nullptr, known.has_root ? call_.root : 0,
+              input.blocks(), output.blocks()};
+    if constexpr (collective == Collective::bcast) {
+      if (gives()) call.input = call.output;
+    } else if (in_place && collective == Collective::scatter) {
+      call.output = input.blocks().of(input.vector(), rank_, size_);
+    } else if (in_place && who.is_personal) {
+      call.input = call.output;
+      call.input_blocks = call.output_blocks;
+    } else if (in_place) {
+      call.input = output.blocks().of(output.vector(), rank_, size_);
+    }
+    return call;
   }
 
   // Whether the block that this rank gives itself is where it is to go. Types of absolute addresses at
@@ -380,6 +392,11 @@ struct AtOnce {
 
   static Staged& keep(std::optional<Staged>& here) { return here.emplace(); }
 
+  [[nodiscard]] static bool may_have_stand_ins(Communicator& communicator, Collective collective,
+                                               std::size_t bytes) {
+    return communicator.may_have_stand_ins(communicator.choose(collective, bytes, 1), collective, bytes);
+  }
+
   template <class Kept>
   Outcome operator()(Communicator& communicator, const Call& call, bool shares, Kept& kept) const {
     const std::size_t bytes = call.length(communicator.size());
@@ -393,9 +410,9 @@ struct AtOnce {
       Communicator::copy_alone(call);
       chosen = {&copied_alone};
     } else if (shares) [[unlikely]] {
-      carry_out_apart(communicator, chosen, call, bytes);
+      carry_out_apart(communicator, chosen, call, bytes, kept.stand_ins());
     } else {
-      communicator.run(chosen, call, bytes);
+      communicator.run(chosen, call, bytes, kept.stand_ins());
     }
     kept.unpack(types);
     communicator.count_served(call.collective);
@@ -405,10 +422,10 @@ struct AtOnce {
 
  private:
   [[gnu::noinline]] static void carry_out_apart(Communicator& communicator, Chosen chosen, Call call,
-                                                std::size_t bytes) {
+                                                std::size_t bytes, const StandInCopies* stand_ins) {
     std::optional<pool::Block> copy;
     communicator.or_break([&] { copy_of_input(*chosen.expression, communicator.size(), call, copy); });
-    communicator.run(chosen, call, bytes);
+    communicator.run(chosen, call, bytes, stand_ins);
   }
 };
 

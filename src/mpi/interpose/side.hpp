@@ -2,6 +2,7 @@
 // The memory of the program in a call, as an algorithm wants it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -12,6 +13,8 @@
 #include "collectives/call.hpp"
 #include "collectives/staged_call.hpp"
 #include "mpi/host/collective_call.hpp"
+#include "mpi/types/packed_view.hpp"
+#include "mpi/types/stand_in.hpp"
 #include "mpi/types/types.hpp"
 #include "node/device_memory.hpp"
 
@@ -20,8 +23,9 @@ namespace offbeat {
 // One side of a call that combines nothing: its bytes.
 //
 // Types with gaps are packed on the way in and unpacked on the way out, so an algorithm sees bytes only, and
-// ranks whose types differ see equal bytes. Device memory is packed, too, because the algorithm could not
-// read it. Packed data and lists of blocks take memory of the pool.
+// ranks whose types differ see equal bytes. Long sides get a stand-in where the algorithm allows that, and
+// are packed bit by bit as it copies. Device memory is packed, too, because the algorithm could not read it.
+// Packed data and lists of blocks take memory of the pool.
 class Side {
  public:
   // The program's arguments, of `blocks` blocks. False: the host has to judge them.
@@ -51,14 +55,24 @@ class Side {
   // not get it.
   void keep_apart() { layout_.is_dense = false; }
 
-  // Allocates the memory needed. Afterwards vector() holds the program's data only if nothing is packed.
-  void prepare(const Types& types) {
+  // Afterwards vector() and blocks() are known, except for the address of a vector that needs packing.
+  void measure(const Types& types) {
     const std::size_t bytes = static_cast<std::size_t>(count_) * layout_.size;
     if (bytes > 0 && devices::may_have_memory()) [[unlikely]]
       device_ = find_device(types);
     if (listed_ > 0) make_lists();
-    if (is_packed() && bytes > 0) packed_.emplace(bytes);
-    vector_ = {packed_ ? packed_->data() : data_, bytes, 1};
+    vector_ = {is_packed() ? nullptr : data_, bytes, 1};
+  }
+  [[nodiscard]] bool needs_packing() const { return is_packed() && vector_.count > 0; }
+  // One of these gives the vector its address, if it needs packing.
+  void allocate() { vector_.data = packed_.emplace(vector_.count).data(); }
+  void stand_in(int vector) { vector_.data = stand_in::address(vector); }
+  // Whether a stand-in is possible, and is worth it: shorter vectors stay in the cache when they are packed,
+  // and of an element that is not all in one copy, the host packs the whole.
+  [[nodiscard]] bool may_stand_in() const {
+    constexpr std::size_t shortest = std::size_t{256} << 10;
+    constexpr std::size_t longest_element = std::size_t{16} << 10;
+    return !device_ && data_ != nullptr && vector_.count >= shortest && layout_.size <= longest_element;
   }
   [[nodiscard]] const Vector& vector() const { return vector_; }
   [[nodiscard]] const BlockList& blocks() const { return list_; }
@@ -82,6 +96,20 @@ class Side {
           return unpack_to_device(types, packed, data, count);
         types.unpack(packed, data, count, type_, layout_);
       });
+  }
+
+  // Of the packed data, for a side with a stand-in.
+  void read(const Types& types, std::byte* to, std::size_t first, std::size_t bytes) const {
+    for_each_view(types, first, bytes, [&](const PackedView& view, std::size_t begin, std::size_t length) {
+      view.read(to, begin, length);
+      to += length;
+    });
+  }
+  void write(const Types& types, std::size_t first, const std::byte* from, std::size_t bytes) const {
+    for_each_view(types, first, bytes, [&](const PackedView& view, std::size_t begin, std::size_t length) {
+      view.write(begin, from, length);
+      from += length;
+    });
   }
 
   // For a call that goes on: the program may free its type meanwhile.
@@ -133,6 +161,22 @@ class Side {
       } while (block < listed_ && displacements_[block] == displacements_[first] + count);
       if (count > 0)
         use(data_ + displacements_[first] * layout_.extent, count, packed_->data() + list_.begins[first]);
+    }
+  }
+
+  // Calls use(view, begin, length) for the parts of packed bytes [first, first + bytes) in each block.
+  template <class Use>
+  void for_each_view(const Types& types, std::size_t first, std::size_t bytes, Use&& use) const {
+    if (listed_ == 0) return use(PackedView(types, type_, layout_, data_), first, bytes);
+    const auto* begins = list_.begins;
+    const auto* after = std::upper_bound(begins, begins + listed_, static_cast<std::ptrdiff_t>(first));
+    for (auto block = after - begins - 1; bytes > 0; ++block) {
+      const std::size_t begin = first - static_cast<std::size_t>(begins[block]);
+      const std::size_t length = std::min(list_.counts[block] - begin, bytes);
+      std::byte* const data = data_ + displacements_[static_cast<int>(block)] * layout_.extent;
+      if (length > 0) use(PackedView(types, type_, layout_, data), begin, length);
+      first += length;
+      bytes -= length;
     }
   }
 
@@ -207,7 +251,7 @@ class CountList {
 };
 
 // What a call keeps until its collective is over, if the collective copies.
-struct Sides {
+struct Sides final : StandInCopies {
   // Whether the program's data are in the output before the collective, and whether they are to be there
   // after it.
   bool packs_output = false;
@@ -222,6 +266,55 @@ struct Sides {
   void unpack(const Types& types) {
     if (unpacks_output) output.unpack(types);
   }
+
+  // Gives addresses to the vectors that need packing.
+  void provide(const Types& types, bool may_stand_in) {
+    Side* const sides[] = {&input, &output};
+    for (int k = 0; k < 2; ++k) {
+      Side& side = *sides[k];
+      if (!side.needs_packing()) continue;
+      if (may_stand_in && side.may_stand_in()) {
+        side.stand_in(k);
+        types_of_stand_ins = &types;
+      } else {
+        side.allocate();
+      }
+    }
+  }
+  [[nodiscard]] const StandInCopies* stand_ins() const {
+    return types_of_stand_ins != nullptr ? this : nullptr;
+  }
+  [[nodiscard]] bool copy(std::byte* to, const std::byte* from, std::size_t bytes) const override {
+    const Types& types = *types_of_stand_ins;
+    const Side* const source = side_at(from);
+    const Side* const destination = side_at(to);
+    if (source == nullptr && destination == nullptr) return false;
+    if (destination == nullptr) {
+      source->read(types, to, offset(*source, from), bytes);
+    } else if (source == nullptr) {
+      destination->write(types, offset(*destination, to), from, bytes);
+    } else {
+      constexpr std::size_t at_once = std::size_t{16} << 10;
+      const pool::Block packed(at_once);
+      for (std::size_t done = 0; done < bytes; done += at_once) {
+        const std::size_t length = std::min(at_once, bytes - done);
+        source->read(types, packed.data(), offset(*source, from) + done, length);
+        destination->write(types, offset(*destination, to) + done, packed.data(), length);
+      }
+    }
+    return true;
+  }
+
+ private:
+  [[nodiscard]] const Side* side_at(const std::byte* address) const {
+    if (stand_in::is_in(0, address)) return &input;
+    return stand_in::is_in(1, address) ? &output : nullptr;
+  }
+  [[nodiscard]] static std::size_t offset(const Side& side, const std::byte* address) {
+    return static_cast<std::size_t>(address - side.vector().data);
+  }
+
+  const Types* types_of_stand_ins = nullptr;  // null: there are none
 };
 
 // The same if it combines.
@@ -231,6 +324,7 @@ struct Lists {
 
   void pack(const Types&) {}
   void unpack(const Types&) {}
+  [[nodiscard]] static const StandInCopies* stand_ins() { return nullptr; }
 };
 
 // What a call keeps if it combines vectors in device memory. They have no gaps.
@@ -239,6 +333,7 @@ struct Staged {
 
   void pack(const Types&) const { call.fetch_input(); }
   void unpack(const Types&) const { call.deliver_output(); }
+  [[nodiscard]] static const StandInCopies* stand_ins() { return nullptr; }
 };
 
 }  // namespace offbeat
