@@ -97,8 +97,8 @@ function(offbeat_family family headers)
     src/mpi/host/longest_message.cpp
     src/mpi/communicators/node_board.cpp
     src/mpi/operations/operation.cpp
-    src/mpi/types/packed_view.cpp
     src/mpi/types/packing.cpp
+    src/mpi/types/strided.cpp
     src/mpi/host/other_family.cpp
     src/mpi/host/private_communicator.cpp
     src/mpi/operations/progress_thread.cpp

@@ -81,6 +81,20 @@ def test_random_calls_give_what_a_host_gives(mpi: Mpi, ranks: int, how: str) -> 
 
 
 @INSIDE_OFFBEAT
+@pytest.mark.parametrize("how", ["by default", "in many rounds", "by a thread"])
+def test_long_calls(mpi: Mpi, how: str) -> None:
+    """Long data with gaps are packed bit by bit, as they are copied."""
+    calls = ("3", "120", "60000")
+    program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
+    settings = OURS.get(mpi.name, {}) | HOW[how]
+    result = run(mpi, 3, [program, *calls, "alike", "any"], environment=settings, timeout=120).succeeded()
+    found = hashes(result.stdout)
+    assert len(found) == 3, str(result)
+    assert found == natively(3, calls), str(result)
+    expect_all_served(result)
+
+
+@INSIDE_OFFBEAT
 @pytest.mark.parametrize("how", ["by default", "in many rounds"])
 def test_threads_call_at_once(mpi: Mpi, how: str) -> None:
     """Three threads of each rank make calls, each on communicators of its own, of which two have one rank."""

@@ -181,11 +181,9 @@ void Communicator::check_processes() const {
 
 // On the board of one node, copies are all that an algorithm does with its vectors, except in its immediate
 // form. An alltoallv of any length tries that first, but it leaves long vectors alone.
-bool Communicator::may_have_stand_ins(const Chosen& chosen, Collective collective, std::size_t bytes) const {
-  if (!chosen) return false;
-  const Algorithm& algorithm = *chosen.expression->algorithm;
-  const bool is_short = chosen.at_once != nullptr || is_immediate(algorithm, size_, bytes);
-  return algorithm.needs.board == OnBoard::one_node && (!is_short || collective == Collective::alltoallv);
+bool Communicator::may_have_stand_ins(const Chosen& chosen, Collective collective) {
+  return chosen && chosen.expression->algorithm->needs.board == OnBoard::one_node &&
+         (chosen.at_once == nullptr || collective == Collective::alltoallv);
 }
 
 void Communicator::run(Chosen chosen, const Call& call, std::size_t bytes, const StandInCopies* stand_ins) {
@@ -293,13 +291,14 @@ Chosen Communicator::choose_to_begin(Collective collective, std::size_t bytes, s
 }
 
 void Communicator::begin(std::unique_ptr<Operation>& operation, Chosen chosen, const Call& call,
-                         std::size_t bytes, Sequel sequel) {
+                         std::size_t bytes, Sequel sequel, const StandInCopies* stand_ins) {
   const Expression& expression = *chosen.expression;
   enter_board(call.collective, bytes);
   or_break([&] {
     operation = std::make_unique<Operation>(*this, call, bytes, sequel);
     operation->expression_ = &expression;
     if (chosen.at_once != nullptr) operation->immediate_ = immediate_form(*expression.algorithm, size_);
+    operation->stand_ins_ = stand_ins;
     operation->number_ = calls_;
     operation->index_ = origin_ != nullptr
                             ? stage_

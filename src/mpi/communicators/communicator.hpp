@@ -103,7 +103,7 @@ class Communicator {
   void run(Chosen chosen, const Call& call, std::size_t bytes, const StandInCopies* stand_ins = nullptr);
   // Whether a call that runs what was chosen may have a stand-in for a vector of more bytes than an inline
   // slot has. A rank decides by itself which of its vectors have one.
-  [[nodiscard]] bool may_have_stand_ins(const Chosen& chosen, Collective collective, std::size_t bytes) const;
+  [[nodiscard]] static bool may_have_stand_ins(const Chosen& chosen, Collective collective);
   // An exception from `body` ends all use of this communicator. After an error the ranks no longer agree on
   // what was sent, so nobody can serve it again, not even the host. Ranks that wait on its board are told.
   template <class Body>
@@ -140,7 +140,7 @@ class Communicator {
   // Begins what was chosen. The sequel follows in each case, unless this throws. A call that is over if it is
   // empty, and is, cannot be begun.
   void begin(std::unique_ptr<Operation>& operation, Chosen chosen, const Call& call, std::size_t bytes,
-             Sequel sequel);
+             Sequel sequel, const StandInCopies* stand_ins = nullptr);
 
   // The call in segments by the host; `expression` was chosen. The pipeline must not outlive this.
   [[nodiscard]] HostPipeline host_pipeline(const Expression& expression, const Call& call) const;

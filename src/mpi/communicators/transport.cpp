@@ -151,8 +151,8 @@ void MpiTransport::drive(Task& task, const StandInCopies* stand_ins) {
   });
 }
 
-void MpiTransport::begin(Task& task) {
-  stand_ins_ = nullptr;
+void MpiTransport::begin(Task& task, const StandInCopies* stand_ins) {
+  stand_ins_ = stand_ins;
   branches = 2;  // the program is the other branch: never wait inside start()
   branch_failure = nullptr;
   guarded(task, [&] { task.start(); });

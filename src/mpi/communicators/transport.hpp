@@ -79,7 +79,7 @@ class MpiTransport final : public Transport, public BoardWaiters {
 
   // The same without waiting. begin() runs up to the first wait. advance() does what can be done now, and is
   // true when the task is at its end. One task at a time. Both throw like drive().
-  void begin(Task& task);
+  void begin(Task& task, const StandInCopies* stand_ins);
   [[nodiscard]] bool advance(Task& task, bool& got_further, HostCalls calls);
 
   // The collective that the next task carries out.

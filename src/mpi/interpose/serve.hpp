@@ -318,7 +318,9 @@ class Service {
     Outcome outcome = leave_to_host();
     communicator_->or_break(collective, bytes, [&] {
       if (input.needs_packing() || output.needs_packing()) [[unlikely]] {
-        kept_.provide(types, !is_aliased && carrier_.may_have_stand_ins(*communicator_, collective, bytes));
+        const bool may_stand_in =
+            !is_aliased && carrier_.may_have_stand_ins(*communicator_, collective, bytes);
+        kept_.provide(types, may_stand_in, Carrier::may_wait);
         call = call_on_sides(in_place);
       }
       const bool shares = (in_place || is_aliased) && who.is_personal && !who.root_gives;
@@ -381,7 +383,7 @@ class Service {
 
 // Carries out a blocking call.
 struct AtOnce {
-  static constexpr bool may_wait = true;  // until other ranks agree
+  static constexpr bool may_wait = true;  // until other ranks agree, and so call the host on its way
   const Types& types;
 
   [[nodiscard]] static Communicator* find(Runtime& process, MPI_Comm handle, Collective collective) {
@@ -394,7 +396,7 @@ struct AtOnce {
 
   [[nodiscard]] static bool may_have_stand_ins(Communicator& communicator, Collective collective,
                                                std::size_t bytes) {
-    return communicator.may_have_stand_ins(communicator.choose(collective, bytes, 1), collective, bytes);
+    return Communicator::may_have_stand_ins(communicator.choose(collective, bytes, 1), collective);
   }
 
   template <class Kept>

@@ -13,7 +13,6 @@
 #include "collectives/call.hpp"
 #include "collectives/staged_call.hpp"
 #include "mpi/host/collective_call.hpp"
-#include "mpi/types/packed_view.hpp"
 #include "mpi/types/stand_in.hpp"
 #include "mpi/types/types.hpp"
 #include "node/device_memory.hpp"
@@ -68,11 +67,14 @@ class Side {
   void allocate() { vector_.data = packed_.emplace(vector_.count).data(); }
   void stand_in(int vector) { vector_.data = stand_in::address(vector); }
   // Whether a stand-in is possible, and is worth it: shorter vectors stay in the cache when they are packed,
-  // and of an element that is not all in one copy, the host packs the whole.
-  [[nodiscard]] bool may_stand_in() const {
+  // and of an element that is not all in one copy, the host packs the whole. `by_host`: whether the host may
+  // pack.
+  [[nodiscard]] bool may_stand_in(const Types& types, bool by_host) {
     constexpr std::size_t shortest = std::size_t{256} << 10;
     constexpr std::size_t longest_element = std::size_t{16} << 10;
-    return !device_ && data_ != nullptr && vector_.count >= shortest && layout_.size <= longest_element;
+    if (device_ || data_ == nullptr || vector_.count < shortest) return false;
+    strided_ = types.find_strided(count_, type_, layout_);
+    return strided_ || (by_host && layout_.size <= longest_element);
   }
   [[nodiscard]] const Vector& vector() const { return vector_; }
   [[nodiscard]] const BlockList& blocks() const { return list_; }
@@ -100,14 +102,16 @@ class Side {
 
   // Of the packed data, for a side with a stand-in.
   void read(const Types& types, std::byte* to, std::size_t first, std::size_t bytes) const {
-    for_each_view(types, first, bytes, [&](const PackedView& view, std::size_t begin, std::size_t length) {
-      view.read(to, begin, length);
+    for_each_block(first, bytes, [&](const std::byte* data, std::size_t begin, std::size_t length) {
+      strided_ ? strided_->pack(data, begin, length, to)
+               : types.pack_part(data, begin, length, type_, layout_, to);
       to += length;
     });
   }
   void write(const Types& types, std::size_t first, const std::byte* from, std::size_t bytes) const {
-    for_each_view(types, first, bytes, [&](const PackedView& view, std::size_t begin, std::size_t length) {
-      view.write(begin, from, length);
+    for_each_block(first, bytes, [&](std::byte* data, std::size_t begin, std::size_t length) {
+      strided_ ? strided_->unpack(from, data, begin, length)
+               : types.unpack_part(from, data, begin, length, type_, layout_);
       from += length;
     });
   }
@@ -164,17 +168,17 @@ class Side {
     }
   }
 
-  // Calls use(view, begin, length) for the parts of packed bytes [first, first + bytes) in each block.
+  // Calls use(data, begin, length) for what packed bytes [first, first + bytes) have of each block.
   template <class Use>
-  void for_each_view(const Types& types, std::size_t first, std::size_t bytes, Use&& use) const {
-    if (listed_ == 0) return use(PackedView(types, type_, layout_, data_), first, bytes);
+  void for_each_block(std::size_t first, std::size_t bytes, Use&& use) const {
+    if (listed_ == 0) return use(data_, first, bytes);
     const auto* begins = list_.begins;
     const auto* after = std::upper_bound(begins, begins + listed_, static_cast<std::ptrdiff_t>(first));
     for (auto block = after - begins - 1; bytes > 0; ++block) {
       const std::size_t begin = first - static_cast<std::size_t>(begins[block]);
       const std::size_t length = std::min(list_.counts[block] - begin, bytes);
       std::byte* const data = data_ + displacements_[static_cast<int>(block)] * layout_.extent;
-      if (length > 0) use(PackedView(types, type_, layout_, data), begin, length);
+      if (length > 0) use(data, begin, length);
       first += length;
       bytes -= length;
     }
@@ -223,6 +227,7 @@ class Side {
   Vector vector_;
   BlockList list_;
   std::optional<pool::Block> packed_;
+  std::optional<Strided> strided_;  // how a side with a stand-in is packed; none: by the host
   std::optional<pool::Block> lists_;
   bool has_own_type_ = false;
 };
@@ -267,13 +272,14 @@ struct Sides final : StandInCopies {
     if (unpacks_output) output.unpack(types);
   }
 
-  // Gives addresses to the vectors that need packing.
-  void provide(const Types& types, bool may_stand_in) {
+  // Gives addresses to the vectors that need packing. `by_host`: whether the host may pack during the
+  // collective.
+  void provide(const Types& types, bool may_stand_in, bool by_host) {
     Side* const sides[] = {&input, &output};
     for (int k = 0; k < 2; ++k) {
       Side& side = *sides[k];
       if (!side.needs_packing()) continue;
-      if (may_stand_in && side.may_stand_in()) {
+      if (may_stand_in && side.may_stand_in(types, by_host)) {
         side.stand_in(k);
         types_of_stand_ins = &types;
       } else {
