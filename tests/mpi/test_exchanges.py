@@ -45,7 +45,9 @@ HOW = {  # settings
     "by a thread": {"OFFBEAT_PROGRESS_CPUS": CPUS},
 }
 # Where the host's own is faster, it is chosen; here it would only give the faults of that MPI.
-OURS = {"impi": {"OFFBEAT_ALLGATHER": "arrival_direct", "OFFBEAT_ALLTOALL": "arrival_direct"}}
+OURS = {
+    "impi": {f"OFFBEAT_{name}": "arrival_direct" for name in ("ALLGATHER", "ALLTOALL", "GATHER", "SCATTER")}
+}
 FEW_CALLS = ("12", "120", "3000")
 
 
