@@ -5,7 +5,8 @@
     build/venv/bin/python benchmarks/gaps.py [--mpi openmpi,mpich,impi] [--libraries FOLDER ...]
 
 Compiles gaps.c and runs it with two ranks, natively and with the preload library of each folder, in turn.
-Prints for each case the medians over the runs: milliseconds of a call, and MiB of memory.
+Prints for each case the medians over the runs: milliseconds of a call (the least, which other work on the
+machine disturbs least, and the median), and MiB of memory.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def main() -> None:
         mpi = harness.MPIS[name]
         program = harness.compile_program(mpi, SOURCE, "-O2")
         titles = ["native", *(str(way) for way in ways[1:])]
-        print(f"{name}: ms and MiB of {', '.join(titles)}")
+        print(f"{name}: least ms, median ms and MiB of {', '.join(titles)}")
         for collective, (width, kind) in itertools.product(("bcast", "allgather"), TYPES):
             found = defaultdict(list)
             for _ in range(arguments.repeats):
@@ -57,13 +58,13 @@ def main() -> None:
                         mpi, arguments.ranks, command, preload=preload, environment=settings if way else {}
                     ).succeeded()
                     for line in done.stdout.splitlines():
-                        mib, ms, memory = map(float, line.split())
-                        found[mib, way].append((ms, memory))
+                        mib, *numbers = map(float, line.split())
+                        found[mib, way].append(numbers)
             for mib in sorted({mib for mib, _ in found}):
                 cells = []
                 for way in ways:
-                    ms, memory = (statistics.median(column) for column in zip(*found[mib, way], strict=True))
-                    cells.append(f"{ms:9.2f} {memory:6.1f}")
+                    least, median, memory = map(statistics.median, zip(*found[mib, way], strict=True))
+                    cells.append(f"{least:8.2f} {median:8.2f} {memory:6.1f}")
                 print(f"{collective:10}{width:>3} B {kind:6}{mib:3.0f} MiB", *cells, sep="  ", flush=True)
 
 
