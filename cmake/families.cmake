@@ -109,6 +109,7 @@ function(offbeat_family family headers)
     src/mpi/communicators/node_board.cpp
     src/mpi/operations/operation.cpp
     src/mpi/types/packing.cpp
+    src/mpi/types/strided.cpp
     src/mpi/host/other_family.cpp
     src/mpi/host/private_communicator.cpp
     src/mpi/operations/progress_thread.cpp

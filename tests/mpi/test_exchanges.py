@@ -49,7 +49,9 @@ HOW = {  # settings
     "by a thread": {"OFFBEAT_PROGRESS_CPUS": CPUS},
 }
 # Where the host's own is faster, it is chosen; here it would only give the faults of that MPI.
-OURS = {"impi": {"OFFBEAT_ALLGATHER": "arrival_direct", "OFFBEAT_ALLTOALL": "arrival_direct"}}
+OURS = {
+    "impi": {f"OFFBEAT_{name}": "arrival_direct" for name in ("ALLGATHER", "ALLTOALL", "GATHER", "SCATTER")}
+}
 FEW_CALLS = ("12", "120", "3000")
 
 
@@ -81,6 +83,20 @@ def test_random_calls_give_what_a_host_gives(mpi: Mpi, ranks: int, how: str) -> 
     found = hashes(result.stdout)
     assert len(found) == ranks, str(result)
     assert found == natively(ranks), str(result)
+    expect_all_served(result)
+
+
+@INSIDE_OFFBEAT
+@pytest.mark.parametrize("how", ["by default", "in many rounds", "by a thread"])
+def test_long_calls(mpi: Mpi, how: str) -> None:
+    """Long data with gaps are packed bit by bit, as they are copied."""
+    calls = ("3", "120", "60000")
+    program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
+    settings = OURS.get(mpi.name, {}) | HOW[how]
+    result = run(mpi, 3, [program, *calls, "alike", "any"], environment=settings, timeout=120).succeeded()
+    found = hashes(result.stdout)
+    assert len(found) == 3, str(result)
+    assert found == natively(3, calls), str(result)
     expect_all_served(result)
 
 

@@ -27,6 +27,13 @@ def test_types_of_every_kind(mpi: Mpi, settings: dict[str, str]) -> None:
     assert report.served == report.intercepted
 
 
+@INSIDE_OFFBEAT
+@pytest.mark.parametrize("settings", [{}, {"OFFBEAT_BOARD_KIB": "64"}], ids=["board", "many rounds"])
+def test_long_calls_with_types_of_every_kind(mpi: Mpi, settings: dict[str, str]) -> None:
+    report = own_types(mpi, 2, "long", settings).report_of("bcast")
+    assert report.served == report.intercepted
+
+
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_types_with_gaps_on_a_communicator_of_one_rank(mpi: Mpi, ranks: int) -> None:
     assert own_types(mpi, ranks, "alone").report_of("gather").served > 0
@@ -37,8 +44,9 @@ def test_two_threads_with_types_at_bottom(mpi: Mpi) -> None:
 
 
 @INSIDE_OFFBEAT
-def test_nested_types_without_gaps_are_not_packed(mpi: Mpi) -> None:
-    assert own_types(mpi, 2, "memory").report_of("bcast").served == 2
+def test_long_calls_take_little_memory(mpi: Mpi) -> None:
+    report = own_types(mpi, 2, "memory").report_of("bcast")
+    assert report.served == report.intercepted == 7
 
 
 @only_deep_on(lambda mpi: True)  # takes 9 GB of memory

@@ -179,25 +179,32 @@ void Communicator::check_processes() const {
     throw CommunicationError("a process of the communicator has died", FaultTolerance::process_failed);
 }
 
-void Communicator::run(Chosen chosen, const Call& call, std::size_t bytes) {
+// On the board of one node, copies are all that an algorithm does with its vectors, except in its immediate
+// form. An alltoallv of any length tries that first, but it leaves long vectors alone.
+bool Communicator::may_have_stand_ins(const Chosen& chosen, Collective collective) {
+  return chosen && chosen.expression->algorithm->needs.board == OnBoard::one_node &&
+         (chosen.at_once == nullptr || collective == Collective::alltoallv);
+}
+
+void Communicator::run(Chosen chosen, const Call& call, std::size_t bytes, const StandInCopies* stand_ins) {
   if (bytes == 0 && is_over_if_empty(call.collective)) return;
   enter_board(call.collective, bytes);
   or_break([&] {
     if (chosen.at_once != nullptr && chosen.at_once(*board_, call)) return;
-    run_task(*chosen.expression, call);
+    run_task(*chosen.expression, call, stand_ins);
   });
   if (ProgressDue::is_due_after_call()) [[unlikely]]
     give_progress();
 }
 
-void Communicator::run_task(const Expression& expression, const Call& call) {
+void Communicator::run_task(const Expression& expression, const Call& call, const StandInCopies* stand_ins) {
   if (expression.runs_on_host()) [[unlikely]]
     return host_pipeline(expression, call).run();
   NodeBoard::Stage* const stage = stage_of_board(stage_);
   if (stage != nullptr) stage->begin_use(expression.lease(call, rank_, size_, stage->board.size));
   Task task = expression.algorithm->run(endpoint(*transport_, call, expression), call, expression);
   lateness_.begin_call();
-  transport_->drive(task);
+  transport_->drive(task, stand_ins);
   if (stage != nullptr) stage->end_use();
 }
 
@@ -284,13 +291,14 @@ Chosen Communicator::choose_to_begin(Collective collective, std::size_t bytes, s
 }
 
 void Communicator::begin(std::unique_ptr<Operation>& operation, Chosen chosen, const Call& call,
-                         std::size_t bytes, Sequel sequel) {
+                         std::size_t bytes, Sequel sequel, const StandInCopies* stand_ins) {
   const Expression& expression = *chosen.expression;
   enter_board(call.collective, bytes);
   or_break([&] {
     operation = std::make_unique<Operation>(*this, call, bytes, sequel);
     operation->expression_ = &expression;
     if (chosen.at_once != nullptr) operation->immediate_ = immediate_form(*expression.algorithm, size_);
+    operation->stand_ins_ = stand_ins;
     operation->number_ = calls_;
     operation->index_ = origin_ != nullptr
                             ? stage_

@@ -99,8 +99,11 @@ class Communicator {
     if (is_broken_) [[unlikely]]
       report_earlier_failure();
   }
-  // `chosen` is not native. `bytes`: the length of the call.
-  void run(Chosen chosen, const Call& call, std::size_t bytes);
+  // `chosen` is not native. `bytes`: the length of the call. `stand_ins`: null unless may_have_stand_ins.
+  void run(Chosen chosen, const Call& call, std::size_t bytes, const StandInCopies* stand_ins = nullptr);
+  // Whether a call that runs what was chosen may have a stand-in for a vector of more bytes than an inline
+  // slot has. A rank decides by itself which of its vectors have one.
+  [[nodiscard]] static bool may_have_stand_ins(const Chosen& chosen, Collective collective);
   // An exception from `body` ends all use of this communicator. After an error the ranks no longer agree on
   // what was sent, so nobody can serve it again, not even the host. Ranks that wait on its board are told.
   template <class Body>
@@ -137,7 +140,7 @@ class Communicator {
   // Begins what was chosen. The sequel follows in each case, unless this throws. A call that is over if it is
   // empty, and is, cannot be begun.
   void begin(std::unique_ptr<Operation>& operation, Chosen chosen, const Call& call, std::size_t bytes,
-             Sequel sequel);
+             Sequel sequel, const StandInCopies* stand_ins = nullptr);
 
   // The call in segments by the host; `expression` was chosen. The pipeline must not outlive this.
   [[nodiscard]] HostPipeline host_pipeline(const Expression& expression, const Call& call) const;
@@ -195,7 +198,7 @@ class Communicator {
 
   [[nodiscard]] Chosen choose_from_rows(Collective collective, std::size_t bytes, std::size_t width);
   // The part of `run` for calls without an immediate form.
-  void run_task(const Expression& expression, const Call& call);
+  void run_task(const Expression& expression, const Call& call, const StandInCopies* stand_ins);
   [[noreturn]] void report_earlier_failure() const;
 
   // Setting up (communicator_set_up.cpp).

@@ -135,9 +135,10 @@ void MpiTransport::guarded(Task& task, Body&& body) {
   }
 }
 
-void MpiTransport::drive(Task& task) {
+void MpiTransport::drive(Task& task, const StandInCopies* stand_ins) {
   branches = 1;
   branch_failure = nullptr;
+  stand_ins_ = stand_ins;
   guarded(task, [&] {
     task.start();
     while (!is_over(task)) {
@@ -150,7 +151,8 @@ void MpiTransport::drive(Task& task) {
   });
 }
 
-void MpiTransport::begin(Task& task) {
+void MpiTransport::begin(Task& task, const StandInCopies* stand_ins) {
+  stand_ins_ = stand_ins;
   branches = 2;  // the program is the other branch: never wait inside start()
   branch_failure = nullptr;
   guarded(task, [&] { task.start(); });

@@ -10,6 +10,7 @@
 #include "mpi/communicators/node_board.hpp"
 #include "mpi/communicators/team.hpp"
 #include "mpi/host/host.hpp"
+#include "mpi/types/stand_in.hpp"
 #include "node/board.hpp"
 #include "node/shared_copies.hpp"
 #include "transport/endpoint.hpp"
@@ -50,6 +51,12 @@ class MpiTransport final : public Transport, public BoardWaiters {
 
   [[nodiscard]] bool start(Transfer& transfer) override;
   [[nodiscard]] bool start(Computation& computation) override {
+    if (stand_ins_ != nullptr && computation.operand_count == 1) [[unlikely]] {
+      if (stand_ins_->copy(computation.destination.data,
+                           static_cast<const std::byte*>(computation.operands[0]),
+                           computation.destination.bytes()))
+        return true;
+    }
     if (computation.to_shared && computation.operand_count == 1) {
       copies_[index_of(collective_)].copy(computation.destination.data, computation.operands[0],
                                           computation.destination.bytes());
@@ -66,12 +73,13 @@ class MpiTransport final : public Transport, public BoardWaiters {
   }
 
   // Runs a task to its end, waiting. Throws what the task throws; after a CommunicationError no message is
-  // left in flight and the communicator must not be used again.
-  void drive(Task& task);
+  // left in flight and the communicator must not be used again. `stand_ins` copies where the task has
+  // stand-ins; null: it has none.
+  void drive(Task& task, const StandInCopies* stand_ins);
 
   // The same without waiting. begin() runs up to the first wait. advance() does what can be done now, and is
   // true when the task is at its end. One task at a time. Both throw like drive().
-  void begin(Task& task);
+  void begin(Task& task, const StandInCopies* stand_ins);
   [[nodiscard]] bool advance(Task& task, bool& got_further, HostCalls calls);
 
   // The collective that the next task carries out.
@@ -111,7 +119,8 @@ class MpiTransport final : public Transport, public BoardWaiters {
   std::size_t longest_between_nodes_ = longest_message;
   Collective collective_ = Collective::allreduce;
   std::array<SharedCopies, collectives.size()> copies_;
-  Patience patience_;  // while messages are under way: no bell rings when one comes
+  const StandInCopies* stand_ins_ = nullptr;  // of the task
+  Patience patience_;                         // while messages are under way: no bell rings when one comes
   struct Owner {
     Transfer* transfer;
     bool sends;

@@ -110,7 +110,7 @@ Outcome Activity::begin() {
           [&] { host_pipeline_.emplace(communicator.host_pipeline(*chosen.expression, call)).begin(); });
       communicator.hold();
     } else {
-      communicator.begin(operation_, chosen, call, bytes, {on_end, this});
+      communicator.begin(operation_, chosen, call, bytes, {on_end, this}, sides_.stand_ins());
       operations_under_way.settle();
     }
   } catch (...) {

@@ -210,6 +210,12 @@ struct ByActivity {
 
   [[nodiscard]] Communicator* find(Runtime& process, MPI_Comm handle, Collective collective) const;
   Staged& keep(std::optional<Staged>&) const { return activity.staged(); }
+  // A persistent call keeps its vectors for all starts, of which each chooses an algorithm.
+  [[nodiscard]] bool may_have_stand_ins(Communicator& communicator, Collective collective,
+                                        std::size_t bytes) const {
+    if (activity.is_persistent()) return false;
+    return Communicator::may_have_stand_ins(communicator.choose_to_begin(collective, bytes, 1), collective);
+  }
   template <class Kept>
   Outcome operator()(Communicator& communicator, const Call& call, bool shares, Kept&) const {
     return activity.take(communicator, call, shares);

@@ -2,6 +2,7 @@
 // The memory of the program in a call, as an algorithm wants it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -10,8 +11,8 @@
 #include "base/error.hpp"
 #include "base/pool.hpp"
 #include "collectives/call.hpp"
-#include "collectives/staged_call.hpp"
 #include "mpi/host/collective_call.hpp"
+#include "mpi/types/stand_in.hpp"
 #include "mpi/types/types.hpp"
 #include "node/device_memory.hpp"
 
@@ -20,8 +21,9 @@ namespace offbeat {
 // One side of a call that combines nothing: its bytes.
 //
 // Types with gaps are packed on the way in and unpacked on the way out, so an algorithm sees bytes only, and
-// ranks whose types differ see equal bytes. Device memory is packed, too, because the algorithm could not
-// read it. Packed data and lists of blocks take memory of the pool.
+// ranks whose types differ see equal bytes. Long sides get a stand-in where the algorithm allows that, and
+// are packed bit by bit as it copies. Device memory is packed, too, because the algorithm could not read it.
+// Packed data and lists of blocks take memory of the pool.
 class Side {
  public:
   // The program's arguments, of `blocks` blocks. False: the host has to judge them.
@@ -51,14 +53,27 @@ class Side {
   // not get it.
   void keep_apart() { layout_.is_dense = false; }
 
-  // Allocates the memory needed. Afterwards vector() holds the program's data only if nothing is packed.
-  void prepare(const Types& types) {
+  // Afterwards vector() and blocks() are known, except for the address of a vector that needs packing.
+  void measure(const Types& types) {
     const std::size_t bytes = static_cast<std::size_t>(count_) * layout_.size;
     if (bytes > 0 && devices::may_have_memory()) [[unlikely]]
       device_ = find_device(types);
     if (listed_ > 0) make_lists();
-    if (is_packed() && bytes > 0) packed_.emplace(bytes);
-    vector_ = {packed_ ? packed_->data() : data_, bytes, 1};
+    vector_ = {is_packed() ? nullptr : data_, bytes, 1};
+  }
+  [[nodiscard]] bool needs_packing() const { return is_packed() && vector_.count > 0; }
+  // One of these gives the vector its address, if it needs packing.
+  void allocate() { vector_.data = packed_.emplace(vector_.count).data(); }
+  void stand_in(int vector) { vector_.data = stand_in::address(vector); }
+  // Whether a stand-in is possible, and is worth it: shorter vectors stay in the cache when they are packed,
+  // and of an element that is not all in one copy, the host packs the whole. `by_host`: whether the host may
+  // pack.
+  [[nodiscard]] bool may_stand_in(const Types& types, bool by_host) {
+    constexpr std::size_t shortest = std::size_t{256} << 10;
+    constexpr std::size_t longest_element = std::size_t{16} << 10;
+    if (device_ || data_ == nullptr || vector_.count < shortest) return false;
+    strided_ = types.find_strided(count_, type_, layout_);
+    return strided_ || (by_host && layout_.size <= longest_element);
   }
   [[nodiscard]] const Vector& vector() const { return vector_; }
   [[nodiscard]] const BlockList& blocks() const { return list_; }
@@ -82,6 +97,22 @@ class Side {
           return unpack_to_device(types, packed, data, count);
         types.unpack(packed, data, count, type_, layout_);
       });
+  }
+
+  // Of the packed data, for a side with a stand-in.
+  void read(const Types& types, std::byte* to, std::size_t first, std::size_t bytes) const {
+    for_each_block(first, bytes, [&](const std::byte* data, std::size_t begin, std::size_t length) {
+      strided_ ? strided_->pack(data, begin, length, to)
+               : types.pack_part(data, begin, length, type_, layout_, to);
+      to += length;
+    });
+  }
+  void write(const Types& types, std::size_t first, const std::byte* from, std::size_t bytes) const {
+    for_each_block(first, bytes, [&](std::byte* data, std::size_t begin, std::size_t length) {
+      strided_ ? strided_->unpack(from, data, begin, length)
+               : types.unpack_part(from, data, begin, length, type_, layout_);
+      from += length;
+    });
   }
 
   // For a call that goes on: the program may free its type meanwhile.
@@ -136,6 +167,22 @@ class Side {
     }
   }
 
+  // Calls use(data, begin, length) for what packed bytes [first, first + bytes) have of each block.
+  template <class Use>
+  void for_each_block(std::size_t first, std::size_t bytes, Use&& use) const {
+    if (listed_ == 0) return use(data_, first, bytes);
+    const auto* begins = list_.begins;
+    const auto* after = std::upper_bound(begins, begins + listed_, static_cast<std::ptrdiff_t>(first));
+    for (auto block = after - begins - 1; bytes > 0; ++block) {
+      const std::size_t begin = first - static_cast<std::size_t>(begins[block]);
+      const std::size_t length = std::min(list_.counts[block] - begin, bytes);
+      std::byte* const data = data_ + displacements_[static_cast<int>(block)] * layout_.extent;
+      if (length > 0) use(data, begin, length);
+      first += length;
+      bytes -= length;
+    }
+  }
+
   // Call only if there are elements. The first one decides for all.
   [[gnu::noinline]] [[nodiscard]] DeviceMemory find_device(const Types& types) const {
     std::int64_t first = 0;
@@ -179,66 +226,9 @@ class Side {
   Vector vector_;
   BlockList list_;
   std::optional<pool::Block> packed_;
+  std::optional<Strided> strided_;  // how a side with a stand-in is packed; none: by the host
   std::optional<pool::Block> lists_;
   bool has_own_type_ = false;
-};
-
-// The blocks of a reduce-scatter, one after the other. `length`: how many elements of the program make one
-// element.
-class CountList {
- public:
-  CountList(Integers counts, int blocks, std::int64_t length)
-      : memory_(static_cast<std::size_t>(blocks) * (sizeof(std::size_t) + sizeof(std::ptrdiff_t))) {
-    auto* list = reinterpret_cast<std::size_t*>(memory_.data());
-    auto* begins = reinterpret_cast<std::ptrdiff_t*>(list + blocks);
-    std::ptrdiff_t begin = 0;
-    for (int block = 0; block < blocks; ++block) {
-      list[block] = static_cast<std::size_t>(counts[block] / length);
-      begins[block] = begin;
-      begin += counts[block] / length;
-    }
-    blocks_ = {list, begins};
-  }
-  [[nodiscard]] const BlockList& blocks() const { return blocks_; }
-
- private:
-  pool::Block memory_;
-  BlockList blocks_;
-};
-
-// What a call keeps until its collective is over, if the collective copies.
-struct Sides {
-  // Whether the program's data are in the output before the collective, and whether they are to be there
-  // after it.
-  bool packs_output = false;
-  bool unpacks_output = false;
-  Side input;
-  Side output;
-
-  void pack(const Types& types) {
-    input.pack(types);
-    if (packs_output) output.pack(types);
-  }
-  void unpack(const Types& types) {
-    if (unpacks_output) output.unpack(types);
-  }
-};
-
-// The same if it combines.
-struct Lists {
-  std::optional<CountList> blocks;
-  std::optional<pool::Block> unwanted;  // an output that the program does not get
-
-  void pack(const Types&) {}
-  void unpack(const Types&) {}
-};
-
-// What a call keeps if it combines vectors in device memory. They have no gaps.
-struct Staged {
-  StagedCall call;
-
-  void pack(const Types&) const { call.fetch_input(); }
-  void unpack(const Types&) const { call.deliver_output(); }
 };
 
 }  // namespace offbeat

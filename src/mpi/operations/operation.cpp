@@ -82,7 +82,7 @@ void Operation::start() {
   const Endpoint net = communicator_->endpoint(*transport_, call_, *expression_);
   const auto run = immediate_ != nullptr ? immediate_->run_in_steps : expression_->algorithm->run;
   task_ = run(net, call_, *expression_);
-  transport_->begin(task_);
+  transport_->begin(task_, stand_ins_);
 }
 
 bool Operation::advance(HostCalls calls) noexcept {

@@ -68,9 +68,10 @@ class Operation {
   const std::size_t bytes_;
   const Expression* expression_ = nullptr;
   const Immediate* immediate_ = nullptr;  // the immediate form that runs it; null: its task does
-  std::uint64_t number_ = 0;              // counts the calls on its communicator
-  int index_ = 0;                         // the index of its stage and of its tags
-  NodeBoard::Stage* stage_ = nullptr;     // null: the communicator has no board
+  const StandInCopies* stand_ins_ = nullptr;
+  std::uint64_t number_ = 0;           // counts the calls on its communicator
+  int index_ = 0;                      // the index of its stage and of its tags
+  NodeBoard::Stage* stage_ = nullptr;  // null: the communicator has no board
   // Belongs to the communicator; the operations of a stage use it one after the other.
   MpiTransport* transport_ = nullptr;
   Task task_{};

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The elements of a datatype as bytes: what a type looks like, and how the host packs and unpacks it.
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/pool.hpp"
 #include "mpi/types/dense_types.hpp"
 #include "mpi/types/types.hpp"
 
@@ -13,6 +15,30 @@ namespace {
 
 int code_of_packing(int code, bool is_complete) {
   return code == MPI_SUCCESS && !is_complete ? MPI_ERR_TYPE : code;
+}
+
+// Calls whole(place, count, done) for elements that are all in the range, and part(place, begin, length,
+// done) for an element of which only bytes [begin, begin + length) are. `done` bytes of the range are before
+// them.
+template <class Whole, class Part>
+void for_each_element(const Layout& layout, std::size_t first, std::size_t bytes, Whole&& whole,
+                      Part&& part) {
+  const std::size_t size = layout.size;
+  for (std::size_t done = 0; done < bytes;) {
+    const std::size_t element = (first + done) / size;
+    const std::size_t begin = (first + done) % size;
+    const std::size_t left = bytes - done;
+    const std::ptrdiff_t place = static_cast<std::ptrdiff_t>(element) * layout.extent;
+    if (begin == 0 && left >= size) {
+      const std::size_t count = left / size;
+      whole(place, static_cast<std::int64_t>(count), done);
+      done += count * size;
+    } else {
+      const std::size_t length = std::min(size - begin, left);
+      part(place, begin, length, done);
+      done += length;
+    }
+  }
 }
 
 }  // namespace
@@ -161,6 +187,35 @@ void Types::unpack(const std::byte* from, void* data, std::int64_t count, MPI_Da
                                             own_communicator_);
              return code_of_packing(code, position == bytes);
            });
+}
+
+void Types::pack_part(const std::byte* data, std::size_t first, std::size_t bytes, MPI_Datatype type,
+                      const Layout& layout, std::byte* to) const {
+  for_each_element(
+      layout, first, bytes,
+      [&](std::ptrdiff_t place, std::int64_t count, std::size_t done) {
+        pack(data + place, count, type, layout, to + done);
+      },
+      [&](std::ptrdiff_t place, std::size_t begin, std::size_t length, std::size_t done) {
+        const pool::Block element(layout.size);
+        pack(data + place, 1, type, layout, element.data());
+        std::memcpy(to + done, element.data() + begin, length);
+      });
+}
+
+void Types::unpack_part(const std::byte* from, std::byte* data, std::size_t first, std::size_t bytes,
+                        MPI_Datatype type, const Layout& layout) const {
+  for_each_element(
+      layout, first, bytes,
+      [&](std::ptrdiff_t place, std::int64_t count, std::size_t done) {
+        unpack(from + done, data + place, count, type, layout);
+      },
+      [&](std::ptrdiff_t place, std::size_t begin, std::size_t length, std::size_t done) {
+        const pool::Block element(layout.size);
+        pack(data + place, 1, type, layout, element.data());
+        std::memcpy(element.data() + begin, from + done, length);
+        unpack(element.data(), data + place, 1, type, layout);
+      });
 }
 
 }  // namespace offbeat

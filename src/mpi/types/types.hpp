@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "mpi/host/host.hpp"
+#include "mpi/types/strided.hpp"
 #include "reduction/reduction.hpp"
 
 namespace offbeat {
@@ -93,11 +94,22 @@ class Types {
   }
   // Call only if there are elements.
   [[nodiscard]] TypeSpan span_of(std::int64_t count, MPI_Datatype type, const Layout& layout) const;
+  [[nodiscard]] std::optional<Strided> find_strided(std::int64_t count, MPI_Datatype type,
+                                                    const Layout& layout) const {
+    return Strided::of(*host_, type, count, layout.extent);
+  }
   // Of `count` elements, to or from their bytes. Throw CommunicationError.
   void pack(const void* data, std::int64_t count, MPI_Datatype type, const Layout& layout,
             std::byte* to) const;
   void unpack(const std::byte* from, void* data, std::int64_t count, MPI_Datatype type,
               const Layout& layout) const;
+
+  // The same for bytes [first, first + bytes) of the packed elements. Of an element that is not all in there,
+  // the host packs and unpacks the whole.
+  void pack_part(const std::byte* data, std::size_t first, std::size_t bytes, MPI_Datatype type,
+                 const Layout& layout, std::byte* to) const;
+  void unpack_part(const std::byte* from, std::byte* data, std::size_t first, std::size_t bytes,
+                   MPI_Datatype type, const Layout& layout) const;
 
   // "MPI_SUM", or "user operation".
   [[nodiscard]] const char* name_of(MPI_Op op) const;

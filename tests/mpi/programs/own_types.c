@@ -4,9 +4,10 @@
  *
  *     layouts   types of many kinds, nested, with and without gaps, in and out of order; what arrives is compared
  *               with what MPI_Pack makes of them
+ *     long      the same in long calls, which are packed bit by bit, and single elements that are as long
  *     alone     types with gaps on a communicator of one rank, in every form of a call
  *     threads   two threads with types that begin at MPI_BOTTOM
- *     memory    a long vector of a nested type without gaps must not be packed
+ *     memory    a long vector of a nested type without gaps must not be packed, nor all of one with gaps at once
  *     huge      one element of more than 2^31 bytes, with gaps
  */
 #include <pthread.h>
@@ -16,37 +17,46 @@
 
 /* -- layouts */
 
-enum { ROOM = 4096, ELEMENTS = 3 };
+enum { ELEMENTS = 3 };
 
 static unsigned char pattern(size_t i) { return (unsigned char)(i * 7 + i / 251 + 1); }
 
 /* Sends elements of one type that arrive as bytes, and bytes that arrive as elements of that type. */
 static void exchange(const char *name, MPI_Datatype type, int count) {
-  static unsigned char sent[ROOM], received[ROOM], expected[ROOM], packed[ROOM];
-  const size_t begin = ROOM / 2;
   int bytes, position = 0;
+  MPI_Aint lower, extent;
   MPI_Type_commit(&type);
   MPI_Type_size(type, &bytes);
+  MPI_Type_get_true_extent(type, &lower, &extent);
+  const size_t element = (size_t)(labs(lower) + extent);
+  MPI_Type_get_extent(type, &lower, &extent);
+  const size_t begin = element + (size_t)labs(extent) * (size_t)count, room = 2 * begin;
   bytes *= count;
-  for (size_t i = 0; i < ROOM; ++i) sent[i] = pattern(i);
-  MPI_Pack(sent + begin, count, type, expected, ROOM, &position, MPI_COMM_SELF);
+  unsigned char *sent = allocate(room), *received = allocate(room), *expected = allocate((size_t)bytes),
+                *packed = allocate((size_t)bytes);
+  for (size_t i = 0; i < room; ++i) sent[i] = pattern(i);
+  MPI_Pack(sent + begin, count, type, expected, bytes, &position, MPI_COMM_SELF);
   for (int root = 0; root < world_size; ++root) {
     within(20, "%s of %d", name, count);
-    memset(received, 0, ROOM);
+    memset(received, 0, room);
     if (world_rank == root) MPI_Bcast(sent + begin, count, type, root, MPI_COMM_WORLD);
     else MPI_Bcast(received, bytes, MPI_BYTE, root, MPI_COMM_WORLD);
     CHECK(world_rank == root || memcmp(received, expected, (size_t)bytes) == 0, "%s: sent wrong bytes", name);
-    memset(received, 0xee, ROOM);
+    memset(received, 0xee, room);
     if (world_rank == root) MPI_Bcast(expected, bytes, MPI_BYTE, root, MPI_COMM_WORLD);
     else MPI_Bcast(received + begin, count, type, root, MPI_COMM_WORLD);
     if (world_rank == root) continue;
     position = 0;
-    MPI_Pack(received + begin, count, type, packed, ROOM, &position, MPI_COMM_SELF);
+    MPI_Pack(received + begin, count, type, packed, bytes, &position, MPI_COMM_SELF);
     CHECK(memcmp(packed, expected, (size_t)bytes) == 0, "%s: received wrong bytes", name);
     long written = 0;
-    for (size_t i = 0; i < ROOM; ++i) written += received[i] != 0xee && received[i] != sent[i];
+    for (size_t i = 0; i < room; ++i) written += received[i] != 0xee && received[i] != sent[i];
     CHECK(written == 0, "%s: %ld bytes that are not of the type were written", name, written);
   }
+  free(sent);
+  free(received);
+  free(expected);
+  free(packed);
 }
 
 static MPI_Datatype contiguous(int count, MPI_Datatype of) {
@@ -81,8 +91,22 @@ static MPI_Datatype subarray(int columns, int first) {
   MPI_Type_create_subarray(2, sizes, part, begins, MPI_ORDER_C, MPI_INT, &made);
   return made;
 }
+static MPI_Datatype box(const int *sizes, const int *part, const int *begins, int order, MPI_Datatype of) {
+  MPI_Datatype made;
+  MPI_Type_create_subarray(3, sizes, part, begins, order, of, &made);
+  return made;
+}
 
-static void layouts(void) {
+/* Counts around some lengths: from the first one on a vector is long, the second one is a window of the board. */
+static void exchange_long(const char *name, MPI_Datatype type) {
+  const int lengths[] = {256 << 10, 2048 << 10};
+  int bytes;
+  MPI_Type_size(type, &bytes);
+  for (int k = 0; k < 2; ++k)
+    for (int more = -1; more <= 1; ++more) exchange(name, type, lengths[k] / bytes + more);
+}
+
+static void layouts(int is_long) {
   const int in_order[] = {0, 2, 4}, reversed[] = {4, 2, 0}, apart[] = {0, 3, 6}, later[] = {2, 4, 6};
   const MPI_Datatype mixed[] = {MPI_DOUBLE, MPI_INT, MPI_FLOAT}, shorts[] = {MPI_INT, MPI_INT, MPI_SHORT_INT};
   const MPI_Aint packed[] = {0, 16, 20}, gapped[] = {0, 16, 24}, turned[] = {16, 12, 0};
@@ -124,7 +148,8 @@ static void layouts(void) {
       {"value and index", contiguous(2, MPI_DOUBLE_INT)},
   };
   for (size_t k = 0; k < sizeof types / sizeof *types; ++k)
-    for (int count = 1; count <= ELEMENTS; ++count) exchange(types[k].name, types[k].type, count);
+    if (is_long) exchange_long(types[k].name, types[k].type);
+    else for (int count = 1; count <= ELEMENTS; ++count) exchange(types[k].name, types[k].type, count);
 #if MPI_VERSION >= 4 && !defined(OPEN_MPI)
   MPI_Datatype large, rows, structured;
   const MPI_Count lengths[] = {1, 2}, places[] = {0, 8};
@@ -137,6 +162,35 @@ static void layouts(void) {
   exchange("nested large counts", contiguous(2, large), 2);
   exchange("struct of large counts", structured, 3);
 #endif
+}
+
+static void short_ones(void) { layouts(0); }
+
+static void long_ones(void) {
+  const int sizes[] = {70, 80, 90}, part[] = {50, 60, 41}, begins[] = {7, 20, 30}, whole[] = {50, 80, 90};
+  const int pieces[] = {0, 40000, 90000};
+  MPI_Datatype pair = contiguous(2, MPI_INT), column = vector(100000, 1, 3, MPI_INT), spread;
+  MPI_Type_create_hvector(500, 3, 1000, resized(pair, 0, 20), &spread);
+  layouts(1);
+  const struct {
+    const char *name;
+    MPI_Datatype type;
+  } types[] = {
+      {"column", column},
+      {"column of pairs", vector(70000, 1, 2, pair)},
+      {"columns beside each other", resized(column, 0, sizeof(int))},
+      {"rows of threes", vector(40001, 3, 5, MPI_INT)},
+      {"long rows", vector(3, 100001, 100003, MPI_INT)},
+      {"vector of vectors", contiguous(100, vector(1000, 1, 2, vector(2, 1, 2, MPI_INT)))},
+      {"rows backwards", vector(60000, 2, -3, MPI_INT)},
+      {"spread", contiguous(30, spread)},
+      {"box", box(sizes, part, begins, MPI_ORDER_C, MPI_INT)},
+      {"box in Fortran's order", box(sizes, part, begins, MPI_ORDER_FORTRAN, MPI_DOUBLE)},
+      {"box of pairs", box(sizes, whole, (const int[]){20, 0, 0}, MPI_ORDER_C, pair)},
+      {"long pieces", blocks(39999, pieces, MPI_INT)},
+  };
+  for (size_t k = 0; k < sizeof types / sizeof *types; ++k)
+    for (int count = 1; count <= 2; ++count) exchange(types[k].name, types[k].type, count);
 }
 
 /* -- alone */
@@ -266,6 +320,42 @@ static void memory(void) {
   const long more = peak_mib() - before;
   CHECK(data[bytes - 1] == 1, "the last byte is %d", data[bytes - 1]);
   CHECK(more < MIB / 2, "a broadcast of %d MiB took %ld MiB of memory", MIB, more);
+
+  /* Half of the memory is gaps. */
+  const int halves[] = {1, 1};
+  const MPI_Aint places[] = {0, 8};
+  const MPI_Datatype two[] = {MPI_INT, MPI_INT};
+  MPI_Datatype odd;
+  MPI_Type_create_struct(2, halves, places, two, &odd);
+  const struct {
+    const char *name;
+    MPI_Datatype type;
+    int count;
+  } gapped[] = {{"elements with gaps", resized(MPI_INT, 0, 8), MIB << 17},
+                {"one column", vector(MIB << 17, 1, 2, MPI_INT), 1},
+                {"a struct with gaps", resized(odd, 0, 16), MIB << 16}};
+  for (size_t k = 0; k < sizeof gapped / sizeof *gapped; ++k) {
+    MPI_Datatype type = gapped[k].type;
+    MPI_Type_commit(&type);
+    for (int form = 0; form < 2; ++form) {
+      /* A struct is packed by the host, which nobody may call while the program computes. */
+      if (form == 1 && k == 2) continue;
+      memset(data, world_rank + 1, bytes);
+      const long at_first = peak_mib();
+      if (form == 0) {
+        MPI_Bcast(data, gapped[k].count, type, 0, MPI_COMM_WORLD);
+      } else {
+        MPI_Request request;
+        MPI_Ibcast(data, gapped[k].count, type, 0, MPI_COMM_WORLD, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+      }
+      const long grown = peak_mib() - at_first;
+      CHECK(data[bytes - 8] == 1 && data[bytes - 1] == world_rank + 1, "%s: %d, %d in the end", gapped[k].name,
+            data[bytes - 8], data[bytes - 1]);
+      CHECK(grown < 8, "%s: a broadcast of %d MiB took %ld MiB of memory", gapped[k].name, MIB / 2, grown);
+    }
+    MPI_Type_free(&type);
+  }
   free(data);
 }
 
@@ -292,7 +382,7 @@ int main(int argc, char **argv) {
   const struct {
     const char *name;
     void (*run)(void);
-  } cases[] = {{"layouts", layouts}, {"alone", alone}, {"threads", threads}, {"memory", memory}, {"huge", huge}};
+  } cases[] = {{"layouts", short_ones}, {"long", long_ones}, {"alone", alone}, {"threads", threads}, {"memory", memory}, {"huge", huge}};
   MPI_Init_thread(&argc, &argv, strcmp(name, "threads") == 0 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
   MPI_Comm_size(MPI_COMM_WORLD, &world_size);

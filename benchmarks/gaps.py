@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Collectives whose type has gaps: time and memory, natively and under one or more builds of offbeat.
+
+    build/venv/bin/python benchmarks/gaps.py [--mpi openmpi,mpich,impi] [--libraries FOLDER ...]
+
+Compiles gaps.c and runs it with two ranks, natively and with the preload library of each folder, in turn.
+Prints for each case the medians over the runs: milliseconds of a call (the least, which other work on the
+machine disturbs least, and the median), and MiB of memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "mpi"))
+
+import harness  # noqa: E402
+
+SOURCE = Path(__file__).resolve().with_suffix(".c")
+TYPES = [("4", "gaps"), ("64", "gaps"), ("64", "dense")]  # bytes of data in an element
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--mpi", default="openmpi,mpich,impi", help="MPIs of tests/mpi/harness.py")
+    parser.add_argument(
+        "--libraries", type=Path, action="append", help="folder of preload libraries (default: build/dev)"
+    )
+    parser.add_argument("--ranks", type=int, default=2, help="ranks (default: 2)")
+    parser.add_argument("--repeats", type=int, default=3, help="runs of each (default: 3)")
+    parser.add_argument("--seconds", default="0.5", help="time for each case (default: 0.5)")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="for the preload")
+    arguments = parser.parse_args()
+    ways: list[Path | None] = [None, *(arguments.libraries or [ROOT / "build" / "dev"])]
+    settings = dict(setting.split("=", 1) for setting in arguments.set)
+
+    for name in arguments.mpi.split(","):
+        mpi = harness.MPIS[name]
+        program = harness.compile_program(mpi, SOURCE, "-O2")
+        titles = ["native", *(str(way) for way in ways[1:])]
+        print(f"{name}: least ms, median ms and MiB of {', '.join(titles)}")
+        for collective, (width, kind) in itertools.product(("bcast", "allgather"), TYPES):
+            found = defaultdict(list)
+            for _ in range(arguments.repeats):
+                for way in ways:
+                    preload = way / f"liboffbeat-{mpi.family}.so" if way is not None else False
+                    command = [program, collective, width, kind, arguments.seconds]
+                    done = harness.run(
+                        mpi, arguments.ranks, command, preload=preload, environment=settings if way else {}
+                    ).succeeded()
+                    for line in done.stdout.splitlines():
+                        mib, *numbers = map(float, line.split())
+                        found[mib, way].append(numbers)
+            for mib in sorted({mib for mib, _ in found}):
+                cells = []
+                for way in ways:
+                    least, median, memory = map(statistics.median, zip(*found[mib, way], strict=True))
+                    cells.append(f"{least:8.2f} {median:8.2f} {memory:6.1f}")
+                print(f"{collective:10}{width:>3} B {kind:6}{mib:3.0f} MiB", *cells, sep="  ", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Carries out a blocking call.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "base/copy.hpp"
+#include "mpi/interpose/kept.hpp"
+#include "mpi/interpose/outcome.hpp"
+#include "mpi/process/runtime.hpp"
+
+namespace offbeat {
+
+// Moves the input of a call that shares its memory with the output into `copy`. The board needs no copy where
+// all blocks are equal.
+inline void copy_of_input(const Expression& chosen, int ranks, Call& call, std::optional<pool::Block>& copy) {
+  const bool has_lists = call.collective == Collective::reduce_scatter;
+  const bool is_careful = chosen.algorithm->needs.board == OnBoard::one_node && !has_lists;
+  if (is_careful || call.input.bytes() == 0) return;
+  const ConstVector all = call.input_blocks.span(call.input, ranks);
+  copy.emplace(all.bytes());
+  offbeat::copy(copy->data(), all.data, all.bytes());
+  call.input.data = copy->data() + (call.input.data - all.data);
+}
+
+struct AtOnce {
+  static constexpr bool may_wait = true;  // until other ranks agree, and so call the host on its way
+  const Types& types;
+
+  [[nodiscard]] static Communicator* find(Runtime& process, MPI_Comm handle, Collective collective) {
+    Communicator* communicator = process.communicator(handle, collective);
+    if (communicator != nullptr) communicator->count(collective);
+    return communicator;
+  }
+
+  static Staged& keep(std::optional<Staged>& here) { return here.emplace(); }
+
+  [[nodiscard]] static bool may_have_stand_ins(Communicator& communicator, Collective collective,
+                                               std::size_t bytes) {
+    return Communicator::may_have_stand_ins(communicator.choose(collective, bytes, 1), collective);
+  }
+
+  template <class Kept>
+  Outcome operator()(Communicator& communicator, const Call& call, bool shares, Kept& kept) const {
+    const std::size_t bytes = call.length(communicator.size());
+    Chosen chosen = communicator.choose(call.collective, bytes, call.output.width);
+    communicator.announce(call.collective, bytes);
+    const bool is_alone = !chosen && communicator.copies_alone(call.collective);
+    if ((!chosen && !is_alone) || communicator.is_revoked()) return {.is_counted = true};
+    communicator.require_intact();
+    kept.pack(types);
+    if (is_alone) [[unlikely]] {
+      Communicator::copy_alone(call);
+      chosen = {&copied_alone};
+    } else if (shares) [[unlikely]] {
+      carry_out_apart(communicator, chosen, call, bytes, kept.stand_ins());
+    } else {
+      communicator.run(chosen, call, bytes, kept.stand_ins());
+    }
+    kept.unpack(types);
+    communicator.count_served(call.collective);
+    last_algorithm = chosen.expression;
+    return {.kind = Outcome::Kind::served};
+  }
+
+ private:
+  [[gnu::noinline]] static void carry_out_apart(Communicator& communicator, Chosen chosen, Call call,
+                                                std::size_t bytes, const StandInCopies* stand_ins) {
+    std::optional<pool::Block> copy;
+    communicator.or_break([&] { copy_of_input(*chosen.expression, communicator.size(), call, copy); });
+    communicator.run(chosen, call, bytes, stand_ins);
+  }
+};
+
+}  // namespace offbeat

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A call of a collective with an operation.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <optional>
+#include <type_traits>
+
+#include "mpi/interpose/judged_call.hpp"
+
+namespace offbeat {
+
+// Errors of the program in the count and the buffer on one rank.
+[[nodiscard]] inline bool is_wrong_input(const void* data, std::int64_t count) {
+  return count < 0 || (count > 0 && data == nullptr);
+}
+[[nodiscard]] inline bool is_wrong_output(const void* data, std::int64_t count) {
+  return is_wrong_input(data, count) || data == MPI_IN_PLACE;
+}
+
+template <Collective collective, class Arguments, class Carrier>
+class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
+ public:
+  using Base = JudgedCall<collective, Arguments, Carrier>;
+  using Base::JudgedCall, Base::root_judges;
+  using typename Base::Kept;
+
+  // The process is started.
+  Outcome run() {
+    if constexpr (Base::needs_place) {
+      if (!find_place()) return {};
+    }
+    return combine();
+  }
+
+ private:
+  using Base::call_, Base::carrier_, Base::communicator_, Base::is_rejected_, Base::kept_, Base::process_,
+      Base::rank_, Base::size_;
+  using Base::carry_out, Base::checks, Base::find_place, Base::is_counted, Base::leave_to_host, Base::takes;
+  using Base::has_blocks, Base::has_lists, Base::known;
+
+  void check_combined(std::int64_t count) {
+    CallSignature mine{process_.host,     process_.types(), collective, count,
+                       call_.output.type, call_.op,         call_.root};
+    if constexpr (has_lists) {
+      for (int rank = 0; rank < size_; ++rank) mine.add_block(call_.output.counts[rank]);
+    }
+    communicator_->check(mine);
+  }
+
+  [[nodiscard]] std::int64_t count_of_block() const {
+    if constexpr (has_lists) {
+      return call_.output.counts[rank_];
+    } else {
+      return call_.output.count;
+    }
+  }
+  // -1: the program has given a wrong one.
+  [[nodiscard]] std::int64_t count_of_input() const {
+    if constexpr (has_lists) {
+      if (call_.output.counts.empty()) return -1;
+      std::int64_t total = 0;
+      for (int rank = 0; rank < size_; ++rank) {
+        if (call_.output.counts[rank] < 0) return -1;
+        total += call_.output.counts[rank];
+      }
+      return total;
+    } else if constexpr (has_blocks) {
+      return call_.output.count * size_;
+    } else {
+      return call_.output.count;
+    }
+  }
+
+  [[nodiscard]] bool is_wrong(std::int64_t count) const {
+    if (is_wrong_input(call_.input.data, count)) return true;
+    if (!takes()) {
+      // If the host accepts this on all ranks, one rank must not leave the call to the host alone.
+      const bool is_accepted = !Base::known.has_root || abi::accepts_in_place_everywhere;
+      return call_.input.data == MPI_IN_PLACE && (!is_accepted || is_wrong_input(call_.output.data, count));
+    }
+    return is_wrong_output(call_.output.data, count_of_block());
+  }
+  // The number of elements that a user's operation must get in one piece. Many programs take the whole
+  // vector, or a block of it, for one object, and do not look at the length.
+  [[nodiscard]] std::int64_t length_of_object(std::int64_t count) const {
+    std::int64_t length = has_blocks ? count_of_block() : count;
+    if constexpr (has_lists) {
+      for (int rank = 0; rank < size_; ++rank) length = std::gcd(length, call_.output.counts[rank]);
+    }
+    return std::max<std::int64_t>(length, 1);
+  }
+
+  Outcome combine() {
+    const Types& types = process_.types();
+    const Reduction* reduction = types.predefined(call_.output.type, call_.op);
+    const std::int64_t count = count_of_input();
+    if (is_wrong(count)) return {};
+    const bool is_alias =
+        takes() && call_.input.data == call_.output.data && count >= types.least_rejected_alias(collective);
+    if (is_alias && !root_judges) return {};
+    is_rejected_ = root_judges && is_alias;
+    if constexpr (Carrier::may_wait) {
+      if (reduction == nullptr && !types.are_accepted(call_.output.type, call_.op)) return {};
+      if (checks() && is_counted()) [[unlikely]]
+        check_combined(count);
+      return reduction != nullptr ? combine(reduction, count) : combine_by_user(*this, count);
+    } else {
+      // Nobody may call the host, or the program's function, while the operation advances.
+      const bool is_own = reduction != nullptr && reduction->host == nullptr;
+      return is_counted() && is_own ? combine(reduction, count) : leave_to_host();
+    }
+  }
+
+  // Out of line, because other calls need no room for a reduction of their own. Takes a copy, so that the
+  // caller's call stays in registers.
+  [[gnu::noinline]] static Outcome combine_by_user(CombiningCall self, std::int64_t count) {
+    std::optional<UserReduction> own;
+    const std::int64_t length = self.length_of_object(count);
+    const bool is_known =
+        self.process_.types().user_defined(self.call_.output.type, self.call_.op, length, own);
+    return is_known ? self.combine(&own->reduction, count, length) : self.leave_to_host();
+  }
+
+  // `length`: how many of the `count` elements make one element of the reduction.
+  template <class Length = std::integral_constant<std::int64_t, 1>>
+  Outcome combine(const Reduction* reduction, std::int64_t count, Length length = {}) {
+    if (!is_counted()) return leave_to_host();
+    const bool in_place = call_.input.data == MPI_IN_PLACE;
+    const void* input = in_place ? call_.output.data : call_.input.data;
+    void* output = takes() ? call_.output.data : nullptr;
+    count /= length;
+    if (root_judges && is_rejected_) [[unlikely]]
+      output = unwanted_output(*communicator_, kept_, static_cast<std::size_t>(count) * reduction->width);
+    const std::int64_t block = has_blocks ? count_of_block() / length : count;
+    Call call{collective,
+              {static_cast<const std::byte*>(input), static_cast<std::size_t>(count), reduction->width},
+              {static_cast<std::byte*>(output), static_cast<std::size_t>(block), reduction->width},
+              reduction,
+              known.has_root ? call_.root : 0};
+    if constexpr (has_lists) {
+      communicator_->or_break([&] { kept_.blocks.emplace(call_.output.counts, size_, length); });
+      call.input_blocks = kept_.blocks->blocks();
+    }
+    const bool shares = has_blocks && (in_place || call_.input.data == call_.output.data);
+    if (devices::may_have_memory()) [[unlikely]]
+      return carry_out_staged(*this, call, shares);
+    return carry_out(call, shares, kept_);
+  }
+
+  // Takes a copy of the call, like combine_by_user.
+  [[gnu::noinline]] static Outcome carry_out_staged(CombiningCall self, Call call, bool shares) {
+    Outcome outcome;
+    const std::size_t bytes = call.length(self.communicator_->size());
+    self.communicator_->or_break(collective, bytes, [&] {
+      std::optional<Staged> here;
+      Staged& staged = self.carrier_.keep(here);
+      staged.call.take(call);
+      outcome = self.carry_out(call, shares, staged);
+    });
+    return outcome;
+  }
+
+  [[gnu::noinline]] static void* unwanted_output(Communicator& communicator, Kept& kept, std::size_t bytes) {
+    communicator.or_break(collective, bytes, [&] { kept.unwanted.emplace(bytes); });
+    return kept.unwanted->data();
+  }
+};
+
+}  // namespace offbeat

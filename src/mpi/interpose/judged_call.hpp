@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What all calls of the program have in common on their way to being served.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "mpi/host/collective_call.hpp"
+#include "mpi/interpose/kept.hpp"
+#include "mpi/interpose/outcome.hpp"
+#include "mpi/process/runtime.hpp"
+
+namespace offbeat {
+
+// One call on its way. Every function here may throw what Communicator::run throws.
+//
+// It decides by values that MPI guarantees equal on all ranks: operation, root, communicator, type and count.
+// If ranks may describe the same data by different types, it uses the bytes instead of type and count. So all
+// ranks decide alike.
+//
+// An error may be on one rank alone, and the host reports it without asking another rank. So the arguments
+// are judged before anything collective is done. If a root passes its output as its input, only the root is
+// told, and the other ranks do not know. The root then takes part with an output that is dropped.
+//
+// carrier.find(...) gives the communicator and counts the call there; null: the host has to serve it. A call
+// that may be served ends in carrier(communicator, call, shares, kept), whose outcome is that of the whole.
+// `shares`: the input and the output are the same memory, and an algorithm may write a block of the output
+// before it has read another block of the input. `kept`, of type Kept, has to last as long as the collective;
+// its pack() comes before the collective, its unpack() after it. For vectors in device memory,
+// carrier.keep(here) gives `kept`; `here` lasts until the carrier returns. carrier.may_have_stand_ins(...):
+// whether long vectors with gaps may have stand-ins.
+template <Collective collective, class Arguments, class Carrier>
+class JudgedCall {
+ public:
+  using Kept = std::conditional_t<facts(collective).has_operation || !moves_data(collective), Lists, Sides>;
+  JudgedCall(Runtime& process, const Arguments& call, Carrier& carrier, Kept& kept)
+      : process_(process), call_(call), carrier_(carrier), kept_(kept) {}
+
+  // Whether only the root has both an input and an output; the other ranks then know nothing of them.
+  static constexpr bool root_judges = facts(collective).has_root && collective != Collective::bcast;
+
+ protected:
+  static constexpr CollectiveFacts known = facts(collective);
+  static constexpr Roles who = roles(collective);
+  static constexpr bool has_data = moves_data(collective);
+  static constexpr bool has_lists = collective == Collective::reduce_scatter;
+  static constexpr bool has_blocks = has_lists || collective == Collective::reduce_scatter_block;
+  static constexpr bool needs_place =
+      known.has_root || has_blocks || !who.first_takes || (has_data && !known.has_operation);
+
+  // False: the root is none.
+  [[nodiscard]] bool find_place() {
+    if (const Communicator* mine = process_.known(call_.communicator)) {
+      rank_ = mine->rank();
+      size_ = mine->size();
+    } else if (call_.communicator == MPI_COMM_NULL) {
+      return false;
+    } else {
+      rank_ = process_.host.rank_in(call_.communicator);
+      size_ = process_.host.size_of(call_.communicator);
+    }
+    return call_.root >= 0 && call_.root < size_;
+  }
+  [[nodiscard]] bool gives() const { return who.gives(rank_, call_.root); }
+  [[nodiscard]] bool takes() const { return who.takes(rank_, call_.root); }
+
+  // Finds the communicator, once, and counts the call there.
+  [[nodiscard]] bool is_counted() {
+    if (communicator_ != nullptr) return true;
+    communicator_ = carrier_.find(process_, call_.communicator, collective);
+    return communicator_ != nullptr;
+  }
+  [[nodiscard]] Outcome leave_to_host() const { return {.is_counted = communicator_ != nullptr}; }
+
+  // Whether OFFBEAT_CHECK applies to this call. Call after the communicator has been found, and not inside
+  // or_break: a mismatch is no failure, and later calls are served.
+  [[nodiscard]] bool checks() const { return Carrier::may_wait && process_.settings.check; }
+
+  template <class Keeping>
+  Outcome carry_out(const Call& call, bool shares, Keeping& kept) {
+    Outcome outcome = carrier_(*communicator_, call, shares, kept);
+    if (root_judges && is_rejected_ && outcome.kind == Outcome::Kind::served)
+      outcome.kind = Outcome::Kind::rejected;
+    return outcome;
+  }
+
+  Runtime& process_;
+  Arguments call_;
+  Carrier& carrier_;
+  Kept& kept_;
+  Communicator* communicator_ = nullptr;
+  int rank_ = 0;
+  int size_ = 1;
+  bool is_rejected_ = false;
+};
+
+}  // namespace offbeat

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a call keeps until its collective is over.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "base/pool.hpp"
+#include "collectives/staged_call.hpp"
+#include "mpi/interpose/side.hpp"
+#include "mpi/types/stand_in.hpp"
+
+namespace offbeat {
+
+// The blocks of a reduce-scatter, one after the other. `length`: how many elements of the program make one
+// element.
+class CountList {
+ public:
+  CountList(Integers counts, int blocks, std::int64_t length)
+      : memory_(static_cast<std::size_t>(blocks) * (sizeof(std::size_t) + sizeof(std::ptrdiff_t))) {
+    auto* list = reinterpret_cast<std::size_t*>(memory_.data());
+    auto* begins = reinterpret_cast<std::ptrdiff_t*>(list + blocks);
+    std::ptrdiff_t begin = 0;
+    for (int block = 0; block < blocks; ++block) {
+      list[block] = static_cast<std::size_t>(counts[block] / length);
+      begins[block] = begin;
+      begin += counts[block] / length;
+    }
+    blocks_ = {list, begins};
+  }
+  [[nodiscard]] const BlockList& blocks() const { return blocks_; }
+
+ private:
+  pool::Block memory_;
+  BlockList blocks_;
+};
+
+// If the collective copies.
+struct Sides final : StandInCopies {
+  // Whether the program's data are in the output before the collective, and whether they are to be there
+  // after it.
+  bool packs_output = false;
+  bool unpacks_output = false;
+  Side input;
+  Side output;
+
+  void pack(const Types& types) {
+    input.pack(types);
+    if (packs_output) output.pack(types);
+  }
+  void unpack(const Types& types) {
+    if (unpacks_output) output.unpack(types);
+  }
+
+  // Gives addresses to the vectors that need packing. `by_host`: whether the host may pack during the
+  // collective.
+  void provide(const Types& types, bool may_stand_in, bool by_host) {
+    Side* const sides[] = {&input, &output};
+    for (int k = 0; k < 2; ++k) {
+      Side& side = *sides[k];
+      if (!side.needs_packing()) continue;
+      if (may_stand_in && side.may_stand_in(types, by_host)) {
+        side.stand_in(k);
+        types_of_stand_ins = &types;
+      } else {
+        side.allocate();
+      }
+    }
+  }
+  [[nodiscard]] const StandInCopies* stand_ins() const {
+    return types_of_stand_ins != nullptr ? this : nullptr;
+  }
+  [[nodiscard]] bool copy(std::byte* to, const std::byte* from, std::size_t bytes) const override {
+    const Types& types = *types_of_stand_ins;
+    const Side* const source = side_at(from);
+    const Side* const destination = side_at(to);
+    if (source == nullptr && destination == nullptr) return false;
+    if (destination == nullptr) {
+      source->read(types, to, offset(*source, from), bytes);
+    } else if (source == nullptr) {
+      destination->write(types, offset(*destination, to), from, bytes);
+    } else {
+      constexpr std::size_t at_once = std::size_t{16} << 10;
+      const pool::Block packed(at_once);
+      for (std::size_t done = 0; done < bytes; done += at_once) {
+        const std::size_t length = std::min(at_once, bytes - done);
+        source->read(types, packed.data(), offset(*source, from) + done, length);
+        destination->write(types, offset(*destination, to) + done, packed.data(), length);
+      }
+    }
+    return true;
+  }
+
+ private:
+  [[nodiscard]] const Side* side_at(const std::byte* address) const {
+    if (stand_in::is_in(0, address)) return &input;
+    return stand_in::is_in(1, address) ? &output : nullptr;
+  }
+  [[nodiscard]] static std::size_t offset(const Side& side, const std::byte* address) {
+    return static_cast<std::size_t>(address - side.vector().data);
+  }
+
+  const Types* types_of_stand_ins = nullptr;  // null: there are none
+};
+
+// If it combines.
+struct Lists {
+  std::optional<CountList> blocks;
+  std::optional<pool::Block> unwanted;  // an output that the program does not get
+
+  void pack(const Types&) {}
+  void unpack(const Types&) {}
+  [[nodiscard]] static const StandInCopies* stand_ins() { return nullptr; }
+};
+
+// If it combines vectors in device memory. They have no gaps.
+struct Staged {
+  StagedCall call;
+
+  void pack(const Types&) const { call.fetch_input(); }
+  void unpack(const Types&) const { call.deliver_output(); }
+  [[nodiscard]] static const StandInCopies* stand_ins() { return nullptr; }
+};
+
+}  // namespace offbeat

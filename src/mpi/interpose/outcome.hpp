@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What became of a call that offbeat tried to serve.
+#pragma once
+
+#include <cstdint>
+#include <new>
+
+#include "base/error.hpp"
+#include "mpi/host/abi.hpp"
+
+namespace offbeat {
+
+// The result of an attempt to serve a call.
+struct Outcome {
+  // Rejected: offbeat has served the other ranks, and the host shall tell the program what is wrong.
+  enum class Kind : std::uint8_t { served, native, rejected, failed };
+  Kind kind = Kind::native;
+  bool is_counted = false;  // by a communicator; without one the call is counted for the process
+  int code = MPI_SUCCESS;   // of the host MPI, if the call failed
+};
+
+// The error of the exception that is being handled.
+[[nodiscard]] inline int code_of_exception() {
+  try {
+    throw;
+  } catch (const CommunicationError& error) {
+    return error.code != MPI_SUCCESS ? error.code : MPI_ERR_INTERN;
+  } catch (const std::bad_alloc&) {
+    return MPI_ERR_NO_MEM;
+  } catch (...) {
+    return MPI_ERR_INTERN;
+  }
+}
+
+}  // namespace offbeat
