@@ -79,7 +79,7 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
     if (is_wrong_input(call_.input.data, count)) return true;
     if (!takes()) {
       // If the host accepts this on all ranks, one rank must not leave the call to the host alone.
-      const bool is_accepted = !Base::known.has_root || abi::accepts_in_place_everywhere;
+      const bool is_accepted = !known.has_root || abi::accepts_in_place_everywhere;
       return call_.input.data == MPI_IN_PLACE && (!is_accepted || is_wrong_input(call_.output.data, count));
     }
     return is_wrong_output(call_.output.data, count_of_block());
