@@ -291,6 +291,14 @@ def test_what_is_not_measured_everywhere_is_left_out_and_said(tmp_path: Path) ->
     assert found.notes[0] == "allreduce: not measured everywhere, so left out: 256 B, steady"
 
 
+def test_a_benchmark_of_a_busy_machine_is_said(tmp_path: Path) -> None:
+    cells = [made_benches.cell(64, "balanced", name, 9.0, on_time=name != QUICK) for name in (QUICK, STEADY)]
+    found = predicted(program(tmp_path / "run", lambda c: 0), bench(tmp_path / "bench.json", cells=cells))
+    assert found.notes[0].startswith(
+        f"in 1 of 2 results of {tmp_path / 'bench.json'} the ranks rarely arrived"
+    )
+
+
 def test_sampled_calls_count_as_often_as_they_stand_for(tmp_path: Path) -> None:
     results = bench(tmp_path / "bench.json")
     whole = predicted(program(tmp_path / "a", lambda call: 0), results).collectives[0]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -132,7 +132,15 @@ def _of_benchmark(path: Path, ranks: int) -> Delays:
     recorded = {name: each["mean"] for name, each in about.get("patterns", {}).items()}
     machine, mpi = about["machine"], f"{about['mpi']['vendor']} {about['mpi']['version']}"
     source = f"{mpi} on {machine['host']} ({machine['processor']})"
-    return _grouped(path, lines, _Shapes(path, ranks, plan.seed, recorded), source, mpi)
+    found = _grouped(path, lines, _Shapes(path, ranks, plan.seed, recorded), source, mpi)
+    late = sum(not result.on_time for result in benchmark.results)
+    if not late:
+        return found
+    busy = (
+        f"in {late} of {len(benchmark.results)} results of {path} the ranks rarely arrived as the pattern "
+        "says (shared or busy cores): such delays are uncertain"
+    )
+    return replace(found, notes=[busy, *found.notes])
 
 
 def _of_simulation(path: Path, document: Mapping[str, Any], ranks: int, hosts: int) -> Delays:
