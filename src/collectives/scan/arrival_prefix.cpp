@@ -368,8 +368,8 @@ Task run(Endpoint net, Call call, const Expression&) {
 std::size_t lease(const Call& call, int rank, int ranks) {
   if (rank + 1 == ranks) return 0;
   const auto sums = static_cast<std::size_t>(Doubling{rank, ranks}.most_sums());
-  const bool may_double =
-      takes_doubling_steps(ranks, call.input.bytes(), std::numeric_limits<std::size_t>::max());
+  constexpr auto unlimited = std::numeric_limits<std::size_t>::max();
+  const bool may_double = takes_doubling_steps(ranks, call.input.bytes(), unlimited);
   return (may_double ? sums : 1) * call.input.bytes();
 }
 
