@@ -63,7 +63,7 @@ Call PhantomCalls::of(int rank) const {
   if (call.input.count == 0) call.input.data = nullptr;
   if (call.output.count == 0) call.output.data = nullptr;
   if (collective_ == Collective::bcast && rank == root) call.input = call.output;
-  if (collective_ == Collective::reduce) call.output.count = count_;
+  if (facts(collective_).has_operation && !roles(collective_).takes(rank, root)) call.output.count = count_;
   if (facts(collective_).has_operation) call.op = &sum;
   call.root = root;
   const BlockList lists{counts_.data(), begins_.data()};

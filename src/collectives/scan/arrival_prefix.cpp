@@ -250,7 +250,9 @@ Task in_doubling_steps(Endpoint net, Call call) {
                         call.input.width};
     return window.slice(static_cast<std::size_t>(sum) * count, count);
   };
-  const auto word = [&](int rank) -> Board::Word& { return board.step(number, 0).word(rank); };
+  // The word that the rank has in a chain, too. If another rank wrote to it two rounds later, a rank that
+  // still waits for this round would miss the mark.
+  const auto word = [&](int rank) -> Board::Word& { return BoardRound::own(board.step(number, 0), rank); };
   const auto has_come = [&](int rank, int sum) {
     const Board::Mark mark(word(rank).load(std::memory_order_acquire));
     return mark.round == number && mark.holder > sum;
