@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Idea: a rank leaves as soon as the ranks up to it have arrived. It waits for no higher rank, and the last
-// rank gives nothing to anybody. It runs on one node, on the board, in one of three ways:
+// rank gives nothing to any other rank. It runs on one node, on the board, in one of three ways:
 //
 //     slots      each rank puts its vector into its slot, reads those below it and combines all; up to 16
 //                ranks, very short vectors
 //     doubling   in step k a rank takes the sum of 2^k ranks from the rank 2^k below, as in
 //                recursive_doubling; through slots or, where these are too short, through windows
 //     chain      a rank takes the prefix of the rank below it chunk by chunk, and puts its own prefix into
-//     its
-//                window for the rank above; long vectors
+//                its window for the rank above; long vectors
 //
 // Cost: after the last arrival
 //     slots      one line transfer; rank r reads r vectors, but waits for the work of no other rank
@@ -380,7 +379,7 @@ std::size_t lease(const Call& call, int rank, int ranks) {
 const Algorithm arrival_prefix{
     .name = "arrival_prefix",
     .summary =
-        "each rank takes what the ranks below it have put, and waits for nobody above; ranks on one node",
+        "each rank takes what the ranks below it have put, and waits for no rank above; ranks on one node",
     .cost = "n bytes at memory speed after the last arrival; log2(p) times n, or p chunks, on many ranks",
     .serves = {Collective::scan, Collective::exscan},
     .needs = {.board = OnBoard::one_node},
