@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Which MPIs the tests run on: `pytest tests/mpi --mpi openmpi,mpich`.
 
-A case that could run on several of them runs on one of each kind: an Open MPI, an MPICH, and Intel MPI. Which
-one of a kind takes its turn follows from the seed (turns.py). The marker `kinds` names fewer kinds.
+A case that could run on several of them runs on two kinds, of Open MPI, MPICH and Intel MPI. Which kinds, and
+which installation of each, follows from the seed (turns.py). The marker `kinds` names another number.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ MPIS = {
 on_mpis = pytest.mark.mpis.with_args
 only_deep_on = pytest.mark.deep.with_args
 
-# For tests of what is inside offbeat: two of Open MPI, MPICH and Intel MPI take their turn.
+# For tests of what is inside offbeat: one of Open MPI, MPICH and Intel MPI takes its turn.
 INSIDE_OFFBEAT = pytest.mark.kinds(1, like_another=False)
 # For cases that differ in what no MPI sees, such as the algorithm: one MPI takes its turn.
 ON_ONE_MPI = pytest.mark.kinds(1)

@@ -39,7 +39,7 @@ def variables(how: str, mpi: Mpi, name: str = "libcuda.so.1") -> dict[str, str]:
 
 
 def form_of(mpi: Mpi, how: str) -> str:
-    """Two MPIs read the buffers of a new persistent collective, and cannot handle GPU memory by themselves."""
+    """Two MPIs read the buffers of a new persistent collective, and cannot handle memory of a GPU."""
     reads_early = mpi.kind == "impi" or mpi.name == "debian-mpich"
     by_messages = how in ("by messages", "without shared memory")
     return "blocking" if reads_early or (by_messages and mpi.kind != "openmpi") else "any"

@@ -21,8 +21,8 @@ SHORT = {
     "SCAN": "pipeline(3, chain)", "EXSCAN": "chain",
 }  # fmt: skip
 ON_NODE = {
-    "ALLREDUCE": "arrival_tree", "BARRIER": "arrival_counter", "REDUCE": "arrival_tree", "SCAN": "arrival_prefix",
-    "EXSCAN": "arrival_prefix",
+    "ALLREDUCE": "arrival_tree", "BARRIER": "arrival_counter", "REDUCE": "arrival_tree",
+    "SCAN": "arrival_prefix", "EXSCAN": "arrival_prefix",
 }  # fmt: skip
 
 

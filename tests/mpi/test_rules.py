@@ -43,7 +43,8 @@ def said(stderr: str) -> list[tuple[str, float, float, str, str]]:
 
 def explained(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
     assert main(["explain", *arguments, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)["rows"]
+    rows: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["rows"]
+    return rows
 
 
 @INSIDE_OFFBEAT

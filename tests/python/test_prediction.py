@@ -106,11 +106,9 @@ def test_a_late_program_gets_the_algorithm_that_bears_it(tmp_path: Path) -> None
     """Every call has a late rank: each algorithm takes what it took under last_delayed."""
     found = predicted(program(tmp_path / "run", lambda call: 120), bench(tmp_path / "bench.json"))
     (each,) = found.collectives
-    assert [(way.name, pytest.approx(way.run_s)) for way in each.algorithms] == [
-        (STEADY, run_s(lambda call: 120, lambda call: 20)),
-        (OWN, run_s(lambda call: 120, lambda call: 50)),
-        (QUICK, run_s(lambda call: 120, lambda call: 100)),
-    ]
+    assert [way.name for way in each.algorithms] == [STEADY, OWN, QUICK]
+    for way, delay_us in zip(each.algorithms, (20, 50, 100), strict=True):
+        assert way.run_s == pytest.approx(run_s(lambda call: 120, lambda call: 0) + CALLS * delay_us / 1e6)
     assert each.arrivals == {"last_delayed (1x)": CALLS}
     assert (each.best.name, each.by_average.name) == (STEADY, STEADY)
     assert each.by_balanced is not None
@@ -323,8 +321,8 @@ def test_delays_from_a_simulation(offbeat: Offbeat, tmp_path: Path) -> None:
     found = json.loads(done.stdout)["collectives"][0]
     assert found["arrivals"] == {"last_delayed (1x)": CALLS}
     for way in found["algorithms"]:
-        expected = run_s(lambda call: 120, lambda call, way=way: told[way["algorithm"]])
-        assert way["run_s"] == pytest.approx(expected)
+        delay_us = told[way["algorithm"]]
+        assert way["run_s"] == pytest.approx(run_s(lambda call: 120, lambda call: 0) + CALLS * delay_us / 1e6)
     assert found["best"]["algorithm"] == min(told, key=told.__getitem__)
 
 

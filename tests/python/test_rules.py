@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes import Offbeat
@@ -32,7 +33,8 @@ def test_check_shows_all_errors(offbeat: Offbeat, rules: Path) -> None:
     done = offbeat("rules", "check", str(rules))
     assert (done.returncode, done.stdout) == (2, "")
     errors = done.stderr.splitlines()
-    assert [re.match(rf"{rules}:(\d+): (\w+): .", line).groups() for line in errors] == [
+    found = [re.match(rf"{rules}:(\d+): (\w+): .", line) for line in errors]
+    assert [match and match.groups() for match in found] == [
         ("3", "host"), ("3", "nodes"), ("3", "algorithm"), ("4", "host"),
     ]  # fmt: skip
 
@@ -109,10 +111,11 @@ def test_diff_as_a_command(offbeat: Offbeat, rules: Path) -> None:
     assert (same.returncode, same.stdout) == (0, f"{rules} and {rules} choose the same everywhere\n")
 
 
-def explained(offbeat: Offbeat, *arguments: str, **variables: str) -> dict:
+def explained(offbeat: Offbeat, *arguments: str, **variables: str) -> dict[str, Any]:
     done = offbeat("explain", *arguments, "--json", **variables)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
 def test_explain_prints_the_row(offbeat: Offbeat) -> None:
@@ -122,7 +125,9 @@ def test_explain_prints_the_row(offbeat: Offbeat) -> None:
     (row,) = found["rows"]
     assert (row["expression"], row["form"]) == ("hierarchy(arrival_tree, arrival_owners)", "task")
     assert (row["least_bytes"], row["most_bytes"], row["needs"]) == (16384, None, "board, messages")
-    line = int(re.fullmatch(r"built-in rules, line (\d+)", row["origin"])[1])
+    origin = re.fullmatch(r"built-in rules, line (\d+)", row["origin"])
+    assert origin, row
+    line = int(origin[1])
     text = (ROOT / "src" / "selection" / "rules.txt").read_text().splitlines()[line - 1]
     assert "arrival_owners" in text
     assert text.endswith(f"# {row['reason']}")

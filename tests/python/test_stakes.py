@@ -4,6 +4,7 @@
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -232,7 +233,7 @@ def test_lateness_that_collectives_hand_on_is_told_apart(tmp_path: Path) -> None
 
 def test_calls_that_are_not_recorded_count(tmp_path: Path) -> None:
     """Every 4th call is recorded: what it takes counts four times."""
-    values = {"step_ns": 1_000_000, "duration_ns": 10_000}
+    values: dict[str, Any] = {"step_ns": 1_000_000, "duration_ns": 10_000}
     whole = at_stake(iterations(tmp_path / "a", 2, 50, lambda rank, call: 0, **values))
     some = at_stake(iterations(tmp_path / "b", 2, 50, lambda rank, call: 0, every_call=4, **values))
     assert some.in_collectives == pytest.approx(4 * whole.in_collectives)

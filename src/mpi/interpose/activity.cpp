@@ -201,8 +201,8 @@ void set_status(const Host& host, MPI_Status* status) {
   status->MPI_TAG = MPI_UNDEFINED;
 }
 
-// If a function of ours asks, it reports the failure itself: the host would call an error handler, but not that
-// of the communicator.
+// If a function of ours asks, it reports the failure itself: the host would call an error handler, but not
+// that of the communicator.
 int Activity::on_query(void* request, MPI_Status* status) {
   const auto& mine = *static_cast<HostRequest*>(request)->serves;
   set_status(mine.process_.host, status);
