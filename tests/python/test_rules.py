@@ -156,7 +156,7 @@ def test_explain_knows_the_settings(offbeat: Offbeat, rules: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["scan"], "offbeat serves no 'scan', but allreduce"),
+        (["gatherv"], "offbeat serves no 'gatherv', but allreduce"),
         (["bcast", "--mpi", "mvapich"], "--mpi mvapich: rules know other, openmpi, mpich, intel"),
         (["bcast", "--nodes", "0"], "--nodes 0: it must be at least 1"),
         (["bcast", "--nodes", "100000", "--ppn", "100000"], "there are no such nodes and ranks"),
