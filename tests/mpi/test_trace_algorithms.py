@@ -95,7 +95,9 @@ def test_calls_of_the_c_interface(mpi: Mpi, ranks: int, board: str, tmp_path: Pa
             assert call.count in ((3, 1000) if moves else (0,))
             assert call.bytes == 4 * call.count * many
             assert call.type == ("float32" if moves else "")
-            assert call.operation == ("sum" if "reduce" in call.collective else "")
+            assert call.operation == (
+                "sum" if "reduce" in call.collective or "scan" in call.collective else ""
+            )
             assert call.root == (0 if call.collective in ("bcast", "reduce", "gather", "scatter") else -1)
 
 
