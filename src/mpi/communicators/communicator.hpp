@@ -107,9 +107,9 @@ class Communicator {
   // An exception from `body` ends all use of this communicator. After an error the ranks no longer agree on
   // what was sent, so nobody can serve it again, not even the host. Ranks that wait on its board are told.
   template <class Body>
-  void or_break(Body&& body) {
+  auto or_break(Body&& body) {
     try {
-      body();
+      return body();
     } catch (...) {
       break_down();
       throw;
@@ -117,9 +117,9 @@ class Communicator {
   }
   // As above, for work that precedes the collective: a failure is reported as one of `collective`.
   template <class Body>
-  void or_break(Collective collective, const std::size_t& bytes, Body&& body) {
+  auto or_break(Collective collective, const std::size_t& bytes, Body&& body) {
     try {
-      body();
+      return body();
     } catch (...) {
       if (!is_broken_) enter_board(collective, bytes);
       break_down();

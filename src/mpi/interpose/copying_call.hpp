@@ -74,13 +74,13 @@ class CopyingCall : public JudgedCall<collective, Arguments, Carrier> {
     if (!is_counted()) return leave_to_host();
     if (root_judges && is_rejected_) output.keep_apart();
 
-    Call call{collective};
     std::size_t bytes = 0;
-    communicator_->or_break(collective, bytes, [&] {
+    Call call = communicator_->or_break(collective, bytes, [&] {
       input.measure(types);
       output.measure(types);
-      call = call_on_sides(in_place);
-      bytes = call.length(size_);
+      Call measured = call_on_sides(in_place);
+      bytes = measured.length(size_);
+      return measured;
     });
     if (checks()) [[unlikely]]
       check_copied(call);

@@ -43,6 +43,8 @@ struct Sides final : StandInCopies {
   // after it.
   bool packs_output = false;
   bool unpacks_output = false;
+  // Not defaulted: a constexpr constructor clears the whole object in each call.
+  Sides() noexcept {}
   Side input;
   Side output;
 

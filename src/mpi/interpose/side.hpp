@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -73,7 +74,7 @@ class Side {
     constexpr std::size_t longest_element = std::size_t{16} << 10;
     if (device_ || data_ == nullptr || vector_.count < shortest) return false;
     strided_ = types.find_strided(count_, type_, layout_);
-    return strided_ || (by_host && layout_.size <= longest_element);
+    return strided_ != nullptr || (by_host && layout_.size <= longest_element);
   }
   [[nodiscard]] const Vector& vector() const { return vector_; }
   [[nodiscard]] const BlockList& blocks() const { return list_; }
@@ -102,15 +103,15 @@ class Side {
   // Of the packed data, for a side with a stand-in.
   void read(const Types& types, std::byte* to, std::size_t first, std::size_t bytes) const {
     for_each_block(first, bytes, [&](const std::byte* data, std::size_t begin, std::size_t length) {
-      strided_ ? strided_->pack(data, begin, length, to)
-               : types.pack_part(data, begin, length, type_, layout_, to);
+      strided_ != nullptr ? strided_->pack(data, begin, length, to)
+                          : types.pack_part(data, begin, length, type_, layout_, to);
       to += length;
     });
   }
   void write(const Types& types, std::size_t first, const std::byte* from, std::size_t bytes) const {
     for_each_block(first, bytes, [&](std::byte* data, std::size_t begin, std::size_t length) {
-      strided_ ? strided_->unpack(from, data, begin, length)
-               : types.unpack_part(from, data, begin, length, type_, layout_);
+      strided_ != nullptr ? strided_->unpack(from, data, begin, length)
+                          : types.unpack_part(from, data, begin, length, type_, layout_);
       from += length;
     });
   }
@@ -226,7 +227,7 @@ class Side {
   Vector vector_;
   BlockList list_;
   std::optional<pool::Block> packed_;
-  std::optional<Strided> strided_;  // how a side with a stand-in is packed; none: by the host
+  std::unique_ptr<Strided> strided_;  // packs a side that has a stand-in; null: the host packs it
   std::optional<pool::Block> lists_;
   bool has_own_type_ = false;
 };

@@ -73,7 +73,7 @@ int call_host(const Host& host, MPI_Comm communicator, Arguments... arguments) {
 }
 
 template <Collective collective, CountKind counts, class Call, class... Arguments>
-int call_blocking(Runtime& process, const Call& call, Arguments... arguments) {
+[[gnu::always_inline]] inline int call_blocking(Runtime& process, const Call& call, Arguments... arguments) {
   const Outcome outcome = serve<collective>(process, call);
   if (outcome.kind == Outcome::Kind::served) [[likely]]
     return MPI_SUCCESS;

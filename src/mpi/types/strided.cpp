@@ -92,12 +92,13 @@ class StridedMaker {
   const Host& host_;
 };
 
-std::optional<Strided> Strided::of(const Host& host, MPI_Datatype type, std::int64_t count,
-                                   std::ptrdiff_t extent) noexcept {
-  std::optional<Strided> found;
+std::unique_ptr<Strided> Strided::of(const Host& host, MPI_Datatype type, std::int64_t count,
+                                     std::ptrdiff_t extent) noexcept {
+  std::unique_ptr<Strided> found;
   if_possible([&] {
     StridedMaker maker(host);
-    if (maker.add(type, most_levels) && maker.repeat(count, extent)) found = maker.made;
+    if (maker.add(type, most_levels) && maker.repeat(count, extent))
+      found = std::make_unique<Strided>(maker.made);
   });
   return found;
 }

@@ -8,17 +8,22 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <memory>
 
+#include "base/pool.hpp"
 #include "mpi/host/host.hpp"
 
 namespace offbeat {
 
 class Strided {
  public:
-  // `count` elements of a type. None if their data are not of this kind, or that cannot be found out.
-  [[nodiscard]] static std::optional<Strided> of(const Host& host, MPI_Datatype type, std::int64_t count,
-                                                 std::ptrdiff_t extent) noexcept;
+  static void* operator new(std::size_t bytes) { return pool::allocate(bytes); }
+  static void operator delete(void* memory, std::size_t bytes) { pool::release(memory, bytes); }
+
+  // Describes `count` elements of a type. Returns null if their data are not of this kind, or if that cannot
+  // be found out.
+  [[nodiscard]] static std::unique_ptr<Strided> of(const Host& host, MPI_Datatype type, std::int64_t count,
+                                                   std::ptrdiff_t extent) noexcept;
 
   // Copies bytes [first, first + bytes) of the packed data from, or to, the elements at `data`.
   void pack(const std::byte* data, std::size_t first, std::size_t bytes, std::byte* to) const;

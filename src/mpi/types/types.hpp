@@ -94,8 +94,8 @@ class Types {
   }
   // Call only if there are elements.
   [[nodiscard]] TypeSpan span_of(std::int64_t count, MPI_Datatype type, const Layout& layout) const;
-  [[nodiscard]] std::optional<Strided> find_strided(std::int64_t count, MPI_Datatype type,
-                                                    const Layout& layout) const {
+  [[nodiscard]] std::unique_ptr<Strided> find_strided(std::int64_t count, MPI_Datatype type,
+                                                      const Layout& layout) const {
     return Strided::of(*host_, type, count, layout.extent);
   }
   // Of `count` elements, to or from their bytes. Throw CommunicationError.
