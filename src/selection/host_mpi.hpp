@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The MPIs that rules can tell apart.
+// The host MPIs that rules distinguish.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@ namespace offbeat {
 
 enum class HostMpi : std::uint8_t { other, open_mpi, mpich, intel };
 
-// In the order of their numbers; the spelling in rules and options.
+// The names of the hosts in rules and options, in the order of their numbers.
 inline constexpr std::array<std::string_view, 4> host_names{"other", "openmpi", "mpich", "intel"};
 
 [[nodiscard]] constexpr std::string_view name_of(HostMpi host) {

@@ -7,9 +7,9 @@
 
 namespace offbeat {
 
-// The one expression of this process that has this canonical spelling. It is made when it is first asked for,
-// and never freed: communicators, collectives under way and the last algorithm of each thread point to it,
-// and a program may call MPI while it exits. Throws ExpressionError.
+// Returns the only expression of this process that has this canonical spelling. The first call for a spelling
+// makes the expression. It is never freed, because communicators, collectives under way and the last
+// algorithm of each thread point to it, and a program may call MPI while it exits. Throws ExpressionError.
 [[nodiscard]] const Expression* interned_expression(Collective collective, std::string_view text);
 
 }  // namespace offbeat

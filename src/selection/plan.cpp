@@ -10,10 +10,10 @@
 namespace offbeat {
 namespace {
 
-// A rule on the communicator of the plan.
+// A rule that fits the communicator of the plan.
 struct Candidate {
   Range<std::size_t> bytes;
-  std::vector<const Expression*> alternatives;  // those that can run there
+  std::vector<const Expression*> alternatives;  // only those that can run on the communicator
   const Rule* rule;
   std::string_view file;
 };
@@ -34,13 +34,14 @@ std::vector<Candidate> candidates(Collective collective, const PlanBasis& basis)
   return found;
 }
 
-// Adds rows, each of which begins where the one before ends.
+// Collects the rows of a plan. Each row begins where the one before it ends.
 class RowsOfPlan {
  public:
   RowsOfPlan(Collective collective, const PlanBasis& basis)
       : collective_(collective), placement_(basis.placement), window_bytes_(basis.window_bytes) {}
 
-  // A row up to `most`, in up to two forms.
+  // Adds a row that ends at `most`. If the algorithm has an immediate form, short calls get a row of their
+  // own.
   void add(std::size_t most, std::vector<const Expression*> alternatives, std::string reason,
            std::string origin) {
     const Expression& expression = *alternatives.front();
@@ -87,7 +88,7 @@ class RowsOfPlan {
   [[nodiscard]] ElementLimits elements_of(const Expression& expression) const {
     const OnBoard board = expression.algorithm->needs.board;
     if (board == OnBoard::no) return {};
-    // The rounds of these collectives go chunk by chunk, and a chunk may be as large as a window.
+    // The rounds of these collectives handle one chunk at a time, and a chunk may be as large as a window.
     const bool is_in_rounds = collective_ == Collective::allreduce || collective_ == Collective::reduce;
     return {.narrow = window_bytes_ / static_cast<std::size_t>(placement_.ranks),
             .wide = is_in_rounds && board == OnBoard::one_node ? window_bytes_ : 0};
@@ -131,7 +132,8 @@ std::vector<PlanRow> rows_of_rules(Collective collective, const PlanBasis& basis
   const std::vector<Candidate> all = candidates(collective, basis);
   RowsOfPlan rows(collective, basis);
   while (!rows.is_complete()) {
-    // The first that holds, as far as none before it begins.
+    // The first rule that holds for this length applies. Its row ends before the length at which a rule
+    // earlier in the list begins.
     std::size_t most = any_length;
     const Candidate* chosen = nullptr;
     for (const Candidate& each : all) {

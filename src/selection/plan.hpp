@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A plan: all that is decided about one collective on one communicator, before its first call. A call only
-// looks up the row for its length.
+// A plan holds everything that is decided about one collective on one communicator before its first call. A
+// call only looks up the row for its length.
 #pragma once
 
 #include <array>
@@ -16,15 +16,15 @@
 
 namespace offbeat {
 
-// How a call is carried out.
+// RowForm says how a call is carried out.
 enum class RowForm : std::uint8_t {
-  native,     // by the host's own function
-  immediate,  // by the immediate form of the algorithm, which is a plain function
-  task,       // by the coroutine of the algorithm, or by a pipeline of the host's own collectives
+  native,     // the host's own function runs it
+  immediate,  // the immediate form of the algorithm runs it, a plain function
+  task,       // the coroutine of the algorithm runs it, or a pipeline of the host's own collectives
 };
 [[nodiscard]] std::string_view name_of(RowForm form);
 
-// What a row needs of its communicator.
+// The resources that a communicator must have for a row: a set, stored as bits.
 class Means {
  public:
   constexpr Means() = default;
@@ -39,7 +39,7 @@ class Means {
   [[nodiscard]] constexpr bool empty() const { return bits_ == 0; }
   friend constexpr bool operator==(Means, Means) = default;
 
-  // For people: "board, messages"; "nothing".
+  // Returns the set as text for people, such as "board, messages" or "nothing".
   [[nodiscard]] std::string text() const;
 
  private:
@@ -50,32 +50,33 @@ inline constexpr Means Means::board{1};
 inline constexpr Means Means::messages{2};
 inline constexpr Means Means::host_pipeline{4};
 
-// The widths of elements, in bytes, that a task can take. Only objects of the program are wider than a chunk
-// of the board.
+// The widest elements, in bytes, that a task can take. A user-defined type or operation can make an element
+// wider than a chunk of the board; nothing else does.
 struct ElementLimits {
-  std::size_t narrow = any_length;  // up to the width of a chunk
-  std::size_t wide = 0;             // above that
+  std::size_t narrow = any_length;  // for elements up to the width of a chunk
+  std::size_t wide = 0;             // for wider elements
 };
 
-// What is done with calls of `bytes` bytes.
+// Says how calls of `bytes` bytes are carried out.
 struct PlanRow {
   Range<std::size_t> bytes;
-  const Expression* expression = nullptr;  // interned; native is one like any other
+  const Expression* expression = nullptr;  // interned; `native` is an expression, too
   RowForm form = RowForm::native;
-  const Immediate* immediate = nullptr;  // that form of the expression; null: it is not taken
+  const Immediate* immediate = nullptr;  // null if `form` is not immediate
   Means needs;
   ElementLimits elements;
-  // All that the rule offers and that can run here, `expression` first.
+  // The expressions that the rule offers and that can run here; `expression` is the first one.
   std::vector<const Expression*> alternatives;
   std::string reason;  // for people
-  std::string origin;  // for people: the file and line of the rule, or the setting; empty: nothing was chosen
+  std::string origin;  // for people: the rule's file and line, or the setting; empty if nothing was chosen
 };
 
-// The rows, one after the other, cover all lengths. Empty: the host serves the collective.
+// The rows follow one another and cover all lengths. If there are none, the host serves the collective.
 struct Plan {
   std::vector<PlanRow> rows;
   PlanRow native;
-  // For calls that the host cannot serve, or with elements that no row takes. It needs messages only.
+  // This row serves calls that the host cannot serve, and calls whose elements no other row takes. It needs
+  // messages only.
   PlanRow without_host;
 
   [[nodiscard]] bool empty() const { return rows.empty(); }
@@ -84,43 +85,44 @@ struct Plan {
     while (bytes > row->bytes.most) ++row;
     return *row;
   }
-  // For elements of `width` bytes. The host serves calls whose elements are too wide for a board. Messages
-  // serve those with an object of the program that an algorithm would cut, or pass on whole in many steps.
+  // Returns the row for a call whose elements have `width` bytes. If the row for its length cannot take such
+  // elements, the result is `native`. For elements wider than the smallest chunk it is `without_host`,
+  // because the algorithm of the row would cut an element, or pass it on whole in many steps.
   [[nodiscard]] const PlanRow& row_for(std::size_t bytes, std::size_t width) const;
-  // What all rows together need.
+  // Returns what the rows need, all of them together.
   [[nodiscard]] Means needs() const;
 };
 
 // The plans of one communicator.
 struct Plans {
   std::array<Plan, collectives.size()> by_collective;
-  std::uint64_t generation = 0;  // of the Selection
+  std::uint64_t generation = 0;  // Selection::generation() when the plans were made
 
   [[nodiscard]] const Plan& of(Collective collective) const { return by_collective[index_of(collective)]; }
-  // Whether a plan of one of these collectives needs this.
+  // Returns true if the plan of any of these collectives needs all of `means`.
   [[nodiscard]] bool need(Means means, Collectives some = served) const;
 };
 
-// An expression for every length.
+// A choice of one expression for every length.
 struct FixedChoice {
   const Expression* expression;
-  std::string origin;  // the setting or function that says so
+  std::string origin;  // the setting or function that made the choice
 
   friend auto operator<=>(const FixedChoice&, const FixedChoice&) = default;
 };
 
-// What a plan is made from. The ranks of a communicator have equal values of all of it.
+// The values from which a plan is made. Each of them is equal on all ranks of the communicator.
 struct PlanBasis {
   HostMpi host = HostMpi::other;
   Placement placement;
   const FixedChoice* fixed = nullptr;     // null: the rules decide
-  std::size_t window_bytes = any_length;  // of a board
-  // Those that come first hold first; null: none.
+  std::size_t window_bytes = any_length;  // the size of each half of a rank's window on a board
+  // The first set of rules takes precedence. Null: no rules.
   std::array<const Rules*, 2> rules{};
 };
 
-// The one place that decides. A rule that cannot run on the communicator is passed over; a fixed choice that
-// cannot becomes native.
+// Makes the plan of one collective; nothing else decides which algorithm runs. A rule that cannot run on the
+// communicator is skipped. If a fixed choice cannot run there, the plan is native.
 [[nodiscard]] Plan make_plan(Collective collective, const PlanBasis& basis);
 
 }  // namespace offbeat

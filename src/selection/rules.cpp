@@ -37,7 +37,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
 
-// A field that cannot be understood; the line and the field are known where this is caught.
+// Thrown for a field that cannot be understood. The place that catches it knows the line and the field.
 struct BadField {
   std::string what;
 };
@@ -50,12 +50,12 @@ constexpr std::string_view numbers_expected = "a number such as 8, a range such 
 constexpr std::string_view bytes_expected =
     "a size such as 8 or 64KiB, a range such as 16KiB..1MiB, ..<4KiB or 16KiB/node.., or *";
 
-// "A", "A..", "..B", "A..B", "A..<B" or "*".
+// The two ends of a range as text: "A", "A..", "..B", "A..B", "A..<B" or "*".
 struct Ends {
-  std::string_view least;  // empty: open
+  std::string_view least;  // empty if the range has no lower end
   std::string_view most;
   bool excludes_most = false;
-  bool is_one = false;  // both are the same
+  bool is_one = false;  // a single value, not a range
 };
 
 Ends ends_of(std::string_view text, std::string_view expected) {
@@ -121,13 +121,13 @@ ByteRange range_of_bytes(std::string_view text) {
   if (!ends.least.empty()) range.least = byte_limit(ends.least);
   if (!ends.most.empty()) range.most = byte_limit(ends.most);
   range.excludes_most = ends.excludes_most;
-  // An end that grows with the nodes may pass the other one on some numbers of nodes only.
+  // An end that grows with the number of nodes may pass the other end on some numbers of nodes only.
   const bool may_hold = !range.on(1).is_empty() || !range.on(std::numeric_limits<int>::max()).is_empty();
   if (!may_hold) fail(text, " is an empty range", bytes_expected);
   return range;
 }
 
-// "; did you mean 'x'?"
+// Returns " (did you mean 'x'?)", or an empty text if no known name is similar.
 std::string meant(std::string_view text, const std::vector<std::string_view>& known) {
   const std::string_view similar = text.size() < 64 ? most_similar(text, known) : std::string_view();
   return similar.empty() ? "" : " (did you mean '" + std::string(similar) + "'?)";
@@ -156,7 +156,7 @@ std::optional<HostMpi> host_of(std::string_view text) {
   fail(text, meant(text, {host_names.begin(), host_names.end()}), "openmpi, mpich, intel, other or *");
 }
 
-// `column` is that of the field in its line, from 1.
+// Parses the last field of a rule. `column` is the column in which the field begins, counted from 1.
 std::vector<const Expression*> alternatives_of(Collective collective, std::string_view text,
                                                std::size_t column) {
   std::vector<const Expression*> alternatives;
@@ -166,7 +166,7 @@ std::vector<const Expression*> alternatives_of(Collective collective, std::strin
     try {
       const Expression* expression = interned_expression(collective, one);
       if (std::ranges::find(alternatives, expression) != alternatives.end())
-        throw ExpressionError(1, expression->text() + " is there twice");
+        throw ExpressionError(1, expression->text() + " occurs twice");
       alternatives.push_back(expression);
     } catch (const ExpressionError& error) {
       const std::string_view what = error.what();
@@ -178,7 +178,7 @@ std::vector<const Expression*> alternatives_of(Collective collective, std::strin
   return alternatives;
 }
 
-// Takes the next word of `rest`; empty if there is none.
+// Returns the next word of `rest` and removes it from there. Returns an empty text if there is none.
 std::string_view next_word(std::string_view& rest) {
   rest.remove_prefix(std::min(rest.find_first_not_of(blanks), rest.size()));
   const std::string_view word = rest.substr(0, rest.find_first_of(blanks));
@@ -206,7 +206,7 @@ class Parser {
       add_error(number, field, "missing; a rule is: collective host nodes ppn bytes algorithm # reason");
       return;
     }
-    // All fields are looked at, so that one reading shows all errors.
+    // Every field is parsed even after an error, so that one run shows all errors.
     std::vector<Collective> for_collectives;
     bool is_right = true;
     const auto read = [&](std::size_t k, auto&& parse) {
@@ -335,7 +335,7 @@ ParsedRules parse_rules(std::string file, std::string_view text) {
 
 std::string read_rules_text(const std::string& path) {
   const auto refuse = [&](const std::string& why) { throw UsageError(printable(path) + ": " + why); };
-  // A FIFO must not hold the program up.
+  // O_NONBLOCK keeps open() from waiting for the other end of a FIFO.
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (file < 0) refuse(std::strerror(errno));
   struct stat status {};
@@ -344,7 +344,7 @@ std::string read_rules_text(const std::string& path) {
   ssize_t length = 0;
   int error = 0;
   if (is_regular) {
-    // One byte more shows a file that is too long, even if it grows meanwhile.
+    // One extra byte shows that a file is too long, even if it grows while it is read.
     text.resize(most_rules_bytes + 1);
     std::size_t read_so_far = 0;
     while ((length = read(file, text.data() + read_so_far, text.size() - read_so_far)) > 0)
@@ -368,7 +368,7 @@ Rules read_rules(const std::string& path) {
                    (others == 0 ? "" : "; `offbeat rules check` shows " + std::to_string(others) + " more"));
 }
 
-// Never destroyed: a program may call MPI while it exits.
+// The rules are never destroyed, because a program may call MPI while it exits.
 const Rules& built_in_rules() {
   static const auto* rules = new Rules(parse_rules("", built_in_rules_text()).rules);
   return *rules;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rules: which algorithm runs where, as text. The built-in rules (rules.txt) and the user's (OFFBEAT_RULES)
-// have the same format, which docs/rules.md describes:
+// Rules say which algorithm runs in which case, as text. The built-in rules (rules.txt) and the user's rules
+// (OFFBEAT_RULES) have one format, which docs/rules.md describes:
 //
 //     collective  host  nodes  ppn  bytes  algorithm [| algorithm ...]  [# reason]
 #pragma once
@@ -20,7 +20,7 @@ namespace offbeat {
 
 inline constexpr std::size_t any_length = std::numeric_limits<std::size_t>::max();
 
-// All numbers from `least` to `most`, both included.
+// The numbers from `least` to `most`, both included.
 template <class Number>
 struct Range {
   Number least = 0;
@@ -31,12 +31,14 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-// One end of a range of bytes: a number of bytes, or so many for each node of the communicator.
+// ByteLimit is one end of a range of bytes: a fixed number of bytes, or a number of bytes for each node of
+// the communicator.
 struct ByteLimit {
   std::size_t bytes;
   bool is_per_node = false;
 
-  // Saturates.
+  // Returns the limit in bytes on a communicator with `nodes` nodes. A product that would overflow becomes
+  // any_length.
   [[nodiscard]] std::size_t on(int nodes) const {
     const auto times = is_per_node ? static_cast<std::size_t>(nodes) : 1;
     return bytes > any_length / times ? any_length : bytes * times;
@@ -49,68 +51,70 @@ struct ByteRange {
   ByteLimit most{any_length};
   bool excludes_most = false;  // written ..<
 
-  // Empty if the ends leave nothing on that many nodes.
+  // Returns the range on a communicator with `nodes` nodes. It may be empty.
   [[nodiscard]] Range<std::size_t> on(int nodes) const;
   friend bool operator==(const ByteRange&, const ByteRange&) = default;
 };
 
 struct Rule {
   Collective collective;
-  std::optional<HostMpi> host;  // empty: any
+  std::optional<HostMpi> host;  // empty: any host
   Range<int> nodes{1};
   Range<int> ppn{1};
   ByteRange bytes;
   std::vector<const Expression*> alternatives;  // at least one; the first one runs
-  std::string reason;                           // the comment in its line
+  std::string reason;                           // the comment on its line
   int line = 0;
 
-  // Whether it is about such communicators under this host. What runs there is not looked at.
+  // Returns true if the rule applies to a communicator with this placement under this host. Its algorithm may
+  // still be unable to run there.
   [[nodiscard]] bool fits(HostMpi host, const Placement& placement) const;
-  // The canonical spelling, without the comment; parsing it gives the same rule.
+  // Returns the canonical spelling, without the comment. Parsing it gives an equal rule.
   [[nodiscard]] std::string text() const;
-  // The last field of it.
+  // Returns the last field of the canonical spelling.
   [[nodiscard]] std::string algorithm_text() const;
 };
 
-// The ranks of a communicator divided by its nodes, rounded up: 4 for 5 ranks on one node and 3 on another. A
-// communicator has a node for each of its ranks exactly if this is 1.
+// Returns the ranks of a communicator divided by its nodes, rounded up: 4 for 5 ranks on one node and 3 on
+// another. The result is 1 exactly if each rank has a node of its own.
 [[nodiscard]] constexpr int ranks_per_node(const Placement& placement) {
   return (placement.ranks + placement.nodes - 1) / placement.nodes;
 }
 
 struct RuleError {
   int line;
-  std::string_view field;  // empty: the line as a whole
+  std::string_view field;  // empty if the error concerns the whole line
   std::string what;
 
-  // "my.rules:3: nodes: ..."
+  // Returns the error for people, such as "my.rules:3: nodes: ...".
   [[nodiscard]] std::string text(std::string_view file) const;
 };
 
 struct Rules {
-  std::string file;  // the name that people know it by; empty: the rules are built in
+  std::string file;  // the path as the user wrote it; empty for the built-in rules
   std::vector<Rule> rules;
 
-  // Extends `hash` by everything that decides. Comments and the spelling do not.
+  // Returns `hash` extended by everything that influences decisions. Comments and spelling do not count.
   [[nodiscard]] std::uint64_t hash(std::uint64_t hash) const;
 };
 
 struct ParsedRules {
-  Rules rules;  // those without an error
+  Rules rules;  // the rules without an error
   std::vector<RuleError> errors;
 };
 
-// Never throws for what the text says. A rule for all collectives becomes one rule for each.
+// Parses `text`. Errors in it are returned, never thrown. A rule for all collectives becomes one rule for
+// each.
 [[nodiscard]] ParsedRules parse_rules(std::string file, std::string_view text);
 
-// The most that a file of rules may have.
+// The largest number of rules and of bytes that a file of rules may have.
 inline constexpr std::size_t most_rules = 4096;
 inline constexpr std::size_t most_rules_bytes = std::size_t{1} << 20;
 
-// The text of a regular file of at most most_rules_bytes. Throws UsageError.
+// Reads a regular file of at most most_rules_bytes. Throws UsageError.
 [[nodiscard]] std::string read_rules_text(const std::string& path);
 
-// Throws UsageError, with the first error that the file has.
+// Reads and parses a file of rules. Throws UsageError with the first error of the file.
 [[nodiscard]] Rules read_rules(const std::string& path);
 
 [[nodiscard]] std::string_view built_in_rules_text();

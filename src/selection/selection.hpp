@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is chosen in this process: by the user for one collective, by the user's rules, by the built-in rules,
-// in this order.
+// Selection holds the choices of this process. A user's choice for one collective comes first, then the
+// user's rules, then the built-in rules.
 #pragma once
 
 #include <array>
@@ -18,51 +18,54 @@ namespace offbeat {
 
 class Selection {
  public:
-  // `window_bytes`: of the boards that communicators have.
+  // `window_bytes` is the window size of the boards that communicators get.
   explicit Selection(HostMpi host = HostMpi::other, std::size_t window_bytes = any_length);
 
-  // The expression that every length starts with, and returns to. Before the first call only. Throws
-  // ExpressionError.
+  // Sets the expression for every length at the start; choose_always() can return to it. Only valid before
+  // the first call. Throws ExpressionError.
   void start_with(Collective collective, std::string_view expression, std::string_view origin);
 
-  // Rules that come before the built-in ones. Before the first call only.
+  // Sets the user's rules, which come before the built-in ones. Only valid before the first call.
   void start_with(Rules rules) { users_ = std::move(rules); }
 
-  // `expression` for every length from now on; empty: back to the start. Throws ExpressionError.
+  // Chooses `expression` for every length from now on. If it is empty, the choice returns to that of the
+  // start. Throws ExpressionError.
   void choose_always(Collective collective, std::string_view expression, std::string_view origin);
 
-  // For a communicator there.
+  // Make the plans for a communicator with this placement.
   [[nodiscard]] Plans plans(const Placement& placement) const;
   [[nodiscard]] Plan plan(Collective collective, const Placement& placement) const;
 
-  // For a communicator that the host serves, whatever is chosen. No reason is given.
+  // Returns plans for a communicator that the host serves, whatever the choices are. They give no reason.
   [[nodiscard]] const Plans& native() const { return native_; }
 
-  // Whether `native` is chosen for every length and communicator.
+  // Returns true if `native` is chosen for every length and communicator.
   [[nodiscard]] bool is_left_to_host(Collective collective) const {
     const FixedChoice* always = of_[index_of(collective)].always.load(std::memory_order_acquire);
     return always != nullptr && always->expression->is_native();
   }
 
-  // Extends `hash` by everything built in that decides, which belongs to the identity of the build.
+  // Returns `hash` extended by all built-in values that influence decisions. They belong to the identity of
+  // the build.
   [[nodiscard]] std::uint64_t hash_of_built_in(std::uint64_t hash) const;
-  // A number that differs, almost surely, when the user's rules decide differently; 0: there are none.
+  // Returns a number that almost surely differs if the user's rules decide differently. 0 means no rules.
   [[nodiscard]] std::uint64_t hash_of_users_rules() const;
 
-  // Moves whenever a choice changes: the plans of a communicator are stale when it differs.
+  // Returns a number that grows with each change of a choice. The plans of a communicator are stale if their
+  // number differs.
   [[nodiscard]] std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
  private:
   struct OfCollective {
     std::atomic<const FixedChoice*> always{nullptr};
-    const FixedChoice* at_start = nullptr;  // null: the rules
+    const FixedChoice* at_start = nullptr;  // null: the rules decide
   };
   const HostMpi host_;
   const std::size_t window_bytes_;
   Rules users_;
   std::array<OfCollective, collectives.size()> of_;
   std::mutex mutex_;
-  std::set<FixedChoice> ever_chosen_;  // each once, and never freed: plan() reads `always` without the lock
+  std::set<FixedChoice> ever_chosen_;  // never shrinks, because plan() reads `always` without the lock
   Plans native_;
   std::atomic<std::uint64_t> generation_{1};
 };

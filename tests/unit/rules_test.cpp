@@ -109,7 +109,7 @@ TEST(Rules, AnErrorNamesLineAndField) {
   is_error("allreduce * * * * rng", "a:1: algorithm: column 19: unknown algorithm 'rng'");
   is_error("allreduce * * * * ring | pipeline(4, rng)", "a:1: algorithm: column 38: unknown algorithm 'rng'");
   is_error("allreduce * * * * ring | ", "a:1: algorithm: column 25: expected an algorithm");
-  is_error("allreduce * * * * ring | ring", "a:1: algorithm: column 25: ring is there twice");
+  is_error("allreduce * * * * ring | ring", "a:1: algorithm: column 25: ring occurs twice");
   is_error("allreduce * * * * \x1b[2J", "a:1: algorithm: column 19: expected an algorithm, found '\\x1b'");
 }
 
