@@ -42,7 +42,7 @@ struct Placement {
   bool in_rank_order = true;  // the ranks of each node follow one another
 };
 
-// Which ranks must share a board for an algorithm to run.
+// OnBoard says which ranks must share a board for an algorithm to run.
 enum class OnBoard : std::uint8_t {
   no,
   one_node,    // all ranks: they must be on one node
@@ -50,7 +50,7 @@ enum class OnBoard : std::uint8_t {
   if_any,      // as every_node, but without a board the ranks send messages instead
 };
 
-// What an algorithm requires besides a collective that it serves.
+// Needs says what an algorithm requires besides a collective that it serves.
 struct Needs {
   // If this is not `no`, all ranks take part. Such an algorithm can be a part of `hierarchy` only.
   OnBoard board = OnBoard::no;

@@ -29,8 +29,9 @@ struct Stripe {
   }
 };
 
-// Where each rank's block lies in a vector. Without `counts` the blocks follow one another in rank order and
-// have equal lengths. If the vector cannot be cut evenly, the first blocks are one element longer.
+// BlockList says where each rank's block lies in a vector. Without `counts` the blocks follow one another in
+// rank order and have equal lengths. If the vector cannot be cut evenly, the first blocks are one element
+// longer.
 struct BlockList {
   const std::size_t* counts = nullptr;     // elements in each block
   const std::ptrdiff_t* begins = nullptr;  // offset of each block, in elements; may be negative

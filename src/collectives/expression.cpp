@@ -18,7 +18,7 @@ namespace offbeat {
 namespace {
 
 constexpr int most_segments = 64;
-constexpr int most_radix = most_lanes;  // of recursive_multiplying
+constexpr int most_radix = most_lanes;  // for recursive_multiplying
 constexpr std::size_t most_late_rank = std::numeric_limits<int>::max() - 1;
 constexpr int deepest_nesting = 16;
 
@@ -202,7 +202,8 @@ class Parser {
                        (meant.empty() ? "" : " (did you mean '" + std::string(meant) + "'?)"));
   }
 
-  // As the part of a hierarchy. In an allreduce the node has to wait for the others before it has the result.
+  // Returns true if the algorithm can be the node's part of a hierarchy. In an allreduce it needs a
+  // node_phase, because the node waits for the other nodes before it has the result.
   [[nodiscard]] bool works_on_node(const Algorithm* algorithm) const {
     return algorithm->needs.board == OnBoard::one_node &&
            (collective_ != Collective::allreduce || algorithm->node_phase != nullptr);

@@ -5,10 +5,11 @@
 
 namespace offbeat {
 
-// The host MPI's own choice for every collective: the baseline, the fallback and the oracle.
+// `native` stands for the host MPI's own collective. It is the baseline, the fallback and the reference for
+// results.
 extern const Algorithm native;
 
-// The collectives of one vector, which a host can be given segment by segment.
+// The collectives that the host can run segment by segment, because each rank has one vector.
 inline constexpr Collectives taken_in_segments{Collective::allreduce, Collective::bcast, Collective::reduce};
 
 }  // namespace offbeat

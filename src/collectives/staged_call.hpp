@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Host memory for a call whose vectors are in device memory.
+// StagedCall provides host memory for a call whose vectors are in device memory.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,13 @@ namespace offbeat {
 // Replaces the device vectors of a call by host memory. The vectors have no gaps; vectors with gaps are
 // packed instead (side.hpp).
 //
-// Where a rank's memory is decides nothing, because MPI lets one rank pass device memory and another one host
-// memory. The algorithm sees host memory on all ranks.
+// Decisions never depend on where a rank's memory is, because MPI lets one rank pass device memory and
+// another one host memory. The algorithm sees host memory on all ranks.
 class StagedCall {
  public:
   // Replaces each vector of `call` that is on a device by host memory.
   void take(Call& call);
-  // Call the first one before the collective and the second one after it. Both throw CommunicationError.
+  // Call fetch_input() before the collective and deliver_output() after it. Both throw CommunicationError.
   void fetch_input() const { input_.memory ? input_.fetch() : void(); }
   void deliver_output() const { output_.memory ? output_.deliver() : void(); }
 
@@ -37,8 +37,8 @@ class StagedCall {
 
   Part input_;
   Part output_;
-  std::optional<pool::Block> memory_;      // of the output, and of an input in it
-  std::optional<pool::Block> own_memory_;  // of an input that is elsewhere
+  std::optional<pool::Block> memory_;      // for the output, and for an input inside it
+  std::optional<pool::Block> own_memory_;  // for an input elsewhere
 };
 
 }  // namespace offbeat

@@ -12,7 +12,7 @@
 
 namespace offbeat::direct {
 
-// If there are several pieces, each may begin anywhere in a page.
+// Each of several pieces may begin anywhere in a page, so each needs up to a page more.
 std::size_t lease(const Call& call, int rank, int ranks) {
   if (call.collective == Collective::bcast && ranks > few_ranks) return call.output.bytes();
   const Gifts gifts(call, rank, ranks);
@@ -31,8 +31,8 @@ Task run(Endpoint net, Call call, const Expression& self) {
   const Gifts gifts(call, net.rank, net.size);
   const std::size_t window = board.shape().window_bytes / call.output.width;
   const std::size_t share = window / static_cast<std::size_t>(gifts.pieces());
-  // What is read and written by all ranks takes half of the cache: little of a result would be found there
-  // later.
+  // If all that the ranks read and write takes half of the cache, little of a result would be found in the
+  // cache later.
   const bool past_cache = 2 * gifts.bytes_of_all() >= last_level_cache_bytes();
   if (gifts.has_channels() && channels_fit(board, gifts.pieces())) {
     board.round.next(meetings.contain(call.collective));
@@ -54,7 +54,7 @@ Task run(Endpoint net, Call call, const Expression& self) {
     round.past_cache = past_cache;
     if (gifts.gives_others()) co_await give(round);
     board.contributed(round.number);
-    // While others have not arrived yet.
+    // This rank copies its own block now, because others may not have arrived yet.
     if (first == 0 && gifts.gives_itself()) {
       Computation own = net.copy(gifts.receipt(net.rank), gifts.gift(net.rank));
       own.past_cache = past_cache;

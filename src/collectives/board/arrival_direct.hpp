@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Direct exchange on the board: each rank puts what it gives into its own window, and takes what it needs
-// from the windows of the others, from each as soon as it is there. For every collective in which blocks go
-// from rank to rank, among the ranks of one node.
+// Idea: direct exchange on the board. Each rank puts its blocks into its own window. It takes each block that
+// it needs from the giver's window as soon as that block is there. This serves every collective in which
+// blocks go from rank to rank, among the ranks of one node.
 //
 //     allgather   window of 0: A       rank 1 and 2 copy A
 //                 window of 1: B       rank 0 and 2 copy B
 //     alltoall    window of 0: A1 A2   rank 1 copies A1, rank 2 copies A2
 //
-// A rank leaves when it has put and taken everything; it waits for nobody else, unless its next call needs a
-// window that others still read. In a reduce-scatter it combines the pieces of its block in rank order, so
-// the bits never depend on arrival.
+// A rank leaves when it has put and taken everything. It waits for no other rank, unless its next call needs
+// a window that others still read.
 //
-// Where no block goes to several ranks, a giver's window has a channel for each of its takers, and chunks go
-// through each as fast as these two ranks come along. Other long vectors go in rounds that fit the windows:
-// in a round a rank's window has one piece for all takers, or a piece of each block to be combined, cut into
-// chunks that are announced one by one.
+// If no block goes to several ranks, a giver's window has a channel for each of its takers. Chunks go through
+// a channel as fast as its two ranks allow. Other long vectors go in rounds that fit the windows: in one
+// round a rank's window holds one piece for all takers, or a piece of each block to be combined. A piece is
+// cut into chunks, which are announced one by one.
 //
-// Cost of the last arrival: its own data once into its window, and once out of it by the others; what it
-// takes.
+// Cost: after the last arrival, the last rank's data once into its window, and once out of it by each taker;
+// and whatever the last rank takes itself.
+// Order: a reduce-scatter combines the pieces of a block in rank order, so the bits never depend on arrival.
 #pragma once
 
 #include "collectives/algorithm.hpp"
@@ -29,13 +29,13 @@
 
 namespace offbeat::direct {
 
-// Any length; every collective in which a block goes from rank to rank, so not reduce and allreduce. A window
-// has room for an element for each rank.
+// Runs a call of any length of one of these collectives, all but reduce and allreduce. A window must have
+// room for one element for each rank.
 [[nodiscard]] Task run(Endpoint net, Call call, const Expression& self);
 // See Algorithm::lease.
 [[nodiscard]] std::size_t lease(const Call& call, int rank, int ranks);
 
-// The immediate form for one collective.
+// Returns the immediate form for one collective.
 template <Collective collective>
 [[nodiscard]] constexpr const Immediate* immediate_of() {
   constexpr bool has_tree = collective == Collective::bcast || collective == Collective::gather ||
@@ -51,12 +51,13 @@ template <Collective collective>
   }
 }
 
-// arrival_direct for one collective.
+// Returns the algorithm arrival_direct for one collective.
 template <Collective collective>
 [[nodiscard]] constexpr Algorithm serving() {
   return {
       .name = "arrival_direct",
-      .summary = "through windows, each rank taking what it needs as soon as it is there; ranks on one node",
+      .summary =
+          "each rank takes what it needs from the others' windows as soon as it is there; ranks on one node",
       .cost = "n bytes into a window and out of it, at memory speed, after the last arrival",
       .serves = {collective},
       .needs = {.board = OnBoard::one_node},

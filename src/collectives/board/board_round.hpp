@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Shared by the algorithms on the board. A message goes in rounds that fit the windows, a round in chunks.
+// BoardRound is one round of a message on the board, for algorithms that combine. A message is cut into
+// rounds that fit the windows, and a round into chunks.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,7 @@ namespace offbeat {
 
 class BoardRound {
  public:
-  // The present round, for a message that fits a window. `chunk`: in elements.
+  // Describes the present round of a message that fits a window. `chunk` is a number of elements.
   BoardRound(const Endpoint& net, const Call& call, std::size_t chunk, bool past_cache)
       : net(net),
         board(*net.board()),
@@ -27,7 +28,7 @@ class BoardRound {
   [[nodiscard]] AnyVector of(const AnyVector& vector, std::size_t chunk) const {
     return vector.slice(chunk * chunk_, std::min(chunk_, call.input.count - chunk * chunk_));
   }
-  // Chunks [first, last).
+  // Returns the chunks [first, last).
   template <class AnyVector>
   [[nodiscard]] AnyVector of(const AnyVector& vector, std::size_t first, std::size_t last) const {
     const std::size_t begin = std::min(first * chunk_, call.input.count);
@@ -38,33 +39,35 @@ class BoardRound {
     return of(all, chunk);
   }
   [[nodiscard]] Board::Step step(std::size_t chunk) const { return board.step(number, chunk); }
-  // The words of a step. One says that the node's result of the chunk is there, and one that the result of
-  // all nodes is there (hierarchy). The node phase may use the others, one for each rank, as it likes.
+  // The words of a step. `result` is marked when the node's result of the chunk is there, and `everywhere`
+  // when the result of all nodes is there (hierarchy). The node phase uses the words `own`, one for each
+  // rank, as it likes.
   [[nodiscard]] static Board::Word& result(const Board::Step& step) { return step.word(0); }
   [[nodiscard]] static Board::Word& everywhere(const Board::Step& step) { return step.word(1); }
   [[nodiscard]] static Board::Word& own(const Board::Step& step, int index) { return step.word(2 + index); }
   [[nodiscard]] bool is_marked(const Board::Word& word) const {
     return Board::Mark(word.load(std::memory_order_acquire)).round == number;
   }
-  // Of a word that is_marked.
+  // Returns the rank whose window has the data. Only valid if the word is_marked().
   [[nodiscard]] int holder(const Board::Word& word) const {
     return Board::Mark(word.load(std::memory_order_relaxed)).holder;
   }
   [[nodiscard]] std::size_t chunk_length() const { return chunk_; }
-  // Ranks begin at different chunks, so that each has an equal share of the work.
+  // Returns the chunk at which a rank begins. Each rank begins at a different one, so that each has an equal
+  // share of the work.
   [[nodiscard]] std::size_t first_chunk(int rank) const {
     return chunks * static_cast<std::size_t>(rank) / static_cast<std::size_t>(net.size);
   }
   [[nodiscard]] std::size_t first_chunk() const { return first_chunk(net.rank); }
-  // In a round in which not all ranks meet.
+  // Returns true if `rank` has begun this round. Only valid in a round in which not all ranks meet.
   [[nodiscard]] bool has_begun(int rank) const {
     return Board::Mark(board.signs(rank).round.load(std::memory_order_acquire)).round >= number;
   }
-  // Says that the partial result in the window of `holder` is ready.
+  // Returns the mark that announces a partial result in the window of `holder`.
   [[nodiscard]] Board::Mark mark(int holder) const { return {number, holder}; }
   [[nodiscard]] Board::Mark mark() const { return mark(net.rank); }
 
-  // Whether the node's result of a chunk is on the board; collect() copies it to the output.
+  // Returns true if the node's result of a chunk is on the board. collect() copies it to the output.
   [[nodiscard]] bool has_result(std::size_t chunk) const { return is_marked(result(step(chunk))); }
   [[nodiscard]] Board::Fetch fetch_result(std::size_t chunk) const {
     const Vector data = on_board(holder(result(step(chunk))), chunk);
@@ -81,7 +84,7 @@ class BoardRound {
   Call call;
   std::size_t chunks;
   std::uint64_t number;
-  bool past_cache;  // the output is too long to stay in the cache anyway
+  bool past_cache;  // the output is too long to stay in the cache
 
  private:
   std::size_t chunk_;
@@ -98,16 +101,16 @@ class Uncollected {
     std::fill_n(is_collected(), round.chunks, false);
   }
   [[nodiscard]] bool empty() const { return left_ == 0; }
-  // Go to a chunk that is ready, if there is one.
+  // Moves to a chunk that is ready. Returns false if there is none.
   [[nodiscard]] bool find_ready() {
     for (std::size_t k = 0; k < round_.chunks; ++k, step()) {
       if (!is_collected()[next_] && round_.has_result(next_)) return true;
     }
     return false;
   }
-  // The next one, which is ready.
+  // Fetches the chunk that find_ready() found.
   [[nodiscard]] Board::Fetch fetch() const { return round_.fetch_result(next_); }
-  // Collect the next one, which is ready.
+  // Copies the chunk that find_ready() found to the output.
   [[nodiscard]] Computation take() {
     const std::size_t chunk = next_;
     mark_collected(chunk);
@@ -130,31 +133,34 @@ class Uncollected {
   std::size_t left_;
 };
 
-// A round on one rank that gives what it has, and on one that also takes the result.
+// The round of a rank that only contributes its data, and the round of one that also collects the result.
 [[nodiscard]] Task contribute_only(const BoardRound& round, NodePhase contribute);
 [[nodiscard]] Task contribute_and_collect(const BoardRound& round, NodePhase contribute);
-// The latter where many ranks take the result, chunk after chunk: rank 0 from whoever holds it, the others
-// from one another. Once there is a result nobody needs the window of another rank for its chunk.
+// Contributes and collects among many ranks. Each chunk of the result goes down a tree: rank 0 takes it from
+// the rank that holds it, and the others take it from one another. Once a chunk has a result, no rank needs
+// another rank's window for that chunk.
 [[nodiscard]] Task contribute_and_relay(const BoardRound& round, NodePhase contribute);
 
-// Runs an algorithm that has a node_phase, for ranks that are all on one node.
+// Runs an algorithm that has a node_phase among ranks that are all on one node.
 [[nodiscard]] Task run_on_one_node(Endpoint net, Call call, const Expression& self);
 
-// Runs one(round) -> Task for each round of a message among `net`, the ranks of this node. The number of
-// ranks that share the work, `at_once`, decides how the message is cut.
+// Runs one(round) -> Task for each round of a message among `net`, the ranks of this node. `at_once`, the
+// number of ranks that share the work, decides how the message is cut.
 template <class One>
 Task in_rounds(Endpoint net, Call call, int at_once, One one) {
-  // Longer chunks are no faster, and other ranks wait longer for the last one (benchmarks/README.md).
+  // Longer chunks are no faster, and they let other ranks wait longer for the last one
+  // (benchmarks/README.md).
   constexpr std::size_t longest_chunk = 64 * 1024;
   Board& board = *net.board();
   const std::size_t width = call.input.width;
   const std::size_t window = board.shape().window_bytes / width;
-  // Two chunks for each working rank, so that the work spreads, but no more than the board has steps for.
+  // Each working rank gets two chunks, so that the work spreads, but a chunk is never smaller than
+  // smallest_chunk. The board has steps for that many.
   const std::size_t spread = call.input.bytes() / (2 * static_cast<std::size_t>(at_once));
   const std::size_t chunk_bytes = std::clamp(spread, BoardShape::smallest_chunk, longest_chunk);
   const std::size_t chunk = std::max<std::size_t>(1, (chunk_bytes + width - 1) / width);
-  // When inputs and outputs of all ranks take half of the cache, little of what is written now would be found
-  // there later. An in-place result is in the cache already.
+  // If the inputs and outputs of all ranks take half of the cache, little of what is written now would be
+  // found there later. An in-place result is in the cache already.
   const bool past_cache =
       call.input.data != call.output.data &&
       4 * static_cast<std::size_t>(net.size) * call.input.bytes() >= last_level_cache_bytes();

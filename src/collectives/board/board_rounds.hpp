@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How a round on the board begins, in slots (an immediate form) or in windows.
+// Beginning a round on the board, in slots (an immediate form) or in windows.
 //
 //     board.round.next(all_meet);
 //     if (!board.may_begin(board.round)) co_await begin_round(board, AllRanks(board, board.round));
@@ -11,17 +11,16 @@
 
 namespace offbeat {
 
-// In short calls of up to this many ranks each looks at all others, and in longer ones at all windows. More
-// ranks go along trees.
+// Up to this many ranks, a rank looks at the slots or windows of all others. More ranks use trees.
 inline constexpr int few_ranks = 16;
 
-// For whom a rank waits before a round that follows one in which not all ranks met: for all of them, as any
-// rank may have read what it wrote. readers.hpp has another one.
+// A rank waits for all ranks before a round that follows one in which not all ranks met, because any rank may
+// have read what it wrote. ReadersBefore (readers.hpp) waits for fewer ranks.
 class AllRanks {
  public:
   AllRanks(const Board& board, const Board::RoundNumber& number) : board_(board), number_(number) {}
   [[nodiscard]] bool is_free() const { return board_.is_free(number_); }
-  // The rank whose sign is looked at after `index` others; -1: there is none.
+  // Returns the rank whose sign this rank reads after those of `index` others, or -1 if there is none.
   [[nodiscard]] int rank(int index) const { return index < board_.size ? index : -1; }
 
  private:
@@ -29,7 +28,7 @@ class AllRanks {
   const Board::RoundNumber& number_;
 };
 
-// The text of the beginning: a part of the texts of immediate forms.
+// The text (waits.hpp) of the beginning of a round. The texts of immediate forms contain it.
 template <class Awaited>
 class RoundBeginning {
  public:
@@ -70,7 +69,7 @@ class RoundBeginning {
   int signs_read_ = 0;
 };
 
-// For a round in windows in which not all ranks meet, or did not in the one before.
+// Begins a round in windows if not all ranks meet in it, or did not meet in the one before.
 template <class Awaited>
 [[nodiscard]] Task begin_round(Board& board, Awaited awaited) {
   RoundBeginning beginning(board, board.round, awaited, !board.round.is_apart());

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The immediate form of an allgather for many ranks: Bruck's steps on the slots of the board. A slot begins
-// with the rank's own block. In step k each rank appends as many blocks as it has, 2^k, or those that are
-// missing, from the slot of the rank 2^k above it, around the end.
+// Idea: Bruck's allgather on the slots of the board, the immediate form for many ranks. A slot begins with
+// the rank's own block. In step k each rank appends 2^k blocks, or those that are still missing, from the
+// slot of the rank 2^k above it, around the end.
 //
 //     p = 5    0         1         2         3         4
 //     step 0   0 1       1 2       2 3       3 4       4 0
 //     step 1   0 1 2 3   1 2 3 4   2 3 4 0   3 4 0 1   4 0 1 2
 //     step 2   all, each from the rank above by 4
 //
-// Cost: ceil(log2 p) slots read, and the blocks of all ranks once. All ranks read at once, each from another
-// one. So no line is read by more than one rank at a time, while a tree would have the data of all read by
-// several ranks at each level.
-// Source: Bruck et al. 1997. When a slot is used again: readers.hpp.
+// Cost: ceil(log2 p) slots read, and the blocks of all ranks once. In each step every rank reads from a
+// different rank, so no line is read by two ranks at a time. In a tree several ranks would read all blocks at
+// each level.
+// Source: Bruck et al. 1997. readers.hpp says when a slot is used again.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@
 
 namespace offbeat::allgather_algorithms {
 
-// The text.
+// The text of this form (waits.hpp).
 class BruckInSlots {
  public:
   static constexpr bool all_meet = true;
@@ -48,7 +48,7 @@ class BruckInSlots {
   [[nodiscard]] static bool has_served() { return true; }
 
  private:
-  // Puts its own block.
+  // Puts the rank's own block into its slot.
   template <class Waits>
   bool begin(Waits& waits) {
     if (!waits.touch()) return false;
@@ -56,7 +56,7 @@ class BruckInSlots {
     show(1);
     return true;
   }
-  // Appends what is there of others, step by step.
+  // Appends the blocks of other ranks, step by step.
   template <class Waits>
   bool go_on(Waits& waits) {
     for (; missing() > 0; step_sections_ = {}) {
@@ -78,11 +78,11 @@ class BruckInSlots {
       copy_to_shared(slot(board_.rank).data + bytes_of(have_), slot(source).data, bytes_of(missing()));
     return true;
   }
-  // Whether the blocks that `rank` would have before this step are there.
+  // Returns true if the slot of `rank` has the blocks that this step takes from it.
   [[nodiscard]] bool has_come(int rank) const {
     return slot(rank).steps.load(std::memory_order_acquire) >= number();
   }
-  // Says that so many more blocks are there.
+  // Announces that this rank's slot has `blocks` more blocks.
   void show(int blocks) {
     have_ += blocks;
     ++step_;
@@ -101,9 +101,9 @@ class BruckInSlots {
   [[nodiscard]] bool has_data() const { return call_.input.data != nullptr; }
   [[nodiscard]] Board::InlineSlot& slot(int rank) const { return board_.inline_slot(sequence_, rank); }
   [[nodiscard]] std::size_t bytes_of(int blocks) const { return static_cast<std::size_t>(blocks) * bytes_; }
-  // How many blocks this step appends; 0: this rank has all.
+  // Returns the number of blocks that this step appends, or 0 if this rank has all.
   [[nodiscard]] int missing() const { return std::min(have_, board_.size - have_); }
-  // Grows from step to step and from collective to collective.
+  // Returns the number that announces a step. It grows with each step and each collective.
   [[nodiscard]] std::uint64_t number() const { return sequence_ << 8 | static_cast<std::uint64_t>(step_); }
 
   Board& board_;
@@ -112,7 +112,7 @@ class BruckInSlots {
   const Call& call_;
   const std::uint64_t sequence_;
   const std::size_t bytes_;
-  int have_ = 0;  // blocks
+  int have_ = 0;  // number of blocks in this rank's slot
   int step_ = 0;
   Sections step_sections_;
 };

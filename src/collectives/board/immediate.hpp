@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The immediate form of an algorithm, for calls so small that their data fit beside a sequence number in a
-// slot of the board. There are no chunks and one step: a rank gives its data to the others, and takes theirs.
-// Each reads the slots of all, so this is for few ranks; immediate_tree.hpp is for more.
+// The immediate form for few ranks: the data of a call fit beside a sequence number in a slot of the board.
+// It has no chunks and only one step, in which each rank gives its data to the others and takes theirs. Each
+// rank reads the slots of all others; immediate_tree.hpp has the form for more ranks.
 #pragma once
 
 #include <array>
@@ -15,21 +15,23 @@ namespace offbeat {
 // An algorithm provides a class Form:
 //
 //     static constexpr int most_ranks;
-//     static std::size_t most_bytes(int ranks);         of Call::length
+//     static std::size_t most_bytes(int ranks);         by Call::length
 //     static constexpr bool all_meet;                   as in waits.hpp
 //     Form(Board& board, const Call& call);             for collective number board.sequence.present
-//     std::size_t reads(int rank) const;   bytes that this rank reads of that one's slot; 0: none
+//     std::size_t reads(int rank) const;   bytes that this rank reads from the slot of `rank`; 0 for none
 //     void give();                         provides the data that others wait for; writes no other slot
-//     bool has_come(int rank) const;       whether all data are there that this rank needs from that one
-//     const void* data(int rank) const;    where they are
-//     void take(const void* const* data);  the data of all ranks, in rank order
+//     bool has_come(int rank) const;       true if all data that this rank needs from `rank` are there
+//     const void* data(int rank) const;    the data of `rank`
+//     void take(const void* const* data);  takes the data of all ranks, which are in rank order
 //
-// or, where ranks do not know the lengths of one another, instead of data() and take(data),
+// If ranks do not know each other's lengths, it provides two other functions instead of data() and
+// take(data):
 //
-//     bool take();                         false on all ranks: some rank has more than fits; nothing is taken
-//     bool is_too_long() const;            that rank is this one, which then does not wait for others
+//     bool take();                         returns false on all ranks, and takes nothing, if some rank has
+//                                          more than fits
+//     bool is_too_long() const;            true if this rank has more than fits; it then waits for no other
 
-// The data that a form takes, in rank order.
+// The data that a form takes, in rank order. A form whose take() has no parameter finds its data itself.
 template <class Form>
 class TakenData {
  public:
@@ -59,7 +61,7 @@ template <class Form>
   }
 }
 
-// The text.
+// The text of this form (waits.hpp): each rank looks at the slots of all.
 template <class Form>
 class LookAtAll {
  public:
@@ -115,7 +117,7 @@ class LookAtAll {
   RoundBeginning<AllRanks> beginning_;
   Form form_;
   Operands& operands_;
-  int next_ = 0;  // rank
+  int next_ = 0;  // the next rank whose slot is read
   bool is_too_long_ = false;
   bool has_served_ = false;
 };

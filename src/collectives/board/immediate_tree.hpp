@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The immediate form for many ranks: short data go up a tree, from slot to slot, and down again. The tree is
-// that of RadixTree, over the ranks of the board.
+// Idea: the immediate form for many ranks. Short data go up a tree, from slot to slot, and down again. The
+// tree is a RadixTree over the ranks of the board.
 //
-//     up     A rank waits for its children, group by group, adds what they give to what it has, and gives
-//            that to its parent: in its slot.
-//     down   A rank waits for its parent, and tells its children what it was told: in a line for the children
-//            of each level, or, where that is too long for a line, beside the slot's number.
+//     up     A rank waits for its children, one group after the other. It adds their data to its own, and
+//            gives the result to its parent in its slot.
+//     down   A rank waits for its parent and passes the parent's data on to its children. Short data go
+//            through a tree line for the children of each level, longer data through the slot.
 //
 // Barrier (without data) and allreduce go both ways, to rank 0 and back. Reduce and gather only go up, bcast
 // and scatter only down, with their root at the top.
 //
-// Cost after the last arrival: at each of log(p) / log(radix) levels a rank reads the slots of radix - 1
-// others on the way up, and one line, or slot, on the way down. A line is read by at most radix - 1 ranks; a
-// slot by the children of a rank, radix - 1 at each level.
-// Order: within a group from left to right, a group of groups likewise. It depends neither on the root nor on
-// arrival.
-// Source: the tree barrier of Mellor-Crummey and Scott 1991, here with data; one sequence number takes the
-// place of their senses.
+// Cost: after the last arrival there are log(p) / log(radix) levels. At each level a rank reads radix - 1
+// slots on the way up, and one line or slot on the way down. At most radix - 1 ranks read a line; the
+// children of a rank, radix - 1 at each level, read its slot.
+// Order: from left to right within a group, and groups of groups likewise. It depends neither on the root nor
+// on arrival.
+// Source: the tree barrier of Mellor-Crummey and Scott 1991, here with data; one sequence number replaces
+// their senses.
 //
-// Slots and lines are used again as readers.hpp says. In one collective a slot serves twice, up and then
-// down: a rank that is told by its parent knows that this one has read what was there.
+// readers.hpp says when slots and lines are used again. In one collective a slot serves twice, up and then
+// down: when the parent passes data down to a rank, it has read what was in that rank's slot.
 #pragma once
 
 #include "collectives/algorithm.hpp"
@@ -32,20 +32,20 @@ namespace offbeat {
 // A form (tree_form.hpp) provides
 //
 //     static constexpr int most_ranks;
-//     static std::size_t most_bytes(int ranks);     of Call::length
-//     static constexpr bool goes_up, goes_down;     both: no rank can end before every rank has begun
+//     static std::size_t most_bytes(int ranks);     by Call::length
+//     static constexpr bool goes_up, goes_down;     if both: no rank can end before every rank has begun
 //     Form(Board& board, const Call& call);         for collective number board.sequence.present
 //     const RadixTree& tree() const;
-//     bool has_come(int child) const;               whether what this child gives is there
+//     bool has_come(int child) const;               true if the data that this child gives are there
 //     void combine(const RadixTree::Group& group);  adds what the children of a group have given
-//     void give();                                  to the parent
-//     bool is_told() const;                         whether what the parent tells is there
-//     void take();                                  that
-//     void tell(int level);                         to the children of a group
+//     void give();                                  gives this rank's data to the parent
+//     bool is_told() const;                         true if the parent's data for this rank are there
+//     void take();                                  takes the parent's data
+//     void tell(int level);                         passes data down to the children of a group
 //
-// and for virtual time the bytes that each of these reads.
+// and the number of bytes that each of these reads, for virtual time.
 
-// The text.
+// The text of this form (waits.hpp).
 template <class Form>
 class UpAndDown {
  public:
@@ -100,7 +100,7 @@ class UpAndDown {
   template <class Waits>
   bool be_told(Waits& waits) {
     const int parent = form_.tree().parent();
-    const auto nobody = [](int) { return false; };  // any rank may have something to do before the parent
+    const auto nobody = [](int) { return false; };  // any rank may have work to do before the parent has
     const auto in_line = [this] { return Reading{form_.told(), BoardShape::line}; };
     const auto in_slot = [this] { return Reading{form_.told_in_slot(), form_.bytes_told_in_slot()}; };
     return told_sections_.run([&] { return waits.until([this] { return form_.is_told(); }, nobody); },
@@ -122,7 +122,7 @@ class UpAndDown {
   Sections sections_;
   RoundBeginning<ReadersBefore> beginning_;
   Form form_;
-  int level_;  // the next one on the way up; what is left of them on the way down
+  int level_;  // the next level on the way up; the number of levels left on the way down
   int block_ = 0;
   Sections told_sections_;
 };

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// When a slot may be written again, where few ranks read it: the part of a tree that touches this rank, or
-// the ranks at distances 1, 2, 4 and so on.
+// A slot may be written again as soon as its readers are done with it. This file is for forms in which few
+// ranks read a slot: the neighbors of a rank in a tree, or the ranks at distances 1, 2, 4 and so on.
 //
-// Collective s writes to the half of the board that s - 2 has used. What this rank wrote in s - 2 was read by
-// a few others, which it remembers (Board::Readers). So it may write as soon as these have ended s - 2, for
-// which it is enough that they have begun s - 1.
-// - If all ranks meet in s - 1, whoever has ended s - 1 knows that all have begun it. That holds in a tree,
-//   too: the root tells its children only after it has heard of every rank.
-// - If not, each rank shows that it has begun s - 1 before it does anything else there. So this rank looks at
-//   the signs of the readers of s - 2 only. It does so even if it will not write in s: so nobody can still
-//   read what it wrote in s - 4.
-// - If s - 2 was a collective in which any rank may read any slot (immediate.hpp), it looks at all signs.
-//   After a collective in which not all ranks met, it looks at all signs, too, if ranks write to words that
-//   they share.
-// Nobody waits forever here: a rank shows its sign before it waits, and it waits for ranks that have not yet
-// begun s - 1, of which those furthest behind wait for nobody.
-// The same holds for rounds and windows.
+// Collective s writes to the half of the board that s - 2 used. A few other ranks have read what this rank
+// wrote in s - 2, and this rank remembers them (Board::Readers). It may write as soon as they have all ended
+// s - 2; it is enough that they have begun s - 1.
+// - If all ranks meet in s - 1, a rank that has ended s - 1 knows that all have begun it. This holds in a
+//   tree, too, because the root passes data down only after it has heard from every rank.
+// - If not, each rank shows that it has begun s - 1 before it does anything else there. So this rank looks
+//   only at the signs of the readers of s - 2. It does so even if it will not write in s. This ensures that
+//   no rank still reads what it wrote in s - 4.
+// - If s - 2 was a collective in which any rank may read any slot (immediate.hpp), this rank looks at all
+//   signs. It also does so after a collective in which not all ranks met, if ranks write to words that they
+//   share.
+// No rank waits forever: a rank shows its sign before it waits, and it waits only for ranks that have not
+// begun s - 1 yet. Those furthest behind wait for nobody. These rules also hold for rounds and windows.
 #pragma once
 
 #include <array>
@@ -26,13 +25,13 @@ namespace offbeat {
 
 using ReadersOfHalves = std::array<Board::Readers, 2>;
 
-// Of what this rank writes in the present collective, or round.
+// Records the readers of what this rank writes in the present collective or round.
 inline void note_readers(const Board::RoundNumber& number, ReadersOfHalves& all, Board::Readers readers) {
   readers.number = number.present;
   all[readers.number & 1] = readers;
 }
 
-// For whom a rank waits: for the readers of what it wrote two collectives ago.
+// A rank waits for the readers of what it wrote two collectives ago.
 class ReadersBefore {
  public:
   ReadersBefore(const Board& board, const Board::RoundNumber& number, const ReadersOfHalves& all)
@@ -41,7 +40,7 @@ class ReadersBefore {
   [[nodiscard]] bool is_free() const {
     return !number_.follows_apart() || visit([this](int rank) { return board_.has_begun(number_, rank); });
   }
-  // The reader after `index` others; -1: there is none.
+  // Returns the reader after `index` others, or -1 if there is none.
   [[nodiscard]] int rank(int index) const {
     int found = -1;
     const bool is_behind_all = visit([&](int rank) {
@@ -52,7 +51,7 @@ class ReadersBefore {
   }
 
  private:
-  // Calls see(rank) for each reader until it returns false; whether it never did.
+  // Calls see(rank) for each reader until see() returns false. Returns true if it never did.
   template <class See>
   bool visit(See&& see) const {
     if (readers_.number + 2 != number_.present) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How a long vector that stands in one window of the board gets to many ranks: along a binary tree
-// (RangeTree), chunk by chunk.
+// Idea: a long vector in one window of the board goes to many ranks along a binary tree (RangeTree), chunk by
+// chunk.
 //
-// A rank waits for a chunk of its parent, copies it into its own window, where its children find it, and then
-// to its output. So at most two ranks wait for a word or read a window, and the chunks follow one another
-// down the tree as through a pipeline. With few ranks this is not worth the second copy.
+// A rank waits for a chunk of its parent. It copies the chunk into its own window, where its children find
+// it, and then to its output. So at most two ranks wait for a word or read a window, and the chunks follow
+// one another down the tree as through a pipeline. With few ranks the second copy costs more than this saves.
 //
 // Cost: 2n out of each window, and log2(p) chunks.
 #pragma once
@@ -21,8 +21,8 @@ namespace offbeat {
 
 class Relay {
  public:
-  // In the present round, from `root`. `chunk`: in elements. Every rank names the same ones, and a vector of
-  // its own of the same length.
+  // Relays a vector from `root` in the present round. `chunk` is a number of elements. `root` and `chunk` are
+  // equal on all ranks. Each rank passes its own output; all have one length.
   Relay(const Endpoint& net, int root, Vector output, std::size_t chunk, bool past_cache)
       : net_(net),
         board_(*net.board()),
@@ -42,11 +42,11 @@ class Relay {
     return of(Vector{board_.window(round_, owner), output_.count, output_.width}, chunk);
   }
 
-  // On the root, when the chunk stands in its own window.
+  // Announces a chunk that is in the root's own window. Only the root calls this.
   [[nodiscard]] Task announce(std::size_t chunk) const;
-  // On the root, from the window of any other rank, who does not need it any more.
+  // Takes a chunk from the window of `holder`, which does not need it any more. Only the root calls this.
   [[nodiscard]] Task take(std::size_t chunk, int holder) const;
-  // On the others, from the parent.
+  // Takes a chunk from the parent. All ranks but the root call this.
   [[nodiscard]] Task take(std::size_t chunk) const;
 
  private:

@@ -10,7 +10,8 @@
 namespace offbeat {
 
 Task relayed_bcast(Endpoint net, Call call, const Expression&) {
-  // In so many chunks a vector is on its way for twice as long as in its pieces, or less.
+  // A vector of 16 chunks takes at most twice the time of its own data, because the last chunk still goes
+  // down the tree after the others.
   constexpr std::size_t pieces = 16;
   constexpr std::size_t longest_chunk = std::size_t{64} << 10;
   Board& board = *net.board();

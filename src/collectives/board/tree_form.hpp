@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the ranks of a tree (immediate_tree.hpp) give and tell one another, for each collective.
+// TreeForm says, for each collective, which data the ranks of a tree (immediate_tree.hpp) pass up and down.
 //
-//     collective           up: of a block of ranks            down
+//     collective           up, for a block of ranks           down
 //     barrier              nothing                            nothing
-//     allreduce, reduce    its vectors, combined              the result (allreduce)
-//     gather               its vectors, one after the other
+//     allreduce, reduce    their vectors, combined            the result (allreduce)
+//     gather               their vectors, in rank order
 //     bcast                                                   the root's vector
 //     scatter                                                 the parts of the ranks below, in their places
 #pragma once
@@ -17,8 +17,8 @@
 
 namespace offbeat {
 
-// Groups of 2^2 ranks. In the simulator (docs/many-cores.md) groups of 8 take up to 1.2 times as long for 8
-// bytes and 1.5 times as long for 4 KiB, and groups of 16 twice as long.
+// The tree has groups of 2^2 ranks. In the simulator (docs/many-cores.md), groups of 8 take up to 1.2 times
+// as long for 8 bytes and 1.5 times as long for 4 KiB, and groups of 16 take twice as long.
 inline constexpr int tree_bits = 2;
 
 template <Collective collective, int bits = tree_bits>
@@ -98,7 +98,8 @@ class TreeForm {
       if constexpr (is_scatter) {
         if (tree_.is_root() && !std::exchange(is_in_slot_, true)) {
           copy_to_shared(slot(board_.rank).data, call_.input.data, bytes_told());
-          // In place, the root's own part stays where it is. It may not want it (Call).
+          // In place, the root's own part is already there. If the output has no memory, the root does not
+          // want its part (Call).
           std::byte* own = call_.output.data;
           const std::byte* part = call_.input.data + bytes_of(board_.rank);
           if (own != nullptr && own != part) offbeat::copy(own, part, bytes_);
@@ -112,7 +113,7 @@ class TreeForm {
     line.sequence.store(sequence_, std::memory_order_release);
   }
 
-  // For virtual time.
+  // The following functions are for virtual time.
   [[nodiscard]] const void* given_by(int child) const { return &slot(child); }
   [[nodiscard]] std::size_t bytes_given(const RadixTree::Group& group, int block) const {
     return Board::InlineSlot::bytes_with(has_blocks ? bytes_of(group.size(block)) : bytes_);
@@ -129,20 +130,21 @@ class TreeForm {
   static constexpr bool is_scatter = collective == Collective::scatter;
   static constexpr bool has_blocks = is_scatter || collective == Collective::gather;
 
-  // The root of a scatter, whose output may have no memory.
+  // Returns true on the root of a scatter. Its output may have no memory.
   [[nodiscard]] bool is_giver() const { return is_scatter && tree_.is_root(); }
   [[nodiscard]] Board::InlineSlot& slot(int rank) const { return board_.inline_slot(sequence_, rank); }
   [[nodiscard]] Board::TreeLine& line_above() const {
     return board_.tree_line(sequence_, tree_.parent(), tree_.height());
   }
-  // Of the parts of so many ranks.
+  // Returns the bytes of the parts of `ranks` ranks.
   [[nodiscard]] std::size_t bytes_of(int ranks) const { return static_cast<std::size_t>(ranks) * bytes_; }
   [[nodiscard]] std::size_t bytes_told() const { return has_blocks ? bytes_of(board_.size) : bytes_; }
   [[nodiscard]] bool fits_line() const {
     return !moves_data(collective) || (!is_scatter && bytes_told() <= Board::TreeLine::most_bytes);
   }
 
-  // Where this rank puts what it has of the ranks below it: what is complete into the output, else its slot.
+  // Returns where this rank puts the data of the ranks below it: the root into its output, any other rank
+  // into its slot.
   [[nodiscard]] std::byte* place() const {
     return tree_.is_root() ? call_.output.data : slot(board_.rank).data;
   }
@@ -159,10 +161,10 @@ class TreeForm {
   const std::size_t bytes_;  // of the vector, or of one rank's block
   const bool has_data_;
   const void* partial_ = call_.input.data;
-  bool is_in_slot_ = false;  // what is told
+  bool is_in_slot_ = false;  // whether the data that go down are in this rank's slot
 };
 
-// For ranks beyond those that look at the slots of all.
+// The immediate form for more ranks than InSlots serves.
 template <Collective collective>
 inline constexpr const Immediate* for_many_ranks = &immediate_tree<TreeForm<collective>>;
 

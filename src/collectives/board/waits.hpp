@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the text of an immediate form waits, and the two drivers that run it.
+// The steps of an immediate form are written once, as a class called a text. Two drivers run it: a plain
+// function and a coroutine.
 //
-// A text is a class that knows how far it has come:
+// A text knows how far it has come:
 //
-//     static constexpr bool all_meet;            no rank can end before every rank has begun
-//     using Operands = ...;                      what its driver keeps for it, apart from it
+//     static constexpr bool all_meet;            true if no rank can end before every rank has begun
+//     using Operands = ...;                      what its driver keeps for it, outside of the text
 //     Text(Board&, const Call&, Operands&);      for collective number board.sequence.present
 //     template <class Waits>
-//     bool advance(Waits& waits);                goes on until it has to wait; true: it has ended
-//     bool has_served() const;                   false on all ranks: the long form must follow
+//     bool advance(Waits& waits);                continues until it has to wait; true if it has ended
+//     bool has_served() const;                   false, on all ranks alike, if the long form must follow
 //
-// It waits only by the functions of `waits`, which say whether the wait is over:
+// It waits only through the functions of `waits`, which return true if the wait is over:
 //
 //     if (!waits.until(condition)) return false;
 //
-// SpinningWaits spins until it is. So advance() returns once, the compiler drops all that is there for a
-// second call, and the driver is a plain function: this is what a blocking collective runs. SuspendingWaits
-// returns false and is then awaited, so its driver is a coroutine: for a rank that has other things to do
-// meanwhile, for virtual time, and for the exploration of interleavings. Both run one text.
+// SpinningWaits spins until the wait is over. So advance() returns once, the compiler drops all code for a
+// second call, and the driver is a plain function. Blocking collectives use it. SuspendingWaits returns false
+// and is then awaited, so its driver is a coroutine. It serves ranks that have other work meanwhile, virtual
+// time, and the exploration of interleavings. Both drivers run one text.
 //
-// A text that goes on begins its present section (Sections) again. So whatever stands in a section before a
-// wait may happen twice and must change nothing, and a loop counts in a member. A condition that once held
-// must hold until the text goes on.
+// A text that continues begins its present section (Sections) again. So whatever a section does before a wait
+// may happen twice and must change nothing, and a loop must count in a member. A condition that held once
+// must hold until the text continues.
 #pragma once
 
 #include <coroutine>
@@ -38,7 +39,7 @@
 
 namespace offbeat {
 
-// What a rank reads of another one's memory, for virtual time.
+// Memory of another rank that this rank reads; virtual time charges for it.
 struct Reading {
   const void* data;
   std::size_t bytes;
@@ -48,7 +49,7 @@ class SpinningWaits {
  public:
   explicit SpinningWaits(const Board& board) : board_(board) {}
 
-  // Until condition() holds.
+  // Waits until condition() holds.
   template <class Condition>
   [[nodiscard]] bool until(Condition&& condition) const {
     if (!condition()) [[unlikely]] {
@@ -57,7 +58,7 @@ class SpinningWaits {
     }
     return true;
   }
-  // The same. A rank for which has_come(rank) does not hold may need this core.
+  // Waits until condition() holds. A rank for which has_come(rank) is false may need this core meanwhile.
   template <class Condition, class HasCome>
   [[nodiscard]] bool until(Condition&& condition, HasCome&& has_come) const {
     if (!condition()) [[unlikely]] {
@@ -66,7 +67,7 @@ class SpinningWaits {
     }
     return true;
   }
-  // Board::touch and Board::fetch. Only virtual time asks for reading().
+  // Stand for Board::touch and Board::fetch. Only virtual time calls reading().
   [[nodiscard]] static bool touch() { return true; }
   template <class MakeReading>
   [[nodiscard]] static bool fetch(int, MakeReading&&) {
@@ -78,7 +79,7 @@ class SpinningWaits {
   const Board& board_;
 };
 
-// Awaited when one of its functions has returned false.
+// Waits by suspending: the driver awaits this object after one of its functions has returned false.
 class SuspendingWaits {
  public:
   explicit SuspendingWaits(Board& board) : board_(board) {}
@@ -133,13 +134,13 @@ class SuspendingWaits {
   Board& board_;
   std::optional<Patience::Wait> wait_;
   Due due_ = Due::pause;
-  bool is_paid_ = false;  // the touch or fetch for which the text has waited
+  bool is_paid_ = false;  // true if the touch or fetch is over for which the text has waited
   int owner_ = 0;
   Reading reading_{};
 };
 
-// The parts of a text, one after the other. Each is a function that returns whether it has ended, or nothing
-// if it never waits. One that has ended is not called again.
+// Runs the parts of a text, one after the other. Each part is a function. It returns true if it has ended, or
+// nothing if it never waits. A part that has ended is not called again.
 class Sections {
  public:
   template <class... Section>
@@ -161,16 +162,16 @@ class Sections {
   int ended_ = 0;
 };
 
-// For a text that needs nothing beside itself.
+// The operands of a text whose driver keeps nothing for it.
 struct NoOperands {};
 
-// The drivers, as Immediate has them.
+// The drivers, for the members of Immediate.
 
-// Flat, because the text is in registers only if it is inlined early.
+// `flatten`, because the text stays in registers only if it is inlined early.
 template <class Text>
 [[gnu::flatten]] bool run_spinning(Board& board, const Call& call) {
   board.sequence.next(Text::all_meet);
-  // Their address is known to others. Apart from the text, so that the text can stay in registers.
+  // The operands are not in the text, because their address is passed on. So the text can stay in registers.
   typename Text::Operands operands;
   Text text(board, call, operands);
   SpinningWaits waits(board);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Algorithms that are made of others.
+// Algorithms that are made of other algorithms.
 #pragma once
 
 #include "collectives/algorithm.hpp"
@@ -11,7 +11,7 @@ extern const Algorithm grid;
 
 }  // namespace offbeat::combinators
 
-// hierarchy(NODE, LEADERS) of each collective, or of two that are alike.
+// hierarchy(NODE, LEADERS) for each collective. Some serve two collectives that are alike.
 namespace offbeat::hierarchies {
 
 extern const Algorithm allgather;
@@ -27,7 +27,7 @@ extern const Algorithm scatter;
 
 }  // namespace offbeat::hierarchies
 
-// lanes(NODE, A).
+// lanes(NODE, A) for each collective that has it.
 namespace offbeat::lanes {
 
 extern const Algorithm allreduce;

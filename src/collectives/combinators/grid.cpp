@@ -5,7 +5,7 @@
 //   grid(4x2, A, B)   rows of consecutive ranks by A:   0 1 2 3 | 4 5 6 7
 //                     then columns by B:                0 4 | 1 5 | 2 6 | 3 7
 //
-// Cost: T_A(d1) + T_B(d2) + ...: latency linear in the dimensions instead of p.
+// Cost: T_A(d1) + T_B(d2) + ..., so the latency grows with the dimensions instead of with p.
 // Other sizes: surplus ranks are folded into the grid. Fewer ranks than the grid has cannot run it.
 // Order: each row in the order of A, then the rows in the order of B.
 // Source: Nuriyev et al. 2024 (SUARA), section 3; more than two dimensions are ours.

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Idea: combine on each node. Then every rank of a node carries its share of the result between the nodes,
-// and every rank takes all shares.
+// Idea: each node combines its vectors. Then every rank of a node carries its share of the result between the
+// nodes, and every rank takes all shares.
 //
 //   lanes(NODE, A)        node phase on the board by NODE, an allreduce by A in each lane
 //
 //   2 nodes of 3 ranks    node 0: 0 1 2   node 1: 3 4 5   the node's result in three shares
 //   the lanes             0 <-> 3, 1 <-> 4, 2 <-> 5       rank k of each node has share k
 //
-// So a node sends as fast as all of its ranks can, while one leader sends as fast as one rank can. With one
-// lane this is the hierarchy of an allreduce, and hierarchy.cpp runs it that way. The phases overlap: while
-// the carriers exchange one segment, the node combines the next and copies the last.
+// A node sends as fast as all of its ranks together, not only as fast as one leader. With one lane this is
+// the hierarchy of an allreduce, and hierarchy.cpp runs it that way. The phases overlap: while the carriers
+// exchange one segment, the node combines the next one and copies the one before.
 //
 // Cost: T_A(nodes, n/s) for s ranks on a node, if a node can send for all of them at once, plus the nodes'
 // work before the first segment and after the last one.
-// Other sizes: the smallest node says how many lanes there are, because every lane crosses all nodes. Further
-// ranks of a node combine and copy.
+// Other sizes: the smallest node decides how many lanes there are, because every lane crosses all nodes. The
+// other ranks of a node combine and copy.
 // Order: that of NODE on each node, then that of A over the nodes.
 // Source: the full-lane allreduce of Traff and Hunold 2020; the overlap is ours.
 #include "collectives/board/board_round.hpp"
@@ -24,15 +24,16 @@
 namespace offbeat::hierarchies {
 namespace {
 
-// Chunks [first, last).
+// The chunks [first, last) of a round.
 struct Segment {
   std::size_t first;
   std::size_t last;
 };
 
-// How the chunks of a round are divided among the first members of each node.
+// Shares says how the chunks of a round are divided among the first members of each node.
 struct Shares {
-  // Shorter ones overlap no more than their messages cost (benchmarks/README.md, hosts of two ranks).
+  // Shorter segments gain less by overlap than their messages cost (benchmarks/README.md, hosts of two
+  // ranks).
   static constexpr std::size_t shortest_segment = std::size_t{32} << 10;
 
   Shares(const BoardRound& round, int carriers)
@@ -44,10 +45,10 @@ struct Shares {
 
   const std::size_t chunks;
   const int carriers;
-  const int segments;  // of each carrier
+  const int segments;  // how many each carrier has
 
   [[nodiscard]] bool carries(int member) const { return member < carriers; }
-  // 0 <= number < segments.
+  // Returns a segment of a carrier: 0 <= number < segments.
   [[nodiscard]] Segment segment(int carrier, int number) const {
     const auto all = static_cast<std::size_t>(carriers * segments);
     const auto place = static_cast<std::size_t>(carrier * segments + number);
@@ -60,7 +61,7 @@ struct Phases {
   const Expression& lane;
 };
 
-// On a carrier: takes a segment from the node's result to that of all nodes.
+// Turns a segment of the node's result into the result of all nodes. Only carriers call this.
 Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, Segment chunks) {
   const Vector segment = round.of(round.call.output, chunks.first, chunks.last);
   if (round.net.size == 1) {
@@ -80,7 +81,7 @@ Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, Seg
   }
 }
 
-// Takes what the other carriers of this node have carried. Each rank begins with another carrier.
+// Takes the segments of the other carriers of this node. Each rank begins with a different carrier.
 Task take_from_others(const BoardRound& round, Shares shares) {
   for (int number = 0; number < shares.segments; ++number) {
     for (int k = 0; k < shares.carriers; ++k) {
@@ -98,7 +99,8 @@ Task take_from_others(const BoardRound& round, Shares shares) {
   }
 }
 
-// A node of one rank has nothing to combine, and nobody to take from.
+// Does the rank's work on its own node. A node of one rank has nothing to combine and no other rank to take
+// from.
 Task on_own_node(const BoardRound& round, NodePhase node, Shares shares) {
   if (round.net.size == 1) co_return;
   co_await node(round, nullptr);
@@ -124,7 +126,7 @@ Task one_round(Endpoint net, const BoardRound& round, Phases phases, Shares shar
 Task in_lanes(Endpoint net, Call call, const Expression& self, int carriers) {
   const Endpoint node = on_node(net);
   const Phases phases{self.parts[0].algorithm->node_phase, self.parts[1]};
-  // Carriers must cut the message alike, however many ranks their nodes have.
+  // All carriers must cut the message in one way, even if their nodes have different numbers of ranks.
   const int nodes = node_count(net);
   const int ranks_per_node = (net.size + nodes - 1) / nodes;
   co_await in_rounds(node, call, ranks_per_node, [&](const BoardRound& round) {

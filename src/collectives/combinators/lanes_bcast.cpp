@@ -6,12 +6,12 @@
 //                                             lanes     0 -> 3, 1 -> 4, 2 -> 5, a third each
 //                                             node 1    3 4 5 take each other's thirds
 //
-// Long vectors go in segments, and each segment in shares. While one segment is in the lanes, the nodes copy
-// others.
+// A long vector goes in segments, and each segment in shares. While one segment is in the lanes, the nodes
+// copy other segments.
 //
 // Cost: T_A(nodes, n/s) for s ranks on a node, if a node can send for all of them at once, plus a copy of the
 // first segment on the root's node and of the last one on the others.
-// Other sizes: the smallest node says how many lanes there are.
+// Other sizes: the smallest node decides how many lanes there are.
 // Source: the full-lane broadcast of Traff and Hunold 2020; the overlap is ours.
 #include "collectives/combinators/combinators.hpp"
 #include "collectives/combinators/hierarchy/hierarchy.hpp"
@@ -21,12 +21,12 @@ namespace {
 
 using hierarchies::First;
 
-// Of the rank with this member number.
+// Returns the share of the rank with this member number.
 Vector share_of(const Vector& segment, int lanes, int member) {
   return member < lanes ? segment.block(lanes, member) : segment.slice(0, 0);
 }
 
-// Everybody on the node gets the shares of all lanes.
+// Gives the shares of all lanes to every rank of the node.
 Task collect(Endpoint node, Vector segment, int lanes) {
   const hierarchies::ListedBlocks shares(node.size,
                                          [&](int member) { return share_of(segment, lanes, member).count; });
@@ -41,7 +41,7 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
   const int lanes = nodes.all.smallest();
   const bool has_root = nodes.mine == nodes.of_root;
   const hierarchies::Segments segments(call.output.count, call.output.width, lanes);
-  // From the given rank of those that take part.
+  // Makes the call for a part of the vector. `root` is the giver's number among the ranks that take part.
   const auto part = [&](Vector vector, bool gives, int root) {
     Call of_vector = call;
     of_vector.output = vector;

@@ -8,7 +8,7 @@
 //   pipeline(4, native)  each segment is a non-blocking collective of the host MPI
 //                        (mpi/operations/host_pipeline.hpp)
 //
-// Source: Castello et al. 2021, section 4. Their listings pass a wrong count for the last segment; this
+// Source: Castello et al. 2021, section 4. Their listings pass a wrong count for the last segment; this code
 // follows their text.
 #include <algorithm>
 
@@ -26,7 +26,7 @@ std::size_t longest(const BlockList& blocks, const ConstVector& all, int ranks) 
   return found;
 }
 
-// The elements that are cut: of the vector, or of the longest block.
+// Returns the number of elements that are cut: those of the vector, or of the longest block.
 std::size_t length_to_cut(const Call& call, int ranks) {
   switch (call.collective) {
     case Collective::allgather:
@@ -40,7 +40,7 @@ std::size_t length_to_cut(const Call& call, int ranks) {
   }
 }
 
-// The call for a part of the message.
+// Returns the call for a part of the message.
 Call of(const Call& call, const Stripe& stripe) {
   Call part = call;
   switch (call.collective) {
@@ -59,7 +59,8 @@ Call of(const Call& call, const Stripe& stripe) {
   }
 }
 
-// Segments `first`, `first` + stride, ... one after the other: one of the streams in flight.
+// Runs the segments `first`, `first` + stride and so on, one after the other. This is one of the streams in
+// flight.
 Task stream(Endpoint net, Call call, const Expression& part, Segments segments, std::size_t first,
             std::size_t stride) {
   for (std::size_t k = first; k < segments.count(); k += stride) {
@@ -92,7 +93,7 @@ std::string unsuitable(const Expression& self, const Placement& placement) {
 
 const Algorithm pipeline{
     .name = "pipeline",
-    .summary = "several segments of the message in flight, each by ALGORITHM",
+    .summary = "several segments of the message are in flight, each by ALGORITHM",
     .cost = "the slowest resource of ALGORITHM instead of the sum of all",
     .serves = {Collective::allreduce, Collective::bcast, Collective::reduce, Collective::allgather,
                Collective::reduce_scatter, Collective::reduce_scatter_block, Collective::scan,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Combining any number of operands from left to right.
+// Combines any number of operands from left to right.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@
 
 namespace offbeat {
 
-// result = operand_of(0) ... operand_of(operands - 1), whose data it returns. `between` takes partial
-// results; it may be the first or the second operand. `result` may be any of them.
+// Computes `result` = operand_of(0) ... operand_of(operands - 1). operand_of(k) returns the data of operand
+// k. `between` takes partial results and may be the first or the second operand. `result` may be any operand.
 template <class OperandOf>
 [[nodiscard]] Task combine_in_order(Endpoint net, const Reduction& op, Vector result, int operands,
                                     Vector between, OperandOf operand_of) {

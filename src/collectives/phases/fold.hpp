@@ -7,14 +7,14 @@
 
 namespace offbeat {
 
-// The ranks form `core` contiguous groups of nearly equal size. Each group's first rank combines the inputs
-// of its group in rank order. These `core` ranks run `run`, and in an allreduce hand the result to their
-// groups. Cost beside `run`, for each further rank of a group: a + nb + nc, and in an allreduce another a +
-// nb.
+// The ranks form `core` contiguous groups of nearly equal size. The first rank of each group combines the
+// inputs of its group in rank order. These `core` ranks run `run`; in an allreduce they send the result to
+// their groups.
+// Cost besides `run`, for each further rank of a group: a + nb + nc; in an allreduce another a + nb.
 [[nodiscard]] Task folded(Endpoint net, Call call, const Expression& self, int core,
                           Task (*run)(Endpoint, Call, const Expression&));
 
-// The same with as many groups as the largest power of two that fits; nothing where that is all ranks.
+// Folds to the largest power of two of groups. If the number of ranks is a power of two, only `run` runs.
 [[nodiscard]] Task folded_to_power_of_two(Endpoint net, Call call, const Expression& self,
                                           Task (*run)(Endpoint, Call, const Expression&));
 

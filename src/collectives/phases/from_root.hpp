@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Algorithms with a root are written for root 0, and run on ranks that are numbered from the root on.
+// An algorithm with a root is written for root 0. It runs on ranks that are numbered from the root on.
 #pragma once
 
 #include "collectives/algorithm.hpp"
 
 namespace offbeat {
 
-// All ranks, of which `root` is rank 0, root + 1 is rank 1, and so on around.
+// Returns all ranks in the order root, root + 1 and so on around, numbered from 0.
 [[nodiscard]] inline Endpoint from_root(const Endpoint& net, int root) {
   return net.part({.first = root, .ring = net.size}, (net.rank - root + net.size) % net.size, net.size);
 }
 
-// What `run` does for root 0, for any root: an Algorithm::run. The call stays as it is.
+// Runs `run`, which is written for root 0, with any root; this is an Algorithm::run. The call is not changed.
 template <Task (*run)(Endpoint, Call)>
 [[nodiscard]] Task for_any_root(Endpoint net, Call call, const Expression&) {
   co_await run(from_root(net, call.root), call);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Idea: a rank leaves as soon as the ranks up to it have arrived. It waits for no higher rank, and the last
-// rank gives nothing to any other rank. It runs on one node, on the board, in one of three ways:
+// Idea: a rank leaves as soon as the ranks below it have arrived. It waits for no higher rank, and the last
+// rank gives nothing to any other rank. The algorithm runs on the board of one node, in one of three ways:
 //
 //     slots      each rank puts its vector into its slot, reads those below it and combines all; up to 16
 //                ranks, very short vectors
@@ -14,9 +14,9 @@
 //     doubling   log2(p) transfers of n bytes, one after the other; at most log2(p) ranks read a sum
 //     chain      n bytes at memory speed, and p chunks; each rank combines one vector, because it takes the
 //                prefix that the rank below it has made
-// The length and the number of ranks decide: doubling takes log2(p) n and a chain n + p chunks. In an exscan
-// doubling combines twice in each step, for the sum that others take and for the rank's own prefix. A chain
-// combines once, because a rank keeps the prefix that it took.
+// The length and the number of ranks decide which way runs: doubling takes log2(p) n and a chain n + p
+// chunks. In an exscan, doubling combines twice in each step: for the sum that others take, and for the
+// rank's own prefix. A chain combines once, because a rank keeps the prefix that it took.
 // Other sizes: any p.
 // Order: rank order. Slots and the chain combine from left to right, doubling as recursive_doubling does.
 // Source: ours; doubling is from Hillis and Steele 1986. The idea of arrival order is from Alizadeh et al.
@@ -49,8 +49,8 @@ class Small {
   Small(Board& board, const Call& call)
       : board_(board), call_(call), rank_(board.rank), sequence_(board.sequence.present) {}
 
-  // The last rank has nobody above it: of two ranks, the other one may use this slot for the next call
-  // already.
+  // The last rank puts nothing, because no rank is above it. On a board of two ranks, the other one may
+  // already use this slot for the next call.
   void give() {
     if (rank_ + 1 == board_.size) return;
     Board::InlineSlot& mine = board_.inline_slot(sequence_, rank_);
@@ -64,7 +64,7 @@ class Small {
     return rank >= rank_ ||
            board_.inline_slot(sequence_, rank).sequence.load(std::memory_order_acquire) == sequence_;
   }
-  // Of the ranks above nothing is taken.
+  // Returns the data of `rank`. take() never reads those of the ranks above.
   [[nodiscard]] const void* data(int rank) const {
     return rank == rank_ ? static_cast<const void*>(call_.input.data)
                          : board_.inline_slot(sequence_, rank).data;
@@ -88,25 +88,26 @@ class Small {
 
 // -- doubling
 
-// The steps of one rank. Sum k of a rank is that of the 2^k ranks which end with it, as far as there are so
-// many. Sum 0 is its own vector.
+// Doubling describes the steps of one rank. Sum k of a rank combines the 2^k ranks that end with it, or all
+// ranks up to it if there are fewer. Sum 0 is its own vector.
 struct Doubling {
   int rank;
   int ranks;
 
-  // The sums that have a place, of the rank that has most.
+  // Returns how many sums need a place on the rank that has most.
   [[nodiscard]] int most_sums() const { return std::bit_width(static_cast<unsigned>(ranks - 1)); }
   [[nodiscard]] int source(int step) const { return rank - (1 << step); }
   [[nodiscard]] bool is_open(int step) const { return source(step) >= 0; }
-  // The sum of the source that is taken in a step. One that has all ranks below it stays as it is.
+  // Returns which sum of the source a step takes. A sum that includes all ranks up to the source is final.
   [[nodiscard]] int sum_of_source(int step) const {
     return std::min<int>(step, std::bit_width(static_cast<unsigned>(source(step))));
   }
-  // Whether a rank above takes this sum.
+  // Returns true if a rank above takes this sum.
   [[nodiscard]] bool is_taken(int sum) const { return rank + (1 << sum) < ranks; }
 };
 
-// The text through slots, in which sum k of a rank stands at k times the length of the vector.
+// The text (waits.hpp) of doubling through slots. Sum k of a rank is at offset k times the length of the
+// vector.
 class DoublingInSlots {
  public:
   static constexpr bool all_meet = false;
@@ -133,7 +134,7 @@ class DoublingInSlots {
   [[nodiscard]] static bool has_served() { return true; }
 
  private:
-  // Puts its own vector, which is all that rank 0 has to do.
+  // Puts the rank's own vector into its slot. Rank 0 has nothing else to do.
   template <class Waits>
   bool begin(Waits& waits) {
     if (!waits.touch()) return false;
@@ -166,11 +167,11 @@ class DoublingInSlots {
     if (has_data_) combine(place(source, sum_of_source()));
     return true;
   }
-  // Whether the sum that this step would take from `rank` is there.
+  // Returns true if `rank` has put the sum that this step would take from it.
   [[nodiscard]] bool has_come(int rank) const {
     return slot(rank).steps.load(std::memory_order_acquire) >= number(sum_of_source() + 1);
   }
-  // Says that one more sum is there.
+  // Announces that one more sum is there.
   void show() {
     if (steps_.is_taken(sums_)) {
       slot(board_.rank).steps.store(number(sums_ + 1), std::memory_order_release);
@@ -191,7 +192,7 @@ class DoublingInSlots {
       if (is_taken && !steps_.is_open(sums_)) offbeat::copy(call_.output.data, result, call_.output.bytes());
       return;
     }
-    // Before the output, which may be the input.
+    // This comes before the output is written, because the output may be the input.
     if (is_taken) {
       add_to(place(board_.rank, sums_), sum_);
       sum_ = place(board_.rank, sums_);
@@ -208,7 +209,7 @@ class DoublingInSlots {
     return slot(rank).data + static_cast<std::size_t>(sum) * call_.input.bytes();
   }
   [[nodiscard]] int sum_of_source() const { return steps_.sum_of_source(sums_ - 1); }
-  // Grows from sum to sum and from collective to collective.
+  // Returns the number that announces a sum. It grows with each sum and each collective.
   [[nodiscard]] std::uint64_t number(int sums) const {
     return sequence_ << 8 | static_cast<std::uint64_t>(sums);
   }
@@ -221,7 +222,7 @@ class DoublingInSlots {
   const std::uint64_t sequence_;
   const bool has_data_;
   const void* sum_;
-  int sums_ = 0;  // that this rank has
+  int sums_ = 0;  // how many sums this rank has
   Sections step_sections_;
 };
 
@@ -230,14 +231,14 @@ constexpr Immediate doubling_in_slots{.most_ranks = Board::most_ranks,
                                       .run = run_spinning<DoublingInSlots>,
                                       .run_in_steps = run_in_steps<DoublingInSlots>};
 
-// A round whose windows few ranks above this one read.
+// Begins a round in which only a few ranks above this one read its window.
 [[nodiscard]] Task begin(Board& board, Board::Readers readers) {
   board.round.next(false);
   co_await begin_round(board, ReadersBefore(board, board.round, board.window_readers));
   note_readers(board.round, board.window_readers, readers);
 }
 
-// Through windows, in which sum k stands at k times the length of the vector.
+// Runs doubling through windows. Sum k of a rank is at offset k times the length of the vector.
 Task in_doubling_steps(Endpoint net, Call call) {
   Board& board = *net.board();
   co_await begin(board, {.above = true});
@@ -249,8 +250,8 @@ Task in_doubling_steps(Endpoint net, Call call) {
                         call.input.width};
     return window.slice(static_cast<std::size_t>(sum) * count, count);
   };
-  // The word that the rank has in a chain, too. If another rank wrote to it two rounds later, a rank that
-  // still waits for this round would miss the mark.
+  // This is also the rank's word in a chain. If another rank wrote to it two rounds later, a rank that still
+  // waits for this round would miss the mark.
   const auto word = [&](int rank) -> Board::Word& { return BoardRound::own(board.step(number, 0), rank); };
   const auto has_come = [&](int rank, int sum) {
     const Board::Mark mark(word(rank).load(std::memory_order_acquire));
@@ -324,14 +325,14 @@ Task pass_on(const BoardRound& round) {
       co_await next;
       co_await board.announce(BoardRound::own(step, net.rank), round.mark());
     }
-    // After the sum, because the output may be the input.
+    // This comes after the sum, because the output may be the input.
     if (is_exclusive(round.call)) co_await copy_to_output(prefix);
   }
   board.contributed(round.number);
 }
 
 Task in_chain(Endpoint net, Call call) {
-  // The last rank begins when the first chunk has passed all others.
+  // The last rank begins when the first chunk has passed all other ranks.
   constexpr std::size_t pieces = 8;
   constexpr std::size_t longest_chunk = std::size_t{64} << 10;
   const std::size_t width = call.input.width;
@@ -352,7 +353,8 @@ Task in_chain(Endpoint net, Call call) {
   }
 }
 
-// A step of a doubling takes as long as the whole vector, a rank of a chain as long as a chunk.
+// Returns true if doubling is faster than a chain. Each step of a doubling takes as long as the whole vector,
+// each rank of a chain as long as a chunk.
 bool takes_doubling_steps(int ranks, std::size_t bytes, std::size_t window_bytes) {
   const auto steps = static_cast<std::size_t>(Doubling{0, ranks}.most_sums());
   return steps * bytes <=
@@ -365,7 +367,7 @@ Task run(Endpoint net, Call call, const Expression&) {
              : in_chain(net, call);
 }
 
-// Each sum of a doubling has a place of its own.
+// Returns Algorithm::lease. Each sum of a doubling has a place of its own.
 std::size_t lease(const Call& call, int rank, int ranks) {
   if (rank + 1 == ranks) return 0;
   const auto sums = static_cast<std::size_t>(Doubling{rank, ranks}.most_sums());

@@ -39,7 +39,7 @@ Task run(Endpoint net, Call call, const Expression&) {
 
 const Algorithm chain{
     .name = "chain",
-    .summary = "the prefix from rank to rank; long vectors in many segments",
+    .summary = "the prefix goes from rank to rank; long vectors in many segments",
     .cost = "(p-1)(a + nb + nc)",
     .serves = {Collective::scan, Collective::exscan},
     .source = "Open MPI's linear scan",

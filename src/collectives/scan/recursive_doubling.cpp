@@ -21,7 +21,7 @@ Task run(Endpoint net, Call call, const Expression&) {
   const int p = net.size;
   const std::size_t count = call.input.count;
   const Scratch theirs = net.scratch(net.rank > 0 ? count : 0, call.input.width);
-  // Of an exscan: the sum that this rank sends.
+  // The sum that this rank sends in an exscan.
   const Scratch own = net.scratch(is_exclusive(call) && net.rank > 0 ? count : 0, call.input.width);
   ConstVector sum = call.input;
   for (int distance = 1; distance < p; distance *= 2) {
@@ -39,7 +39,7 @@ Task run(Endpoint net, Call call, const Expression&) {
       sum = call.output;
       continue;
     }
-    // Before the output, which may be the input.
+    // This comes before the output is written, because the output may be the input.
     if (net.rank + 2 * distance < p) {
       co_await net.reduce(*call.op, own.vector(), theirs.vector(), sum);
       sum = own.vector();
@@ -57,7 +57,7 @@ Task run(Endpoint net, Call call, const Expression&) {
 
 const Algorithm recursive_doubling{
     .name = "recursive_doubling",
-    .summary = "in step k sums of 2^k ranks to the rank 2^k above; short vectors",
+    .summary = "in step k a sum of 2^k ranks goes to the rank 2^k above; short vectors",
     .cost = "ceil(log2 p) (a + nb + nc)",
     .serves = {Collective::scan, Collective::exscan},
     .source = "Hillis and Steele 1986; Sanders and Traff 2006",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The algorithms of scan and exscan. Each serves both, and looks at the collective of the call.
+// The algorithms of scan and exscan. Each algorithm serves both and looks at the collective of the call.
 #pragma once
 
 #include "collectives/repertoire.hpp"
@@ -10,7 +10,7 @@ extern const Algorithm arrival_prefix;
 extern const Algorithm chain;
 extern const Algorithm recursive_doubling;
 
-// In an exscan a rank gets the prefix without its own vector, and rank 0 gets nothing.
+// Returns true in an exscan, in which a rank gets the prefix without its own vector, and rank 0 gets nothing.
 [[nodiscard]] inline bool is_exclusive(const Call& call) { return call.collective == Collective::exscan; }
 
 }  // namespace offbeat::scan_algorithms

@@ -9,11 +9,11 @@
 namespace offbeat::direct {
 namespace {
 
-// From one giver to one taker: a part of a window, which its chunks fill again and again. The two need nobody
-// else, so a late rank holds up only what it gives and takes itself.
+// A channel leads from one giver to one taker. It is a part of a window, which its chunks fill again and
+// again. The two ranks need no other rank, so a late rank delays only what it gives and takes itself.
 class Channel {
  public:
-  // For so many elements, in a round of which a piece is the whole channel. Both ranks know how many.
+  // Sends `length` elements, which both ranks know. In `round`, a piece is the whole channel.
   Channel(const WindowRound& round, int giver, int taker, std::size_t length)
       : round_(round),
         giver_(giver),
@@ -36,13 +36,14 @@ class Channel {
   [[nodiscard]] AnyVector of(const AnyVector& block, std::size_t chunk) const {
     return part(block, chunk * chunk_, chunk_);
   }
-  // How many chunks have been put, and taken.
+  // These words count the chunks that have been put, and those that have been taken.
   [[nodiscard]] Board::Word& put() const { return round_.board.step(round_.number, piece_).word(giver_); }
   [[nodiscard]] Board::Word& taken() const {
     const auto pieces = static_cast<std::size_t>(round_.pieces);
     return round_.board.step(round_.number, pieces + piece_).word(giver_);
   }
-  // The number in a word, of which at least so many are known.
+  // Returns the count in a word. At least `known` is known already, because a word has only the last 16 bits
+  // of the count.
   [[nodiscard]] std::size_t count(const Board::Word& word, std::size_t known) const {
     const Board::Mark mark(word.load(std::memory_order_acquire));
     if (mark.round != round_.number) return known;
@@ -63,12 +64,12 @@ class Channel {
   const Vector place_;
   const std::size_t length_;
   std::size_t chunk_;
-  std::size_t depth_;  // chunks
+  std::size_t depth_;  // how many chunks the channel holds
 };
 
 }  // namespace
 
-// A word for what was put, and one for what was taken.
+// Each piece needs two words: for the chunks that were put, and for those that were taken.
 bool channels_fit(const Board& board, int pieces) {
   return 2 * static_cast<std::size_t>(pieces) <= board.shape().most_chunks();
 }
@@ -79,9 +80,9 @@ Task through_channels(const WindowRound& round) {
   const int ranks = round.net.size;
   const auto places = static_cast<std::size_t>(ranks);
   const Scratch memory(true, 3 * places, sizeof(std::size_t));
-  auto* given = reinterpret_cast<std::size_t*>(memory.vector().data);  // chunks, to each rank
-  std::size_t* taken = given + places;                                 // from each rank
-  std::size_t* known = taken + places;                                 // to be taken by each rank
+  auto* given = reinterpret_cast<std::size_t*>(memory.vector().data);  // chunks given to each rank
+  std::size_t* taken = given + places;                                 // chunks taken from each rank
+  std::size_t* known = taken + places;  // chunks that each rank is known to have taken
   std::fill_n(given, 3 * places, 0);
   bool has_own = gifts.gives_itself();
   for (bool is_over = false; !is_over;) {
@@ -105,7 +106,7 @@ Task through_channels(const WindowRound& round) {
         is_over = is_over && given[to] == channel.chunks();
       }
       if (is_over) board.contributed(round.number);
-      // While others have not arrived yet.
+      // This rank copies its own block now, because others may not have arrived yet.
       if (std::exchange(has_own, false)) {
         Computation own = round.net.copy(gifts.receipt(round.net.rank), gifts.gift(round.net.rank));
         own.past_cache = round.past_cache;
@@ -119,7 +120,8 @@ Task through_channels(const WindowRound& round) {
         const Vector receipt = gifts.receipt(giver);
         const Channel channel(round, giver, round.net.rank, receipt.count);
         std::size_t there = channel.count(channel.put(), taken[from]);
-        // In place a chunk goes before its place is taken. (One way there may be less to go.)
+        // In place, a chunk of the input must be sent before a received chunk takes its place. One of the two
+        // directions may have fewer chunks.
         if (gifts.is_mutual() && receipt.data == gifts.gift(giver).data) {
           const Channel back(round, round.net.rank, giver, gifts.gift(giver).count);
           if (given[from] < back.chunks()) there = std::min(there, given[from]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How blocks that go to one rank each get there: through a channel for each giver and taker, a part of a
+// Channels carry blocks that go to one rank each. Each pair of giver and taker has a channel: a part of a
 // window that is filled again as it is emptied.
 #pragma once
 
@@ -8,10 +8,10 @@
 
 namespace offbeat::direct {
 
-// Whether the board has words for the channels of windows with this many pieces.
+// Returns true if the board has words for the channels of windows with this many pieces.
 [[nodiscard]] bool channels_fit(const Board& board, int pieces);
-// Everything that one rank gives and takes in channels, as fast as each of the others lets it. In the round a
-// piece is a whole channel.
+// Gives and takes everything of one rank through channels, with each other rank as fast as that one allows.
+// In `round`, a piece is a whole channel.
 [[nodiscard]] Task through_channels(const WindowRound& round);
 
 }  // namespace offbeat::direct

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who gives which block to whom in a call.
+// Gifts says which rank gives which block to which rank in a call.
 #pragma once
 
 #include <algorithm>
@@ -15,18 +15,18 @@ class Gifts {
 
   [[nodiscard]] bool gives(int rank) const { return roles_.gives(rank, call_.root); }
   [[nodiscard]] bool takes(int rank) const { return roles_.takes(rank, call_.root); }
-  // A block of its own result, as it is.
+  // Returns true if a block of this rank's input is a block of its own result, unchanged.
   [[nodiscard]] bool gives_itself() const {
     return gives(rank_) && takes(rank_) && !facts(call_.collective).has_operation;
   }
   [[nodiscard]] bool gives_others() const {
     return gives(rank_) && !(roles_.root_takes && rank_ == call_.root);
   }
-  // From this rank to `taker`.
+  // Returns the block that this rank gives to `taker`.
   [[nodiscard]] ConstVector gift(int taker) const {
     return roles_.is_personal ? call_.input_blocks.of(call_.input, taker, ranks_) : call_.input;
   }
-  // From `giver` to this rank; not where pieces are combined.
+  // Returns the place of the block that `giver` gives to this rank. Not valid if blocks are combined.
   [[nodiscard]] Vector receipt(int giver) const {
     return roles_.root_gives ? call_.output : call_.output_blocks.of(call_.output, giver, ranks_);
   }
@@ -35,28 +35,28 @@ class Gifts {
     if (roles_.root_takes) return 2 * call_.output.bytes();
     return static_cast<std::size_t>(ranks_) * (call_.input.bytes() + call_.output.bytes());
   }
-  // The elements of the longest gift of all ranks. An alltoallv has bytes for elements, and counts this
-  // rank's gifts only.
+  // Returns the elements of the longest gift of all ranks. In an alltoallv, the elements are bytes, and only
+  // this rank's gifts count.
   [[nodiscard]] std::size_t longest() const;
-  // The elements of the longest gift from this rank or to it. When two ranks have swapped places, the others
-  // put what they give this rank into its window.
+  // Returns the elements of the longest gift from this rank or to it. If two ranks have swapped places, the
+  // others put their gifts for this rank into its window.
   [[nodiscard]] std::size_t longest_here() const {
     const bool may_differ = call_.collective == Collective::alltoallv;
     return may_differ ? std::max(longest(), call_.output_blocks.longest(ranks_)) : longest();
   }
 
   [[nodiscard]] bool is_personal() const { return roles_.is_personal; }
-  // In the window of a giver: one for each taker, or one for all of them.
+  // Returns the number of pieces in a giver's window: one for each taker, or one for all of them.
   [[nodiscard]] int pieces() const { return roles_.is_personal ? ranks_ - 1 : 1; }
-  // The one for `taker`; the first is that of the next rank.
+  // Returns the index of the piece for `taker`. The piece of the rank after `giver` is the first one.
   [[nodiscard]] std::size_t piece_of(int giver, int taker) const {
     return roles_.is_personal ? static_cast<std::size_t>((taker - giver - 1 + ranks_) % ranks_) : 0;
   }
-  // No block goes to several ranks, and none is combined with others.
+  // Returns true if no block goes to several ranks, and none is combined with others.
   [[nodiscard]] bool has_channels() const {
     return (roles_.is_personal || roles_.root_takes) && !facts(call_.collective).has_operation;
   }
-  // Every rank gives and takes.
+  // Returns true if every rank gives and takes.
   [[nodiscard]] bool is_mutual() const { return !roles_.root_gives && !roles_.root_takes; }
   [[nodiscard]] const Call& call() const { return call_; }
   [[nodiscard]] int rank() const { return rank_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The immediate form of arrival_direct: what a rank gives stands in its slot, its blocks one after the other.
+// The immediate form of arrival_direct: a rank's slot holds the blocks that it gives, one after the other.
 #pragma once
 
 #include "base/copy.hpp"
@@ -31,7 +31,8 @@ class InSlots {
   InSlots(Board& board, const Call& call)
       : board_(board), call_(call), rank_(board.rank), sequence_(board.sequence.present) {}
 
-  // Nothing where nobody takes it: of two ranks, the other one may use this slot for the next call already.
+  // A rank puts nothing if no other rank takes it. On a board of two ranks, the other one may already use
+  // this slot for the next call.
   void give() {
     if (known.root_gives ? rank_ != call_.root : known.root_takes && rank_ == call_.root) return;
     Board::InlineSlot& mine = board_.inline_slot(sequence_, rank_);
@@ -45,7 +46,7 @@ class InSlots {
                                   : Gifts(call_, rank_, board_.size).receipt(rank).bytes();
     return Board::InlineSlot::bytes_with(bytes);
   }
-  // Not this rank's own slot, which the other one of two may have used again.
+  // Never looks at this rank's own slot: on a board of two ranks, the other one may have used it again.
   [[nodiscard]] bool has_come(int rank) const {
     return rank == rank_ || !takes(rank_) || !gives(rank) ||
            board_.inline_slot(sequence_, rank).sequence.load(std::memory_order_acquire) == sequence_;
@@ -72,7 +73,7 @@ class InSlots {
   static constexpr Roles known = roles(collective);
   [[nodiscard]] bool gives(int rank) const { return known.gives(rank, call_.root); }
   [[nodiscard]] bool takes(int rank) const { return known.takes(rank, call_.root); }
-  // Of this rank's block in what another one gives.
+  // Returns the offset of this rank's block in the data of another rank.
   [[nodiscard]] std::size_t offset() const {
     if constexpr (!known.is_personal) return 0;
     if (call_.input_blocks.begins != nullptr)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The immediate form of an alltoallv, with which the long form begins, too: a slot has the bytes of the
-// rank's longest block and then, at equal distances, the blocks for all others, if the longest one fits.
+// The immediate form of an alltoallv; the long form begins with it, too. A slot holds the number of bytes of
+// the rank's longest block. If that block fits, the blocks for all others follow at equal distances.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ class ListsInSlots {
  public:
   static constexpr int most_ranks = Board::most_ranks;
   static constexpr bool all_meet = true;
-  static std::size_t most_bytes(int) { return 0; }  // Call::length, as no rank knows the lengths of all
+  static std::size_t most_bytes(int) { return 0; }  // by Call::length: no rank knows all lengths
 
   ListsInSlots(Board& board, const Call& call)
       : board_(board),
@@ -38,12 +38,12 @@ class ListsInSlots {
   [[nodiscard]] std::size_t reads(int rank) const {
     return Board::InlineSlot::bytes_with(head + gifts_.receipt(rank).bytes());
   }
-  // Not this rank's own slot, which the other one of two may have used again.
+  // Never looks at this rank's own slot: on a board of two ranks, the other one may have used it again.
   [[nodiscard]] bool has_come(int rank) const {
     return rank == gifts_.rank() ||
            board_.inline_slot(sequence_, rank).sequence.load(std::memory_order_acquire) == sequence_;
   }
-  // Where this rank has more than fits it need not wait for the others to know that.
+  // Returns true if this rank has more than fits. It then knows the outcome and need not wait for the others.
   [[nodiscard]] bool is_too_long() const { return longest_ > distance(); }
   [[nodiscard]] bool take() {
     if (longest_of_all(board_, longest_) > distance()) return false;
@@ -57,8 +57,8 @@ class ListsInSlots {
     return true;
   }
 
-  // The bytes of the longest block of all ranks, given that of this rank. Their slots have come, and stay
-  // until this rank begins another collective.
+  // Returns the bytes of the longest block of all ranks; `longest` is that of this rank. The slots of all
+  // must have come. They stay until this rank begins another collective.
   [[nodiscard]] static std::size_t longest_of_all(const Board& board, std::size_t longest) {
     for (int rank = 0; rank < board.size; ++rank) {
       if (rank == board.rank) continue;
@@ -80,11 +80,11 @@ class ListsInSlots {
 
   Board& board_;
   const Gifts gifts_;
-  const std::size_t longest_;  // of this rank's gifts: found once, as it takes a look at each
+  const std::size_t longest_;  // of this rank's gifts; computed once, because it looks at each gift
   const std::uint64_t sequence_;
 };
 
-// Waits for the slots of all, with which the lengths of all come.
+// Waits for the slots of all ranks, which contain the lengths.
 [[nodiscard]] Task slots_have_come(Board& board, const Call& call);
 
 }  // namespace offbeat::direct

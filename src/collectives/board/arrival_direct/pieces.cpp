@@ -8,7 +8,7 @@
 namespace offbeat::direct {
 
 Task give(const WindowRound& round) {
-  std::size_t announced = 0;  // chunks
+  std::size_t announced = 0;  // number of chunks
   for (int piece = 0; piece < round.pieces; ++piece) {
     const ConstVector gift = part(round.gifts.gift(round.taker(piece)), round.first, round.most);
     const std::size_t begin = static_cast<std::size_t>(piece) * round.most;
@@ -27,11 +27,11 @@ Task give(const WindowRound& round) {
 
 namespace {
 
-// From whoever is there, chunk by chunk.
+// Takes the pieces of all givers that have arrived, chunk by chunk.
 Task take(const WindowRound& round) {
   const int ranks = round.net.size;
   const Scratch memory(true, static_cast<std::size_t>(ranks), sizeof(std::size_t));
-  auto* taken = reinterpret_cast<std::size_t*>(memory.vector().data);  // elements of each giver's piece
+  auto* taken = reinterpret_cast<std::size_t*>(memory.vector().data);  // elements taken of each giver's piece
   std::fill_n(taken, ranks, 0);
   for (bool is_over = false; !is_over;) {
     Patience::Wait wait(round.board.patience);
@@ -61,7 +61,7 @@ Task take(const WindowRound& round) {
   }
 }
 
-// The pieces of this rank's block, in rank order.
+// Combines the pieces of this rank's block in rank order.
 Task combine(const WindowRound& round) {
   const int ranks = round.net.size;
   const Call& call = round.gifts.call();

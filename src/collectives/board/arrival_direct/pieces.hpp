@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How blocks that go to several ranks, or are combined, go through windows: in rounds, a piece of each block
-// in a round, in chunks that are announced one by one.
+// Pieces carry blocks that go to several ranks, or that are combined, through windows. Each round moves a
+// piece of each block, in chunks that are announced one by one.
 #pragma once
 
 #include "base/task.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One round of a long call: elements [first, first + most) of every gift, each at its place in a window.
+// WindowRound is one round of a long call: elements [first, first + most) of every gift, each at its place in
+// a window.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,8 @@
 
 namespace offbeat::direct {
 
-// Elements [first, first + most) of a vector, as far as it goes.
+// Returns the elements [first, first + most) of a vector; if the vector ends earlier, the elements up to its
+// end.
 template <class AnyVector>
 AnyVector part(const AnyVector& vector, std::size_t first, std::size_t most) {
   const std::size_t begin = std::min(first, vector.count);
@@ -31,7 +33,7 @@ class WindowRound {
         most(most),
         pieces(gifts.pieces()),
         width(gifts.call().output.width) {
-    // Short ones let takers begin early; long ones are announced less often.
+    // Short chunks let takers begin early; long chunks are announced less often.
     const std::size_t spread = total() * width / 4;
     const std::size_t bytes =
         std::clamp<std::size_t>(spread, BoardShape::smallest_chunk, std::size_t{64} << 10);
@@ -39,16 +41,16 @@ class WindowRound {
     swapped_ = gifts.is_mutual() && pieces == net.size - 1 && (number >> 1 & 1) != 0;
   }
 
-  // The elements in a window.
+  // Returns the number of elements in a window.
   [[nodiscard]] std::size_t total() const { return static_cast<std::size_t>(pieces) * most; }
-  // Where `giver` puts its piece for `taker`. A core writes fastest where it has read last, and in some
-  // exchanges two ranks read from each other what they write: there they swap places every other time.
+  // Returns where `giver` puts its piece for `taker`. A core writes fastest to memory that it has read last.
+  // If each of two ranks reads what the other writes, they swap places in every other round.
   [[nodiscard]] Vector place(int giver, int taker) const {
     if (swapped_) std::swap(giver, taker);
     const Vector window{board.window(number, giver), total(), width};
     return window.slice(begin_of(giver, taker), most);
   }
-  // Of the piece for `taker` among those of `giver`.
+  // Returns where the piece for `taker` begins among those of `giver`, in elements.
   [[nodiscard]] std::size_t begin_of(int giver, int taker) const {
     return gifts.piece_of(giver, taker) * most;
   }
@@ -56,7 +58,7 @@ class WindowRound {
 
   [[nodiscard]] std::size_t chunk() const { return chunk_; }
   [[nodiscard]] std::size_t chunk_of(std::size_t element) const { return element / chunk_; }
-  // From `element` to the end of its chunk.
+  // Returns the number of elements from `element` to the end of its chunk.
   [[nodiscard]] std::size_t rest_of_chunk(std::size_t element) const { return chunk_ - element % chunk_; }
   [[nodiscard]] Board::Word& word(int giver, std::size_t chunk) const {
     return board.step(number, chunk).word(giver);

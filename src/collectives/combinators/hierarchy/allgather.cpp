@@ -6,12 +6,12 @@
 //                                   LEADERS   0 and 3 have 01234
 //                                   NODE      0 -> 1 2, 3 -> 4
 //
-// Long blocks go in segments if LEADERS can cut blocks: while the leaders exchange a part of each block, the
-// nodes copy the part before it.
+// Long blocks go in segments if LEADERS can cut blocks: while the leaders exchange one part of each block,
+// the nodes copy the part before it.
 //
 // Cost: T_LEADERS(nodes, sm), plus (p-1) m copied on a node; m bytes in a block, s ranks on a node.
 // Other sizes: the blocks of nodes may differ in length. LEADERS needs them in the order of the nodes. If the
-// output has another order, each rank collects them apart and copies them to their places.
+// output has another order, each rank collects them in separate memory and copies them to their places.
 // Source: Luo et al., IEEE CLUSTER 2020 (HAN); the order of the phases is ours.
 #include "collectives/combinators/combinators.hpp"
 #include "collectives/combinators/hierarchy/hierarchy.hpp"
@@ -19,7 +19,7 @@
 namespace offbeat::hierarchies {
 namespace {
 
-// From the leader to the others of its node.
+// Broadcasts `vector` from the leader to the others of its node.
 Task tell(Endpoint node, Vector vector) {
   Call call{Collective::bcast};
   call.output = vector;
@@ -27,7 +27,7 @@ Task tell(Endpoint node, Vector vector) {
   return within_node(node, call);
 }
 
-// The same for a stripe of the blocks of all other nodes.
+// Broadcasts a stripe of the blocks of all other nodes.
 Task tell_others(Endpoint node, const Nodes& nodes, const ListedBlocks& of_nodes, Vector all, Stripe stripe) {
   for (int k = 0; k < nodes.count; ++k) {
     if (k != nodes.mine) co_await tell(node, stripe.of(of_nodes.of(all, k)));

@@ -6,9 +6,9 @@
 //                                  LEADERS   0 -> 2: 02 03 12 13   2 -> 0: 20 21 30 31   (from, to)
 //                                  scatter   0 -> 1: 01 11 21 31   2 -> 3: 03 13 23 33
 //
-// A leader arranges the blocks twice: by destination node, and by destination rank. NODE says that the nodes
-// work on their boards; they use the board's algorithms of gather and scatter. In an alltoallv a rank knows
-// only its own lengths, so the leaders first collect and exchange the lengths.
+// A leader arranges the blocks twice: by destination node, and by destination rank. NODE only says that the
+// nodes work on their boards; they use the board's algorithms of gather and scatter. In an alltoallv a rank
+// knows only its own lengths, so the leaders first collect and exchange the lengths.
 //
 // Cost: T_LEADERS(nodes, s^2 m), plus a gather and a scatter of spm on a node, and 2 spm copied by its
 // leader; m bytes in a block, s ranks on a node.
@@ -24,15 +24,15 @@
 namespace offbeat::hierarchies {
 namespace {
 
-// All ranks are counted by their places in the order of the nodes: place k is rank by_node()[k].
+// Ranks are counted by their places in the order of the nodes: place k is rank by_node()[k].
 
-// What goes between the members of one node and all places.
+// The lengths of the blocks that go between the members of one node and all places.
 struct Traffic {
   int members = 0;
   int places = 0;
-  std::size_t each = 0;                  // the length of every block, where there are no lists:
-  const std::size_t* rows = nullptr;     // of each member the lengths of what goes to all places
-  const std::size_t* columns = nullptr;  // of each place the lengths of what comes to all members
+  std::size_t each = 0;                  // the length of every block if there are no lists
+  const std::size_t* rows = nullptr;     // for each member, the lengths of its blocks for all places
+  const std::size_t* columns = nullptr;  // for each place, the lengths of its blocks for all members
 
   [[nodiscard]] std::size_t sent(int member, int place) const {
     return rows == nullptr ? each : rows[member * places + place];
@@ -40,13 +40,13 @@ struct Traffic {
   [[nodiscard]] std::size_t received(int place, int member) const {
     return columns == nullptr ? each : columns[place * members + member];
   }
-  // What a member sends to a node.
+  // Returns how much a member sends to a node.
   [[nodiscard]] std::size_t sent(int member, const Membership& all, int node) const {
     std::size_t sum = 0;
     for (int k = 0; k < all.size(node); ++k) sum += sent(member, all.begin_of(node) + k);
     return sum;
   }
-  // What all members send to a node, and receive from one.
+  // The blocks that all members together send to each node, and receive from each node.
   [[nodiscard]] ListedBlocks to_nodes(const Membership& all) const {
     return ListedBlocks(all.nodes(), [&](int node) {
       std::size_t sum = 0;
@@ -64,7 +64,8 @@ struct Traffic {
   }
 };
 
-// Numbers that every phase needs, also where vectors are phantoms.
+// An array of numbers. It has memory even if the vectors of the call are phantoms, because every phase needs
+// the numbers.
 class Numbers {
  public:
   explicit Numbers(std::size_t count) : memory_(true, count, sizeof(std::size_t)) {
@@ -77,8 +78,8 @@ class Numbers {
   Scratch memory_;
 };
 
-// From leader to leader. `collected`: of each member what goes to all places. `result`: of each place what
-// comes to all members.
+// Exchanges blocks among the leaders. `collected` holds, for each member, its blocks for all places. `result`
+// gets, for each place, its blocks for all members.
 Task exchange(Endpoint leaders, const Nodes& nodes, const Expression& by, ConstVector collected,
               Traffic traffic, Vector result) {
   const ListedBlocks to = traffic.to_nodes(nodes.all);
@@ -110,7 +111,8 @@ Task exchange(Endpoint leaders, const Nodes& nodes, const Expression& by, ConstV
   co_await carry_out(leaders, call, *chosen);
 }
 
-// On a leader, what came from each place to all members becomes what came to each member from all places.
+// Rearranges what a leader received: `by_place` has the blocks for all members, place by place, and `result`
+// gets the blocks of all places, member by member.
 Task arrange(Endpoint net, Traffic traffic, ConstVector by_place, const ListedBlocks& members,
              Vector result) {
   const Numbers filled(static_cast<std::size_t>(traffic.members));
@@ -126,27 +128,27 @@ Task arrange(Endpoint net, Traffic traffic, ConstVector by_place, const ListedBl
   }
 }
 
-// To the leader of a node; its vector has room for the blocks of all members.
+// Gathers the blocks of all members at the leader of a node; only the leader's `all` has memory for them.
 Task collect(Endpoint node, ConstVector mine, const ListedBlocks& members, Vector all) {
   Call call{Collective::gatherv, mine, all};
   call.output_blocks = members.list();
   return within_node(node, call);
 }
 
-// The way back.
+// Scatters the blocks of all members from the leader.
 Task hand_out(Endpoint node, ConstVector all, const ListedBlocks& members, Vector mine) {
   Call call{Collective::scatterv, all, mine};
   call.input_blocks = members.list();
   return within_node(node, call);
 }
 
-// The lengths of what a rank sends and receives in all.
+// Totals says how much a rank sends and receives in all.
 struct Totals {
   std::size_t sent = 0;
   std::size_t received = 0;
 };
 
-// On a node of several ranks: to the leader, to the others, and back.
+// Runs the call on a node of several ranks: to the leader, to the other leaders, and back.
 Task through_leader(Endpoint net, const Nodes& nodes, const Expression& by, Totals mine, ConstVector sent,
                     Traffic traffic, Vector received) {
   const Endpoint node = on_node(net);
@@ -169,7 +171,7 @@ Task through_leader(Endpoint net, const Nodes& nodes, const Expression& by, Tota
   co_await hand_out(node, by_member.vector(), taken, received);
 }
 
-// What a leader has to know of an alltoallv.
+// Collects and exchanges the lengths that a leader needs in an alltoallv.
 Task learn(Endpoint net, const Nodes& nodes, const Expression& by, const Numbers& row, Traffic traffic,
            const Numbers& rows, const Numbers& columns) {
   if (!nodes.is_alone) {
@@ -211,7 +213,7 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
     traffic.columns = columns.data();
   }
 
-  // By place, in the vectors of the call or apart.
+  // The blocks in the order of the places: in the vectors of the call, or else in separate memory.
   const ConstVector input = in_order_of_nodes(call.input, call.input_blocks, all);
   const Vector output = in_order_of_nodes(call.output, call.output_blocks, all);
   const bool turns_input = input.count < mine.sent;

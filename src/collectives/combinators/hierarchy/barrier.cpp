@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Idea: all ranks of each node have arrived, then all nodes have arrived, then all ranks may leave.
+// Idea: first all ranks of each node arrive, then all nodes; after that all ranks may leave.
 //
 //   node 0: 0 1 2   node 1: 3 4     NODE      {0 1 2}  {3 4}
 //                                   LEADERS   {0 3}

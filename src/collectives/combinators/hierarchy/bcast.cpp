@@ -5,7 +5,7 @@
 //   node 0: 0 1 2   node 1: 3 4     root 1:   LEADERS   1 -> 3
 //                                             NODE      1 -> 0 2, 3 -> 4
 //
-// Long vectors go in segments: while the leaders move one, the nodes copy the one before.
+// Long vectors go in segments: while the leaders move one segment, the nodes copy the one before.
 //
 // Cost: T_LEADERS(nodes, n), plus the copy of the last segment on a node.
 // Source: Luo et al., IEEE CLUSTER 2020 (HAN).
@@ -19,7 +19,7 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
   const Nodes nodes(net, call.root);
   const Endpoint node = on_node(net);
   const Segments segments(call.output.count, call.output.width);
-  // From the given rank of those that take part.
+  // Makes the call for a segment. `root` is the giver's number among the ranks that take part.
   const auto part = [&](std::size_t segment, bool gives, int root) {
     Call of_segment = call;
     of_segment.output = segments[segment].of(call.output);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Idea: combine on each node, then among one leader of each node, then copy on each node. This is `lanes`
-// with one lane, that of the leaders (combinators/lanes.cpp).
+// Idea: each node combines, then one leader of each node combines with the other leaders, and then each node
+// copies. This is `lanes` with one lane, that of the leaders (combinators/lanes.cpp).
 //
 //   hierarchy(NODE, LEADERS)   node phase on the board by NODE, an allreduce among the leaders by LEADERS
 //
-// The phases overlap: while the leaders exchange one segment, the node combines the next and copies the last.
+// The phases overlap: while the leaders exchange one segment, the node combines the next one and copies the
+// one before.
 //
 // Cost: T_LEADERS(nodes, n), plus the nodes' work before the first segment and after the last one.
 // Order: that of NODE on each node, then that of LEADERS over the nodes.

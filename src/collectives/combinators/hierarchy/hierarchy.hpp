@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the hierarchies of all collectives share. A hierarchy has phases on the nodes, on the board, and among
-// one leader of each node, by messages.
+// The hierarchies of all collectives share this code. A hierarchy has phases on the nodes, on the board, and
+// phases among one leader of each node, by messages.
 //
-// A phase may be a sister collective: a reduce-scatter begins with a reduce on each node. The sister's own
-// algorithm on the board carries it out. Nothing here asks for the board of a node of one rank, which has no
-// phases of its own.
+// A phase may be another collective: a reduce-scatter begins with a reduce on each node. That collective's
+// own algorithm on the board carries it out. A node of one rank has no phases of its own, and its board is
+// never used.
 #pragma once
 
 #include <array>
@@ -19,7 +19,8 @@ namespace offbeat::hierarchies {
 
 inline constexpr Parameter parameters[] = {Parameter::node_algorithm, Parameter::algorithm};
 
-// With one node, or one rank on each, there is one phase. Otherwise `on_several`: an Algorithm::run.
+// Runs the call in one phase if there is one node, or one rank on each node, and by `on_several` otherwise.
+// This is an Algorithm::run.
 template <Task (*on_several)(Endpoint, Call, const Expression&)>
 [[nodiscard]] Task for_placement(Endpoint net, Call call, const Expression& self) {
   const int nodes = node_count(net);
@@ -28,22 +29,24 @@ template <Task (*on_several)(Endpoint, Call, const Expression&)>
   return on_several(net, call, self);
 }
 
-// Algorithm::unsuitable: whether the leaders' algorithm can run among so many.
+// Returns the reason why the leaders' algorithm cannot run among the leaders, or an empty text. This is an
+// Algorithm::unsuitable.
 [[nodiscard]] std::string unsuitable(const Expression& self, const Placement& placement);
 
-// An allreduce on several nodes, some of which have several ranks. The first members of each node, so many as
-// there are carriers, carry a share each between the nodes.
+// Runs an allreduce on several nodes, some of which have several ranks. The first `carriers` members of each
+// node each carry a share between the nodes.
 [[nodiscard]] Task in_lanes(Endpoint net, Call call, const Expression& self, int carriers);
 
-// A phase on a node: by the algorithm that the repertoire of its collective has for the board or, where there
-// is none, by the one that it has without a host.
+// Runs a phase on a node. If the node has a board, the phase runs by the board's algorithm for its
+// collective, and otherwise by Repertoire::without_host.
 [[nodiscard]] Task within_node(Endpoint node, Call call);
 
-// Who works between the nodes: one leader of each; the last member of each, who has the sum of its node in a
-// scan; or in lanes as many members of each as the smallest has.
+// The ranks that work between the nodes: one leader of each node; or the last member of each, who has the sum
+// of its node in a scan; or, in lanes, as many members of each node as the smallest node has.
 enum class Carriers : std::uint8_t { leaders, last, all };
 
-// The nodes as one rank sees them. Its own node is led by its lowest rank, or by the root, if it is there.
+// Nodes describes the nodes as one rank sees them. A node's leader is the root if the root is on it, and its
+// lowest rank otherwise.
 class Nodes {
  public:
   static constexpr int no_root = -1;
@@ -62,9 +65,10 @@ class Nodes {
         root_(root),
         carriers_(carriers) {}
 
-  // This rank leads.
+  // Returns the leaders of all nodes. Only valid if this rank leads its node.
   [[nodiscard]] Endpoint leaders(const Endpoint& net) const { return node_leaders(net, root_); }
-  // This rank carries: those of other nodes with which it does.
+  // Returns the ranks of all nodes with which this rank works between the nodes. Only valid if this rank
+  // carries.
   [[nodiscard]] Endpoint between(const Endpoint& net) const {
     if (carriers_ == Carriers::leaders) return leaders(net);
     return carriers_ == Carriers::last ? last_of_nodes(net) : across_nodes(net);
@@ -73,9 +77,9 @@ class Nodes {
   const Membership& all;
   const int count;
   const int mine;
-  const int size;     // of this rank's node
+  const int size;     // how many ranks this rank's node has
   const int of_root;  // the node of the root
-  const int leader;   // which member leads this rank's node
+  const int leader;   // the member that leads this rank's node
   const bool leads;
   const bool is_alone;
   const bool carries;
@@ -85,7 +89,7 @@ class Nodes {
   const Carriers carriers_;
 };
 
-// Lists for blocks that follow one another, of which block k has count_of(k) elements.
+// ListedBlocks makes a BlockList for blocks that follow one another. Block k has count_of(k) elements.
 class ListedBlocks {
  public:
   template <class CountOf>
@@ -117,7 +121,7 @@ class ListedBlocks {
   std::size_t total_ = 0;
 };
 
-// Of the blocks of all ranks, those of each node together.
+// Returns a list with one block for each node: the blocks of its ranks together.
 template <class CountOf>
 [[nodiscard]] ListedBlocks blocks_of_nodes(const Membership& all, CountOf&& count_of) {
   return ListedBlocks(all.nodes(), [&](int node) {
@@ -131,8 +135,9 @@ template <class CountOf>
                       [&](int node) { return count_of_each * static_cast<std::size_t>(all.size(node)); });
 }
 
-// The blocks of all ranks as they lie in a vector, if that is the order of the nodes, one block after the
-// other; otherwise something that is too short. It differs between ranks, where their lists do.
+// Returns the blocks of all ranks as one view, if they lie in `vector` one after the other in the order of
+// the nodes. Returns a shorter view otherwise. If ranks have different lists, the answer differs between
+// ranks.
 template <class AnyVector>
 [[nodiscard]] AnyVector in_order_of_nodes(const AnyVector& vector, const BlockList& blocks,
                                           const Membership& all) {
@@ -153,14 +158,15 @@ template <class AnyVector>
   return found;
 }
 
-// -- Segments: while the carriers exchange one, the nodes work at others.
+// -- Segments: while the carriers exchange one segment, the nodes work at others.
 
 inline constexpr int in_flight = 4;
 
-// A vector in segments of equal length, but for the last one. As many as can be in flight, within limits:
-// shorter ones would cost more in latency than they save, and with longer ones a phase would wait longer for
-// the first and the last. All ranks compute the same. In lanes the lower limit is that of a share: with more
-// than eight lanes shares are of 16 to 32 KiB, and segments longer than with one.
+// Cuts a vector into segments of equal length, except for the last one. There are in_flight segments, unless
+// that makes them too short or too long: shorter segments would cost more in latency than they save, and with
+// longer ones a phase would wait longer for the first and the last segment. All ranks compute equal values.
+// In lanes the lower limit holds for a share: with more than eight lanes a share has 16 to 32 KiB, and
+// segments are longer than with one lane.
 struct Segments {
   static constexpr std::size_t shortest_bytes = std::size_t{16} << 10;
   static constexpr std::size_t longest_bytes = std::size_t{256} << 10;
@@ -168,37 +174,37 @@ struct Segments {
   Segments(std::size_t count, std::size_t width, int lanes = 1);
   [[nodiscard]] Stripe operator[](std::size_t k) const { return {k * length, length}; }
 
-  std::size_t length;  // elements
-  std::size_t number;  // at least one
+  std::size_t length;  // elements in each segment but the last
+  std::size_t number;  // how many segments; at least one
 };
 
-// Algorithm::lanes of those that go in segments: one lane for the phases on the node, and one for each
-// segment in flight.
+// Returns Algorithm::lanes for hierarchies that use segments: one lane for the phases on the node, and one
+// for each segment in flight.
 [[nodiscard]] inline int lanes_in_segments(const Expression& self) {
   return lanes_product(1 + in_flight, self.parts[1].lanes());
 }
 
 enum class First : std::uint8_t { node, between };
 
-// Which phases are over, for the coroutines of one carrier.
+// Records which phases are over, for the coroutines of one carrier.
 class PhasesOver {
  public:
   explicit PhasesOver(Board* board) : board_(board) {}
 
-  // Waits for a phase of a segment.
+  // Wait for the end of a phase of a segment.
   [[nodiscard]] Task between(std::size_t segment);
   [[nodiscard]] Task node(std::size_t segment);
-  // Say that one is over.
+  // Record that a phase is over.
   [[nodiscard]] Task end_between(std::size_t segment);
   [[nodiscard]] Task end_node();
 
  private:
-  Board* board_;                                  // of a node of one rank: not used
-  std::size_t on_node_ = 0;                       // segments
-  std::array<std::size_t, in_flight> between_{};  // segments of each coroutine
+  Board* board_;                                  // not used on a node of one rank
+  std::size_t on_node_ = 0;                       // segments whose phase on the node is over
+  std::array<std::size_t, in_flight> between_{};  // the same between the nodes, for each coroutine
 };
 
-// All phases on the node of a carrier, one after the other.
+// Runs all phases on the node of a carrier, one after the other.
 template <class OnNode>
 [[nodiscard]] Task all_on_node(std::size_t number, First first, PhasesOver& over, const OnNode& on_node) {
   for (std::size_t k = 0; k < number; ++k) {
@@ -208,7 +214,8 @@ template <class OnNode>
   }
 }
 
-// Every in_flight-th phase between the nodes, from `segment` on. `over` null: there are none on this node.
+// Runs every in_flight-th phase between the nodes, beginning with `segment`. `over` is null if the node has
+// no phases of its own.
 template <class Between>
 [[nodiscard]] Task some_between(Endpoint lane, const Nodes& nodes, std::size_t segment, std::size_t number,
                                 First first, PhasesOver* over, const Between& between) {
@@ -223,7 +230,7 @@ template <class Between>
 [[nodiscard]] inline Task nothing() { co_return; }
 
 // Runs both phases of each segment: between(carriers, segment) -> Task on the ranks that carry, and
-// on_node(segment) -> Task on all ranks of a node of several.
+// on_node(segment) -> Task on all ranks of a node that has several.
 template <class Between, class OnNode>
 [[nodiscard]] Task in_segments(Endpoint net, const Nodes& nodes, std::size_t number, First first,
                                const Between& between, const OnNode& on_node) {

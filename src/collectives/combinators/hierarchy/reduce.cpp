@@ -5,7 +5,7 @@
 //   node 0: 0 1 2   node 1: 3 4     root 1:   NODE      0 2 -> 1, 4 -> 3
 //                                             LEADERS   3 -> 1
 //
-// Long vectors go in segments: while the leaders combine one, the nodes combine the next.
+// Long vectors go in segments: while the leaders combine one segment, the nodes combine the next.
 //
 // Cost: T_LEADERS(nodes, n), plus the work of a node on the first segment.
 // Order: that of NODE over the ranks of each node, then that of LEADERS over the nodes.
@@ -23,7 +23,7 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
   const std::size_t count = call.input.count;
   const std::size_t width = call.input.width;
   const Scratch memory = net.scratch(nodes.leads && !nodes.is_alone && !is_root ? count : 0, width);
-  // Of this node. Only its leader has the memory.
+  // The sum of this node. Only the leader has memory for it.
   const Vector sum = is_root ? call.output : Vector{memory.vector().data, count, width};
   const ConstVector for_leaders = nodes.is_alone ? call.input : ConstVector(sum);
   const Vector result{is_root ? call.output.data : nullptr, count, width};

@@ -6,7 +6,7 @@
 //                                   LEADERS   0 has 012, 3 has 34
 //                                   scatter   0 -> 1 2, 3 -> 4
 //
-// NODE says that the nodes work on their boards; they use the board's algorithms of reduce and scatter.
+// NODE only says that the nodes work on their boards; they use the board's algorithms of reduce and scatter.
 //
 // Cost: T_LEADERS(nodes, blocks of the nodes), plus a reduce of n and a scatter on a node; n bytes in all
 // blocks.

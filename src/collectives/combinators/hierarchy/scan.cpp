@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Idea: each node scans its own vectors. The last rank of each node, which then has the sum of its node,
-// takes part in an exscan of these sums. Each rank adds the sum of the nodes before its own.
+// Idea: each node scans its own vectors. The last rank of each node then has the sum of its node, and takes
+// part in an exscan of these sums. Each rank adds the sum of the nodes before its own.
 //
 //   node 0: 0 1 2   node 1: 3 4     NODE      0 01 012, 3 34
 //                                   LEADERS   012 from 2 to 4
 //                                   bcast     012 from 4 to 3; both add it: 0123 01234
 //
-// Long vectors go in segments: the last ranks exchange one while the nodes scan the next. The board's own
-// algorithm carries out the broadcast. The ranks of each node must follow one another.
+// Long vectors go in segments: the last ranks exchange one segment while the nodes scan the next. The board's
+// own algorithm carries out the broadcast. The ranks of each node must follow one another.
 //
 // Cost: T_LEADERS(nodes, n), overlapped with the scan of a node; then a broadcast on a node, and nc.
 // Other sizes: any number of nodes, of any size.
@@ -23,7 +23,7 @@
 namespace offbeat::hierarchies {
 namespace {
 
-// One segment on a node. The last rank gets the sum of the node.
+// Scans one segment on a node. The last rank gets the sum of the node.
 Task scan_and_sum(Endpoint node, Call call, Vector sum, const Expression& self) {
   if (node.size > 1) co_await carry_out(node, call, self.parts[0]);
   if (scan_algorithms::is_exclusive(call) && node.rank + 1 == node.size && node.size > 1)
@@ -37,14 +37,15 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
   const bool is_first_node = nodes.mine == 0;
   const std::size_t count = call.input.count;
   const std::size_t width = call.input.width;
-  // Of this node: an exscan begins with the last rank's own vector, which its output may replace.
+  // The sum of this node. In an exscan it begins with the last rank's own vector, which its output may
+  // replace.
   const bool keeps_sum = is_exclusive && nodes.carries && !nodes.is_alone;
   const Scratch own_sum = net.scratch(keeps_sum ? count : 0, width);
   if (keeps_sum) co_await net.copy(own_sum.vector(), call.input);
   const ConstVector sum = keeps_sum        ? own_sum.vector()
                           : nodes.is_alone ? call.input
                                            : ConstVector(call.output);
-  // Of the nodes before this one.
+  // The sum of the nodes before this one.
   const Scratch memory = net.scratch(is_first_node ? 0 : count, width);
   const Vector before{memory.vector().data, count, width};
 
@@ -76,7 +77,8 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
   }
 }
 
-// Doubling on a node puts several sums of a short vector into a window; see arrival_prefix.
+// Returns Algorithm::lease. Doubling on a node puts several sums of a short vector into a window
+// (arrival_prefix).
 std::size_t lease(const Call& call, int, int ranks) {
   const std::size_t bytes = call.input.bytes();
   const bool is_short = bytes <= static_cast<std::size_t>(ranks) * BoardShape::smallest_chunk;
@@ -93,7 +95,8 @@ std::string unsuitable_for_scan(const Expression& self, const Placement& placeme
 
 const Algorithm scan{
     .name = "hierarchy",
-    .summary = "scan on each node by NODE_ALGORITHM, exscan of node sums by ALGORITHM, add that on each node",
+    .summary =
+        "scan on each node by NODE_ALGORITHM, exscan of the nodes' sums by ALGORITHM, add it on each node",
     .cost = "T_ALGORITHM(nodes, n), overlapped with the work on the nodes; then a bcast on a node and nc",
     .serves = {Collective::scan, Collective::exscan},
     .needs = {.board = OnBoard::every_node},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Idea: the root sends the leader of each node the blocks of its node, where every rank takes its own. The
+// Idea: the root sends the blocks of each node to its leader, and every rank takes its own block there. The
 // root is the leader of its node.
 //
 //   node 0: 0 1 2   node 1: 3 4     root 1:   LEADERS   1 -> 3: blocks 3 4 in one message
@@ -33,8 +33,8 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
   const std::size_t number = static_cast<std::size_t>(nodes.size);
   const Scratch taken = net.scratch(nodes.leads && !is_root && !nodes.is_alone ? number * block : 0, width);
 
-  // The root takes its own block from the input, where it may be in place, and memory that must not be
-  // written.
+  // The root takes its own block from the input, because the block may be in place there and the input must
+  // not be written.
   const Vector unwanted{nullptr, block, width};
   if (is_root) co_await net.copy(call.output, call.input.block(net.size, net.rank));
   if (nodes.leads) {

@@ -7,7 +7,8 @@
 namespace offbeat::hierarchies {
 namespace {
 
-// Scatterv has no repertoire, because it is served for hierarchies only.
+// Returns the collective whose repertoire serves `collective`: gatherv and scatterv exist only inside
+// hierarchies.
 Collective with_repertoire(Collective collective) {
   switch (collective) {
     case Collective::gatherv:
@@ -44,7 +45,7 @@ Segments::Segments(std::size_t count, std::size_t width, int lanes) {
   const std::size_t bytes =
       std::clamp(count * width / in_flight, shortest, std::max(longest_bytes, 2 * shortest));
   length = std::max<std::size_t>(1, bytes / width);
-  // No short one for what is left of a division.
+  // The number is rounded, so that the remainder of the division does not become a short segment.
   number = std::max<std::size_t>(1, (count + length / 2) / length);
   length = std::max<std::size_t>(1, (count + number - 1) / number);
 }
@@ -59,7 +60,7 @@ Task PhasesOver::node(std::size_t segment) {
   while (on_node_ <= segment) co_await board_->pause(wait);
 }
 
-// In virtual time a rank that pauses looks again after a touch.
+// The touch matters in virtual time, where a pausing rank looks again after a touch.
 Task PhasesOver::end_between(std::size_t segment) {
   ++between_[segment % in_flight];
   co_await board_->touch();
