@@ -40,8 +40,8 @@ std::size_t BoardShape::total_bytes() const {
 }
 
 // The wait is short: the gate is closed only while some pages are given back, and the rank that closed it
-// waits for nobody. So this wait gives the host no turn, which a thread of offbeat could not take, and throws
-// nothing.
+// waits for no other rank. So this wait throws nothing and gives the host no turn, which a thread of offbeat
+// could not give.
 void Board::wait_at_gate() const noexcept {
   while (gate().load(std::memory_order_seq_cst) == gate_closed) sched_yield();
 }

@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The board: shared memory of the ranks of one communicator on one node, on which collectives meet.
+// The board is memory that the ranks of one communicator on one node share, and on which their collectives
+// meet.
 //
-// board_shape.hpp has its layout, board_awaitables.hpp what an algorithm awaits there.
+// board_shape.hpp describes its layout, and board_awaitables.hpp what an algorithm awaits on it.
 //
 // Everything that belongs to a round exists twice, and the halves are used in turn: round R of a stage uses
-// half R mod 2. A rank that ends round R + 1 has seen every rank begin it, so every rank has ended round R,
+// half R mod 2. A rank that ends round R + 1 has seen every rank begin it. So every rank has ended round R,
 // and half R mod 2 is free for round R + 2, without a barrier.
 //
-// The memory orders, with all that is relied on. Words carry the number of their round or only grow, so none
-// is ever reset.
-// - A word is written with release after the data that it announces, and read with acquire before them. Once
-//   seen, its holder may be read again with any order: the word stands until its half is reused.
+// These are the memory orders, and all that the code relies on. Words carry the number of their round or only
+// grow, so none is ever reset.
+// - A word is written with release after the data that it announces, and read with acquire before them. A
+//   rank that has seen a word may read its holder again with any order, because the word stands until its
+//   half is reused.
 // - Operations that take a place or leave a mark (arrive, exchange) do both: the rank that comes second sees
-//   all that the first did.
+//   all that the first one did.
 // - So every rank's reads of round R precede its words of round R + 1, and these precede the writes of round
 //   R + 2.
-// - Through the host's messages all see that memory is zero, and whatever is written while a board is made.
-// - Entered, core, contributed and broken order nothing: three serve messages to people and useful yielding,
-//   the last ends all use. For the bell see patience.hpp, for the gate begin_use.
+// - Through the host's messages all ranks see that memory is zero, and whatever is written while a board is
+//   made.
+// - The words entered, core, contributed and broken order nothing. The first three serve messages for people
+//   and useful yielding, the last one ends all use. patience.hpp describes the bell, and begin_use the gate.
 // The unit tests run the board under ThreadSanitizer, which knows of no other order either (./test
 // --sanitize).
 #pragma once
@@ -40,8 +43,8 @@ class Board {
   using Word = std::atomic<std::uint64_t>;
   static_assert(Word::is_always_lock_free);
 
-  // One rank's view of one stage. `memory` has shape.total_bytes() bytes, is zero at the beginning and shared
-  // by all. Owns nothing.
+  // Makes one rank's view of one stage. `memory` has shape.total_bytes() bytes, is zero at the beginning and
+  // shared by all ranks. The Board does not own it.
   Board(void* memory, const BoardShape& shape, int rank, Patience patience, int stage = 0)
       : rank(rank),
         size(shape.ranks),
@@ -52,19 +55,19 @@ class Board {
     this->patience.bell = &bell();
   }
 
-  // A vector of at most inline_bytes with its sequence number. The vector is aligned for every type; its
-  // first 48 bytes are in the line of the number.
+  // A slot holds a vector of at most inline_bytes with its sequence number. The vector is aligned for every
+  // type; its first 48 bytes are in the cache line of the number.
   struct alignas(BoardShape::line) InlineSlot {
     Word sequence;
-    Word steps;  // for a collective in which a slot fills step by step
+    Word steps;  // counts steps, for a collective in which a slot fills step by step
     alignas(std::max_align_t) std::byte data[BoardShape::inline_bytes];
-    // The number, and so much of the data.
+    // Returns the bytes of the number and of `bytes` bytes of data.
     [[nodiscard]] static constexpr std::size_t bytes_with(std::size_t bytes) {
       return offsetof(InlineSlot, data) + bytes;
     }
   };
-  // Two ranks swap their slots each time. A core then writes to lines that it was the last to read, and not
-  // to lines that it would first have to take from the other core. That halves the time of 4 KiB
+  // On a board of two ranks, the ranks swap their slots each time. A core then writes to lines that it was
+  // the last to read, and need not take them from the other core first. That halves the time of 4 KiB
   // (benchmarks/README.md). So no rank may read its own slot: the other rank, one collective ahead, may have
   // written to it.
   [[nodiscard]] InlineSlot& inline_slot(std::uint64_t sequence, int owner) const {
@@ -74,8 +77,8 @@ class Board {
     return slots[size == 2 ? index ^ half : half * static_cast<std::size_t>(size) + index];
   }
 
-  // The same for those below a rank in a tree, if what it tells them is short. The children of each level
-  // have a line of their own. A line is aligned like a slot.
+  // A tree line holds short data with their sequence number, for the children of a rank in a tree. The
+  // children of each level have their own line. A line is aligned like a slot.
   struct alignas(BoardShape::line) TreeLine {
     static constexpr std::size_t most_bytes = 48;
     Word sequence;
@@ -88,14 +91,14 @@ class Board {
     return lines[index * BoardShape::tree_levels + static_cast<std::size_t>(level)];
   }
 
-  // Rung by a rank that wrote a word for which others may wait.
+  // The bell that a rank rings after it has written a word for which others may wait.
   [[nodiscard]] Bell& bell() const { return *reinterpret_cast<Bell*>(memory_ + shape_.bell_offset()); }
 
-  // 0, or a value left by a rank that cannot go on: nobody may wait on this board again. Only a rank that has
-  // waited long should look.
+  // 0, or a value left by a rank that cannot go on. If it is not 0, no rank may wait on this board again.
+  // Only a rank that has waited long should look.
   [[nodiscard]] Word& broken() const { return *reinterpret_cast<Word*>(memory_ + shape_.broken_offset()); }
 
-  // The value of a word: the window of `holder` has a partial result of this round.
+  // A mark is the value of a word. It says that the window of `holder` has a partial result of this round.
   struct Mark {
     std::uint64_t round;
     int holder;
@@ -104,10 +107,10 @@ class Board {
     [[nodiscard]] std::uint64_t word() const { return round << 16 | static_cast<std::uint64_t>(holder); }
   };
 
-  // Facts about one rank that the others may read. Only that rank writes them.
+  // Presence holds facts about one rank that the others may read. Only that rank writes them.
   struct alignas(BoardShape::line) Presence {
     Word entered;  // the number of its collective on this communicator, for the report of a stall
-    Word core;     // the core on which it was last seen, + 1
+    Word core;     // the core on which the rank was last seen, plus 1
   };
   [[nodiscard]] Presence& presence(int owner) const {
     return *reinterpret_cast<Presence*>(memory_ + shape_.lines(owner));
@@ -120,11 +123,11 @@ class Board {
     if (patience.shares_cores) show_core();
   }
 
-  // How far a rank has come on this stage. Only that rank writes its signs.
+  // Signs say how far a rank has come on this stage. Only that rank writes its signs.
   struct alignas(BoardShape::line) Signs {
-    Word contributed;  // the last round in which it has done all that others need from it
-    Word round;        // the last round begun in which not all ranks meet
-    Word sequence;     // the same for immediate collectives
+    Word contributed;  // the last round in which the rank has done all that others need from it
+    Word round;        // the last round that it began in which not all ranks meet
+    Word sequence;     // as `round`, for immediate collectives
   };
   [[nodiscard]] Signs& signs(int owner) const {
     return *reinterpret_cast<Signs*>(stage_ + shape_.signs_offset() + shape_.lines(owner));
@@ -133,14 +136,14 @@ class Board {
     if (patience.shares_cores) signs(rank).contributed.store(round, std::memory_order_relaxed);
   }
 
-  // The number of the present round, or of the present immediate collective: equal on all ranks. If not all
-  // ranks meet in a round, each rank announces it in `sign`. A round begins when is_free(): all ranks have
-  // begun the one before, if they did not meet in that one.
+  // The number of the present round, or of the present immediate collective. It is equal on all ranks. If not
+  // all ranks meet in a round, each rank announces the round in `sign`. A round may begin if is_free(): all
+  // ranks have begun the one before, if they did not meet in that one.
   struct RoundNumber {
     Word Signs::*sign;
     std::uint64_t present = 0;
-    std::uint64_t apart = none;         // the last one in which not all ranks meet
-    std::uint64_t apart_before = none;  // and the one before that
+    std::uint64_t apart = none;         // the last round in which not all ranks meet
+    std::uint64_t apart_before = none;  // the one before that in which not all ranks meet
 
     void next(bool all_meet) {
       ++present;
@@ -154,7 +157,7 @@ class Board {
    private:
     static constexpr std::uint64_t none = ~std::uint64_t{1};
   };
-  // Whether a round may begin without announcing or waiting for anything.
+  // Returns true if a round may begin without announcing or waiting for anything.
   [[nodiscard]] static bool may_begin(const RoundNumber& number) {
     return !number.is_apart() && !number.follows_apart();
   }
@@ -162,25 +165,26 @@ class Board {
     return !number.follows_apart() || have_begun(number);
   }
 
-  // Whether a rank has begun the round before the present one, in which not all ranks met.
+  // Returns true if a rank has begun the round before the present one. Only valid if not all ranks met in
+  // that round.
   [[nodiscard]] bool has_begun(const RoundNumber& number, int other) const {
     const Mark begun((signs(other).*number.sign).load(std::memory_order_acquire));
     return begun.round + 1 >= number.present;
   }
 
-  // Who read what this rank wrote in an immediate collective or in a round, where these are few
+  // The ranks that read what this rank wrote in an immediate collective or in a round, if they are few
   // (collectives/board/readers.hpp).
   struct Readers {
     std::uint64_t number = 0;
     RadixTree tree{};
-    bool parent = false;     // in the tree
-    bool children = false;   // likewise
-    bool distances = false;  // the ranks 1, 2, 4 ... below this one, around the end
-    bool above = false;      // the ranks 1, 2, 4 ... above this one, up to the last one
-    std::array<int, 2> few{-1, -1};
+    bool parent = false;             // the parent in `tree` reads
+    bool children = false;           // the children in `tree` read
+    bool distances = false;          // the ranks 1, 2, 4 ... below this one read, around the end
+    bool above = false;              // the ranks 1, 2, 4 ... above this one read, up to the last one
+    std::array<int, 2> few{-1, -1};  // these ranks read; -1 for none
   };
 
-  // Whether a rank for which has_come(rank) does not hold was last seen on this core.
+  // Returns true if a rank for which has_come(rank) is false was last seen on this core.
   template <class HasCome>
   [[nodiscard]] bool core_is_wanted(HasCome&& has_come) const {
     const std::uint64_t core = this_core();
@@ -192,10 +196,11 @@ class Board {
     return false;
   }
 
-  // The words of one chunk in one round, each on its own line. The algorithm decides what they mean.
+  // A step has the words of one chunk in one round, each on its own cache line. The algorithm decides what
+  // they mean.
   class Step {
    public:
-    // 0 <= index < BoardShape::words_of_step().
+    // Returns a word: 0 <= index < BoardShape::words_of_step().
     [[nodiscard]] Word& word(int index) const {
       return *reinterpret_cast<Word*>(memory_ + static_cast<std::size_t>(index) * BoardShape::line);
     }
@@ -209,13 +214,13 @@ class Board {
     return Step(stage_ + shape_.steps_offset() +
                 ((round & 1) * shape_.most_chunks() + chunk) * shape_.step_bytes());
   }
-  // Of one rank and chunk, for a rank that passes chunks on.
+  // Returns the word of one rank and chunk, for ranks that pass chunks on (relay.hpp).
   [[nodiscard]] Word& relay_word(std::uint64_t round, int owner, std::size_t chunk) const {
     const std::size_t row = (round & 1) * static_cast<std::size_t>(size) + static_cast<std::size_t>(owner);
     return *reinterpret_cast<Word*>(stage_ + shape_.relay_words_offset() +
                                     (row * shape_.most_chunks() + chunk) * BoardShape::line);
   }
-  // The words of a round, close together: 0 <= index <= ranks.
+  // Returns a word of a round: 0 <= index <= ranks. The words of a round lie close together.
   [[nodiscard]] Word& round_word(std::uint64_t round, int index) const {
     auto* words = reinterpret_cast<Word*>(stage_ + shape_.round_words_offset() +
                                           (round & 1) * shape_.round_words_bytes());
@@ -231,16 +236,18 @@ class Board {
   }
   [[nodiscard]] const BoardShape& shape() const { return shape_; }
 
-  // Brackets the use of windows and steps, so that their unused pages can be given back. A program makes any
-  // number of communicators, and few of them are busy at a time. Each rank announces every use before and
-  // after. Zeros do no harm, because a word only tells of the round whose number it has.
+  // Calls of begin_use() and end_use() enclose the use of windows and steps, so that unused pages can be
+  // given back. A program makes any number of communicators, and few of them are busy at a time. Each rank
+  // announces every use before and after. Pages that were given back contain zeros, which do no harm, because
+  // a word only counts if it has the number of its round.
   //
-  // A stage has one collective at a time, though perhaps each in another thread. So each count has one writer
-  // at a time, and no locked instruction but the store that the gate needs. A sum over the stages would need
-  // such an instruction, and would not do: two ranks may be on different stages and have equal sums.
+  // A stage has one collective at a time, though each may run in a different thread. So each count has one
+  // writer at a time, and the only locked instruction is the store that the gate needs. A sum over the stages
+  // would need such an instruction, too. And it would not suffice: two ranks may be on different stages and
+  // have equal sums.
   void begin_use() noexcept {
     Word& begun = uses(rank).begun;
-    // In one total order with the closing of the gate: one of the two sees the other.
+    // This store and the closing of the gate are in one total order, so one of the two ranks sees the other.
     begun.store(begun.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
     if (gate().load(std::memory_order_seq_cst) == gate_closed) [[unlikely]]
       wait_at_gate();
@@ -249,10 +256,10 @@ class Board {
     Word& ended = uses(rank).ended;
     ended.store(ended.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
-  // Called by one rank before anybody uses a window: from then on pages may be given back.
+  // Allows pages to be given back from now on. One rank calls this before any rank uses a window.
   void open_gate() { gate().store(gate_open, std::memory_order_release); }
-  // Calls give_back(pages, bytes) for each stage while no rank uses the pages. False: a collective is under
-  // way, a rank is behind, or the gate was never opened.
+  // Calls give_back(pages, bytes) for each stage while no rank uses the pages. Returns false if a collective
+  // is under way, a rank is behind, or the gate was never opened.
   template <class GiveBack>
   bool give_pages_back(GiveBack&& give_back) {
     std::uint64_t is_open = gate_open;
@@ -265,7 +272,7 @@ class Board {
     return is_idle;
   }
 
-  // Awaitables (board_awaitables.hpp).
+  // The awaitables (board_awaitables.hpp).
   class Arrival;
   class Meeting;
   class Announcement;
@@ -273,21 +280,21 @@ class Board {
   class Fetch;
   class Pause;
 
-  // Take a place in the order of arrival at a word: 0 for the first. All ranks do, or none, and nothing else
-  // is written there.
+  // Takes a place in the order of arrival at a word, 0 for the first. Either all ranks do so or none, and
+  // nothing else is written to that word.
   [[nodiscard]] Arrival arrive(Word& word);
-  // Leave a mark and get the previous one.
+  // Leaves a mark and gets the previous one.
   [[nodiscard]] Meeting exchange(Word& word, Mark mark);
-  // Everything this rank wrote before is visible to a rank that reads the mark.
+  // Writes a mark. A rank that reads the mark sees everything that this rank wrote before.
   [[nodiscard]] Announcement announce(Word& word, Mark mark);
-  // In virtual time the code after a touch runs when one cache line has been transferred.
+  // Takes the time of one cache line's transfer, in virtual time only.
   [[nodiscard]] Touch touch();
-  // In virtual time the code after a fetch runs when the lines have come from `owner`, who wrote them.
+  // Takes the time in which the lines come from `owner`, who wrote them, in virtual time only.
   [[nodiscard]] Fetch fetch(int owner, const void* data, std::size_t bytes);
-  // Nothing to do until another rank gets further.
+  // Pauses, because this rank has nothing to do until another rank gets further.
   [[nodiscard]] Pause pause(Patience::Wait& wait);
 
-  RoundNumber sequence{.sign = &Signs::sequence};  // of immediate collectives
+  RoundNumber sequence{.sign = &Signs::sequence};  // counts immediate collectives
   RoundNumber round{.sign = &Signs::round};
   // The current collective on this communicator: its number, which one it is, and its length.
   std::uint64_t entered = 0;
@@ -302,7 +309,7 @@ class Board {
   BoardWaiters* waiters = nullptr;
 
  private:
-  static constexpr std::uint64_t gate_open = 1;  // 0: never to be closed
+  static constexpr std::uint64_t gate_open = 1;  // 0 before open_gate(): the gate may not be closed
   static constexpr std::uint64_t gate_closed = 2;
   [[nodiscard]] Word& gate() const { return *reinterpret_cast<Word*>(memory_ + shape_.gate_offset()); }
   void wait_at_gate() const noexcept;
@@ -318,9 +325,9 @@ class Board {
     return *reinterpret_cast<Uses*>(stage + shape.uses_offset() + shape.lines(owner));
   }
   [[nodiscard]] Uses& uses(int owner) const { return uses_on(stage_, shape_, owner); }
-  // Whether all other ranks have begun the round before the present one.
+  // Returns true if all other ranks have begun the round before the present one.
   [[nodiscard]] bool have_begun(const RoundNumber& number) const;
-  // Whether all ranks have ended the same number of uses of a stage, and begun none since.
+  // Returns true if all ranks have ended one number of uses of a stage, and begun none since.
   [[nodiscard]] bool is_between_uses(int stage) const;
 
   static std::uint64_t this_core() { return static_cast<std::uint64_t>(sched_getcpu()) + 1; }
@@ -337,7 +344,8 @@ class Board {
   std::uint64_t shown_core_ = 0;
 
  public:
-  // Of the last such collective, and of the last such round, of each half. Behind what every call reads.
+  // The readers in the last immediate collective and the last round of each half. These members come last,
+  // behind those that every call reads.
   std::array<Readers, 2> slot_readers;
   std::array<Readers, 2> window_readers;
 };

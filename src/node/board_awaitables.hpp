@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an algorithm awaits on the board. In production only a pause suspends, and only while other coroutines
-// of this rank can run. In the simulator everything does that takes virtual time.
+// The awaitables of the board. In production only a pause suspends, and only while other coroutines of this
+// rank can run. In the simulator, everything suspends that takes virtual time.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ class Board::Arrival {
   Arrival(Board& board, Word& counter) : board_(board), counter_(counter) {}
   [[nodiscard]] bool await_ready() const { return board_.simulation == nullptr; }
   void await_suspend(std::coroutine_handle<> waiter) const { board_.simulation->touch(board_.rank, waiter); }
-  // The counter is never reset: in each round that uses this half it grows by the number of ranks.
+  // The counter is never reset. In each round that uses this half it grows by the number of ranks.
   [[nodiscard]] int await_resume() const {
     return static_cast<int>(counter_.fetch_add(1, std::memory_order_acq_rel) %
                             static_cast<std::uint64_t>(board_.size));

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where everything is on the board: offsets into its memory, equal on all ranks of a node.
+// BoardShape says where everything is on the board, as offsets into its memory that are equal on all ranks of
+// a node.
 //
-// Layout, each part on cache lines or pages of its own:
+// Layout: each part has its own cache lines or pages.
 //
 //   presence       ranks         the collective that a rank has reached, and its core
 //   bell           1             wakes sleeping ranks (patience.hpp)
 //   broken         1             the rank that failed, if any
 //   gate           1             closed while the windows give their pages back
-//   stages         as many as there can be collectives under way at once; each has
+//   stages         one for each collective that can be under way at once; each has
 //     inline slots   2 x ranks     a sequence number and up to inline_bytes of data beside it
 //     signs          ranks         how far a rank has come in its rounds
 //     uses           ranks         how many collectives with windows a rank has begun and ended here
-//     round words    2 x (ranks + 1)  what an algorithm keeps for a whole round
-//     tree lines     2 x ranks x 8 what a rank tells those below it in a tree, a line for each level
+//     round words    2 x (ranks + 1)  words of an algorithm for a whole round
+//     tree lines     2 x ranks x 8 short data for the children in a tree, a line for each level
 //     steps          2 x chunks    how far each chunk is combined: words, each on its own line
-//     relay words    2 x ranks x chunks  whether a rank has a chunk of a result, each on its own line
-//     windows        ranks x 2     where a rank puts chunks for others to read
+//     relay words    2 x ranks x chunks  set if a rank has a chunk of a result, each on its own line
+//     windows        ranks x 2     chunks that a rank puts for others to read
 //
-// Vectors are aligned as their elements require: a window begins a page, and a chunk begins a whole number of
-// elements into it.
+// Vectors are aligned as their elements require: a window begins at a page boundary, and a chunk a whole
+// number of elements after that.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,7 @@ namespace offbeat {
 
 struct BoardShape {
   int ranks = 1;
-  std::size_t window_bytes = 0;  // of each half of each rank; a multiple of the page size
+  std::size_t window_bytes = 0;  // for each half of each rank; a multiple of the page size
   int stages = 1;
 
   static constexpr std::size_t inline_bytes = 4096;
@@ -42,22 +43,22 @@ struct BoardShape {
   [[nodiscard]] std::size_t gate_offset() const { return broken_offset() + line; }
   [[nodiscard]] std::size_t stages_offset() const;
   [[nodiscard]] std::size_t total_bytes() const;
-  // The first stage without its windows, and everything before that stage.
+  // Returns the bytes of everything before the first stage, and of the first stage without its windows.
   [[nodiscard]] std::size_t bytes_without_windows() const { return stages_offset() + windows_offset(); }
 
-  // Within a stage.
+  // The following offsets are within a stage.
   [[nodiscard]] std::size_t signs_offset() const {
     return 2 * static_cast<std::size_t>(ranks) * (inline_bytes + line);
   }
   [[nodiscard]] std::size_t uses_offset() const { return signs_offset() + lines(ranks); }
   [[nodiscard]] std::size_t round_words_offset() const { return uses_offset() + lines(ranks); }
-  [[nodiscard]] std::size_t round_words_bytes() const;  // of one half
+  [[nodiscard]] std::size_t round_words_bytes() const;  // for one half
   [[nodiscard]] std::size_t tree_lines_offset() const {
     return round_words_offset() + 2 * round_words_bytes();
   }
   [[nodiscard]] std::size_t steps_offset() const;
   [[nodiscard]] int words_of_step() const { return ranks + 2; }
-  [[nodiscard]] std::size_t step_bytes() const { return lines(words_of_step()); }  // of one chunk
+  [[nodiscard]] std::size_t step_bytes() const { return lines(words_of_step()); }  // for one chunk
   [[nodiscard]] std::size_t relay_words_offset() const;
   [[nodiscard]] std::size_t windows_offset() const;
   [[nodiscard]] std::size_t windows_bytes() const {
