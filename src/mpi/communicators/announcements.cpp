@@ -30,7 +30,7 @@ std::string text_of(const Range<std::size_t>& bytes) {
   return (bytes.least == 0 ? " up to " : " from " + size_text(bytes.least) + " to ") + size_text(bytes.most);
 }
 
-// The rows around row `index` that differ in nothing that the line says.
+// Returns the lengths of the rows around row `index` for which the line would be equal.
 Range<std::size_t> bytes_of(const std::vector<PlanRow>& rows, std::size_t index) {
   const auto is_alike = [&](const PlanRow& row) {
     return row.expression == rows[index].expression && row.reason == rows[index].reason;
@@ -53,7 +53,7 @@ void Announcements::say_choice(Collective collective, const Plan& plan, std::siz
   std::uint64_t& said = said_[index_of(collective)];
   if ((said & bit) != 0) return;
   said |= bit;
-  // Never destroyed: a program may call MPI while it exits.
+  // The lines are never destroyed, because a program may call MPI while it exits.
   static std::mutex mutex;
   static auto* lines = new std::set<std::pair<int, std::string>>;
   try_to([&] {

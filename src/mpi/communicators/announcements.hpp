@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// OFFBEAT_VERBOSE: one line for each collective and range of lengths that a communicator uses.
+// Announcements prints the lines of OFFBEAT_VERBOSE: one for each collective and range of lengths that a
+// communicator uses.
 #pragma once
 
 #include <array>
@@ -12,11 +13,12 @@ namespace offbeat {
 
 class Announcements {
  public:
-  // Says which row of the plan a call of `bytes` takes, unless it was said before: here, or by a communicator
-  // of equally many ranks. `why_native`: why the host serves every call; empty if it does not.
+  // Prints which row of the plan a call of `bytes` bytes takes. It prints nothing if this communicator, or
+  // another one with as many ranks, has printed that line before. `why_native` says why the host serves every
+  // call; it is empty if the host does not.
   void say_choice(Collective collective, const Plan& plan, std::size_t bytes, int ranks,
                   std::string_view why_native);
-  // After the plans have changed.
+  // Call after the plans have changed. The lines are then printed again.
   void forget() { said_ = {}; }
 
  private:

@@ -91,7 +91,7 @@ std::string mismatch(const CallSignature& first, int rank, const CallSignature& 
 
 }  // namespace
 
-// The inline slots carry the signatures, as they would carry a message.
+// The inline slots carry the signatures as they would carry a message.
 std::string find_mismatch(Board& board, const CallSignature& mine) {
   static_assert(sizeof(CallSignature) <= BoardShape::inline_bytes);
   board.sequence.next(true);
@@ -106,7 +106,7 @@ std::string find_mismatch(Board& board, const CallSignature& mine) {
   CallSignature first = mine;
   for (int rank = 0; rank < board.size; ++rank) {
     CallSignature other = mine;
-    if (rank != board.rank) {  // the own slot may be another's already
+    if (rank != board.rank) {  // another rank may already use this rank's slot
       const Board::InlineSlot& theirs = board.inline_slot(sequence, rank);
       Patience::Wait wait(board.patience);
       while (theirs.sequence.load(std::memory_order_acquire) != sequence) wait.pause();

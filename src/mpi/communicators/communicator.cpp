@@ -19,8 +19,8 @@ namespace offbeat {
 namespace {
 
 struct Reason {
-  const char* text;  // lives as long as the exception; null: the program itself revoked the communicator
-  int code;          // of the host MPI
+  const char* text;  // lives as long as the exception; null if the program itself revoked the communicator
+  int code;          // an error code of the host MPI
 };
 
 Reason reason_of(const std::exception_ptr& failure) {
@@ -148,8 +148,8 @@ void Communicator::check(const CallSignature& mine) {
   enter_board(mine.collective, 0);
   std::string mismatch;
   or_break([&] {
-    // With several nodes the board only names late ranks: its ranks must not stop at a mismatch and leave the
-    // other nodes waiting.
+    // On several nodes the check on the board only serves to name late ranks. Its ranks must not stop at a
+    // mismatch and leave the other nodes waiting.
     if (has_board()) mismatch = find_mismatch(place_->board->board(), mine);
     if (!has_board() || place_->team().locality().membership.nodes() > 1) {
       SetUp set_up(process_.host, handle(), process_.settings, mine.collective, false);
@@ -165,7 +165,7 @@ void Communicator::report_earlier_failure() const {
   throw CommunicationError("an earlier collective on this communicator failed", failure_);
 }
 
-// A persistent request may outlive the program's communicator.
+// The handle is null if a persistent request has outlived the program's communicator.
 bool Communicator::asks_whether_revoked() const {
   return handle() != MPI_COMM_NULL && process_.fault_tolerance().is_revoked(handle());
 }
@@ -179,8 +179,8 @@ void Communicator::check_processes() const {
     throw CommunicationError("a process of the communicator has died", FaultTolerance::process_failed);
 }
 
-// On the board of one node, copies are all that an algorithm does with its vectors, except in its immediate
-// form. An alltoallv of any length tries that first, but it leaves long vectors alone.
+// On the board of one node, an algorithm only copies from and to its vectors, except in its immediate form.
+// An alltoallv of any length tries the immediate form first, but that leaves long vectors alone.
 bool Communicator::may_have_stand_ins(const Chosen& chosen, Collective collective) {
   return chosen && chosen.expression->algorithm->needs.board == OnBoard::one_node &&
          (chosen.at_once == nullptr || collective == Collective::alltoallv);
@@ -208,7 +208,7 @@ void Communicator::run_task(const Expression& expression, const Call& call, cons
   if (stage != nullptr) stage->end_use();
 }
 
-// This call is complete, so the next call deals with a rank that has failed meanwhile.
+// This call is complete. If a rank has failed meanwhile, the next call deals with it.
 void Communicator::give_progress() {
   if (has_board()) ProgressDue::give([&] { place_->board->let_host_move(); });
 }
@@ -279,7 +279,8 @@ std::unique_ptr<Operation> Communicator::begin(const Call& call) {
 
 Chosen Communicator::choose_to_begin(Collective collective, std::size_t bytes, std::size_t width) {
   if (!plans_.is_up_to_date(collective)) {
-    // All ranks agree on both. A blocking call brings the plans up to date.
+    // All ranks get equal answers here. If this function cannot continue, a blocking call brings the plans up
+    // to date.
     if (!plans_.are_current() || !are_provided({collective})) return {};
     apply();
   }
@@ -308,7 +309,7 @@ void Communicator::begin(std::unique_ptr<Operation>& operation, Chosen chosen, c
   });
   operation->is_complete_.store(false, std::memory_order_relaxed);
   if (process_.progress.has_working_thread()) {
-    // A short copy takes less time than it takes the thread to see that there is one.
+    // A short copy takes less time than the thread needs to notice that there is one.
     constexpr std::size_t short_bytes = 4096;
     const bool sends_messages = expression.algorithm->needs.board != OnBoard::one_node;
     operations_under_way.announce(*operation);
@@ -332,12 +333,12 @@ MpiTransport& Communicator::transport_of(int index) {
   return *transport;
 }
 
-// No bell rings for an operation: it may be in others' hands.
+// No bell rings for an operation, because another thread may run it.
 Patience Communicator::patience_of(int index) {
   NodeBoard::Stage* const stage = stage_of_board(index);
   Patience patience = stage != nullptr ? stage->board.patience : transport_of(index).patience();
   patience.bell = nullptr;
-  // The thread may have been interrupted at its work, on this core.
+  // The working thread may have been interrupted on this core.
   if (process_.progress.has_working_thread()) patience.shares_cores = true;
   return patience;
 }

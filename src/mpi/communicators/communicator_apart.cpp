@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The communicators of persistent requests, which share boards.
+// Persistent requests have a Communicator of their own, and share boards.
 #include <algorithm>
 #include <memory>
 
@@ -12,7 +12,7 @@ namespace offbeat {
 BoardSize Communicator::size_of_board_for(const Call& call) const {
   const auto ranks = static_cast<std::size_t>(size_);
   const std::size_t most = process_.settings.window_bytes;
-  // The smallest window that has a channel for each rank.
+  // This is the smallest window that has a channel for each rank.
   const std::size_t small = std::max(std::size_t{64} << 10, 2 * ranks * BoardShape::smallest_chunk);
   const std::size_t length = call.length(size_) * (roles(call.collective).is_personal ? ranks : 1);
   const bool is_short = call.collective != Collective::alltoallv && length <= small &&
@@ -51,7 +51,8 @@ void Communicator::use(const Berths& berths) {
   apply();
 }
 
-// If the ranks have nothing to agree on, a rank without memory still takes its berth, and fails alone.
+// If the ranks have nothing to agree on, a rank without memory still takes its berth, and only this rank
+// fails.
 std::unique_ptr<Communicator> Communicator::apart(const Call& call) {
   const BoardSize size = size_of_board_for(call);
   if (!serves()) return std::make_unique<Communicator>(*this, size);

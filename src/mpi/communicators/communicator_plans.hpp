@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is decided for the calls on one communicator.
+// The decisions for the calls on one communicator.
 #pragma once
 
 #include <array>
@@ -15,10 +15,11 @@ namespace offbeat {
 
 class Board;
 
-// How one call is carried out.
+// Chosen says how one call is carried out.
 struct Chosen {
-  const Expression* expression = nullptr;  // null: the host serves the call
-  // The immediate form. False on all ranks: the task of the expression has to follow. Null: there is none.
+  const Expression* expression = nullptr;  // null if the host serves the call
+  // The immediate form, or null if there is none. If it returns false, on all ranks alike, the task of the
+  // expression must follow.
   bool (*at_once)(Board& board, const Call& call) = nullptr;
 
   [[nodiscard]] static Chosen by(const PlanRow& row) {
@@ -28,12 +29,12 @@ struct Chosen {
   [[nodiscard]] explicit operator bool() const { return expression != nullptr; }
 };
 
-// The plan of one collective, with what its short calls need within reach: a core that has just waited does
-// one load after the other.
+// PlanInUse is the plan of one collective, with everything for short calls stored close together: a core that
+// has just waited does one load after the other.
 class PlanInUse {
  public:
-  // `plan` lasts until the next call of this. It holds for `generation` of the Selection; 0: something that
-  // it needs is missing, so it is never up to date.
+  // Puts `plan` into use. It must live until the next call of use(). It holds for `generation` of the
+  // Selection. 0 means that something it needs is missing, so the plan is never up to date.
   void use(const Plan& plan, std::uint64_t generation) {
     plan_ = &plan;
     generation_ = generation;
@@ -51,7 +52,7 @@ class PlanInUse {
   [[nodiscard]] bool is_of(std::uint64_t generation) const { return generation_ == generation; }
   [[nodiscard]] const Plan& plan() const { return *plan_; }
 
-  // Whether a call of `bytes` takes the first row that has an immediate form, and that row.
+  // Returns true if a call of `bytes` bytes takes short_row(), the first row that has an immediate form.
   [[nodiscard]] bool is_short(std::size_t bytes) const { return bytes - short_least_ <= short_span_; }
   [[nodiscard]] const Chosen& short_row() const { return short_; }
 
@@ -63,31 +64,32 @@ class PlanInUse {
   const Plan* plan_ = nullptr;
 };
 
-// The plans of all collectives: those that the ranks have agreed on, and which of them are in use.
+// CommunicatorPlans holds the plans of all collectives: those that the ranks have agreed on, and those in
+// use.
 class CommunicatorPlans {
  public:
   explicit CommunicatorPlans(const Selection& selection) : selection_(selection) {}
 
-  // The plans that all ranks have made, or null before they have.
+  // Returns the plans that all ranks have made, or null before they have.
   [[nodiscard]] const std::shared_ptr<const TeamPlans>& agreed() const { return agreed_; }
   void agree_on(std::shared_ptr<const TeamPlans> plans) { agreed_ = std::move(plans); }
-  // Whether those are the plans of the present choices.
+  // Returns true if the plans agreed on belong to the present choices.
   [[nodiscard]] bool are_current() const {
     return agreed_ == nullptr || agreed_->generation() == selection_.generation();
   }
-  // Whether they need a board where one can be had.
+  // Returns true if the plans agreed on need a board for any of these collectives.
   [[nodiscard]] bool want_board(Collectives some) const {
     return agreed_ != nullptr && agreed_->with_board.need(Means::board, some);
   }
 
   enum class Which : std::uint8_t { native, without_board, with_board };
-  // Those agreed on, or, while there are none, those of a communicator that the host serves.
+  // Returns the plans agreed on. If there are none yet, returns those of a communicator that the host serves.
   [[nodiscard]] const Plans& present(Which which) const {
     if (agreed_ == nullptr || which == Which::native) return selection_.native();
     return which == Which::with_board ? agreed_->with_board : agreed_->without_board;
   }
 
-  // Puts plans into use. is_ready(collective): whether everything exists that calls of it need.
+  // Puts plans into use. is_ready(collective) returns true if everything exists that its calls need.
   template <class IsReady>
   void use(Which which, IsReady&& is_ready) {
     const std::uint64_t generation = agreed_ != nullptr ? agreed_->generation() : selection_.generation();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the ranks of a communicator agree before offbeat serves it and after the plans have changed.
+// The ranks of a communicator agree here, before offbeat serves it and after the plans have changed.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -36,24 +36,23 @@ void for_world_ranks(const Host& host, MPI_Comm communicator, int size, Calls&& 
   host.Group_free(&group);
 }
 
-// Rank 0's proposal to the others. It begins with `build` and has equally many bytes in every version of
-// offbeat. So ranks of another version understand it, and answer with no more than has::memory and
-// has::same_build.
+// Rank 0's proposal to the others. It begins with `build` and has one size in every version of offbeat. So
+// ranks of another version understand it. They answer with has::memory and has::same_build only.
 struct Invitation {
   std::uint64_t build = 0;        // build_identity()
-  std::uint64_t settings = 0;     // a hash of those that must be equal
-  std::uint64_t team = 0;         // its serial number
-  std::uint64_t is_new_team = 0;  // all ranks make it now
+  std::uint64_t settings = 0;     // a hash of the settings that must be equal
+  std::uint64_t team = 0;         // the team's serial number
+  std::uint64_t is_new_team = 0;  // 1 if all ranks must make the team now
   std::uint64_t place = 0;
-  std::uint64_t messages = 0;      // number of the private communicator to share; 0: none
-  std::uint64_t new_messages = 0;  // number for one that may be made
+  std::uint64_t messages = 0;      // the number of the private communicator to share; 0 for none
+  std::uint64_t new_messages = 0;  // the number for a private communicator that may be made
   std::uint64_t rules = 0;         // a hash of the user's rules
 };
 static_assert(sizeof(Invitation) == 64);
 
 // A rank's answer to an invitation, bit by bit.
 namespace has {
-constexpr std::uint64_t memory = 1;  // in every version, as same_build is
+constexpr std::uint64_t memory = 1;  // means this in every version; so does same_build
 constexpr std::uint64_t same_build = std::uint64_t{1} << 63;
 constexpr std::uint64_t same_settings = 2;
 constexpr std::uint64_t team = 4;
@@ -65,13 +64,13 @@ constexpr std::uint64_t no_level_zero = 128;
 constexpr std::uint64_t same_rules = 256;
 }  // namespace has
 
-// Said only once, because a program may make many communicators.
+// Prints this only once, because a program may make many communicators.
 void say_once_that_ranks_differ(std::string_view what, int ranks) {
   static std::atomic<bool> is_said{false};
   if (is_said.exchange(true)) return;
   try_to([&] {
     say("ranks have different " + std::string(what) + ": the host MPI serves this communicator of " +
-        std::to_string(ranks) + " ranks, and others of them");
+        std::to_string(ranks) + " ranks and others of these ranks");
   });
 }
 
@@ -80,7 +79,7 @@ void say_once_that_messages_are_cut(std::size_t longest) {
   if (longest >= longest_message || is_said.exchange(true)) return;
   try_to([&] {
     say("messages between nodes are at most " + std::to_string(longest) +
-        " B: longer ones this MPI's TCP sends one way at a time");
+        " B, because this MPI's TCP sends longer ones one way at a time");
   });
 }
 
@@ -93,8 +92,8 @@ std::string_view Communicator::why_never_served(const Host& host, MPI_Comm commu
   if (inter != 0) return "inter-communicator";
   host.Comm_size(communicator, &size);
   if (size == 1) return "one rank";
-  // Nobody knows whether processes that were spawned, or that connected, run under offbeat. Each rank sees
-  // some that are not in its own MPI_COMM_WORLD.
+  // Processes that were spawned, or that connected, may run without offbeat. Each rank sees some ranks that
+  // are not in its own MPI_COMM_WORLD.
   bool is_foreign = false;
   for_world_ranks(host, communicator, size, [&](int, std::span<const int> ranks) {
     is_foreign = is_foreign || std::ranges::find(ranks, MPI_UNDEFINED) != ranks.end();
@@ -127,7 +126,8 @@ bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up, Co
 
   bool is_new_team = false;
   auto which = Team::Which::free;
-  // At most two passes unless memory is short: a new team and a place that was never used suit every rank.
+  // There are at most two passes unless memory is short, because a new team and a place that was never used
+  // suit every rank.
   for (;;) {
     std::shared_ptr<Team> team;
     std::shared_ptr<Team::Place> place;
@@ -185,7 +185,7 @@ bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up, Co
     const std::uint64_t all = set_up.unanimous(mine_to_say);
 
     if ((all & has::memory) == 0) return false;
-    // Ranks of another version say nothing of settings and rules, so the build comes first.
+    // The build is checked first, because ranks of another version do not answer about settings and rules.
     struct Difference {
       std::uint64_t bit;
       std::string_view what;
@@ -296,7 +296,7 @@ void Communicator::take_over() {
   }
   if (may_be_revoked_) {
     client.check = [](void* state) { static_cast<const Communicator*>(state)->check_processes(); };
-    client.state = const_cast<Communicator*>(origin_ != nullptr ? origin_ : this);  // it outlives the board
+    client.state = const_cast<Communicator*>(origin_ != nullptr ? origin_ : this);  // outlives the board
   }
   place_->board->serve(client, process_.own_communicator());
 }
@@ -312,7 +312,7 @@ void Communicator::prepare(MpiTransport& transport, int index) {
   if (NodeBoard::Stage* stage = stage_of_board(index)) transport.use(stage->board);
 }
 
-// The ranks have made the same calls here, so all of them refresh in the same one.
+// The ranks have made the same calls here, so all of them refresh in one and the same call.
 void Communicator::add_requested(Collective collective) {
   requested_.add(collective);
   if (!are_provided({collective})) apply();
@@ -324,7 +324,7 @@ void Communicator::refresh(Collective collective) {
     return;
   }
   const Collectives wanted = requested_.with(collective);
-  // All ranks agree on whether the plans are current and on what already exists.
+  // All ranks get equal answers here: they agree on the plans and on what already exists.
   if (plans_.are_current() && are_provided(wanted)) {
     apply();
     return;

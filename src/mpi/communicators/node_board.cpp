@@ -24,10 +24,10 @@
 namespace offbeat {
 namespace {
 
-// The value of Board::broken: never 0.
+// Failure is the value of Board::broken. It is never 0.
 class Failure {
  public:
-  // `error_class`: of the host MPI, whose classes are the same numbers on all ranks.
+  // `error_class` is a class of the host MPI, whose classes have equal numbers on all ranks.
   Failure(int world_rank, int error_class)
       : word_(static_cast<std::uint64_t>(static_cast<std::uint32_t>(error_class)) << 32 |
               (static_cast<std::uint32_t>(world_rank) + 1)) {}
@@ -40,12 +40,12 @@ class Failure {
   std::uint64_t word_;
 };
 
-// Hands the leader's memory file out to all ranks of a node; they get none if that fails.
+// HandOut passes the leader's memory file to all ranks of a node. If that fails, they get none.
 class HandOut {
  public:
-  // Creates the leader's file, whose memory by_offer hands out. `shape` has as many stages as are wanted. A
-  // rank without room for that many may have room for one stage: a /dev/shm may be small, and address space
-  // limited.
+  // Creates the leader's file, which by_offer() passes on. `shape` has the number of stages that is wanted. A
+  // rank that has no room for them may have room for one stage, because /dev/shm may be small, and address
+  // space limited.
   HandOut(const Locality& locality, BoardShape shape, Refusals& refusals)
       : locality_(locality),
         refusals_(refusals),
@@ -68,11 +68,11 @@ class HandOut {
     file_ = make_memory(shape.total_bytes(), refusals);
   }
 
-  // How many stages this rank has room for, as far as it knows; 0 if none.
+  // Returns how many stages this rank has room for, as far as it knows; 0 for none.
   [[nodiscard]] int stages() const { return stages_; }
 
-  // Both functions are collective. `bytes`: the least size of the file. A rank needs nothing but the offer of
-  // its leader. But only the communicator connects the two, so every rank gets the offers of all nodes.
+  // Both functions are collective. `bytes` is the least size of the file. A rank needs only the offer of its
+  // leader. But only the communicator connects the two, so every rank gets the offers of all nodes.
   const Descriptor& by_offer(SetUp& set_up, std::size_t bytes) {
     const Membership& all = locality_.membership;
     const MemoryOffer mine = locality_.member == 0 ? offer_of(file_) : MemoryOffer{};
@@ -82,7 +82,7 @@ class HandOut {
     return file_;
   }
 
-  // Call after by_offer, if ranks cannot open the leader's file.
+  // Call this after by_offer() if ranks cannot open the leader's file.
   const Descriptor& by_socket(SetUp& set_up, std::size_t bytes) {
     std::vector<Mailbox::Address> addresses;
     const auto ranks = static_cast<std::size_t>(locality_.membership.ranks());
@@ -93,11 +93,11 @@ class HandOut {
     Mailbox mailbox(refusals_);
     set_up.gather(mailbox.address(), addresses.data());
     if (locality_.member > 0) mailbox.listen_to(address_of(locality_.here().front()), refusals_);
-    static_cast<void>(set_up.all(true));  // all listen
+    static_cast<void>(set_up.all(true));  // from here on, all listen
     if (locality_.member == 0) {
       for (const int rank : locality_.here().subspan(1)) mailbox.send(file_, address_of(rank), refusals_);
     }
-    static_cast<void>(set_up.all(true));  // everything is sent
+    static_cast<void>(set_up.all(true));  // from here on, everything is sent
     if (locality_.member > 0) file_ = mailbox.take(of_leader(), bytes, refusals_);
     return file_;
   }
@@ -109,9 +109,9 @@ class HandOut {
 
   const Locality& locality_;
   Refusals& refusals_;
-  std::vector<MemoryOffer> offers_;  // of the leader of each node
+  std::vector<MemoryOffer> offers_;  // from the leader of each node
   std::vector<int> lists_;           // work space
-  Descriptor file_;                  // the leader's stays open until all have it
+  Descriptor file_;                  // the leader keeps it open until all ranks have it
   int stages_ = 0;
 };
 
@@ -121,7 +121,7 @@ std::string host_name() {
   return name;
 }
 
-// "rank 3", "ranks 3, 5 and 7", "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 40 more".
+// Returns "rank 3", "ranks 3, 5 and 7" or "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 40 more".
 std::string rank_list(const std::vector<int>& ranks) {
   constexpr std::size_t most_named = 8;
   const std::size_t named = std::min(ranks.size(), most_named);
@@ -134,7 +134,7 @@ std::string rank_list(const std::vector<int>& ranks) {
   return text;
 }
 
-// Said once per process, by the first rank that was refused the first time. The others keep silent for good.
+// Prints once per process, on the first rank that was refused the first time. The other ranks never print it.
 void say_why_not(const Refusals& refusals, std::size_t ranks, bool is_first) {
   static std::atomic<bool> said{false};
   if (said.exchange(true) || !is_first) return;
@@ -169,7 +169,7 @@ int quota() {
   return cores;
 }
 
-// A guess from what is known without asking the other ranks.
+// Guesses from what is known without asking the other ranks.
 bool seems_to_share_cores() {
   static const bool does = launcher_ranks_on_node() > std::min(get_nprocs(), quota());
   return does;
@@ -177,7 +177,7 @@ bool seems_to_share_cores() {
 
 }  // namespace
 
-// Everything that can fail on one rank alone comes before a vote.
+// Everything that can fail on one rank alone happens before a vote.
 std::unique_ptr<NodeBoard> NodeBoard::create(SetUp& set_up, const Locality& locality,
                                              const std::vector<int>& world_ranks, const Settings& settings,
                                              WindowBudget& budget, const BoardSize& size) {
@@ -219,7 +219,7 @@ std::unique_ptr<NodeBoard> NodeBoard::create(SetUp& set_up, const Locality& loca
 
 Patience patience_without_board(const Settings& settings) {
   Patience patience = patience_for(settings, seems_to_share_cores());
-  patience.stall.after_s = 0;  // nobody can tell who is late
+  patience.stall.after_s = 0;  // without a board, no rank can tell which one is late
   return patience;
 }
 
@@ -235,7 +235,7 @@ NodeBoard::Stage::Stage(NodeBoard& owner, int index)
                           .state = this};
 }
 
-// The budget makes other boards give their pages back, but never this one, which is in use.
+// The budget makes other boards give their pages back, but never this one, because it is in use.
 void NodeBoard::Stage::keep(std::size_t used) noexcept {
   const std::size_t before = kept_bytes_.exchange(used, std::memory_order_relaxed);
   owner_.budget_.add(owner_, 2 * (used - before));
@@ -262,26 +262,28 @@ NodeBoard::NodeBoard(const Host& host, SharedMemory memory, const BoardShape& sh
   for (int k = 0; k < stages(); ++k) stages_.push_back(std::make_unique<Stage>(*this, k));
   world_ranks_.reserve(locality.here().size());
   for (const int rank : locality.here()) world_ranks_.push_back(world_ranks[static_cast<std::size_t>(rank)]);
-  // Smaller windows would share a huge page with those of other ranks, near the core that touched it first.
+  // Only windows of at least a huge page get huge pages. Smaller windows would share one with windows of
+  // other ranks, near the core that touched it first.
   constexpr std::size_t huge_page = std::size_t{2} << 20;
   if (shape.window_bytes >= huge_page) memory_.prefer_huge_pages();
-  // Read by look_at_cores of the other ranks, which write nothing here before they have read it.
+  // look_at_cores() of the other ranks reads this. They write nothing here before they have read it.
   std::memcpy(board().inline_slot(0, locality_.member).data, &cores_, sizeof cores_);
 }
 
 void NodeBoard::look_at_cores(const Settings& settings, std::span<CoreSet> work_space) {
   for (int rank = 0; rank < shape_.ranks; ++rank) {
     CoreSet& cores = work_space[static_cast<std::size_t>(rank)];
-    // With two ranks, the other one may be in its first collective and use this rank's slot.
+    // On a board of two ranks, the other one may already be in its first collective and use this rank's slot.
     if (rank == locality_.member) {
       cores = cores_;
     } else {
       std::memcpy(&cores, board().inline_slot(0, rank).data, sizeof cores);
     }
   }
-  // Computed from data that all ranks see alike, because it decides how messages are cut.
+  // All ranks compute this from equal data, because it decides how messages are cut.
   const int at_once = std::clamp(together(work_space).count(), 1, shape_.ranks);
-  // A finding of one communicator on this node also holds for its parts: the other ranks are still there.
+  // A finding of one communicator also holds for its parts on this node, because the other ranks are still
+  // there.
   static std::atomic<bool> cores_are_shared{false};
   if (seems_to_share_cores() || shape_.ranks > quota() || must_share_cores(work_space))
     cores_are_shared = true;
@@ -304,7 +306,7 @@ void NodeBoard::rest() {
   board().presence(locality_.member).entered.store(0, std::memory_order_relaxed);
 }
 
-// One thread at a time gives the host a turn; others need not give a second one.
+// One thread at a time gives the host a turn; the others need not wait for it or repeat it.
 int NodeBoard::look_for_failure() noexcept {
   if (!turn_ || is_looking_.test_and_set(std::memory_order_acquire)) return MPI_SUCCESS;
   const int code = take_turn();
@@ -344,14 +346,15 @@ void NodeBoard::progress() {
 
 void NodeBoard::give_up(int failed, const char* why, int code) noexcept {
   Board::Word& broken = board().broken();
-  // A thread of offbeat may call this, but only for lack of memory, and then it asks the host for nothing.
+  // A thread of offbeat calls this only for lack of memory, and then asks the host for nothing.
   int error_class = code;
   if (code != MPI_ERR_NO_MEM && code != MPI_ERR_OTHER) host_->Error_class(code, &error_class);
   const Failure mine(failed, error_class);
   std::uint64_t none = 0;
   const bool is_first = broken.compare_exchange_strong(none, mine.word(), std::memory_order_relaxed);
   board().bell().ring();
-  // The others of this node, and a node that was told, need not tell anybody.
+  // Only the rank that failed first tells other nodes. The other ranks of its node, and nodes that were told,
+  // need not.
   if (!is_first) return;
   if (why != nullptr)
     try_to([&] {
@@ -359,7 +362,8 @@ void NodeBoard::give_up(int failed, const char* why, int code) noexcept {
           "; this communicator can no longer be used");
     });
   if (client_.failure_tag < 0) return;
-  // All ranks of the other nodes: nobody knows which of them have left the collective, and look no more.
+  // All ranks of the other nodes get the notice, because it is unknown which of them have left the collective
+  // and look no more.
   notice_ = mine.word();
   const Membership& all = locality_.membership;
   for (int rank = 0; rank < all.ranks(); ++rank) {
@@ -389,7 +393,7 @@ void NodeBoard::report_stall(Stage& stage, double waited_s, bool over) {
       lower_rank_waits = true;
     }
   }
-  // One line for the node, from the first rank that waits. The rank that said it also says that it is over.
+  // The first rank that waits prints one line for the node. It also prints when the wait is over.
   if (over ? !stage.reported_ : lower_rank_waits) return;
   stage.reported_ = !over;
 

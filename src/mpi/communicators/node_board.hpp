@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A board that communicators of the same ranks use in turn: the shared memory and this rank's view of it.
+// NodeBoard is a board that communicators of the same ranks use in turn: the shared memory and this rank's
+// view of it.
 #pragma once
 
 #include <algorithm>
@@ -23,46 +24,49 @@ namespace offbeat {
 
 class SetUp;
 
-// For a rank that waits for messages alone and knows of its node only what the launcher says.
+// Returns the patience of a rank that waits only for messages, and knows of its node only what the launcher
+// says.
 [[nodiscard]] Patience patience_without_board(const Settings& settings);
 
-// The size of a board that is wanted. Equal on all ranks.
+// The size that a board should have. It is equal on all ranks.
 struct BoardSize {
   std::size_t window_bytes = 0;
   int stages = 1;
   bool operator==(const BoardSize&) const = default;
 };
 
-// The present user of a board: one communicator, or the persistent requests that share a place.
+// BoardClient is the present user of a board: one communicator, or the persistent requests that share a
+// place.
 struct BoardClient {
-  // Ranks of other nodes are told of failures there, with this tag; negative: no messages.
+  // Failures are sent to ranks of other nodes with this tag; negative if there are no messages.
   MPI_Comm messages = MPI_COMM_NULL;
   int failure_tag = -1;
-  // Throws CommunicationError when the program's communicator can no longer be used.
+  // Throws CommunicationError if the program's communicator can no longer be used.
   void (*check)(void* state) = nullptr;
   void* state = nullptr;
 };
 
 class NodeBoard {
  public:
-  // Collective, with the same outcome on all ranks. Null, with one line that says why, unless all ranks of
-  // every node could map their memory. `world_ranks`: of all ranks of the communicator. The board refers to
-  // `locality`. Throws CommunicationError.
+  // Creates a board. Collective, with equal outcomes on all ranks. Unless all ranks of every node could map
+  // their memory, it returns null and prints one line that says why. `world_ranks` has all ranks of the
+  // communicator. The board refers to `locality`. Throws CommunicationError.
   static std::unique_ptr<NodeBoard> create(SetUp& set_up, const Locality& locality,
                                            const std::vector<int>& world_ranks, const Settings& settings,
                                            WindowBudget& budget, const BoardSize& size);
   ~NodeBoard() { budget_.remove(*this); }
 
-  // A stage carries out one collective at a time. A communicator's blocking collectives use the first stage;
-  // those that proceed while the program computes use one of the others. Persistent requests share boards on
-  // which each has a stage of its own.
+  // A stage carries out one collective at a time. The blocking collectives of a communicator use the first
+  // stage, and collectives that proceed while the program computes use the others. Persistent requests share
+  // boards, and each has a stage of its own there.
   class Stage {
    public:
     Stage(NodeBoard& owner, int index);
     Stage(const Stage&) = delete;
     Stage& operator=(const Stage&) = delete;
 
-    // Call these before and after a collective that uses windows. `leased`: bytes (Expression::lease).
+    // Call these before and after a collective that uses windows. `leased` is a number of bytes
+    // (Expression::lease).
     void begin_use(std::size_t leased) noexcept {
       board.begin_use();
       owner_.last_use_.store(owner_.budget_.now(), std::memory_order_relaxed);
@@ -79,41 +83,42 @@ class NodeBoard {
     void keep(std::size_t used) noexcept;
 
     NodeBoard& owner_;
-    std::atomic<std::size_t> kept_bytes_{0};  // of each window
-    bool reported_ = false;                   // a stall
+    std::atomic<std::size_t> kept_bytes_{0};  // how much of each window has been used
+    bool reported_ = false;                   // true if a stall was reported
   };
   static constexpr int stages_of_communicator = 4;
   static constexpr int most_stages = 16;
-  // One if there is no memory for more; the same number on the boards of all nodes.
+  // Returns the number of stages, which is 1 if there is no memory for more. It is equal on the boards of all
+  // nodes.
   [[nodiscard]] int stages() const { return shape_.stages; }
-  // The size that was wanted when the board was made.
+  // Returns the size that was wanted when the board was made.
   [[nodiscard]] const BoardSize& size() const { return size_; }
 
-  // index < stages().
+  // Returns a stage: index < stages().
   [[nodiscard]] Stage& stage(int index) { return *stages_[static_cast<std::size_t>(index)]; }
   [[nodiscard]] Board& board() { return stage(0).board; }
 
-  // For the budget.
+  // The budget uses the following members.
   [[nodiscard]] std::uint64_t last_use() const { return last_use_.load(std::memory_order_relaxed); }
-  // False: the pages are in use.
+  // Returns false if the pages are in use.
   [[nodiscard]] bool give_pages_back() noexcept;
-  std::size_t kept_bytes = 0;  // of this rank's windows
+  std::size_t kept_bytes = 0;  // in this rank's windows
 
-  // The board serves this communicator from now on. `own`: a communicator of this rank alone, for turns of
-  // the host.
+  // Makes the board serve this communicator from now on. `own` is a communicator of this rank alone, for
+  // turns of the host.
   void serve(const BoardClient& client, MPI_Comm own) {
     client_ = client;
     if (!turn_) turn_.emplace(*host_, own);
   }
-  // Call when the communicator is gone and this rank has left its last collective.
+  // Call this when the communicator is gone and this rank has left its last collective.
   void rest();
 
   // Ends all use of the board, because this rank cannot go on and so no rank can. Every rank that waits on a
   // board of any node gets an error of the class of `code`. One line says that rank `failed` of
-  // MPI_COMM_WORLD has failed, and why. If `why` is null, there is no line.
+  // MPI_COMM_WORLD has failed, and why. If `why` is null, no line is printed.
   void give_up(int failed, const char* why, int code) noexcept;
-  // Whether a rank has given up, as far as this one can know. With one node the host gets no turn here: MPICH
-  // does not call the delete functions of a communicator to which a message has just come.
+  // Returns true if a rank has given up, as far as this rank can know. On one node the host gets no turn
+  // here: MPICH does not call the delete functions of a communicator to which a message has just come.
   [[nodiscard]] bool is_given_up() noexcept;
   [[nodiscard]] int world_rank() const { return world_ranks_[static_cast<std::size_t>(locality_.member)]; }
   // Lets the host move the program's other messages.
@@ -123,19 +128,20 @@ class NodeBoard {
   NodeBoard(const Host& host, SharedMemory memory, const BoardShape& shape, const BoardSize& size,
             const Locality& locality, const std::vector<int>& world_ranks, WindowBudget& budget);
 
-  // Call when all ranks of the node have their board. `work_space`: one element for each of them.
+  // Call when all ranks of the node have their board. `work_space` has one element for each of them.
   void look_at_cores(const Settings& settings, std::span<CoreSet> work_space);
   // Lets the host move messages and checks for failures on other nodes. Returns an error code of the host.
   int look_for_failure() noexcept;
   int take_turn() noexcept;
-  // The same for a rank that waits. Throws CommunicationError if a rank has given up.
+  // Does that for a rank that waits, and advances operations. Throws CommunicationError if a rank has given
+  // up.
   void progress();
   [[nodiscard]] std::string call(const Board& board) const;
   // Names the ranks that have not entered the collective in which this rank waits.
   void report_stall(Stage& stage, double waited_s, bool over);
 
   const Host* host_;
-  std::optional<HostTurn> turn_;  // none: there is no communicator at present
+  std::optional<HostTurn> turn_;  // empty while there is no communicator
   BoardClient client_;
   WindowBudget& budget_;
   std::atomic<std::uint64_t> last_use_{0};
@@ -144,11 +150,11 @@ class NodeBoard {
   const BoardSize size_;
   const Locality& locality_;
   std::vector<std::unique_ptr<Stage>> stages_;
-  const CoreSet cores_ = CoreSet::of_this_process();  // as announced to the others
-  std::vector<int> world_ranks_;                      // of the ranks of the board
+  const CoreSet cores_ = CoreSet::of_this_process();  // as this rank announced it to the others
+  std::vector<int> world_ranks_;                      // the ranks of the board
   std::string host_name_;
-  std::atomic_flag is_looking_{};  // for a failure
-  std::uint64_t notice_ = 0;       // tells other nodes of a failure: the value of Board::broken
+  std::atomic_flag is_looking_{};  // set while a thread looks for a failure
+  std::uint64_t notice_ = 0;       // the value of Board::broken, sent to other nodes
 };
 
 }  // namespace offbeat

@@ -38,8 +38,8 @@ void SetUp::broadcast(void* value, std::size_t bytes, int from) {
   require(host_.Bcast(value, static_cast<int>(bytes), MPI_BYTE, from, communicator_));
 }
 
-// A rank without offbeat is in the program's MPI_Allreduce. An allreduce here would match its messages, which
-// mean something else. Reductions to one rank have messages of their own.
+// A rank without offbeat is inside the program's MPI_Allreduce. An allreduce here would match its messages,
+// which mean something else. Reductions to one rank use different messages.
 template <class Value>
 Value SetUp::reduce(Value mine, MPI_Datatype type, MPI_Op op) {
   Value result{};
@@ -69,14 +69,15 @@ void SetUp::require(int code) const {
   if (code != MPI_SUCCESS) throw CommunicationError("a communicator could not be set up", code);
 }
 
-// No rank can know which one is missing. Of a thousand ranks that wait for it eleven say so.
+// Only ranks 0, 1, 2, 4, 8 and so on print, because no rank can know which one is missing: of a thousand
+// waiting ranks, eleven print.
 std::string SetUp::what_waits(const std::string& waited) const {
   if (!std::has_single_bit(static_cast<unsigned>(rank)) && rank != 0) return {};
   const std::string where = (is_first_ ? "the first " : "") + std::string(name_of(collective_)) +
                             " on a communicator of " + std::to_string(size) + " ranks: ";
   if (waited.empty()) return where;
   return where + "rank " + std::to_string(world_rank_) + " of MPI_COMM_WORLD has waited " + waited +
-         " for the others to come; one that runs without offbeat never does";
+         " for the other ranks; a rank that runs without offbeat never comes";
 }
 
 }  // namespace offbeat

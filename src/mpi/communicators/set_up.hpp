@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The agreement of all ranks of a communicator before offbeat serves it.
+// SetUp lets all ranks of a communicator agree before offbeat serves it.
 #pragma once
 
 #include <algorithm>
@@ -14,40 +14,41 @@
 
 namespace offbeat {
 
-// Collective calls of offbeat's own on a communicator of the program. All throw CommunicationError.
+// SetUp makes collective calls for offbeat itself on a communicator of the program. All throw
+// CommunicationError.
 //
-// The calls block, as the program's own call does: with a non-blocking one Open MPI could mix up the messages
-// of an MPI_Comm_idup that is under way. A rank that runs without offbeat never takes part, so a thread
-// watches the calls and says what the others are waiting for.
+// The calls block, as the program's own call does. If they did not, Open MPI could mix up their messages with
+// those of an MPI_Comm_idup that is under way. A rank that runs without offbeat never takes part, so a thread
+// watches the calls and prints what the others are waiting for.
 class SetUp {
  public:
-  // `communicator` has at least two ranks. Its errors return as long as this object lives, if they can; see
-  // ReturnErrors. `collective` is the program's call for which this is done, and `is_first` says whether it
-  // is the first one on the communicator.
+  // `communicator` has at least two ranks. While this object lives, its errors return if they can
+  // (ReturnErrors). `collective` is the program's call for which the set-up is done. `is_first` says whether
+  // it is the first one on the communicator.
   SetUp(const Host& host, MPI_Comm communicator, const Settings& settings, Collective collective,
         bool is_first);
   SetUp(const SetUp&) = delete;
   SetUp& operator=(const SetUp&) = delete;
   ~SetUp();
 
-  // From one rank to all.
+  // Sends `value` from one rank to all.
   template <class Plain>
   void broadcast(Plain& value, int from = 0) {
     broadcast(&value, sizeof value, from);
   }
-  // The bits that are set on all ranks.
+  // Returns the bits that are set on all ranks.
   [[nodiscard]] std::uint64_t unanimous(std::uint64_t mine);
   [[nodiscard]] bool all(bool mine) { return unanimous(mine ? 1 : 0) != 0; }
-  // The lowest rank that passes false; the number of ranks if there is none.
+  // Returns the lowest rank that passes false, or the number of ranks if there is none.
   [[nodiscard]] int first_without(bool mine);
   [[nodiscard]] int least(int mine);
-  // all[r] = `mine` of rank r, for each rank of the communicator.
+  // Sets all[r] to `mine` of rank r, for each rank of the communicator.
   template <class Plain>
   void gather(const Plain& mine, Plain* all) {
     gather(&mine, sizeof mine, all);
   }
 
-  // Sets all[k] to `mine` of rank giver(k), for each k < givers; the other ranks give nothing. `lists` is
+  // Sets all[k] to `mine` of rank giver(k), for each k < givers. The other ranks give nothing. `lists` is
   // work space: two ints for each rank if there are several givers.
   template <class Plain, class Giver>
   void gather_from(int givers, Giver&& giver, const Plain& mine, Plain* all, std::span<int> lists) {
@@ -74,8 +75,8 @@ class SetUp {
  private:
   void broadcast(void* value, std::size_t bytes, int from);
   void gather(const void* mine, std::size_t bytes, void* all);
-  // Gathers bytes from each rank. `counts`: how many bytes each rank gives. `begins`: where they belong in
-  // `all`.
+  // Gathers bytes from each rank. `counts` says how many bytes each rank gives, and `begins` where they
+  // belong in `all`.
   void gather(const void* mine, std::span<const int> counts, std::span<const int> begins, void* all);
   template <class Value>
   Value reduce(Value mine, MPI_Datatype type, MPI_Op op);

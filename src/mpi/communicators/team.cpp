@@ -62,7 +62,8 @@ std::shared_ptr<Team::Place> Team::choose_place(const std::shared_ptr<Team>& tea
   std::vector<Stored>& places = team->places_;
   auto chosen = places.end();
   if (which == Which::free) {
-    // Prefer a place that has a board of this size, and leave boards of other sizes to other communicators.
+    // A place that has a board of this size comes first. Boards of other sizes are left to other
+    // communicators.
     chosen = std::ranges::find_if(places, [&](const Stored& each) {
       return !each.is_taken && each.board != nullptr && each.board->size() == size;
     });

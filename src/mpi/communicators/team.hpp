@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// State shared by the communicators of the same processes.
+// A team is the state shared by the communicators of the same processes, in the same order.
 //
-// A program makes many communicators of few sets of processes, duplicates above all. A team is one ordered
-// list of processes. It keeps where they are, their plans, the host's communicator for their
-// messages, and the boards of communicators that are gone. So a further communicator of a team costs three
-// small collectives of the host, and no system call.
+// A program makes many communicators of few sets of processes, mostly duplicates. A team knows where its
+// processes are. It keeps their plans, the host's communicator for their messages, and the boards of
+// communicators that are gone. So a further communicator of a team costs three small collectives of the host,
+// and no system call.
 //
-// Many communicators of a team can be alive, each at its own *place*: a number, equal on all ranks, that
-// comes with a range of tags and, once needed, a board.
+// Many communicators of a team can be alive at once, each at its own *place*. A place is a number, equal on
+// all ranks, with a range of tags and, once needed, a board.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@
 
 namespace offbeat {
 
-// The plans of a team where it has boards, and where none could be had.
+// The plans of a team for communicators that have a board, and for those that could not get one.
 struct TeamPlans {
   Plans with_board;
   Plans without_board;
@@ -36,27 +36,28 @@ struct TeamPlans {
 
 class Team {
  public:
-  // Allocates all memory that `locate` needs. `world_ranks`: in the order of the communicator.
+  // Allocates all memory that `locate` needs. `world_ranks` is in the order of the communicator.
   Team(std::vector<int> world_ranks, int rank, std::uint64_t serial);
 
-  // Collective, once: finds out which ranks share a node, and how long messages between nodes may be.
+  // Finds out which ranks share a node, and how long messages between nodes may be. Collective; call it once.
   void locate(SetUp& set_up, const Settings& settings);
 
   [[nodiscard]] const std::vector<int>& world_ranks() const { return world_ranks_; }
   [[nodiscard]] const Locality& locality() const { return *locality_; }
-  // Bytes, the same on all ranks.
+  // Returns a number of bytes, equal on all ranks.
   [[nodiscard]] std::size_t longest_message_between_nodes() const { return longest_between_nodes_; }
-  // Equal on all ranks of a team, and different for each team of these ranks.
+  // Returns a number that is equal on all ranks of a team, and different for each team of these ranks.
   [[nodiscard]] std::uint64_t serial() const { return serial_; }
 
-  // The present plans of `selection` for this team.
+  // Returns the present plans of `selection` for this team.
   [[nodiscard]] std::shared_ptr<const TeamPlans> plans(const Selection& selection);
 
-  // The communicator for messages that the next communicator of this team may share. Null: there is none.
+  // Returns the communicator for messages that the next communicator of this team may share, or null if there
+  // is none.
   [[nodiscard]] std::shared_ptr<PrivateCommunicator> messages();
   void offer_messages(const std::shared_ptr<PrivateCommunicator>& messages);
 
-  // A communicator's place, given back when it is destroyed.
+  // A communicator's place. Its destructor gives the place back.
   class Place {
    public:
     explicit Place(std::shared_ptr<Team> team) : team_(std::move(team)) {}
@@ -65,7 +66,7 @@ class Team {
     ~Place();
     [[nodiscard]] Team& team() const { return *team_; }
     [[nodiscard]] int index() const { return index_; }
-    // Nobody may use the place again: its ranks no longer agree on what was done there.
+    // Keeps others from using the place again, because its ranks no longer agree on what was done there.
     void spoil() { is_spoilt_ = true; }
 
     std::unique_ptr<NodeBoard> board;
@@ -73,12 +74,12 @@ class Team {
    private:
     friend class Team;
     std::shared_ptr<Team> team_;
-    int index_ = -1;  // negative: none was taken
+    int index_ = -1;  // negative if no place was taken
     bool is_spoilt_ = false;
   };
   enum class Which : std::uint8_t { free, never_used };
-  // Rank 0 calls this; it decides where the next communicator goes. `size`: of the board that the
-  // communicator wants. Throws std::bad_alloc, as take_place does, and then takes no place.
+  // Rank 0 calls this to decide where the next communicator goes. `size` is the board that the communicator
+  // wants. Throws std::bad_alloc, as take_place() does, and then takes no place.
   [[nodiscard]] static std::shared_ptr<Place> choose_place(const std::shared_ptr<Team>& team, Which which,
                                                            const BoardSize& size);
   // The other ranks call this. Returns null if a communicator of this process still occupies the place.
@@ -86,14 +87,14 @@ class Team {
                                                          const BoardSize& size);
 
  private:
-  // The most unused boards that are kept; further ones are freed.
+  // The limit on unused boards that are kept; further ones are freed.
   static constexpr int most_idle_boards = 4;
 
   struct Stored {
     bool is_taken = false;
     std::unique_ptr<NodeBoard> board;
   };
-  // Call with the mutex held. Drops a board of another size, which is of no use.
+  // Drops a board of another size, which is of no use. Call this with the mutex held.
   void occupy(std::size_t index, Place& place, const BoardSize& size);
   void give_back(int index, std::unique_ptr<NodeBoard> board, bool is_spoilt);
 
@@ -115,17 +116,17 @@ class Team {
 // The teams of this process.
 class Teams {
  public:
-  // Null: none is known.
+  // Returns the team of these ranks, or null if none is known.
   [[nodiscard]] std::shared_ptr<Team> find(const std::vector<int>& world_ranks);
-  // Replaces the team of the same ranks. Takes no memory if reserve() was called before.
+  // add() replaces the team of the same ranks. It allocates no memory if reserve() was called before.
   void reserve();
   void add(std::shared_ptr<Team> team);
 
-  // A number that was never given out before.
+  // Returns a number that was never given out before.
   [[nodiscard]] std::uint64_t next_serial();
 
  private:
-  // The most teams without communicators that are kept for later ones.
+  // The limit on teams without communicators that are kept for later ones.
   static constexpr std::size_t most_idle = 3;
 
   std::mutex mutex_;

@@ -13,7 +13,8 @@
 namespace offbeat {
 namespace {
 
-// Of a vector that is cut into messages. With twice as much, eight nodes are 1 % faster.
+// If a vector is cut into messages, this part of it is under way at once. With twice as much, eight nodes are
+// 1 % faster.
 constexpr std::size_t bytes_at_once = std::size_t{4} << 20;
 
 }  // namespace
@@ -24,15 +25,15 @@ void MpiTransport::check(int code) const {
   int length = 0;
   host_->Error_string(code, text, &length);
   const std::string_view first_line = std::string_view(text).substr(0, std::string_view(text).find('\n'));
-  throw CommunicationError("a message of offbeat's failed: " + std::string(first_line), code);
+  throw CommunicationError("a message of offbeat failed: " + std::string(first_line), code);
 }
 
 void MpiTransport::use(Board& node_board) {
   board = &node_board;
   patience_ = node_board.patience;
   patience_.bell = nullptr;
-  // A failure of another node is told on a tag of its own, one of this node on the board. Nobody looks there
-  // inside a blocking call of the host.
+  // A rank inside a blocking call of the host sees no failure: those of another node come as a message with a
+  // special tag, those of this node show on the board.
   if (locality->membership.nodes() > 1) may_block_ = false;
 }
 
@@ -41,7 +42,8 @@ bool MpiTransport::start(Transfer& transfer) {
   if (branches == 1 && !operations_under_way.any() && transfer_at_once(transfer)) return true;
   transfer.pending =
       static_cast<int>(transfer.from != Transfer::nobody) + static_cast<int>(transfer.to != Transfer::nobody);
-  // Not thrown in the coroutine: half of the transfer may be under way, and its memory must stay.
+  // The exception is not thrown into the coroutine: half of the transfer may be under way, and its memory
+  // must stay.
   try {
     post_receive(transfer);
     post_send(transfer);
@@ -79,7 +81,7 @@ std::size_t MpiTransport::longest_message_of(int rank) const {
 
 template <class Begin>
 void MpiTransport::post(Owner owner, Begin&& begin) {
-  // Take the places first: that may fail, and then no message may be under way.
+  // The places come first: that may fail, and then no message may be under way.
   requests_.push_back(MPI_REQUEST_NULL);
   owners_.push_back(owner);
   ++(owner.sends ? owner.transfer->sending : owner.transfer->receiving).messages_under_way;
@@ -103,7 +105,7 @@ void MpiTransport::post_receive(Transfer& transfer) {
   } while (begun < end);
 }
 
-// The host takes short messages for sent as soon as it has copied them. The last one of a part is
+// The host counts short messages as sent as soon as it has copied them. The last message of a part is
 // synchronous, so that these copies take no more memory than one part.
 void MpiTransport::post_send(Transfer& transfer) {
   if (transfer.to == Transfer::nobody) return;
@@ -128,7 +130,7 @@ void MpiTransport::guarded(Task& task, Body&& body) {
   try {
     body();
   } catch (...) {
-    // Memory that the host may still write to is never freed. A message that has begun to arrive cannot be
+    // Memory to which the host may still write is never freed. A message that has begun to arrive cannot be
     // cancelled, and MPI_Cancel itself was seen to crash (MPICH 5.0 with UCX).
     if (abandon()) task.leak();
     throw;
@@ -161,7 +163,7 @@ void MpiTransport::begin(Task& task, const StandInCopies* stand_ins) {
 bool MpiTransport::advance(Task& task, bool& got_further, HostCalls calls) {
   guarded(task, [&] {
     got_further = !is_over(task) && move();
-    // The host still has the program's messages to move, and another rank may have failed.
+    // The host may still have messages of the program to move, and another rank may have failed.
     if (!got_further && calls == HostCalls::all && !is_over(task)) patience_.progress();
   });
   return is_over(task);
@@ -194,9 +196,9 @@ bool MpiTransport::progress() {
       check(statuses_[static_cast<std::size_t>(k)].MPI_ERROR);
     check(code);
   }
-  // Nothing is in flight, and the task is not done: no message of this rank can change that.
+  // If nothing is in flight and the task has not ended, no message of this rank can change that.
   if (done == MPI_UNDEFINED)
-    throw CommunicationError("a collective stopped without an open message", MPI_ERR_INTERN);
+    throw CommunicationError("a collective has not ended, but has no message under way", MPI_ERR_INTERN);
   if (done <= 0) return false;
 
   // Free the places before resuming, because resumed tasks post new messages.

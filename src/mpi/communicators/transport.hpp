@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages over the host MPI's point-to-point calls, on a private communicator.
+// MpiTransport sends messages over the host MPI's point-to-point calls, on a private communicator.
 #pragma once
 
 #include <array>
@@ -17,8 +17,9 @@
 
 namespace offbeat {
 
-// What those who advance a task may call. Messages: what sends and tests them. All: turns of the host, too,
-// but not from inside the host. None: in a thread that is not the program's, for example.
+// HostCalls says which host functions code that advances a task may call. `messages`: those that send and
+// test messages. `all`: also turns of the host, but not from inside the host. `none`: for example in a thread
+// of offbeat.
 enum class HostCalls : std::uint8_t { none, messages, all };
 
 class MpiTransport final : public Transport, public BoardWaiters {
@@ -26,27 +27,29 @@ class MpiTransport final : public Transport, public BoardWaiters {
   MpiTransport(const Host& host, const Patience& patience)
       : host_(&host), communicator_(MPI_COMM_NULL), patience_(patience) {}
 
-  // The tags of one place: one for each lane of each collective under way, and one for failures.
+  // A place has one tag for each lane of each collective under way, and one for failures.
   static constexpr int failure_tag = NodeBoard::stages_of_communicator * most_lanes;
   static constexpr int tags = failure_tag + 1;
 
-  // Call before the first message. Messages have tags from `tag_base` on. The communicator is not freed here.
+  // Call before the first message. Messages have tags from `tag_base` on. This class never frees the
+  // communicator.
   void use(MPI_Comm communicator, int tag_base) {
     communicator_ = communicator;
     tag_base_ = tag_base;
   }
-  // Where the ranks are, and how long messages between them may be. The team must outlive this.
+  // Takes from the team where the ranks are, and how long messages between them may be. The team must outlive
+  // this.
   void use(const Team& team) {
     locality = &team.locality();
     longest_between_nodes_ = team.longest_message_between_nodes();
   }
-  // Calls `progress` in each long wait. No wait is then inside a blocking call of the host.
+  // Makes each long wait call `progress`. From then on, no wait is inside a blocking call of the host.
   void watch(const Progress& progress) {
     patience_.progress = progress;
     may_block_ = false;
   }
-  // The board of the node's ranks, which must outlive this. Its patience, being better informed, replaces
-  // ours. The locality is set.
+  // Uses the board of the node's ranks, which must outlive this. Its patience replaces that of the transport,
+  // because the board knows more. The locality must be set.
   void use(Board& board);
 
   [[nodiscard]] bool start(Transfer& transfer) override;
@@ -72,42 +75,46 @@ class MpiTransport final : public Transport, public BoardWaiters {
     got_further_ = got_further_ || begins;
   }
 
-  // Runs a task to its end, waiting. Throws what the task throws; after a CommunicationError no message is
-  // left in flight and the communicator must not be used again. `stand_ins` copies where the task has
-  // stand-ins; null: it has none.
+  // Runs a task to its end, and waits. Throws what the task throws. After a CommunicationError no message is
+  // left in flight, and the communicator must not be used again. `stand_ins` makes copies from and to the
+  // task's stand-ins; null if it has none.
   void drive(Task& task, const StandInCopies* stand_ins);
 
-  // The same without waiting. begin() runs up to the first wait. advance() does what can be done now, and is
-  // true when the task is at its end. One task at a time. Both throw like drive().
+  // Run a task without waiting, one task at a time. begin() runs it up to the first wait. advance() does what
+  // can be done now, and returns true if the task has ended. Both throw like drive().
   void begin(Task& task, const StandInCopies* stand_ins);
   [[nodiscard]] bool advance(Task& task, bool& got_further, HostCalls calls);
 
-  // The collective that the next task carries out.
+  // Sets the collective that the next task carries out.
   void serve(Collective collective) { collective_ = collective; }
 
-  // For waiting for messages and for the board.
+  // Returns how to wait for messages and for the board.
   [[nodiscard]] const Patience& patience() const { return patience_; }
 
  private:
-  // True: done in one blocking call. The lengths must fit an int, and nothing else may have to advance.
+  // Does the transfer in one blocking call, and returns true if it may. The lengths must fit an int, and
+  // nothing else may have to advance meanwhile.
   bool transfer_at_once(const Transfer& transfer) const;
-  // Begins the next part, if the transfer has that direction.
+  // Begin the next part of a transfer, if it has that direction.
   void post_send(Transfer& transfer);
   void post_receive(Transfer& transfer);
-  // Of a message to or from a rank, in bytes. Longer vectors travel as several, cut alike on both sides.
+  // Returns the longest message to or from a rank, in bytes. A longer vector travels as several messages, cut
+  // alike on both sides.
   [[nodiscard]] std::size_t longest_message_of(int rank) const;
-  // Tests all messages once and resumes the waiters of those that are complete. False: nothing moved.
+  // Tests all messages once and resumes the waiters of those that are complete. Returns false if nothing
+  // moved.
   bool progress();
   [[nodiscard]] int tag(const Transfer& transfer) const { return tag_base_ + transfer.lane; }
   // Lets the waiters for the board look again.
   void look_at_board();
-  // Does both once. False: no message moved, and each waiter for the board still waits for the same thing.
+  // Tests messages and looks at the board, once. Returns false if no message moved and each waiter for the
+  // board still waits for the same thing.
   bool move();
-  // Throws what the task, or a branch of it, threw.
+  // Returns true if the task has ended. Throws what the task, or a branch of it, threw.
   [[nodiscard]] bool is_over(const Task& task) const;
   template <class Body>
   void guarded(Task& task, Body&& body);
-  // Forgets all messages. True: some were under way.
+  // Forgets all messages. Returns true if some were under way.
   bool abandon() noexcept;
   void check(int code) const;
 
@@ -119,8 +126,8 @@ class MpiTransport final : public Transport, public BoardWaiters {
   std::size_t longest_between_nodes_ = longest_message;
   Collective collective_ = Collective::allreduce;
   std::array<SharedCopies, collectives.size()> copies_;
-  const StandInCopies* stand_ins_ = nullptr;  // of the task
-  Patience patience_;                         // while messages are under way: no bell rings when one comes
+  const StandInCopies* stand_ins_ = nullptr;  // for the vectors of the task
+  Patience patience_;                         // for waits with messages under way, for which no bell rings
   struct Owner {
     Transfer* transfer;
     bool sends;
@@ -135,10 +142,10 @@ class MpiTransport final : public Transport, public BoardWaiters {
   std::vector<int> completed_;
   std::vector<MPI_Status> statuses_;
   std::vector<std::coroutine_handle<>> ready_;
-  std::vector<Owner> unfinished_;  // one part is complete, and there are more
+  std::vector<Owner> unfinished_;  // transfers whose part is complete, with further parts to come
   std::vector<std::coroutine_handle<>> at_board_;
   std::vector<std::coroutine_handle<>> looking_;
-  bool got_further_ = false;  // since the last look, a waiter for the board began a new wait
+  bool got_further_ = false;  // true if a waiter for the board has begun a new wait since the last look
 };
 
 }  // namespace offbeat

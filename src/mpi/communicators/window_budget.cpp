@@ -8,7 +8,7 @@
 
 namespace offbeat {
 
-// Without memory for the list the board stays uncounted.
+// If there is no memory for the list, the board stays uncounted.
 void WindowBudget::add(NodeBoard& board, std::size_t more_bytes) noexcept {
   const std::lock_guard lock(mutex_);
   now_.fetch_add(1, std::memory_order_relaxed);

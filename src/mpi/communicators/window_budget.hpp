@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One bound on the windows of all boards of this process (OFFBEAT_MEMORY_MIB).
+// WindowBudget bounds the memory in the windows of all boards of this process (OFFBEAT_MEMORY_MIB).
 #pragma once
 
 #include <atomic>
@@ -12,20 +12,20 @@ namespace offbeat {
 
 class NodeBoard;
 
-// Counts how much of its windows each board has used. Beyond the bound, the least recently used boards give
-// their pages back, unless a collective is under way there. So a program that makes thousands of
-// communicators keeps only as many windows as it has busy ones.
+// The budget counts how much of its windows each board has used. Beyond the bound, the least recently used
+// boards give their pages back, unless a collective is under way there. So a program that makes thousands of
+// communicators keeps only as many windows as it has busy communicators.
 class WindowBudget {
  public:
-  // `most_bytes`: of the windows of this rank.
+  // `most_bytes` bounds the windows of this rank.
   explicit WindowBudget(std::size_t most_bytes) : most_bytes_(most_bytes) {}
 
-  // `more_bytes` of the windows of `board`, which is in use, are touched for the first time.
+  // Counts `more_bytes` of the windows of `board` that are touched for the first time. The board is in use.
   void add(NodeBoard& board, std::size_t more_bytes) noexcept;
   // Call before `board` is destroyed.
   void remove(NodeBoard& board) noexcept;
 
-  // Grows with each change, so it tells which of two boards was used longer ago.
+  // Returns a time that grows with each change, so it tells which of two boards was used longer ago.
   [[nodiscard]] std::uint64_t now() const { return now_.load(std::memory_order_relaxed); }
 
  private:
@@ -37,7 +37,7 @@ class WindowBudget {
   std::size_t bytes_ = 0;
   struct Listed {
     NodeBoard* board;
-    std::uint64_t last_use;  // when room was made last: other threads go on using the boards
+    std::uint64_t last_use;  // as of the last make_room(); other threads may have used the board since
   };
   std::vector<Listed> boards_;
 };
