@@ -34,8 +34,8 @@ void agree_early(MPI_Comm parent, MPI_Comm made) noexcept {
 
 // -- one of them
 
-// The communicator of a blocking call may be made there and then; that of a non-blocking one waits for
-// nobody.
+// Only a persistent call may make its communicator here, because a non-blocking call must not wait for other
+// ranks.
 Communicator* ByActivity::find(Runtime& process, MPI_Comm handle, Collective collective) const {
   Communicator* communicator = activity.is_persistent() ? process.communicator(handle, collective)
                                                         : process.existing(handle, collective);
@@ -62,7 +62,7 @@ Outcome Activity::take(Communicator& communicator, const Call& call, bool shares
   sides_.input.keep_type(process_.host);
   if (sides_.unpacks_output || sides_.packs_output) sides_.output.keep_type(process_.host);
   if (!is_persistent_) return begin();
-  // All ranks wait here for one another, as they may.
+  // All ranks wait for one another here, which MPI allows.
   if (!communicator.copies_alone(call.collective)) {
     apart_ = communicator.apart(call);
     if (apart_ == nullptr) return {};
@@ -127,7 +127,7 @@ void Activity::wait() noexcept {
     pipeline.wait();
     return true;
   });
-  // Another thread may be at what follows the operation.
+  // Another thread may still run what follows the operation.
   while (!is_over()) sched_yield();
 }
 
@@ -149,7 +149,7 @@ void Activity::ask_host_pipeline(Ask&& is_over) noexcept {
   end();
 }
 
-// The operation's sequel.
+// The sequel of the operation.
 void Activity::on_end(void* self) noexcept {
   auto& mine = *static_cast<Activity*>(self);
   try {
@@ -160,8 +160,8 @@ void Activity::on_end(void* self) noexcept {
   mine.end();
 }
 
-// Every collective ends here, whoever ran it. `this` may be gone as soon as the host or the program knows of
-// the end.
+// Every collective ends here, whichever thread ran it. `this` may be gone as soon as the host or the program
+// knows of the end.
 void Activity::end() noexcept {
   try {
     if (failure_ == MPI_SUCCESS) {
@@ -201,8 +201,8 @@ void set_status(const Host& host, MPI_Status* status) {
   status->MPI_TAG = MPI_UNDEFINED;
 }
 
-// If a function of ours asks, it reports the failure itself: the host would call an error handler, but not
-// that of the communicator.
+// If one of offbeat's functions asks, that function reports the failure itself: the host would call an error
+// handler, but not that of the communicator.
 int Activity::on_query(void* request, MPI_Status* status) {
   const auto& mine = *static_cast<HostRequest*>(request)->serves;
   set_status(mine.process_.host, status);
@@ -220,15 +220,15 @@ bool Activity::make(HostRequest& request) noexcept {
   return code == MPI_SUCCESS;
 }
 
-// The host calls this inside the function that is to complete this request. The program may have called that
-// function past offbeat, so no function of ours need be on the stack.
+// The host calls this inside the function that has to complete this request. The program may have called that
+// function directly, so no function of offbeat need be on the stack.
 int Activity::on_poll(void* request, MPI_Status* /*status*/) {
   const bool was_inside = std::exchange(inside_offbeat, true);
   operations_under_way.advance(HostCalls::none);
   operations_under_way.settle();
   if (Activity* mine = static_cast<HostRequest*>(request)->serves) {
     mine->look();
-    // If a function of ours has called the host, it finds the end before the host asks a second time.
+    // If one of offbeat's functions has called the host, it finds the end before the host asks a second time.
     if (mine->is_over() && std::exchange(mine->was_seen_over_, true)) mine->share_with_host();
   }
   inside_offbeat = was_inside;
@@ -247,7 +247,7 @@ int Activity::on_wait(int count, void** requests, double /*timeout*/, MPI_Status
   return MPI_SUCCESS;
 }
 
-// The program has completed, or freed, the request.
+// The host calls this when the program has completed, or freed, the request.
 int Activity::on_free(void* request) {
   auto* of_host = static_cast<HostRequest*>(request);
   activities.forget(*of_host);
@@ -265,8 +265,8 @@ void Activity::become_inactive() noexcept {
   if (!is_persistent_ || is_abandoned_) delete this;
 }
 
-// The host does not get the request of a collective that goes on: MPICH before 4.2 would call on_free at
-// once.
+// The host does not get the request of a collective that is still under way: MPICH before 4.2 would call
+// on_free at once.
 bool Activity::abandon() {
   if (known_as_.serves != nullptr) activities.erase_persistent(known_as_);
   if (!is_active()) return true;
@@ -375,8 +375,8 @@ void Activities::forget(const HostRequest& request) noexcept {
   if (request.serves != nullptr) change(active_, -1);
 }
 
-// Nothing here tells which function the host is in. If the program waits there for a request of ours, it
-// calls no function of ours meanwhile, and the host calls this again and again.
+// This function cannot tell which function the host is in. If the program waits there for a request of
+// offbeat's, it calls none of offbeat's functions meanwhile, and the host calls this again and again.
 void Activities::on_poll_of_host() noexcept {
   constexpr int patience = 16;
   if (inside_offbeat || !activities.any_active()) return;
@@ -388,7 +388,8 @@ void Activities::on_poll_of_host() noexcept {
   activities.tell_host(runtime().host);
 }
 
-// Calls the host without the turn, because its function may wait for another thread that is in on_free.
+// Calls the host outside of the turn, because the host's function may wait for another thread that is in
+// on_free.
 void Activities::tell_host(const Host& host) noexcept {
   std::array<MPI_Request, 16> told{};
   std::size_t count = 0;
@@ -417,8 +418,8 @@ void Activities::free_spare_requests(const Host& host) noexcept {
 
 }  // namespace offbeat
 
-// The tracer calls this: it returns what a persistent collective ran when it was started last. (One
-// MPI_Startall may start several.) `request` points to an MPI_Request.
+// The tracer calls this. It returns what a persistent collective ran when it was last started. It takes the
+// request, because one MPI_Startall may start several. `request` points to an MPI_Request.
 extern "C" const char* offbeat_started_algorithm(const void* request) {
   const offbeat::Activity* started = offbeat::activities.find(*static_cast<const MPI_Request*>(request));
   return started != nullptr ? offbeat::service::algorithm_text(started->algorithm()) : nullptr;

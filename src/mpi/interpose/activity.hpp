@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The non-blocking and persistent collectives of the program that offbeat serves, and their requests.
+// An Activity is a non-blocking or persistent collective of the program that offbeat serves, with its
+// request.
 //
 // The request of a non-blocking collective is a generalised request of the host, so every function of MPI
-// takes it. A persistent collective has the host's own persistent request as its handle. The host starts it
-// only where offbeat leaves the collective to the host. Otherwise the host knows it as inactive, and while it
-// is active, a generalised request stands for it in the calls of the host.
+// takes it. A persistent collective has the host's own persistent request as its handle. The host starts that
+// request only if offbeat leaves the collective to the host. Otherwise the host knows it as inactive, and
+// while it is active, a generalised request replaces it in the calls of the host.
 //
 // The host needs several hundred instructions to make, complete and free a request. Usually the program
-// learns of the end of a collective from a function of ours. The collective then ends without the host: the
-// host still takes the request for an incomplete one, and the request serves another collective. The host is
-// told of an end only if the program may be waiting in a function of the host that bypasses ours, because it
-// has found that function by dlsym, say.
+// learns of the end of a collective from one of offbeat's functions. The collective then ends without the
+// host: the host still regards the request as incomplete, and the request serves another collective. The host
+// is told of an end only if the program may be waiting in a function of the host that bypasses offbeat's, for
+// example one that it found by dlsym.
 #pragma once
 
 #include <atomic>
@@ -32,11 +33,11 @@ struct HostRequest {
   static void operator delete(void* memory, std::size_t bytes) { pool::release(memory, bytes); }
 
   MPI_Request handle{};
-  Activity* serves = nullptr;  // null: none, it is spare
+  Activity* serves = nullptr;  // null if the request is spare
   HostRequest* next_spare = nullptr;
 };
 
-// The error of a collective; whoever completes its request reports it to the program.
+// The error of a collective. The function that completes its request reports it to the program.
 struct RequestFailure {
   int code = MPI_SUCCESS;
   MPI_Comm communicator{};
@@ -52,48 +53,48 @@ class Activity {
   static void* operator new(std::size_t bytes) { return pool::allocate(bytes); }
   static void operator delete(void* memory, std::size_t bytes) { pool::release(memory, bytes); }
 
-  // What a Service keeps here.
+  // These return what a Service keeps in the activity.
   [[nodiscard]] Sides& kept(Sides*) { return sides_; }
   [[nodiscard]] Lists& kept(Lists*) { return lists_; }
   [[nodiscard]] Staged& staged() { return staged_; }
 
-  // The call, when it has been judged. Persistent: kept for later. Otherwise begun.
+  // Takes a judged call. A persistent call is kept for later; any other begins at once.
   Outcome take(Communicator& communicator, const Call& call, bool shares);
 
-  // Begins the collective, in which this has no request. Served: it has one from now on. May throw what
-  // Communicator::begin throws.
+  // Begins the collective, while this has no request. If the outcome is `served`, it has one from now on. May
+  // throw what Communicator::begin throws.
   Outcome begin();
   // Returns when the collective is over, or has failed.
   void wait() noexcept;
-  // Finds out whether the collective is over, if it is in the host's own hands.
+  // Asks the host whether the collective is over, if the host's own collectives run it.
   void look() noexcept;
-  // Whether the collective is over. Call finish() next.
+  // Returns true if the collective is over. Call finish() next.
   [[nodiscard]] bool is_over() const { return (state_.load(std::memory_order_acquire) & over) != 0; }
   // Tells the host of the end, now or when it comes.
   void share_with_host() noexcept;
   // Completes the request of a collective that is over; `this` may be gone then. Only the thread that
   // completes the request calls it.
   [[nodiscard]] RequestFailure finish() noexcept;
-  // The error of a collective that is over.
+  // Returns the error of a collective that is over.
   [[nodiscard]] RequestFailure failure() const { return {failure_, handle_}; }
 
   [[nodiscard]] bool is_persistent() const { return is_persistent_; }
   [[nodiscard]] bool is_active() const { return is_active_.load(std::memory_order_acquire); }
-  // Whether the host ran a persistent collective when it was last started. Then only the host knows whether
-  // it is active.
+  // Returns true if the host ran a persistent collective when it was last started. Then only the host knows
+  // whether it is active.
   [[nodiscard]] bool was_started_by_host() const { return was_started_by_host_; }
   void started_by_host(bool was) { was_started_by_host_ = was; }
-  // The generalised request, while it is active.
+  // Returns the generalised request. Only valid while the collective is active.
   [[nodiscard]] MPI_Request request() const { return request_->handle; }
   [[nodiscard]] MPI_Comm communicator() const { return handle_; }
-  // What the collective ran when it began or was last started; null: native.
+  // Returns what the collective ran when it began or was last started; null for native.
   [[nodiscard]] const Expression* algorithm() const { return algorithm_; }
   void belongs_to(MPI_Comm handle) { handle_ = handle; }
-  // The program knows a persistent collective by `request`, a request of the host.
+  // Sets `request`, a request of the host, as the one by which the program knows a persistent collective.
   void is_known_as(MPI_Request request) noexcept;
 
-  // The program frees a persistent request, or gets none. Returns true if `this` may be destroyed, because
-  // the collective is not active. Otherwise it goes on, and `this` may be gone.
+  // Call if the program frees a persistent request, or gets none. Returns true if `this` may be destroyed,
+  // because the collective is not active. Otherwise the collective goes on, and `this` may be gone.
   [[nodiscard]] bool abandon();
 
  private:
@@ -107,7 +108,7 @@ class Activity {
   [[nodiscard]] bool make(HostRequest& request) noexcept;
   static int on_poll(void* request, MPI_Status* status);
   static int on_wait(int count, void** requests, double timeout, MPI_Status* status);
-  // Puts the results where the program wants them, and tells whoever asks. Calls the host.
+  // Puts the results where the program wants them, and tells all that ask for the end. Calls the host.
   void end() noexcept;
   // Disposes of the request of an unclaimed collective that is over. `this` may be gone then.
   void drop(bool host_was_told) noexcept;
@@ -117,25 +118,25 @@ class Activity {
   Runtime& process_;
   const bool is_persistent_;
   bool is_abandoned_ = false;
-  bool is_held_ = false;  // the communicator, by this
+  bool is_held_ = false;  // true if this holds the communicator (Communicator::hold)
   bool shares_ = false;
   std::atomic<bool> is_active_{false};
-  int failure_ = MPI_SUCCESS;       // code of the host MPI
-  HostRequest* request_ = nullptr;  // while it is active
-  HostRequest known_as_;            // of a persistent one
-  bool was_seen_over_ = false;      // by the host, which asked
+  int failure_ = MPI_SUCCESS;       // an error code of the host MPI
+  HostRequest* request_ = nullptr;  // set while the collective is active
+  HostRequest known_as_;            // set for a persistent collective
+  bool was_seen_over_ = false;      // true if the host asked and the collective was over
   bool was_started_by_host_ = false;
-  // Bits of these. Of the first two, whoever sets the second one tells the host. Of `over` and `unclaimed`,
-  // whoever sets the second one drops the activity.
+  // The bits of state_. The thread that sets the second of `over` and `shared_with_host` tells the host. The
+  // thread that sets the second of `over` and `unclaimed` drops the activity.
   static constexpr int over = 1;
   static constexpr int shared_with_host = 2;
-  static constexpr int unclaimed = 4;  // no request of the program's is left
+  static constexpr int unclaimed = 4;  // the program has no request left
   std::atomic<int> state_{0};
   MPI_Comm handle_{};  // for the program's error handler
   Communicator* communicator_ = nullptr;
   const Expression* algorithm_ = nullptr;
-  std::unique_ptr<Communicator> apart_;  // where a persistent one runs; null: on the communicator itself
-  // The collective is in the hands of one of these, or was over at once.
+  std::unique_ptr<Communicator> apart_;  // where a persistent one runs, if not on the communicator itself
+  // One of these runs the collective, or it was over at once.
   std::unique_ptr<Operation> operation_;
   std::optional<HostPipeline> host_pipeline_;
   Call call_{};
@@ -148,11 +149,11 @@ class Activity {
 // The activities of this process, by request.
 class Activities {
  public:
-  // Whether any collective may be active. Only then must the functions of requests look requests up. Costs
-  // one load.
+  // Returns true if any collective may be active. Only then must the functions for requests look requests up.
+  // Costs one load.
   [[nodiscard]] bool any_active() const { return active_.load(std::memory_order_relaxed) > 0; }
   [[nodiscard]] bool any_persistent() const { return persistent_.load(std::memory_order_relaxed) > 0; }
-  // Null: the request is not offbeat's.
+  // Returns the activity of a request, or null if the request is not offbeat's.
   [[nodiscard]] Activity* find(MPI_Request request) const {
     const HostRequest* found = table_.find(abi::bits(request));
     return found != nullptr ? found->serves : nullptr;
@@ -165,24 +166,24 @@ class Activities {
   void insert_persistent(HostRequest& known_as) noexcept;
   void erase_persistent(const HostRequest& known_as) noexcept;
 
-  // Returns a request for `activity` that the host takes for active, or null if the host has none left.
-  // Throws std::bad_alloc.
+  // Returns a request for `activity` that is active for the host, or null if the host has none left. Throws
+  // std::bad_alloc.
   [[nodiscard]] HostRequest* take_request(Activity& activity);
   // Returns false if the host knows that the collective is over and has to complete the request.
   [[nodiscard]] bool give_back(Activity& activity) noexcept;
-  // The host frees it.
+  // Removes a request that the host frees.
   void forget(const HostRequest& request) noexcept;
-  // Before MPI ends.
+  // Frees the spare requests. Call this before MPI ends.
   void free_spare_requests(const Host& host) noexcept;
 
-  // Call when a function of ours completes requests, so the host need not be told.
+  // Call this when one of offbeat's functions completes requests, so the host need not be told.
   void has_been_asked() {
     if (polls_.load(std::memory_order_relaxed) != 0) polls_.store(0, std::memory_order_relaxed);
   }
 
  private:
   class Turn;
-  // Call within a Turn. One thread writes at a time.
+  // Changes a count. Call this within a Turn, so that one thread writes at a time.
   static void change(std::atomic<int>& count, int by) {
     count.store(count.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
   }
@@ -193,24 +194,25 @@ class Activities {
   std::atomic_flag is_taken_{};
   std::atomic<int> active_{0};
   std::atomic<int> persistent_{0};
-  std::atomic<int> polls_{0};  // of the host since the last call of a function of ours
+  std::atomic<int> polls_{0};  // how often the host has polled since one of offbeat's functions was called
   HostRequest* spare_ = nullptr;
   SharedHandleTable<HostRequest> table_;
 };
 
 extern constinit Activities activities;
 
-// That of a collective.
+// Sets the status of a complete collective.
 void set_status(const Host& host, MPI_Status* status);
 
-// Takes a non-blocking call, or one that makes a persistent request.
+// The carrier (JudgedCall) of a non-blocking call, or of one that makes a persistent request.
 struct ByActivity {
   static constexpr bool may_wait = false;
   Activity& activity;
 
   [[nodiscard]] Communicator* find(Runtime& process, MPI_Comm handle, Collective collective) const;
   Staged& keep(std::optional<Staged>&) const { return activity.staged(); }
-  // A persistent call keeps its vectors for all starts, of which each chooses an algorithm.
+  // A persistent call may not have stand-ins: it keeps its vectors for all starts, and each start chooses an
+  // algorithm.
   [[nodiscard]] bool may_have_stand_ins(Communicator& communicator, Collective collective,
                                         std::size_t bytes) const {
     if (activity.is_persistent()) return false;
@@ -222,7 +224,8 @@ struct ByActivity {
   }
 };
 
-// Begins a non-blocking collective, or prepares a persistent one. Null: the outcome says what is to be done.
+// Begins a non-blocking collective, or prepares a persistent one. If it returns null, the outcome says what
+// to do.
 template <Collective collective, Form form, class Arguments>
 [[nodiscard]] std::unique_ptr<Activity> make_activity(Runtime& process, const Arguments& call,
                                                       Outcome& outcome) noexcept {
@@ -231,7 +234,7 @@ template <Collective collective, Form form, class Arguments>
   last_algorithm = nullptr;
   outcome = {};
   try {
-    // Most calls that go to the host are told here, at little cost.
+    // Most calls that go to the host are recognised here, at little cost.
     const bool may_be_served =
         form == Form::persistent
             ? process.is_started()
@@ -245,7 +248,7 @@ template <Collective collective, Form form, class Arguments>
       outcome = Serving(process, call, carrier, kept).run();
       if (outcome.kind == Outcome::Kind::served) return activity;
       if (outcome.kind == Outcome::Kind::rejected) {
-        // The collective goes on, though the program has no request for it any more.
+        // The collective continues, although the program has no request for it.
         if (!activity->abandon()) static_cast<void>(activity.release());
         outcome = {.is_counted = true};
       }
@@ -257,8 +260,9 @@ template <Collective collective, Form form, class Arguments>
   return nullptr;
 }
 
-// `made` has just been made of `parent`, by all its ranks. If the program makes non-blocking calls on the
-// parent, it will on this one, too, and they cannot wait until the ranks agree.
+// Lets the ranks agree on `made`, which all ranks of `parent` have just made from it. If the program makes
+// non-blocking calls on the parent, it will make them on this one, too, and they cannot wait until the ranks
+// agree.
 void agree_early(MPI_Comm parent, MPI_Comm made) noexcept;
 
 }  // namespace offbeat

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Carries out a blocking call.
+// AtOnce is the carrier (JudgedCall) of a blocking call, which it runs to its end.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace offbeat {
 
-// Moves the input of a call that shares its memory with the output into `copy`. The board needs no copy where
-// all blocks are equal.
+// Copies the input of a call to `copy` if the input shares its memory with the output. On the board no copy
+// is needed if all blocks are equal.
 inline void copy_of_input(const Expression& chosen, int ranks, Call& call, std::optional<pool::Block>& copy) {
   const bool has_lists = call.collective == Collective::reduce_scatter;
   const bool is_careful = chosen.algorithm->needs.board == OnBoard::one_node && !has_lists;
@@ -25,7 +25,7 @@ inline void copy_of_input(const Expression& chosen, int ranks, Call& call, std::
 }
 
 struct AtOnce {
-  static constexpr bool may_wait = true;  // until other ranks agree, and so call the host on its way
+  static constexpr bool may_wait = true;  // for the agreement of other ranks, so it may call the host
   const Types& types;
 
   [[nodiscard]] static Communicator* find(Runtime& process, MPI_Comm handle, Collective collective) {

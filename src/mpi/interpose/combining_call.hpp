@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A call of a collective with an operation.
+// CombiningCall serves a call of a collective with an operation.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace offbeat {
 
-// Errors of the program in the count and the buffer on one rank.
+// These return true if the program passed a wrong count or buffer on one rank.
 [[nodiscard]] inline bool is_wrong_input(const void* data, std::int64_t count) {
   return count < 0 || (count > 0 && data == nullptr);
 }
@@ -28,7 +28,7 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
   using Base::JudgedCall, Base::root_judges;
   using typename Base::Kept;
 
-  // The process is started.
+  // Serves the call. The process must be started.
   Outcome run() {
     if constexpr (Base::needs_place) {
       if (!find_place()) return {};
@@ -58,7 +58,7 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
       return call_.output.count;
     }
   }
-  // -1: the program has given a wrong one.
+  // Returns -1 if the program passed a wrong count.
   [[nodiscard]] std::int64_t count_of_input() const {
     if constexpr (has_lists) {
       if (call_.output.counts.empty()) return -1;
@@ -78,14 +78,14 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
   [[nodiscard]] bool is_wrong(std::int64_t count) const {
     if (is_wrong_input(call_.input.data, count)) return true;
     if (!takes()) {
-      // If the host accepts this on all ranks, one rank must not leave the call to the host alone.
+      // If the host accepts this on all ranks, one rank must not leave the call to the host by itself.
       const bool is_accepted = !known.has_root || abi::accepts_in_place_everywhere;
       return call_.input.data == MPI_IN_PLACE && (!is_accepted || is_wrong_input(call_.output.data, count));
     }
     return is_wrong_output(call_.output.data, count_of_block());
   }
-  // The number of elements that a user's operation must get in one piece. Many programs take the whole
-  // vector, or a block of it, for one object, and do not look at the length.
+  // Returns the number of elements that a user's operation must get in one piece. Many programs treat the
+  // whole vector, or a block of it, as one object, and do not look at the length.
   [[nodiscard]] std::int64_t length_of_object(std::int64_t count) const {
     std::int64_t length = has_blocks ? count_of_block() : count;
     if constexpr (has_lists) {
@@ -109,14 +109,14 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
         check_combined(count);
       return reduction != nullptr ? combine(reduction, count) : combine_by_user(*this, count);
     } else {
-      // Nobody may call the host, or the program's function, while the operation advances.
+      // No thread may call the host, or the program's function, while the operation advances.
       const bool is_own = reduction != nullptr && reduction->host == nullptr;
       return is_counted() && is_own ? combine(reduction, count) : leave_to_host();
     }
   }
 
-  // Out of line, because other calls need no room for a reduction of their own. Takes a copy, so that the
-  // caller's call stays in registers.
+  // This is out of line, because other calls need no room for a reduction of their own. It takes a copy, so
+  // that the caller's call stays in registers.
   [[gnu::noinline]] static Outcome combine_by_user(CombiningCall self, std::int64_t count) {
     std::optional<UserReduction> own;
     const std::int64_t length = self.length_of_object(count);
@@ -125,7 +125,7 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
     return is_known ? self.combine(&own->reduction, count, length) : self.leave_to_host();
   }
 
-  // `length`: how many of the `count` elements make one element of the reduction.
+  // Serves the call. `length` says how many of the `count` elements make one element of the reduction.
   template <class Length = std::integral_constant<std::int64_t, 1>>
   Outcome combine(const Reduction* reduction, std::int64_t count, Length length = {}) {
     if (!is_counted()) return leave_to_host();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A call of a collective that moves data and combines nothing.
+// CopyingCall serves a call of a collective that moves data and combines nothing.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ class CopyingCall : public JudgedCall<collective, Arguments, Carrier> {
   using Base::JudgedCall, Base::root_judges;
   using typename Base::Kept;
 
-  // The process is started.
+  // Serves the call. The process must be started.
   Outcome run() {
     if (!find_place()) return {};
     return copy();
@@ -57,7 +57,7 @@ class CopyingCall : public JudgedCall<collective, Arguments, Carrier> {
     const Types& types = process_.types();
     Side& input = kept_.input;
     Side& output = kept_.output;
-    bool in_place = false;  // the block, or the blocks, that this rank gives itself
+    bool in_place = false;  // true if the block, or the blocks, that this rank gives itself are in place
     if constexpr (collective == Collective::scatter) {
       in_place = gives() && call_.output.data == MPI_IN_PLACE;
     } else if constexpr (!is_bcast) {
@@ -119,8 +119,8 @@ class CopyingCall : public JudgedCall<collective, Arguments, Carrier> {
     return call;
   }
 
-  // Whether the block that this rank gives itself is where it is to go. Types of absolute addresses at
-  // MPI_BOTTOM and lists of blocks may describe different memory that begins at the same address.
+  // Returns true if the block that this rank gives itself already is where it has to go. Types of absolute
+  // addresses at MPI_BOTTOM and lists of blocks may describe different memory that begins at one address.
   [[nodiscard]] bool is_alias(const Side& input, const Side& output) const {
     if (input.is_empty() || call_.input.data == nullptr || call_.output.data == nullptr) return false;
     if constexpr (collective == Collective::alltoallv) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The dlsym that programs find under the preload.
+// This is the dlsym that programs find under the preload.
 //
 // Tools and the bindings of some languages look functions up in libmpi itself and find the host's. Such a
-// program may start a persistent collective by a function of ours and wait for it in a function of the host,
-// which takes the request for an inactive one. So a look-up of a function of the host returns ours, if
-// offbeat has one. It is always our PMPI_X, because our MPI_X may go on to the tool that is asking.
+// program may start a persistent collective by a function of offbeat and wait for it in a function of the
+// host, which regards the request as inactive. So a look-up of a function of the host returns offbeat's, if
+// there is one. The result is always offbeat's PMPI_X, because its MPI_X may pass the call on to the tool
+// that is asking.
 #include <dlfcn.h>
 
 #include <array>
@@ -20,12 +21,12 @@ namespace {
 
 using LookUp = void*(void* handle, const char* name) noexcept;
 
-// Finds dlsym of the C library, or of another library that stands before it. Since glibc 2.34 it has another
+// Finds dlsym of the C library, or of another library that comes before it. Since glibc 2.34 it has another
 // version.
 LookUp* next_look_up() noexcept {
   static constinit std::atomic<LookUp*> known{nullptr};
   LookUp* found = known.load(std::memory_order_relaxed);
-  // Every C library has the first version of its processor, and a failure here would allocate memory.
+  // Every C library has the first version of its processor in this list. A failure would allocate memory.
 #if defined(__aarch64__)
   constexpr std::array versions{"GLIBC_2.17", "GLIBC_2.34"};
 #else
@@ -47,8 +48,8 @@ bool is_name_of_mpi(std::string_view name) noexcept {
 
 const char in_this_library = 0;
 
-// Whether the caller is this library, the tracer or an MPI. This library is known by its place in memory,
-// because its file may have any name.
+// Returns true if the caller is this library, the tracer or an MPI. This library is recognised by its place
+// in memory, because its file may have any name.
 bool looks_for_the_host(const void* caller) noexcept {
   Dl_info info{};
   Dl_info own{};
@@ -75,15 +76,15 @@ void* our_function(const char* name) noexcept {
   void* const theirs = next_look_up()(handle, name);
   if (theirs == nullptr || looks_for_the_host(caller)) return theirs;
   void* const ours = Host::is_of_family(theirs) ? our_function(name) : nullptr;
-  static_cast<void>(dlerror());  // that of the look-ups that the caller does not know of
+  static_cast<void>(dlerror());  // clears the error of look-ups that the caller does not know of
   return ours != nullptr ? ours : theirs;
 }
 
 }  // namespace
 }  // namespace offbeat
 
-// The result of RTLD_NEXT depends on the caller, which dlsym tells by its return address. So the last call
-// must be a jump in every build.
+// The result of RTLD_NEXT depends on the caller, which dlsym recognises by its return address. So the last
+// call must be a jump in every build.
 #if defined(__clang__)
 #define OFFBEAT_JUMPS
 #define OFFBEAT_JUMP [[clang::musttail]]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What all calls of the program have in common on their way to being served.
+// JudgedCall is the common part of all calls of the program that offbeat tries to serve.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,25 @@
 
 namespace offbeat {
 
-// One call on its way. Every function here may throw what Communicator::run throws.
+// JudgedCall is one call. Every function here may throw what Communicator::run throws.
 //
 // It decides by values that MPI guarantees equal on all ranks: operation, root, communicator, type and count.
-// If ranks may describe the same data by different types, it uses the bytes instead of type and count. So all
-// ranks decide alike.
+// If ranks may describe equal data by different types, it uses the bytes instead of type and count. So all
+// ranks take equal decisions.
 //
-// An error may be on one rank alone, and the host reports it without asking another rank. So the arguments
-// are judged before anything collective is done. If a root passes its output as its input, only the root is
-// told, and the other ranks do not know. The root then takes part with an output that is dropped.
+// An error may exist on one rank only, and the host reports it without asking another rank. So the arguments
+// are judged before anything collective is done. If a root passes its output as its input, only the root gets
+// an error, and the other ranks do not know. The root then takes part with an output that is dropped.
 //
-// carrier.find(...) gives the communicator and counts the call there; null: the host has to serve it. A call
-// that may be served ends in carrier(communicator, call, shares, kept), whose outcome is that of the whole.
-// `shares`: the input and the output are the same memory, and an algorithm may write a block of the output
-// before it has read another block of the input. `kept`, of type Kept, has to last as long as the collective;
-// its pack() comes before the collective, its unpack() after it. For vectors in device memory,
-// carrier.keep(here) gives `kept`; `here` lasts until the carrier returns. carrier.may_have_stand_ins(...):
-// whether long vectors with gaps may have stand-ins.
+// carrier.find(...) returns the communicator and counts the call there, or returns null if the host has to
+// serve it. A call that may be served ends in carrier(communicator, call, shares, kept), whose outcome is
+// that of the whole.
+//     shares   The input and the output share memory, and an algorithm may write a block of the output
+//              before it has read another block of the input.
+//     kept     This object, of type Kept, must live as long as the collective. Its pack() comes before the
+//              collective, its unpack() after it.
+// carrier.keep(here) returns `kept` for vectors in device memory; `here` lives until the carrier returns.
+// carrier.may_have_stand_ins(...) returns true if long vectors with gaps may have stand-ins.
 template <Collective collective, class Arguments, class Carrier>
 class JudgedCall {
  public:
@@ -36,7 +38,7 @@ class JudgedCall {
   JudgedCall(Runtime& process, const Arguments& call, Carrier& carrier, Kept& kept)
       : process_(process), call_(call), carrier_(carrier), kept_(kept) {}
 
-  // Whether only the root has both an input and an output; the other ranks then know nothing of them.
+  // True if only the root has both an input and an output. The other ranks then know nothing of them.
   static constexpr bool root_judges = facts(collective).has_root && collective != Collective::bcast;
 
  protected:
@@ -48,7 +50,7 @@ class JudgedCall {
   static constexpr bool needs_place =
       known.has_root || has_blocks || !who.first_takes || (has_data && !known.has_operation);
 
-  // False: the root is none.
+  // Finds this rank and the number of ranks. Returns false if the root is not a rank of the communicator.
   [[nodiscard]] bool find_place() {
     if (const Communicator* mine = process_.known(call_.communicator)) {
       rank_ = mine->rank();
@@ -64,7 +66,7 @@ class JudgedCall {
   [[nodiscard]] bool gives() const { return who.gives(rank_, call_.root); }
   [[nodiscard]] bool takes() const { return who.takes(rank_, call_.root); }
 
-  // Finds the communicator, once, and counts the call there.
+  // Finds the communicator, once, and counts the call there. Returns false if the host has to serve the call.
   [[nodiscard]] bool is_counted() {
     if (communicator_ != nullptr) return true;
     communicator_ = carrier_.find(process_, call_.communicator, collective);
@@ -72,8 +74,8 @@ class JudgedCall {
   }
   [[nodiscard]] Outcome leave_to_host() const { return {.is_counted = communicator_ != nullptr}; }
 
-  // Whether OFFBEAT_CHECK applies to this call. Call after the communicator has been found, and not inside
-  // or_break: a mismatch is no failure, and later calls are served.
+  // Returns true if OFFBEAT_CHECK applies to this call. Call it after the communicator has been found, and
+  // not inside or_break(): a mismatch is no failure, and later calls are served.
   [[nodiscard]] bool checks() const { return Carrier::may_wait && process_.settings.check; }
 
   template <class Keeping>

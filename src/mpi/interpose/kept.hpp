@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a call keeps until its collective is over.
+// Objects that a call keeps until its collective is over.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 namespace offbeat {
 
-// The blocks of a reduce-scatter, one after the other. `length`: how many elements of the program make one
-// element.
+// A list of the blocks of a reduce-scatter, which follow one another. `length` says how many elements of the
+// program make one element.
 class CountList {
  public:
   CountList(Integers counts, int blocks, std::int64_t length)
@@ -37,10 +37,10 @@ class CountList {
   BlockList blocks_;
 };
 
-// If the collective copies.
+// Sides is what a call keeps if its collective only copies.
 struct Sides final : StandInCopies {
-  // Whether the program's data are in the output before the collective, and whether they are to be there
-  // after it.
+  // If `packs_output`, the program's data are in the output before the collective. If `unpacks_output`, the
+  // program gets the output after it.
   bool packs_output = false;
   bool unpacks_output = false;
   // Not defaulted: a constexpr constructor clears the whole object in each call.
@@ -56,7 +56,7 @@ struct Sides final : StandInCopies {
     if (unpacks_output) output.unpack(types);
   }
 
-  // Gives addresses to the vectors that need packing. `by_host`: whether the host may pack during the
+  // Gives addresses to the vectors that need packing. `by_host` is true if the host may pack during the
   // collective.
   void provide(const Types& types, bool may_stand_in, bool by_host) {
     Side* const sides[] = {&input, &output};
@@ -104,10 +104,10 @@ struct Sides final : StandInCopies {
     return static_cast<std::size_t>(address - side.vector().data);
   }
 
-  const Types* types_of_stand_ins = nullptr;  // null: there are none
+  const Types* types_of_stand_ins = nullptr;  // null if there are no stand-ins
 };
 
-// If it combines.
+// Lists is what a call keeps if its collective combines.
 struct Lists {
   std::optional<CountList> blocks;
   std::optional<pool::Block> unwanted;  // an output that the program does not get
@@ -117,7 +117,7 @@ struct Lists {
   [[nodiscard]] static const StandInCopies* stand_ins() { return nullptr; }
 };
 
-// If it combines vectors in device memory. They have no gaps.
+// Staged is what a call keeps if its collective combines vectors in device memory. They have no gaps.
 struct Staged {
   StagedCall call;
 

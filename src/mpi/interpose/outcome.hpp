@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What became of a call that offbeat tried to serve.
+// Outcome says what happened to a call that offbeat tried to serve.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace offbeat {
 
 // The result of an attempt to serve a call.
 struct Outcome {
-  // Rejected: offbeat has served the other ranks, and the host shall tell the program what is wrong.
+  // `rejected`: offbeat has served the other ranks, and the host has to tell the program what is wrong.
   enum class Kind : std::uint8_t { served, native, rejected, failed };
   Kind kind = Kind::native;
-  bool is_counted = false;  // by a communicator; without one the call is counted for the process
-  int code = MPI_SUCCESS;   // of the host MPI, if the call failed
+  bool is_counted = false;  // true if a communicator has counted the call; otherwise the process has to
+  int code = MPI_SUCCESS;   // an error code of the host MPI, if the call failed
 };
 
-// The error of the exception that is being handled.
+// Returns the error code of the exception that is being handled.
 [[nodiscard]] inline int code_of_exception() {
   try {
     throw;

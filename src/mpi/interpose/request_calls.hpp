@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The functions that start, complete and free requests, where some of those are offbeat's; see activity.hpp.
+// These functions start, complete and free requests if some of the requests are offbeat's (activity.hpp).
 //
-// Each function completes offbeat's requests itself, and calls `next` for the host's. The host takes
-// offbeat's requests in the same list for incomplete ones. While no collective is active, each function costs
-// one load.
+// Each function completes offbeat's requests itself, and calls `next` for the host's. The host regards
+// offbeat's requests in the list as incomplete. While no collective is active, each function costs one load.
 #pragma once
 
 #include <algorithm>
@@ -19,10 +18,10 @@ inline int raise(const Host& host, MPI_Comm communicator, int code) {
   return code;
 }
 
-// The program's requests as the host shall see them. The generalised request of an active persistent
+// The program's requests as the host has to see them. The generalised request of an active persistent
 // collective replaces its handle. MPI_REQUEST_NULL replaces requests that offbeat completes afterwards. It
-// also replaces inactive persistent ones, for which MPICH 4 and 5 wait forever, but not those that the host
-// has started.
+// also replaces inactive persistent requests, for which MPICH 4 and 5 wait forever, but not those that the
+// host has started.
 class AsTheHostSees {
  public:
   enum class Own : std::uint8_t { shown, hidden };
@@ -57,8 +56,8 @@ class AsTheHostSees {
 
   int count_;
   MPI_Request* requests_;
-  pool::List<MPI_Request> copies_;  // empty: the list is shown as it is
-  pool::List<char> is_kept_;        // of each copy
+  pool::List<MPI_Request> copies_;  // empty if the host sees the program's own list
+  pool::List<char> is_kept_;        // for each copy: 1 if put_back() leaves the program's request alone
 };
 
 class OnRequests {
@@ -69,7 +68,7 @@ class OnRequests {
   }
   static int startall(decltype(PMPI_Startall)* next, int count, MPI_Request requests[]) {
     if (!activities.any_persistent() || inside_offbeat) return next(count, requests);
-    int first = 0;  // of those that the host has to start
+    int first = 0;  // the first request that the host still has to start
     int code = MPI_SUCCESS;
     for (int i = 0; i < count && code == MPI_SUCCESS; ++i) {
       Activity* mine = find_persistent(&requests[i]);
@@ -89,7 +88,7 @@ class OnRequests {
     return waitall_or_one(count, requests, at(statuses, 0),
                           [&](MPI_Request* all) { return next(count, all, statuses); });
   }
-  // The host might wait forever in these functions, because nobody would complete offbeat's requests
+  // The host might wait forever in these functions, because no thread would complete offbeat's requests
   // meanwhile.
   static int waitany(decltype(PMPI_Waitany)* next, int count, MPI_Request requests[], int* index,
                      MPI_Status* status) {
@@ -154,7 +153,7 @@ class OnRequests {
     if (status != MPI_STATUS_IGNORE) set_status(runtime().host, status);
     return tell(MPI_SUCCESS, failure);
   }
-  // Those of MPI 4.1: some, all and any.
+  // Serves the functions of MPI 4.1 for some, all and any of several requests.
   template <class Next, class... Rest>
   static int request_get_status_of(Next* next, int count, const MPI_Request requests[], Rest... rest) {
     if (next == nullptr) return raise(runtime().host, MPI_COMM_SELF, MPI_ERR_UNSUPPORTED_OPERATION);
@@ -164,7 +163,7 @@ class OnRequests {
     tell_host(count, all);
     return shown(count, all, [&](MPI_Request* seen) { return next(count, seen, rest...); });
   }
-  // MPICH's extension, which looks at the request and changes nothing.
+  // Serves MPICH's extension, which looks at the request and changes nothing.
   static int request_is_complete(int (*next)(MPI_Request), MPI_Request request) {
     if (next == nullptr) next = ask_for_status;
     Failure failure;
@@ -236,13 +235,13 @@ class OnRequests {
     if (status != MPI_STATUS_IGNORE) set_status(runtime().host, status);
     if (failure.code == MPI_SUCCESS) failure = told;
   }
-  // Reports an error of offbeat's collectives, if the call was otherwise a success. Holds no lock meanwhile.
+  // Reports an error of offbeat's collectives if the call was otherwise a success. No lock is held meanwhile.
   static int tell(int code, const Failure& failure) {
     if (code != MPI_SUCCESS || failure.code == MPI_SUCCESS) return code;
     return raise(runtime().host, failure.communicator, failure.code);
   }
 
-  // Advances the operations under way, then looks at requests.
+  // Advances the operations under way, then calls look().
   template <class Look>
   static void advance(Look&& look) noexcept {
     const InsideOffbeat guard;
@@ -268,7 +267,7 @@ class OnRequests {
 
   // -- all of a list, or one request
 
-  // Returns whether all requests were offbeat's.
+  // Returns true if all requests were offbeat's.
   [[gnu::noinline]] static bool wait_for_own(int count, MPI_Request* requests, MPI_Status* statuses,
                                              Failure& failure) noexcept {
     const InsideOffbeat guard;
@@ -294,8 +293,8 @@ class OnRequests {
 
   struct Found {
     int own = 0;
-    int place = -1;         // of the first that is not over
-    MPI_Request request{};  // as the host knows it
+    int place = -1;         // where the first one is that is not over
+    MPI_Request request{};  // that one, as the host knows it
   };
   [[gnu::noinline]] static Found look_at_own(int count, const MPI_Request* requests) noexcept {
     Found found;
@@ -329,7 +328,7 @@ class OnRequests {
       return MPI_SUCCESS;
     }
     if (found.place >= 0) {
-      const int code = next(1, &found.request);  // the host's turn
+      const int code = next(1, &found.request);  // gives the host a turn
       // The host may have been told of the end meanwhile.
       if (code == MPI_SUCCESS && *flag != 0 && find_persistent(requests) == nullptr)
         *requests = MPI_REQUEST_NULL;
@@ -427,7 +426,7 @@ class OnRequests {
       });
     });
   }
-  // Whether the request is offbeat's, and its collective is over.
+  // Returns true if the request is offbeat's and its collective is over.
   static bool look_at_one(MPI_Request request, Failure& failure) noexcept {
     bool is_found = false;
     advance([&] {

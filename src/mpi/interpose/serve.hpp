@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Serves one intercepted collective, however the call is spelt.
+// serve() serves one intercepted blocking collective, in every spelling of the call.
 #pragma once
 
 #include <type_traits>
@@ -15,7 +15,7 @@ class CallWithoutData : public JudgedCall<collective, Arguments, Carrier> {
  public:
   using JudgedCall<collective, Arguments, Carrier>::JudgedCall;
 
-  // The process is started.
+  // Serves the call. The process must be started.
   Outcome run() {
     if (!this->is_counted()) return this->leave_to_host();
     if (this->checks()) [[unlikely]]
@@ -30,7 +30,7 @@ using Service = std::conditional_t<
     std::conditional_t<facts(collective).has_operation, CombiningCall<collective, Arguments, Carrier>,
                        CopyingCall<collective, Arguments, Carrier>>>;
 
-// Serves a blocking call, or says that the host has to. Calls neither the host's own function nor the
+// Serves a blocking call, or says that the host has to. It calls neither the host's own function nor the
 // program's error handler: these may throw, or jump out of the call, and must not skip a destructor of
 // offbeat's.
 template <Collective collective, class Arguments>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The memory of the program in a call, as an algorithm wants it.
+// Side presents the program's memory in a call to an algorithm.
 #pragma once
 
 #include <algorithm>
@@ -19,15 +19,15 @@
 
 namespace offbeat {
 
-// One side of a call that combines nothing: its bytes.
+// A Side is the input or the output of a call that combines nothing: its bytes.
 //
-// Types with gaps are packed on the way in and unpacked on the way out, so an algorithm sees bytes only, and
-// ranks whose types differ see equal bytes. Long sides get a stand-in where the algorithm allows that, and
-// are packed bit by bit as it copies. Device memory is packed, too, because the algorithm could not read it.
-// Packed data and lists of blocks take memory of the pool.
+// Types with gaps are packed on the way in and unpacked on the way out. So an algorithm sees bytes only, and
+// ranks whose types differ see equal bytes. A long side gets a stand-in if the algorithm allows that, and is
+// packed part by part as the algorithm copies. Device memory is packed, too, because the algorithm could not
+// read it. Packed data and lists of blocks take memory of the pool.
 class Side {
  public:
-  // The program's arguments, of `blocks` blocks. False: the host has to judge them.
+  // Reads the program's arguments, which have `blocks` blocks. Returns false if the host has to judge them.
   template <class Memory>
   [[nodiscard]] bool read(const Types& types, const Elements<Memory>& from, int blocks) {
     if (from.count < 0 || !accept(types, from.data, from.type)) return false;
@@ -54,7 +54,7 @@ class Side {
   // not get it.
   void keep_apart() { layout_.is_dense = false; }
 
-  // Afterwards vector() and blocks() are known, except for the address of a vector that needs packing.
+  // Computes vector() and blocks(), except for the address of a vector that needs packing.
   void measure(const Types& types) {
     const std::size_t bytes = static_cast<std::size_t>(count_) * layout_.size;
     if (bytes > 0 && devices::may_have_memory()) [[unlikely]]
@@ -63,11 +63,11 @@ class Side {
     vector_ = {is_packed() ? nullptr : data_, bytes, 1};
   }
   [[nodiscard]] bool needs_packing() const { return is_packed() && vector_.count > 0; }
-  // One of these gives the vector its address, if it needs packing.
+  // Give a vector that needs packing its address: that of memory, or of a stand-in.
   void allocate() { vector_.data = packed_.emplace(vector_.count).data(); }
   void stand_in(int vector) { vector_.data = stand_in::address(vector); }
-  // Whether a stand-in is possible, and is worth it: shorter vectors stay in the cache when they are packed,
-  // and of an element that is not all in one copy, the host packs the whole. `by_host`: whether the host may
+  // Returns true if a stand-in is possible and pays. Shorter vectors stay in the cache when they are packed.
+  // An element that is not all in one copy is packed whole by the host. `by_host` is true if the host may
   // pack.
   [[nodiscard]] bool may_stand_in(const Types& types, bool by_host) {
     constexpr std::size_t shortest = std::size_t{256} << 10;
@@ -78,7 +78,7 @@ class Side {
   }
   [[nodiscard]] const Vector& vector() const { return vector_; }
   [[nodiscard]] const BlockList& blocks() const { return list_; }
-  // Where the program has block `rank` of `ranks`.
+  // Returns where the program has block `rank` of `ranks`.
   [[nodiscard]] const std::byte* address(int rank, int ranks) const {
     return data_ + (listed_ > 0 ? displacements_[rank] : count_ / ranks * rank) * layout_.extent;
   }
@@ -100,7 +100,7 @@ class Side {
       });
   }
 
-  // Of the packed data, for a side with a stand-in.
+  // Read and write bytes [first, first + bytes) of the packed data of a side with a stand-in.
   void read(const Types& types, std::byte* to, std::size_t first, std::size_t bytes) const {
     for_each_block(first, bytes, [&](const std::byte* data, std::size_t begin, std::size_t length) {
       strided_ != nullptr ? strided_->pack(data, begin, length, to)
@@ -116,7 +116,7 @@ class Side {
     });
   }
 
-  // For a call that goes on: the program may free its type meanwhile.
+  // Keeps the type for a call that proceeds while the program computes and may free its type.
   void keep_type(const Host& host) {
     if (!packed_ || layout_.is_dense) return;
     if (host.Type_dup(type_, &type_) != MPI_SUCCESS)
@@ -168,7 +168,7 @@ class Side {
     }
   }
 
-  // Calls use(data, begin, length) for what packed bytes [first, first + bytes) have of each block.
+  // Calls use(data, begin, length) for the part of each block in packed bytes [first, first + bytes).
   template <class Use>
   void for_each_block(std::size_t first, std::size_t bytes, Use&& use) const {
     if (listed_ == 0) return use(data_, first, bytes);
@@ -184,7 +184,7 @@ class Side {
     }
   }
 
-  // Call only if there are elements. The first one decides for all.
+  // Finds the device of the first element, which decides for all. Call this only if there are elements.
   [[gnu::noinline]] [[nodiscard]] DeviceMemory find_device(const Types& types) const {
     std::int64_t first = 0;
     if (listed_ > 0) {
@@ -222,8 +222,8 @@ class Side {
   std::int64_t count_ = 0;  // elements of all blocks
   Integers counts_;
   Integers displacements_;
-  int listed_ = 0;       // blocks that have lists
-  DeviceMemory device_;  // host memory: none
+  int listed_ = 0;       // how many blocks the lists have; 0 without lists
+  DeviceMemory device_;  // empty for host memory
   Vector vector_;
   BlockList list_;
   std::optional<pool::Block> packed_;

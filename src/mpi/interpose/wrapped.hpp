@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The work of the functions that the preload puts before the host MPI's; cmake/entry_points.py writes these.
+// These functions do the work of those that the preload puts before the host MPI's. cmake/entry_points.py
+// writes the latter.
 //
-// Both MPI_X and PMPI_X are exported. Programs call MPI_X; a tool behind us gets that call first (tools.hpp).
-// Tools call PMPI_X, and so do Open MPI's Fortran bindings, with Fortran's sentinels already turned into C's:
-// so one C function serves every language. A call from inside offbeat, or from inside the host while offbeat
-// calls it, goes straight through.
+// Both MPI_X and PMPI_X are exported. Programs call MPI_X; a tool behind offbeat gets that call first
+// (tools.hpp). Tools call PMPI_X, and so do Open MPI's Fortran bindings, which have already turned Fortran's
+// sentinels into C's. So one C function serves every language. A call from inside offbeat, or from inside the
+// host while offbeat calls it, goes straight through.
 //
-// The functions that call the host, a tool or an error handler hold nothing that has to be destroyed, because
+// Functions that call the host, a tool or an error handler hold nothing that has to be destroyed, because
 // such a call may not return: programs install error handlers that throw, or that jump. Only the spawns keep
-// their copies of the program's infos meanwhile; a jump out of one of them leaves those behind.
+// their copies of the program's infos meanwhile; a jump out of a spawn leaks these copies.
 #pragma once
 
 #include <tuple>
@@ -23,8 +24,8 @@
 
 namespace offbeat::wrapped {
 
-// The function to which ours of this name passes a call on: MPI_X to a tool behind us, if there is one, and
-// PMPI_X to the host.
+// Returns the function to which offbeat's function of this name passes a call on. For MPI_X this is the tool
+// behind offbeat, if there is one; for PMPI_X it is the host.
 template <Name name, class Signature>
 [[nodiscard]] Signature* next() {
   if (name.text[0] == 'P' || inside_offbeat) {
@@ -33,7 +34,7 @@ template <Name name, class Signature>
   return found_once<Signature>([] { return runtime().host.behind(name.text); });
 }
 
-// See entry.hpp.
+// The library as entry.hpp needs it.
 struct Library {
   static bool is_started() { return has_runtime(); }
   static bool starts() { return start_runtime_or_pass_on(); }
@@ -41,7 +42,7 @@ struct Library {
 
 // -- collectives
 
-// The host is older than MPI 4, and the program has found MPI_X_c here.
+// Serves a call of MPI_X_c, which the program has found in offbeat, although the host is older than MPI 4.
 template <Collective collective, Form form, class... Arguments>
 int call_without_large_counts(const Host& host, MPI_Comm communicator, Arguments... arguments) {
   if constexpr (!(std::is_same_v<Arguments, const MPI_Count*> || ...)) {
@@ -81,15 +82,15 @@ template <Collective collective, CountKind counts, class Call, class... Argument
   return call_host<collective, Form::blocking, counts>(process.host, call.communicator, arguments...);
 }
 
-// A communicator of one rank, whose calls are copies: they are over at once, and an empty request of the host
-// will do.
+// Returns true for a communicator of one rank, whose calls are copies: they are over at once, and an empty
+// request of the host suffices.
 template <Collective collective>
 bool is_alone(const Runtime& process, MPI_Comm communicator) {
   const Communicator* known = process.known(communicator);
   return known != nullptr && known->copies_alone(collective);
 }
 
-// The request is the last argument.
+// Serves a call whose last argument is a request.
 template <Collective collective, Form form, CountKind counts, class Call, class... Arguments>
 int call_with_request(Runtime& process, const Call& call, Arguments... arguments) {
   MPI_Request* request = std::get<sizeof...(arguments) - 1>(std::tie(arguments...));
@@ -114,7 +115,7 @@ int call_with_request(Runtime& process, const Call& call, Arguments... arguments
   return code;
 }
 
-// PMPI_X of a served collective.
+// Does the work of PMPI_X of a served collective.
 template <Collective collective, Form form, CountKind counts, class... Arguments>
 [[gnu::noinline]] int call(Arguments... arguments) {
   Runtime& process = runtime();
@@ -128,7 +129,7 @@ template <Collective collective, Form form, CountKind counts, class... Arguments
   }
 }
 
-// MPI_X.
+// Does the work of MPI_X of a served collective.
 template <Collective collective, Form form, CountKind counts, class... Arguments>
 int call_of_program(Arguments... arguments) {
   const auto tool = runtime().tools.find<collective, form, counts>(arguments...);
@@ -139,7 +140,8 @@ int call_of_program(Arguments... arguments) {
 
 // -- communicators that are made of one on which the program makes non-blocking calls
 
-// The first argument is the parent; the last one says where the new communicator is.
+// Makes a communicator from a parent, the first argument. The last argument says where the new communicator
+// is.
 template <class Next, class... Arguments>
 int creates(Next* next, Arguments... arguments) {
   const int code = next(arguments...);
@@ -156,7 +158,8 @@ int creates(Next* next, Arguments... arguments) {
 
 // -- communicators that are made of groups, which may be those of a session
 
-// The last argument says where the new communicator is. The host may be older than the function.
+// Makes a communicator from a group. The last argument says where the new communicator is. The host may be
+// older than the function.
 template <class Next, class... Arguments>
 int creates_from_groups(Next* next, Arguments... arguments) {
   if (next == nullptr) return MPI_ERR_UNSUPPORTED_OPERATION;
@@ -166,7 +169,8 @@ int creates_from_groups(Next* next, Arguments... arguments) {
   return code;
 }
 
-// The parent may come from a session. Some of its ranks need not call this function.
+// Makes a communicator for some ranks of a parent, which may come from a session. The other ranks need not
+// call this function.
 template <class Next, class... Arguments>
 int creates_for_some(Next* next, Arguments... arguments) {
   const int code = next(arguments...);
@@ -178,8 +182,8 @@ int creates_for_some(Next* next, Arguments... arguments) {
 
 // -- windows
 
-// MPICH looks first and then lets messages in. So what came in before a barrier of ours is seen by the second
-// look, where a barrier of the host would already have let it in.
+// MPICH looks first and then lets messages in. So only the second look sees what came in before a barrier of
+// offbeat. A barrier of the host would already have let it in.
 inline int win_test(decltype(PMPI_Win_test)* next, MPI_Win window, int* flag) {
   const int code = next(window, flag);
   return code == MPI_SUCCESS && *flag == 0 && !inside_offbeat ? next(window, flag) : code;
@@ -189,7 +193,7 @@ inline int win_test(decltype(PMPI_Win_test)* next, MPI_Win window, int* flag) {
 
 // A host may call MPI_Init inside MPI_Init_thread or the other way round, and a tool calls PMPI_Init.
 //
-// Whatever offbeat needs from a running MPI is made here, because making it lets the host progress. A
+// Everything that offbeat needs from a running MPI is made here, because making it lets the host progress. A
 // non-blocking collective must not make it: Open MPI would then advance an MPI_Comm_idup before that
 // collective on some ranks and after it on others, and mix up their messages. If something fails here, the
 // next blocking collective tries again.
@@ -213,7 +217,7 @@ inline int finalize(decltype(PMPI_Finalize)* next) {
   return next();
 }
 
-// MPI_COMM_WORLD and MPI_COMM_SELF cannot be freed: the host says so, and they stay in use.
+// MPI_COMM_WORLD and MPI_COMM_SELF cannot be freed: the host reports that, and they stay in use.
 inline int frees_communicator(int (*next)(MPI_Comm*), MPI_Comm* communicator) {
   if (inside_offbeat || communicator == nullptr || *communicator == MPI_COMM_NULL ||
       *communicator == MPI_COMM_WORLD || *communicator == MPI_COMM_SELF) {
