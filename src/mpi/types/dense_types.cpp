@@ -10,10 +10,10 @@
 namespace offbeat {
 namespace {
 
-// offbeat packs types that are nested more deeply.
+// The deepest nesting that is examined. Types that are nested more deeply are packed.
 constexpr int most_levels = 32;
 
-// A stretch of data without gaps, in the order in which they are sent.
+// A Run is data without gaps, in the order in which they are sent.
 class Run {
  public:
   void append(std::int64_t begin, std::int64_t bytes) {
@@ -33,7 +33,7 @@ class Run {
   bool is_broken_ = false;
 };
 
-// One element of a type.
+// Element describes one element of a type.
 struct Element {
   Element(const Host& host, MPI_Datatype type, int levels);
 
@@ -48,7 +48,7 @@ struct Element {
   MPI_Aint extent = 0;
 };
 
-// Appends blocks of one type, or of a type each. Places are in bytes, or in extents of the type.
+// Appends blocks of one type, or of one type each. Places are in bytes, or in extents of the type.
 void append_blocks(Run& whole, const Host& host, const TypeArguments& arguments, int combiner, int levels) {
   const std::int64_t blocks = arguments.first_number();
   const bool have_length = combiner == MPI_COMBINER_INDEXED_BLOCK || combiner == MPI_COMBINER_HINDEXED_BLOCK;

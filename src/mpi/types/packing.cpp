@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The elements of a datatype as bytes: what a type looks like, and how the host packs and unpacks it.
+// These functions turn elements of a datatype into bytes: what a type looks like, and how the host packs and
+// unpacks it.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -17,9 +18,9 @@ int code_of_packing(int code, bool is_complete) {
   return code == MPI_SUCCESS && !is_complete ? MPI_ERR_TYPE : code;
 }
 
-// Calls whole(place, count, done) for elements that are all in the range, and part(place, begin, length,
-// done) for an element of which only bytes [begin, begin + length) are. `done` bytes of the range are before
-// them.
+// Calls whole(place, count, done) for elements that are entirely in the range. Calls part(place, begin,
+// length, done) for an element of which only bytes [begin, begin + length) are in it. `done` is the number of
+// bytes of the range before them.
 template <class Whole, class Part>
 void for_each_element(const Layout& layout, std::size_t first, std::size_t bytes, Whole&& whole,
                       Part&& part) {
@@ -44,7 +45,8 @@ void for_each_element(const Layout& layout, std::size_t first, std::size_t bytes
 }  // namespace
 
 bool Types::find_layout_of_user(MPI_Datatype type, Layout& layout) const {
-  // Asks by a message to nobody: unlike a collective, several threads may send it at once.
+  // This asks the host by a message to MPI_PROC_NULL, because several threads may send one at once, unlike a
+  // collective.
   const std::byte nothing{};
   if (host_->Send(&nothing, 0, type, MPI_PROC_NULL, 0, own_communicator_) != MPI_SUCCESS) return false;
   MPI_Aint lower = 0;
@@ -57,8 +59,8 @@ bool Types::find_layout_of_user(MPI_Datatype type, Layout& layout) const {
   return true;
 }
 
-// The type and the count that describe packed data in a message. There may be more bytes than an int can
-// hold.
+// Bytes is the type and the count that describe packed data in a message. There may be more bytes than an int
+// can hold.
 class Types::Bytes {
  public:
   Bytes(const Host& host, MPI_Count bytes)
@@ -108,7 +110,7 @@ void Types::throw_failure(const char* what, std::int64_t count, std::size_t byte
                            code);
 }
 
-// Calls use(begin, count, position, bytes) for parts whose bytes fit an int, unless one element alone is too
+// Calls use(begin, count, position, bytes) for parts whose bytes fit an int, unless a single element is too
 // large.
 template <class Use>
 void Types::by_parts(const char* what, std::int64_t count, const Layout& layout, Use&& use) const {
@@ -122,11 +124,11 @@ void Types::by_parts(const char* what, std::int64_t count, const Layout& layout,
   }
 }
 
-// Replaces MPI_Pack and MPI_Unpack where they cannot do it: they count bytes by an int, and those of older
+// Replaces MPI_Pack and MPI_Unpack if they cannot do it: they count bytes by an int, and those of older
 // MPICHs do not accept MPI_BOTTOM.
 int Types::send_to_self(const void* from, int sent, MPI_Datatype sent_type, void* to, int received,
                         MPI_Datatype received_type) const {
-  // Each message has a tag of its own, because another thread may send one, too. HostTurn has tag 0.
+  // Each message has its own tag, because another thread may send one, too. HostTurn has tag 0.
   constexpr unsigned tags = 32767;  // every MPI has these
   const int tag = 1 + static_cast<int>(self_messages_.fetch_add(1, std::memory_order_relaxed) % tags);
   const Host::WithoutYield scope(*host_);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Vectors that are nowhere: the bytes of elements with gaps, packed or unpacked only as they are copied.
+// A stand-in is an address for a vector that has no memory: the bytes of elements with gaps, which are packed
+// or unpacked only as they are copied.
 //
-// A long vector then takes no memory, and is packed right into a window of the board. An algorithm gets an
-// address for it at which there is no memory, a stand-in. It may slice the vector, and copy from and to it
-// with Endpoint::copy and Endpoint::put. Anything else that reads or writes at a stand-in faults.
+// A long vector then takes no memory, and is packed right into a window of the board. An algorithm gets a
+// stand-in as the vector's address. It may slice the vector, and copy from and to it with Endpoint::copy and
+// Endpoint::put. Anything else that reads or writes at a stand-in faults.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +12,14 @@
 
 namespace offbeat {
 
-// Addresses of vectors that are nowhere. No user process has memory there: bits 48 to 63 of an address of
-// x86-64 are equal, and bit 55 of one of AArch64 is clear.
+// The addresses of stand-ins. No user process has memory there: bits 48 to 63 of an address of x86-64 are
+// equal, and bit 55 of one of AArch64 is clear.
 namespace stand_in {
 
 inline constexpr std::uintptr_t mark = std::uintptr_t{1} << 62 | std::uintptr_t{1} << 55;
 inline constexpr std::uintptr_t marks = ~((std::uintptr_t{1} << 54) - 1);
 
-// Of the first byte of vector 0 or 1.
+// Returns the address of the first byte of vector 0 or 1.
 [[nodiscard]] inline std::byte* address(int vector) {
   return reinterpret_cast<std::byte*>(mark | static_cast<std::uintptr_t>(vector) << 54);
 }
@@ -29,13 +30,13 @@ inline constexpr std::uintptr_t marks = ~((std::uintptr_t{1} << 54) - 1);
 
 }  // namespace stand_in
 
-// Copies for a transport whose algorithm has vectors at stand-ins.
+// Makes copies for a transport whose algorithm has stand-ins.
 class StandInCopies {
  public:
   StandInCopies() = default;
   StandInCopies(const StandInCopies&) = delete;
   StandInCopies& operator=(const StandInCopies&) = delete;
-  // False: neither address is a stand-in.
+  // Copies bytes. Returns false if neither address is a stand-in.
   [[nodiscard]] virtual bool copy(std::byte* to, const std::byte* from, std::size_t bytes) const = 0;
 
  protected:

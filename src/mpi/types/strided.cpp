@@ -11,7 +11,7 @@
 
 namespace offbeat {
 
-// Looks into a type from the outside in, and describes it from the inside out.
+// StridedMaker looks into a type from the outside in, and describes it from the inside out.
 class StridedMaker {
  public:
   explicit StridedMaker(const Host& host) : host_(host) {}
@@ -50,7 +50,7 @@ class StridedMaker {
     }
   }
 
-  // What there is so far, `count` times.
+  // Repeats the description so far `count` times.
   [[nodiscard]] bool repeat(std::int64_t count, std::ptrdiff_t stride) {
     if (count <= 0) return false;
     if (count == 1) return true;
@@ -73,8 +73,8 @@ class StridedMaker {
   Strided made;
 
  private:
-  // Its numbers: the dimensions, the sizes of the array, those of the subarray, where it begins, and the
-  // order.
+  // The arguments of a subarray are the number of dimensions, the sizes of the array, the sizes of the
+  // subarray, where it begins, and the order.
   [[nodiscard]] bool add_subarray(const TypeArguments& arguments, std::ptrdiff_t extent) {
     const std::int64_t dimensions = arguments.first_number();
     if (!arguments.are(3 * dimensions + 2, 1)) return false;

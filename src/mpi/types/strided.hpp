@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Data in blocks of one length at regular distances: a column of a matrix, the halo of a grid.
+// Strided describes data in blocks of one length at regular distances: a column of a matrix, the halo of a
+// grid.
 //
-// This is what vectors and subarrays make of a type without gaps, however they are nested. offbeat packs it
-// itself: any part of it, which MPI cannot do, and in any thread.
+// Vectors and subarrays of a type without gaps have this form, however they are nested. offbeat packs such
+// data itself: any part of them, which MPI cannot do, and in any thread.
 #pragma once
 
 #include <array>
@@ -31,20 +32,20 @@ class Strided {
 
  private:
   friend class StridedMaker;
-  // Items of one kind, `stride` apart. Those of the innermost level are blocks.
+  // A level has items of one kind, `stride` bytes apart. The items of the innermost level are blocks.
   struct Level {
     std::int64_t count = 1;
     std::ptrdiff_t stride = 0;
-    std::size_t bytes = 0;  // of data in an item
+    std::size_t bytes = 0;  // how much data an item has
   };
   static constexpr int most_levels = 8;
 
-  // Of bytes [first, first + bytes) of a level, calls use(place, length, count, stride) for parts of a block
-  // and for runs of whole blocks.
+  // Visits bytes [first, first + bytes) of a level. Calls use(place, length, count, stride) for parts of a
+  // block and for runs of whole blocks.
   template <class Byte, class Use>
   void walk(int level, Byte* data, std::size_t first, std::size_t bytes, Use&& use) const;
 
-  std::ptrdiff_t begin_ = 0;  // of the first block
+  std::ptrdiff_t begin_ = 0;  // where the first block begins, in bytes
   std::array<Level, most_levels> levels_{};
   int depth_ = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the program made a datatype.
+// These classes say how the program made a datatype.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace offbeat {
 
-// Whether the program made the types of this combiner. MPI defines the others, such as those of
+// Returns true if the program made the types of this combiner. MPI defines the others, such as those of
 // MPI_Type_create_f90_real; nobody may look into them or free them.
 [[nodiscard]] inline bool is_made_by_program(int combiner) {
   switch (combiner) {
@@ -33,7 +33,7 @@ namespace offbeat {
   }
 }
 
-// How many arguments of each kind made a type.
+// TypeEnvelope says how many arguments of each kind made a type.
 struct TypeEnvelope {
   TypeEnvelope(const Host& host, MPI_Datatype type) {
     if (host.Type_get_envelope_c) {
@@ -59,7 +59,8 @@ struct TypeEnvelope {
   bool is_known = false;
 };
 
-// The arguments that made a type. The destructor frees the types among them, which the host has given to us.
+// TypeArguments holds the arguments that made a type. The destructor frees the types among them, because the
+// host gave them to offbeat.
 class TypeArguments {
  public:
   TypeArguments(const Host& host, MPI_Datatype type, const TypeEnvelope& envelope)
@@ -92,7 +93,7 @@ class TypeArguments {
   TypeArguments(const TypeArguments&) = delete;
   TypeArguments& operator=(const TypeArguments&) = delete;
 
-  // Whether there are as many numbers and types as the constructor has.
+  // Returns true if there are as many numbers and types as the constructor has.
   [[nodiscard]] bool are(std::int64_t numbers, std::int64_t types) const {
     return std::ssize(numbers_) == numbers && std::ssize(types_) == types;
   }

@@ -61,8 +61,8 @@ bool is_defined(Group group, int op) {
   return false;
 }
 
-// The element type for our kernels. None: the host combines the type (Fortran logicals, whose "true" is the
-// compiler's business; pairs; 128-bit reals).
+// Returns the element type for offbeat's kernels, or nothing if the host combines the type: Fortran logicals,
+// whose "true" depends on the compiler; pairs; 128-bit reals.
 std::optional<ElementType> element_type(Group group, std::size_t width) {
   const auto by_width = [&](ElementType one, ElementType two, ElementType four,
                             ElementType eight) -> std::optional<ElementType> {
@@ -122,8 +122,8 @@ void Types::Index<Slots>::insert(std::uintptr_t key, int value) {
   if (entries_[slot].value == missing) entries_[slot] = {key, value};
 }
 
-// The communicator comes from a group, because MPI_Comm_dup would call the program's attribute functions.
-// MPI_Comm_create_from_group takes the error handler as an argument, so it leaves that of MPI_COMM_SELF alone
+// Makes the communicator from a group, because MPI_Comm_dup would call the program's attribute functions.
+// MPI_Comm_create_from_group takes the error handler as an argument. So it leaves that of MPI_COMM_SELF alone
 // if it fails.
 void Types::create_own_communicator() {
   const HostFunction<decltype(PMPI_Comm_create_from_group)> from_group(
@@ -143,7 +143,7 @@ void Types::create_own_communicator() {
 
 namespace {
 
-// Whether the host accepts a call whose input is its output, of so many elements, on one rank.
+// Returns true if the host accepts a call of `count` elements on one rank whose input is its output.
 template <Collective collective>
 bool accepts_alias(const Host& host, MPI_Comm communicator, int count) {
   int values[2] = {};
@@ -185,8 +185,8 @@ void Types::ask_about_aliases() {
 }
 
 Types::Types(const Host& host) : host_(&host) {
-  // A handle that Open MPI does not know, because it is older than our headers, must not end the job. Such
-  // errors belong to MPI_COMM_SELF since MPI 4.0, and to MPI_COMM_WORLD before. (MPICH knows all of these.)
+  // If Open MPI is older than our headers and does not know a handle, that must not end the job. Such errors
+  // belong to MPI_COMM_SELF since MPI 4.0, and to MPI_COMM_WORLD before. (MPICH knows all of these handles.)
   const ReturnErrors by_self(host, MPI_COMM_SELF);
   const ReturnErrors by_world(host, MPI_COMM_WORLD);
   create_own_communicator();
@@ -273,7 +273,7 @@ Types::Types(const Host& host) : host_(&host) {
   }
 
   const auto add = [&](Group group, MPI_Datatype handle, std::optional<ElementType> named) {
-    // The host lacks Fortran, or is older than the type.
+    // If there is no handle, the host lacks Fortran or is older than the type.
     if (abi::bits(handle) == 0 || handle == MPI_DATATYPE_NULL) return;
     int size = 0;
     MPI_Aint lower = 0;
@@ -283,7 +283,8 @@ Types::Types(const Host& host) : host_(&host) {
       return;
     }
     if (size <= 0 || extent < size) return;
-    // A pair's trailing padding belongs to its C struct: moving it moves none of the user's data.
+    // A pair's trailing padding belongs to its C struct, so moving the padding changes none of the user's
+    // data.
     const auto width = static_cast<std::size_t>(group == Group::pair ? extent : size);
     const std::optional<ElementType> type = named ? named : element_type(group, width);
     const bool known = type && width_of(*type) == width;
@@ -314,7 +315,7 @@ Types::Handles Types::handles_of(const Reduction& reduction) const {
       if (&rows_[row][op].reduction == &reduction) return {type_handles_[row], op_handles_[op], 1};
     }
   }
-  throw std::logic_error("a reduction that is not of this table");
+  throw std::logic_error("a reduction that is not in this table");
 }
 
 const Reduction* Types::predefined(MPI_Datatype type, MPI_Op op) const {
@@ -357,7 +358,8 @@ bool Types::user_defined(MPI_Datatype type, MPI_Op op, std::int64_t length,
       host_->Type_get_true_extent(type, &true_lower, &true_extent) != MPI_SUCCESS) {
     return false;
   }
-  // Bytes between elements belong to the user and must not be touched: only types without gaps will do.
+  // Bytes between elements belong to the user and must not be touched, so only types without gaps are
+  // accepted.
   const bool dense = size > 0 && lower == 0 && true_lower == 0 && extent == size && true_extent == size;
   if (!dense) return false;
   result.emplace(UserReduction{HostReduceLocal(*host_, type, op, static_cast<int>(length)), {}});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From (MPI_Datatype, MPI_Op) to Reduction.
+// Types maps (MPI_Datatype, MPI_Op) to a Reduction, and datatypes to bytes.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@
 
 namespace offbeat {
 
-// Combines by the host's MPI_Reduce_local. Throws CommunicationError with the host's code. `length`: how many
-// elements of the type make one element for offbeat.
+// Combines by the host's MPI_Reduce_local. Throws CommunicationError with the host's code. `length` says how
+// many elements of the type make one element for offbeat.
 class HostReduceLocal final : public HostCombine {
  public:
   HostReduceLocal(const Host& host, MPI_Datatype type, MPI_Op op, int length = 1)
@@ -34,23 +34,24 @@ class HostReduceLocal final : public HostCombine {
   int length_;
 };
 
-// For a user's own type or operation. Made anew in each call: the handle may name something else later.
+// The reduction of a user's own type or operation. Each call makes a new one, because the handle may name
+// something else later.
 struct UserReduction {
   HostReduceLocal combine;
   Reduction reduction;
 };
 
-// What a datatype is as bytes.
+// Layout describes the elements of a datatype as bytes.
 struct Layout {
-  std::size_t size = 0;       // of the data of one element
-  std::ptrdiff_t extent = 0;  // from one element to the next
-  // Elements stand in memory as they are sent, without gaps; others have to be packed.
+  std::size_t size = 0;       // how many bytes of data one element has
+  std::ptrdiff_t extent = 0;  // how far it is from one element to the next
+  // True if elements lie in memory as they are sent, without gaps. Other elements have to be packed.
   bool is_dense = false;
 };
 
-// The memory that some elements span: from their first byte to the one after their last.
+// The memory that some elements span, from their first byte to the one after their last.
 struct TypeSpan {
-  std::ptrdiff_t begin = 0;  // from the address that the program gives
+  std::ptrdiff_t begin = 0;  // relative to the address that the program passes
   std::size_t bytes = 0;
 };
 
@@ -61,30 +62,32 @@ class Types {
   Types(const Types&) = delete;
   Types& operator=(const Types&) = delete;
 
-  // A communicator of this rank alone, for asking the host whether it accepts arguments. Its errors return.
-  // Several threads may use it at once, so there are no collectives on it without `of_own_communicator_`.
+  // Returns a communicator of this rank alone, for asking the host whether it accepts arguments. Its errors
+  // return. Several threads may use it at once, so there are no collectives on it without
+  // `of_own_communicator_`.
   [[nodiscard]] MPI_Comm own_communicator() const { return own_communicator_; }
-  // The least count in the input at which the host rejects an input that is the output, without MPI_IN_PLACE,
-  // in a collective with an operation. In an allreduce it is 1 for MPICH and 2 for Open MPI.
+  // Returns the smallest count of the input at which the host rejects an input that is the output, without
+  // MPI_IN_PLACE, in a collective with an operation. In an allreduce it is 1 for MPICH and 2 for Open MPI.
   [[nodiscard]] std::int64_t least_rejected_alias(Collective collective) const {
     return least_rejected_alias_[index_of(collective)];
   }
-  // Whether the host rejects it in collectives that combine nothing, at any count.
+  // Returns true if the host rejects that in collectives that combine nothing, at any count.
   [[nodiscard]] bool rejects_aliases() const { return rejects_aliases_; }
 
-  // The reduction of a predefined type and operation; null if MPI does not define it or we do not know it.
-  // Constant time.
+  // Returns the reduction of a predefined type and operation, or null if MPI does not define it or offbeat
+  // does not know it. Takes constant time.
   [[nodiscard]] const Reduction* predefined(MPI_Datatype type, MPI_Op op) const;
 
-  // The way back: what the program called a reduction that came from here. Not in constant time.
+  // Returns what the program called a reduction that came from here. Does not take constant time.
   struct Handles {
     MPI_Datatype type;
     MPI_Op op;
-    int length;  // elements of the type in one of the reduction
+    int length;  // how many elements of the type make one element of the reduction
   };
   [[nodiscard]] Handles handles_of(const Reduction& reduction) const;
 
-  // Predefined types in constant time. False: the host does not accept it in a call.
+  // Finds the layout of a type, in constant time for predefined types. Returns false if the host does not
+  // accept the type in a call.
   [[nodiscard]] bool find_layout(MPI_Datatype type, Layout& layout) const {
     const int row = types_.find(abi::bits(type));
     if (row < 0) [[unlikely]]
@@ -92,42 +95,42 @@ class Types {
     layout = layouts_[static_cast<std::size_t>(row)];
     return true;
   }
-  // Call only if there are elements.
+  // Returns the memory that `count` elements span. Call this only if there are elements.
   [[nodiscard]] TypeSpan span_of(std::int64_t count, MPI_Datatype type, const Layout& layout) const;
   [[nodiscard]] std::unique_ptr<Strided> find_strided(std::int64_t count, MPI_Datatype type,
                                                       const Layout& layout) const {
     return Strided::of(*host_, type, count, layout.extent);
   }
-  // Of `count` elements, to or from their bytes. Throw CommunicationError.
+  // Pack `count` elements into bytes, and unpack them. Both throw CommunicationError.
   void pack(const void* data, std::int64_t count, MPI_Datatype type, const Layout& layout,
             std::byte* to) const;
   void unpack(const std::byte* from, void* data, std::int64_t count, MPI_Datatype type,
               const Layout& layout) const;
 
-  // The same for bytes [first, first + bytes) of the packed elements. Of an element that is not all in there,
-  // the host packs and unpacks the whole.
+  // Pack and unpack bytes [first, first + bytes) of the packed elements. If an element is only partly in this
+  // range, the host packs and unpacks all of it.
   void pack_part(const std::byte* data, std::size_t first, std::size_t bytes, MPI_Datatype type,
                  const Layout& layout, std::byte* to) const;
   void unpack_part(const std::byte* from, std::byte* data, std::size_t first, std::size_t bytes,
                    MPI_Datatype type, const Layout& layout) const;
 
-  // "MPI_SUM", or "user operation".
+  // Returns a name such as "MPI_SUM", or "user operation".
   [[nodiscard]] const char* name_of(MPI_Op op) const;
 
-  // Whether the host accepts them in an allreduce. It rejects an uncommitted type, a null handle, and an
-  // operation that MPI does not define on the type.
+  // Returns true if the host accepts them in an allreduce. It rejects an uncommitted type, a null handle, and
+  // an operation that MPI does not define on the type.
   [[nodiscard]] bool are_accepted(MPI_Datatype type, MPI_Op op) const;
 
-  // Whether this is a user's commutative operation on a type without gaps; `result` is then the reduction. An
-  // element of the reduction is an object of `length` elements of the type, which the program's function gets
-  // whole. The host must accept the type and the operation.
+  // Returns true if this is a user's commutative operation on a type without gaps; `result` is then the
+  // reduction. One element of the reduction is an object of `length` elements of the type, which the
+  // program's function gets whole. The host must accept the type and the operation.
   [[nodiscard]] bool user_defined(MPI_Datatype type, MPI_Op op, std::int64_t length,
                                   std::optional<UserReduction>& result) const;
 
  private:
   static constexpr std::size_t most_ops = 12;  // ReduceOp, then MINLOC and MAXLOC
 
-  // From handle to small number, by open addressing; never grows after the constructor.
+  // Maps handles to small numbers, by open addressing. It never grows after the constructor.
   template <std::size_t Slots>
   class Index {
    public:
@@ -150,7 +153,7 @@ class Types {
     std::array<Entry, Slots> entries_{};
   };
 
-  // Uses no heap memory: a rank that has none left would decide differently from the others.
+  // A cell uses no heap memory, because a rank that has none left would decide differently from the others.
   struct Cell {
     Reduction reduction;
     std::optional<HostReduceLocal> by_host;
@@ -170,8 +173,8 @@ class Types {
 
   const Host* host_;
   MPI_Comm own_communicator_ = MPI_COMM_SELF;
-  mutable std::mutex of_own_communicator_;       // for collectives there
-  mutable std::atomic<unsigned> self_messages_;  // so that each has a tag of its own
+  mutable std::mutex of_own_communicator_;       // guards collectives on own_communicator_
+  mutable std::atomic<unsigned> self_messages_;  // counts messages to this rank; each has its own tag
   std::array<std::int64_t, collectives.size()> least_rejected_alias_ = [] {
     std::array<std::int64_t, collectives.size()> all{};
     all.fill(1);
@@ -185,7 +188,7 @@ class Types {
   std::array<MPI_Datatype, most_types> type_handles_{};
   std::array<MPI_Op, most_ops> op_handles_{};
   std::size_t row_count_ = 0;
-  // Looked up once: see abi.hpp.
+  // These handles are looked up once (abi.hpp).
   MPI_Op replace_ = MPI_REPLACE;
   MPI_Op no_op_ = MPI_NO_OP;
 };
