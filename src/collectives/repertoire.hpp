@@ -11,7 +11,7 @@
 namespace offbeat {
 
 struct Repertoire {
-  // In the order in which help texts list them.
+  // The algorithms in the order in which help texts list them.
   std::span<const Algorithm* const> algorithms;
   // The expression for calls that the host cannot serve. It needs only messages and at least two ranks.
   std::string_view without_host;

@@ -11,7 +11,7 @@ extern const Algorithm grid;
 
 }  // namespace offbeat::combinators
 
-// hierarchy(NODE, LEADERS) for each collective. Some serve two collectives that are alike.
+// These are hierarchy(NODE, LEADERS) for each collective. Some serve two collectives that are alike.
 namespace offbeat::hierarchies {
 
 extern const Algorithm allgather;
@@ -27,7 +27,7 @@ extern const Algorithm scatter;
 
 }  // namespace offbeat::hierarchies
 
-// lanes(NODE, A) for each collective that has it.
+// These are lanes(NODE, A) for each collective that has it.
 namespace offbeat::lanes {
 
 extern const Algorithm allreduce;

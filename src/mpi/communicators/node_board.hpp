@@ -133,8 +133,8 @@ class NodeBoard {
   // Lets the host move messages and checks for failures on other nodes. Returns an error code of the host.
   int look_for_failure() noexcept;
   int take_turn() noexcept;
-  // Does that for a rank that waits, and advances operations. Throws CommunicationError if a rank has given
-  // up.
+  // Lets the host move messages, and advances operations, while this rank waits. Throws CommunicationError if
+  // a rank has given up.
   void progress();
   [[nodiscard]] std::string call(const Board& board) const;
   // Names the ranks that have not entered the collective in which this rank waits.
