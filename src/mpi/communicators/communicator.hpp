@@ -108,9 +108,9 @@ class Communicator {
   // Returns true if a call that runs `chosen` may have a stand-in for a vector that is longer than an inline
   // slot. Each rank decides by itself which of its vectors have one.
   [[nodiscard]] static bool may_have_stand_ins(const Chosen& chosen, Collective collective);
-  // Calls `body`; an exception from it ends all use of this communicator. After an error the ranks no longer
-  // agree on what was sent, so neither offbeat nor the host can serve it again. Ranks that wait on its board
-  // get an error.
+  // Returns the result of `body`; an exception from it ends all use of this communicator. After an error the
+  // ranks no longer agree on what was sent, so neither offbeat nor the host can serve it again. Ranks that
+  // wait on its board get an error.
   template <class Body>
   auto or_break(Body&& body) {
     try {

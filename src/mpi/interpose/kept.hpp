@@ -43,7 +43,7 @@ struct Sides final : StandInCopies {
   // program gets the output after it.
   bool packs_output = false;
   bool unpacks_output = false;
-  // Not defaulted: a constexpr constructor clears the whole object in each call.
+  // The constructor is not defaulted, because a constexpr one clears the whole object in each call.
   Sides() noexcept {}
   Side input;
   Side output;

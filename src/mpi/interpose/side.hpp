@@ -227,7 +227,7 @@ class Side {
   Vector vector_;
   BlockList list_;
   std::optional<pool::Block> packed_;
-  std::unique_ptr<Strided> strided_;  // packs a side that has a stand-in; null: the host packs it
+  std::unique_ptr<Strided> strided_;  // packs a side that has a stand-in; null if the host packs it
   std::optional<pool::Block> lists_;
   bool has_own_type_ = false;
 };

@@ -21,7 +21,7 @@ class Strided {
   static void* operator new(std::size_t bytes) { return pool::allocate(bytes); }
   static void operator delete(void* memory, std::size_t bytes) { pool::release(memory, bytes); }
 
-  // Describes `count` elements of a type. Returns null if their data are not of this kind, or if that cannot
+  // Describes `count` elements of a type. Returns null if their data do not have this form, or if that cannot
   // be found out.
   [[nodiscard]] static std::unique_ptr<Strided> of(const Host& host, MPI_Datatype type, std::int64_t count,
                                                    std::ptrdiff_t extent) noexcept;
