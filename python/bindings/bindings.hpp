@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the files of offbeat._core share.
+// Declarations that the files of offbeat._core share.
 #pragma once
 
 #include <nanobind/nanobind.h>

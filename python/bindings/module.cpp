@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// offbeat._core: what the command line tool asks the C++ core.
+// offbeat._core, the Python module through which the command line tool calls the C++ core.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -72,28 +72,30 @@ nb::list setting_list() {
 
 NB_MODULE(_core, module) {
   module.doc() = "The algorithms, the expression parser, the rules and the settings of offbeat's C++ core.";
-  // Translators are tried in the reverse order: the special error last.
+  // nanobind tries the translator that was registered last first. So the derived class comes after its base.
   nb::exception<offbeat::UsageError>(module, "UsageError", PyExc_ValueError);
   nb::exception<offbeat::ExpressionError>(module, "ExpressionError", PyExc_ValueError);
 
   module.def(
-      "version", [] { return OFFBEAT_VERSION; }, "Version as text.");
+      "version", [] { return OFFBEAT_VERSION; }, "Returns the version as text.");
   module.def(
       "algorithms", algorithm_list,
-      "Every algorithm: a dict of name, collective, parameters, summary, cost, needs, source, every_run.");
+      "Returns one dict per algorithm: name, collective, parameters, summary, cost, needs, source, and "
+      "every_run (whether every run gives the same bits).");
   module.def("collectives", collective_list,
-             "Every collective of MPI, in the order of the numbers in trace files, which begin at 1: a dict "
-             "of name, function, moves, has_root, has_operation, served (there are algorithms for it, "
-             "and offbeat bench measures it).");
+             "Returns one dict per collective of MPI: name, function, moves, has_root, has_operation, and "
+             "served (offbeat has algorithms for it, and offbeat bench measures it). The order is that of "
+             "the numbers in trace files, which begin at 1.");
   module.def("settings", setting_list,
-             "Every environment variable: a dict of name, default, values, meaning, equal_on_all_ranks.");
+             "Returns one dict per environment variable: name, default, values, meaning, equal_on_all_ranks.");
   module.def(
       "check_expression",
       [](std::string_view collective, std::string_view expression) {
         return offbeat::parse_expression(known_collective(collective), expression).text();
       },
       "collective"_a, "expression"_a,
-      "The canonical spelling of an expression. Raises ExpressionError, which names the column.");
+      "Returns the canonical spelling of an expression. Raises ExpressionError, which names the column of the "
+      "error.");
   register_rules(module);
   register_simulator(module);
 }

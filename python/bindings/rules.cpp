@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rules and plans, for offbeat rules and offbeat explain.
+// The part of offbeat._core that `offbeat rules` and `offbeat explain` use: rules and plans.
 #include "selection/rules.hpp"
 
 #include <nanobind/stl/string.h>
@@ -64,7 +64,7 @@ nb::dict row_dict(const offbeat::PlanRow& row) {
 nb::list plan(std::string_view collective, std::string_view host, int nodes, int ranks_per_node, bool board,
               const offbeat::ParsedRules* users_rules, std::string_view fixed, std::string_view origin) {
   if (nodes < 1 || ranks_per_node < 1 || nodes > std::numeric_limits<int>::max() / ranks_per_node)
-    throw offbeat::UsageError("there are no such nodes and ranks");
+    throw offbeat::UsageError("the number of ranks must be from 1 to 2147483647");
   const offbeat::Collective known = known_collective(collective);
   offbeat::FixedChoice choice{nullptr, std::string(origin)};
   if (!fixed.empty()) choice.expression = offbeat::interned_expression(known, fixed);
@@ -81,27 +81,29 @@ nb::list plan(std::string_view collective, std::string_view host, int nodes, int
 }  // namespace
 
 void register_rules(nb::module_& module) {
-  nb::class_<offbeat::ParsedRules>(module, "Rules", "A file of rules that was read, with its errors.")
-      .def_prop_ro("errors", error_lines, "A line for each error: FILE:LINE: FIELD: what is wrong.")
+  nb::class_<offbeat::ParsedRules>(module, "Rules", "The contents of a file of rules: its rules and its errors.")
+      .def_prop_ro("errors", error_lines, "One line per error, as FILE:LINE: FIELD: MESSAGE.")
       .def_prop_ro(
           "rules", rule_list,
-          "Those without an error: a dict of line, text (canonical), collective, host, nodes and ppn "
-          "(the least and the most), reason.");
+          "The rules without an error. Each is a dict: line, text (the canonical spelling), collective, host, "
+          "nodes, ppn, reason. nodes and ppn are pairs (least, most), both included.");
   module.def(
       "read_rules",
       [](const std::string& path) { return offbeat::parse_rules(path, offbeat::read_rules_text(path)); },
-      "path"_a, "Reads a regular file of rules. Raises UsageError if it cannot be read.");
+      "path"_a, "Reads a file of rules, which must be a regular file. Raises UsageError if it cannot be read.");
   module.def(
       "built_in_rules", [] { return offbeat::parse_rules("built-in rules", offbeat::built_in_rules_text()); },
-      "The rules that are built into offbeat.");
+      "Returns the rules that are built into offbeat.");
   module.def(
       "hosts",
       [] { return std::vector<std::string_view>(offbeat::host_names.begin(), offbeat::host_names.end()); },
-      "The MPIs that rules can tell apart.");
+      "Returns the names of the MPIs that rules can tell apart.");
   module.def(
       "plan", plan, "collective"_a, "host"_a, "nodes"_a, "ranks_per_node"_a, "board"_a,
       "users_rules"_a.none(), "fixed"_a, "origin"_a,
-      "What runs there: rows by length, each a dict of least_bytes, most_bytes (None: any), expression, "
-      "form, needs, alternatives, reason, origin. `fixed`: an expression for every length, which "
-      "`origin` names; empty: the rules decide.");
+      "Returns the plan for a communicator of `nodes` times `ranks_per_node` ranks: one dict per byte range, "
+      "shortest first. least_bytes and most_bytes are both included; most_bytes None means no upper end. "
+      "The other keys are expression, form, needs, alternatives, reason and origin. `board` says whether the "
+      "ranks of a node share memory. If `fixed` is not empty, it is the expression for every length, and "
+      "`origin` says who chose it. Otherwise `users_rules` decide, and after them the built-in rules.");
 }

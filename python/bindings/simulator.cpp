@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The simulator, for offbeat simulate.
+// The part of offbeat._core that `offbeat simulate` uses: a machine in virtual time.
 #include "simulator/simulator.hpp"
 
 #include <nanobind/stl/optional.h>
@@ -22,9 +22,10 @@ using namespace nb::literals;
 
 namespace {
 
-// From so many bytes on: latency and seconds per byte. The first is from 0 on.
+// The protocols of messages, shortest messages first. Each is the length in bytes from which it applies, the
+// latency in seconds, and the seconds per byte. The first applies from 0 bytes.
 using Protocols = std::vector<std::tuple<std::size_t, double, double>>;
-// line, far_line, line_gap, ranks_per_cache, window_bytes.
+// Network::line, far_line, line_gap (seconds), ranks_per_cache, and the bytes of a window.
 using BoardCosts = std::tuple<double, double, double, int, std::size_t>;
 
 std::vector<offbeat::Protocol> longer(const Protocols& protocols) {
@@ -46,7 +47,8 @@ class Machine {
                    {.phantom = true, .board_window_bytes = board ? std::get<4>(*board) : 0, .learns = true}) {
   }
 
-  // The time of the max-rate model, if all ranks begin at once; nothing where it has no formula.
+  // Returns the time that the max-rate model predicts if all ranks begin at once, or nothing if the model has
+  // no formula for this expression.
   [[nodiscard]] std::optional<double> model(std::string_view collective, std::string_view expression,
                                             std::size_t bytes) const {
     if (collective != name_of(offbeat::Collective::allreduce) || has_boards_ || bytes > network_.eager_bytes)
@@ -63,7 +65,7 @@ class Machine {
     return offbeat::max_rate::allreduce(expression, rates, {nodes(), network_.ranks_per_node}, bytes);
   }
 
-  // Why an expression cannot run here; empty if it can.
+  // Returns why an expression cannot run on this machine, or an empty text if it can.
   [[nodiscard]] std::string unsuitable(std::string_view collective, std::string_view expression) const {
     const auto parsed = offbeat::parse_expression(known_collective(collective), expression);
     if (parsed.runs_on_host()) return "is the host MPI's own, which the simulator does not know";
@@ -134,20 +136,21 @@ void make(Machine* self, int ranks, int ranks_per_node, const Protocols& within_
 
 void register_simulator(nb::module_& module) {
   nb::class_<Machine>(module, "SimulatedMachine",
-                      "Ranks on nodes, in virtual time, which make one call of a collective at a time. Times "
-                      "in seconds, rates in bytes per second.")
+                      "Ranks on nodes in virtual time. They make one collective call at a time. Times are in "
+                      "seconds, rates in bytes per second.")
       .def("__init__", make, "ranks"_a, "ranks_per_node"_a, nb::kw_only(), "within_node"_a, "between_nodes"_a,
            "injection_rate"_a, "gamma"_a, "copy"_a, "envelope_bytes"_a, "eager_bytes"_a, "board"_a.none())
       .def("unsuitable", &Machine::unsuitable, "collective"_a, "expression"_a,
-           "Why an expression cannot run here; empty if it can.")
+           "Returns why an expression cannot run on this machine, or an empty text if it can.")
       .def("model", &Machine::model, "collective"_a, "expression"_a, "size_bytes"_a,
-           "The time of the max-rate model when all ranks begin at once, or None where it has no formula.")
+           "Returns the time that the max-rate model predicts if all ranks begin at once, or None if the model "
+           "has no formula for this expression.")
       .def_static("learns", &Machine::learns, "collective"_a, "expression"_a,
-                  "Whether a call may go on otherwise than the one before, as somebody was late there.")
-      .def("forget", &Machine::forget, "The next call is the first.")
+                  "Whether earlier calls influence this one (lateness prediction).")
+      .def("forget", &Machine::forget, "Forgets all earlier calls, so that they do not influence the next one.")
       .def("run", &Machine::run, "collective"_a, "expression"_a, "size_bytes"_a, "arrivals"_a,
            "report"_a.none(),
-           "One call, which rank k begins at arrivals[k]: a dict of exits, waits (in all, the longest, for "
-           "which rank the longest), messages, inter_node_messages, bytes, events. Calls report(events) now "
-           "and then.");
+           "Simulates one call, in which rank k arrives at arrivals[k]. Returns a dict: exits, waits, messages, "
+           "inter_node_messages, bytes, events. waits has a tuple per rank: the sum of its waits, its longest "
+           "wait, and the rank for which that was (-1: none). Calls report(events) now and then.");
 }

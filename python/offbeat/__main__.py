@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The ``offbeat`` command: puts the verbs together and turns every error into one line."""
+"""The ``offbeat`` command. It collects the verbs and turns every error into one line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from offbeat import __version__
 from offbeat.commands import COMMANDS, standard_output
 from offbeat.errors import BAD_INPUT, CommandError, printable
 
-# Not installed by default, as `offbeat run` does not need them.
+# Packages that only reports need. A plain installation does not have them.
 _REPORT_PACKAGES = ("numpy", "plotly", "kaleido")
 
 app = typer.Typer(
@@ -39,7 +39,7 @@ def offbeat(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
-    """Makes MPI collectives fast when ranks do not arrive together, under unchanged programs."""
+    """Make MPI collectives fast when ranks do not arrive together, without changing the program."""
     if context.invoked_subcommand is None:
         print(context.get_help())
 
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        # typer's usage errors have no common public base class; they all know how to say what is wrong.
+        # typer's usage errors have no common public base class, but all of them have format_message().
         if not hasattr(error, "format_message"):
             raise
         return _stop(" ".join(error.format_message().split()), BAD_INPUT)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What python/bindings offers of the C++ core: registry, expression parser, rules, settings, simulator.
+# The C++ core as python/bindings exports it: algorithms, expression parser, rules, settings, simulator.
 from collections.abc import Callable, Sequence
 from typing import TypedDict
 

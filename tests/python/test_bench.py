@@ -297,7 +297,7 @@ def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     ("change", "message"),
     [
         (lambda d: d.update(format="trace"), "is not a file of offbeat bench$"),
-        (lambda d: d.update(version=2), "has version 2 of the format, this is 1"),
+        (lambda d: d.update(version=2), "has version 2 of the format; this offbeat reads version 1"),
         (lambda d: d.pop("plan"), "is damaged: no 'plan'"),
         (lambda d: d["cells"][0].pop("algorithm"), "is damaged: no 'algorithm'"),
         (lambda d: d["cells"][0].update(last_delays_us=[]), "is damaged: a measured cell has no samples"),
@@ -426,7 +426,7 @@ def test_interrupted_and_resumed_for_real(
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
-    assert f"go on with: offbeat bench --resume {path}" in said
+    assert f"to continue: offbeat bench --resume {path}" in said
     before = results.read(path)
     assert before.missing()
     assert len(before.results) >= 2

@@ -118,7 +118,7 @@ def test_killed_and_resumed(
 
     resumed = offbeat("bench", "--resume", path)
     assert resumed.returncode == 0, resumed.stderr
-    line = f"going on with {path}, which has {kept} of {WANTED} results{left}"
+    line = f"continues {path}, which has {kept} of {WANTED} results{left}"
     assert [line in said for said in resumed.stdout.splitlines()].count(True) == 1, resumed.stdout
     assert not part.exists()
     assert structure(path) == structure(uninterrupted)

@@ -93,7 +93,7 @@ def test_trace_leaves_the_algorithms_to_the_host(offbeat: Offbeat, fake_mpi: Mak
     sampling = ["--every", "10", "--ranks-every", "4"]
     done = offbeat("trace", "-n", "2", "-o", "new.trace", *sampling, "./solver", "-n", "7")
     assert done.returncode == 7, "the exit code is that of mpirun"
-    assert done.stderr == "offbeat: there is no trace: the program has not started MPI\n"
+    assert done.stderr == "offbeat: there is no trace, because the program did not start MPI\n"
     arguments = values(done.stdout, "argument")
     assert arguments[2:] == [
         "-genv", "LD_PRELOAD", str(libraries.trace_library("mpich")),
@@ -123,7 +123,7 @@ def test_a_trace_is_replaced_only_on_demand(offbeat: Offbeat, fake_mpi: MakeMpi,
     for arguments in (["trace", "-o"], ["run", "--trace"], ["env", "--trace"]):
         done = offbeat(*arguments, "old.trace", "./solver")
         assert done.returncode == 2
-        assert done.stderr.startswith("offbeat: old.trace has a trace already; ")
+        assert done.stderr.startswith("offbeat: old.trace already has a trace; ")
         assert done.stderr.count("\n") == 1
     assert offbeat("trace", "-o", "old.trace", "--force", "./solver").returncode == 7
     assert [path.name for path in folder.iterdir()] == ["notes.txt"], "nothing but traces is removed"

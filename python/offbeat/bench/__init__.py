@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The benchmark under arrival patterns: what it is to measure, how that is done, and what the results say."""
+"""The benchmark under arrival patterns: its plan, the measurement, and the ranking of the results."""

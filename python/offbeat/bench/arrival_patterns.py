@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Arrival patterns: how late each rank is, as a fraction of the skew.
 
-A pattern is a list of rounds, one delay per rank in each; iterations take the
-rounds in turn. What is drawn anew for each call has many rounds, all else one.
+A pattern is a list of rounds. A round has one delay per rank. Iterations take the
+rounds in turn. A pattern that is drawn anew for each call has many rounds, every
+other pattern has one.
 
-A pattern is named (``ascending``), named with a number (``bimodal(2)``), or the path
-of a pattern file (one line a rank, microseconds) or of a trace to replay.
+The user writes a name (``ascending``), a name with a number (``bimodal(2)``), the path
+of a pattern file (one line per rank, in microseconds), or the path of a trace to replay.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from offbeat.units import checked_delay
 
 Rounds = list[list[float]]
 
-# What makes the rounds of a number of ranks and a seed.
+# A function that makes the rounds. Its arguments are the number of ranks and the seed.
 Draw = Callable[[int, int], Iterable[list[float]]]
 
 DRAWN_ROUNDS = 1024
@@ -31,14 +32,14 @@ DRAWN_ROUNDS = 1024
 
 @dataclass(frozen=True)
 class Pattern:
-    """The description of a pattern, and its delays for a number of ranks and a seed."""
+    """An arrival pattern: its description, and the function that makes its delays."""
 
     summary: str
-    formula: str  # of the delay of rank i of p, as a fraction of the skew
+    formula: str  # the delay of rank i of p, as a fraction of the skew
     draw: Draw
 
     def rounds(self, ranks: int, seed: int, most: int = DRAWN_ROUNDS) -> Rounds:
-        """The first so many; no others are drawn."""
+        """The first ``most`` rounds. No further rounds are drawn."""
         return list(islice(self.draw(ranks, seed), most))
 
 
@@ -48,7 +49,7 @@ def _each(fraction: Callable[[float], float]) -> Draw:
 
 
 def _scaled(delays: list[float]) -> list[float]:
-    """The latest is late by the whole skew."""
+    """The delays divided by the largest, so that the latest rank is late by the whole skew."""
     latest = max(delays)
     return [delay / latest if latest > 0 else 0.0 for delay in delays]
 
@@ -95,8 +96,8 @@ def _node_late(ranks_per_node: int | None) -> Draw:
     return delays
 
 
-# Balanced; eight for the shapes of paper 4, figure 3, whose text names five of them (half_step, bell and
-# valley are ours); paper 0's bounded random arrival; and what clusters show.
+# First no lateness. Then the eight shapes of paper 4, figure 3; its text names five of them, and half_step,
+# bell and valley are our names. Then the bounded random arrival of paper 0, and what clusters show.
 PATTERNS: dict[str, Pattern] = {
     "balanced": Pattern("all ranks arrive together", "0", _each(lambda x: 0.0)),
     "ascending": Pattern("rank 0 arrives first, the others follow at equal steps", "x", _each(lambda x: x)),
@@ -145,7 +146,7 @@ _WITH_NUMBER = {"bimodal": _bimodal, "node_late": _node_late}
 
 
 def find(name: str) -> Pattern:
-    """The pattern of a name, a name with a number, or a path."""
+    """The pattern that ``name`` means: a name, a name with a number, or a path."""
     if name in PATTERNS:
         return PATTERNS[name]
     match = re.fullmatch(r"(\w+)\((\d{1,9})\)", name)
@@ -155,7 +156,7 @@ def find(name: str) -> Pattern:
         base = PATTERNS[match[1]]
         return Pattern(base.summary.partition(":")[0], base.formula, _WITH_NUMBER[match[1]](int(match[2])))
     if "/" in name or "." in name or Path(name).exists():
-        return Pattern(f"as recorded in {name}", "its line i / the largest", _recorded(Path(name)))
+        return Pattern(f"as recorded in {name}", "line i / the largest line", _recorded(Path(name)))
     known = ", ".join(PATTERNS)
     raise CommandError(f"unknown arrival pattern '{name}'; the patterns are {known}, or the path of a file")
 
@@ -171,7 +172,7 @@ def _recorded(path: Path) -> Draw:
 
 
 def parse_names(text: str) -> list[str]:
-    """Split ``balanced,random`` and refuse what is not a pattern."""
+    """Split a list such as ``balanced,random``. Raises CommandError if a part is not a pattern."""
     names = [name.strip() for name in text.split(",")]
     for name in names:
         find(name)
@@ -186,17 +187,17 @@ def summary(name: str) -> str:
 
 
 def rounds(name: str, ranks: int, seed: int, most: int = DRAWN_ROUNDS) -> Rounds:
-    """The delays of each rank; calls take the rounds in turn."""
+    """The rounds of a pattern; calls take them in turn."""
     return find(name).rounds(ranks, seed, most)
 
 
 def is_skewed(name: str, ranks: int) -> bool:
-    """Whether anybody is late at all."""
+    """Whether any rank is late."""
     return any(delay > 0 for row in find(name).draw(ranks, 1) for delay in row)
 
 
 def as_text(names: Sequence[str], ranks: int, seed: int) -> str:
-    """The patterns as src/mpi/bench/options.cpp reads them; a seed means the same everywhere."""
+    """The patterns as src/mpi/bench/options.cpp reads them. All draws happen here, in one process."""
     lines = []
     for name in names:
         delays = rounds(name, ranks, seed)
@@ -209,9 +210,9 @@ def as_text(names: Sequence[str], ranks: int, seed: int) -> str:
 
 
 def read(path: Path) -> list[float]:
-    """The microseconds of a pattern file, one line a rank; of a trace the mean skew of each rank."""
+    """The delay of each rank in microseconds: the lines of a pattern file, or the mean skews in a trace."""
     if path.is_dir():
-        # Replaying a trace needs NumPy, and nothing else here does.
+        # Only traces need NumPy, so it is imported here.
         from offbeat import trace
         from offbeat.trace import metrics
 
@@ -227,7 +228,7 @@ def read(path: Path) -> list[float]:
         if text:
             delays.append(_microseconds(text, f"{path}, line {number}"))
     if not delays:
-        raise CommandError(f"{path}: no line with a delay; a pattern is one line a rank, in microseconds")
+        raise CommandError(f"{path}: no line with a delay; a pattern has one line per rank, in microseconds")
     return delays
 
 
@@ -242,5 +243,5 @@ def _microseconds(text: str, where: str) -> float:
 
 
 def file_text(delays_us: Sequence[float], title: str) -> str:
-    """A pattern file, which ``read`` reads."""
-    return f"# {title}: microseconds, one line a rank\n" + "".join(f"{delay:.3f}\n" for delay in delays_us)
+    """The text of a pattern file, as ``read`` reads it."""
+    return f"# {title}: microseconds, one line per rank\n" + "".join(f"{delay:.3f}\n" for delay in delays_us)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Two benchmarks against each other, cell by cell, and what of the difference is certain."""
+"""Compare two benchmarks cell by cell, and say which differences are certain."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Comparison:
-    """How the second time relates to the first."""
+    """The last delays of one algorithm in one cell of both files, and their ratio."""
 
     cell: Cell
     algorithm: str
@@ -54,10 +54,11 @@ def _log(delay: Delay) -> _Log:
 def compare(
     first: Benchmark, second: Benchmark, *, threshold: float, relative: bool = False
 ) -> list[Comparison]:
-    """All cells that both have. ``threshold`` is the least difference that counts, such as 0.05.
+    """Compare every cell that both files have. Differences up to ``threshold``, such as 0.05, do not count.
 
-    ``relative``: compare not times but times divided by native's of the same cell, which a machine that is
-    slower as a whole does not change. The intervals hold for all cells at once, with 95% confidence.
+    With ``relative`` each time is first divided by native's time in the same cell of the same file. That
+    removes the effect of a machine that is slower as a whole. The intervals hold for all cells together,
+    with 95% confidence.
     """
     befores, afters = _measured(first), _measured(second)
     keys = [key for key in befores if key in afters and not (relative and key[1] == "native")]
@@ -67,7 +68,7 @@ def compare(
         raise CommandError(
             "the two files have no cell in common (collective, size, pattern, skew, algorithm)"
         )
-    # Bonferroni: with many cells, some would differ by chance.
+    # Bonferroni correction: without it, some of many cells would differ by chance.
     deviations = NormalDist().inv_cdf(1 - (1 - _CONFIDENCE) / (2 * len(keys)))
     comparisons = []
     for cell, algorithm in keys:
@@ -95,7 +96,7 @@ def _measured(benchmark: Benchmark) -> dict[tuple[Cell, str], Result]:
 
 
 def conditions(first: Benchmark, second: Benchmark) -> list[str]:
-    """One line for each condition that differs: what the comparison may be showing in truth."""
+    """One line for each condition that differs between the files, and so may explain a difference."""
     lines: list[str] = []
     for field in ("machine", "mpi", "offbeat", "binding", "environment"):
         ours, theirs = first.about.get(field) or {}, second.about.get(field) or {}
@@ -109,7 +110,7 @@ def conditions(first: Benchmark, second: Benchmark) -> list[str]:
 
 def _differences(field: str, first: Mapping[str, Any], second: Mapping[str, Any]) -> Sequence[str]:
     names = [name for name in dict.fromkeys([*first, *second]) if first.get(name) != second.get(name)]
-    # A sha256 says that a library differs, and no more.
+    # The values of a sha256 mean nothing to a reader, so only the fact that they differ is shown.
     return [
         f"{field}, {name}: {'differs' if name == 'sha256' else f'{first.get(name)}, {second.get(name)}'}"
         for name in names

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The plan of a benchmark: cells, algorithms, and the jobs that measure them."""
+"""The plan of a benchmark: its cells, its algorithms, and the jobs that measure them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from offbeat.mpi import host_algorithms
 from offbeat.units import Skew, parse_skew
 
 COLLECTIVES = tuple(each["name"] for each in _core.collectives() if each["served"])
-BUILT_IN = "default"  # among algorithms: what the preload chooses by itself
-USUAL = "allreduce"  # the collective of a benchmark that names none; what is printed does not name it
+BUILT_IN = "default"  # the name, among algorithms, of the preload's own choice
+USUAL = "allreduce"  # the default collective of a benchmark; the output leaves its name out
 MAX_ITERATIONS = 1000
 FLOAT_BYTES = 4
 MOST_FLOATS = (1 << 31) - 1  # the count of an MPI call is an int
@@ -25,25 +25,25 @@ NO_SKEW = Skew(microseconds=0.0)
 
 
 class Cell(NamedTuple):
-    """One place in the tables; all algorithms are measured there in turn."""
+    """One line of the tables: a collective, a size, a pattern and a skew. All algorithms take turns in it."""
 
     collective: str
     size_bytes: int
     pattern: str
-    skew: str  # the label: 1.5x or 100us
+    skew: str  # its label, such as 1.5x or 100us
 
 
 class Job(NamedTuple):
-    """The part of a plan that one call of mpirun measures."""
+    """The part of a plan that one run of mpirun measures."""
 
     algorithms: list[str]
     cells: list[Cell]
-    variables: dict[str, str]  # that tell the host which algorithm to use
+    variables: dict[str, str]  # environment variables that tell the host which algorithm to use
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that is to be measured."""
+    """Everything that a benchmark measures."""
 
     ranks: int
     sizes_bytes: Sequence[int]
@@ -55,14 +55,14 @@ class Plan:
     seed: int = 1
     max_iterations: int = MAX_ITERATIONS
     same_buffers: bool = False
-    # Non-blocking calls, between which and their waits ranks compute so long; None: blocking calls.
+    # How long each rank computes between a non-blocking call and its wait; None: measure blocking calls.
     computing: Skew | None = None
-    asleep: bool = False  # they sleep in place of computing
+    asleep: bool = False  # ranks sleep instead of computing
     mpirun_arguments: Sequence[str] = ()
 
     @cached_property
     def cells(self) -> list[Cell]:
-        """In the order of measuring; without lateness there is one cell, whatever the skews."""
+        """The cells in the order of measuring. A pattern in which no rank is late has one, for all skews."""
         return [
             Cell(collective, size, pattern, skew.label)
             for collective in self.collectives
@@ -72,7 +72,7 @@ class Plan:
         ]
 
     def jobs(self, vendor: str) -> list[Job]:
-        """Native and all expressions together, so that noise hits all alike; then each with native(NAME)."""
+        """One job for native and all expressions, so that noise hits them alike; then one per native(NAME)."""
         named = [name for name in self.algorithms if host_algorithms.name_in(name) is not None]
         jobs = [Job([name for name in self.algorithms if name not in named], self.cells, {})]
         for algorithm in named:
@@ -111,7 +111,7 @@ class Plan:
 
 
 def parse_collectives(text: str) -> list[str]:
-    """``allreduce,bcast``."""
+    """Split a list of collectives such as ``allreduce,bcast``."""
     names = list(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         if name not in COLLECTIVES:
@@ -120,7 +120,7 @@ def parse_collectives(text: str) -> list[str]:
 
 
 def parse_sizes(text: str) -> list[int]:
-    """``4,1KiB`` or ``4..1MiB``: what one rank gives, in bytes of MPI_FLOAT."""
+    """The sizes that ``4,1KiB`` or ``4..1MiB`` means, in bytes. Each is a whole number of MPI_FLOATs."""
     sizes = units.parse_sizes(text)
     for size in sizes:
         if size == 0 or size % FLOAT_BYTES != 0:
@@ -135,7 +135,7 @@ def parse_sizes(text: str) -> list[int]:
 
 
 def parse_algorithms(text: str, collectives: Sequence[str] = (USUAL,)) -> list[str]:
-    """Canonical expressions, native(NAME) and default; native first, whether it is named or not."""
+    """Split a list of expressions, native(NAME) and default. The result begins with native in any case."""
     return list(dict.fromkeys(["native", *(_canonical(text, collectives) for text in split_list(text))]))
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which algorithm to choose under arrival patterns: the tables of paper 4, from the results of a benchmark.
+"""Rank the algorithms of a benchmark under arrival patterns, as in the tables of paper 4.
 
-Paper 4 is Salimi Beni, Cosenza, Hunold, Cluster 2024. All delays are the last delay d-hat, in microseconds.
+Paper 4 is Salimi Beni, Cosenza, Hunold, Cluster 2024. All delays are last delays (d-hat), in microseconds.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from offbeat.bench.samples import Delay
 
 BALANCED = "balanced"
-GOOD = 0.05  # section IV.B: at most so much slower than the fastest is as good as it
-BAND = 0.25  # section IV.C: so much change under a pattern is none
+GOOD = 0.05  # section IV.B: an algorithm up to this much slower than the fastest counts as equally good
+BAND = 0.25  # section IV.C: a change under a pattern up to this size counts as no change
 
 
 @dataclass(frozen=True)
 class Row:
-    """One pattern at one size of one collective: the delay of each algorithm."""
+    """The delays of all algorithms under one pattern, at one size of one collective."""
 
     collective: str
     size_bytes: int
-    pattern: str  # with its skew, where a benchmark has several
+    pattern: str  # with its skew, if the benchmark has several
     delays: Mapping[str, Delay]
 
     @property
@@ -41,10 +41,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Winner:
-    """A cell of figure 4: the best algorithm, and its delay as a part of the balanced winner's here."""
+    """A cell of figure 4: the best algorithm under a pattern, compared with the balanced winner there."""
 
     algorithm: str
-    ratio: float | None  # below 1: choosing by the balanced benchmark would cost that much
+    ratio: float | None  # its delay divided by that of the balanced winner; None: that one was not measured
 
 
 def winner(row: Row, rows: Sequence[Row]) -> Winner | None:
@@ -59,7 +59,7 @@ def winner(row: Row, rows: Sequence[Row]) -> Winner | None:
 
 
 def balanced_of(row: Row, rows: Sequence[Row]) -> Row | None:
-    """The same collective and size without delay."""
+    """The row of the same collective and size in which no rank is late."""
     same = (
         r for r in rows if r.balanced and (r.collective, r.size_bytes) == (row.collective, row.size_bytes)
     )
@@ -74,9 +74,9 @@ def good(row: Row) -> set[str]:
 
 
 def robustness(row: Row, rows: Sequence[Row]) -> dict[str, float]:
-    """d-hat(pattern) / d-hat(balanced) - 1 of each algorithm (section IV.C, figure 6).
+    """The value d-hat(pattern) / d-hat(balanced) - 1 of each algorithm (section IV.C, figure 6).
 
-    Below -0.25 it absorbs skew, above 0.25 it suffers from it.
+    An algorithm below -0.25 absorbs skew, one above 0.25 suffers from it.
     """
     balanced = balanced_of(row, rows)
     before = balanced.times if balanced is not None else {}
@@ -84,7 +84,7 @@ def robustness(row: Row, rows: Sequence[Row]) -> dict[str, float]:
 
 
 def normalised(row: Row) -> dict[str, float]:
-    """Each delay divided by the least of its row, which becomes 1 (section V.B, figure 8)."""
+    """Each delay divided by the least delay of its row (section V.B, figure 8)."""
     return _normalised(row.times)
 
 
@@ -94,15 +94,16 @@ def _normalised(times: Mapping[str, float]) -> dict[str, float]:
 
 
 def scores(rows: Iterable[Row]) -> dict[str, float]:
-    """The average of each algorithm's normalised delays: the least is the choice (section V.C).
+    """The score of each algorithm: the average of its normalised delays over the rows (section V.C).
 
-    Only algorithms that were measured under all of the patterns have a score.
+    The paper chooses the algorithm with the least score. Only algorithms that were measured in all rows have
+    one.
     """
     return scores_of_times(row.times for row in rows)
 
 
 def scores_of_times(times_by_pattern: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """The same from plain times, by algorithm, of each pattern."""
+    """The scores, as ``scores`` computes them, from the plain times under each pattern."""
     tables = [_normalised(times) for times in times_by_pattern]
     common = set(tables[0]).intersection(*tables[1:]) if tables else set()
     return {

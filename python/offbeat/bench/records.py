@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The JSON lines that the ranks of ``offbeat bench`` write (src/mpi/bench), as objects."""
+"""Parse the JSON lines that the ranks of ``offbeat bench`` write (src/mpi/bench)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Records:
     error: str | None = None
     ended: bool = False
     doing: str = "starting"
-    begun: int = 0  # cells
+    begun: int = 0  # how many cells the ranks have begun to measure
 
     def add(self, line: str | bytes, where: str = "a line") -> None:
-        """Take one line of a file; ``where`` names both. Refuse a line that the ranks have not written."""
+        """Add one line of a file. Raises CommandError if the ranks did not write it; ``where`` names it."""
         try:
             self._add(json.loads(line))
         except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
@@ -45,7 +45,7 @@ class Records:
             self.header = record
         elif kind == "result":
             result = _result(record)
-            Result.from_json(result.to_json())  # what is no number must not be found out later
+            Result.from_json(result.to_json())  # fails now, not later, if a value is not a number
             self.results.append(result)
         elif kind == "error":
             self.error = record["message"]

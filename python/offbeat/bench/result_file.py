@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The result of ``offbeat bench`` as rows to rank, and what is to be said about it."""
+"""Read a result file of ``offbeat bench`` as rows to rank, with facts and warnings about it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from offbeat.errors import CommandError
 
 @dataclass(frozen=True)
 class ResultFile:
-    """The rows of a file, and what is wrong with it."""
+    """The contents of a result file, ready to be reported."""
 
     path: Path
     rows: list[Row]
     facts: list[tuple[str, str]]
-    warnings: list[str]  # what is missing, or not as it should be
+    warnings: list[str]  # one line for each thing that is missing or doubtful
 
 
 def looks_like_one(path: Path) -> bool:
@@ -34,7 +34,7 @@ def looks_like_one(path: Path) -> bool:
 
 
 def read(path: Path) -> ResultFile:
-    """A result file; anything else gives one line that says what is wrong with it."""
+    """Read a result file. Raises CommandError if it is anything else."""
     try:
         benchmark = results.read(path)
         return ResultFile(path, _rows(benchmark), _facts(benchmark), _warnings(benchmark))
@@ -71,7 +71,7 @@ def _cells_missing(benchmark: Benchmark) -> int:
     try:
         return len(benchmark.missing())
     except CommandError:
-        return 0  # the file of a pattern is no longer there, so nobody knows
+        return 0  # the plan names a pattern file that no longer exists, so its cells are unknown
 
 
 def _rows(benchmark: Benchmark) -> list[Row]:

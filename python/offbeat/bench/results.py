@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A benchmark as a file: what was planned, where, and what came out (docs/bench-format.md)."""
+"""A benchmark and its file: the plan, where it ran, and the results (docs/bench-format.md)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORMAT = "offbeat bench"
 VERSION = 1
 MEASURED, NOT_SERVED, WRONG = "measured", "not served", "wrong"
 FEW_SAMPLES = 5
-# Of a result, where it was measured; the last two only where ranks compute.
+# The fields that a measured result has. Only results of non-blocking calls have the last two.
 MEASURES = (
     "skew_us", "native_us", "stopped", "on_time", "last_delays_us", "total_delays_us", "computing_us",
     "waiting_delays_us",
@@ -29,13 +29,13 @@ MEASURES = (
 
 @dataclass(frozen=True)
 class Wrong:
-    """How a result differs from the exact one."""
+    """How the data of a collective differ from the exact result."""
 
-    elements: int
-    rank: int
-    index: int
+    elements: int  # how many elements are wrong on ``rank``
+    rank: int  # the lowest rank with a wrong element
+    index: int  # its first wrong element
     expected: float
-    got: float | None  # None: never written
+    got: float | None  # None: the element was never written
 
     def __str__(self) -> str:
         got = "nothing was written" if self.got is None else f"got {self.got:g}"
@@ -53,13 +53,13 @@ class Result:
     algorithm: str
     status: str
     skew_us: float = 0.0
-    native_us: float = 0.0  # the host's balanced median, which a factor of skew multiplies
+    native_us: float = 0.0  # the host's median when no rank is late; a skew factor multiplies it
     stopped: str = ""
     on_time: bool = True
     last_delays_us: list[float] = field(default_factory=list)
     total_delays_us: list[float] = field(default_factory=list)
-    computing_us: float | None = None  # None: blocking calls; else the delays are less the computation
-    waiting_delays_us: list[float] = field(default_factory=list)  # of calls without a computation
+    computing_us: float | None = None  # subtracted from the delays of non-blocking calls; None: blocking calls
+    waiting_delays_us: list[float] = field(default_factory=list)  # the last delays without computation
     wrong: Wrong | None = None
 
     @cached_property
@@ -76,10 +76,10 @@ class Result:
 
     @property
     def hidden(self) -> float | None:
-        """The part of a call that computing hides, of that which could be hidden: between 0 and 1.
+        """The overlap: which part of the call ran beside the computation, of the part that could (0 to 1).
 
-        (t_pure + t_CPU - t_ovrl) / min(t_pure, t_CPU), the overlap of the Intel MPI Benchmarks (IMB-NBC).
-        None where nothing was computed.
+        The formula is that of the Intel MPI Benchmarks (IMB-NBC): (t_pure + t_CPU - t_ovrl) / min(t_pure,
+        t_CPU). None if the ranks computed nothing.
         """
         if not self.computing_us or not self.waiting_delays_us:
             return None
@@ -141,24 +141,24 @@ def _rounded(delay: Delay) -> dict[str, float]:
 
 @dataclass
 class Benchmark:
-    """A plan, where it is carried out, and the results so far."""
+    """A plan, the conditions of the run, and the results so far."""
 
     plan: Plan
-    about: dict[str, Any]  # the machine, the MPI, offbeat, ...: fields of the file, as they are
+    about: dict[str, Any]  # the fields of the file that describe the machine, the MPI, offbeat and so on
     results: list[Result] = field(default_factory=list)
     seconds: float = 0.0
 
     def add(self, results: Sequence[Result]) -> None:
-        """Later results replace earlier ones of the same cell and algorithm."""
+        """Add results. A new result replaces an earlier one of the same cell and algorithm."""
         by_key = {(result.cell, result.algorithm): result for result in [*self.results, *results]}
         self.results = list(by_key.values())
 
     def jobs(self) -> list[Job]:
-        """The whole plan as calls of mpirun."""
+        """The jobs of the whole plan, one per run of mpirun."""
         return self.plan.jobs(self.about["mpi"]["vendor"])
 
     def missing(self) -> list[tuple[Cell, str]]:
-        """The cells and algorithms that the plan asks for and that have no result."""
+        """The pairs of cell and algorithm that the plan asks for and that have no result yet."""
         there = {(result.cell, result.algorithm) for result in self.results}
         wanted = (
             (cell, algorithm)
@@ -170,11 +170,11 @@ class Benchmark:
         return [key for key in wanted if key not in there]
 
     def native_us(self) -> dict[tuple[str, int], float]:
-        """The host's balanced medians by collective and size, as far as they are known."""
+        """The host's medians when no rank is late, by collective and size, as far as they are known."""
         return {(r.cell.collective, r.cell.size_bytes): r.native_us for r in self.results if r.native_us > 0}
 
     def wrong_results(self) -> list[str]:
-        """One line for each algorithm, collective and size that was wrong."""
+        """One line for each algorithm, collective and size with a wrong result."""
         found: dict[str, str] = {}
         for result in self.results:
             if result.wrong is not None:
@@ -197,7 +197,7 @@ class Benchmark:
         }
 
     def write(self, path: Path) -> None:
-        """Replace the file, so that nobody sees half of it."""
+        """Write the file, by renaming a complete one, so that a reader never sees half of it."""
         new = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             new.write_text(_one_cell_a_line(self.to_json()))
@@ -215,7 +215,7 @@ def _one_cell_a_line(document: dict[str, Any]) -> str:
 
 
 def read(path: Path) -> Benchmark:
-    """Refuses in one line what is not the file of a benchmark."""
+    """Read the file of a benchmark. Raises CommandError if it is anything else."""
     try:
         document = json.loads(path.read_text())
     except OSError as error:
@@ -225,7 +225,7 @@ def read(path: Path) -> Benchmark:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise CommandError(f"{path} is not a file of offbeat bench")
     if document.get("version") != VERSION:
-        raise CommandError(f"{path} has version {document.get('version')} of the format, this is {VERSION}")
+        raise CommandError(f"{path} has version {document.get('version')} of the format; this offbeat reads version {VERSION}")
     ours = {"format", "version", "seconds", "complete", "plan", "cells"}
     try:
         about = {name: value for name, value in document.items() if name not in ours}

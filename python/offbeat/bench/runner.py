@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Start the measuring ranks (src/mpi/bench), follow what they write, and keep it."""
+"""Start the measuring ranks (src/mpi/bench), read what they write, and store it."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from offbeat.mpi import launch, libraries
 from offbeat.mpi.choice import Choice
 from offbeat.units import Skew, parse_skew
 
-NativeUs = Mapping[tuple[str, int], float]  # the host's balanced medians by collective and size
+NativeUs = Mapping[tuple[str, int], float]  # the host's medians when no rank is late, by collective and size
 
-_FILES = ("output", "arrivals", "cells", "gate")  # what the ranks share with this process
+_FILES = ("output", "arrivals", "cells", "gate")  # files that the ranks share with this process
 _POLL_S = 0.1
-_GRACE_S = 10.0  # after the deadline, for a call that is under way and for the job to end
-# Of the environment, what changes what the ranks run.
+_GRACE_S = 10.0  # how long after the deadline a call under way may take to end, together with the job
+# The beginnings of the environment variables that change what the ranks run.
 _VARIABLES = (
     "OFFBEAT_", "OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_", "MPIR_CVAR_", "MPICH_", "I_MPI_", "HYDRA_",
     "FI_", "UCX_",
 )  # fmt: skip
 
 
-# -- what a benchmark says about itself
+# -- the conditions of a benchmark
 
 
 def about(plan: Plan, choice: Choice) -> dict[str, Any]:
-    """The fields of the file that say where and with what."""
+    """The fields of the file that describe the machine, the MPI, offbeat and the environment."""
     install = choice.install
     library = libraries.preload_library(install.family)
     variables = {**os.environ, **choice.variables}
@@ -83,7 +83,7 @@ def _described(pattern: str, plan: Plan) -> dict[str, Any]:
 
 
 def _add_header(benchmark: Benchmark, header: Mapping[str, Any]) -> None:
-    """Adds the facts that only the ranks know."""
+    """Add the facts that only the ranks know."""
     benchmark.about["binding"]["cpus"] = header.get("cpus", [])
     for name in ("hosts", "clock_residual_ns"):
         benchmark.about[name] = header.get(name)
@@ -94,7 +94,7 @@ def _now() -> str:
 
 
 def refuse_other(earlier: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
-    """Refuse to go on elsewhere: one file is of one machine, MPI, offbeat and environment."""
+    """Refuse to resume a file under other conditions: machine, MPI, offbeat or environment."""
     for field, what in (("machine", "machine"), ("mpi", "MPI"), ("environment", "environment")):
         _compare(earlier.get(field), now[field], what, path)
     sums = [{**side.get("offbeat", {}), "library": None} for side in (earlier, now)]
@@ -106,8 +106,8 @@ def _compare(earlier: Any, now: Mapping[str, Any], what: str, path: Path) -> Non
     for name in sorted({*earlier, *now}):
         if earlier.get(name) != now.get(name):
             raise CommandError(
-                f"{path} is of another {what}, and cannot be resumed here: {name} was "
-                f"{earlier.get(name, 'unset')}, is {now.get(name, 'unset')}"
+                f"{path} is of another {what} and cannot be resumed here: {name} was "
+                f"{earlier.get(name, 'unset')}, now it is {now.get(name, 'unset')}"
             )
 
 
@@ -117,7 +117,7 @@ def _compare(earlier: Any, now: Mapping[str, Any], what: str, path: Path) -> Non
 def rank_arguments(
     job: Job, plan: Plan, files: Mapping[str, Path], *, deadline: float, share_cores: bool
 ) -> list[str]:
-    """The command line of src/mpi/bench/options.cpp."""
+    """The arguments of the measuring ranks, as src/mpi/bench/options.cpp reads them."""
     arguments = []
     for name in _FILES:
         arguments += [f"--{name}", str(files[name])]
@@ -150,7 +150,7 @@ def _write_files(job: Job, plan: Plan, native_us: NativeUs, files: Mapping[str, 
 def build(
     job: Job, plan: Plan, choice: Choice, files: Mapping[str, Path], *, deadline: float
 ) -> launch.Launch:
-    """The mpirun call that measures."""
+    """The mpirun command of a job."""
     install = choice.install
     starter, bench = libraries.bench_files(install.family)
     base = dict(os.environ)
@@ -169,12 +169,12 @@ def build(
 
 
 def part_of(path: Path) -> Path:
-    """Where the ranks write while they measure into a file."""
+    """The file beside ``path`` in which the ranks write while they measure."""
     return path.with_name(f"{path.name}.part")
 
 
 def join_part(benchmark: Benchmark, path: Path) -> int:
-    """Take over what a run that was killed has left beside its file; how many results that is."""
+    """Add the results that a killed run left beside its file. Returns how many there were."""
     part = part_of(path)
     if not part.exists():
         return 0
@@ -182,7 +182,7 @@ def join_part(benchmark: Benchmark, path: Path) -> int:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise CommandError(f"ranks of an earlier run still write to {part}; end them first") from None
+            raise CommandError(f"ranks of an earlier run still write to {part}; stop them first") from None
         records = Records()
         *lines, _ = file.read().split(b"\n")  # the last one may be cut
         for number, line in enumerate(lines, start=1):
@@ -204,9 +204,10 @@ def run(
     on_change: Callable[[Records, float], None] = lambda records, deadline: None,
     show_output: bool = False,
 ) -> None:
-    """Measure what is missing, until the budget is spent; what is finished is kept, however this ends.
+    """Measure the missing results until the budget is spent. Finished results survive any kind of end.
 
-    ``path`` is the benchmark's file; ``on_change`` sees what the ranks write and the Unix time of the end.
+    ``path`` is the file of the benchmark. ``on_change`` is called with everything that the ranks have written
+    so far and with the deadline as Unix time.
     """
     plan = benchmark.plan
     started = time.time()
@@ -294,7 +295,7 @@ def _run_job(
 
 
 class _Reader:
-    """The lines that the ranks write, as they come."""
+    """Reads the lines of the ranks while they write them."""
 
     def __init__(self, path: Path, records: Records) -> None:
         self._path, self._records = path, records
@@ -303,7 +304,7 @@ class _Reader:
         self._rest = b""
 
     def take(self) -> bool:
-        """Whether there was anything new."""
+        """Read the new lines. Returns whether there was anything new."""
         news = b""
         with contextlib.suppress(FileNotFoundError), self._path.open("rb") as file:
             file.seek(self._offset)
@@ -342,12 +343,12 @@ _PR_SET_PDEATHSIG = 1
 
 
 def _end_with_parent() -> None:
-    """In mpirun: a kill of this process cannot be caught, but the kernel tells mpirun of it."""
+    """Ask the kernel, from within mpirun, to terminate mpirun if this process is killed."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _end(job: subprocess.Popen[bytes]) -> None:
-    """Leave no ranks behind, however this ends."""
+    """Stop mpirun, and with it the ranks, if it still runs."""
     if job.poll() is None:
         job.terminate()
         try:
@@ -358,7 +359,7 @@ def _end(job: subprocess.Popen[bytes]) -> None:
 
 
 def measure(plan: Plan, choice: Choice, native_us: NativeUs | None = None) -> Benchmark:
-    """A benchmark of its own, without a file."""
+    """Run a benchmark without a file."""
     benchmark = Benchmark(plan, about(plan, choice))
     run(benchmark, choice, native_us=native_us)
     return benchmark

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The summary of a series of delays. src/mpi/bench/statistics.hpp stops by the same one."""
+"""Summarise a series of delays. src/mpi/bench/statistics.hpp computes the same interval, to decide when to
+stop."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ class Delay:
 
 
 def summarize(samples: Sequence[float]) -> Delay:
-    """``samples`` in the order of measuring, at least one."""
+    """Summarise ``samples``, which are in the order of measuring. There must be at least one."""
     ordered = sorted(samples)
     last = len(ordered) - 1
 
@@ -39,7 +40,7 @@ def summarize(samples: Sequence[float]) -> Delay:
         return ordered[below] + (position - below) * (ordered[above] - ordered[below])
 
     median = at(0.5 * last)
-    # The count of values below the median is binomial(n, 1/2); 0.98 = 1.96 / 2.
+    # The number of samples below the median is binomial(n, 1/2), with deviation sqrt(n) / 2. 0.98 = 1.96 / 2.
     half = 0.98 * math.sqrt(len(ordered))
     batches = _half_width_of_batches(samples)
     return Delay(
@@ -55,7 +56,10 @@ def summarize(samples: Sequence[float]) -> Delay:
 
 
 def _half_width_of_batches(samples: Sequence[float]) -> float:
-    """Unlike order statistics, the medians of consecutive batches see noise that lasts."""
+    """Half of the 95% interval by the medians of consecutive batches.
+
+    Order statistics miss noise that lasts for many samples; these medians see it.
+    """
     if len(samples) < _ENOUGH_FOR_BATCHES:
         return 0.0
     length = len(samples) // _BATCHES

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""offbeat bench: native against offbeat's algorithms, under arrival patterns."""
+"""offbeat bench: compare native with offbeat's algorithms under arrival patterns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from offbeat.mpi.choice import Choice, choose
 from offbeat.reports import table
 from offbeat.units import parse_skew
 
-_PLAIN_WIDTH = 120  # of output that goes to a file or pipe
+_PLAIN_WIDTH = 120  # columns of output that goes to a file or a pipe
 _ALGORITHMS = "arrival_tree,recursive_doubling,rabenseifner"
 _WITH_RESUME = {"resume", "budget", "verbose"}
 
@@ -50,24 +50,24 @@ def bench(
     ranks: Ranks = 2,
     mpi: MpiOfNoProgram = None,
     collectives: Annotated[
-        str, typer.Option(metavar="NAME,...", help=f"Of {', '.join(plans.COLLECTIVES)}.")
+        str, typer.Option(metavar="NAME,...", help=f"Collectives: {', '.join(plans.COLLECTIVES)}.")
     ] = plans.USUAL,
     sizes: Annotated[
         str,
         typer.Option(
             metavar="4,1KiB|4..1MiB",
-            help="Bytes of MPI_FLOAT, a list or a range in steps of 4 times: the whole vector for allreduce, "
-            "reduce, bcast and reduce_scatter, otherwise one block.",
+            help="Sizes in bytes of MPI_FLOAT: a list, or a range in which each size is 4 times the one before. "
+            "For allreduce, reduce, bcast, reduce_scatter, scan and exscan this is the whole vector, for the "
+            "others one block.",
         ),
     ] = "4..1MiB",
     algorithms: Annotated[
         str,
         typer.Option(
             metavar="EXPR,...",
-            help="What to compare: expressions, default for the preload's own choice, and native(NAME) for "
-            "the host told to use its own algorithm NAME, also in a pipeline; native always takes part. "
-            "Left out: default, and "
-            f"for allreduce alone {_ALGORITHMS}.",
+            help="Algorithms to compare: expressions, `default` (the preload's own choice), and native(NAME) "
+            "(the MPI's algorithm NAME, also inside a pipeline). native always takes part. "
+            f"Default: {_ALGORITHMS} if allreduce is the only collective, otherwise `default`.",
         ),
     ] = "",
     patterns: Annotated[
@@ -78,42 +78,42 @@ def bench(
         str,
         typer.Option(
             metavar="FACTOR|TIME,...",
-            help="Lateness of the latest rank: times native's balanced median, or as 100us.",
+            help="How late the latest rank is: a multiple of native's balanced median, or a time such as 100us.",
         ),
     ] = "1.0",
     same_buffers: Annotated[
         bool,
-        typer.Option("--same-buffers", help="The same buffers in each call, in place of several in turn."),
+        typer.Option("--same-buffers", help="Use the same buffers in each call, instead of several in turn."),
     ] = False,
     computing: Annotated[
         str | None,
         typer.Option(
             metavar="FACTOR|TIME",
-            help="Measure non-blocking calls: each rank computes so long before it waits, times native's "
-            "balanced median, or as 100us.",
+            help="Measure non-blocking calls: each rank computes for this long before it waits. A multiple of "
+            "native's balanced median, or a time such as 100us.",
         ),
     ] = None,
     asleep: Annotated[
         bool,
-        typer.Option("--asleep", help="With --computing: sleep instead, as ranks do that wait for a GPU."),
+        typer.Option("--asleep", help="With --computing: sleep instead, like a rank that waits for a GPU."),
     ] = False,
-    budget: Annotated[float, typer.Option(metavar="SECONDS", help="Time for everything together.")] = 60.0,
-    seed: Annotated[int, typer.Option(help="Of the random arrival patterns.")] = 1,
+    budget: Annotated[float, typer.Option(metavar="SECONDS", help="Time for the whole benchmark.")] = 60.0,
+    seed: Annotated[int, typer.Option(help="Seed of the random arrival patterns.")] = 1,
     json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write everything to FILE.")
+        Path | None, typer.Option("--json", metavar="FILE", help="Write all results to FILE as JSON.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
     resume: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Go on with the FILE of a run that was interrupted or cut short."),
+        typer.Option(metavar="FILE", help="Continue the run of FILE, which was interrupted or cut short."),
     ] = None,
     mpirun_args: MpirunArgs = "",
     verbose: Verbose = 0,
 ) -> None:
     """Compare native with offbeat under arrival patterns.
 
-    Every result is compared with the exact one before anything is timed; a wrong one ends in
-    exit code 1. All algorithms take turns in one job, so that noise hits all alike.
+    Before it measures, offbeat compares every result with the exact one; if one is wrong, the exit
+    code is 1. All algorithms take turns in one job, so that noise hits them alike.
     """
     if resume is not None:
         _refuse_others(context)
@@ -137,7 +137,7 @@ def bench(
             mpirun_arguments=split_arguments(mpirun_args),
         )
         if asleep and computing is None:
-            raise CommandError("--asleep is how --computing computes; give both")
+            raise CommandError("--asleep changes how ranks spend the time of --computing; give both")
         _checked_budget(budget)
         _refuse_overwrite(json_file, force=force)
         choice = choose(mpi, None, [], os.environ)
@@ -168,7 +168,7 @@ def _measure(found: Benchmark, choice: Choice, path: Path | None, budget_s: floa
     missing = found.missing()
     if missing:
         cells = len({cell for cell, _ in missing})
-        hint = f"; go on with: offbeat bench --resume {path}" if path is not None else ""
+        hint = f"; to continue: offbeat bench --resume {path}" if path is not None else ""
         console.print(f"{cells} of {len(found.plan.cells)} cells are missing: the budget was spent{hint}")
     wrong = found.wrong_results()
     if wrong:
@@ -182,7 +182,7 @@ def _stop_interrupted(found: Benchmark, path: Path | None) -> NoReturn:
         done = len({result.cell for result in found.results})
         print(
             f"offbeat: interrupted with {done} of {len(found.plan.cells)} cells in {path}; "
-            f"go on with: offbeat bench --resume {path}",
+            f"to continue: offbeat bench --resume {path}",
             file=sys.stderr,
         )
     raise typer.Exit(130)
@@ -190,7 +190,7 @@ def _stop_interrupted(found: Benchmark, path: Path | None) -> NoReturn:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM ends a benchmark as Ctrl-C does: what is finished is kept, and no ranks stay behind."""
+    """Let SIGTERM end a benchmark as Ctrl-C does: it keeps finished results and leaves no ranks behind."""
 
     def interrupt(signum: int, frame: object) -> None:
         raise KeyboardInterrupt
@@ -204,10 +204,10 @@ def _ended_by_signals() -> Iterator[None]:
 
 @contextmanager
 def _progress(found: Benchmark) -> Iterator[Callable[[Records, float], None]]:
-    """On a terminal: what is being done, how far it is, and how long it can take."""
+    """Show on a terminal what the ranks are doing, how many cells are done, and how much time is left."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    # Few refreshes: they take time from the ranks.
+    # Each refresh takes time from the ranks, so there are few.
     with Progress(
         *columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal
     ) as progress:
@@ -226,7 +226,7 @@ def _progress(found: Benchmark) -> Iterator[Callable[[Records, float], None]]:
         yield on_change
 
 
-# -- what may be asked for
+# -- checks of the options
 
 
 def _is_given(context: typer.Context, name: str) -> bool:
@@ -249,7 +249,7 @@ def _resumed(path: Path) -> tuple[Benchmark, Choice]:
     joined = runner.join_part(found, path)
     left = f" ({joined} of them left by a run that was killed)" if joined else ""
     wanted = len(found.results) + len(found.missing())
-    why = f"going on with {path}, which has {len(found.results)} of {wanted} results{left}"
+    why = f"continues {path}, which has {len(found.results)} of {wanted} results{left}"
     return found, replace(choice, why=why)
 
 
@@ -263,7 +263,7 @@ def _refuse_overwrite(path: Path | None, *, force: bool) -> None:
     if path is None:
         return
     if path.exists() and not force:
-        raise CommandError(f"{path} exists; add --force to overwrite it, or --resume {path} to go on with it")
+        raise CommandError(f"{path} exists; add --force to overwrite it, or --resume {path} to continue it")
     if not path.absolute().parent.is_dir():
         raise CommandError(f"--json {path}: there is no folder {path.absolute().parent}")
     runner.part_of(path).unlink(missing_ok=True)

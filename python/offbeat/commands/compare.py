@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""offbeat compare: two files of offbeat bench against each other."""
+"""offbeat compare: compare two files of offbeat bench."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from offbeat.bench.results import read
 from offbeat.errors import FAILED, CommandError
 from offbeat.reports import comparison
 
-_PLAIN_WIDTH = 120  # of output that goes to a file or pipe
+_PLAIN_WIDTH = 120  # columns of output that goes to a file or a pipe
 
 
 def register(app: typer.Typer) -> None:
@@ -29,20 +29,20 @@ def compare(
     first: Annotated[Path, typer.Argument(metavar="A", help="A file of offbeat bench --json.")],
     second: Annotated[Path, typer.Argument(metavar="B", help="Another one.")],
     threshold: Annotated[
-        str, typer.Option(metavar="PERCENT", help="Differences up to this do not count.")
+        str, typer.Option(metavar="PERCENT", help="Ignore differences up to this.")
     ] = "5%",
     relative: Annotated[
         bool,
         typer.Option("--relative", help="Compare times divided by native's of the same cell and file."),
     ] = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="Show also the cells without a difference.")
+        bool, typer.Option("--all", help="Also show the cells without a difference.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say which cells of B are faster or slower than in A, as far as that is certain.
+    """Say which cells are certainly faster or slower in B than in A.
 
-    The exit code is 1 when a cell is slower, or wrong.
+    The exit code is 1 if a cell is slower or wrong.
     """
     before, after = read(first), read(second)
     comparisons = comparing.compare(before, after, threshold=_checked_threshold(threshold), relative=relative)
@@ -68,5 +68,5 @@ def _checked_threshold(text: str) -> float:
     except ValueError:
         percent = -1.0
     if not 0 <= percent < float("inf"):
-        raise CommandError(f"--threshold {text}: write a percentage from 0 on, such as 5%")
+        raise CommandError(f"--threshold {text}: write a percentage of at least 0, such as 5%")
     return percent / 100

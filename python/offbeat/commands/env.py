@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""offbeat env: the variables for a launcher that is not ours to call."""
+"""offbeat env: print the variables for launchers that offbeat does not call itself."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from offbeat.mpi.program import find_program
 
 
 class Shell(str, Enum):
-    """In whose syntax to print."""
+    """The syntax of the output."""
 
     sh = "sh"
     csh = "csh"
@@ -56,7 +56,7 @@ def env(
 
     eval "$(offbeat env -- ./program)"; srun -n 64 ./program
 
-    The preload does nothing in programs that make no MPI call, so it is safe to export.
+    The preload does nothing in programs that make no MPI call, so you can export it safely.
     """
     base = dict(os.environ)
     settings = launch.Settings(chosen_algorithms(allreduce, algorithm), verbose, trace=checked_trace(trace))

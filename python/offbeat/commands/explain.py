@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""offbeat explain: which algorithm a call would run, and why, without running anything."""
+"""offbeat explain: say which algorithm a call would run, and why, without running anything."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from offbeat.reports.sheet import to_terminal
 from offbeat.rules import rule_files
 from offbeat.units import format_size, parse_size
 
-_PLAIN_WIDTH = 160  # of output that goes to a file or pipe
+_PLAIN_WIDTH = 160  # columns of output that goes to a file or a pipe
 _OTHER = "other"
 
 
@@ -30,25 +30,25 @@ def register(app: typer.Typer) -> None:
 
 
 def explain(
-    collective: Annotated[str, typer.Argument(metavar="COLLECTIVE", help="Such as allreduce.")],
+    collective: Annotated[str, typer.Argument(metavar="COLLECTIVE", help="A collective, such as allreduce.")],
     mpi: HostOfRules = None,
     nodes: Annotated[int, typer.Option(metavar="N", help="Nodes of the communicator.")] = 1,
     ppn: Annotated[int, typer.Option(metavar="N", help="Ranks on each node.")] = 2,
     size: Annotated[
         str | None,
-        typer.Option("--bytes", metavar="SIZE", help="Length of the call, such as 64KiB; default: any."),
+        typer.Option("--bytes", metavar="SIZE", help="Length of the call, such as 64KiB. Default: all lengths."),
     ] = None,
     rules: UsersRules = None,
     board: Annotated[
-        bool, typer.Option("--board/--no-board", help="Whether ranks of a node share memory.")
+        bool, typer.Option("--board/--no-board", help="Whether the ranks of a node share memory.")
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Say which algorithm calls of a collective run, in which form, and which rule says so.
+    """Say which algorithm a collective runs, in which form, and which rule chose it.
 
     offbeat explain allreduce --mpi mpich --nodes 8 --ppn 64 --bytes 16KiB
 
-    OFFBEAT_RULES and OFFBEAT_<COLLECTIVE> count, as they would in a program.
+    OFFBEAT_RULES and OFFBEAT_<COLLECTIVE> have the same effect as in a program.
     """
     checked_served(collective)
     checked_host(mpi)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""offbeat export: a trace for Perfetto, or as a table."""
+"""offbeat export: write a trace for Perfetto, or as a table."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def export(
         typer.Option("-o", "--output", metavar="FILE", help="FILE.json for Perfetto, FILE.csv for a table."),
     ],
     begin: Annotated[
-        float, typer.Option("--from", metavar="SECONDS", help="Leave out calls that end before.")
+        float, typer.Option("--from", metavar="SECONDS", help="Leave out calls that end earlier.")
     ] = 0.0,
     end: Annotated[
-        float, typer.Option("--to", metavar="SECONDS", help="Leave out calls that begin after.")
+        float, typer.Option("--to", metavar="SECONDS", help="Leave out calls that begin later.")
     ] = float("inf"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
 ) -> None:
@@ -35,9 +35,9 @@ def export(
 
     offbeat export run.trace -o run.json
 
-    A .json file opens in https://ui.perfetto.dev and in chrome://tracing: one line for each rank, the
-    time in a call divided into waiting and communicating. A .csv file has one line for each call of each
-    rank. Seconds count from the first call.
+    A .json file opens in https://ui.perfetto.dev and in chrome://tracing. It shows one line per rank, with
+    the time in each call divided into waiting and communicating. A .csv file has one line for each call of
+    each rank. Seconds count from the first call.
     """
     checked_output(output, force=force)
     if output.suffix not in (".json", ".csv"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""offbeat info: what is here and what it can do."""
+"""offbeat info: list the MPIs, the libraries, the algorithms and the settings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def info(
 ) -> None:
     """Show the MPIs found, the libraries and the algorithms.
 
-    The first MPI is the one for programs that do not show theirs.
+    offbeat uses the first MPI for programs that do not show which one they need.
     """
     found = collect()
     if as_json:
@@ -46,7 +46,7 @@ def info(
 
 
 def collect() -> dict[str, Any]:
-    """All that ``info`` knows, as plain data."""
+    """Everything that ``info`` shows, as plain data."""
     served = libraries.installed()
     return {
         "version": __version__,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Options that several verbs share, spelled once."""
+"""Options that several verbs share, and the checks of their values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Mpi = Annotated[
         "--mpi",
         metavar="NAME|PREFIX",
         help="The MPI to use: a prefix, or a name as in `offbeat info` (openmpi, mpich-5, intel, mpiabi, "
-        "embedded). By default the one that the program is linked to.",
+        "embedded). Default: the one that the program is linked to.",
     ),
 ]
 MpiOfNoProgram = Annotated[
@@ -30,7 +30,7 @@ MpiOfNoProgram = Annotated[
         "--mpi",
         metavar="NAME|PREFIX",
         help="The MPI to use: a prefix, or a name as in `offbeat info` (openmpi, mpich-5, intel, mpiabi, "
-        "embedded). By default the one of the mpirun on PATH, otherwise embedded.",
+        "embedded). Default: the one of the mpirun on PATH, otherwise embedded.",
     ),
 ]
 Allreduce = Annotated[
@@ -50,12 +50,12 @@ Algorithm = Annotated[
 Trace = Annotated[
     Path | None,
     typer.Option(
-        "--trace", metavar="FOLDER", envvar="OFFBEAT_TRACE", help="Also record who arrives when, there."
+        "--trace", metavar="FOLDER", envvar="OFFBEAT_TRACE", help="Also record a trace into FOLDER."
     ),
 ]
 MpirunArgs = Annotated[
     str,
-    typer.Option("--mpirun-args", metavar="'ARGS'", help="Passed to mpirun as they are, before the program."),
+    typer.Option("--mpirun-args", metavar="'ARGS'", help="Arguments for mpirun, placed before the program."),
 ]
 Verbose = Annotated[
     int,
@@ -64,21 +64,21 @@ Verbose = Annotated[
         "--verbose",
         count=True,
         show_default=False,
-        help="Say what is chosen and why; -vv: and count the calls.",
+        help="Say which MPI and which algorithms are chosen, and why. -vv also counts the calls.",
     ),
 ]
 
 HostOfRules = Annotated[
     str | None,
-    typer.Option("--mpi", metavar="NAME", help=f"The MPI, as in rules: one of {', '.join(_core.hosts())}."),
+    typer.Option("--mpi", metavar="NAME", help=f"The MPI as rules name it: {', '.join(_core.hosts())}."),
 ]
 CollectiveOfRules = Annotated[
-    str | None, typer.Option("--collective", metavar="NAME", help="Only the rules of this one.")
+    str | None, typer.Option("--collective", metavar="NAME", help="Show only the rules of this collective.")
 ]
 UsersRules = Annotated[
     Path | None,
     typer.Option(
-        "--rules", metavar="FILE", envvar="OFFBEAT_RULES", help="Rules that come before the built-in ones."
+        "--rules", metavar="FILE", envvar="OFFBEAT_RULES", help="Rules to try before the built-in ones."
     ),
 ]
 
@@ -86,26 +86,26 @@ UsersRules = Annotated[
 def checked_host(name: str | None) -> None:
     """Refuse an MPI that rules have no name for."""
     if name is not None and name not in _core.hosts():
-        raise CommandError(f"--mpi {name}: rules know {', '.join(_core.hosts())}")
+        raise CommandError(f"--mpi {name}: rules know only {', '.join(_core.hosts())}")
 
 
 def checked_served(collective: str | None) -> None:
     """Refuse a collective that offbeat does not serve."""
     if collective is not None and collective not in COLLECTIVES:
-        raise CommandError(f"offbeat serves no '{collective}', but {', '.join(COLLECTIVES)}")
+        raise CommandError(f"offbeat does not serve '{collective}', only {', '.join(COLLECTIVES)}")
 
 
 def checked_ranks(ranks: int) -> int:
-    """Refuse numbers of ranks that cannot be."""
+    """Refuse fewer than one rank."""
     if ranks < 1:
         raise CommandError(f"-n {ranks}: the number of ranks must be at least 1")
     return ranks
 
 
 def checked_trace(folder: Path | None) -> Path | None:
-    """The folder of a trace, for ranks that may run elsewhere; refuse one that has a trace."""
+    """The absolute path of the folder for a trace. Refuses a folder that already has one."""
     if folder is not None and any(folder.glob("rank-*.trace")):
-        raise CommandError(f"{folder} has a trace already; remove it or name another folder")
+        raise CommandError(f"{folder} already has a trace; remove it or name another folder")
     return folder.resolve() if folder is not None else None
 
 
@@ -118,7 +118,7 @@ def split_arguments(text: str) -> list[str]:
 
 
 def checked_output(path: Path | None, *, force: bool) -> None:
-    """Refuse to overwrite, before any work is done; ``--force`` allows it."""
+    """Refuse to overwrite a file unless ``--force`` is given. Called before any work is done."""
     if path is None:
         return
     if path.is_dir():
@@ -146,8 +146,8 @@ def chosen_algorithms(allreduce: str | None, others: list[str] | None) -> dict[s
             raise CommandError(f"--algorithm {text}: write COLLECTIVE=EXPR, such as bcast=binomial")
         if collective not in COLLECTIVES:
             known = ", ".join(COLLECTIVES)
-            raise CommandError(f"--algorithm {text}: offbeat serves no '{collective}', but {known}")
+            raise CommandError(f"--algorithm {text}: offbeat does not serve '{collective}', only {known}")
         if collective in chosen:
-            raise CommandError(f"--algorithm {text}: {collective} was chosen before")
+            raise CommandError(f"--algorithm {text}: {collective} already has an algorithm")
         chosen[collective] = canonical(expression, collective)
     return chosen

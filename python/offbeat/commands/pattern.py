@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""offbeat pattern: who arrives when, drawn, or written as a file that bench reads."""
+"""offbeat pattern: draw an arrival pattern, or write it as a file that offbeat bench reads."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ def register(app: typer.Typer) -> None:
 
 def pattern(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME|FILE|TRACE", help="Left out: all patterns are listed.")
+        str | None, typer.Argument(metavar="NAME|FILE|TRACE", help="The pattern. Default: list all patterns.")
     ] = None,
     ranks: Annotated[int, typer.Option("-n", "--ranks", metavar="N", help="Number of ranks.")] = 8,
     skew: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Lateness of the latest rank, such as 100us.")
+        str | None, typer.Option(metavar="TIME", help="How late the latest rank is, such as 100us.")
     ] = None,
     mif: Annotated[
-        float | None, typer.Option(metavar="FACTOR", help="Instead: the skew is FACTOR times --alpha.")
+        float | None, typer.Option(metavar="FACTOR", help="Instead of --skew: the skew is FACTOR times --alpha.")
     ] = None,
     alpha: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Time to communicate one message, for --mif.")
+        str | None, typer.Option(metavar="TIME", help="The time to communicate one message, for --mif.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of what is drawn at random.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the random patterns.")] = 1,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a pattern file; - prints it.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
 ) -> None:
-    """Draw an arrival pattern, or write it: one line a rank, in microseconds.
+    """Draw an arrival pattern, or write it as a file: one line per rank, in microseconds.
 
     offbeat pattern ascending -n 8 --skew 100us -o ascending.txt
 
-    NAME is one of the list, a pattern file, or a trace, whose mean skew of each rank is the pattern.
-    Of a pattern that is drawn anew for each call, this is the first draw.
+    NAME is a pattern of the list. FILE is a pattern file. The pattern of a TRACE is the mean skew of each
+    rank. If a pattern is drawn anew for each call, this shows the first draw.
     """
     console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
     checked_ranks(ranks)
@@ -72,7 +72,7 @@ def pattern(
 def _delays(name: str, ranks: int, skew_us: float | None, seed: int) -> list[float]:
     found = arrival_patterns.find(name)
     if skew_us is None and name not in arrival_patterns.PATTERNS and Path(name).exists():
-        return arrival_patterns.read(Path(name))  # as recorded: it has its own ranks and times
+        return arrival_patterns.read(Path(name))  # a file or a trace has its own ranks and times
     if skew_us is None:
         raise CommandError("say how late the latest rank is: --skew 100us, or --mif 20 --alpha 1.5us")
     return [skew_us * fraction for fraction in found.rounds(ranks, seed)[0]]
@@ -91,5 +91,5 @@ def _skew_us(skew: str | None, mif: float | None, alpha: str | None) -> float | 
         return None
     parsed = parse_skew(skew)
     if parsed.microseconds is None:
-        raise CommandError(f"--skew {skew}: a pattern file has times, so write one, such as 100us")
+        raise CommandError(f"--skew {skew}: write a time, such as 100us, because a pattern file has times")
     return parsed.microseconds

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""offbeat predict: what a traced program would take under other algorithms."""
+"""offbeat predict: predict the run time of a traced program under other algorithms."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def register(app: typer.Typer) -> None:
 
 
 def predict(
-    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A folder of offbeat trace.")],
+    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="The folder that offbeat trace made.")],
     results: Annotated[
         Path,
         typer.Option(
             "--from",
             metavar="RESULTS",
-            help="A file of offbeat bench --json or offbeat simulate --json, of as many ranks.",
+            help="A file of offbeat bench --json or offbeat simulate --json, with as many ranks as the trace.",
         ),
     ],
     measured: Annotated[
@@ -47,14 +47,14 @@ def predict(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say what a program would take under each algorithm of a benchmark or a simulation.
+    """Predict the run time of a program under each algorithm of a benchmark or a simulation.
 
     offbeat predict run.trace --from bench.json
 
-    The computation is that of the trace. Each collective takes what was measured at its size, under the
-    pattern that is nearest to its arrivals.
+    The computation takes as long as in the trace. Each collective takes as long as the benchmark measured
+    for its size, under the pattern that is nearest to its arrivals.
     """
-    # NumPy takes a while to load, and need not be there.
+    # Imported here because NumPy is slow to load and may not be installed.
     from offbeat.predict import delays, prediction
     from offbeat.reports import prediction_sheets, report_json
 
@@ -93,7 +93,7 @@ def predict(
         _print_next(console, found)
 
 
-_NOT_COMPARED = "the traces have no second algorithm that is among the delays, so nothing is confirmed."
+_NOT_COMPARED = "the traces show fewer than two algorithms that have a prediction, so nothing is confirmed."
 
 
 def _print_next(console: Console, found: Prediction) -> None:
@@ -101,7 +101,7 @@ def _print_next(console: Console, found: Prediction) -> None:
 
     commands = next_commands.of_prediction(found)
     if commands:
-        console.print(Text("To see whether it is true, run it:"))
+        console.print(Text("To check the prediction, run the program with the algorithms that it names:"))
         for command in commands:
             console.print(Text(f"  {command}", style="dim"), soft_wrap=True)
 
@@ -119,6 +119,6 @@ def _measured(path: Path, calls: Calls) -> Measured:
     other = _calls(path)
     if other.trace.ranks != calls.trace.ranks:
         raise CommandError(
-            f"{path} is of {other.trace.ranks} ranks, {calls.trace.path} of {calls.trace.ranks}"
+            f"{path} has {other.trace.ranks} ranks, {calls.trace.path} has {calls.trace.ranks}"
         )
     return Measured.of(other)

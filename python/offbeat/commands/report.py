@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""offbeat report: what a trace or a benchmark says, in the terminal and as one page."""
+"""offbeat report: explain traces and benchmarks, in the terminal and as one page."""
 
 from __future__ import annotations
 
@@ -35,31 +35,31 @@ def register(app: typer.Typer) -> None:
 
 def report(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Traces, and results of offbeat bench --json.")
+        list[Path], typer.Argument(metavar="FILE...", help="Traces, and files of offbeat bench --json.")
     ],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="PAGE.html", help="Write one self-contained page."),
+        typer.Option("-o", "--output", metavar="PAGE.html", help="Write one HTML page that needs no other file."),
     ] = None,
     figures: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Write each figure as SVG and PNG; needs Chromium.")
+        Path | None, typer.Option(metavar="FOLDER", help="Write each figure as SVG and PNG. Needs Chromium.")
     ] = None,
     pattern: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the mean skew of each rank as an arrival pattern."),
+        typer.Option(metavar="FILE", help="Write the mean skew of each rank as a pattern file."),
     ] = None,
     alpha: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Measured message times, lines of bytes and microseconds."),
+        typer.Option(metavar="FILE", help="Measured message times: lines of bytes and microseconds."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files.")] = False,
 ) -> None:
-    """Say what collectives cost, what could be won, and who is late, in which calls, by how much.
+    """Say what collectives cost, how much time could be saved, and which ranks are late, when, by how much.
 
     offbeat report run.trace -o run.html
 
-    A trace may be of a program that still runs, or was killed: what is missing is said, the rest is shown.
+    The traced program may still run, or may have been killed. The report says what is missing.
     """
     checked_output(output, force=force)
     checked_output(pattern, force=force)
@@ -73,7 +73,7 @@ def report(
         traces = []
         for option, value in (("--pattern", pattern), ("--alpha", alpha)):
             if value is not None:
-                raise CommandError(f"{option} is for traces, and there is none")
+                raise CommandError(f"{option} needs a trace")
     if pattern is not None and len(traces) > 1:
         raise CommandError("--pattern takes one trace")
     console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False, stderr=as_json)
@@ -101,19 +101,19 @@ class _Measured:
     alpha: MessageTime | None
     facts: list[tuple[str, str]]
     sheets: list[Sheet]
-    predicted: list[str]  # what the benchmarks say about this run
-    commands: list[str]  # to type next
+    predicted: list[str]  # one sentence for each benchmark: the run that it predicts
+    commands: list[str]  # commands to type next
 
     @property
     def first(self) -> list[str]:
-        """What matters, in the order in which it does."""
+        """The sentences that matter most, in that order."""
         return [*self.diagnosis.first, *self.predicted, *filter(None, [self.diagnosis.rest])]
 
 
 def _measure(
     paths: list[Path], alpha_file: Path | None, benches: list[result_file.ResultFile]
 ) -> list[_Measured]:
-    # NumPy takes a while to load, and bench results do not need it.
+    # Imported here because NumPy is slow to load, and benchmarks do not need it.
     from offbeat import trace
     from offbeat.reports import next_commands, trace_sheets
     from offbeat.trace import diagnosis, message_time, metrics

@@ -18,7 +18,7 @@ from offbeat.reports.sheet import to_terminal
 from offbeat.rules import rule_files
 from offbeat.rules.difference import differences
 
-_PLAIN_WIDTH = 160  # of output that goes to a file or pipe
+_PLAIN_WIDTH = 160  # columns of output that goes to a file or a pipe
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -30,7 +30,7 @@ def register(parent: typer.Typer) -> None:
 
 @app.command()
 def check(file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of rules.")]) -> None:
-    """Say all that is wrong in a file of rules; exit code 2 if anything is."""
+    """Print all errors in a file of rules. The exit code is 2 if there are any."""
     found = rule_files.read(str(file))
     for line in found.errors:
         print(line, file=sys.stderr)
@@ -46,7 +46,7 @@ def show(
     collective: CollectiveOfRules = None,
     rules: UsersRules = None,
 ) -> None:
-    """Print the rules in force, in their own format: yours, if there are any, before the built-in ones."""
+    """Print the rules in force, as a file of rules: first yours, if you have any, then the built-in ones."""
     checked_host(mpi)
     checked_served(collective)
     parts = [] if rules is None else [(str(rules), rule_files.without_errors(str(rules)))]
@@ -64,12 +64,12 @@ def show(
 
 @app.command()
 def diff(
-    first: Annotated[str, typer.Argument(metavar="A", help="A file of rules, or built-in.")],
-    second: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    first: Annotated[str, typer.Argument(metavar="A", help="A file of rules, or `built-in`.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="Another file of rules, or `built-in`.")],
 ) -> None:
-    """List the calls for which two files choose differently; exit code 1 if there are any.
+    """List the calls for which two files choose differently. The exit code is 1 if there are any.
 
-    Each file comes before the built-in rules, as under OFFBEAT_RULES.
+    The built-in rules follow each file, as they do with OFFBEAT_RULES.
     """
     files = [
         None if name == rule_files.BUILT_IN else rule_files.without_errors(name) for name in (first, second)

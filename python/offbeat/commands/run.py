@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""offbeat run: start an MPI program under the preload."""
+"""offbeat run: start an MPI program with the preload."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def run(
 
     offbeat run -n 4 --allreduce 'pipeline(4, ring)' -- ./program arguments
 
-    Finds the MPI that the program uses and starts it with the mpirun of that MPI;
-    exit code and signals are those of mpirun. More ranks than cores are allowed.
+    offbeat finds the MPI that the program uses and becomes the mpirun of that MPI, so
+    exit code and signals are those of mpirun. There may be more ranks than cores.
     """
     settings = launch.Settings(chosen_algorithms(allreduce, algorithm), verbose, trace=checked_trace(trace))
     job = built(program, ranks, mpi, mpirun_args, settings)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""offbeat simulate: collectives on machines that one does not have, in virtual time."""
+"""offbeat simulate: run collectives in virtual time, on machines that you do not have."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from offbeat.simulate import simulation
 from offbeat.simulate.simulation import OnProgress, Plan, Shape, Simulation
 from offbeat.units import parse_skew
 
-_PLAIN_WIDTH = 140  # of output that goes to a file or pipe
+_PLAIN_WIDTH = 140  # columns of output that goes to a file or a pipe
 _ALGORITHMS = "recursive_doubling,smp,nap,rabenseifner"
 
 
@@ -39,24 +39,24 @@ def register(app: typer.Typer) -> None:
 def simulate(
     machine: Annotated[
         str,
-        typer.Option(metavar="NAME|FILE", help=f"A machine: {', '.join(machines.names())}, or a file."),
+        typer.Option(metavar="NAME|FILE", help=f"The machine: {', '.join(machines.names())}, or a file."),
     ] = "cluster",
     nodes: Annotated[
-        str, typer.Option(metavar="N,...|N..M", help="Nodes; N..M: times 2 from one to the next.")
+        str, typer.Option(metavar="N,...|N..M", help="Numbers of nodes. N..M doubles from N up to M.")
     ] = "8",
     ppn: Annotated[int, typer.Option(metavar="N", help="Ranks on each node.")] = 16,
     collective: Annotated[
         str, typer.Option(metavar="NAME", help=f"One of {', '.join(plans.COLLECTIVES)}.")
     ] = plans.USUAL,
     sizes: Annotated[
-        str, typer.Option(metavar="4,1KiB|4..1MiB", help="Bytes per rank, as in offbeat bench.")
+        str, typer.Option(metavar="4,1KiB|4..1MiB", help="Sizes in bytes, as in offbeat bench.")
     ] = "8..128KiB",
     algorithms: Annotated[
         str,
         typer.Option(
             metavar="EXPR,...",
-            help="Expressions to compare. Left out: those of the collective that take no arguments and need "
-            f"no shared memory, and for allreduce {_ALGORITHMS}.",
+            help=f"Expressions to compare. Default for allreduce: {_ALGORITHMS}. Default for the others: all "
+            "algorithms that take no arguments and need no shared memory.",
         ),
     ] = "",
     patterns: Annotated[
@@ -67,35 +67,35 @@ def simulate(
         str,
         typer.Option(
             metavar="FACTOR|TIME,...",
-            help="Lateness of the latest rank: times the mean of all expressions when nobody is late, or as "
-            "100us.",
+            help="How late the latest rank is: a multiple of the mean time of all expressions when no rank is "
+            "late, or a time such as 100us.",
         ),
     ] = "1.0",
     draws: Annotated[
-        int, typer.Option(metavar="N", help="How often what is drawn anew for each call is drawn.")
+        int, typer.Option(metavar="N", help="Calls to simulate under a pattern that is drawn anew each time.")
     ] = 5,
-    seed: Annotated[int, typer.Option(help="Of what is drawn at random.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the random patterns.")] = 1,
     json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write everything to FILE.")
+        Path | None, typer.Option("--json", metavar="FILE", help="Write all results to FILE as JSON.")
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="PAGE.html", help="Write one page with tables and figures."),
+        typer.Option("-o", "--output", metavar="PAGE.html", help="Write one HTML page with tables and figures."),
     ] = None,
     figures: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Write each figure as SVG and PNG; needs Chromium.")
+        Path | None, typer.Option(metavar="FOLDER", help="Write each figure as SVG and PNG. Needs Chromium.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files.")] = False,
 ) -> None:
-    """Compare expressions on a machine of any size, and say who waits for whom.
+    """Compare expressions on a machine of any size, and show which ranks wait for which.
 
     offbeat simulate --machine blue_waters --nodes 2048 --ppn 16 --sizes 8..4KiB
 
-    A machine is a text file of latencies and bandwidths. Ranks do what they do in a program, in virtual
-    time: the same input gives the same times, to the last digit.
+    A machine is a text file of latencies and bandwidths. The ranks run the same code as in a program, but in
+    virtual time, so equal input gives equal times, to the last digit.
     """
     if collective not in plans.COLLECTIVES:
-        raise CommandError(f"--collective {collective}: offbeat has {', '.join(plans.COLLECTIVES)}")
+        raise CommandError(f"--collective {collective}: offbeat serves {', '.join(plans.COLLECTIVES)}")
     if not 1 <= draws <= arrival_patterns.DRAWN_ROUNDS:
         raise CommandError(f"--draws {draws}: it must be from 1 to {arrival_patterns.DRAWN_ROUNDS:,}")
     plan = Plan(
@@ -128,7 +128,7 @@ def simulate(
 
 
 def _draw(found: Simulation, output: Path | None, folder: Path | None, console: Console) -> None:
-    # Plotly and NumPy take a while to load, and need not be there.
+    # Imported here because Plotly and NumPy are slow to load and may not be installed.
     from offbeat.reports import images, page
     from offbeat.reports.figures import of_simulation
 
@@ -146,7 +146,7 @@ def _draw(found: Simulation, output: Path | None, folder: Path | None, console: 
 
 @contextmanager
 def _progress(total: int) -> Iterator[OnProgress]:
-    """On a terminal: what is being simulated, and how far it is."""
+    """Show on a terminal what is being simulated and how many results are done."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -159,7 +159,7 @@ def _progress(total: int) -> Iterator[OnProgress]:
         yield on_progress
 
 
-# -- what may be asked for
+# -- the options as values
 
 
 def _shapes(nodes: str, ppn: int) -> list[Shape]:
@@ -168,7 +168,7 @@ def _shapes(nodes: str, ppn: int) -> list[Shape]:
     shapes = [Shape(number, ppn) for part in nodes.split(",") for number in _numbers(part.strip(), nodes)]
     for shape in shapes:
         if shape.ranks > simulation.MOST_RANKS:
-            raise CommandError(f"{shape} are {shape.ranks:,} ranks; at most {simulation.MOST_RANKS:,}")
+            raise CommandError(f"{shape} are {shape.ranks:,} ranks; at most {simulation.MOST_RANKS:,} are possible")
     return list(dict.fromkeys(shapes))
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Lets a command finish even if nobody reads its standard output to the end.
 
-The reader of a pipe, such as head, may leave before everything is printed, or there may be no standard output
-at all. A command has other things to do, such as writing a page, and does them anyway.
+The reader of a pipe, such as head, may close it before everything is printed. There may also be no standard
+output at all. The command still does its other work, such as writing a page.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from offbeat.errors import FAILED, CommandError
 
 
 class _Output(io.FileIO):
-    """A file whose reader may leave. The rest of the output is then dropped."""
+    """A file whose reader may close it. The rest of the output is then dropped."""
 
     def write(self, data: Any) -> int:
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""From a command line to what has to be executed, for the verbs that start a program."""
+"""Build the mpirun command of the verbs that start a program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def built(
     *,
     algorithms: bool = True,
 ) -> launch.Launch:
-    """The mpirun call; without ``algorithms`` the collectives are the host MPI's, and only traced."""
+    """Build the mpirun command. Without ``algorithms`` the host MPI runs the collectives."""
     base = dict(os.environ)
     checked_ranks(ranks)
     path = find_program(program[0], base)
@@ -50,6 +50,6 @@ def built(
 
 
 def libraries(family: str, *, traced: bool, algorithms: bool = True) -> list[Path]:
-    """The libraries to preload. The tracer comes first: it hands its calls to the other one."""
+    """The libraries to preload. The tracer comes first, because it hands its calls to the other one."""
     tracer = [trace_library(family)] if traced else []
     return [*tracer, *([preload_library(family)] if algorithms else [])]

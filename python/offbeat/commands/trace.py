@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""offbeat trace: record who arrives when in every collective of a program."""
+"""offbeat trace: record when each rank arrives at each collective of a program."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def trace(
     program: Annotated[list[str], typer.Argument(metavar="PROGRAM", help="The program and its arguments.")],
     ranks: Ranks = 1,
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FOLDER", help="Where the trace goes.")
+        Path, typer.Option("-o", "--output", metavar="FOLDER", help="The folder to write the trace to.")
     ] = Path("run.trace"),
     every: Annotated[
         int, typer.Option("--every", metavar="K", min=1, help="Record every K-th call of each communicator.")
@@ -50,15 +50,15 @@ def trace(
     algorithm: Algorithm = None,
     mpi: Mpi = None,
     mpirun_args: MpirunArgs = "",
-    force: Annotated[bool, typer.Option("--force", help="Replace a trace that is there already.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the trace that FOLDER already has.")] = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Record who arrives when in every collective of an unchanged MPI program.
+    """Record when each rank arrives at each collective of an unchanged MPI program.
 
     offbeat trace -n 4 -o run.trace -- ./program arguments
 
-    The collectives stay the host MPI's, unless --allreduce or --algorithm names one. Then offbeat
-    serves them all, those that are not named by its own choice.
+    The host MPI runs the collectives, unless you give --allreduce or --algorithm. Then offbeat
+    serves every collective that it has algorithms for, and chooses those that you do not name.
     """
     algorithms = chosen_algorithms(allreduce, algorithm)
     settings = launch.Settings(
@@ -76,14 +76,14 @@ def trace(
 
 
 def make_room(folder: Path, *, force: bool) -> None:
-    """Refuse to mix two traces; with ``force`` remove the old one, and nothing but traces."""
+    """Refuse a folder that already has a trace. With ``force``, remove that trace and nothing else."""
     if not folder.exists():
         return
     if not folder.is_dir():
         raise CommandError(f"{folder} is not a folder")
     found = [*folder.glob("rank-*.trace"), *folder.glob("spawned-*")]
     if found and not force:
-        raise CommandError(f"{folder} has a trace already; name another folder or add --force")
+        raise CommandError(f"{folder} already has a trace; name another folder or add --force")
     for path in found:
         if path.is_dir():
             shutil.rmtree(path)
@@ -92,7 +92,7 @@ def make_room(folder: Path, *, force: bool) -> None:
 
 
 def run(job: launch.Launch) -> int:
-    """Run to the end; the exit status as a shell has it."""
+    """Run the job to its end. Returns its exit status as a shell does."""
     sys.stdout.flush()
     try:
         process = subprocess.Popen(job.command, env=job.environment)
@@ -102,7 +102,7 @@ def run(job: launch.Launch) -> int:
     def forward(number: int, _frame: FrameType | None) -> None:
         process.send_signal(number)
 
-    # A terminal sends its interrupt to mpirun as well.
+    # A terminal sends Ctrl-C to mpirun as well, and mpirun then ends the job.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, forward)
     status = process.wait()
@@ -110,7 +110,7 @@ def run(job: launch.Launch) -> int:
 
 
 def summary(folder: Path) -> str:
-    """One line: what the trace has, and what to do with it."""
+    """One line that says what the trace contains and how to read it."""
     calls, lost, ranks = 0, 0, 0
     for path in folder.glob("rank-*.trace"):
         with path.open("rb") as file:
@@ -119,8 +119,8 @@ def summary(folder: Path) -> str:
             made, missing = struct.unpack_from("<QQ", header, 40)
             calls, lost, ranks = calls + made, lost + missing, ranks + 1
     if ranks == 0:
-        return "there is no trace: the program has not started MPI"
-    not_recorded = f", {lost} of them not recorded for want of room" if lost else ""
+        return "there is no trace, because the program did not start MPI"
+    not_recorded = f", {lost} of them not recorded because there was no room" if lost else ""
     spawned = sum(1 for _ in folder.glob("spawned-*"))
     jobs = f" (and {spawned} spawned job{'s' * (spawned > 1)}: {folder}/spawned-*)" if spawned else ""
     return (
