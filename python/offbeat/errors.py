@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The one way for a command to stop: a message for the user and an exit code."""
+"""The error with which a command stops: a message for the user and an exit code."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ FAILED = 1
 
 
 class CommandError(Exception):
-    """Caught once, in ``main``, which prints ``offbeat: message`` and exits.
+    """Stops a command. Only ``main`` catches it, prints ``offbeat: message``, and exits.
 
-    The exit code is 2 for bad input, 1 when the work itself failed.
+    The exit code is 2 for bad input, and 1 if the work itself failed.
     """
 
     def __init__(self, message: str, exit_code: int = BAD_INPUT) -> None:
@@ -22,9 +22,9 @@ _MOST_SHOWN = 1000
 
 
 def printable(text: str) -> str:
-    """One line of printable characters: what a terminal would obey becomes ``\\n``, ``\\x1b`` and the like.
+    """The text as one line of printable characters.
 
-    Of a very long text the middle is left out.
+    A control character becomes ``\\n``, ``\\x1b`` and the like. A very long text loses its middle.
     """
     shown = "".join(c if c.isprintable() else _escaped(c) for c in text)
     if len(shown) <= _MOST_SHOWN:
@@ -37,6 +37,6 @@ def _escaped(character: str) -> str:
     known = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
     if character in known:
         return known[character]
-    # A byte of an argument that is not UTF-8 is one of these surrogates in Python.
+    # Python represents a byte that is not UTF-8, in an argument, by one of these surrogates.
     how = "surrogateescape" if "\udc80" <= character <= "\udcff" else "surrogatepass"
     return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", how))

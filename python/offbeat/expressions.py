@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Algorithm expressions on the command line; the grammar itself lives in the C++ core."""
+"""Algorithm expressions on the command line. The C++ core has the parser."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from offbeat.errors import CommandError
 
 
 def canonical(expression: str, collective: str = "allreduce") -> str:
-    """The canonical spelling, or a CommandError that says which column is wrong."""
+    """The canonical spelling of an expression. Raises CommandError, which names the column of the error."""
     try:
         return _core.check_expression(collective, expression)
     except ValueError as error:  # ExpressionError and UsageError
@@ -16,7 +16,7 @@ def canonical(expression: str, collective: str = "allreduce") -> str:
 
 
 def serves(expression: str, collective: str) -> bool:
-    """Whether it is an expression for this collective."""
+    """Whether ``expression`` is valid for ``collective``."""
     try:
         _core.check_expression(collective, expression)
     except ValueError:
@@ -25,7 +25,7 @@ def serves(expression: str, collective: str) -> bool:
 
 
 def split_list(text: str) -> list[str]:
-    """Split at the commas outside parentheses: ``native, pipeline(4, ring)`` is two."""
+    """Split a list at the commas outside parentheses: ``native, pipeline(4, ring)`` has two parts."""
     parts = [""]
     depth = 0
     for character in text:

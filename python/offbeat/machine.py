@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The machine that the tool runs on: its cores, and whether a scheduler deals them out."""
+"""The machine that the tool runs on: its cores, and whether a scheduler assigns them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
-# In a batch job the cores of this host say nothing about the room for ranks.
+# Variables that batch systems set. In a batch job, the cores of this host do not say how many ranks fit.
 _BATCH_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE", "FLUX_JOB_ID")
 
 
 def cpus() -> int:
-    """Hardware threads that this process may use."""
+    """The number of hardware threads that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def cores() -> int:
-    """Physical cores among them, which is what Open MPI counts as slots."""
+    """The number of physical cores that this process may use. Open MPI counts them as slots."""
     seen = set()
     for cpu in os.sched_getaffinity(0):
         topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
@@ -30,12 +30,12 @@ def cores() -> int:
 
 
 def in_batch_job(environment: Mapping[str, str]) -> bool:
-    """Whether a scheduler, not the cores of this host, says where ranks go."""
+    """Whether a scheduler decides where ranks go, not the cores of this host."""
     return any(name in environment for name in _BATCH_VARIABLES)
 
 
 def description() -> dict[str, str | int]:
-    """The machine, for the file of a measurement."""
+    """The facts about this machine that a result file holds."""
     model = platform.machine()
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Sizes and durations as people write them, and back."""
+"""Parse and print sizes and durations as people write them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from offbeat.errors import CommandError
 _SIZE_UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _TIME_UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
 _RANGE_FACTOR = 4
-MOST_DELAY_US = 1e12  # 11 days: nobody waits longer, and all sums and quotients of such times are numbers
-_NUMBER = r"(\d{1,18}(?:\.\d{1,18})?)"  # more digits have no use, and make numbers that Python does not take
+MOST_DELAY_US = 1e12  # 11 days; sums and quotients of delays up to this stay finite
+_NUMBER = r"(\d{1,18}(?:\.\d{1,18})?)"  # Python refuses numbers with very many digits
 
 
 def parse_size(text: str) -> int:
-    """``64``, ``64B``, ``1KiB``, ``1.5MiB``, ``1GiB`` in bytes."""
+    """The bytes that ``64``, ``64B``, ``1KiB``, ``1.5MiB`` or ``1GiB`` means."""
     match = re.fullmatch(rf"\s*{_NUMBER}\s*([A-Za-z]*)\s*", text)
     factor = _SIZE_UNITS.get(match[2].lower()) if match else None
     if match is None or factor is None:
@@ -31,7 +31,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_sizes(text: str) -> list[int]:
-    """``4,64,1KiB`` or ``4..1MiB`` (times 4 from one to the next, both ends included)."""
+    """The sizes that ``4,64,1KiB`` or ``4..1MiB`` means. A range has both ends and multiplies by 4."""
     sizes: list[int] = []
     for part in text.split(","):
         first, dots, last = part.partition("..")
@@ -51,7 +51,7 @@ def _size_range(first: int, last: int) -> list[int]:
 
 
 def format_size(size_bytes: int) -> str:
-    """The shortest exact spelling: ``64 B``, ``1 KiB``, ``1.5 MiB``."""
+    """The shortest exact spelling of a size: ``64 B``, ``1 KiB``, ``1.5 MiB``."""
     for unit in ("GiB", "MiB", "KiB"):
         factor = _SIZE_UNITS[unit.lower()]
         if size_bytes >= factor and size_bytes * 10 % factor == 0:
@@ -60,7 +60,7 @@ def format_size(size_bytes: int) -> str:
 
 
 def format_us(microseconds: float) -> str:
-    """Three significant digits, in the unit that suits."""
+    """A time with three significant digits, in µs, ms or s."""
     for unit, factor in (("s", 1e6), ("ms", 1e3)):
         if microseconds >= 10 * factor:
             return f"{_three_digits(microseconds / factor)} {unit}"
@@ -68,7 +68,7 @@ def format_us(microseconds: float) -> str:
 
 
 def format_share(share: float) -> str:
-    """``0.9%``, ``12%``."""
+    """A share between 0 and 1 as a percentage, such as ``0.9%`` or ``12%``."""
     percent = 100 * share
     return f"{percent:.0f}%" if percent >= 9.95 else f"{percent:.1f}%"
 
@@ -91,7 +91,7 @@ class Skew:
 
     @property
     def label(self) -> str:
-        """What ``parse_skew`` reads: ``1.5x`` or ``100us``."""
+        """The skew as ``parse_skew`` reads it: ``1.5x`` or ``100us``."""
         return (
             f"{_plain(self.factor)}x" if self.factor is not None else f"{_plain(self.microseconds or 0.0)}us"
         )
@@ -101,7 +101,7 @@ class Skew:
 
 
 def parse_skew(text: str) -> Skew:
-    """``1.5`` or ``1.5x`` (times native's balanced median), or ``100us``, ``2ms``, ``1s``."""
+    """The skew that a factor (``1.5`` or ``1.5x``) or a time (``100us``, ``2ms``, ``1s``) means."""
     match = re.fullmatch(rf"\s*{_NUMBER}\s*([a-z]*)\s*", text)
     if match is not None and match[2] in ("", "x"):
         return Skew(factor=float(match[1]))
@@ -113,7 +113,7 @@ def parse_skew(text: str) -> Skew:
 
 
 def parse_time_us(text: str) -> float:
-    """``1.5us``, ``2ms``, ``1s`` in microseconds."""
+    """The microseconds that ``1.5us``, ``2ms`` or ``1s`` means."""
     match = re.fullmatch(rf"\s*{_NUMBER}\s*([a-z]+)\s*", text)
     if match is None or match[2] not in _TIME_UNITS_US:
         raise CommandError(f"'{text}' is not a time: write a number with us, ms or s, such as 100us")
@@ -121,7 +121,7 @@ def parse_time_us(text: str) -> float:
 
 
 def checked_delay(microseconds: float, text: str) -> float:
-    """Refuse a time that is too long for a delay, or not a number; ``text`` is what the user wrote."""
+    """Refuse a time that is not a number or too long for a delay. ``text`` is what the user wrote."""
     if not microseconds <= MOST_DELAY_US:
         raise CommandError(f"{text} is too long for a delay: at most {MOST_DELAY_US:g} us are possible")
     return microseconds

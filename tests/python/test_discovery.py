@@ -73,7 +73,7 @@ def test_selection_by_name_version_and_place(fake_mpi: MakeMpi, clean_environmen
         ("mpich-3", r"--mpi mpich-3: no such MPI here"),
         ("mpich-4.3.10", r"no such MPI here"),
         ("/nonexistent", r"no such file or folder"),
-        ("/proc", r"no MPI library is there"),
+        ("/proc", r"there is no MPI library"),
     ],
 )
 def test_unknown_mpis_are_refused(

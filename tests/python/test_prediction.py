@@ -146,8 +146,8 @@ def test_when_the_average_chooses_wrongly_it_says_by_how_much(offbeat: Offbeat, 
         "The best average over the patterns chooses steady: 32.0 ms, 3.2% more than the best.\n"
         in done.stdout
     )
-    assert "A benchmark in which nobody is late chooses the same.\n" in done.stdout
-    assert "native ran in the trace, predicted 34.0 ms, recorded 34.0 ms (+0.0%).\n" in done.stdout
+    assert "A benchmark in which no rank is late chooses the same.\n" in done.stdout
+    assert "Its run is predicted as 34.0 ms and was recorded as 34.0 ms (+0.0%).\n" in done.stdout
     assert "offbeat trace -n 4 --allreduce quick -o confirm.trace -- ./solver -n 7\n" in done.stdout
 
 
@@ -167,9 +167,11 @@ def test_measured_runs_confirm_or_do_not(offbeat: Offbeat, tmp_path: Path) -> No
     program(tmp_path / "other.trace", lambda call: 120, algorithm="ring")
     arguments = ("predict", "run.trace", "--from", "bench.json", "--measured")
     said = offbeat(*arguments, "good.trace").stdout
-    assert "Confirmed: steady is the best as predicted; the whole order is as predicted.\n" in said
+    assert "Confirmed: steady is the best, as predicted; the whole order is as predicted.\n" in said
     said = offbeat(*arguments, "bad.trace").stdout
-    assert "Not confirmed: steady was predicted to be the best, native is: steady took 13% more.\n" in said
+    assert (
+        "Not confirmed: steady was predicted to be the best, but native is: steady took 13% more.\n" in said
+    )
     said = offbeat(*arguments, "other.trace").stdout
     assert "the traces show fewer than two algorithms that have a prediction" in said
 
@@ -286,7 +288,7 @@ def test_what_is_not_measured_everywhere_is_left_out_and_said(tmp_path: Path) ->
     ]  # fmt: skip
     found = predicted(program(tmp_path / "run", lambda c: 0), bench(tmp_path / "bench.json", cells=cells))
     assert [way.name for way in found.collectives[0].algorithms] == [QUICK]
-    assert found.notes[0] == "allreduce: not measured everywhere, so left out: 256 B, steady"
+    assert found.notes[0] == "allreduce: not used, because some patterns lack a result: 256 B, steady"
 
 
 def test_a_benchmark_of_a_busy_machine_is_said(tmp_path: Path) -> None:
@@ -303,7 +305,7 @@ def test_sampled_calls_count_as_often_as_they_stand_for(tmp_path: Path) -> None:
     some = predicted(program(tmp_path / "b", lambda call: 0, every_call=5), results)
     saved = run_s(lambda call: 0, lambda call: 40) - whole.best.run_s
     assert some.recorded_s - some.collectives[0].best.run_s == pytest.approx(5 * saved)
-    assert any(note.startswith("one of 5 calls is recorded") for note in some.notes)
+    assert any(note.startswith("one in 5 calls is recorded") for note in some.notes)
 
 
 def test_delays_from_a_simulation(offbeat: Offbeat, tmp_path: Path) -> None:
@@ -330,7 +332,7 @@ def test_algorithms_that_make_no_difference(offbeat: Offbeat, tmp_path: Path) ->
     program(tmp_path / "run.trace", lambda call: 0)
     bench(tmp_path / "bench.json", {("balanced", QUICK): 1.0, ("balanced", STEADY): 1.5})
     said = offbeat("predict", "run.trace", "--from", "bench.json").stdout
-    assert "It does not matter which algorithm allreduce has: the runs differ by at most 0.2%.\n" in said
+    assert "It does not matter which algorithm allreduce uses: the runs differ by at most 0.2%.\n" in said
     assert "offbeat trace" not in said
 
 
@@ -339,12 +341,12 @@ def test_the_report_says_what_a_benchmark_would_bring(offbeat: Offbeat, tmp_path
     bench(tmp_path / "bench.json")
     done = offbeat("report", "run.trace", "bench.json")
     assert (
-        "By bench.json, quick for allreduce would make it a run of 31.0 ms "
-        "(-8.8% against native as predicted)"
+        "By bench.json, the run would take 31.0 ms (-8.8% against native as predicted) "
+        "with quick for allreduce"
     ) in done.stdout
     bench(tmp_path / "many.json", ranks=64)
     done = offbeat("report", "run.trace", "many.json")
-    assert "No prediction: many.json is of 64 ranks, the trace of 4: offbeat bench -n 4.\n" in done.stdout
+    assert "No prediction: many.json has 64 ranks, the trace has 4: offbeat bench -n 4.\n" in done.stdout
 
 
 def computing(path: Path) -> None:
@@ -373,12 +375,12 @@ def simulated(path: Path, **values: Any) -> None:
         (lambda path: path.write_text('{"format": "offbeat bench", "version": 9}'), "has version 9"),
         (lambda path: bench(path, machine=7), "is damaged"),
         (lambda path: bench(path, cells=[]), "has no result that was measured"),
-        (lambda path: bench(path, ranks=8), "is of 8 ranks, the trace of 4: offbeat bench -n 4"),
-        (lambda path: bench(path, sizes=(1 << 20,)), "no blocking allreduce on 4 ranks of about the sizes"),
+        (lambda path: bench(path, ranks=8), "has 8 ranks, the trace has 4: offbeat bench -n 4"),
+        (lambda path: bench(path, sizes=(1 << 20,)), "no blocking allreduce on 4 ranks at sizes near those"),
         (lambda path: bench(path, collective="bcast"), "no blocking bcast on 4 ranks"),
         (lambda path: bench(path, skew_us=float("nan")), "is damaged"),
         (computing, "is of non-blocking calls"),
-        (simulated, "is of other numbers of ranks than the 4 of the trace: nothing"),
+        (simulated, "has no simulation of 4 ranks, as in the trace; it has: nothing"),
         (lambda path: simulated(path, version=9), "has version 9 of the format"),
         (lambda path: simulated(path, results=[{"nodes": 4}]), "is damaged"),
         (lambda path: simulated(path, results=7), "is damaged"),
@@ -411,8 +413,8 @@ def test_traces_that_do_not_fit_are_refused_in_one_line(offbeat: Offbeat, tmp_pa
         (("nowhere",), "nowhere: no such trace"),
         (("empty",), "there is no rank-*.trace in it"),
         (("damaged",), "it is cut off: 8 of the 4096 bytes"),
-        (("two.trace",), "bench.json is of 4 ranks, the trace of 2"),
-        (("some.trace",), "some.trace has the calls of 3 of 4 ranks: a prediction needs all"),
+        (("two.trace",), "bench.json has 4 ranks, the trace has 2"),
+        (("some.trace",), "some.trace has the calls of 3 of 4 ranks: a prediction needs all of them"),
         (("run.trace", "--measured", "two.trace"), "two.trace has 2 ranks, run.trace has 4"),
         (("run.trace", "--measured", "nowhere"), "nowhere: no such trace"),
     ):

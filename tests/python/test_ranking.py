@@ -88,7 +88,10 @@ def test_several_skews_are_several_patterns(tmp_path: Path) -> None:
     [
         ("{", "it is not JSON"),
         ("{}", "is not a file of offbeat bench"),
-        ('{"format": "offbeat bench", "version": 2}', "has version 2 of the format; this offbeat reads version 1"),
+        (
+            '{"format": "offbeat bench", "version": 2}',
+            "has version 2 of the format; this offbeat reads version 1",
+        ),
         ('{"format": "offbeat bench", "version": 1, "plan": []}', "is damaged"),
         (json.dumps(document(cells=[{"status": "measured"}])), "is damaged"),
         (json.dumps(document(cells=[cell(8, "x", "y", float("inf"))])), "is damaged"),

@@ -72,7 +72,7 @@ class Plan:
         ]
 
     def jobs(self, vendor: str) -> list[Job]:
-        """One job for native and all expressions, so that noise hits them alike; then one per native(NAME)."""
+        """One job for native and all expressions, so that noise hits them alike, and one per native(NAME)."""
         named = [name for name in self.algorithms if host_algorithms.name_in(name) is not None]
         jobs = [Job([name for name in self.algorithms if name not in named], self.cells, {})]
         for algorithm in named:

@@ -58,7 +58,7 @@ class Result:
     on_time: bool = True
     last_delays_us: list[float] = field(default_factory=list)
     total_delays_us: list[float] = field(default_factory=list)
-    computing_us: float | None = None  # subtracted from the delays of non-blocking calls; None: blocking calls
+    computing_us: float | None = None  # the computation, which delays do not include; None: blocking calls
     waiting_delays_us: list[float] = field(default_factory=list)  # the last delays without computation
     wrong: Wrong | None = None
 
@@ -224,8 +224,10 @@ def read(path: Path) -> Benchmark:
         raise CommandError(f"{path} is not a file of offbeat bench: it is not JSON") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise CommandError(f"{path} is not a file of offbeat bench")
-    if document.get("version") != VERSION:
-        raise CommandError(f"{path} has version {document.get('version')} of the format; this offbeat reads version {VERSION}")
+    if (version := document.get("version")) != VERSION:
+        raise CommandError(
+            f"{path} has version {version} of the format; this offbeat reads version {VERSION}"
+        )
     ours = {"format", "version", "seconds", "complete", "plan", "cells"}
     try:
         about = {name: value for name, value in document.items() if name not in ours}

@@ -56,7 +56,7 @@ def bench(
         str,
         typer.Option(
             metavar="4,1KiB|4..1MiB",
-            help="Sizes in bytes of MPI_FLOAT: a list, or a range in which each size is 4 times the one before. "
+            help="Sizes in bytes of MPI_FLOAT: a list, or a range in which each size is 4 times the last one. "
             "For allreduce, reduce, bcast, reduce_scatter, scan and exscan this is the whole vector, for the "
             "others one block.",
         ),
@@ -78,7 +78,7 @@ def bench(
         str,
         typer.Option(
             metavar="FACTOR|TIME,...",
-            help="How late the latest rank is: a multiple of native's balanced median, or a time such as 100us.",
+            help="Lateness of the latest rank: a multiple of native's balanced median, or a time like 100us.",
         ),
     ] = "1.0",
     same_buffers: Annotated[
@@ -89,8 +89,8 @@ def bench(
         str | None,
         typer.Option(
             metavar="FACTOR|TIME",
-            help="Measure non-blocking calls: each rank computes for this long before it waits. A multiple of "
-            "native's balanced median, or a time such as 100us.",
+            help="Measure non-blocking calls: each rank computes for this long before it waits. This is a "
+            "multiple of native's balanced median, or a time like 100us.",
         ),
     ] = None,
     asleep: Annotated[

@@ -28,9 +28,7 @@ def register(app: typer.Typer) -> None:
 def compare(
     first: Annotated[Path, typer.Argument(metavar="A", help="A file of offbeat bench --json.")],
     second: Annotated[Path, typer.Argument(metavar="B", help="Another one.")],
-    threshold: Annotated[
-        str, typer.Option(metavar="PERCENT", help="Ignore differences up to this.")
-    ] = "5%",
+    threshold: Annotated[str, typer.Option(metavar="PERCENT", help="Ignore differences up to this.")] = "5%",
     relative: Annotated[
         bool,
         typer.Option("--relative", help="Compare times divided by native's of the same cell and file."),

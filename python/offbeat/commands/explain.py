@@ -36,7 +36,7 @@ def explain(
     ppn: Annotated[int, typer.Option(metavar="N", help="Ranks on each node.")] = 2,
     size: Annotated[
         str | None,
-        typer.Option("--bytes", metavar="SIZE", help="Length of the call, such as 64KiB. Default: all lengths."),
+        typer.Option("--bytes", metavar="SIZE", help="Length of the call, such as 64KiB. Default: any."),
     ] = None,
     rules: UsersRules = None,
     board: Annotated[

@@ -30,10 +30,11 @@ def pattern(
     ] = None,
     ranks: Annotated[int, typer.Option("-n", "--ranks", metavar="N", help="Number of ranks.")] = 8,
     skew: Annotated[
-        str | None, typer.Option(metavar="TIME", help="How late the latest rank is, such as 100us.")
+        str | None, typer.Option(metavar="TIME", help="Lateness of the latest rank, such as 100us.")
     ] = None,
     mif: Annotated[
-        float | None, typer.Option(metavar="FACTOR", help="Instead of --skew: the skew is FACTOR times --alpha.")
+        float | None,
+        typer.Option(metavar="FACTOR", help="Instead of --skew: the skew as FACTOR times --alpha."),
     ] = None,
     alpha: Annotated[
         str | None, typer.Option(metavar="TIME", help="The time to communicate one message, for --mif.")

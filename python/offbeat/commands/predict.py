@@ -34,7 +34,7 @@ def predict(
         typer.Option(
             "--from",
             metavar="RESULTS",
-            help="A file of offbeat bench --json or offbeat simulate --json, with as many ranks as the trace.",
+            help="A file of offbeat bench --json or offbeat simulate --json with as many ranks as TRACE.",
         ),
     ],
     measured: Annotated[

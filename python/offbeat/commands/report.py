@@ -39,7 +39,7 @@ def report(
     ],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="PAGE.html", help="Write one HTML page that needs no other file."),
+        typer.Option("-o", "--output", metavar="PAGE.html", help="Write one self-contained HTML page."),
     ] = None,
     figures: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Write each figure as SVG and PNG. Needs Chromium.")

@@ -67,8 +67,8 @@ def simulate(
         str,
         typer.Option(
             metavar="FACTOR|TIME,...",
-            help="How late the latest rank is: a multiple of the mean time of all expressions when no rank is "
-            "late, or a time such as 100us.",
+            help="Lateness of the latest rank: a multiple of the mean time of all expressions when no rank is "
+            "late, or a time like 100us.",
         ),
     ] = "1.0",
     draws: Annotated[
@@ -80,7 +80,9 @@ def simulate(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="PAGE.html", help="Write one HTML page with tables and figures."),
+        typer.Option(
+            "-o", "--output", metavar="PAGE.html", help="Write one HTML page of tables and figures."
+        ),
     ] = None,
     figures: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Write each figure as SVG and PNG. Needs Chromium.")
@@ -168,7 +170,7 @@ def _shapes(nodes: str, ppn: int) -> list[Shape]:
     shapes = [Shape(number, ppn) for part in nodes.split(",") for number in _numbers(part.strip(), nodes)]
     for shape in shapes:
         if shape.ranks > simulation.MOST_RANKS:
-            raise CommandError(f"{shape} are {shape.ranks:,} ranks; at most {simulation.MOST_RANKS:,} are possible")
+            raise CommandError(f"{shape} are {shape.ranks:,} ranks; at most {simulation.MOST_RANKS:,}")
     return list(dict.fromkeys(shapes))
 
 

@@ -50,7 +50,7 @@ def trace(
     algorithm: Algorithm = None,
     mpi: Mpi = None,
     mpirun_args: MpirunArgs = "",
-    force: Annotated[bool, typer.Option("--force", help="Replace the trace that FOLDER already has.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the trace that FOLDER has.")] = False,
     verbose: Verbose = 0,
 ) -> None:
     """Record when each rank arrives at each collective of an unchanged MPI program.

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which MPIs there are, which one a program uses, and how it is started under offbeat."""
+"""Find the installed MPIs and the one that a program uses, and start the program under offbeat."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Bring together what the user names, what the program needs and what the machine has."""
+"""Choose the MPI to run with, from what the user names, the program needs and the machine has."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NONE = (
 
 @dataclass(frozen=True)
 class Choice:
-    """The MPI to run with, why, and what the program needs in order to load it."""
+    """The MPI to run with, the reason, and the variables that make the program load it."""
 
     install: MpiInstall
     why: str
@@ -30,7 +30,7 @@ class Choice:
 def choose(
     wanted: str | None, program: Path | None, arguments: Sequence[str], environment: Mapping[str, str]
 ) -> Choice:
-    """The MPI for a program, or for no program in particular (``program`` is None)."""
+    """Choose the MPI for a program. If ``program`` is None, choose the default one."""
     if wanted is not None:
         install = discovery.select(wanted, environment)
         return _wanted(install, program, arguments, environment)
@@ -47,7 +47,7 @@ def choose(
     default = discovery.default(environment)
     if default is None:
         raise CommandError(_NONE)
-    # mpi4py that finds no MPI by itself is told; other programs ignore the variable.
+    # This helps an mpi4py that finds no MPI by itself. Other programs ignore the variable.
     variables = {"MPI4PY_LIBMPI": str(default.libmpi)} if found.python else {}
     embedded = default == discovery.embedded()
     return Choice(
@@ -72,12 +72,12 @@ def _wanted(
         used = before.libmpi or after.libmpi
         raise CommandError(f"{program} uses {inspect(used) or used}, so it cannot run with {install}")
     if after.libmpi is None and not after.python:
-        return Choice(install, why)  # nothing can be told about this program
+        return Choice(install, why)  # the program does not show which MPI it uses
     return Choice(install, why, variables)
 
 
 def _missing(soname: str, program: Path | None, environment: Mapping[str, str]) -> Choice:
-    """The program names a library that ld.so does not find: perhaps one of the installations has it."""
+    """Choose an installation that has the library ``soname``, which ld.so does not find."""
     for install in discovery.discover(environment):
         if (install.libmpi.parent / soname).exists():
             return Choice(install, f"it has {soname}", _variables_for(install, environment, python=False))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which MPI installations this machine has, and which one a name means."""
+"""Find the MPI installations of this machine, and the one that a name means."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _ALIASES = {"impi": "intel", "intelmpi": "intel", "ompi": "openmpi", "mvapich2":
 
 
 def discover(environment: Mapping[str, str]) -> list[MpiInstall]:
-    """All installations found, the one that is used by default first."""
+    """All installations found. The default one comes first."""
     libraries: list[Path] = []
     for prefix in _prefixes(environment):
         for libmpi in libraries_in(prefix):
             if not any(same_library(libmpi, other) for other in libraries):
                 libraries.append(libmpi)
-    # Each library is asked in a process of its own; the threads only wait.
+    # A separate process loads each library; the threads only wait for these processes.
     with ThreadPoolExecutor(max_workers=4) as pool:
         found = [install for install in pool.map(inspect, libraries) if install is not None]
     first = default(environment)
@@ -43,7 +43,7 @@ def discover(environment: Mapping[str, str]) -> list[MpiInstall]:
 
 
 def default(environment: Mapping[str, str]) -> MpiInstall | None:
-    """The MPI of the mpirun on PATH, otherwise the embedded one."""
+    """The MPI of the mpirun on PATH, or the embedded one if there is none."""
     for folder in environment.get("PATH", "").split(os.pathsep):
         for name in _LAUNCHER_NAMES:
             launcher = Path(folder) / name
@@ -55,14 +55,14 @@ def default(environment: Mapping[str, str]) -> MpiInstall | None:
 
 
 def embedded() -> MpiInstall | None:
-    """The Open MPI wheel that is installed beside offbeat."""
+    """The Open MPI of the wheel in offbeat's own Python environment."""
     prefix = _wheel_prefix(_EMBEDDED_WHEEL)
     installs = _installs_in(prefix) if prefix is not None else []
     return next((install for install in installs if install.family == "openmpi"), None)
 
 
 def select(wanted: str, environment: Mapping[str, str]) -> MpiInstall:
-    """The installation that ``--mpi`` names: a prefix, a file in it, or a name such as mpich or openmpi-4."""
+    """The installation that ``--mpi`` means: a prefix, a file in it, or a name such as mpich or openmpi-4."""
     path = Path(wanted).expanduser()
     if os.sep in wanted or path.is_dir():
         return _select_path(path.absolute())
@@ -77,7 +77,7 @@ def select(wanted: str, environment: Mapping[str, str]) -> MpiInstall:
 
 
 def libraries_in(prefix: Path) -> list[Path]:
-    """The MPI libraries of a prefix, one path for each SONAME."""
+    """The MPI libraries under a prefix, one path per SONAME."""
     multiarch = sysconfig.get_config_var("MULTIARCH") or ""
     found: list[Path] = []
     for folder in dict.fromkeys(["lib", "lib64", f"lib/{multiarch}", "lib/release"]):
@@ -90,7 +90,7 @@ def _libraries_in_folder(folder: Path) -> list[Path]:
         names = sorted(name for name in os.listdir(folder) if is_libmpi(name))
     except OSError:
         return []
-    # libmpi.so.40 rather than libmpi.so (in some wheels a linker script) or libmpi.so.40.30.4.
+    # Prefers libmpi.so.40 to libmpi.so, which is a linker script in some wheels, and to libmpi.so.40.30.4.
     by_soname = [name for name in names if re.search(r"\.so\.\d+$", name)]
     plain = [name for name in names if name.endswith(".so")]
     stems = {name.split(".so")[0] for name in by_soname}
@@ -101,7 +101,7 @@ def _libraries_in_folder(folder: Path) -> list[Path]:
 
 def _installs_in(prefix: Path) -> list[MpiInstall]:
     installs = [inspect(libmpi) for libmpi in libraries_in(prefix)]
-    # The vendor's own ABI before the standard one: it is what programs are built for today.
+    # The vendor's own ABI comes before the standard one, because programs are built for it today.
     return sorted((i for i in installs if i is not None), key=lambda install: install.family == "mpiabi")
 
 
@@ -133,7 +133,7 @@ def _wheel_prefix(wheel: str) -> Path | None:
 
 
 def _install_of_launcher(launcher: Path) -> MpiInstall | None:
-    """The MPI that an mpirun belongs to; the name may be a link to another prefix."""
+    """The MPI that an mpirun belongs to. The mpirun may be a link into another prefix."""
     target = launcher.resolve()
     for prefix in dict.fromkeys([launcher.parent.parent, target.parent.parent]):
         installs = _installs_in(prefix)
@@ -152,14 +152,14 @@ def _select_path(path: Path) -> MpiInstall:
         installs = _installs_in(path.parent if path.name in ("bin", "lib", "lib64") else path)
         if len({install.vendor for install in installs}) > 1:
             names = " or ".join(dict.fromkeys(install.name for install in installs))
-            raise CommandError(f"--mpi {path}: several MPIs live there; name one of them: {names}")
+            raise CommandError(f"--mpi {path}: there are several MPIs; name one of them: {names}")
         install = installs[0] if installs else None
     elif is_libmpi(path.name):
         install = inspect(path)
     else:
         install = _install_of_launcher(path)
     if install is None:
-        raise CommandError(f"--mpi {path}: no MPI library is there")
+        raise CommandError(f"--mpi {path}: there is no MPI library")
     return install
 
 

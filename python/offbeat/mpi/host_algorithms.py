@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``native(NAME)``: how each MPI is told to use one of its own algorithms.
+"""``native(NAME)``: tell an MPI to use one of its own algorithms.
 
-By its environment variables, so each choice takes a job of its own. The names are offbeat's where it has
-the same algorithm, else the host's. Sources: ``ompi_info --param coll tuned --level 9`` and the same for
-``libnbc``, MPICH's ``mpivars``, and I_MPI_ADJUST in the reference of Intel MPI.
+An MPI reads the choice from environment variables, so each choice needs a separate job. An algorithm that
+offbeat has, too, goes by offbeat's name, any other one by the MPI's. Sources: ``ompi_info --param coll tuned
+--level 9`` and ``--param coll libnbc``, MPICH's ``mpivars``, and I_MPI_ADJUST in the reference of Intel MPI.
 
-Non-blocking collectives, ``iallreduce`` for example, have algorithms of their own.
+A non-blocking collective, such as ``iallreduce``, has algorithms of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from offbeat.errors import CommandError
 
-# In the order of the host's own numbers, from 1 on.
+# The names of Open MPI and Intel MPI are in the order of the MPI's own numbers, which begin at 1.
 _OPEN_MPI = {
     "allreduce": "linear nonoverlapping recursive_doubling ring ring_segmented rabenseifner",
     "barrier": "linear double_ring recursive_doubling bruck two_proc tree",
@@ -56,7 +56,7 @@ _INTEL = {
     "topology_reduce_scatterv",
     "scan": "gathering topology_gathering",
     "exscan": "gathering topology_gathering",
-    # The reference gives those of reduce_scatter_block numbers and no names.
+    # The reference gives the algorithms of reduce_scatter_block only numbers, so none is listed.
     "iallreduce": "recursive_doubling rabenseifner reduce_bcast ring knomial binomial "
     "reduce_scatter_allgather smp nreduce",
     "ibcast": "binomial recursive_doubling ring knomial smp tree_knomial tree_kary",
@@ -64,7 +64,7 @@ _INTEL = {
     "iallgather": "recursive_doubling bruck ring",
     "ialltoall": "bruck isend_irecv pairwise",
 }
-# By the host's own names; those that differ from ours are behind a colon.
+# MPICH selects by name. If its name differs from the one here, it follows a colon.
 _MPICH = {
     "allreduce": "recursive_doubling recursive_multiplying rabenseifner:reduce_scatter_allgather tree "
     "recexch ring k_reduce_scatter_allgather smp nb",
@@ -101,37 +101,37 @@ _NAMED = re.compile(r"native\(\s*(\w+)\s*\)")
 
 
 def is_native(algorithm: str) -> bool:
-    """Whether the host runs it by itself."""
+    """Whether ``algorithm`` is one of the host's own: ``native`` or ``native(NAME)``."""
     return algorithm == "native" or _NAMED.fullmatch(algorithm) is not None
 
 
 def name_in(algorithm: str) -> str | None:
-    """``ring`` of ``native(ring)`` and of ``pipeline(4, native(ring))``."""
+    """The NAME in ``native(NAME)``, such as ``ring`` in ``pipeline(4, native(ring))``, or None."""
     match = _NAMED.search(algorithm)
     return match[1] if match else None
 
 
 def without_name(algorithm: str) -> str:
-    """``pipeline(4, native)`` of ``pipeline(4, native(ring))``: what offbeat is told."""
+    """The expression for offbeat, such as ``pipeline(4, native)`` for ``pipeline(4, native(ring))``."""
     return _NAMED.sub("native", algorithm)
 
 
 def call(algorithm: str, collective: str, *, nonblocking: bool) -> str:
-    """The host's collective that carries an algorithm out: ``allreduce`` or ``iallreduce``.
+    """The host's collective that runs an algorithm, such as ``allreduce`` or ``iallreduce``.
 
-    Segments are non-blocking calls, whatever the call of the program is.
+    The segments of a pipeline are always non-blocking calls.
     """
     return f"i{collective}" if nonblocking or not is_native(algorithm) else collective
 
 
 def known(vendor: str, collective: str) -> list[str]:
-    """The names for a collective, or ``iallreduce``, that an MPI can be told; none for an unknown MPI."""
+    """The NAMEs that an MPI has for a collective, such as ``allreduce`` or ``iallreduce``."""
     table = {"Open MPI": _OPEN_MPI, "Intel MPI": _INTEL, "MPICH": _MPICH}.get(vendor, {})
     return [word.partition(":")[0] for word in table.get(collective, "").split()]
 
 
 def variables(vendor: str, collective: str, name: str) -> dict[str, str]:
-    """The variables that make the MPI use the algorithm; none where it has none of that name."""
+    """The variables that make an MPI use its algorithm ``name``. Empty if it has no such algorithm."""
     names = known(vendor, collective)
     if name not in names:
         return {}
@@ -140,7 +140,7 @@ def variables(vendor: str, collective: str, name: str) -> dict[str, str]:
     if vendor == "Open MPI":
         if collective.startswith("i"):
             return {f"OMPI_MCA_coll_libnbc_{collective}_algorithm": number}
-        # han and others have a higher priority than tuned on some machines.
+        # On some machines han and other components have a higher priority than tuned.
         return {
             "OMPI_MCA_coll_tuned_priority": "100",
             "OMPI_MCA_coll_tuned_use_dynamic_rules": "1",
@@ -153,7 +153,7 @@ def variables(vendor: str, collective: str, name: str) -> dict[str, str]:
 
 
 def check(vendor: str, collectives: Sequence[str], algorithm: str, *, nonblocking: bool = False) -> None:
-    """Refuse a name that the MPI has for none of the collectives."""
+    """Refuse a ``native(NAME)`` that the MPI has for none of the collectives."""
     name = name_in(algorithm)
     calls = [call(algorithm, collective, nonblocking=nonblocking) for collective in collectives]
     if name is None or any(name in known(vendor, each) for each in calls):

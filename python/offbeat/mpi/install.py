@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One MPI installation: its library, what it is, and the mpirun that belongs to it."""
+"""One MPI installation: its library, its vendor and version, and its mpirun."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-# Vendors by what MPI_Get_library_version says; the version is the first group.
+# How MPI_Get_library_version names each vendor. The first group is the version.
 _VERSION_TEXTS = {
     "Open MPI": r"Open MPI v([\w.]+)",
     "Intel MPI": r"Intel\(R\) MPI Library ([\w.]+)",
@@ -27,8 +27,8 @@ SLUGS = {
     "MVAPICH": "mvapich",
     "Cray MPICH": "cray",
 }
-# The names of mpirun, best first. Debian keeps several vendors in /usr/bin and adds a suffix; Intel's
-# mpirun is a shell script around mpiexec.hydra that would keep signals to itself. Cray has only srun.
+# The names of the launcher, best first. Debian keeps several vendors in /usr/bin and adds a suffix. Intel's
+# mpirun is a shell script around mpiexec.hydra, and does not pass signals on. Cray has only srun.
 _LAUNCHERS = {
     "Open MPI": ("mpirun.openmpi", "mpirun", "mpiexec.openmpi", "mpiexec"),
     "MPICH": ("mpiexec.mpich", "mpirun.mpich", "mpiexec.hydra", "mpiexec", "mpirun"),
@@ -38,7 +38,7 @@ _LAUNCHERS = {
 }
 _OPENMPI_LAUNCHERS = ("orterun", "prterun", "prun", "ompirun", "mpirun.openmpi")
 
-# libmpi itself, not the Fortran, C++ or Java layers above it, which need it anyway.
+# Matches libmpi itself, but not the Fortran, C++ and Java layers, which need libmpi anyway.
 _LIBMPI = re.compile(r"libmpi(ch|_abi|_cray|_(gnu|intel|aocc|amd|nvidia)_?\d*)?\.so(\.\d+)*")
 _LIBRARY_FOLDER = re.compile(r"lib(32|64)?|release|debug|openmpi|mpich|mvapich2?|\w+-linux-gnu\w*")
 
@@ -57,7 +57,7 @@ class MpiInstall:
 
     vendor: str
     version: str
-    family: str  # which liboffbeat serves it: openmpi, mpich or mpiabi
+    family: str  # the ABI family, which says which liboffbeat fits: openmpi, mpich or mpiabi
     libmpi: Path
     mpirun: Path | None
     prefix: Path
@@ -72,24 +72,24 @@ class MpiInstall:
         return "mpiabi" if self.family == "mpiabi" else SLUGS[self.vendor]
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """Variables without which this MPI does not run."""
+        """The environment variables that this MPI needs to run."""
         return _intel_environment(self, base) if self.vendor == "Intel MPI" else {}
 
 
 def is_libmpi(filename: str) -> bool:
-    """Whether a file name or SONAME is that of an MPI library."""
+    """Whether a file name or SONAME belongs to an MPI library."""
     return _LIBMPI.fullmatch(filename) is not None
 
 
 def prepend(variable: str, folder: Path, base: Mapping[str, str]) -> str:
-    """The value of a search path with a folder put first."""
+    """The value of a search path, with ``folder`` moved to the front."""
     rest = [entry for entry in base.get(variable, "").split(os.pathsep) if entry and entry != str(folder)]
     return os.pathsep.join([str(folder), *rest])
 
 
 def inspect(libmpi: Path) -> MpiInstall | None:
-    """The installation of an MPI library; None when the file is no MPI library at all."""
-    # Where /lib is a link to /usr/lib, ld.so says /lib; Open MPI does not take / as its prefix.
+    """The installation to which an MPI library belongs, or None if the file is not an MPI library."""
+    # If /lib is a link to /usr/lib, ld.so says /lib. But Open MPI does not accept / as its prefix.
     return _inspect(libmpi.parent.resolve() / libmpi.name)
 
 
@@ -108,7 +108,7 @@ def _inspect(libmpi: Path) -> MpiInstall | None:
 
 
 def same_library(one: Path, other: Path) -> bool:
-    """Whether two paths are the same libmpi, also when a wheel holds copies instead of links."""
+    """Whether two paths lead to the same libmpi. Wheels hold copies where others have links."""
     return one.resolve() == other.resolve() or (
         one.parent.resolve() == other.parent.resolve()
         and one.name.split(".so")[0] == other.name.split(".so")[0]
@@ -116,7 +116,7 @@ def same_library(one: Path, other: Path) -> bool:
 
 
 def _identify(libmpi: Path) -> tuple[str | None, str]:
-    # In a process of its own: two MPI libraries in one process disturb each other.
+    # A separate process loads the library, because two MPI libraries in one process disturb each other.
     command = [sys.executable, "-I", "-S", "-c", _ASK_VERSION, str(libmpi)]
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     try:
@@ -142,7 +142,7 @@ def _launcher(libmpi: Path, vendor: str) -> Path | None:
 
 
 def _possible_prefixes(libmpi: Path) -> Iterator[Path]:
-    """Upwards out of lib, lib/x86_64-linux-gnu, lib/release, lib64/openmpi/lib, and no further."""
+    """The folders above a library: out of lib, lib/x86_64-linux-gnu, lib/release or lib64/openmpi/lib."""
     folder = libmpi.parent
     while _LIBRARY_FOLDER.fullmatch(folder.name):
         folder = folder.parent
@@ -163,7 +163,7 @@ def _intel_environment(install: MpiInstall, base: Mapping[str, str]) -> dict[str
         "PATH": prepend("PATH", root / "bin", base),
         "LD_LIBRARY_PATH": prepend("LD_LIBRARY_PATH", install.libmpi.parent, base),
     }
-    # Where oneAPI (new and old) and the PyPI wheel keep libfabric and its providers.
+    # The places of libfabric and its providers: in new and old releases of oneAPI, and in the PyPI wheel.
     for folder in (root / "opt/mpi/libfabric/lib", root / "libfabric/lib", root / "lib"):
         if (folder / "libfabric.so.1").is_file():
             environment["LD_LIBRARY_PATH"] = prepend("LD_LIBRARY_PATH", folder, environment)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which MPI a Python program gets: decided by an extension module, not by the interpreter.
+"""Find the MPI of a Python program. An extension module decides it, not the interpreter.
 
-mpi4py chooses a libmpi when it is imported (its ``_mpiabi.py``: the virtual
-environment's own first, MPI4PY_LIBMPI and mpi4py.cfg above that), so it is
-imported, without starting MPI, by the very interpreter that will run. Other
-modules are linked to one MPI; their extension files are looked at instead.
+mpi4py chooses a libmpi on import (see its ``_mpiabi.py``: MPI4PY_LIBMPI and
+mpi4py.cfg come first, then the virtual environment). So the interpreter that will
+run the program imports mpi4py, without starting MPI, and says which libmpi it got.
+Other modules are linked to one MPI, so it is enough to look at their files.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-# In the order in which they are believed, when a program imports several of them.
+# Modules that bring MPI. If a program imports several, the first one in this list counts.
 _MODULES = ("petsc4py", "slepc4py", "horovod", "dolfinx", "mpi4py", "h5py", "netCDF4")
-_FALLBACK = ("mpi4py", "petsc4py")  # for programs that do not show what they import
+_FALLBACK = ("mpi4py", "petsc4py")  # the modules to try if the program shows no import of another one
 _OPTIONS_WITH_VALUE = ("-X", "-W", "--check-hash-based-pycs")
 
 _ASK_MODULE = """
@@ -62,7 +62,7 @@ class MpiModule:
 
 
 def mpi_module(python: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> MpiModule | None:
-    """The module through which this program reaches MPI, or None when nothing shows one."""
+    """The module through which this program reaches MPI, or None if no such module is found."""
     imported = imported_modules(source_of(arguments))
     candidates = [name for name in _MODULES if name in imported]
     candidates += [name for name in _FALLBACK if name not in candidates]
@@ -83,7 +83,7 @@ def mpi_module(python: Path, arguments: Sequence[str], environment: Mapping[str,
 
 
 def source_of(arguments: Sequence[str]) -> str:
-    """The code that ``python ARGUMENTS`` runs, as far as it lies in one file; else an empty string."""
+    """The code that ``python ARGUMENTS`` runs, if it is in one file; otherwise an empty text."""
     rest = iter(arguments)
     for argument in rest:
         if argument == "-c":
@@ -101,7 +101,7 @@ def source_of(arguments: Sequence[str]) -> str:
 
 
 def imported_modules(source: str) -> set[str]:
-    """The top-level names of all modules that a source text imports, anywhere in it."""
+    """The top-level names of all modules that ``source`` imports, in any place."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):

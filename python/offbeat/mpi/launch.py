@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The command line and environment that start a program under the preload.
+"""Build the command line and the environment that start a program with the preload.
 
-Pure functions: all they depend on comes in as arguments.
+These are pure functions. They depend only on their arguments.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from offbeat.mpi.install import MpiInstall
 from offbeat.mpi.libraries import joined_preload
 
 _PREFIX = "OFFBEAT_"
-# Options of Open MPI's mpirun by which a user says where ranks go; then we add nothing.
+# Options of Open MPI's mpirun that place ranks. If the user gives one, offbeat adds no placement.
 _PLACEMENT = {
     "map-by", "rank-by", "oversubscribe", "nooversubscribe", "hostfile", "machinefile", "host", "H",
     "rankfile", "rf", "npernode", "N", "ppr",
@@ -24,7 +24,7 @@ _PLACEMENT = {
 
 @dataclass(frozen=True)
 class Settings:
-    """The options of the command line that concern offbeat itself."""
+    """The command line options that become settings of offbeat."""
 
     algorithms: Mapping[str, str] = field(default_factory=dict)  # expressions by collective
     verbose: int = 0
@@ -33,7 +33,7 @@ class Settings:
     trace_ranks_every: int = 1
 
     def variables(self) -> dict[str, str]:
-        """The settings as liboffbeat reads them."""
+        """The settings as the environment variables that liboffbeat reads."""
         chosen = {f"{_PREFIX}{name.upper()}": expression for name, expression in self.algorithms.items()}
         if self.verbose > 0:
             chosen[f"{_PREFIX}VERBOSE"] = "1"
@@ -58,9 +58,8 @@ class Request:
     libraries: Sequence[Path]
     settings: Settings = field(default_factory=Settings)
     mpirun_arguments: Sequence[str] = ()
-    variables: Mapping[str, str] = field(
-        default_factory=dict
-    )  # for mpirun and the ranks, such as LD_LIBRARY_PATH
+    # Variables for both mpirun and the ranks, such as LD_LIBRARY_PATH.
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -72,17 +71,17 @@ class Launch:
 
 
 def rank_variables(libraries: Sequence[Path], settings: Settings, base: Mapping[str, str]) -> dict[str, str]:
-    """The variables that the ranks get, and nobody else."""
+    """The variables that only the ranks get, not mpirun."""
     inherited = {name: value for name, value in base.items() if name.startswith(_PREFIX)}
     return {"LD_PRELOAD": joined_preload(libraries, base), **inherited, **settings.variables()}
 
 
 def build(request: Request, base: Mapping[str, str], *, slots: int | None, is_root: bool) -> Launch:
-    """The mpirun call of any vendor; ``slots`` is the room for ranks, None where a scheduler knows."""
+    """Build the mpirun command. ``slots`` is how many ranks fit here; None: the scheduler decides."""
     install = request.install
     if install.mpirun is None:
         raise CommandError(
-            f"{install} has no mpirun; print the variables with: offbeat env, and use your own launcher"
+            f"{install} has no mpirun; use your own launcher, with the variables that `offbeat env` prints"
         )
     environment = {**base, **request.variables}
     environment.update(install.environment(environment))

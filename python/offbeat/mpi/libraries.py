@@ -21,12 +21,12 @@ _preferred: list[Path] = []
 
 
 def prefer(folder: Path) -> None:
-    """Take compiled files from a build folder where it has them."""
+    """Use the compiled files of a build folder, before the installed ones."""
     _preferred.insert(0, folder.absolute())
 
 
 def _find(name: str) -> Path | None:
-    # An editable installation has two folders: the sources, and site-packages with what was compiled.
+    # An editable installation has two folders: the sources, and site-packages with the compiled files.
     for folder in [*_preferred, *(Path(part) / "lib" for part in offbeat.__path__)]:
         path = folder / name
         if path.is_file():
@@ -35,18 +35,18 @@ def _find(name: str) -> Path | None:
 
 
 def installed() -> dict[str, Path]:
-    """The preload library of each family that this installation has."""
+    """The preload libraries of this installation, by ABI family."""
     found = {family: _find(f"liboffbeat-{family}.so") for family in FAMILIES}
     return {family: path for family, path in found.items() if path is not None}
 
 
 def preload_library(family: str) -> Path:
-    """The library to preload under programs of an ABI family."""
+    """The library to preload under programs of the ABI family."""
     return _library(f"liboffbeat-{family}.so", family)
 
 
 def trace_library(family: str) -> Path:
-    """The tracer of an ABI family."""
+    """The tracer to preload under programs of the ABI family."""
     return _library(f"liboffbeat-trace-{family}.so", family)
 
 
@@ -67,8 +67,8 @@ def bench_files(family: str) -> tuple[Path, Path]:
 
 
 def joined_preload(libraries: Sequence[Path], environment: Mapping[str, str]) -> str:
-    """LD_PRELOAD with the libraries, in their order, after what the user already preloads."""
-    # ld.so takes both blanks and colons as separators.
+    """The value of LD_PRELOAD: what the user already preloads, then ``libraries`` in their order."""
+    # ld.so accepts both blanks and colons as separators.
     present = environment.get("LD_PRELOAD", "").replace(":", " ").split()
     wanted = [library.name for library in libraries]
     for name in (Path(entry).name for entry in present):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which MPI library a program uses, found without running the program."""
+"""Find the MPI library that a program uses, without running the program."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _PYTHON = re.compile(r"(python|pypy)[\d.]*[a-z]*")
 
 @dataclass(frozen=True)
 class Linkage:
-    """The MPI library that a program will load, as far as it can be told."""
+    """The MPI library that a program will load, as far as it is known."""
 
     libmpi: Path | None = None
-    missing: str | None = None  # SONAME that the program needs and ld.so does not find
-    how: str = ""  # for the user: "lmp is linked to it"
+    missing: str | None = None  # the SONAME that the program needs and ld.so does not find
+    how: str = ""  # a reason to show to the user, such as "lmp is linked to it"
     python: bool = False
 
 
 def find_program(name: str, environment: Mapping[str, str]) -> Path:
-    """The file that will be executed."""
+    """The file that the command ``name`` executes."""
     found = shutil.which(name, path=environment.get("PATH"))
     if found is None and os.sep not in name:
-        # A program of the working folder may be named without ./, as under mpirun.
+        # As with mpirun, a program in the working folder needs no ./ before its name.
         found = shutil.which(os.path.join(os.curdir, name))
     if found is not None:
         return Path(found).absolute()
@@ -48,7 +48,7 @@ def find_program(name: str, environment: Mapping[str, str]) -> Path:
 
 
 def linkage(program: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> Linkage:
-    """Follow what ld.so, or mpi4py, will do in this environment."""
+    """Find the MPI library that ld.so, or mpi4py, will load for this program in this environment."""
     if _PYTHON.fullmatch(program.name):
         return _of_python(program, arguments, environment)
     magic = _first_bytes(program)
@@ -80,7 +80,7 @@ def _interpreter_of(first_line: bytes, environment: Mapping[str, str]) -> list[s
 
 
 def _of_elf(path: Path, environment: Mapping[str, str], how: str) -> Linkage:
-    """The libraries that ld.so finds, by rpath, runpath and LD_LIBRARY_PATH, through others too."""
+    """The libmpi that ld.so finds, by rpath, runpath and LD_LIBRARY_PATH, also through other libraries."""
     ask = {name: value for name, value in environment.items() if name != "LD_PRELOAD"}
     try:
         listing = subprocess.run(

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a traced program would take under other algorithms (paper 4), by a benchmark or a simulation."""
+"""Predict the run of a traced program under other algorithms, from a benchmark or a simulation (paper 4)."""

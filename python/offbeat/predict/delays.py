@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The last delays in a file of ``offbeat bench`` or ``offbeat simulate``, by collective, pattern and size."""
+"""Read the last delays in a file of ``offbeat bench`` or ``offbeat simulate``."""
 
 from __future__ import annotations
 
@@ -21,22 +21,25 @@ from offbeat.units import format_size
 
 Floats = NDArray[np.float64]
 
-_DRAWS = 64  # of a pattern that is drawn anew for each call, from which its usual shape is known
+_DRAWS = 64  # how many draws give the usual shape of a pattern that is drawn anew for each call
 
-
-# Delays are known for sizes up to so many times smaller or larger than those that were measured.
+# Predictions extend to sizes up to 4 times smaller or larger than the measured ones.
 NEAR = 4
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A time by size: between two measured sizes linear, above in proportion, below as for the smallest."""
+    """A time as a function of the size.
+
+    It is linear between two measured sizes, grows in proportion above the largest, and is constant below the
+    smallest.
+    """
 
     bytes: Floats
     microseconds: Floats
 
     def __call__(self, size: Any) -> Floats:
-        """Microseconds."""
+        """The time at ``size``, in microseconds."""
         times = np.interp(size, self.bytes, self.microseconds)
         above = np.asarray(size, dtype=np.float64) / max(float(self.bytes[-1]), 1.0)
         return np.asarray(times * np.maximum(above, 1.0))
@@ -53,8 +56,8 @@ class Arrival:
 
     pattern: str
     skew: str  # its label, such as 1x or 100us
-    shape: Floats | None  # how late each rank is, the latest by 1; None: nobody is late
-    anyone: bool  # other ranks in each call: the shape is in the order of lateness
+    shape: Floats | None  # how late each rank is, as a fraction of the skew; None: no rank is late
+    anyone: bool  # each call has other late ranks, so the shape is sorted by lateness
     skew_us: Curve
     delays: Mapping[str, Curve]  # by algorithm
 
@@ -64,21 +67,21 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Delays:
-    """All that a file says about one number of ranks."""
+    """All delays in a file for one number of ranks."""
 
     path: Path
     ranks: int
-    source: str  # the machine
-    mpi: str | None  # None: of a simulation, which has none
-    of: Mapping[str, Sequence[Arrival]]  # by collective; all of one have the same algorithms and sizes
-    notes: Sequence[str]  # what is not taken from the file
+    source: str  # where the delays are from: an MPI and a machine, or a simulated machine
+    mpi: str | None  # None: the delays are simulated
+    of: Mapping[str, Sequence[Arrival]]  # by collective; its arrivals have equal algorithms and sizes
+    notes: Sequence[str]  # for the user: what is doubtful or not used
 
     def sizes(self, collective: str) -> list[int]:
-        """The sizes that were measured, ascending."""
+        """The measured sizes in ascending order."""
         return [int(size) for size in self.of[collective][0].skew_us.bytes]
 
     def knows(self, collective: str, sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether delays are known for sizes."""
+        """Which of ``sizes`` are near enough to the measured ones for a prediction."""
         measured = self.sizes(collective)
         return np.asarray((NEAR * sizes >= measured[0]) & (sizes <= NEAR * measured[-1]))
 
@@ -87,7 +90,7 @@ class Delays:
 
 
 class _Line(NamedTuple):
-    """One result of either file."""
+    """One result of a benchmark or a simulation."""
 
     collective: str
     size_bytes: int
@@ -99,7 +102,10 @@ class _Line(NamedTuple):
 
 
 def read(path: Path, ranks: int, hosts: int) -> Delays:
-    """The delays for a program of so many ranks; refuse a file of others in one line."""
+    """Read the delays for a program with ``ranks`` ranks on ``hosts`` hosts.
+
+    Raises CommandError if the file has no results for that number of ranks.
+    """
     try:
         document = json.loads(path.read_text())
     except OSError as error:
@@ -121,9 +127,9 @@ def _of_benchmark(path: Path, ranks: int) -> Delays:
     benchmark = results.read(path)
     plan, about = benchmark.plan, benchmark.about
     if plan.computing is not None:
-        raise CommandError(f"{path} is of non-blocking calls: measure blocking ones, without --computing")
+        raise CommandError(f"{path} has non-blocking calls: measure blocking ones, without --computing")
     if plan.ranks != ranks:
-        raise CommandError(f"{path} is of {plan.ranks} ranks, the trace of {ranks}: offbeat bench -n {ranks}")
+        raise CommandError(f"{path} has {plan.ranks} ranks, the trace has {ranks}: offbeat bench -n {ranks}")
     lines = [
         _Line(*result.cell, result.algorithm, result.skew_us, result.last_delay.median)
         for result in benchmark.results
@@ -146,13 +152,14 @@ def _of_benchmark(path: Path, ranks: int) -> Delays:
 def _of_simulation(path: Path, document: Mapping[str, Any], ranks: int, hosts: int) -> Delays:
     if document["version"] != simulation.VERSION:
         raise CommandError(
-            f"{path} has version {document['version']} of the format, this is {simulation.VERSION}"
+            f"{path} has version {document['version']} of the format; this offbeat reads version "
+            f"{simulation.VERSION}"
         )
     shapes = {(int(each["nodes"]), int(each["ranks_per_node"])) for each in document["results"]}
     fitting = [shape for shape in shapes if shape[0] * shape[1] == ranks]
     if not fitting:
         there = ", ".join(f"{nodes} x {ppn}" for nodes, ppn in sorted(shapes)) or "nothing"
-        raise CommandError(f"{path} is of other numbers of ranks than the {ranks} of the trace: {there}")
+        raise CommandError(f"{path} has no simulation of {ranks} ranks, as in the trace; it has: {there}")
     nodes, ppn = min(fitting, key=lambda shape: (abs(shape[0] - hosts), shape))
     lines = [
         _Line(
@@ -169,16 +176,16 @@ def _of_simulation(path: Path, document: Mapping[str, Any], ranks: int, hosts: i
 
 @dataclass(frozen=True)
 class _Shapes:
-    """Says how late each rank is under a pattern of a file."""
+    """Computes how late each rank is under a pattern of a file."""
 
     path: Path
     ranks: int
     seed: int
-    recorded: Mapping[str, Sequence[float]]  # of patterns that are files, too
+    recorded: Mapping[str, Sequence[float]]  # the mean delays that the file itself holds, by pattern
     ranks_per_node: int | None = None
 
     def __call__(self, pattern: str) -> tuple[Floats, bool]:
-        """The shape, and whether other ranks are late in each call."""
+        """The shape of a pattern, and whether each call has other late ranks."""
         rounds = np.array(self._rounds(pattern), dtype=np.float64)
         rounds /= np.maximum(rounds.max(axis=1, keepdims=True), 1e-12)
         if len(rounds) == 1:
@@ -199,7 +206,7 @@ class _Shapes:
 
 def _grouped(path: Path, lines: Sequence[_Line], shapes: _Shapes, source: str, mpi: str | None) -> Delays:
     if not lines:
-        raise CommandError(f"{path} has no result that was measured")
+        raise CommandError(f"{path} has no measured result")
     for line in lines:
         if not (math.isfinite(line.delay_us) and math.isfinite(line.skew_us) and line.size_bytes >= 0):
             raise ValueError("not a number")
@@ -219,7 +226,7 @@ def _grouped(path: Path, lines: Sequence[_Line], shapes: _Shapes, source: str, m
 
 
 def _comparable(lines: Sequence[_Line]) -> list[_Line]:
-    """The results at sizes and of algorithms that were measured under all patterns: nothing is missing."""
+    """Keep the sizes and algorithms that have a result under every pattern, so that no cell is missing."""
     keys = {(line.pattern, line.skew) for line in lines}
     there: dict[tuple[int, str], set[tuple[str, str]]] = {}
     for line in lines:
@@ -237,7 +244,7 @@ def _left_out(collective: str, lines: Sequence[_Line], kept: Sequence[_Line]) ->
     names = dict.fromkeys(line.algorithm for line in lines)
     gone = [name for name in names if name not in {line.algorithm for line in kept}]
     what = [format_size(size) for size in sorted(sizes)] + gone
-    return [f"{collective}: not measured everywhere, so left out: {', '.join(what)}"] if what else []
+    return [f"{collective}: not used, because some patterns lack a result: {', '.join(what)}"] if what else []
 
 
 def _arrival(lines: Sequence[_Line], pattern: str, skew: str, shapes: _Shapes) -> Arrival:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a traced program would take under each algorithm (paper 4, section V.D), and how it is best chosen.
+"""Predict the run of a traced program under each algorithm (paper 4, section V.D), and the best choice.
 
-The program's computation is as in the trace. In each blocking call of a measured collective the ranks stay,
-after the last arrival that they need, for the last delay that was measured at the size of the call and under
-the pattern that is nearest to its arrivals. Paper 4 is Salimi Beni, Cosenza, Hunold, Cluster 2024.
+The program computes for as long as in the trace. In each blocking call of a measured collective, a rank waits
+for the last arrival that it needs, and then stays for one last delay. That delay is the one measured at the
+size of the call, under the pattern that is nearest to its arrivals.
+
+Paper 4 is Salimi Beni, Cosenza, Hunold, Cluster 2024.
 """
 
 from __future__ import annotations
@@ -25,13 +27,13 @@ from offbeat.trace import COLLECTIVES, Block, Flag, metrics, replay
 from offbeat.trace.metrics import Calls
 from offbeat.trace.replay import Replay
 
-# A call is balanced if its skew is less than this part of the least skew that was measured.
+# A call counts as balanced if its skew is less than this fraction of the least measured skew.
 _HARDLY_SKEWED = 0.5
-_MOST_AT_ONCE = 1 << 22  # stays in memory
+_MOST_AT_ONCE = 1 << 22  # how many stays are in memory at once
 
-SIZE_BY_SIZE = "size by size"  # instead of the name of one algorithm
+SIZE_BY_SIZE = "size by size"  # stands for a choice that is not one algorithm for all sizes
 
-# A benchmark counts the bytes of one block of these, a trace all blocks that a rank gives.
+# For these collectives a benchmark counts the bytes of one block, and a trace those of all blocks of a rank.
 _ALL_BLOCKS = ("alltoall", "alltoallv", "reduce_scatter_block")
 
 
@@ -41,19 +43,19 @@ class Candidate:
 
     name: str
     run_s: float
-    communicating_s: float  # of a rank, in the calls that are predicted
+    communicating_s: float  # how long one rank communicates in the predicted calls
 
 
 @dataclass(frozen=True)
 class SizeChoice:
-    """One size: what each way to choose would take there, and the delays of all its calls with that."""
+    """One size of a collective: the algorithm that each way to choose takes, and the delays of all."""
 
     size_bytes: int
     calls: int
     best: str
     by_average: str
     by_balanced: str | None
-    delays_s: Mapping[str, float]  # by algorithm
+    delays_s: Mapping[str, float]  # by algorithm; the sum over all calls of this size
 
 
 @dataclass(frozen=True)
@@ -63,36 +65,36 @@ class OfCollective:
     collective: str
     calls: int
     predicted_calls: int
-    arrivals: Mapping[str, int]  # calls by the pattern that is taken for them
-    sizes: Mapping[str, int]  # calls by how the delay at their size is known
-    ran: str  # in the trace, in most of the calls
-    algorithms: Sequence[Candidate]  # each in all calls; the shortest run first
-    scores: Mapping[str, float]  # the average over the patterns of the delay divided by the least
-    best: Candidate  # at each size the algorithm that is best for this program
-    by_average: Candidate  # at each size the best average over the patterns
-    by_balanced: Candidate | None  # at each size the best when nobody is late
+    arrivals: Mapping[str, int]  # how many calls each pattern stands for
+    sizes: Mapping[str, int]  # how many calls have a measured size, one between two of these, or one outside
+    ran: str  # the algorithm of most calls in the trace
+    algorithms: Sequence[Candidate]  # one for each algorithm, used for all calls; the shortest run first
+    scores: Mapping[str, float]  # by algorithm: its delay divided by the least, averaged over the patterns
+    best: Candidate  # takes at each size the algorithm that is best for this program
+    by_average: Candidate  # takes at each size the algorithm with the best average over the patterns
+    by_balanced: Candidate | None  # takes at each size the algorithm that is best if no rank is late
     by_size: Sequence[SizeChoice]
 
     @property
     def model(self) -> Candidate | None:
-        """The algorithm that ran in the trace, as predicted."""
+        """The prediction for the algorithm that ran in the trace."""
         return next((each for each in self.algorithms if each.name == self.ran), None)
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """All collectives that were measured and that the program calls."""
+    """The predictions for all collectives that were measured and that the program calls."""
 
     calls: Calls
     delays: Delays
     recorded_s: float
-    covered: float  # of the time of all ranks in collectives: the calls that are predicted
+    covered: float  # the share of the time in collectives that the predicted calls take
     collectives: Sequence[OfCollective]
     notes: Sequence[str]
 
 
 def predict(calls: Calls, delays: Delays) -> Prediction:
-    """The run under each algorithm."""
+    """Predict the run under each algorithm."""
     trace = calls.trace
     matched = _Matched.of(calls, delays)
     taken = replay.of_calls(calls)
@@ -103,7 +105,7 @@ def predict(calls: Calls, delays: Delays) -> Prediction:
             found.append(_Collective(calls, delays, matched, taken, collective, here).predicted())
     if not found:
         what = f"blocking {', '.join(delays.of)} on {delays.ranks} ranks"
-        raise CommandError(f"{trace.path} has no {what} of about the sizes that {delays.path} has")
+        raise CommandError(f"{trace.path} has no {what} at sizes near those of {delays.path}")
     in_call = calls.table["in_call"]
     covered = float(in_call[matched.collective > 0].sum()) / max(float(calls.whole["in_call"].sum()), 1e-9)
     found.sort(key=lambda each: -_time_of(calls, each.collective))
@@ -111,12 +113,12 @@ def predict(calls: Calls, delays: Delays) -> Prediction:
 
 
 def check_ranks(calls: Calls) -> None:
-    """Refuse a trace that does not have all ranks."""
+    """Refuse a trace that lacks the calls of some ranks."""
     trace = calls.trace
     if len(trace.recording) != trace.ranks:
         raise CommandError(
             f"{trace.path} has the calls of {len(trace.recording)} of {trace.ranks} ranks: "
-            "a prediction needs all"
+            "a prediction needs all of them"
         )
 
 
@@ -129,14 +131,14 @@ def _notes(calls: Calls, delays: Delays) -> list[str]:
     found = list(delays.notes)
     mpi = calls.trace.mpi
     if delays.mpi is None:
-        found.append("the delays are simulated: compare the algorithms with one another, not with the trace")
+        found.append("the delays are simulated: compare the algorithms with each other, not with the trace")
     elif delays.mpi.rpartition(" ")[2] not in mpi:
         found.append(
             f"the delays were measured with {delays.mpi}, the trace with {mpi}: see offbeat bench --mpi"
         )
     if calls.trace.every_call > 1:
         every = calls.trace.every_call
-        found.append(f"one of {every} calls is recorded; what it would save counts {every} times")
+        found.append(f"one in {every} calls is recorded, so each saving counts {every} times")
     nonblocking = calls.whole["flags"] & (Flag.NONBLOCKING | Flag.PERSISTENT) != 0
     if nonblocking.any():
         count = int(np.count_nonzero(nonblocking))
@@ -144,12 +146,12 @@ def _notes(calls: Calls, delays: Delays) -> list[str]:
     return found
 
 
-# -- which delay belongs to which call
+# -- the delay of each call
 
 
 @dataclass(frozen=True)
 class _Matched:
-    """For each row of Calls.table what is taken for it. Rows that are not predicted have 0, 0 and -1."""
+    """The delay that is used for each row of Calls.table. Rows without a prediction have 0, 0 and -1."""
 
     collective: NDArray[np.uint8]
     size: NDArray[np.int64]  # as a benchmark counts it
@@ -194,18 +196,18 @@ def benchmark_size(collective: str, table: NDArray[Any], ranks: int) -> NDArray[
     if collective in _ALL_BLOCKS:
         return np.asarray(size // ranks)
     if collective == "allgatherv":
-        # In place, the list of all blocks is what describes the call.
+        # With MPI_IN_PLACE the trace has the bytes of all blocks.
         return np.where(table["flags"] & Flag.IN_PLACE, size // ranks, size)
     return size
 
 
 def nearest(late_us: Floats, size: NDArray[np.int64], arrivals: Sequence[Arrival]) -> NDArray[np.int16]:
-    """The measured arrival that is nearest to how late the ranks (columns) of each call (lines) are.
+    """The index of the measured arrival that is nearest to each call (row), whose ranks are the columns.
 
-    A call is balanced if its skew, the lateness of the last rank, is less than half of the least skew that
-    was measured at its size. Of the others first the pattern is chosen: the one whose delays differ least
-    from the call's on average over the ranks, both divided by that of the last rank. Then its skew: the one
-    by which the call's has to be multiplied or divided least.
+    The skew of a call is the lateness of its last rank. A call counts as balanced if its skew is less than
+    half of the least skew that was measured at its size. For every other call, this first chooses the
+    pattern. It divides the delays of both by their skew, and takes the pattern with the least mean distance
+    over the ranks. Then it chooses the skew of that pattern with the ratio nearest to 1.
     """
     found = np.zeros(len(late_us), dtype=np.int16)
     skewed = [number for number, arrival in enumerate(arrivals) if arrival.shape is not None]
@@ -239,7 +241,7 @@ def nearest(late_us: Floats, size: NDArray[np.int64], arrivals: Sequence[Arrival
 
 
 class _Collective:
-    """The calls of one collective that are predicted."""
+    """Predicts the calls of one collective."""
 
     def __init__(
         self, calls: Calls, delays: Delays, matched: _Matched, taken: Replay, collective: str,
@@ -251,18 +253,18 @@ class _Collective:
         self._names = delays.algorithms(collective)
         self._measured = delays.sizes(collective)
         self._replay = taken
-        self._here = here  # of Calls.table
+        self._here = here  # which rows of Calls.table
         self._rows = np.flatnonzero(here)
         self._sizes, self._size = np.unique(matched.size[self._rows], return_inverse=True)
         self._arrival = matched.arrival[self._rows]
-        # Microseconds: algorithm, pattern, size.
+        # Delays in microseconds. The axes are algorithm, pattern and size.
         self._table = np.stack(
             [
                 np.stack([arrival.delays[name](self._sizes) for arrival in self._arrivals])
                 for name in self._names
             ]
         )
-        # Calls: pattern, size.
+        # Numbers of calls. The axes are pattern and size.
         self._count = np.zeros(self._table.shape[1:], dtype=np.int64)
         np.add.at(self._count, (self._arrival, self._size), 1)
 
@@ -302,7 +304,7 @@ class _Collective:
         return used.pop() if len(used) == 1 else SIZE_BY_SIZE
 
     def _scores(self) -> Floats:
-        """Algorithm, size: as ``ranking.scores``."""
+        """The scores of ``ranking.scores``. The axes are algorithm and size."""
         columns = []
         for size in range(len(self._sizes)):
             by_pattern = [
@@ -314,7 +316,7 @@ class _Collective:
         return np.array(columns).T
 
     def _runs(self, ways: Sequence[NDArray[np.intp]]) -> list[float]:
-        """The run in seconds with a choice of algorithm for each size, some at a time."""
+        """The run in seconds for each of ``ways``, which chooses an algorithm for each size."""
         replayed = self._replay
         column = np.full(len(self._here), -1, dtype=np.intp)
         column[self._rows] = np.arange(len(self._rows))
@@ -334,7 +336,7 @@ class _Collective:
         return found
 
     def _delays_us(self, way: NDArray[np.intp]) -> Floats:
-        """Of each call."""
+        """The delay of each call."""
         return np.asarray(self._table[way[self._size], self._arrival, self._size])
 
     def _communicating_s(self, way: NDArray[np.intp]) -> float:
@@ -373,7 +375,7 @@ class _Collective:
         ]
 
 
-# -- what other runs took
+# -- comparison with other runs
 
 
 @dataclass(frozen=True)
@@ -397,17 +399,17 @@ class Measured:
 
 @dataclass(frozen=True)
 class Confirmed:
-    """One algorithm: the run as predicted and as measured."""
+    """The predicted and the measured run under one algorithm."""
 
     name: str
-    predicted_s: float | None  # None: no delays of it
+    predicted_s: float | None  # None: there are no delays of this algorithm
     measured_s: float  # the median of ``runs``
     runs: int
 
 
 @dataclass(frozen=True)
 class Confirmation:
-    """Whether the algorithms rank in the runs as predicted."""
+    """The comparison of predicted and measured runs."""
 
     collective: str
     lines: Sequence[Confirmed]  # the shortest measured run first
@@ -422,7 +424,7 @@ class Confirmation:
 
     @property
     def loss(self) -> float:
-        """How much longer the predicted best ran than the measured best, as a part of the latter."""
+        """How much longer the predicted best ran than the measured best, as a share of the latter."""
         return self.predicted_best.measured_s / self.both[0].measured_s - 1
 
     @property
@@ -432,7 +434,7 @@ class Confirmation:
 
 
 def confirm(prediction: OfCollective, runs: Sequence[Measured]) -> Confirmation | None:
-    """None if fewer than two algorithms were both predicted and measured."""
+    """Compare a prediction with runs. None if fewer than two algorithms were both predicted and measured."""
     predicted = {each.name: each.run_s for each in prediction.algorithms}
     times: dict[str, list[float]] = {}
     for run in runs:

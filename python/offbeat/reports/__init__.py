@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""From data to what a person reads; nothing here opens a file or starts a program."""
+"""Turn data into tables, sentences, figures and pages. Only ``images`` writes files and starts a program."""

@@ -12,7 +12,7 @@ from offbeat.units import format_size, format_us
 
 
 def sheets(rows: Sequence[Row]) -> list[Sheet]:
-    """All of them, collective by collective."""
+    """All tables of a benchmark, collective by collective."""
     found = []
     for collective in ranking.collectives_of(rows):
         sizes = ranking.sizes_of(rows, collective)
@@ -26,7 +26,7 @@ def sheets(rows: Sequence[Row]) -> list[Sheet]:
 
 
 def best(rows: Sequence[Row], collective: str, sizes: Sequence[int]) -> Sheet:
-    """Figure 4."""
+    """Figure 4: the best algorithm for each arrival pattern and size."""
     by_cell = {(row.pattern, row.size_bytes): row for row in rows if row.collective == collective}
     lines = []
     for pattern in ranking.patterns_of(rows, collective):
@@ -39,8 +39,8 @@ def best(rows: Sequence[Row], collective: str, sizes: Sequence[int]) -> Sheet:
         f"{collective}: the best algorithm for each arrival pattern and size",
         ("arrival", *map(format_size, sizes)),
         lines,
-        "The number is its last delay divided by that of the algorithm that is best when balanced: "
-        "▼ marks where choosing by a balanced benchmark costs 5% or more.",
+        "The number is its last delay divided by that of the algorithm that is best if no rank is late. "
+        "▼: choosing by a balanced benchmark costs 5% or more.",
         left=frozenset(range(len(sizes) + 1)),
     )
 
@@ -56,7 +56,7 @@ def _best_cell(row: Row, rows: Sequence[Row]) -> Cell:
 
 
 def delays(rows: Sequence[Row], collective: str, size: int) -> Sheet:
-    """Figure 5."""
+    """Figure 5: the last delays at one size, and which are as good as the least."""
     algorithms = ranking.algorithms_of(rows, collective)
     lines = []
     for row in ranking.at(rows, collective, size):
@@ -68,16 +68,16 @@ def delays(rows: Sequence[Row], collective: str, size: int) -> Sheet:
             line.append(Cell(format_us(delay.median), tone) if delay is not None else _NONE)
         lines.append(line)
     return Sheet(
-        f"{collective} of {format_size(size)}: last delay, and which algorithms are as good as the best",
+        f"{collective} of {format_size(size)}: last delay of each algorithm",
         ("arrival", *algorithms),
         lines,
-        "Median of the time from the last arrival to the last exit. ▼: at most 5% slower than the fastest of "
-        "the line.",
+        "Median of the time from the last arrival to the last exit. ▼: at most 5% slower than the fastest in "
+        "this line.",
     )
 
 
 def robustness(rows: Sequence[Row], collective: str, size: int) -> Sheet:
-    """Figure 6."""
+    """Figure 6: how much each pattern changes the delay of each algorithm."""
     algorithms = ranking.algorithms_of(rows, collective)
     lines = []
     for row in ranking.at(rows, collective, size):
@@ -89,11 +89,11 @@ def robustness(rows: Sequence[Row], collective: str, size: int) -> Sheet:
             line.append(_change(changes[name]) if name in changes else _NONE)
         lines.append(line)
     return Sheet(
-        f"{collective} of {format_size(size)}: robustness against arrival",
+        f"{collective} of {format_size(size)}: robustness against lateness",
         ("arrival", *algorithms),
         lines,
-        "Last delay under the pattern divided by the balanced one, minus 1. ▼ below -0.25: absorbs lateness; "
-        "▲ above 0.25: suffers from it.",
+        "Last delay under the pattern divided by the balanced one, minus 1. ▼ (below -0.25): the algorithm "
+        "absorbs lateness. ▲ (above 0.25): it suffers from lateness.",
     )
 
 
@@ -103,7 +103,7 @@ def _change(change: float) -> Cell:
 
 
 def normalised(rows: Sequence[Row], collective: str, size: int) -> Sheet:
-    """Figure 8, one size."""
+    """Figure 8 for one size: delays divided by the least in their line, and the scores."""
     mine = ranking.at(rows, collective, size)
     algorithms = ranking.algorithms_of(rows, collective)
     scores = ranking.scores(mine)
@@ -122,10 +122,10 @@ def normalised(rows: Sequence[Row], collective: str, size: int) -> Sheet:
         else:
             average.append(_NONE)
     return Sheet(
-        f"{collective} of {format_size(size)}: normalised to the fastest of each line",
+        f"{collective} of {format_size(size)}: last delay divided by the least in its line",
         ("arrival", *algorithms),
         [*lines, average],
-        "In brackets the last delay. The average is the score: ▼ is the choice for all patterns together.",
+        "In brackets: the last delay. The average is the score. ▼: the best choice over all patterns.",
     )
 
 
@@ -156,7 +156,7 @@ def choice(rows: Sequence[Row], collective: str, sizes: Sequence[int]) -> Sheet:
         f"{collective}: what to use",
         ("size", "best over all patterns", "score", "best when balanced", "its score"),
         lines,
-        "Score: the average over the patterns of the delay divided by the least; 1: best under all of them.",
+        "Score: the delay divided by the least, averaged over the patterns. 1: best under every pattern.",
         left=frozenset({0, 1, 3}),
     )
 

@@ -17,15 +17,15 @@ from offbeat.units import format_size, format_us
 
 _STYLES = {FASTER: "green", SLOWER: "red", NO_DIFFERENCE: "dim"}
 LEGEND = (
-    "Medians of the last delay. B/A: above 1 is slower; the interval holds with 95% confidence for all cells "
-    "together, but knows only the noise within each file."
+    "Medians of the last delay. B/A above 1: B is slower. The interval holds with 95% confidence for all "
+    "cells together. It covers only the noise within each file."
 )
 
 
 def render(
     comparisons: Sequence[Comparison], differences: Sequence[str], *, everything: bool = False
 ) -> Group:
-    """The cells that differ, or all; how many there are of each kind; and what else differs."""
+    """The output of ``offbeat compare``: conditions that differ, cells that differ (or all), and counts."""
     shown = [c for c in comparisons if everything or c.verdict != NO_DIFFERENCE]
     counts = Counter(c.verdict for c in comparisons)
     total = ", ".join(f"{counts[verdict]} {verdict}" for verdict in (FASTER, SLOWER, NO_DIFFERENCE))

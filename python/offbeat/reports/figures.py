@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The figures of a page, as plotly figures. Colours are Okabe and Ito's; marks and hatching differ, too."""
+"""The figures of a page, made with plotly.
+
+Colours are those of Okabe and Ito. Marks and hatching differ, too, so that nothing depends on colour.
+"""
 
 from __future__ import annotations
 
@@ -38,16 +41,16 @@ _CALLS_AROUND = 8
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure with what it shows in words."""
+    """One figure, and a text that says what it shows."""
 
-    name: str  # of its file, and of its place in the page
+    name: str  # names its file and its place in the page
     title: str
     text: str
     plot: Any
 
 
 def of_trace(calls: Calls, diagnosis: Diagnosis) -> list[Figure]:
-    """Timelines of the worst calls, then averages."""
+    """The figures of a trace: timelines of the worst calls, then averages."""
     if not len(calls.whole):
         return []
     found = [
@@ -61,7 +64,7 @@ def of_trace(calls: Calls, diagnosis: Diagnosis) -> list[Figure]:
 
 
 def of_bench(rows: Sequence[Row]) -> list[Figure]:
-    """One figure of curves for each collective and pattern."""
+    """The figures of a benchmark: curves for each collective and pattern."""
     return [
         curves(rows, collective, pattern)
         for collective in ranking.collectives_of(rows)
@@ -82,7 +85,7 @@ def _timeline(calls: Calls, row: int, name: str, title: str, late: Sequence[int]
     communicator = calls.trace.communicators[int(worst["communicator"])]
     number = int(worst["number"])
     block = matching.window(calls.trace, communicator, max(number - _CALLS_AROUND, 0), number + _CALLS_AROUND)
-    assert block is not None  # the row was made from it
+    assert block is not None  # the row comes from this block
     ranks = _drawn_ranks(block, number, late)
     unit, per_unit = _unit(float(worst["end"] - worst["first"]))
     pieces = _pieces(block, worst, ranks, per_unit)
@@ -109,8 +112,8 @@ def _timeline(calls: Calls, row: int, name: str, title: str, late: Sequence[int]
     )
     some = f" {len(ranks)} of {len(block.ranks)} ranks are drawn." * (len(ranks) < len(block.ranks))
     text = (
-        f"{what[0].upper()}{what[1:]}, with the calls around it. Hatched: the rank is in the call and waits "
-        f"for the last one, rank {int(worst['last_rank'])}. Solid: all ranks are there.{some}"
+        f"{what[0].upper()}{what[1:]}, with the calls around it. Hatched: the rank waits in the call for the "
+        f"last rank, which is rank {int(worst['last_rank'])}. Solid: all ranks have arrived.{some}"
     )
     return Figure(name, title, text, plot)
 
@@ -125,7 +128,7 @@ class _Piece:
 
 
 def _pieces(block: Block, worst: Any, ranks: Sequence[int], per_unit: float) -> list[_Piece]:
-    """The calls around the worst that are near it in time."""
+    """The waiting and communicating parts of the worst call and of those close to it in time."""
     begin = int(worst["first"])
     span = max(int(worst["end"]) - begin, 1)
     column = {int(rank): index for index, rank in enumerate(block.ranks)}
@@ -153,7 +156,7 @@ def _pieces(block: Block, worst: Any, ranks: Sequence[int], per_unit: float) -> 
 
 
 def _drawn_ranks(block: Block, number: int, late: Sequence[int]) -> list[int]:
-    """All ranks, or of many the late ones, the first and last to arrive, and some between."""
+    """The ranks to draw: all, or if they are many, the late ones, the first, the last, and some between."""
     ranks = [int(rank) for rank in block.ranks]
     if len(ranks) <= _MOST_RANKS_DRAWN:
         return ranks
@@ -217,8 +220,8 @@ def imbalance(calls: Calls) -> Figure:
         f" Each point is {per_point:.0f} calls: the largest Ω and the average Δ̄." if per_point > 1 else ""
     )
     text = (
-        "Worst imbalance: the last arrival after the first. Average imbalance: the mean distance of the "
-        f"arrivals from their average.{several}"
+        "Worst imbalance: the time from the first to the last arrival. Average imbalance: the mean distance "
+        f"of the arrivals from their average.{several}"
     )
     return Figure("imbalance", "Imbalance over the invocations", text, plot)
 
@@ -297,7 +300,7 @@ def curves(rows: Sequence[Row], collective: str, pattern: str) -> Figure:
 
 
 def of_simulation(found: Simulation) -> list[Figure]:
-    """Delay over ranks where there is one size, else over size for each number of ranks."""
+    """The figures of a simulation: delay over ranks if it has one size, otherwise delay over size."""
     results = found.results
     drawn = []
     for pattern, skew in dict.fromkeys((r.cell.pattern, r.cell.skew) for r in results):
@@ -333,7 +336,7 @@ def _simulated(
 def _curves(
     lines: Mapping[str, Sequence[tuple[int, Delay]]], axis: str, format_x: Callable[[int], str]
 ) -> Any:
-    """Delay over something that grows by factors, a line for each algorithm that has any."""
+    """A plot with logarithmic axes that has one line per algorithm, if it was measured."""
     plot = go.Figure()
     for number, (name, measured) in enumerate(lines.items()):
         if not measured:

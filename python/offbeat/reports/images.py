@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Figures as SVG and PNG files, drawn by an installed Chrome or Chromium; no network."""
+"""Write figures as SVG and PNG files. An installed Chrome or Chromium draws them, without network access."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _TIMEOUT_S = 90
 
 
 def write(figures: Sequence[Figure], folder: Path) -> list[Path]:
-    """NAME.svg and NAME.png of each figure; the folder is made."""
+    """Write NAME.svg and NAME.png for each figure, and make the folder."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CommandError(f"cannot make {folder}: {error.strerror}", FAILED) from None
-    # It says on standard error what it is doing.
+    # Without this, kaleido prints its progress to standard error.
     logging.getLogger("kaleido").setLevel(logging.ERROR)
     logging.getLogger("choreographer").setLevel(logging.ERROR)
     jobs = []
@@ -44,7 +44,7 @@ def write(figures: Sequence[Figure], folder: Path) -> list[Path]:
             "--figures needs Chrome or Chromium, which is not here: apt install chromium"
         ) from None
     except Exception as error:
-        # What a browser can do is not to be foreseen; the first line says what it was.
+        # A browser can fail in ways that nobody can list. The first line of the error says how it failed.
         first = next(iter(str(error).splitlines()), type(error).__name__)
         raise CommandError(f"--figures: the browser failed: {first}", FAILED) from None
     return [Path(str(job["path"])) for job in jobs]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What to type after a report or a prediction."""
+"""Suggest the commands to type after a report or a prediction."""
 
 from __future__ import annotations
 
@@ -17,15 +17,13 @@ from offbeat.trace.metrics import Calls
 from offbeat.trace.stakes import Verdict
 
 _MOST_SIZES = 4
-_MUCH = 0.1  # of the time of the collective that takes most: so much is measured, too
+_MUCH = 0.1  # a size is worth measuring if it takes this share of the time of the largest one
 
-MEASURE = (
-    "Measure how algorithms bear the arrivals of this trace, and predict what each would make of this run:"
-)
+MEASURE = "Measure the algorithms under the arrivals of this trace, and predict this run under each of them:"
 
 
 def of_diagnosis(calls: Calls, diagnosis: Diagnosis) -> list[str]:
-    """The pattern of this trace, a benchmark under it where the time is, and a prediction from both."""
+    """Commands that write the pattern of this trace, measure the costliest sizes under it, and predict."""
     stakes, trace = diagnosis.stakes, calls.trace
     if stakes is None or stakes.verdict is Verdict.NOTHING:
         return []
@@ -33,7 +31,7 @@ def of_diagnosis(calls: Calls, diagnosis: Diagnosis) -> list[str]:
     if name is None:
         return []
     which = "" if name == USUAL else f" --collectives {name}"
-    # Of bytes that are whole floats; a barrier has none.
+    # A barrier has no sizes.
     size = f" --sizes {','.join(map(str, sizes))}" if name != "barrier" else ""
     path = shlex.quote(str(trace.path))
     commands, patterns = [], ""
@@ -47,7 +45,10 @@ def of_diagnosis(calls: Calls, diagnosis: Diagnosis) -> list[str]:
 
 
 def _where_the_time_is(calls: Calls) -> tuple[str | None, list[int]]:
-    """The collective, of those that can be measured, in which most time is, and its sizes with most time."""
+    """The collective that takes most time, of those that can be measured, and its costliest sizes.
+
+    Sizes are rounded down to whole floats.
+    """
     table, ranks = calls.whole, calls.trace.ranks
     of_all = np.array([each.ranks == ranks and not each.inter for each in calls.trace.communicators])
     blocking = (table["flags"] & (Flag.NONBLOCKING | Flag.PERSISTENT)) == 0
@@ -67,7 +68,7 @@ def _where_the_time_is(calls: Calls) -> tuple[str | None, list[int]]:
 
 
 def of_prediction(prediction: Prediction) -> list[str]:
-    """A run under the algorithms that are predicted to be best, and what came of it."""
+    """Commands that run the program under the best algorithms, and compare the run with the prediction."""
     trace = prediction.calls.trace
     chosen = []
     for each in prediction.collectives:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One self-contained HTML page: text, tables and figures; it asks nothing of the network."""
+"""Make one HTML page of text, tables and figures. It needs no other file and no network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from offbeat.trace.diagnosis import Diagnosis
 
 @dataclass(frozen=True)
 class Item:
-    """A numbered finding: what is the case, and what to do."""
+    """A numbered finding, with advice."""
 
     text: str
     advice: str
@@ -26,7 +26,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page with its heading."""
+    """A part of the page, with its heading."""
 
     name: str
     title: str
@@ -34,7 +34,7 @@ class Section:
     facts: Sequence[tuple[str, str]] = ()
     warnings: Sequence[str] = ()
     items: Sequence[Item] = ()
-    after: str = ""  # the items: what to do next, and what to type
+    after: str = ""  # the text between the items and the commands
     commands: Sequence[str] = ()
     figures: Sequence[Figure] = ()
     sheets: Sequence[Sheet] = field(default_factory=tuple)
@@ -53,7 +53,7 @@ def trace_sections(
     *,
     prefix: str = "",
 ) -> list[Section]:
-    """What matters in words first, then what that is made from."""
+    """The sections of a trace: first the conclusions, then the figures and tables behind them."""
     items = [
         Item(finding.sentence, advice, finding.details)
         for finding, advice in zip(diagnosis.findings, diagnosis.advice, strict=True)
@@ -77,7 +77,7 @@ def bench_sections(
     *,
     prefix: str = "",
 ) -> list[Section]:
-    """First the algorithms to use, then the tables that say so, then curves."""
+    """The sections of a benchmark: the algorithms to use, then curves, then the tables behind them."""
     choices = [sheet for sheet in sheets if sheet.caption.endswith("what to use")]
     others = [sheet for sheet in sheets if sheet not in choices]
     figures = [replace(figure, name=prefix + figure.name) for figure in figures]
@@ -91,7 +91,7 @@ def bench_sections(
 def simulation_sections(
     facts: Sequence[tuple[str, str]], figures: Sequence[Figure], sheets: Sequence[Sheet]
 ) -> list[Section]:
-    """The machine, curves, and the tables."""
+    """The sections of a simulation: the machine, the curves and the tables."""
     return [
         Section("curves", "Delay", facts=facts, figures=figures),
         Section("tables", "Times, and who waits for whom", sheets=sheets),
@@ -99,7 +99,7 @@ def simulation_sections(
 
 
 def render(title: str, version: str, sections: Sequence[Section]) -> str:
-    """The whole page."""
+    """The HTML of the whole page."""
     contents = "".join(f'<li><a href="#{s.name}">{_text(s.title)}</a></li>' for s in sections)
     body = "\n".join(_section(section) for section in sections)
     figures = any(section.figures for section in sections)
@@ -156,7 +156,7 @@ def _item(item: Item) -> str:
 
 
 def _figure(figure: Figure) -> str:
-    # "</" would end the script element early.
+    # The text "</" could end the script element too early.
     data = figure.plot.to_json().replace("</", "<\\/")
     name = figure.name
     return f"""<figure id="figure-{name}" aria-labelledby="{name}-title">
@@ -194,7 +194,7 @@ def _text(text: str) -> str:
     return html.escape(text)
 
 
-# Nothing may be fetched, whatever a library tries.
+# This policy forbids the page to fetch anything, whatever a library in it tries.
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
     "font-src data:; base-uri 'none'; form-action 'none'"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Arrival patterns in the terminal: one as bars, all as small pictures."""
+"""Show arrival patterns in the terminal: one as bars, or all as small pictures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TIME_WIDTH = 12
 
 
 def chart(name: str, summary: str, delays_us: Sequence[float], width: int) -> Group:
-    """One bar a rank; of many ranks one bar for several, as long as the latest of them."""
+    """One pattern as bars, one per rank. If there are many ranks, a bar shows the latest of several."""
     per_bar = -(-len(delays_us) // _MOST_BARS)
     labels, latest = [], []
     for first in range(0, len(delays_us), per_bar):
@@ -40,12 +40,12 @@ def chart(name: str, summary: str, delays_us: Sequence[float], width: int) -> Gr
 
 
 def overview(seed: int) -> Table:
-    """One row for each pattern."""
+    """A table of all patterns."""
     table = Table(title="Arrival patterns", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
                   pad_edge=False)  # fmt: skip
     table.add_column("name", no_wrap=True)
-    table.add_column(f"of {_PICTURE_RANKS} ranks", no_wrap=True)
-    table.add_column("who is late", overflow="fold")
+    table.add_column(f"on {_PICTURE_RANKS} ranks", no_wrap=True)
+    table.add_column("which ranks are late", overflow="fold")
     table.add_column("delay of rank i, x = i / (p - 1)", overflow="fold")
     for name, pattern in PATTERNS.items():
         delays = pattern.rounds(_PICTURE_RANKS, seed)[0]

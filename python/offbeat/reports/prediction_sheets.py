@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A prediction as sentences and tables."""
+"""Show a prediction as sentences and tables."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from offbeat.units import format_share, format_size, format_us
 
 _MOST_SIZES = 16
 _MOST_CHANGES = 3
-_SAME = 0.005  # of the run: less is no difference
+_SAME = 0.005  # runs that differ by a smaller share count as equal
 _SIZES = {
     "measured": "of a measured size",
     "between": "between two measured sizes (linear)",
-    "outside": "up to 4 times smaller (as the smallest) or larger (in proportion)",
+    "outside": "up to 4 times smaller (delay of the smallest) or larger (in proportion)",
 }
 
 
 def facts(prediction: Prediction) -> list[tuple[str, str]]:
-    """What the prediction is made from."""
+    """The facts on which the prediction is based."""
     trace = prediction.calls.trace
     run = format_us(1e6 * prediction.recorded_s)
     return [
@@ -33,7 +33,7 @@ def facts(prediction: Prediction) -> list[tuple[str, str]]:
 
 
 def basis(each: OfCollective) -> str:
-    """Which delays were taken for which calls."""
+    """A sentence that says which delays stand for which calls."""
     by_pattern = ", ".join(f"{count} as {name}" for name, count in each.arrivals.items())
     by_size = ", ".join(f"{count} {_SIZES[kind]}" for kind, count in each.sizes.items() if count)
     return (
@@ -43,15 +43,15 @@ def basis(each: OfCollective) -> str:
 
 
 def sheets(each: OfCollective) -> list[Sheet]:
-    """The run under each algorithm, and the choice size by size if there are several sizes."""
+    """Tables of the run under each algorithm and, if there are several sizes, of the choice at each."""
     base, against = _base(each)
     ways = [(way.name + (" (ran)" if way.name == each.ran else ""), way) for way in each.algorithms]
     if len(each.by_size) > 1:
-        ways.append(("at each size the best for this program", each.best))
+        ways.append(("best for this program at each size", each.best))
         if _names(each, "by_average") != _names(each, "best"):
-            ways.append(("at each size the best average", each.by_average))
+            ways.append(("best average at each size", each.by_average))
         if each.by_balanced is not None and _names(each, "by_balanced") != _names(each, "best"):
-            ways.append(("at each size the best when nobody is late", each.by_balanced))
+            ways.append(("best when no rank is late at each size", each.by_balanced))
     least = each.algorithms[0].run_s
     rows = [
         [
@@ -68,9 +68,9 @@ def sheets(each: OfCollective) -> list[Sheet]:
             f"{each.collective}: the run under each algorithm",
             ("algorithm", "run", "change", "communicating", "average"),
             rows,
-            f"Run: computation as in the trace, and the delays of the algorithm. Change: against {against}. "
-            "Communicating: of a rank, after the last arrival that it needs. Average: over the patterns, of "
-            "the delay divided by the least; 1 is best under all.",
+            f"Run: computation as in the trace, with the delays of the algorithm. Change: against {against}. "
+            "Communicating: the time of one rank after the last arrival that it needs. Average: the delay "
+            "divided by the least, averaged over the patterns. 1: best under every pattern.",
         )
     ]
     if len(each.by_size) > 1:
@@ -79,7 +79,7 @@ def sheets(each: OfCollective) -> list[Sheet]:
 
 
 def _base(each: OfCollective) -> tuple[float, str]:
-    """The run that others are compared with: predictions only with one another."""
+    """The run that the others are compared with, and its name. It is always a predicted run."""
     if each.model is not None:
         return each.model.run_s, f"{each.ran} as predicted"
     return each.algorithms[0].run_s, "the shortest run"
@@ -100,22 +100,22 @@ def _by_size(each: OfCollective) -> Sheet:
         )
     return Sheet(
         f"{each.collective}: which algorithm at which size",
-        ("size", "calls", "best for this program", "best average", "costs more", "best when nobody is late"),
+        ("size", "calls", "best for this program", "best average", "costs more", "best when no rank is late"),
         rows,
-        "Costs more: the delays with the best average over the patterns, against those with the best for "
-        "this program; ▲: by more than 5%.",
+        "Costs more: by how much the delays with the best average over the patterns exceed those with the "
+        "best for this program. ▲: by more than 5%.",
         left=frozenset({0, 2, 3, 5}),
     )
 
 
 def conclusions(each: OfCollective, prediction: Prediction) -> list[str]:
-    """What follows, the most important first."""
+    """The conclusions, the most important first."""
     base, _ = _base(each)
     best = _choice(each, "best")
     if not matters(each):
         differ = each.algorithms[-1].run_s / each.best.run_s - 1
         return [
-            f"It does not matter which algorithm {each.collective} has: the runs differ by at most "
+            f"It does not matter which algorithm {each.collective} uses: the runs differ by at most "
             f"{format_share(differ)}.",
             *_model(each, prediction),
         ]
@@ -126,7 +126,7 @@ def conclusions(each: OfCollective, prediction: Prediction) -> list[str]:
     ]
     ways = [("The best average over the patterns", each.by_average, "by_average")]
     if each.by_balanced is not None:
-        ways.append(("A benchmark in which nobody is late", each.by_balanced, "by_balanced"))
+        ways.append(("A benchmark in which no rank is late", each.by_balanced, "by_balanced"))
     for label, way, name in ways:
         chosen = _choice(each, name)
         loss = way.run_s / each.best.run_s - 1
@@ -141,24 +141,24 @@ def conclusions(each: OfCollective, prediction: Prediction) -> list[str]:
 
 
 def _model(each: OfCollective, prediction: Prediction) -> list[str]:
-    """How far the prediction is from the run that was recorded."""
+    """A sentence that compares the prediction with the recorded run."""
     if each.model is None:
-        return [f"{each.ran} ran in the trace, and there are no delays of it to test the model with."]
+        return [f"The trace ran {each.ran}, which has no delays here, so the model cannot be tested."]
     predicted, recorded = (format_us(1e6 * s) for s in (each.model.run_s, prediction.recorded_s))
     error = _change(each.model.run_s, prediction.recorded_s)
     return [
-        f"How good the model is: {each.ran} ran in the trace, predicted {predicted}, recorded {recorded} "
-        f"({error})."
+        f"Test of the model: the trace ran {each.ran}. Its run is predicted as {predicted} and was recorded "
+        f"as {recorded} ({error})."
     ]
 
 
 def _names(each: OfCollective, way: str) -> list[str]:
-    """The algorithm at each size: ``best``, ``by_average`` or ``by_balanced``."""
+    """The algorithm at each size by ``way``, which is ``best``, ``by_average`` or ``by_balanced``."""
     return [str(getattr(size, way)) for size in each.by_size]
 
 
 def _choice(each: OfCollective, way: str) -> str:
-    """``ring``, or ``nap to 8 B, ring from 8 KiB``, or that it differs more often."""
+    """The choice in words: ``ring``, or ``nap to 8 B, ring from 8 KiB``. Many changes are only counted."""
     names = _names(each, way)
     changes = [k for k in range(1, len(names)) if names[k] != names[k - 1]]
     if not changes:
@@ -171,27 +171,27 @@ def _choice(each: OfCollective, way: str) -> str:
 
 
 def matters(each: OfCollective) -> bool:
-    """Whether the runs differ at all."""
+    """Whether the runs under the algorithms differ."""
     return each.algorithms[-1].run_s / each.best.run_s - 1 > _SAME
 
 
 def in_one_line(prediction: Prediction) -> str:
-    """What the best algorithms would bring, for a report."""
+    """One sentence for a report: the best algorithms, and the run with them."""
     each = prediction.collectives[0]
     if not matters(each):
-        return f"By {prediction.delays.path}, it does not matter which algorithm {each.collective} has."
+        return f"By {prediction.delays.path}, it does not matter which algorithm {each.collective} uses."
     base, against = _base(each)
     run = format_us(1e6 * each.best.run_s)
     change = f" ({_change(each.best.run_s, base)} against {against})" if each.model is not None else ""
     return (
-        f"By {prediction.delays.path}, {_choice(each, 'best')} for {each.collective} would make it a run of "
-        f"{run}{change}; offbeat predict {prediction.calls.trace.path} --from {prediction.delays.path} "
+        f"By {prediction.delays.path}, the run would take {run}{change} with {_choice(each, 'best')} for "
+        f"{each.collective}; offbeat predict {prediction.calls.trace.path} --from {prediction.delays.path} "
         "says more."
     )
 
 
 def confirmation(found: Confirmation) -> tuple[Sheet, str]:
-    """Predicted and measured runs, and whether the order is the same."""
+    """A table of predicted and measured runs, and a sentence that compares their order."""
     rows = []
     for line in found.lines:
         predicted, error = "-", "-"
@@ -203,14 +203,14 @@ def confirmation(found: Confirmation) -> tuple[Sheet, str]:
         f"{found.collective}: predicted and measured",
         ("algorithm", "predicted", "measured", "error", "runs"),
         rows,
-        "Measured: the median of the traced runs, the first trace included; the shortest is first.",
+        "Measured: the median of the traced runs, including the first trace. The shortest run is first.",
     )
     best, chosen = found.both[0], found.predicted_best
     if best is chosen:
         order = "the whole order is as predicted" if found.same_order else "the others are in another order"
-        return sheet, f"Confirmed: {best.name} is the best as predicted; {order}."
+        return sheet, f"Confirmed: {best.name} is the best, as predicted; {order}."
     return sheet, (
-        f"Not confirmed: {chosen.name} was predicted to be the best, {best.name} is: "
+        f"Not confirmed: {chosen.name} was predicted to be the best, but {best.name} is: "
         f"{chosen.name} took {format_share(found.loss)} more."
     )
 

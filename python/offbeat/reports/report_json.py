@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reports and predictions as plain data (docs/report-format.md)."""
+"""Turn reports and predictions into plain data (docs/report-format.md)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PREDICTION_FORMAT, PREDICTION_VERSION = "offbeat predict", 1
 
 
 def of_report(traces: Sequence[dict[str, Any]], benches: Sequence[ResultFile]) -> dict[str, Any]:
-    """The whole document; ``traces`` are of ``of_trace``."""
+    """The document of ``offbeat report --json``. ``traces`` come from ``of_trace``."""
     return {
         "format": REPORT_FORMAT,
         "version": REPORT_VERSION,
@@ -39,7 +39,7 @@ def of_report(traces: Sequence[dict[str, Any]], benches: Sequence[ResultFile]) -
 
 
 def of_trace(calls: Calls, diagnosis: Diagnosis, commands: Sequence[str]) -> dict[str, Any]:
-    """One trace."""
+    """The data of one trace."""
     trace = calls.trace
     return {
         "path": str(trace.path),
@@ -166,7 +166,7 @@ def _benchmark(bench: ResultFile) -> dict[str, Any]:
 def of_prediction(
     found: Prediction, confirmed: Sequence[tuple[OfCollective, Confirmation | None]]
 ) -> dict[str, Any]:
-    """The whole document."""
+    """The document of ``offbeat predict --json``."""
     trace = found.calls.trace
     return {
         "format": PREDICTION_FORMAT,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Rules, plans and their differences, for people."""
+"""Show rules, plans and their differences as tables and lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FIELDS = ("collective", "host", "nodes", "ppn", "bytes", "algorithm")
 
 
 def size_text(size_bytes: int) -> str:
-    """As rules spell it: ``16KiB``, ``513``."""
+    """A size as rules spell it: ``16KiB``, ``513``."""
     for unit, factor in _UNITS:
         if size_bytes >= factor and size_bytes % factor == 0:
             return f"{size_bytes // factor}{unit}"
@@ -22,7 +22,7 @@ def size_text(size_bytes: int) -> str:
 
 
 def bytes_text(least: int, most: int | None) -> str:
-    """``A..B``, or ``A..<B`` if that end is a round number, as rules spell it."""
+    """A range as rules spell it: ``A..B``, or ``A..<B`` if B is then a whole number of KiB."""
     if most is None:
         return "*" if least == 0 else f"{size_text(least)}.."
     if least == most:
@@ -39,7 +39,7 @@ def _count_text(span: Span) -> str:
 
 
 def plan_sheet(caption: str, rows: Sequence[_core.PlanRow]) -> Sheet:
-    """The rows of a plan."""
+    """A table of the rows of a plan."""
     return Sheet(
         caption=caption,
         columns=("bytes", "expression", "form", "needs", "why", "from"),
@@ -59,7 +59,7 @@ def plan_sheet(caption: str, rows: Sequence[_core.PlanRow]) -> Sheet:
 
 
 def difference_sheet(caption: str, names: tuple[str, str], found: Sequence[Difference]) -> Sheet:
-    """One row for each set of calls that the two choose differently for."""
+    """A table with one row for each set of calls for which two files of rules choose differently."""
     every = len(_core.hosts())
     return Sheet(
         caption=caption,
@@ -81,7 +81,7 @@ def difference_sheet(caption: str, names: tuple[str, str], found: Sequence[Diffe
 
 
 def rule_lines(rules: Sequence[_core.Rule]) -> list[str]:
-    """The rules in their own format, in columns."""
+    """The rules as the lines of a file of rules, aligned in columns."""
     rows = [rule["text"].split(" ", len(_FIELDS) - 1) for rule in rules]
     header = ["# " + _FIELDS[0], *_FIELDS[1:]]
     widths = [max(len(row[k]) for row in [header, *rows]) for k in range(len(_FIELDS))]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A table as data: the terminal and the page show the same one."""
+"""A table as data. The terminal and the page show the same ``Sheet``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.text import Text
 
 
 class Tone(Enum):
-    """The meaning of a cell; each also has a mark, so that nothing depends on colour."""
+    """The meaning of a cell. Each meaning also has a mark, so that nothing depends on colour."""
 
     PLAIN = ""
     GOOD = "good"
@@ -40,7 +40,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table; the first column names the rows."""
+    """A table. Its first column names the rows."""
 
     caption: str
     columns: Sequence[str]

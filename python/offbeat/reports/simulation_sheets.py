@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The tables of a simulation: what each expression takes, and who waits for whom."""
+"""The tables of a simulation: the time of each expression, and which ranks wait for which."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from offbeat.simulate.simulation import Cell as Line
 from offbeat.simulate.simulation import Result, Simulation
 from offbeat.units import format_size, format_us, parse_skew
 
-_MUCH = 0.1  # of the waiting: such a rank is named
+_MUCH = 0.1  # a rank is named if it caused this share of the waiting
 _MOST_NAMED = 3
-_SIDE_BY_SIDE = 4  # expressions: their names are long
-_HARDLY = 0.01  # of the delay: so little waiting is none
+_SIDE_BY_SIDE = 4  # expressions in one table; their names are long
+_HARDLY = 0.01  # waiting up to this share of the delay counts as none
 
 
 def sheets(found: Simulation) -> list[Sheet]:
-    """For each arrival pattern and skew: times, who waits for whom, and what the max-rate model says."""
+    """For each arrival pattern and skew: tables of times, of waiting, and of the max-rate model."""
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in found.results:
         groups.setdefault((result.cell.pattern, result.cell.skew), []).append(result)
@@ -49,20 +49,22 @@ def _of_group(found: Simulation, results: Sequence[Result]) -> Iterator[Sheet]:
     yield from of_each(
         "last delay",
         lambda line, result: _time(result, first[line], best[line]),
-        f"From the last arrival to the last exit{_draws(results)}. In brackets that of {names[0]} divided by "
-        "this one. ▼: the least of the line.",
+        f"From the last arrival to the last exit{_draws(results)}. In brackets: the delay of {names[0]} "
+        "divided by this one. ▼: the least in this line.",
     )
     yield from of_each(
         "who waits for whom",
         lambda _, result: _waiting(result),
-        "How long a rank waits on average for what another one has not begun, and for whom: ranks that were "
-        "late by themselves, be it through others that waited for them, with their part of the longest waits "
-        "of all ranks. -: next to nothing.",
+        "How long a rank waits, on average, for an operation that another rank has not begun, and which "
+        "ranks cause this: those that were late by themselves, including when others passed the delay on. In "
+        "brackets: their share of the longest waits of all ranks. -: hardly any waiting.",
         words=True,
     )
     if any(result.model_us is not None for result in results):
         yield from of_each(
-            "the max-rate model", lambda _, result: _model(result), "In brackets: how far it is off."
+            "the max-rate model",
+            lambda _, result: _model(result),
+            "In brackets: the difference from the simulated delay.",
         )
 
 

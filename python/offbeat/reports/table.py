@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The tables of ``offbeat bench``: one for each arrival pattern and skew, sizes down, algorithms across."""
+"""The tables of ``offbeat bench``. There is one for each collective, arrival pattern and skew; its lines are
+sizes, its columns algorithms."""
 
 from __future__ import annotations
 
@@ -22,11 +23,11 @@ LEGEND = (
     "The factor is native's median divided by this one: above 1 is faster than native."
 )
 HIDDEN = (
-    "Non-blocking calls: times are less what ranks computed between a call and its wait. Hidden: the part "
-    "of a call without a computation that does not show beside one."
+    "Non-blocking calls: times do not include what ranks compute between a call and its wait. Hidden: the "
+    "share of the call that runs beside the computation."
 )
 LATE = "~ the ranks rarely arrived as the pattern says (shared or busy cores); all iterations are counted."
-UNSURE = "? the factor is uncertain by more than 2: the machine is too busy, or the --budget too short."
+UNSURE = "? the factor is uncertain by more than 2 times: the machine is too busy, or the --budget too short."
 CUT = f"! fewer than {FEW_SAMPLES} samples: the budget was spent."
 _UNSURE_SPREAD = 2.0
 _SIZE_WIDTH = 10
@@ -34,7 +35,7 @@ _CELL_WIDTH = 22
 
 
 class _Group(NamedTuple):
-    """The cells of one table have all of this in common."""
+    """What the cells of one table have in common."""
 
     collective: str
     pattern: str
@@ -42,7 +43,7 @@ class _Group(NamedTuple):
 
 
 def render(benchmark: Benchmark, width: int) -> Group:
-    """All tables; algorithms that do not fit side by side continue in further tables, native in each."""
+    """All tables. Algorithms that do not fit side by side go into further tables, which repeat native."""
     results = {(result.cell, result.algorithm): result for result in benchmark.results}
     cells = list(dict.fromkeys(result.cell for result in benchmark.results))
     per_table = max(1, (width - _SIZE_WIDTH) // _CELL_WIDTH - 1)
@@ -78,7 +79,7 @@ def _wrong(benchmark: Benchmark) -> list[Text]:
 
 
 def _title(group: _Group) -> Text:
-    # Not the table's own title: that is folded to the table's width.
+    # This is not the table's own title, which would be folded to the width of the table.
     lateness = "" if group.skew == NO_SKEW.label else f" (skew {parse_skew(group.skew)})"
     collective = "" if group.collective == USUAL else f"{group.collective}, "
     summary = arrival_patterns.summary(group.pattern)
@@ -118,7 +119,7 @@ def _text(result: Result | None, native: Result | None) -> Text:
 
 
 def _interval(native: Delay, delay: Delay) -> tuple[float, float]:
-    """The range of the factor that the 95% intervals of the two medians leave open."""
+    """The least and the largest factor that the 95% intervals of the two medians allow."""
     low = max(native.ci95_low, 0.0) / max(delay.ci95_high, 1e-9)
     return low, native.ci95_high / max(delay.ci95_low, 1e-9)
 
@@ -130,7 +131,7 @@ def _is_unsure(native: Delay, delay: Delay) -> bool:
 
 def _factor(native: Delay, delay: Delay) -> Text:
     low, high = _interval(native, delay)
-    # Colour only what is certain.
+    # Only a certain difference has a colour.
     style = "green" if low > 1 else "red" if high < 1 else ""
     mark = "?" if _is_unsure(native, delay) else ""
     return Text(f"{native.median / delay.median:.2f}x{mark}", style=style)

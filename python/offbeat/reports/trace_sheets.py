@@ -17,14 +17,14 @@ _MOST_RANKS = 16
 
 
 def sheets(calls: Calls, alpha: MessageTime | None) -> list[Sheet]:
-    """All of them."""
+    """All tables of a trace."""
     if not len(calls.whole):
         return []
     return [ranks(calls), imbalance(calls, alpha), shares(calls), algorithms(calls)]
 
 
 def ranks(calls: Calls) -> Sheet:
-    """Who is last, how often, by how much."""
+    """Which ranks arrive last, how often, and how late they are then."""
     found = summaries.lateness(calls)
     shown = sorted(found, key=lambda rank: (-rank.waited_s, rank.rank))[:_MOST_RANKS]
     rows = [
@@ -40,11 +40,11 @@ def ranks(calls: Calls) -> Sheet:
         )
         for rank in shown
     ]
-    many = f" The {_MOST_RANKS} of {len(found)} ranks for which the others waited longest." * (
+    many = f" Shown: the {_MOST_RANKS} of {len(found)} ranks for which the others waited longest." * (
         len(found) > _MOST_RANKS
     )
     return Sheet(
-        "Who arrives last",
+        "Ranks that arrive last",
         (
             "rank",
             "host",
@@ -56,30 +56,31 @@ def ranks(calls: Calls) -> Sheet:
             "others waited",
         ),
         rows,
-        "Late by: median, and what a tenth exceeds, against when half of the ranks were there. Mean skew: "
-        f"after the first rank, over all calls. Others waited: all ranks together.{many}",
+        "Late by: the median over the calls in which the rank is last, measured from when half of the ranks "
+        "had arrived; in a tenth of these calls it is later than the next column. Mean skew: time after the "
+        f"first rank, averaged over all calls. Others waited: the sum over all other ranks.{many}",
         left=frozenset({0, 1}),
     )
 
 
 def imbalance(calls: Calls, alpha: MessageTime | None) -> Sheet:
-    """Tables 1 and 2 of paper 0."""
+    """The imbalance of arrival, as in tables 1 and 2 of paper 0."""
     rows = []
     for row in summaries.imbalance(calls, alpha):
         values = (row.worst, row.average, row.node_worst, row.node_average)
         rows.append(cells(row.size_class, str(row.calls), *map(_with_factor, values)))
-    source = f"alpha: {alpha.source}." if alpha is not None else "No alpha, so no factors."
+    source = f"alpha: {alpha.source}." if alpha is not None else "There is no alpha, so there are no factors."
     return Sheet(
         "Imbalance of arrival, averaged over calls",
         ("size", "calls", "worst (Ω)", "average (Δ̄)", "worst in a node", "average in a node"),
         rows,
-        "In brackets as a factor: divided by alpha, the time of one message of that size. "
+        "In brackets: the factor, which is the time divided by alpha, the time of one message of that size. "
         f"{source} Sizes: {summaries.SIZE_CLASS_MEANING}.",
     )
 
 
 def shares(calls: Calls) -> Sheet:
-    """Which collectives and sizes the calls and the time are, and what the time is."""
+    """The calls and the time of each collective and class of sizes, and how much of the time is waiting."""
     rows = []
     for share in summaries.shares(calls):
         part = share.waiting_ns / share.time_ns if share.time_ns > 0 else 0.0
@@ -101,13 +102,13 @@ def shares(calls: Calls) -> Sheet:
         "Collectives, by size",
         ("collective", "calls", "of all calls", "time", "of all time", "waiting", "communicating", "waits"),
         rows,
-        "Time is of all ranks together, inside the call. Waiting: until the last rank arrived; the rest is "
+        "Time: the sum over all ranks, inside the calls. Waiting: until the last rank arrived; the rest is "
         f"communicating. ▲: more than half is waiting. Sizes: {summaries.SIZE_CLASS_MEANING}.",
     )
 
 
 def algorithms(calls: Calls) -> Sheet:
-    """The algorithms that ran."""
+    """The algorithms that ran, and how often."""
     table = calls.whole
     rows = []
     for collective in sorted(set(table["collective"].tolist())):
@@ -125,7 +126,7 @@ def algorithms(calls: Calls) -> Sheet:
 
 
 def facts(calls: Calls) -> Sequence[tuple[str, str]]:
-    """The run that was traced: its ranks, hosts and clocks."""
+    """Facts about the traced run: its ranks, hosts and clocks."""
     trace = calls.trace
     hosts = len(set(trace.hosts.values()))
     recording = len(trace.recording)
@@ -140,9 +141,9 @@ def facts(calls: Calls) -> Sequence[tuple[str, str]]:
     ]  # fmt: skip
     incomplete = len(calls.table) - len(calls.whole)
     if incomplete:
-        found.append(("incomplete", f"{incomplete} calls that not all ranks made or left; not in averages"))
+        found.append(("incomplete", f"{incomplete} calls that some ranks did not end; not in averages"))
     if calls.mismatched:
-        found.append(("mismatched", f"{calls.mismatched} calls that are another collective on other ranks"))
+        found.append(("mismatched", f"{calls.mismatched} calls in which ranks called different collectives"))
     return found
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Rules: which algorithm runs where. The parser and the plans live in the C++ core."""
+"""Rules, which say which algorithm runs where. The C++ core parses them and makes the plans."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where two files of rules, each before the built-in ones, choose differently."""
+"""Find the calls for which two files of rules choose differently. The built-in rules follow each file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ANY = 2**31 - 1
 
 @dataclass(frozen=True)
 class Span:
-    """Consecutive numbers, both ends included; without ``most`` to infinity."""
+    """The numbers from ``least`` to ``most``, both included. ``most`` None means no upper end."""
 
     least: int
     most: int | None
@@ -26,7 +26,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Choice:
-    """What runs for some lengths."""
+    """The algorithms that the two files choose for a range of lengths."""
 
     bytes: Span
     first: str
@@ -45,10 +45,10 @@ class Difference:
 
 
 def differences(first: _core.Rules | None, second: _core.Rules | None) -> list[Difference]:
-    """All of them. None: the built-in rules alone.
+    """All differences between two files. None stands for the built-in rules alone.
 
-    The choice is looked at for the least number of nodes and of ranks per node of each range that any rule
-    has, and for powers of two.
+    This compares the choices at the lower end of every range of nodes and of ranks per node that a rule has,
+    and at powers of two.
     """
     files = [_core.built_in_rules(), *(rules for rules in (first, second) if rules is not None)]
     found: list[Difference] = []
@@ -84,7 +84,7 @@ def _of_host(
 
 
 def _joined(cells: Iterable[tuple[tuple[Span, Choice], Span]]) -> list[tuple[tuple[Span, Choice], Span]]:
-    """Cells with equal keys whose spans follow one another become one."""
+    """Join the cells whose keys are equal and whose spans follow one another."""
     found: dict[tuple[Span, Choice], list[Span]] = {}
     for key, span in cells:
         spans = found.setdefault(key, [])
@@ -98,7 +98,7 @@ def _joined(cells: Iterable[tuple[tuple[Span, Choice], Span]]) -> list[tuple[tup
 def _choices(
     collective: str, host: str, nodes: int, ppn: int, first: _core.Rules | None, second: _core.Rules | None
 ) -> list[Choice]:
-    """The lengths for which the two differ."""
+    """The ranges of lengths for which the two choices differ."""
     plans = [_core.plan(collective, host, nodes, ppn, True, rules, "", "") for rules in (first, second)]
     starts = sorted({row["least_bytes"] for plan in plans for row in plan})
     parts = [(start, _algorithms(plans[0], start), _algorithms(plans[1], start)) for start in starts]
@@ -117,7 +117,7 @@ def _algorithms(plan: Sequence[_core.PlanRow], size: int) -> str:
 
 
 def _spans(ranges: Iterable[tuple[int, int]], most: int) -> list[Span]:
-    """Consecutive spans in which the same rules hold."""
+    """Consecutive spans, in each of which the same rules apply."""
     starts = {1, 2, *(1 << k for k in range(2, 8))}
     for least, last in ranges:
         starts |= {least, last + 1} if last < _ANY else {least}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Files of rules that the user named."""
+"""Read the files of rules that the user names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BUILT_IN = "built-in"
 
 
 def read(path: str) -> _core.Rules:
-    """The rules of a file with its errors; a CommandError if it cannot be read at all."""
+    """The rules and the errors of a file. Raises CommandError if it cannot be read."""
     try:
         return _core.read_rules(path)
     except ValueError as error:  # UsageError
@@ -18,7 +18,7 @@ def read(path: str) -> _core.Rules:
 
 
 def without_errors(path: str) -> _core.Rules:
-    """The same; an error in the file is a CommandError, too."""
+    """The rules of a file. Raises CommandError if it cannot be read or has an error."""
     rules = read(path)
     if rules.errors:
         others = len(rules.errors) - 1

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Collectives on machines that one does not have, in virtual time."""
+"""Run collectives in virtual time, on machines that the user does not have."""

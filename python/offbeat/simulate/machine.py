@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Machines to simulate, as TOML files (docs/simulate.md)."""
+"""Read the TOML files that describe machines to simulate (docs/simulate.md)."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_WINDOW_BYTES = 1 << 20  # of a board, as OFFBEAT_WINDOW_KIB is by default
+_WINDOW_BYTES = 1 << 20  # the default length of a window of a board
 _MOST_BYTES = 1 << 62
 _MOST_INT = (1 << 31) - 1
-_LEAST, _MOST = 1e-12, 1e12  # of the other numbers: what is computed from them is then finite
+_LEAST, _MOST = 1e-12, 1e12  # the bounds of other numbers, so that results stay finite
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """How messages of at least ``from_bytes`` go."""
+    """The latency and the bandwidth of messages of at least ``from_bytes``."""
 
     from_bytes: int
     latency_us: float
@@ -42,7 +42,7 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Board:
-    """What the ranks of a node pay for the memory that they share."""
+    """The costs of the memory that the ranks of a node share."""
 
     line_ns: float
     far_line_ns: float
@@ -57,21 +57,21 @@ class Board:
 
 @dataclass(frozen=True)
 class Machine:
-    """A cluster of equal nodes; as many of them as one asks for."""
+    """A cluster of equal nodes. Each simulation says how many."""
 
     name: str
     source: str
     within_node: tuple[Protocol, ...]  # shortest messages first
     between_nodes: tuple[Protocol, ...]
-    node_bandwidth_gb_per_s: float  # of all that leaves a node at once; may be infinite
+    node_bandwidth_gb_per_s: float  # for all messages together that leave a node; may be infinite
     combine_ns_per_byte: float
     copy_ns_per_byte: float
-    envelope_bytes: int  # that each message has beside its own
+    envelope_bytes: int  # that each message has in addition to its data
     eager_limit_bytes: int
-    board: Board | None  # None: messages within nodes, too
+    board: Board | None  # None: the ranks of a node send messages, too
 
     def simulated(self, nodes: int, ranks_per_node: int) -> _core.SimulatedMachine:
-        """So many nodes of it."""
+        """Make ``nodes`` nodes with ``ranks_per_node`` ranks each."""
         board = self.board
         return _core.SimulatedMachine(
             nodes * ranks_per_node,
@@ -87,7 +87,7 @@ class Machine:
         )
 
     def facts(self) -> list[tuple[str, str]]:
-        """What it is, for people."""
+        """The description of the machine, for people."""
         of_node = f", {self.node_bandwidth_gb_per_s:g} GB/s a node"
         return [
             ("machine", self.name),
@@ -108,13 +108,13 @@ def _in_seconds(protocol: Protocol) -> tuple[int, float, float]:
 
 
 def names() -> list[str]:
-    """The machines that come with offbeat."""
+    """The names of the machines that come with offbeat."""
     folder = resources.files("offbeat.simulate").joinpath("machines")
     return sorted(file.name.removesuffix(".toml") for file in folder.iterdir() if file.name.endswith(".toml"))
 
 
 def read(name: str) -> Machine:
-    """A machine that comes with offbeat, or the path of a file."""
+    """Read a machine by the name of one that comes with offbeat, or by the path of a file."""
     if name in names():
         file = resources.files("offbeat.simulate").joinpath("machines", f"{name}.toml")
         return parse(file.read_text(), f"machine {name}")
@@ -131,7 +131,7 @@ def read(name: str) -> Machine:
 
 
 def parse(text: str, where: str) -> Machine:
-    """The machine that a text describes, or one line that says what is wrong with it."""
+    """Parse a machine. Raises CommandError if the text is wrong; ``where`` names it."""
     try:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -182,7 +182,7 @@ def _board(table: _Table) -> Board:
 
 
 class _Table:
-    """A table of the file. Every key is asked for once; what is left then is unknown."""
+    """A table of the file. It remembers which keys were read, so ``done`` can refuse the unknown ones."""
 
     def __init__(self, values: Mapping[str, Any], where: str, path: str = "") -> None:
         self._values = values

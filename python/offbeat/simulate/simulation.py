@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A simulation: what is asked for, how it is carried out, and what came out."""
+"""A simulation: its plan, the run, and the results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_CAUSES = 10
 
 
 class Shape(NamedTuple):
-    """Nodes, and ranks on each."""
+    """How many nodes, and how many ranks on each."""
 
     nodes: int
     ranks_per_node: int
@@ -40,7 +40,7 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that is to be simulated."""
+    """Everything that a simulation runs."""
 
     machine: Machine
     shapes: Sequence[Shape]
@@ -49,7 +49,7 @@ class Plan:
     algorithms: Sequence[str]  # canonical expressions
     patterns: Sequence[str] = (BALANCED,)
     skews: Sequence[Skew] = (Skew(factor=1.0),)
-    draws: int = 5  # of patterns that are drawn anew for each call
+    draws: int = 5  # calls under a pattern that is drawn anew for each call
     seed: int = 1
 
 
@@ -59,7 +59,7 @@ class Cell(NamedTuple):
     shape: Shape
     size_bytes: int
     pattern: str
-    skew: str  # the label
+    skew: str  # its label, such as 1.5x or 100us
 
 
 @dataclass(frozen=True)
@@ -67,25 +67,25 @@ class Cause:
     """A rank that others waited for."""
 
     rank: int
-    ranks: int  # how many waited for it at the longest
-    waiting_us: float  # the sum of these longest times
+    ranks: int  # how many ranks waited longest for this one, summed over the draws
+    waiting_us: float  # the sum of these longest waits
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one expression in one cell, over all draws."""
+    """The result of one expression in one cell, over all draws."""
 
     cell: Cell
     algorithm: str
     skew_us: float
-    model_us: float | None  # by a formula, where there is one: when all ranks arrive together
+    model_us: float | None  # what the formula of the max-rate model gives, if there is one
     last_delays_us: list[float]
     total_delays_us: list[float]
-    waiting_us: float  # of a rank on average, for what others had not begun
+    waiting_us: float  # how long a rank waits on average for operations that another rank has not begun
     longest_wait_us: float
-    longest_waits_us: float  # of all ranks together
+    longest_waits_us: float  # the sum of the longest waits of all ranks
     ranks_waited_for: int
-    causes: list[Cause]  # those who are waited for most
+    causes: list[Cause]  # the ranks that the others waited for most
     messages: int
     inter_node_messages: int
     bytes: int
@@ -127,7 +127,7 @@ class Simulation:
     results: list[Result] = field(default_factory=list)
 
     def rows(self, shape: Shape) -> list[Row]:
-        """The results of one shape, to be ranked and drawn like those of a benchmark."""
+        """The results of one shape as rows, to rank and draw like those of a benchmark."""
         mine = [result for result in self.results if result.cell.shape == shape]
         several = len({result.cell.skew for result in mine} - {NO_SKEW.label}) > 1
         found: dict[tuple[int, str], dict[str, Delay]] = {}
@@ -138,7 +138,7 @@ class Simulation:
         return [Row(self.plan.collective, size, label, delays) for (size, label), delays in found.items()]
 
     def to_json(self) -> str:
-        """The whole file (docs/simulate.md)."""
+        """The text of the result file (docs/simulate.md)."""
         plan = self.plan
         document = {
             "format": FORMAT,
@@ -155,18 +155,19 @@ class Simulation:
 
 
 def _dumps(value: Any) -> str:
-    """Strict JSON, in which a rate without a limit is null."""
+    """Convert to strict JSON. An infinite rate becomes null."""
     if isinstance(value, dict):
         value = {name: None if each == float("inf") else each for name, each in value.items()}
     return json.dumps(value, allow_nan=False)
 
 
-# Called with what is simulated now, how many simulations are over, and the events of this one so far.
+# Called now and then with a description of the current simulation, the number of finished ones, and the
+# number of events of the current one so far.
 OnProgress = Callable[[str, int, int], None]
 
 
 def run(plan: Plan, on_progress: OnProgress) -> Simulation:
-    """Carry it out."""
+    """Run the simulations of a plan."""
     try:
         return _run(plan, on_progress)
     except _core.UsageError as error:
@@ -176,7 +177,7 @@ def run(plan: Plan, on_progress: OnProgress) -> Simulation:
 
 
 def _run(plan: Plan, on_progress: OnProgress) -> Simulation:
-    # Shape by shape, so that only one machine is in memory at a time.
+    # The outer loop is over shapes, so that only one machine is in memory at a time.
     found = Simulation(plan)
     for shape in plan.shapes:
         runner = _Runner(plan, shape, on_progress, len(found.results))
@@ -191,7 +192,7 @@ def _run(plan: Plan, on_progress: OnProgress) -> Simulation:
 
 
 def number_of_results(plan: Plan) -> int:
-    """How many results a run will have."""
+    """The number of results that the run of a plan will have."""
     skewed = [
         arrival_patterns.is_skewed(pattern, shape.ranks) for shape in plan.shapes for pattern in plan.patterns
     ]
@@ -200,7 +201,7 @@ def number_of_results(plan: Plan) -> int:
 
 
 class _Runner:
-    """The simulations of one shape."""
+    """Runs the simulations of one shape."""
 
     def __init__(self, plan: Plan, shape: Shape, on_progress: OnProgress, done: int) -> None:
         self._plan = plan
@@ -230,7 +231,10 @@ class _Runner:
         return Cell(self._shape, size, pattern, skew.label)
 
     def _skew_us(self, skew: Skew, size: int) -> float:
-        """A factor multiplies the mean of all expressions when nobody is late (paper 4, section III)."""
+        """The skew in microseconds.
+
+        A factor multiplies the mean time of all expressions when no rank is late (paper 4, section III).
+        """
         if skew.factor is None:
             return skew.microseconds or 0.0
         times = [self._balance(algorithm, size).last_delays_us[0] for algorithm in self._plan.algorithms]
@@ -258,7 +262,7 @@ class _Runner:
         for_whom: dict[int, list[float]] = {}
         self._machine.forget()
         if self._machine.learns(self._plan.collective, algorithm):
-            # Calls take the rounds in turn, so the one before the first has the last round.
+            # A call comes before the first one, for the algorithm to learn from. Its round is the last one.
             self._call(what, algorithm, cell.size_bytes, arrivals_us[-1])
         for row in arrivals_us:
             run = self._call(what, algorithm, cell.size_bytes, row)
