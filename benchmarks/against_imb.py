@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""offbeat bench against IMB-MPI1: MPI_Allreduce of Intel MPI by both, in turn.
+"""Compare offbeat bench with IMB-MPI1. Both measure MPI_Allreduce of Intel MPI, in turn.
 
     build/venv/bin/python benchmarks/against_imb.py
 
-Two ranks, a core for each, all arriving together; the same buffers in every call, as IMB has them. Prints
-for each size the medians over the repeats, and the median of the ratios of neighbouring runs: what offbeat
-bench finds, divided by what IMB finds. Runs are short and many, because a mean over a long one holds every
-moment in which a rank had lost its core.
+There are two ranks, each on its own core, that arrive together and use the same buffers in every call, as in
+IMB. For each size this prints the medians over the repeats, and the median of the ratios of neighbouring
+runs: the time of offbeat bench divided by that of IMB. There are many short runs, because a mean over a long
+run includes every moment in which a rank lost its core.
 
-Then against_imb.c does both in one process, in turn: what the ways to measure make of the same calls.
+Then against_imb.c measures the same calls both ways, in turn, in one process.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def by_offbeat(install: MpiInstall, sizes: list[int], seconds: float) -> dict[in
 
 
 def by_all_ways(install: MpiInstall, sizes: list[int], rounds: int) -> dict[int, list[float]]:
-    """IMB's way, the same with a pause before each call, and offbeat bench's: see against_imb.c."""
+    """Microseconds by size: IMB's way, IMB's way with a pause before each call, and offbeat bench's way."""
     environment = {**os.environ, **PLACED}
     environment.update(install.environment(environment))
     with tempfile.TemporaryDirectory() as folder:
@@ -89,8 +89,8 @@ def main() -> None:
     )
     parser.add_argument("--impi", default=str(PREFIX), help="prefix with Intel MPI and IMB-MPI1")
     parser.add_argument("--repeats", type=int, default=25)
-    parser.add_argument("--seconds", type=float, default=2, help="of measuring in each run, at most")
-    parser.add_argument("--rounds", type=int, default=15, help="of each way in one process")
+    parser.add_argument("--seconds", type=float, default=2, help="longest time of one run (2)")
+    parser.add_argument("--rounds", type=int, default=15, help="rounds of each way in one process (15)")
     parser.add_argument("--libraries", type=Path, help="take offbeat's compiled files from this build folder")
     options = parser.parse_args()
     if options.libraries is not None:

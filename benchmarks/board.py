@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""offbeat inside a node against Open MPI, MPICH and Intel MPI, side by side.
+"""Compare offbeat on one node with Open MPI, MPICH and Intel MPI.
 
     build/venv/bin/python benchmarks/board.py --ranks 2,4 --patterns balanced --repeats 5
     build/venv/bin/python benchmarks/board.py --collectives bcast,reduce --ranks 2 --skews 1
 
-Each job runs one MPI, natively and with offbeat's algorithms preloaded, all taking turns; whole passes over
-the MPIs are repeated, so that a busy machine hits all alike. Skews are multiples of the best native's
-balanced time, which is measured first and is the same under every MPI. Ends with the targets missed.
+Each job runs one MPI, natively and with offbeat's algorithms in turn. Whole passes over the MPIs are
+repeated, so that a busy machine hits all of them alike. A skew is a multiple of the balanced time of the
+fastest native MPI, so it is equal under every MPI. The output ends with the missed targets.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ BUILD = Path(__file__).resolve().parent.parent / "build"
 PREFIXES = (BUILD / "venv", BUILD / "mpi" / "mpich", BUILD / "mpi" / "impi")
 SIZES = "4..64MiB"
 LEGEND = """\
-Medians of last delays. native: the host's own; offbeat: preloaded under it. best/X: the best native's time
-divided by offbeat's under X; own X: X's native time divided by offbeat's under it. ±: half the range of the
-passes; !: fewer than 5 samples in some pass, as the budget was spent."""
+Medians of last delays. native X: MPI X alone. offbeat X: offbeat under X. best/X: the time of the fastest
+native MPI divided by that of offbeat under X. own X: the native time of X divided by that of offbeat under X.
+±: half the range of the passes. !: fewer than 5 samples in some pass, because the budget was spent."""
 PUBLISHED = ("arrival_leader", "arrival_chain")
 
 
@@ -62,7 +62,7 @@ class Key:
 
 
 class Board:
-    """All medians, one for each pass, and what could not be measured."""
+    """All medians, one for each pass, and the cells that were not measured or wrong."""
 
     def __init__(self) -> None:
         self.delays_us: dict[Key, list[float]] = defaultdict(list)
@@ -104,7 +104,7 @@ class Board:
 
 
 def placed(install: MpiInstall, ranks: int) -> tuple[list[str], dict[str, str]]:
-    """Arguments of mpirun and variables: a core for each rank while there are enough."""
+    """The arguments of mpirun and the variables that give each rank its own core, if there are enough."""
     pinned = ranks <= machine.cores()
     if install.vendor == "Open MPI":
         return (["--bind-to", "core"] if pinned else ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]), {}
@@ -120,7 +120,7 @@ def measure(
     installs: Sequence[MpiInstall],
     repeats: int,
 ) -> None:
-    """Whole passes over the MPIs, so that slow changes of the machine hit all alike."""
+    """Measure in whole passes over the MPIs, so that slow changes of the machine hit all of them alike."""
     jobs = [(plan, install) for _ in range(repeats) for plan in plans for install in installs]
     for number, (plan, install) in enumerate(jobs, 1):
         arguments, variables = placed(install, plan.ranks)
@@ -143,7 +143,7 @@ def measure(
 
 @dataclass(frozen=True)
 class Target:
-    """How many times faster than the best native."""
+    """How many times faster than the fastest native MPI offbeat has to be."""
 
     every_size: float
     from_1_kib: float
@@ -161,7 +161,7 @@ def geometric_mean(values: Sequence[float]) -> float:
 
 
 class Report:
-    """The tables of a board; collects the missed targets on the way."""
+    """Makes the tables of a board, and collects the missed targets."""
 
     def __init__(self, board: Board, mpis: Sequence[str], sizes: Sequence[int], algorithms: Sequence[str]):
         self.board, self.mpis, self.sizes, self.algorithms = board, mpis, sizes, algorithms
@@ -211,7 +211,7 @@ class Report:
 
     def _check_cell(self, key: Key, ratio: float | None) -> None:
         goal = target(key.ranks, key.pattern)
-        meets = key.collective == "allreduce"  # what is waited for there is the last rank's data alone
+        meets = key.collective == "allreduce"  # here only the data of the last rank remain to be combined
         wanted = goal.from_1_kib if meets and key.size_bytes >= 1024 else goal.every_size
         where = (
             f"{key.collective}, {key.ranks} ranks, {key.pattern} {key.skew:g}, "
@@ -232,7 +232,7 @@ class Report:
             return
         for mpi in self.mpis:
             for name, wanted in ((f"best/{mpi}", goal.mean), (f"own {mpi}", 2.5)):
-                # 2.5 times their own is asked of pinned ranks under Open MPI and MPICH.
+                # The target of 2.5 times the MPI's own time is for pinned ranks under Open MPI and MPICH.
                 if name.startswith("own") and (goal.mean != 1.5 or mpi == "intel"):
                     continue
                 if name in means and means[name] < wanted:
@@ -265,18 +265,20 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--algorithms",
         default="default",
-        help="the targets are those of the first (the preload's own choice)",
+        help="offbeat's algorithms; the targets are for the first (default: the preload's own choice)",
     )
-    parser.add_argument("--mpi", default=",".join(map(str, PREFIXES)), help="prefixes or names, with commas")
+    parser.add_argument(
+        "--mpi", default=",".join(map(str, PREFIXES)), help="MPIs: prefixes or names, with commas"
+    )
     parser.add_argument("--repeats", type=int, default=3, help="passes over all MPIs (3)")
-    parser.add_argument("--budget", type=float, default=600, help="seconds for everything (600)")
+    parser.add_argument("--budget", type=float, default=600, help="seconds for the whole benchmark (600)")
     parser.add_argument("--libraries", type=Path, help="take the compiled files from this build folder")
     parser.add_argument("--json", type=Path, help="also write the medians of each pass to this file")
     return parser.parse_args()
 
 
 def plans_for(options: argparse.Namespace, patterns: Sequence[str]) -> list[Plan]:
-    """One plan for each number of ranks; every cell of every pass has the same share of the budget."""
+    """One plan for each number of ranks. Every cell of every pass gets the same share of the budget."""
     factors = [Skew(factor=skew) for skew in options.skews]
     per_rank_count = sum(len(factors) if p != "balanced" else 1 for p in options.patterns)
     share = sum(len(factors) if p != "balanced" else 1 for p in patterns) / per_rank_count

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Collectives whose type has gaps: time and memory, natively and under one or more builds of offbeat.
+"""Measure time and memory of collectives whose type has gaps, natively and under builds of offbeat.
 
     build/venv/bin/python benchmarks/gaps.py [--mpi openmpi,mpich,impi] [--libraries FOLDER ...]
 
-Compiles gaps.c and runs it with two ranks, natively and with the preload library of each folder, in turn.
-Prints for each case the medians over the runs: milliseconds of a call (the least, which other work on the
-machine disturbs least, and the median), and MiB of memory.
+This compiles gaps.c and runs it with two ranks, natively and with the preload library of each folder, in
+turn. For each case it prints medians over the runs: the least milliseconds of a call, which other work on the
+machine disturbs least, the median milliseconds, and MiB of memory.
 """
 
 from __future__ import annotations
@@ -36,9 +36,11 @@ def main() -> None:
         "--libraries", type=Path, action="append", help="folder of preload libraries (default: build/dev)"
     )
     parser.add_argument("--ranks", type=int, default=2, help="ranks (default: 2)")
-    parser.add_argument("--repeats", type=int, default=3, help="runs of each (default: 3)")
+    parser.add_argument("--repeats", type=int, default=3, help="runs of each case (default: 3)")
     parser.add_argument("--seconds", default="0.5", help="time for each case (default: 0.5)")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="for the preload")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of offbeat"
+    )
     arguments = parser.parse_args()
     ways: list[Path | None] = [None, *(arguments.libraries or [ROOT / "build" / "dev"])]
     settings = dict(setting.split("=", 1) for setting in arguments.set)

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""IMB-MPI1 and IMB-NBC: all collectives of offbeat, under three MPIs and under offbeat, in turn.
+"""Run IMB-MPI1 and IMB-NBC under three MPIs, natively and with offbeat in turn.
 
     build/venv/bin/python benchmarks/imb.py FOLDER
 
 FOLDER holds Intel's sources, https://github.com/intel/mpi-benchmarks. They are compiled for each MPI into
-build/imb. A run is one collective of one of the two programs; runs without and with the preload take turns,
-and whole passes are repeated. That offbeat served the calls is read from its report.
+build/imb. The default is all collectives of offbeat but scan and exscan. A run is one collective of one of
+the two programs. Runs without and with the preload take turns, and whole passes are repeated. The report of
+offbeat shows that it served the calls.
 
-Prints native time / time under offbeat: t_avg of IMB-MPI1, t_pure and t_ovrl of IMB-NBC; and the overlap that
-IMB-NBC finds, in percent, as native → offbeat.
+This prints native time / time with offbeat (t_avg of IMB-MPI1, t_pure and t_ovrl of IMB-NBC), and the overlap
+that IMB-NBC finds, in percent, as native → offbeat.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ COLLECTIVES = [
 ]  # fmt: skip
 BLOCKING, NON_BLOCKING = "IMB-MPI1", "IMB-NBC"
 NOT_IN_NBC = {"Reduce_scatter_block"}
-# The last columns of a row: IMB-MPI1 has t_min, t_max, t_avg; IMB-NBC t_ovrl, t_pure, t_CPU, overlap.
+# The last columns of a row. IMB-MPI1 has t_min, t_max, t_avg; IMB-NBC has t_ovrl, t_pure, t_CPU, overlap.
 COLUMNS = {BLOCKING: ["t_avg"], NON_BLOCKING: ["t_ovrl", "t_pure", "t_CPU", "overlap"]}
 SERVED = re.compile(r"offbeat: (\w+): \d+ calls intercepted, (\d+) served")
 LIMIT_S = 300
@@ -47,7 +48,7 @@ LIMIT_S = 300
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a program, or, with a size and a column, one figure of it."""
+    """One run of a program. With a size and a column, one number in its output."""
 
     program: str
     collective: str
@@ -58,7 +59,7 @@ class Job:
 
 
 def compile_for(install: MpiInstall, sources: Path) -> Path:
-    """The folder with both programs."""
+    """Compile both programs for an MPI. Returns their folder."""
     folder = BUILD / re.sub(r"\W+", "-", install.name)
     if not all((folder / program).is_file() for program in COLUMNS):
         shutil.copytree(sources, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.o", ".git"))
@@ -77,7 +78,7 @@ def compile_for(install: MpiInstall, sources: Path) -> Path:
 
 
 def rows(output: str, program: str) -> dict[int, dict[str, float]]:
-    """By bytes (0 in a barrier): the last columns of each row."""
+    """The last columns of each row of the output, by size in bytes (0: barrier)."""
     columns = COLUMNS[program]
     found = {}
     for line in output.splitlines():
@@ -183,8 +184,10 @@ def main() -> None:
     parser.add_argument("--collectives", default=",".join(COLLECTIVES))
     parser.add_argument("--programs", default=",".join(COLUMNS))
     parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=0.1, help="for each size of a run, at most")
-    parser.add_argument("--times", action="store_true", help="print times, too")
+    parser.add_argument(
+        "--seconds", type=float, default=0.1, help="longest time for each size of a run (0.1)"
+    )
+    parser.add_argument("--times", action="store_true", help="also print times")
     parser.add_argument("--libraries", type=Path, help="take offbeat's compiled files from this build folder")
     options = parser.parse_args()
     if options.libraries is not None:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""alpha(size), the time to communicate one message: half of a round trip between the first and the last rank.
+"""Measure alpha(size), the time of one message: half of a round trip between the first and the last rank.
 
     offbeat run -n 2 -- python benchmarks/message_time.py > alpha.txt
     offbeat report run.trace --alpha alpha.txt
 
-The imbalance factors of a report are times divided by alpha. Use the hosts and the binding of the program.
+The imbalance factors of a report are times divided by alpha. Use the same hosts and binding as the program.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def main() -> None:
 def half_round_trip_us(world: MPI.Comm, data: np.ndarray) -> float:
     last = world.size - 1
     times = []
-    for _ in range(REPEAT + 10):  # the first few make connections
+    for _ in range(REPEAT + 10):  # the first 10 make connections and are not counted
         begin = MPI.Wtime()
         if world.rank == 0:
             world.Send(data, last)

@@ -1,21 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Collectives between virtual hosts of this machine: offbeat against Open MPI, MPICH and Intel MPI.
+"""Compare offbeat between virtual hosts of this machine with Open MPI, MPICH and Intel MPI.
 
     build/venv/bin/python benchmarks/nodes.py --shapes 8x1,4x2 --sizes 8,64,1KiB,64KiB,1MiB
     build/venv/bin/python benchmarks/nodes.py --shapes 8x1 --late one,random --skews 1.5 --sizes 64KiB,1MiB
     build/venv/bin/python benchmarks/nodes.py --shapes 4x2 --collectives bcast,alltoall --algorithms \
         "hierarchy(arrival_direct, binomial),hierarchy(arrival_direct, pairwise)"
 
-Needs root. Each job (benchmarks/nodes.c) is one MPI with one algorithm: the host's default, each of its own
-that it can be told to use, offbeat's choice and other expressions, each for the collectives that have it.
-Sizes are those of `offbeat bench`. Whole passes over the jobs are repeated, so that a busy machine hits all
-alike. The first pass chooses the best native for each size; the others measure it again beside the default
-and offbeat, and only they count. The least of ten figures of one pass would be the luckiest of them. Skews
-are multiples of the time of that MPI's default when nobody is late. Ends with the ratios to the best native,
-and with results that differ between ranks or runs, or, where nothing is combined, from those of any other
-job. With --cost each time is followed by the packets of all hosts and the processor time of all ranks for a
-call, those of the barriers between batches among them.
+This needs root. Each job (benchmarks/nodes.c) runs one MPI with one algorithm: the MPI's default, each of its
+other algorithms, offbeat's choice, or an expression. Sizes are those of `offbeat bench`.
+
+Whole passes over the jobs are repeated, so that a busy machine hits all jobs alike. The first pass only
+chooses the best native algorithm for each size. The other passes measure it again, beside the default and
+offbeat, and only they count: the least of ten times of one pass would be the luckiest. A skew is a multiple
+of the time of the MPI's default when no rank is late.
+
+The output ends with the ratios to the best native algorithm. It also lists results that differ between ranks
+or runs and, for collectives that do not combine, between jobs. With --cost each time is followed by the
+packets of all hosts and the processor time of all ranks for one call, including the barriers between batches.
 """
 
 # ruff: noqa: E402 -- the folders of the tests come first
@@ -54,14 +56,14 @@ class Job:
     collective: str
     shape: str
     mpi: str
-    late: str  # "" where nobody is
+    late: str  # which nodes are late; "": none
     skew: float
     algorithm: str
 
 
 @dataclass
 class Found:
-    """Of one job, by size: the median of each pass, and the hashes of the results."""
+    """The results of one job by size: the median of each pass, the hashes of the data, and the costs."""
 
     passes_us: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     hashes: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -71,7 +73,7 @@ class Found:
         return self.passes_us[size][0] if self.passes_us.get(size) else math.inf
 
     def counted(self, size: int) -> list[float]:
-        """But for the first pass, if there are more."""
+        """The passes that count: all but the first, if there are several."""
         passes = self.passes_us.get(size, [])
         return passes[1:] or passes
 
@@ -167,7 +169,7 @@ class Measurement:
                     cluster.empty()
 
     def is_wanted(self, job: Job, size: int) -> bool:
-        """Of the natives, the default and the best of the first pass are measured again."""
+        """Whether to measure a job in this pass. After the first, only the best forced algorithm counts."""
         is_new = not self.found[job].passes_us.get(size)
         return is_new or not is_forced(job) or job == self.best_native(job, size)
 
@@ -184,7 +186,7 @@ def jobs_of(options: argparse.Namespace, late: str, skew: float) -> list[Job]:
     made = []
     for collective, shape, mpi in itertools.product(options.collectives, options.shapes, options.mpi):
         names = host_algorithms.known(VENDORS[ON_HOSTS[mpi].kind], collective) if options.forced else []
-        # What needs one node only fails, or falls back to something else, between nodes.
+        # Algorithms for one node fail between nodes, or fall back to another algorithm.
         forced = [f"native({name})" for name in names if not name.startswith("shm")]
         served = [text for text in options.algorithms if serves(text, collective)]
         for algorithm in [NATIVE, *forced, *served]:
@@ -204,7 +206,7 @@ def tables(console: Console, options: argparse.Namespace, measured: Measurement)
 
 
 def table(options: argparse.Namespace, measured: Measurement, jobs: list[Job]) -> Table:
-    """Of the jobs of one collective and one MPI on one shape."""
+    """The table of one collective under one MPI on one shape."""
     first = jobs[0]
     title = f"{first.collective}, {first.mpi}, {first.shape}"
     title += f", {first.late} late by {first.skew:g} x native" if first.late else ""
@@ -233,7 +235,7 @@ def table(options: argparse.Namespace, measured: Measurement, jobs: list[Job]) -
 
 
 def different_bits(measured: Measurement) -> list[str]:
-    """What is wrong with the results of offbeat's jobs."""
+    """One line for each of offbeat's jobs whose results differ."""
     lines = []
     whatever_moves: dict[tuple[str, str, int], set[str]] = defaultdict(set)
     for job, found in measured.found.items():
@@ -261,20 +263,20 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--sizes", type=parse_sizes, default=parse_sizes("8,64,1KiB,8KiB,64KiB,256KiB,1MiB,16MiB")
     )
-    parser.add_argument("--algorithms", type=split_list, default=["default"], help="offbeat's")
+    parser.add_argument("--algorithms", type=split_list, default=["default"], help="offbeat's algorithms")
     parser.add_argument(
-        "--no-forced", dest="forced", action="store_false", help="of the natives, the default only"
+        "--no-forced", dest="forced", action="store_false", help="measure only the MPI's default algorithm"
     )
-    parser.add_argument("--late", type=words, default=[], help="one, two, half, random, ascending")
+    parser.add_argument("--late", type=words, default=[], help="of one, two, half, random, ascending")
     parser.add_argument(
         "--skews", type=lambda text: [float(word) for word in words(text)], default=[0.5, 1.5, 10]
     )
-    parser.add_argument("--rate", type=float, default=200, help="Mbit/s (200)")
-    parser.add_argument("--delay", type=float, default=100, help="microseconds (100)")
-    parser.add_argument("--seconds", type=float, default=1, help="for each size of a job (1)")
+    parser.add_argument("--rate", type=float, default=200, help="Mbit/s of each host (200)")
+    parser.add_argument("--delay", type=float, default=100, help="microseconds of each message (100)")
+    parser.add_argument("--seconds", type=float, default=1, help="time for each size of a job (1)")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--polling", action="store_true", help="MPIs that poll do so, as if cores were free")
-    parser.add_argument("--cost", action="store_true", help="packets and processor time of a call, too")
+    parser.add_argument("--polling", action="store_true", help="let MPIs poll, as if each rank had a core")
+    parser.add_argument("--cost", action="store_true", help="also show packets and processor time of a call")
     parser.add_argument("--libraries", type=Path, help="take the preload libraries from this build folder")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()

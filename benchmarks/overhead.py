@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a call costs more under the preload when offbeat hands it to the host MPI.
+"""Measure how much longer a call takes under the preload if offbeat passes it through to the host MPI.
 
     benchmarks/overhead.py --mpicc PREFIX/bin/mpicc --library build/dev/liboffbeat-openmpi.so
 
-Compiles pass_through.c and runs it on one rank with and without the preload in turn, so that whatever else
-the machine does hits both alike. Prints the medians over the runs, and the median and range of the
+This compiles pass_through.c and runs it on one rank, with and without the preload in turn, so that other work
+on the machine hits both alike. It prints the medians over the runs, and the median and the range of the
 differences of neighbouring runs.
 """
 
@@ -27,7 +27,7 @@ RUN_LIMIT_S = 120
 
 
 def host_environment() -> dict[str, str]:
-    """This environment without a preload or settings of offbeat; Open MPI may run as root."""
+    """This environment without a preload and without settings of offbeat. Open MPI may run as root."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("OFFBEAT_", "LD_PRELOAD"))
     }
@@ -35,8 +35,8 @@ def host_environment() -> dict[str, str]:
 
 
 def nanoseconds(launcher: list[str], program: Path, library: Path | None) -> float:
-    """One run; a preload that intercepts nothing is an error."""
-    # `env` in front of the program: mpirun itself stays without the preload.
+    """Run the program once. Returns nanoseconds per call. A preload that intercepts nothing is an error."""
+    # `env` stands before the program, so that mpirun itself runs without the preload.
     settings = [f"LD_PRELOAD={library}", "OFFBEAT_REPORT=1", "OFFBEAT_ALLREDUCE=native"]
     preload = ["env", *settings] if library is not None else []
     done = subprocess.run(
@@ -61,7 +61,9 @@ def main() -> None:
     parser.add_argument(
         "--library", type=Path, required=True, help="liboffbeat-<family>.so of the host's family"
     )
-    parser.add_argument("--pairs", type=int, default=15, help="runs with and without (default: 15)")
+    parser.add_argument(
+        "--pairs", type=int, default=15, help="pairs of runs with and without the preload (default: 15)"
+    )
     arguments = parser.parse_args()
     mpicc = shutil.which(arguments.mpicc)
     if mpicc is None:
@@ -75,7 +77,7 @@ def main() -> None:
         program = Path(folder) / "pass_through"
         subprocess.run([mpicc, "-O2", str(SOURCE), "-o", str(program)], check=True)
         for pair in range(arguments.pairs):
-            # Who comes first changes too, or a machine that slows down would always charge the same side.
+            # The order alternates. Otherwise a machine that slows down would always charge the same side.
             for with_preload in (False, True) if pair % 2 == 0 else (True, False):
                 value = nanoseconds(launcher, program, library if with_preload else None)
                 (preloaded if with_preload else native).append(value)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What tracing costs: a record, and the run time of a program that does nothing but allreduce.
+"""Measure what tracing costs: for one record, and in a program that does nothing but allreduce.
 
     benchmarks/tracing.py --mpicc PREFIX/bin/mpicc --library build/dev/liboffbeat-trace-openmpi.so
 
-Compiles tracing.c and runs it with and without the tracer in turn, so that whatever else the machine does
-hits both alike: on one rank, where all but the record is the host's shortest way, and on 2 ranks for each
-size. `--offbeat LIBRARY` measures under offbeat's algorithms instead of the host's.
+This compiles tracing.c and runs it with and without the tracer in turn, so that other work on the machine
+hits both alike. It runs on one rank, where the record is most of the cost, and on 2 ranks for each size. With
+`--offbeat LIBRARY` it measures offbeat's algorithms instead of the host's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BATCHES = 21
 def nanoseconds(
     command: list[str], program: list[str], preload: list[Path], trace: Path | None, calls: int
 ) -> float:
-    """One run; a trace without the calls is an error."""
+    """Run the program once. Returns nanoseconds per call. A trace that lacks calls is an error."""
     variables = [f"LD_PRELOAD={':'.join(map(str, preload))}"] if preload else []
     variables += [f"OFFBEAT_TRACE={trace}"] if trace is not None else []
     done = subprocess.run(
@@ -57,9 +57,11 @@ def main() -> None:
     parser.add_argument("--offbeat", type=Path, help="also preload this liboffbeat-<family>.so, in both runs")
     sizes = "8,64,1024,16384,65536"
     parser.add_argument("--sizes", default=sizes, help="bytes, on 2 ranks (default: %(default)s)")
-    parser.add_argument("--pairs", type=int, default=9, help="runs with and without (default: 9)")
-    parser.add_argument("--folder", type=Path, help="where traces go (default: that of temporary files)")
-    parser.add_argument("--mpirun-args", default="", help="further arguments of mpirun")
+    parser.add_argument(
+        "--pairs", type=int, default=9, help="pairs of runs with and without the tracer (default: 9)"
+    )
+    parser.add_argument("--folder", type=Path, help="folder for traces (default: that of temporary files)")
+    parser.add_argument("--mpirun-args", default="", help="further arguments for mpirun")
     arguments = parser.parse_args()
     mpicc = shutil.which(arguments.mpicc)
     if mpicc is None:

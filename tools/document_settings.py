@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Write what the library says about each setting into docs/settings.md.
+"""Update docs/settings.md from the table of settings in the installed package.
 
     build/venv/bin/python tools/document_settings.py
 
-The heading and the first paragraph of each section come from the table in src/base/settings.cpp, as the
-installed package has it; what else a section says is kept. Run it after a change of the table;
+The heading and the first paragraph of each section come from that table (src/base/settings.cpp). The rest of
+a section stays as it is. Run this tool after you change the table and install the package;
 tests/python/test_docs.py fails until then.
 """
 
@@ -34,9 +34,9 @@ def reference(setting: _core.Setting) -> str:
 
 
 def written(page: str) -> str:
-    """The page as it has to be. Raises ValueError for a section that would be lost."""
+    """The updated page. Raises ValueError if a section has no setting, because its text would be lost."""
     introduction, *sections = re.split(r"^(?=## `)", page, flags=re.MULTILINE)
-    further = {}  # what a section says below its first paragraph
+    further = {}  # by setting: the text below the first paragraph of its section
     for section in sections:
         name = section.split("`")[1]
         _heading, _reference, *rest = section.strip().split("\n\n", 2)
@@ -44,7 +44,7 @@ def written(page: str) -> str:
     settings = _core.settings()
     lost = further.keys() - {setting["name"] for setting in settings}
     if lost:
-        raise ValueError(f"{', '.join(sorted(lost))}: no such setting; move what its section says")
+        raise ValueError(f"{', '.join(sorted(lost))}: no such setting; move the text of its section")
     parts = [reference(setting) + further.get(setting["name"], "") for setting in settings]
     return "\n".join([introduction.rstrip() + "\n", *parts])
 

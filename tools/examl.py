@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""ExaML, the program of ./demo: fetched from the distribution's archive, built unmodified, run.
+"""Fetch ExaML, the program of ./demo, from the distribution's archive, build it unmodified, and run it.
 
 ExaML (Exascale Maximum Likelihood; Kozlov, Aberer and Stamatakis, Bioinformatics 31(15), 2015)
 searches the phylogenetic tree that explains an alignment of DNA best. Every rank holds a share of
-the alignment's columns and repeats the search in step with the others: each likelihood and each
-derivative is an MPI_Allreduce of a few doubles. That makes it a hard client. It calls tens of
-thousands of allreduces a second, and ranks that get different bits walk apart and hang; its own
+the alignment's columns and runs the search in step with the others: each likelihood and each
+derivative is an MPI_Allreduce of a few doubles. That makes ExaML a demanding client. It calls tens
+of thousands of allreduces per second, and ranks that get different bits diverge and hang. Its own
 source notes that "the MPI_Allreduce implementation is apparently sometimes not deterministic".
 """
 
@@ -27,7 +27,7 @@ ARCHIVE = f"examl_{VERSION}.orig.tar.gz"
 SHA256 = "802e673b0c2ea83fdbe6b060048d83f22b6978933a04be64fb9b4334fe318ca3"
 FOLDER = BUILD / "examl"
 
-# What its Makefile appends to: newer compilers refuse by default what C of 2006 allows.
+# The Makefile appends to these flags. Newer compilers refuse by default what C of 2006 allows.
 CFLAGS = "-w -std=gnu11 -fcommon -Wno-error=implicit-function-declaration -Wno-error=implicit-int"
 CFLAGS += " -Wno-error=int-conversion -Wno-error=incompatible-pointer-types"
 
@@ -41,7 +41,7 @@ class Examl:
     tree: Path  # where the search starts
 
     def command(self, name: str, mode: str) -> list[str]:
-        """`mode` d searches the best tree, e only fits the branch lengths and the model on the given one."""
+        """The command line. Mode d searches the best tree; e only fits branch lengths and model to `tree`."""
         return [
             str(self.program),
             "-s",
@@ -57,7 +57,7 @@ class Examl:
         ]
 
     def result(self, folder: Path, name: str, mode: str) -> tuple[str, str]:
-        """The log likelihood, and the tree with branch lengths as it was written."""
+        """The log likelihood, and the text of the tree with its branch lengths."""
         info = (folder / f"ExaML_info.{name}").read_text()
         likelihoods = re.findall(r"^Likelihood(?: of best tree| tree 0)?\s*: (-[\d.]+)", info, re.M)
         tree = folder / f"ExaML_{'result' if mode == 'd' else 'TreeFile'}.{name}"
@@ -65,7 +65,7 @@ class Examl:
 
 
 def fetch() -> Path:
-    """ExaML's source archive, through apt-get, with package lists of its own in build/."""
+    """Download the source archive of ExaML with apt-get. Its package lists are kept in build/."""
     archive = FOLDER / ARCHIVE
     if archive.exists() and hashlib.sha256(archive.read_bytes()).hexdigest() == SHA256:
         return archive
@@ -84,14 +84,12 @@ def fetch() -> Path:
     source = ["source", "--download-only", "--tar-only", "examl"]
     step("ExaML: source archive", ["sh", "-c", script, str(FOLDER), *get, *source])
     if not archive.exists() or hashlib.sha256(archive.read_bytes()).hexdigest() != SHA256:
-        raise SetupError(
-            f"apt-get source examl did not give {ARCHIVE} as it is known here (SHA-256 {SHA256})"
-        )
+        raise SetupError(f"apt-get source examl did not download the expected {ARCHIVE} (SHA-256 {SHA256})")
     return archive
 
 
 def source_lines() -> list[str]:
-    """deb-src lines for the archives that this machine's own sources name."""
+    """The deb-src line for the archive that this machine's own package sources name."""
     release = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', Path("/etc/os-release").read_text(), re.M))
     system, codename = release.get("ID", ""), release.get("VERSION_CODENAME", "")
     component = "universe" if system == "ubuntu" else "main"
@@ -117,9 +115,9 @@ def source_lines() -> list[str]:
 
 
 def build(name: str, mpicc: str) -> Examl:
-    """ExaML with one MPI's compiler, by its own Makefile, in build/examl/<name>."""
+    """Build ExaML with the compiler of one MPI and its own Makefile, in build/examl/<name>."""
     if platform.machine() not in ("x86_64", "AMD64"):
-        raise SetupError(f"ExaML is written for x86-64, this is {platform.machine()}")
+        raise SetupError(f"ExaML is written for x86-64, but this machine is {platform.machine()}")
     archive = fetch()
     folder = FOLDER / name
     vector = "AVX" if " avx " in Path("/proc/cpuinfo").read_text() else "SSE3"

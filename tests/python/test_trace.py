@@ -157,11 +157,11 @@ def test_what_is_missing_is_said_and_the_rest_is_shown(tmp_path: Path) -> None:
     (tmp_path / "rank-000004.trace").write_bytes(b"OFFBEAT\n short")
     found = trace.read(tmp_path)
     assert found.missing == [
-        "rank-000004.trace cannot be read: it is cut off: 14 of the 4096 bytes of its header",
+        "rank-000004.trace cannot be read: it is cut off: its header has 14 of 4096 bytes",
         "no readable file of ranks 3..4",
         "not ended in order (killed, or still running): rank 2",
         "rank 2 stopped after 3 calls; the rank that went furthest made 9",
-        "7 calls not recorded (disk full, or the bound of the size): rank 1",
+        "7 calls not recorded (the disk was full, or OFFBEAT_TRACE_MIB was reached): rank 1",
     ]
     (block,) = found.blocks(found.communicators[0])
     assert block.arrival.tolist() == [[0, 1, 2, 5]]
@@ -187,7 +187,7 @@ def test_clocks_that_were_not_synchronised_are_said(tmp_path: Path) -> None:
         made.call(0, START_NS + rank, START_NS + 9)
         made.write(tmp_path)
     found = trace.read(tmp_path)
-    assert found.missing == ["clocks not synchronised, times are only those of the wall clocks: rank 1"]
+    assert found.missing == ["clocks are not synchronised, so times are only those of the wall clocks: rank 1"]
     assert np.isnan(found.clock_error_ns)
 
 
@@ -206,8 +206,8 @@ def test_files_of_another_run_or_twice_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "rank-000001.trace").write_bytes(other.to_bytes())
     (tmp_path / "rank-000009.trace").write_bytes((tmp_path / "rank-000000.trace").read_bytes())
     assert trace.read(tmp_path).missing == [
-        "rank-000001.trace is left out: it is of another run",
-        "rank-000009.trace is left out: it is of the same rank as rank-000000.trace",
+        "rank-000001.trace is not used: it belongs to another run",
+        "rank-000009.trace is not used: it has the same rank as rank-000000.trace",
         "no readable file of rank 1",
     ]
 
@@ -279,7 +279,7 @@ def test_damaged_records_are_left_out_and_counted(tmp_path: Path) -> None:
     raw[first + 128 + 4] = 9  # a communicator that there is not
     (tmp_path / "rank-000000.trace").write_bytes(bytes(raw))
     found = trace.read(tmp_path)
-    assert found.missing == ["rank-000000.trace has 3 damaged records, left out"]
+    assert found.missing == ["rank-000000.trace has 3 damaged records, not used"]
     assert found.calls(0)["number"].tolist() == [3, 4]
 
 

@@ -56,7 +56,7 @@ def bench(
         str,
         typer.Option(
             metavar="4,1KiB|4..1MiB",
-            help="Sizes in bytes of MPI_FLOAT: a list, or a range in which each size is 4 times the last one. "
+            help="Sizes in bytes of MPI_FLOAT: a list, or a range in which each size is 4 times the last. "
             "For allreduce, reduce, bcast, reduce_scatter, scan and exscan this is the whole vector, for the "
             "others one block.",
         ),

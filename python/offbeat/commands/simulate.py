@@ -67,7 +67,7 @@ def simulate(
         str,
         typer.Option(
             metavar="FACTOR|TIME,...",
-            help="Lateness of the latest rank: a multiple of the mean time of all expressions when no rank is "
+            help="Lateness of the latest rank: a multiple of the mean time of all expressions if no rank is "
             "late, or a time like 100us.",
         ),
     ] = "1.0",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Traces of collective calls (docs/trace-format.md) as NumPy arrays, and what is computed from them.
+"""Read traces of collective calls (docs/trace-format.md) as NumPy arrays, and compute metrics from them.
 
 trace = offbeat.trace.read("run.trace")
 trace.calls(3)                       the calls of rank 3, one structured array, times of one clock
-trace.dataframe()                    the same of all ranks, with pandas
+trace.dataframe()                    the calls of all ranks; needs pandas
 for block in trace.blocks(trace.communicators[0]):
     block.arrival                    calls x ranks, nanoseconds
 """

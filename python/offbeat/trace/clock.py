@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""From a rank's own clock to that of rank 0."""
+"""Convert times of a rank's own clock to times of the clock of rank 0."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from offbeat.trace.layout import Sync
 
 Times = NDArray[np.int64]
 
-# A rank's clock that differs by more than this from where its file says it started is not a time.
-SANE_NS = 1 << 55  # a bit more than a year
+# A time is damaged if it differs by more than this from the start of the rank, as its file has it.
+SANE_NS = 1 << 55  # about 14 months
 
 
 class Clock:
     """The clock of one rank, as its file describes it."""
 
     def __init__(self, header: Any, wall_offset_ns: int = 0) -> None:
-        """``wall_offset_ns`` is what CLOCK_REALTIME says, for a rank that never synchronised."""
+        """``wall_offset_ns`` is the offset by CLOCK_REALTIME, which serves a rank that never synchronised."""
         self._syncs = [sync for sync in (header["start"], header["end"]) if sync["kind"] != Sync.NONE]
         self._wall_offset_ns = wall_offset_ns
 
@@ -30,17 +30,17 @@ class Clock:
 
     @property
     def error_ns(self) -> float:
-        """The largest residual error that was measured; nan if none was."""
+        """The largest measured residual error; nan if none was measured."""
         errors = [float(sync["error"]) for sync in self._syncs]
         return max(errors) if errors and all(np.isfinite(errors)) else float("nan")
 
     @property
     def bound_ns(self) -> float:
-        """The most that the clock can be wrong, however unlike the two directions are; 0: not known."""
+        """The largest possible error, even if messages take longer in one direction; 0: not known."""
         return max((float(sync["bound"]) for sync in self._syncs), default=0.0)
 
     def to_global(self, local: Times) -> Times:
-        """Own times as those of rank 0; two synchronisations are weighed by the time between them."""
+        """Convert own times to times of rank 0. Between two synchronisations this interpolates."""
         if not self._syncs:
             return np.asarray(local + np.int64(self._wall_offset_ns))
         first = _correction(self._syncs[0], local)
@@ -53,13 +53,13 @@ class Clock:
 
 
 def _correction(sync: Any, local: Times) -> Times:
-    # The offset between two hosts has more digits than a double: only the small part goes through one.
+    # The offset between two hosts has more digits than a double, so only the drift is computed in doubles.
     drift = np.rint(float(sync["slope"]) * (local - np.int64(sync["at"])))
     return np.asarray(np.int64(sync["offset"]) + drift.astype(np.int64))
 
 
 def is_sane(sync: Any, own_time: int) -> bool:
-    """Whether a clock can be what a tracer wrote."""
+    """Whether a tracer can have written this clock."""
     if sync["kind"] not in list(Sync):
         return False
     if sync["kind"] == Sync.NONE:

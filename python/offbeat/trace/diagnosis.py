@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Who is late, in which calls, by how much: from the measured calls of a trace to findings in words."""
+"""Find which ranks are late in a trace, in which calls, and by how much, and say it in words."""
 
 from __future__ import annotations
 
@@ -17,27 +17,29 @@ from offbeat.trace.reader import ranges
 from offbeat.trace.stakes import Stakes
 from offbeat.units import format_share, format_size, format_us
 
-# Late is what comes after half of the ranks by more than all of these.
-_SPREADS = 3.0  # of the early half of the ranks
-_DELAYS = 0.5  # of the time the call needs once all are there
-_CLOCK_ERRORS = 2.0
+# A rank is late if it arrives after half of the ranks, by more than each of these.
+_SPREADS = 3.0  # times the spread of the early half of the ranks
+_DELAYS = 0.5  # times what the call takes after the last arrival
+_CLOCK_ERRORS = 2.0  # times the error of the clocks
 _LEAST_NS = 1000.0
 
-_REGULAR = 0.8  # of the calls that a regularity says must be among the late ones
-_TOGETHER = 0.8  # of their late calls that ranks must share to be one finding
-_MOST_OF_ONE = 3.0  # times the average of the waiting, that one of varying ranks may cause
-_MUCH = 0.25  # of what is usual for a late call: less than this is noise
-_WORTH_TELLING = 0.01  # of the time in collectives; of a kind of call, of the waiting for one reason
-_SPREAD_OUT = 0.25  # of the time in a group of calls, waited without a rank that stands out
-_SAME_ORDER = 0.5  # of the imbalance that ranks' averages must differ by to arrive in one order
+_REGULAR = 0.8  # a period counts if this share of the calls that it predicts is late
+_TOGETHER = 0.8  # ranks that share this part of their late calls are one finding
+_MOST_OF_ONE = 3.0  # if late ranks vary, one of them may cause this many times the average waiting
+_MUCH = 0.25  # lateness below this share of the usual lateness is noise
+_WORTH_TELLING = (
+    0.01  # a finding needs this share of the time in collectives; a place, of its finding's waiting
+)
+_SPREAD_OUT = 0.25  # a spread is a finding if waiting takes this share of the time in a group of calls
+_SAME_ORDER = 0.5  # ranks arrive in one order if their mean skews differ by this share of the imbalance
 _MOST_FINDINGS = 8
-_MOST_PLACES = 4  # that a finding lists
+_MOST_PLACES = 4  # how many a finding lists
 _MOST_RANKS_MERGED = 512
 
 
 @dataclass(frozen=True)
 class Period:
-    """Every ``step``-th, from ``first`` on."""
+    """Every ``step``-th call, beginning with number ``first``."""
 
     step: int
     first: int
@@ -56,15 +58,15 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Place:
-    """The calls of one group in which ranks wait for one reason."""
+    """The calls of one group in which ranks wait for the same reason."""
 
     group: Group
-    rows: NDArray[np.intp]  # of Calls.table: the late calls, the longest wait first
-    numbers: NDArray[np.uint64]  # of these calls on their communicator, ascending
+    rows: NDArray[np.intp]  # rows of Calls.table: the late calls, the longest wait first
+    numbers: NDArray[np.uint64]  # the numbers of these calls on their communicator, ascending
     lateness_us: tuple[float, float, float]  # p10, median, p90
-    waited_s: float  # by all other ranks together
-    of_kind: Period | None  # among the calls of this group
-    of_communicator: Period | None  # among all calls of the communicator
+    waited_s: float  # the sum over all other ranks
+    of_kind: Period | None  # the period among the calls of this group
+    of_communicator: Period | None  # the period among all calls of the communicator
 
     @property
     def call(self) -> str:
@@ -72,7 +74,7 @@ class Place:
 
     @property
     def when(self) -> str:
-        """Which of these calls, in words."""
+        """A phrase that says which of these calls are late."""
         count = f"{len(self.rows)} of {len(self.group.calls)} such calls"
         listed = ", ".join(str(number) for number in self.numbers[:3])
         dots = ", ..." if len(self.numbers) > 3 else ""
@@ -95,23 +97,23 @@ class Place:
 
 @dataclass(frozen=True)
 class Finding:
-    """One reason for which ranks wait, and in which calls."""
+    """One reason why ranks wait, and the calls in which they do."""
 
     kind: Kind
-    ranks: tuple[int, ...]  # that are late; empty: a different one each time
-    host: str | None  # whose ranks these all are
+    ranks: tuple[int, ...]  # the late ranks; empty: a different one each time
+    host: str | None  # the host, if these are all of its ranks
     places: tuple[Place, ...]  # the longest wait first
-    share: float  # of the time of all ranks in collectives
-    share_of_run: float  # of the time of all ranks
+    share: float  # the wait as a share of the time of all ranks in collectives
+    share_of_run: float  # the wait as a share of the time of all ranks
 
     @property
     def waited_s(self) -> float:
-        """By all other ranks, in all these calls together."""
+        """The sum of the waiting of all other ranks in all these calls."""
         return sum(place.waited_s for place in self.places)
 
     @property
     def worst(self) -> int:
-        """The row of the call with the longest wait, in the calls in which ranks wait longest."""
+        """The row of the call with the longest wait, in the first of ``places``."""
         return int(self.places[0].rows[0])
 
     @property
@@ -143,7 +145,7 @@ class Finding:
 
     @property
     def details(self) -> list[str]:
-        """A line for each kind of call, if there are several."""
+        """One line for each kind of call, if there are several."""
         if len(self.places) == 1:
             return []
         by = "over" if self.kind is Kind.SPREAD else "by"
@@ -161,17 +163,18 @@ class Finding:
     def advice(self) -> str:
         if self.kind is Kind.VARYING:
             return (
-                "No rank is to blame: noise, such as interrupts, other jobs, garbage collection, or ranks "
-                "that share cores. Pin the ranks, leave a core to the system, and make fewer, larger calls."
+                "No single rank is to blame. This is noise, such as interrupts, other jobs, garbage "
+                "collection, or ranks that share cores. Pin the ranks, leave a core to the system, and make "
+                "fewer, larger calls."
             )
         if self.kind is Kind.SPREAD:
             if not self.ranks:
                 return (
-                    "The work between the calls differs each time: even it out, or make fewer, larger calls."
+                    "The work between the calls differs each time. Balance it, or make fewer, larger calls."
                 )
             return (
-                "The work between the calls differs from rank to rank: balance it. If it is a chain "
-                "in which each rank waits for its neighbour, start the chain earlier."
+                "The work between the calls differs from rank to rank: balance it. If the ranks form a chain "
+                "in which each waits for its neighbour, start the chain earlier."
             )
         if self.host is not None:
             return f"Look at node {self.host}: its clock rate, memory, other jobs, and its share of the work."
@@ -185,38 +188,38 @@ class Finding:
         if period.step > 1 and len(place.rows) < len(place.group.calls):
             return (
                 f"Look at what {who} alone {'does' if one else 'do'} before {period} such call: output, "
-                "a checkpoint, logging, garbage collection. Let the ranks take turns, or do it beside the "
-                "computation."
+                "a checkpoint, logging, garbage collection. Let the ranks take turns, or do this work beside "
+                "the computation."
             )
-        comes = "comes last: give it" if one else "come last: give them"
+        arrives = "arrives last: give it" if one else "arrive last: give them"
         slower = f"{core} {'is' if one else 'are'} slower or shared"
-        return f"{who.capitalize()} always {comes} less work, or see whether {slower}."
+        return f"{who.capitalize()} always {arrives} less work, or check whether {slower}."
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The findings, the longest wait first, and how much they explain."""
+    """The findings, the longest wait first, and how much of the waiting they explain."""
 
     findings: list[Finding]
-    stakes: Stakes | None  # None if there is nothing to compare
-    waiting_s: float  # of all ranks
-    explained_s: float
+    stakes: Stakes | None  # None: the trace has nothing to compare
+    waiting_s: float  # the sum over all ranks
+    explained_s: float  # how much of it the findings explain
 
     @property
     def summary(self) -> str:
-        """What matters first, as one paragraph."""
+        """The most important sentences as one paragraph."""
         return " ".join([*self.first, self.rest])
 
     @property
     def first(self) -> list[str]:
-        """What matters first: what collectives take, and what could be won."""
+        """The most important sentences: how much time collectives take, and how much could be saved."""
         if self.stakes is None:
-            return ["No call was recorded on two ranks or more: there is nothing to compare."]
+            return ["No call was recorded on two or more ranks, so there is nothing to compare."]
         return self.stakes.sentences
 
     @property
     def advice(self) -> list[str]:
-        """For each finding what to do; what has been said once is not said again."""
+        """The advice for each finding. Advice that repeats an earlier one only refers to it."""
         said: dict[str, int] = {}
         found = []
         for number, finding in enumerate(self.findings, start=1):
@@ -226,17 +229,17 @@ class Diagnosis:
 
     @property
     def rest(self) -> str:
-        """How much of the waiting the findings explain."""
+        """A sentence that says how much of the waiting the findings explain."""
         if self.stakes is None:
             return ""
         if not self.findings:
-            return "No rank is late so often, or by so much, that it stands out."
+            return "No rank is late often enough, or by enough, to stand out."
         explained = 100 * min(self.explained_s / max(self.waiting_s, 1e-12), 1.0)
-        return f"What follows explains {explained:.0f}% of the waiting."
+        return f"The findings below explain {explained:.0f}% of the waiting."
 
 
 def diagnose(calls: Calls) -> Diagnosis:
-    """Find who is late."""
+    """Find the ranks that are late, and the cost of their lateness."""
     table = calls.whole
     in_calls, waited = float(table["in_call"].sum()), float(table["waiting"].sum())
     groups = list(metrics.groups(calls))
@@ -259,7 +262,7 @@ def diagnose(calls: Calls) -> Diagnosis:
 
 
 class _Reason(NamedTuple):
-    """Findings are alike if they have the same."""
+    """What findings have in common to become one."""
 
     kind: Kind
     ranks: tuple[int, ...]
@@ -278,7 +281,7 @@ _EVENT = np.dtype([("group", "<i4"), ("row", "<i8"), ("rank", "<i4")])
 
 
 def _late_events(calls: Calls, groups: Sequence[Group]) -> tuple[NDArray[Any], list[dict[int, float]]]:
-    """Every (call, rank) in which the rank was late, and for each group the mean skew of each rank."""
+    """All late events, which are pairs of a call and a late rank, and the mean skew of each rank by group."""
     group_of = np.full(len(calls.table), -1, dtype=np.int32)
     limits = np.full(len(groups), np.inf)
     skews: list[dict[int, float]] = [{} for _ in groups]
@@ -293,7 +296,7 @@ def _late_events(calls: Calls, groups: Sequence[Group]) -> tuple[NDArray[Any], l
             sums = formulas.skew(block.arrival[kept[numbers == number]]).sum(axis=0)
             for rank, total in zip(block.ranks, sums / len(groups[number].calls), strict=True):
                 skews[number][int(rank)] = skews[number].get(int(rank), 0.0) + float(total)
-        # Most calls have no late rank; only the others are looked at rank by rank.
+        # Most calls have no late rank, so this looks at each rank only in the calls whose last rank is late.
         some = calls.table["lateness"][rows[kept]] > limits[numbers]
         kept, numbers = kept[some], numbers[some]
         arrival = block.arrival[kept]
@@ -314,13 +317,13 @@ def _limit_ns(calls: Calls, group: Group) -> float:
 
 
 def _limit_floor(calls: Calls) -> float:
-    """The least lateness that the clocks can tell from their own errors."""
+    """The least lateness that is certainly more than an error of the clocks."""
     error = calls.trace.clock_error_ns
     return max(_LEAST_NS, _CLOCK_ERRORS * error if np.isfinite(error) else 0.0)
 
 
 def _late(calls: Calls, group: Group, events: NDArray[Any]) -> list[tuple[_Reason, Place]]:
-    """One place for each set of ranks that are late together, or one for all that vary."""
+    """One place for each set of ranks that are late together, or one place if the late ranks vary."""
     if not len(events):
         return []
     ranks, count = np.unique(events["rank"], return_counts=True)
@@ -351,7 +354,7 @@ def _late(calls: Calls, group: Group, events: NDArray[Any]) -> list[tuple[_Reaso
 
 
 def _varies(waited: Sequence[float], members: int) -> bool:
-    """Whether it is another rank each time: at least half of the ranks, and none of them for much of it."""
+    """Whether a different rank is late each time: at least half of the ranks are, and none dominates."""
     sets = len(waited)
     return sets >= max(4, members // 2) and max(waited) <= _MOST_OF_ONE * sum(waited) / sets
 
@@ -359,7 +362,7 @@ def _varies(waited: Sequence[float], members: int) -> bool:
 def _spread(
     calls: Calls, group: Group, skews: dict[int, float], explained_s: float
 ) -> list[tuple[_Reason, Place]]:
-    """Much waiting although nobody stands out."""
+    """A place for a group of calls with much waiting in which no rank stands out, if it is one."""
     rows = calls.table[group.calls]
     waited_s = float(rows["waiting"].sum()) / 1e9
     much = waited_s >= _SPREAD_OUT * float(rows["in_call"].sum()) / 1e9
@@ -389,7 +392,10 @@ def _place(calls: Calls, group: Group, kind: Kind, rows: NDArray[np.intp]) -> Pl
 
 
 def _without_noise(table: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The calls that matter, where they are much worse than others: a rank may be late for two reasons."""
+    """Drop the calls with little lateness if the others account for most of the waiting.
+
+    A rank may be late for two reasons, of which only one matters.
+    """
     late = table["lateness"][rows]
     much = rows[late >= _MUCH * np.percentile(late, 90)]
     waited = float(table["waiting"][rows].sum())
@@ -408,7 +414,7 @@ def _host(calls: Calls, group: Group, ranks: tuple[int, ...]) -> str | None:
 
 
 def _period(places: NDArray[Any]) -> tuple[Period | None, NDArray[np.bool_]]:
-    """How regular ascending numbers are, and which of them belong to the regularity."""
+    """The period of ascending numbers, if they have one, and which of them belong to it."""
     everything = np.ones(len(places), dtype=bool)
     if len(places) < 3:
         return None, everything
@@ -425,12 +431,12 @@ def _period(places: NDArray[Any]) -> tuple[Period | None, NDArray[np.bool_]]:
 
 
 def size_text(group: Group) -> str:
-    """``8 B``, or ``4 KiB .. 7 KiB`` where sizes are put together."""
+    """The sizes of a group of calls, such as ``8 B`` or ``4 KiB .. 7 KiB``."""
     least = format_size(group.least_bytes)
     return least if group.single_size else f"{least} .. {format_size(group.most_bytes)}"
 
 
 def ordinal(number: int) -> str:
-    """``2nd``, ``10th``, ``21st``."""
+    """An ordinal number, such as ``2nd``, ``10th`` or ``21st``."""
     suffix = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{'th' if number % 100 in (11, 12, 13) else suffix}"

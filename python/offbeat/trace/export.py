@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The calls of a trace for other tools: the JSON of Chrome and Perfetto, and CSV."""
+"""Write the calls of a trace for other tools: as JSON for Chrome and Perfetto, or as CSV."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CSV_COLUMNS = (
 
 
 def write_perfetto(trace: Trace, path: Path, begin_s: float, end_s: float) -> int:
-    """One process for each rank; in it the calls, and inside of them waiting and communicating."""
+    """Write one process for each rank. It has the calls, each divided into waiting and communicating."""
 
     def write(file: TextIO) -> int:
         count = 0
@@ -41,7 +41,7 @@ def write_perfetto(trace: Trace, path: Path, begin_s: float, end_s: float) -> in
 
 
 def write_csv(trace: Trace, path: Path, begin_s: float, end_s: float) -> int:
-    """One line for each call of each rank; what is not known is empty."""
+    """Write one line for each call of each rank. Unknown values are empty."""
 
     def write(file: TextIO) -> int:
         count = 0
@@ -69,7 +69,7 @@ def write_csv(trace: Trace, path: Path, begin_s: float, end_s: float) -> int:
 
 
 def _write(path: Path, write: Callable[[TextIO], int]) -> int:
-    """Into a file beside it that takes its name at the end: no half of one is left."""
+    """Write to a temporary file and rename it at the end, so that no incomplete file remains."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with beside.open("w", newline="") as file:
@@ -111,7 +111,7 @@ def _events(trace: Trace, block: Block, begin: float, end: float) -> Iterator[li
         }
         events = [_complete(rank, name, arrival, leave, arguments)]
         if call["flags"] & (Flag.NONBLOCKING | Flag.PERSISTENT):
-            # It overlaps with what follows, which only asynchronous events may.
+            # A pending call overlaps with later calls. Only asynchronous events may overlap.
             number = f"{block.communicator.index}.{int(block.number[row])}.{rank}"
             common = {"pid": rank, "tid": 0, "cat": "pending", "id": number, "name": f"{name} pending"}
             done = leave if block.pending[row, column] else max(int(block.end[row, column]), leave)

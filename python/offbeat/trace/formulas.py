@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The formulas for a call: imbalance of arrival, delays, waiting.
+"""The formulas for one collective call: imbalance of arrival, delays, waiting.
 
-They take one call or many: the last axis is ranks, ``present`` says which arrived. a_i is the arrival of
-rank i, e_i its exit (of a non-blocking call its completion). Paper 0 is Alizadeh et al., EuroMPI 2022;
-paper 4 is Salimi Beni, Cosenza, Hunold, Cluster 2024.
+Each function takes one call or many. The last axis is the ranks, and ``present`` says which of them arrived.
+a_i is the arrival of rank i, and e_i its exit, or its completion if the call is non-blocking. Paper 0 is
+Alizadeh et al., EuroMPI 2022; paper 4 is Salimi Beni, Cosenza, Hunold, Cluster 2024.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def average_imbalance(arrival: Any, present: Any = True) -> Floats:
     """Delta-bar = mean of |a_i - mean a|, in the unit of the arrivals (paper 0, equations 2.2 and 2.3)."""
     present = np.broadcast_to(present, np.shape(arrival))
     count = np.maximum(np.count_nonzero(present, axis=-1), 1)
-    # From the first arrival on: differences of nanoseconds since the start of a long run need all digits.
+    # Times count from the first arrival here, because doubles lack the digits for nanoseconds of a long run.
     since_first = np.where(present, arrival - first(arrival, present)[..., None], 0.0)
     mean = since_first.sum(axis=-1) / count
     distance = np.where(present, np.abs(since_first - mean[..., None]), 0.0)
@@ -35,7 +35,8 @@ def average_imbalance(arrival: Any, present: Any = True) -> Floats:
 def node_wide(metric: Any, arrival: Any, nodes: NDArray[np.intp], present: Any = True) -> Floats:
     """A metric within each node, averaged over the nodes (paper 0, section 4.3.2).
 
-    ``nodes`` numbers the node of each rank from 0. Nodes with fewer than two ranks there do not count.
+    ``nodes`` has the node of each rank as a number from 0. Nodes with fewer than two ranks present do not
+    count.
     """
     present = np.broadcast_to(present, np.shape(arrival))
     total = np.zeros(np.shape(arrival)[:-1])
@@ -60,21 +61,21 @@ def last_delay(arrival: Any, end: Any, present: Any = True) -> Floats:
 
 
 def waiting(arrival: Any, end: Any, present: Any = True) -> Floats:
-    """For each rank the time in the call before the last rank arrived; the rest is communicating."""
+    """The time of each rank in the call before the last rank arrived. The rest is communicating."""
     present = np.broadcast_to(present, np.shape(arrival))
     until = np.minimum(end, last(arrival, present)[..., None])
     return np.asarray(np.where(present, np.maximum(until - arrival, 0), 0), dtype=np.float64)
 
 
 def skew(arrival: Any, present: Any = True) -> Floats:
-    """For each rank a_i - min a (paper 4, section V.A)."""
+    """The skew of each rank, a_i - min a (paper 4, section V.A)."""
     present = np.broadcast_to(present, np.shape(arrival))
     since_first = arrival - first(arrival, present)[..., None]
     return np.asarray(np.where(present, since_first, 0), dtype=np.float64)
 
 
 def usual_arrival(arrival: Any, present: Any = True) -> NDArray[Any]:
-    """The lower median of the arrivals, when half of the ranks are there: late is what comes long after."""
+    """The lower median of the arrivals, at which half of the ranks have arrived. Lateness counts from it."""
     present = np.broadcast_to(present, np.shape(arrival))
     ordered = np.sort(np.where(present, arrival, _after_all(arrival)), axis=-1)
     middle = (np.maximum(np.count_nonzero(present, axis=-1), 1) - 1) // 2
@@ -87,7 +88,7 @@ def first(arrival: Any, present: Any) -> NDArray[Any]:
 
 
 def last(times: Any, present: Any) -> NDArray[Any]:
-    """The last arrival, or exit."""
+    """The last arrival or exit."""
     return np.asarray(np.max(times, axis=-1, where=present, initial=_before_all(times)))
 
 

@@ -14,7 +14,8 @@ VERSION = 1
 HEADER_BYTES = 4096
 SLOT_BYTES = 64
 
-COLLECTIVES = ("", *(collective["name"] for collective in _core.collectives()))  # by their numbers
+# The names of the collectives. The index is the number in trace files, which begins at 1.
+COLLECTIVES = ("", *(collective["name"] for collective in _core.collectives()))
 
 
 class Kind(IntEnum):
@@ -42,7 +43,7 @@ class FileFlag(IntFlag):
 
 
 class CommunicatorFlag(IntFlag):
-    """The flags of a communicator's definition."""
+    """The flags of a communicator."""
 
     INTER = 1
     WORLD_ORDER = 2
@@ -50,11 +51,11 @@ class CommunicatorFlag(IntFlag):
     SEVERAL_JOBS = 8
 
 
-OF_ANOTHER_JOB = 0xFFFFFFFF  # in place of a rank of MPI_COMM_WORLD
+OF_ANOTHER_JOB = 0xFFFFFFFF  # stands in a list of ranks for a process that is not in this MPI_COMM_WORLD
 
 
 class Naming(IntEnum):
-    """The kinds of thing that have a name."""
+    """The kinds of object that have a name."""
 
     TYPE = 1
     OPERATION = 2

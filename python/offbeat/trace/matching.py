@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The ranks' records of one call brought together, by communicator and number of the call."""
+"""Bring the records of all ranks together, call by call. Communicator and number identify a call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from offbeat.trace.rank_file import chosen
 if TYPE_CHECKING:
     from offbeat.trace.reader import Communicator, Trace
 
-# Memory for the times of one block; a trace may have more calls than fit.
+# How much memory the times of one block may take. A trace may have more calls than fit.
 BLOCK_BYTES = 192 << 20
 
 
@@ -25,12 +25,12 @@ BLOCK_BYTES = 192 << 20
 class Block:
     """Some consecutive calls on one communicator. Matrices are calls x ranks; times are nanoseconds.
 
-    Where ``present`` is false the times mean nothing. ``end`` is the completion, of a call
-    that is not complete its arrival; ``pending`` says so.
+    If ``present`` is false, the times mean nothing. ``end`` is the completion. If ``pending`` is
+    true, the call is not complete, and ``end`` is its arrival.
     """
 
     communicator: Communicator
-    ranks: NDArray[np.int64]  # of MPI_COMM_WORLD, one for each column
+    ranks: NDArray[np.int64]  # the rank in MPI_COMM_WORLD of each column
     number: NDArray[np.uint64]
     present: NDArray[np.bool_]
     pending: NDArray[np.bool_]
@@ -38,14 +38,14 @@ class Block:
     exit: Times
     end: Times
     bytes: NDArray[np.int64]  # the largest that a rank contributes
-    call: NDArray[Any]  # the raw record of the first rank that has it, for what is equal on all
-    source: NDArray[np.int64]  # whose record that is
-    same: NDArray[np.bool_]  # all ranks called the same collective
+    call: NDArray[Any]  # the raw record of one rank, for the fields that are equal on all ranks
+    source: NDArray[np.int64]  # the rank of that record
+    same: NDArray[np.bool_]  # whether all ranks called the same collective
 
 
 @dataclass(frozen=True)
 class _Column:
-    """One rank's calls on the communicator, in the order of their numbers."""
+    """The calls of one rank on the communicator, in the order of their numbers."""
 
     rank: int
     records: NDArray[Any]
@@ -54,7 +54,7 @@ class _Column:
 
 
 def blocks(trace: Trace, communicator: Communicator) -> Iterator[Block]:
-    """All calls on a communicator; memory stays bounded however long the trace is."""
+    """All calls on a communicator, block by block, so that a long trace needs no more memory."""
     columns = _columns(trace, communicator)
     if not columns:
         return
@@ -62,7 +62,7 @@ def blocks(trace: Trace, communicator: Communicator) -> Iterator[Block]:
     last = max(int(column.number[-1]) for column in columns)
     begins = [0] * len(columns)
     while True:
-        # Cut by number: the next so many of the rank that is furthest back.
+        # A block ends at one number for all ranks, so that no rank has more than calls_per_block calls in it.
         heads = [
             int(column.number[begin])
             for column, begin in zip(columns, begins, strict=True)
@@ -80,7 +80,7 @@ def blocks(trace: Trace, communicator: Communicator) -> Iterator[Block]:
 
 
 def window(trace: Trace, communicator: Communicator, first: int, last: int) -> Block | None:
-    """The calls with the numbers first .. last."""
+    """The calls with the numbers ``first`` to ``last``, both included."""
     columns = _columns(trace, communicator)
     if not columns:
         return None
@@ -102,7 +102,7 @@ def _column(trace: Trace, communicator: Communicator, rank: int) -> _Column:
     where = chosen(file.is_call & (records["communicator"] == communicator.local[rank]))
     number = np.ascontiguousarray(records["number"][where])
     if len(number) > 1 and not (number[1:] > number[:-1]).all():
-        # Threads, or damage: in order, and each number once.
+        # Threads, or damage, can break the order. This restores it, and keeps each number once.
         number, order = np.unique(number, return_index=True)
         where = order + where.start if isinstance(where, slice) else where[order]
     return _Column(rank, records, where, number)
@@ -149,7 +149,7 @@ def _block(
 
 
 def _union(pieces: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:
-    """All numbers once, ascending; usually every rank has the same."""
+    """All numbers, each once, ascending. Usually all ranks have the same numbers."""
     longest = max(pieces, key=len)
     if all(len(piece) == len(longest) and np.array_equal(piece, longest) for piece in pieces):
         return longest

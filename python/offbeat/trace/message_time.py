@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The time of one message by its size, by which imbalance becomes a factor: measured, or estimated."""
+"""alpha(size), the time of one message, measured or estimated. Imbalance divided by it is a factor."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class MessageTime:
     source: str
 
     def __call__(self, size: Any) -> Floats:
-        """Nanoseconds; between two measured sizes linear, above the largest in proportion."""
+        """The time in nanoseconds: linear between two measured sizes, in proportion above the largest."""
         times = np.interp(size, self.bytes, self.microseconds)
         above = np.asarray(size, dtype=np.float64) / max(float(self.bytes[-1]), 1.0)
         return np.asarray(1e3 * times * np.maximum(above, 1.0))
 
     @classmethod
     def read(cls, path: Path) -> MessageTime:
-        """From a file with lines of bytes and microseconds, as benchmarks/message_time.py prints them."""
+        """Read a file with lines of bytes and microseconds, as benchmarks/message_time.py prints them."""
         pairs = {}
         try:
             lines = path.read_text().splitlines()
@@ -56,13 +56,13 @@ class MessageTime:
 
     @classmethod
     def from_pairs(cls, pairs: Mapping[int, float], source: str) -> MessageTime:
-        """From measured microseconds by size."""
+        """Make it from measured microseconds by size."""
         sizes = sorted(pairs)
         return cls(np.array(sizes, dtype=np.float64), np.array([pairs[size] for size in sizes]), source)
 
 
 def estimated(calls: Calls) -> MessageTime | None:
-    """alpha(size) where none was measured: the fastest tenth of the last delays of each size.
+    """Estimate alpha(size) from a trace, as the 10th percentile of the last delays of each size.
 
     A collective needs at least one message, so this is an upper bound, and factors made with it are
     lower bounds.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every call of a trace, measured: the ranks' records of each brought together, one row for a call.
+"""Measure every call of a trace, from the records of all ranks. The result is a table with one row per call.
 
-Times are nanoseconds unless a name says otherwise. ``formulas`` says what the columns mean.
+Times are nanoseconds unless a name says otherwise. ``formulas`` defines the metrics.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from offbeat.trace.layout import Naming
 
 Mask = NDArray[np.bool_]
 
-_MOST_SIZES = 32  # of one collective on one communicator, before sizes are put together by powers of two
+_MOST_SIZES = 32  # if a collective has more sizes on a communicator, powers of two group them
 
 CALL = np.dtype(
     [
@@ -31,20 +31,20 @@ CALL = np.dtype(
         ("algorithm", "<u2"),  # index into Calls.algorithms
         ("bytes", "<i8"),  # the largest that a rank contributes
         ("root", "<i4"),
-        ("ranks", "<u4"),  # that are there
-        ("complete", "?"),  # all ranks that record are there, and have left it
-        ("first", "<i8"),  # arrival, since the first call of the trace
-        ("last", "<i8"),
+        ("ranks", "<u4"),  # how many ranks recorded the call
+        ("complete", "?"),  # whether all recording ranks made the call and left it
+        ("first", "<i8"),  # the first arrival, since the first call of the trace
+        ("last", "<i8"),  # the last arrival
         ("end", "<i8"),  # the last exit
         ("last_rank", "<i4"),  # of MPI_COMM_WORLD
         ("omega", "<f8"),
         ("delta", "<f8"),
         ("node_omega", "<f8"),
         ("node_delta", "<f8"),
-        ("in_call", "<f8"),  # over all ranks, from the call to its return
-        ("waiting", "<f8"),  # over all ranks; of non-blocking calls 0: the program goes on meanwhile
-        ("lateness", "<f8"),  # of the last rank, against the usual arrival
-        ("early_spread", "<f8"),  # the usual arrival against the first
+        ("in_call", "<f8"),  # from the call to its return, summed over all ranks
+        ("waiting", "<f8"),  # summed over all ranks; 0 if non-blocking, because the program goes on meanwhile
+        ("lateness", "<f8"),  # from the usual arrival to the last one
+        ("early_spread", "<f8"),  # from the first arrival to the usual one
     ]
 )
 
@@ -56,21 +56,20 @@ class Calls:
     trace: Trace
     table: NDArray[Any]
     algorithms: list[str]
-    mean_skew: Floats  # of each recording rank, over complete calls
-    skew_ranks: NDArray[np.int64]
-    mismatched: int  # calls that are not the same collective on all ranks: left out
+    mean_skew: Floats  # the mean over complete calls, for each recording rank
+    skew_ranks: NDArray[np.int64]  # these ranks
+    mismatched: int  # how many calls are not in the table, because ranks called different collectives
 
     @cached_property
     def whole(self) -> NDArray[Any]:
-        """The calls that all recording ranks made and left; averages are over these."""
+        """The complete calls, which all recording ranks made and left. All averages are over these."""
         complete = self.table["complete"]
         return self.table if complete.all() else self.table[complete]
 
     def mean_skew_us(self) -> list[float]:
-        """The average of a_i - min a over all calls, one for each rank of MPI_COMM_WORLD, in microseconds.
+        """The mean of a_i - min a over all calls, for each rank of MPI_COMM_WORLD, in microseconds.
 
-        This is what paper 4 (section V.A) calls the scenario of a program. Ranks that were not recorded
-        get 0.
+        Paper 4 (section V.A) calls this the scenario of a program. Ranks that were not recorded get 0.
         """
         skews = [0.0] * self.trace.ranks
         for rank, mean in zip(self.skew_ranks, self.mean_skew, strict=True):
@@ -79,7 +78,7 @@ class Calls:
 
 
 def collect(trace: Trace) -> Calls:
-    """Bring the ranks' records together and measure each call."""
+    """Measure each call of a trace."""
     parts, names = [], _Numbered()
     skew_sum = dict.fromkeys(trace.recording, 0.0)
     skew_calls = dict.fromkeys(trace.recording, 0)
@@ -87,7 +86,7 @@ def collect(trace: Trace) -> Calls:
     nodes = {host: number for number, host in enumerate(dict.fromkeys(trace.hosts.values()))}
     for communicator in trace.communicators:
         if communicator.alone:
-            continue  # nobody to wait for
+            continue  # a rank that is alone waits for no other
         for block in trace.blocks(communicator):
             table, same = _measure(trace, block, names, nodes)
             mismatched += int(len(same) - np.count_nonzero(same))
@@ -103,12 +102,12 @@ def collect(trace: Trace) -> Calls:
 
 
 def mean_skew_us(trace: Trace) -> list[float]:
-    """A trace as a pattern to replay: see ``Calls.mean_skew_us``."""
+    """The pattern to replay a trace with: see ``Calls.mean_skew_us``."""
     return collect(trace).mean_skew_us()
 
 
 def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    """All in one; each part is freed as soon as it is copied, so that a long trace is not there twice."""
+    """Join tables. Each part is freed after its copy, so that a long trace is never in memory twice."""
     table = np.empty(sum(map(len, parts)), dtype=CALL)
     end = len(table)
     while parts:
@@ -119,7 +118,7 @@ def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
 
 
 class _Numbered:
-    """Texts by number, each once."""
+    """A list of distinct texts. ``[text]`` gives the index, and appends a new text."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -176,7 +175,7 @@ def _algorithms(trace: Trace, block: Block, names: _Numbered) -> NDArray[np.uint
 
 
 def blocks_with_rows(calls: Calls) -> Iterator[tuple[Block, NDArray[np.intp]]]:
-    """The trace once more, with the row of ``Calls.table`` of each call of a block; -1 where it has none."""
+    """Read the blocks again, with the row of each call in ``Calls.table``, or -1 if it has none."""
     begin = 0
     for communicator in calls.trace.communicators:
         if communicator.alone:
@@ -185,7 +184,7 @@ def blocks_with_rows(calls: Calls) -> Iterator[tuple[Block, NDArray[np.intp]]]:
             rows = np.where(block.same, begin + np.cumsum(block.same) - 1, -1)
             begin += int(np.count_nonzero(block.same))
             if begin > len(calls.table):
-                return  # the program is running, and its trace has grown since
+                return  # the program still runs, and its trace has grown since
             yield block, rows
 
 
@@ -194,7 +193,7 @@ def blocks_with_rows(calls: Calls) -> Iterator[tuple[Block, NDArray[np.intp]]]:
 
 @dataclass(frozen=True)
 class Group:
-    """The calls of one collective on one communicator with one size, or sizes of one power of two."""
+    """The calls of one collective on one communicator with one size, or with sizes in one power of two."""
 
     communicator: Communicator
     collective: int

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Whom each rank needs in a collective: when the rank could leave if messages took no time."""
+"""Which other ranks a rank needs in a collective. It could leave when they have arrived, if messages took no
+time."""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ from offbeat.trace.layout import COLLECTIVES
 
 
 class Needs(IntEnum):
-    """Whose arrival a rank needs before it can leave."""
+    """Which arrivals a rank needs before it can leave."""
 
-    NOBODY = 0  # or the trace does not know whom
+    NOBODY = 0  # also if the trace does not say which ranks it needs
     ALL = 1
     ROOT = 2
-    ALL_AT_ROOT = 3  # the root needs all ranks, every other rank nobody
+    ALL_AT_ROOT = 3  # the root needs all ranks, the other ranks need no rank
     LOWER = 4  # the ranks below it in the communicator
 
 
@@ -32,15 +33,15 @@ _NEEDS = {
     **dict.fromkeys(("reduce", "gather", "gatherv"), Needs.ALL_AT_ROOT),
     **dict.fromkeys(("scan", "exscan"), Needs.LOWER),
 }
-# By the numbers of the collectives. A trace does not have the neighbours of neighbourhood collectives.
+# The needs by the number of the collective. A trace does not say which ranks are neighbours.
 OF_COLLECTIVE = np.array([_NEEDS.get(name, Needs.NOBODY) for name in COLLECTIVES], dtype=np.uint8)
 
 
 def needed(arrival: NDArray[Any], needs: int, root: int = -1) -> NDArray[Any]:
-    """For each rank the last arrival that it needs, its own included.
+    """The last arrival that each rank needs, including its own.
 
-    The last axis is the ranks in the order of the communicator; ``root`` is the root's place there, -1 if
-    its arrival is not known.
+    The last axis is the ranks in the order of the communicator. ``root`` is the index of the root there, or
+    -1 if its arrival is not known.
     """
     if needs == Needs.ALL:
         return np.broadcast_to(arrival.max(axis=-1, keepdims=True), arrival.shape)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One rank's file of a trace: mapped, checked, its definitions read; its calls stay where they are."""
+"""Map and check the trace file of one rank, and read its definitions. Its calls stay in the mapped file."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from offbeat.trace.clock import SANE_NS, Clock, is_sane
 from offbeat.trace.layout import CommunicatorFlag, FileFlag, Flag, Kind, Naming
 
 _MOST_RANKS = 1 << 24
-_PIECE = 1 << 20  # slots looked at together
+_PIECE = 1 << 20  # how many slots are processed at once
 
 
 class DamagedFileError(Exception):
-    """A file that cannot be read; the message says why, without its path."""
+    """The file cannot be read. The message says why; it does not name the path."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Definition:
 
     identity: int
     ranks: int
-    rank: int  # this process's
+    rank: int  # the rank of this process in it
     inter: bool
     several_jobs: bool
     world_order: bool
@@ -38,12 +38,12 @@ class Definition:
 
 @dataclass
 class RankFile:
-    """The contents of one file, with the rank's own times; ``Trace.calls`` has those of one clock."""
+    """The contents of one file. Times are those of the rank's own clock; ``Trace.calls`` converts them."""
 
     path: Path
     header: Any
-    slots: NDArray[Any]  # all of them as if they were calls, in the mapped file
-    is_call: NDArray[np.bool_]  # which are
+    slots: NDArray[Any]  # all slots of the mapped file, viewed as if they were calls
+    is_call: NDArray[np.bool_]  # which slots are calls
     communicators: list[Definition]
     names: dict[Naming, dict[int, str]]
     clock: Clock
@@ -55,7 +55,7 @@ class RankFile:
 
     @property
     def calls(self) -> NDArray[Any]:
-        """The raw records of the calls: a copy, when other records are between them."""
+        """The raw records of the calls. This is a copy if other records are between them."""
         return self.slots[chosen(self.is_call)]
 
     @property
@@ -68,7 +68,7 @@ class RankFile:
 
     @property
     def last_exit(self) -> int:
-        """When this rank last left a call, or completed one, by its own clock; 0 if it has no call."""
+        """When this rank last left or completed a call, by its own clock; 0 if it has no call."""
         last = 0
         for begin in range(0, len(self.slots), _PIECE):
             piece = slice(begin, begin + _PIECE)
@@ -86,7 +86,7 @@ class RankFile:
 
 
 def chosen(mask: NDArray[np.bool_]) -> slice | NDArray[np.intp]:
-    """The elements that a mask chooses, as a slice where that is possible: slices do not copy."""
+    """The elements that a mask chooses. This is a slice if possible, because slices do not copy."""
     where = np.flatnonzero(mask)
     if not len(where):
         return slice(0, 0)
@@ -95,13 +95,13 @@ def chosen(mask: NDArray[np.bool_]) -> slice | NDArray[np.intp]:
 
 
 def text(raw: bytes) -> str:
-    """The text in a header or a name, without what a terminal or a page cannot show."""
+    """The text in a header or a name. Characters that are not printable become ``?``."""
     decoded = bytes(raw).split(b"\0")[0].decode("utf-8", "replace")
     return "".join(c if c.isprintable() else "?" for c in decoded)
 
 
 def read_rank_file(path: Path) -> RankFile:
-    """Map a file and read all but its calls; raises DamagedFileError."""
+    """Map a file and read everything except its calls. Raises DamagedFileError."""
     try:
         size = path.stat().st_size
         if not path.is_file():
@@ -109,7 +109,7 @@ def read_rank_file(path: Path) -> RankFile:
         if size < layout.HEADER_BYTES:
             with path.open("rb") as file:
                 _refuse_foreign(file.read(len(layout.MAGIC)))
-            raise DamagedFileError(f"it is cut off: {size} of the {layout.HEADER_BYTES} bytes of its header")
+            raise DamagedFileError(f"it is cut off: its header has {size} of {layout.HEADER_BYTES} bytes")
         raw = np.memmap(path, dtype=np.uint8, mode="r")
     except OSError as error:
         raise DamagedFileError(error.strerror or str(error)) from None
@@ -120,14 +120,14 @@ def read_rank_file(path: Path) -> RankFile:
     if slots > present:
         notes.append(f"is cut off: {slots - present} of its {slots} slots are missing")
         slots = present
-    # A plain array on the map: np.memmap slices are slower, and every slice would keep a wrapper.
+    # A plain array on the map, because slices of np.memmap are slower, and each keeps a wrapper.
     end = layout.HEADER_BYTES + slots * layout.SLOT_BYTES
     body = np.asarray(raw[layout.HEADER_BYTES : end]).reshape(slots, layout.SLOT_BYTES)
     is_call, communicators, names = _definitions(body, int(header["ranks"]))
     records = body.view(layout.CALL).reshape(slots)
     damaged = _leave_out_damaged(records, is_call, header, len(communicators))
     if damaged:
-        notes.append(f"has {damaged} damaged record{'s' * (damaged != 1)}, left out")
+        notes.append(f"has {damaged} damaged record{'s' * (damaged != 1)}, not used")
     return RankFile(path, header, records, is_call, communicators, names, Clock(header), notes)
 
 
@@ -156,7 +156,7 @@ def _check_header(header: Any, begin: bytes) -> None:
 def _definitions(
     body: NDArray[np.uint8], ranks: int
 ) -> tuple[NDArray[np.bool_], list[Definition], dict[Naming, dict[int, str]]]:
-    """Which slots are calls, and what the others say. Only slots that are not calls are looked at."""
+    """Which slots are calls, and the definitions in the others."""
     is_call = body[:, 0] == Kind.CALL
     communicators: list[Definition] = []
     names: dict[Naming, dict[int, str]] = {kind: {} for kind in Naming}
@@ -219,7 +219,10 @@ def _add_name(record: NDArray[np.uint8], names: dict[Naming, dict[int, str]], sl
 def _leave_out_damaged(
     slots: NDArray[Any], is_call: NDArray[np.bool_], header: Any, communicators: int
 ) -> int:
-    """Unmark calls that no tracer writes, and say how many they are; piece by piece, for long traces."""
+    """Unmark the calls that no tracer can have written, and return how many there are.
+
+    This works piece by piece, so that long traces need little memory.
+    """
     damaged = 0
     for begin in range(0, len(slots), _PIECE):
         piece = slice(begin, begin + _PIECE)
@@ -237,7 +240,7 @@ def _sane(calls: NDArray[Any], header: Any, communicators: int) -> NDArray[np.bo
     sane &= calls["communicator"] < communicators
     sane &= (arrival > own_time - SANE_NS) & (arrival < own_time + SANE_NS)
     sane &= (calls["bytes"] >= 0) & (calls["number"] < 1 << 62)
-    # A pending call has neither yet.
+    # A pending call has no exit or no completion yet.
     for time in (end, completion):
         after = time - np.where(sane, arrival, 0)
         sane &= (pending & (time == 0)) | ((after >= 0) & (after < SANE_NS))

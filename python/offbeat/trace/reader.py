@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""All files of a trace together: which ranks there are, what is missing, times of one clock."""
+"""Read all files of a trace: the ranks, what is missing, and times of one clock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _MOST_LISTED = 8
 
-# What a user of the arrays sees of a call: times of rank 0's clock, since the first call of the trace.
+# One call in the arrays for users. Times are those of rank 0's clock, since the first call of the trace.
 CALLS = np.dtype(
     [
         ("communicator", "<u4"),  # index into Trace.communicators
@@ -46,21 +46,21 @@ CALLS = np.dtype(
 
 @dataclass(frozen=True)
 class Communicator:
-    """One communicator, as all files together know it."""
+    """One communicator, put together from all files."""
 
     index: int
     identity: int
-    ranks: int  # of an inter-communicator those of the larger side that was recorded
+    ranks: int  # of an inter-communicator: the ranks of the larger recorded side
     inter: bool
-    several_jobs: bool  # has processes that are not in this MPI_COMM_WORLD, and so not in this trace
-    members: Sequence[int]  # ranks of MPI_COMM_WORLD whose files have it, ascending
-    local: Mapping[int, int]  # its number in the file of each member
-    places: Mapping[int, int]  # the rank in it of each member
-    world: int
+    several_jobs: bool  # some processes are not in this MPI_COMM_WORLD, and so not in this trace
+    members: Sequence[int]  # the ranks of MPI_COMM_WORLD whose files have it, ascending
+    local: Mapping[int, int]  # by member: the number of the communicator in its file
+    places: Mapping[int, int]  # by member: its rank in the communicator
+    world: int  # the size of MPI_COMM_WORLD
 
     @property
     def alone(self) -> bool:
-        """Whether it is one process, which waits for nobody."""
+        """Whether it has only one process, which waits for no other."""
         return self.ranks < 2 and not self.inter
 
     def __str__(self) -> str:
@@ -77,7 +77,7 @@ class Communicator:
 
 
 class Trace:
-    """The record of one run; made by ``read``."""
+    """The trace of one run. ``read`` makes it."""
 
     def __init__(self, path: Path, files: Sequence[RankFile], notes: Sequence[str]) -> None:
         self.path = path
@@ -94,27 +94,27 @@ class Trace:
 
     @property
     def recording(self) -> list[int]:
-        """Ranks whose calls are here."""
+        """The ranks whose calls are recorded."""
         return [rank for rank, file in self.files.items() if file.records_calls]
 
     @property
     def records(self) -> int:
-        """Calls recorded, each rank's counted."""
+        """The number of records: the calls of all ranks."""
         return sum(file.call_count for file in self.files.values())
 
     @property
     def clock_error_ns(self) -> float:
-        """The largest residual error of the clocks; nan where one was not measured."""
+        """The largest residual error of the clocks; nan if one was not measured."""
         return max((file.clock.error_ns for file in self.files.values()), default=float("nan"))
 
     @property
     def clock_bound_ns(self) -> float:
-        """The most that any clock can be wrong; 0 if it is not known."""
+        """The largest possible error of a clock; 0 if it is not known."""
         return max((file.clock.bound_ns for file in self.files.values()), default=0.0)
 
     @cached_property
     def origin_ns(self) -> int:
-        """The first arrival, on rank 0's clock: times count from here."""
+        """The first arrival, by rank 0's clock. Times count from it."""
         firsts = [
             int(file.clock.to_global(file.slots["arrival"][[np.argmax(file.is_call)]])[0])
             for file in self.files.values()
@@ -124,9 +124,9 @@ class Trace:
 
     @cached_property
     def spans_ns(self) -> dict[int, tuple[int, int]]:
-        """From MPI_Init to MPI_Finalize of each rank, since ``origin_ns``.
+        """When each rank called MPI_Init and MPI_Finalize, since ``origin_ns``.
 
-        A rank that has not ended counts up to the last call that it left.
+        For a rank that has not ended, the second time is that of the last call that it left.
         """
         found = {}
         for rank, file in self.files.items():
@@ -140,17 +140,17 @@ class Trace:
 
     @cached_property
     def span_ns(self) -> tuple[int, int]:
-        """From the first MPI_Init to the last MPI_Finalize, since ``origin_ns``."""
+        """When the run began and ended: the first MPI_Init and the last MPI_Finalize, since ``origin_ns``."""
         return min(0, *(begin for begin, _ in self.spans_ns.values())), max(
             end for _, end in self.spans_ns.values()
         )
 
     def times(self, rank: int, local: Times) -> Times:
-        """A rank's own times as nanoseconds since ``origin_ns``."""
+        """Convert times of a rank's own clock to nanoseconds since ``origin_ns``."""
         return self.files[rank].clock.to_global(local) - np.int64(self.origin_ns)
 
     def calls(self, rank: int) -> NDArray[Any]:
-        """The calls of a rank in the order of their arrival, with times of one clock (CALLS)."""
+        """The calls of a rank in the order of arrival, with times of one clock, as CALLS."""
         raw = self.files[rank].calls
         found = np.empty(len(raw), dtype=CALLS)
         for name in ("number", "collective", "flags", "bytes", "count", "root", "type", "operation"):
@@ -163,7 +163,7 @@ class Trace:
         return found
 
     def dataframe(self) -> pandas.DataFrame:
-        """All calls of all ranks as one table; needs pandas."""
+        """All calls of all ranks as one table. Needs pandas."""
         import pandas
 
         frames = []
@@ -182,17 +182,17 @@ class Trace:
         return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
 
     def names(self, rank: int, kind: Naming) -> dict[int, str]:
-        """The names behind the numbers in a rank's calls."""
+        """The names of the types, operations or algorithms that the calls of a rank have as numbers."""
         zero = "native" if kind is Naming.ALGORITHM else ""
         return {0: zero, **self.files[rank].names[kind]}
 
     def blocks(self, communicator: Communicator) -> Iterator[matching.Block]:
-        """The calls on a communicator, the ranks' records of each brought together."""
+        """The calls on a communicator, each with the records of all ranks."""
         return matching.blocks(self, communicator)
 
     @cached_property
     def missing(self) -> list[str]:
-        """One line for each thing that the trace does not have; empty when it is whole."""
+        """One line for each thing that the trace lacks. Empty if it is complete."""
         absent, unfinished, lost, times = map(
             list, (self._absent(), self._unfinished(), self._lost(), self._unclear_times())
         )
@@ -232,7 +232,7 @@ class Trace:
             yield from self._still_in(rank)
 
     def _still_in(self, rank: int) -> Iterator[str]:
-        """The call that a rank had begun and not left: where it was killed, or hangs."""
+        """The call that a rank began and did not leave, because it was killed, or hangs."""
         file = self.files[rank]
         if not file.call_count:
             return
@@ -248,7 +248,7 @@ class Trace:
             who = _ranks(ranges(list(lost)), len(lost))
             total = sum(lost.values())
             calls = f"{total} call{'s' * (total != 1)} not recorded"
-            yield f"{calls} (disk full, or the bound of the size): {who}"
+            yield f"{calls} (the disk was full, or OFFBEAT_TRACE_MIB was reached): {who}"
 
     def _unclear_times(self) -> Iterator[str]:
         reference = self.hosts.get(0)
@@ -259,11 +259,11 @@ class Trace:
         ]
         if unclear:
             who = _ranks(ranges(unclear), len(unclear))
-            yield f"clocks not synchronised, times are only those of the wall clocks: {who}"
+            yield f"clocks are not synchronised, so times are only those of the wall clocks: {who}"
 
 
 def read(path: str | Path) -> Trace:
-    """The trace in a folder, or one rank's file of it; the program may still be running."""
+    """Read the trace in a folder, or the file of one rank. The program may still be running."""
     path = Path(path)
     spawned: list[Path] = []
     if path.is_dir():
@@ -288,28 +288,28 @@ def read(path: str | Path) -> Trace:
     files = _of_one_run(readable, notes)
     for file in files:
         notes += [f"{file.path.name} {note}" for note in file.notes]
-    notes += [f"{name.name} has what spawned processes did: a trace of its own" for name in spawned]
+    notes += [f"{name.name} is the trace of spawned processes; report it separately" for name in spawned]
     return Trace(path, files, notes)
 
 
 def _of_one_run(files: Sequence[RankFile], notes: list[str]) -> list[RankFile]:
-    """The files of one run, one for each rank: of the run to which most files belong."""
+    """The files of the run to which most files belong, one per rank."""
     runs = Counter((int(file.header["run"]), int(file.header["ranks"])) for file in files)
     ((run, _),) = runs.most_common(1)
     kept: dict[int, RankFile] = {}
     for file in files:
         if (int(file.header["run"]), int(file.header["ranks"])) != run:
-            notes.append(f"{file.path.name} is left out: it is of another run")
+            notes.append(f"{file.path.name} is not used: it belongs to another run")
         elif file.rank in kept:
             twin = kept[file.rank].path.name
-            notes.append(f"{file.path.name} is left out: it is of the same rank as {twin}")
+            notes.append(f"{file.path.name} is not used: it has the same rank as {twin}")
         else:
             kept[file.rank] = file
     return list(kept.values())
 
 
 def _communicators(files: Mapping[int, RankFile], world: int) -> list[Communicator]:
-    """In the order in which the lowest rank that has them saw them."""
+    """The communicators of all files, in the order in which the lowest rank that has them saw them."""
     found: dict[int, dict[int, int]] = {}
     for rank, file in files.items():
         for number, definition in enumerate(file.communicators):
@@ -338,7 +338,7 @@ def _wall_offset(header: Any) -> int:
 
 
 def ranges(ranks: Sequence[int]) -> str:
-    """Ascending ranks as ``0..3, 8``, at most a few of them."""
+    """Ascending ranks as text, such as ``0..3, 8``. A long list is cut."""
     parts: list[list[int]] = []
     for rank in ranks:
         if parts and rank == parts[-1][1] + 1:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A traced run once more, with collectives that take other times.
+"""Replay a traced run with collectives that take other times.
 
-What a rank does between its collectives takes as long as recorded. In a blocking collective the rank waits
-for the ranks it needs (``needs``) and then stays for a while: as long as recorded, not at all, or as long as
-a benchmark says. The result is when the last rank ends.
+Between two collectives a rank takes as long as recorded. In a blocking collective it waits for the ranks that
+it needs (``needs``). Then it stays for a while: as long as recorded, not at all, or as long as a benchmark
+measured. The result is the time at which the last rank ends.
 """
 
 from __future__ import annotations
@@ -23,44 +23,47 @@ from offbeat.trace.needs import OF_COLLECTIVE, Needs, needed
 
 Places = NDArray[np.intp]
 
-_TOGETHER = 1 << 16  # calls whose gaps are in memory at once
+_TOGETHER = 1 << 16  # how many calls have their gaps in memory at once
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a replay ended: one number for each scenario."""
+    """The result of a replay: one number for each scenario."""
 
     run_ns: Floats
-    waited_ns: Floats  # by all ranks together, for the ranks they need
+    waited_ns: Floats  # how long ranks waited for the ranks they need, summed over all ranks
 
 
 @dataclass(frozen=True)
 class Replay:
-    """The blocking calls of a trace, in an order in which they can be carried out. Times are nanoseconds.
+    """The blocking calls of a trace, in an order in which they can be replayed. Times are nanoseconds.
 
     A record is one rank in one call. The records of a call are consecutive, in the order of the
-    communicator's ranks. Non-blocking calls, and calls in which a rank needs nobody, are not among these
-    calls: the time in them is ``aside``.
+    communicator's ranks. Non-blocking calls, and calls in which ranks need no other rank, are not among these
+    calls. The time in them is ``aside``.
     """
 
-    rows: Places  # of Calls.table, in order
-    begin: Places  # the first record of each call
-    size: Places  # the records of each call
+    # One element per call.
+    rows: Places  # the row in Calls.table
+    begin: Places  # the index of its first record
+    size: Places  # how many records it has
     needs: NDArray[np.uint8]
-    root: Places  # its place among the records of the call; -1: there is none, or it is not recorded
-    rank: Places  # of each record: its place among the recording ranks
-    gap: Floats  # of each record: what the rank did since its call before
-    aside: Floats  # of each record: in calls that need nobody, since the call before
-    stay: Floats  # of each record: from the last needed arrival to the exit
-    gap_at_end: Floats  # of each rank, after its last call
+    root: Places  # the index of the root among its records; -1: it has no root, or the root is not recorded
+    # One element per record.
+    rank: Places  # the index of the rank among the recording ranks
+    gap: Floats  # the time since the rank's last call, without ``aside``
+    aside: Floats  # the time since the rank's last call in calls that need no other rank
+    stay: Floats  # the time from the last needed arrival to the exit
+    # One element per rank.
+    gap_at_end: Floats  # the gap after its last call
     aside_at_end: Floats
-    recorded_ns: float  # the run as it was
+    recorded_ns: float  # the length of the run as recorded
 
     def run(self, stays: Floats | None = None, *, aside: bool = True) -> Outcome:
-        """Carry out all calls. ``stays`` has a line for each scenario and a column for each call.
+        """Replay all calls. ``stays`` has a row for each scenario and a column for each call.
 
-        A nan, or no ``stays``, means the recorded stay of each rank. ``aside``: whether calls in which a
-        rank needs nobody take the time that they took.
+        A nan, or no ``stays``, stands for the recorded stay of each rank. If ``aside`` is false, calls in
+        which ranks need no other rank take no time.
         """
         scenarios = 1 if stays is None else len(stays)
         before = self.gap + self.aside if aside else self.gap
@@ -77,7 +80,7 @@ class Replay:
                 stay = np.where(np.isnan(stays[:, first, None]), stay, stays[:, first, None])
             clock[:, ranks] = free + stay
             if last - first > 1 and stays is not None:
-                # All ranks left that call together, and leave each of these together.
+                # All ranks left that call together, and they leave each of these calls together.
                 gaps = before[self.begin[first + 1 : last, None] + np.arange(len(at_end))]
                 most = gaps.max(axis=1)
                 waited += len(at_end) * most.sum() - gaps.sum()
@@ -85,7 +88,7 @@ class Replay:
         return Outcome((clock + at_end).max(axis=1), waited)
 
     def _stretches(self, stays: Floats | None) -> Iterator[tuple[int, int]]:
-        """Single calls, and stretches of calls that all ranks leave together."""
+        """Split the calls into single calls and stretches of calls that all ranks leave together."""
         count = len(self.rows)
         if stays is None:
             yield from ((call, call + 1) for call in range(count))
@@ -99,7 +102,7 @@ class Replay:
 
 
 def of_calls(calls: Calls) -> Replay:
-    """Take a trace apart: what its ranks did, and what its collectives took."""
+    """Prepare the replay of a trace."""
     found = _records(calls)
     waits = found.needs != Needs.NOBODY
     between, sequences = _between(calls, found, waits)
@@ -125,7 +128,7 @@ def of_calls(calls: Calls) -> Replay:
 
 @dataclass(frozen=True)
 class _Records:
-    """The complete calls of a trace. The first four have an element for each call."""
+    """The complete calls of a trace. The first four arrays are by call, the others by record."""
 
     row: Places
     needs: NDArray[np.uint8]
@@ -173,7 +176,7 @@ def _of_block(calls: Calls, block: Block, rows: Places, place: Mapping[int, int]
 
 @dataclass(frozen=True)
 class _Between:
-    """What ranks did between the calls in which they wait."""
+    """The time of the ranks between the calls in which they wait, as in ``Replay``."""
 
     gap: Floats
     aside: Floats
@@ -182,7 +185,7 @@ class _Between:
 
 
 def _between(calls: Calls, found: _Records, waits: NDArray[np.bool_]) -> tuple[_Between, list[Places]]:
-    """Also the calls of each rank in which it waits, in the order in which it made them."""
+    """The time between calls, and for each rank the calls in which it waits, in the order of making them."""
     begin_ns, _ = calls.trace.span_ns
     ranks, records = len(calls.trace.recording), len(found.rank)
     between = _Between(np.zeros(records), np.zeros(records), np.zeros(ranks), np.zeros(ranks))
@@ -195,7 +198,8 @@ def _between(calls: Calls, found: _Records, waits: NDArray[np.bool_]) -> tuple[_
         mine = by_rank[edges[rank] : edges[rank + 1]]
         mine = mine[np.argsort(found.arrival[mine], kind="stable")]
         arrival, leave, waiting = found.arrival[mine], found.exit[mine], waits[call[mine]]
-        # Of each record, and of the end, which is one more: what came before it, since the beginning.
+        # The time outside of calls, and the time aside, from the start of the run to each record. The last
+        # element is for the end of the run.
         free = np.cumsum(np.append(arrival, end_ns) - np.insert(leave, 0, begin_ns))
         aside = np.insert(np.cumsum(np.where(waiting, 0, leave - arrival)), 0, 0)
         stops = np.append(np.flatnonzero(waiting), len(mine))
@@ -207,10 +211,10 @@ def _between(calls: Calls, found: _Records, waits: NDArray[np.bool_]) -> tuple[_
 
 
 def _order(last: NDArray[np.int64], chosen: Places, sequences: Sequence[Places]) -> Places:
-    """The calls so that each rank's are in the order in which it made them.
+    """An order of all calls in which the calls of each rank are in the order in which it made them.
 
-    Usually the order of the last arrivals is one. It is not where a rank leaves a call long before others
-    have come, and has meanwhile been in calls of other communicators.
+    Usually the order of the last arrivals is one. It is not if a rank leaves a call long before others arrive
+    there, and makes calls on other communicators meanwhile.
     """
     order = chosen[np.argsort(last[chosen], kind="stable")]
     position = np.empty(len(last), dtype=np.intp)
@@ -221,9 +225,9 @@ def _order(last: NDArray[np.int64], chosen: Places, sequences: Sequence[Places])
 
 
 def _topological(order: Places, sequences: Sequence[Places]) -> Places:
-    """Calls whose ranks have all reached them, one after the other.
+    """A topological order: each next call is one that all of its ranks have reached.
 
-    Where there is none, as threads of a rank were in calls at the same time, the next in ``order`` is taken.
+    If there is none, because threads of a rank made calls at the same time, the next call in ``order`` comes.
     """
     missing = Counter(call for sequence in sequences for call in sequence.tolist())
     ahead = [deque(sequence.tolist()) for sequence in sequences]

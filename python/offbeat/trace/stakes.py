@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is at stake in a traced run: the part of it that collectives take, and the most that could be won."""
+"""What is at stake in a traced run: the share of the time in collectives, and how much could be saved."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from offbeat.trace import replay
 from offbeat.trace.metrics import Calls
 from offbeat.units import format_share, format_us
 
-WORTH_IT = 0.01  # of the run: less is nothing to gain
+WORTH_IT = 0.01  # a saving below this share of the run counts as nothing to gain
 
 
 class Verdict(Enum):
@@ -26,15 +26,17 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Stakes:
-    """Shares are parts of the ranks' time in the run, between 0 and 1; savings are seconds of the run."""
+    """The time that could be saved. Shares are of the time of all ranks in the run, between 0 and 1."""
 
     run_s: float
-    ranks: int  # that record
-    every_call: int  # so many calls count for each that is recorded
-    in_collectives: float
-    waiting: float  # until the last rank arrived
-    perfect_saves_s: float  # with perfect collectives: a rank leaves when the last rank it needs has arrived
-    even_saves_s: float  # if, beside that, nobody were late
+    ranks: int  # how many ranks record
+    every_call: int  # each recorded call stands for this many calls
+    in_collectives: float  # the share of the time in collectives
+    waiting: float  # the share of the time before the last rank arrived
+    perfect_saves_s: (
+        float  # seconds of the run; a rank leaves as soon as the ranks that it needs have arrived
+    )
+    even_saves_s: float  # further seconds of the run, if in addition no rank is late
 
     @property
     def communicating(self) -> float:
@@ -42,12 +44,12 @@ class Stakes:
 
     @property
     def perfect_saves(self) -> float:
-        """As a part of the run."""
+        """``perfect_saves_s`` as a share of the run."""
         return self.perfect_saves_s / self.run_s
 
     @property
     def even_saves(self) -> float:
-        """As a part of the run."""
+        """``even_saves_s`` as a share of the run."""
         return self.even_saves_s / self.run_s
 
     @property
@@ -59,7 +61,7 @@ class Stakes:
 
     @property
     def sentences(self) -> list[str]:
-        """What matters first, in words."""
+        """The stakes in words, the most important first."""
         run = format_us(1e6 * self.run_s)
         share = f"Collectives take {format_share(self.in_collectives)} of the run of {run}"
         if self.verdict is Verdict.NOTHING:
@@ -67,7 +69,7 @@ class Stakes:
                 return [f"{share}: nothing to gain.", *self._sampled()]
             least = format_share(self.perfect_saves + self.even_saves)
             return [
-                f"{share}, but perfect ones without any late rank would save only {least}: nothing to gain.",
+                f"{share}, but perfect ones without a late rank would save only {least}: nothing to gain.",
                 *self._sampled(),
             ]
         waiting, communicating = format_share(self.waiting), format_share(self.communicating)
@@ -76,13 +78,14 @@ class Stakes:
         found = [
             f"{share}: {waiting} waiting for the last rank, {communicating} communicating.",
             "Perfect collectives, in which a rank only waits for the ranks it needs, would save at most "
-            f"{perfect} of the run ({perfect_s}). If then no rank were late, {even} more ({even_s}).",
+            f"{perfect} of the run ({perfect_s}). If in addition no rank were late, that "
+            f"would save {even} more ({even_s}).",
         ]
         inherited = self.waiting - self.even_saves
         if inherited >= WORTH_IT:
             found.append(
-                f"Of the waiting, {format_share(inherited)} of the run is for ranks that are late because "
-                "they left other collectives late."
+                f"{format_share(inherited)} of the run is waiting for ranks that are late only because they "
+                "left other collectives late."
             )
         return [*found, self._what_to_do(), *self._sampled()]
 
@@ -98,11 +101,11 @@ class Stakes:
     def _sampled(self) -> list[str]:
         if self.every_call == 1:
             return []
-        return [f"One of {self.every_call} calls is recorded, and counts {self.every_call} times here."]
+        return [f"One in {self.every_call} calls is recorded, so each counts {self.every_call} times here."]
 
 
 def of_calls(calls: Calls) -> Stakes | None:
-    """None if no call was recorded on two ranks or more."""
+    """Compute the stakes of a trace. None if no call was recorded on two or more ranks."""
     whole = calls.whole
     if not len(whole):
         return None

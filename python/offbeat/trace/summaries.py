@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The contents of a trace's tables: shares of calls and time, who is last, imbalance; over complete calls.
+"""Compute the contents of the tables of a trace, over its complete calls: shares, lateness and imbalance.
 
 Paper 0 is Alizadeh et al., EuroMPI 2022; paper 4 is Salimi Beni, Cosenza, Hunold, Cluster 2024.
 """
@@ -15,33 +15,35 @@ from numpy.typing import NDArray
 from offbeat.trace.message_time import MessageTime
 from offbeat.trace.metrics import Calls
 
-SMALL_BYTES = 1 << 10  # paper 0, section 6.1.1: to here MVAPICH uses shared memory
-MEDIUM_BYTES = 64 << 10  # and to here the arrival-aware algorithm for small messages is compared
+SMALL_BYTES = 1 << 10  # paper 0, section 6.1.1: MVAPICH uses shared memory up to this size
+MEDIUM_BYTES = (
+    64 << 10
+)  # and the paper compares the arrival-aware algorithm for small messages up to this one
 SIZE_CLASSES = ("small", "medium", "large")
-SIZE_CLASS_MEANING = "small: to 1 KiB, medium: to 64 KiB, large: above"
+SIZE_CLASS_MEANING = "small: up to 1 KiB, medium: up to 64 KiB, large: above"
 
 
 def size_class(size: Any) -> NDArray[np.intp]:
-    """Index into SIZE_CLASSES."""
+    """The index of the class of a size in SIZE_CLASSES."""
     return np.asarray(np.digitize(size, [SMALL_BYTES + 1, MEDIUM_BYTES + 1]))
 
 
 @dataclass(frozen=True)
 class Share:
-    """The share of one kind of call in all calls, and in the time in them (paper 0, section 4.2)."""
+    """The share that one kind of call has in all calls and in their time (paper 0, section 4.2)."""
 
     collective: int
     size_class: str
     calls: int
-    call_share: float  # 0 .. 1
-    time_ns: float  # over all ranks
+    call_share: float  # between 0 and 1
+    time_ns: float  # the sum over all ranks
     time_share: float
     waiting_ns: float
     communicating_ns: float
 
 
 def shares(calls: Calls) -> list[Share]:
-    """By collective and class of size, the most time first."""
+    """The shares by collective and class of sizes, the most time first."""
     table = calls.whole
     total_time = max(float(table["in_call"].sum()), 1e-9)
     classes = size_class(table["bytes"])
@@ -73,11 +75,11 @@ class RankLateness:
 
     rank: int
     calls_last: int
-    share_last: float  # of the complete calls
-    lateness_us: float  # median over the calls in which it is the last, against the usual arrival
+    share_last: float  # as a share of the complete calls
+    lateness_us: float  # from the usual arrival; the median over the calls in which it is the last
     lateness_p90_us: float
-    waited_s: float  # by all others in these calls
-    mean_skew_us: float  # over all calls (paper 4, section V.A)
+    waited_s: float  # how long all other ranks waited in these calls
+    mean_skew_us: float  # the mean over all calls (paper 4, section V.A)
 
 
 def lateness(calls: Calls) -> list[RankLateness]:
@@ -106,7 +108,7 @@ def lateness(calls: Calls) -> list[RankLateness]:
 
 
 class Measure(NamedTuple):
-    """A time, and as a factor of alpha where that is known."""
+    """A time, and the time divided by alpha, if alpha is known."""
 
     us: float
     factor: float | None
@@ -114,7 +116,7 @@ class Measure(NamedTuple):
 
 @dataclass(frozen=True)
 class Imbalance:
-    """Averages over calls (paper 0, tables 1 and 2): microseconds, and factors of alpha where it is known."""
+    """Averages over the calls of one class of sizes (paper 0, tables 1 and 2)."""
 
     size_class: str
     calls: int
@@ -125,7 +127,7 @@ class Imbalance:
 
 
 def imbalance(calls: Calls, alpha: MessageTime | None) -> list[Imbalance]:
-    """A row for all sizes, then one for each class. As in the paper, the calls' factors are averaged."""
+    """One row for all sizes, then one per class. As in the paper, factors are averaged over the calls."""
     table = calls.whole
     classes = size_class(table["bytes"])
     chosen = [("all", np.ones(len(table), dtype=bool))]
