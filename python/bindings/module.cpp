@@ -86,15 +86,17 @@ NB_MODULE(_core, module) {
              "Returns one dict per collective of MPI: name, function, moves, has_root, has_operation, and "
              "served (offbeat has algorithms for it, and offbeat bench measures it). The order is that of "
              "the numbers in trace files, which begin at 1.");
-  module.def("settings", setting_list,
-             "Returns one dict per environment variable: name, default, values, meaning, equal_on_all_ranks.");
+  module.def(
+      "settings", setting_list,
+      "Returns one dict per environment variable: name, default, values, meaning, equal_on_all_ranks.");
   module.def(
       "check_expression",
       [](std::string_view collective, std::string_view expression) {
         return offbeat::parse_expression(known_collective(collective), expression).text();
       },
       "collective"_a, "expression"_a,
-      "Returns the canonical spelling of an expression. Raises ExpressionError, which names the column of the "
+      "Returns the canonical spelling of an expression. Raises ExpressionError, which names the column of "
+      "the "
       "error.");
   register_rules(module);
   register_simulator(module);

@@ -81,16 +81,18 @@ nb::list plan(std::string_view collective, std::string_view host, int nodes, int
 }  // namespace
 
 void register_rules(nb::module_& module) {
-  nb::class_<offbeat::ParsedRules>(module, "Rules", "The contents of a file of rules: its rules and its errors.")
+  nb::class_<offbeat::ParsedRules>(module, "Rules",
+                                   "The contents of a file of rules: its rules and its errors.")
       .def_prop_ro("errors", error_lines, "One line per error, as FILE:LINE: FIELD: MESSAGE.")
-      .def_prop_ro(
-          "rules", rule_list,
-          "The rules without an error. Each is a dict: line, text (the canonical spelling), collective, host, "
-          "nodes, ppn, reason. nodes and ppn are pairs (least, most), both included.");
+      .def_prop_ro("rules", rule_list,
+                   "The rules without an error. Each is a dict: line, text (the canonical spelling), "
+                   "collective, host, "
+                   "nodes, ppn, reason. nodes and ppn are pairs (least, most), both included.");
   module.def(
       "read_rules",
       [](const std::string& path) { return offbeat::parse_rules(path, offbeat::read_rules_text(path)); },
-      "path"_a, "Reads a file of rules, which must be a regular file. Raises UsageError if it cannot be read.");
+      "path"_a,
+      "Reads a file of rules, which must be a regular file. Raises UsageError if it cannot be read.");
   module.def(
       "built_in_rules", [] { return offbeat::parse_rules("built-in rules", offbeat::built_in_rules_text()); },
       "Returns the rules that are built into offbeat.");

@@ -143,14 +143,18 @@ void register_simulator(nb::module_& module) {
       .def("unsuitable", &Machine::unsuitable, "collective"_a, "expression"_a,
            "Returns why an expression cannot run on this machine, or an empty text if it can.")
       .def("model", &Machine::model, "collective"_a, "expression"_a, "size_bytes"_a,
-           "Returns the time that the max-rate model predicts if all ranks begin at once, or None if the model "
+           "Returns the time that the max-rate model predicts if all ranks begin at once, or None if the "
+           "model "
            "has no formula for this expression.")
       .def_static("learns", &Machine::learns, "collective"_a, "expression"_a,
                   "Whether earlier calls influence this one (lateness prediction).")
-      .def("forget", &Machine::forget, "Forgets all earlier calls, so that they do not influence the next one.")
-      .def("run", &Machine::run, "collective"_a, "expression"_a, "size_bytes"_a, "arrivals"_a,
-           "report"_a.none(),
-           "Simulates one call, in which rank k arrives at arrivals[k]. Returns a dict: exits, waits, messages, "
-           "inter_node_messages, bytes, events. waits has a tuple per rank: the sum of its waits, its longest "
-           "wait, and the rank for which that was (-1: none). Calls report(events) now and then.");
+      .def("forget", &Machine::forget,
+           "Forgets all earlier calls, so that they do not influence the next one.")
+      .def(
+          "run", &Machine::run, "collective"_a, "expression"_a, "size_bytes"_a, "arrivals"_a,
+          "report"_a.none(),
+          "Simulates one call, in which rank k arrives at arrivals[k]. Returns a dict: exits, waits, "
+          "messages, "
+          "inter_node_messages, bytes, events. waits has a tuple per rank: the sum of its waits, its longest "
+          "wait, and the rank for which that was (-1: none). Calls report(events) now and then.");
 }

@@ -187,7 +187,9 @@ def test_clocks_that_were_not_synchronised_are_said(tmp_path: Path) -> None:
         made.call(0, START_NS + rank, START_NS + 9)
         made.write(tmp_path)
     found = trace.read(tmp_path)
-    assert found.missing == ["clocks are not synchronised, so times are only those of the wall clocks: rank 1"]
+    assert found.missing == [
+        "clocks are not synchronised, so times are only those of the wall clocks: rank 1"
+    ]
     assert np.isnan(found.clock_error_ns)
 
 
