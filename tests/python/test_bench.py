@@ -266,10 +266,10 @@ def test_a_file_of_elsewhere_is_not_resumed() -> None:
     path = Path("b.json")
     runner.refuse_other(ABOUT, ABOUT, path)
     for field, name, value, message in (
-        ("machine", "host", "other", "another machine.* host was h, is other"),
-        ("mpi", "version", "4", "another MPI.* version was 5, is 4"),
-        ("offbeat", "sha256", "1", "another offbeat.* sha256 was 0, is 1"),
-        ("environment", "OMPI_MCA_btl", "tcp", "another environment.* OMPI_MCA_btl was unset, is tcp"),
+        ("machine", "host", "other", "another machine.* host was h, now it is other"),
+        ("mpi", "version", "4", "another MPI.* version was 5, now it is 4"),
+        ("offbeat", "sha256", "1", "another offbeat.* sha256 was 0, now it is 1"),
+        ("environment", "OMPI_MCA_btl", "tcp", "another environment.* OMPI_MCA_btl was unset, now it is tcp"),
     ):
         with pytest.raises(CommandError, match=message):
             runner.refuse_other(ABOUT, {**ABOUT, field: {**ABOUT[field], name: value}}, path)

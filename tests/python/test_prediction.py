@@ -156,7 +156,7 @@ def test_a_model_that_is_wrong_says_so(offbeat: Offbeat, tmp_path: Path) -> None
     program(tmp_path / "run.trace", lambda call: 0, delay_us=lambda call: 80)
     bench(tmp_path / "bench.json")
     done = offbeat("predict", "run.trace", "--from", "bench.json")
-    assert "predicted 34.0 ms, recorded 38.0 ms (-10.5%)" in done.stdout
+    assert "predicted as 34.0 ms and was recorded as 38.0 ms (-10.5%)" in done.stdout
 
 
 def test_measured_runs_confirm_or_do_not(offbeat: Offbeat, tmp_path: Path) -> None:
@@ -374,12 +374,12 @@ def simulated(path: Path, **values: Any) -> None:
         (lambda path: path.write_text('{"format": "offbeat bench", "version": 1}'), "is damaged"),
         (lambda path: path.write_text('{"format": "offbeat bench", "version": 9}'), "has version 9"),
         (lambda path: bench(path, machine=7), "is damaged"),
-        (lambda path: bench(path, cells=[]), "has no result that was measured"),
+        (lambda path: bench(path, cells=[]), "has no measured result"),
         (lambda path: bench(path, ranks=8), "has 8 ranks, the trace has 4: offbeat bench -n 4"),
         (lambda path: bench(path, sizes=(1 << 20,)), "no blocking allreduce on 4 ranks at sizes near those"),
         (lambda path: bench(path, collective="bcast"), "no blocking bcast on 4 ranks"),
         (lambda path: bench(path, skew_us=float("nan")), "is damaged"),
-        (computing, "is of non-blocking calls"),
+        (computing, "has non-blocking calls"),
         (simulated, "has no simulation of 4 ranks, as in the trace; it has: nothing"),
         (lambda path: simulated(path, version=9), "has version 9 of the format"),
         (lambda path: simulated(path, results=[{"nodes": 4}]), "is damaged"),

@@ -228,7 +228,7 @@ def test_lateness_that_collectives_hand_on_is_told_apart(tmp_path: Path) -> None
     found = at_stake(tmp_path)
     assert found.waiting > 0.3
     assert found.even_saves < 0.03
-    assert any("late because they left other collectives late" in line for line in found.sentences)
+    assert any("late only because they left other collectives late" in line for line in found.sentences)
 
 
 def test_calls_that_are_not_recorded_count(tmp_path: Path) -> None:

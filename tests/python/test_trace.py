@@ -237,7 +237,7 @@ def changed(at: int, new: bytes) -> bytes:
     [
         (b"", "it is not a trace of offbeat"),
         (b"\x7fELF" + b"\0" * 9000, "it is not a trace of offbeat"),
-        (b"OFFBEAT\n" + b"\0" * 50, "58 of the 4096 bytes of its header"),
+        (b"OFFBEAT\n" + b"\0" * 50, "its header has 58 of 4096 bytes"),
         (changed(8, b"\2\0\0\0"), "its format has version 2, this offbeat reads version 1"),
         (changed(12, b"\0\1"), "its header is damaged: wrong lengths"),
         (changed(24, b"\2"), "its header is damaged: rank 2 of 2"),

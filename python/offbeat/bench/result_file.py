@@ -64,7 +64,7 @@ def _warnings(benchmark: Benchmark) -> list[str]:
         found.append(
             f"in {late} of {len(benchmark.results)} results ranks rarely arrived as the pattern says"
         )
-    return found + [f"WRONG result, left out: {line}" for line in benchmark.wrong_results()]
+    return found + [f"WRONG result, not used: {line}" for line in benchmark.wrong_results()]
 
 
 def _cells_missing(benchmark: Benchmark) -> int:
