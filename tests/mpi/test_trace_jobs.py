@@ -66,7 +66,7 @@ def test_spawned_jobs_and_inter_communicators(mpi: Mpi, tmp_path: Path) -> None:
     assert merged == [(0, 1, -1, -1, -1)]
 
     read = trace.read(folder)
-    assert [line.partition(" has ")[0] for line in read.missing] == [next(folder.glob("spawned-*")).name]
+    assert [line.partition(" is ")[0] for line in read.missing] == [next(folder.glob("spawned-*")).name]
     assert [str(c).partition(" ")[2] for c in read.communicators] == [
         "0 (all 2 ranks)", "1 (ranks 0..1)", "2 (ranks 0..1, and another job)",
         "3 (ranks 0..1, and another job)",
