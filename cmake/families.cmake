@@ -94,6 +94,7 @@ function(offbeat_family family headers)
   add_library(offbeat-${family} SHARED
     src/capi/offbeat.cpp
     src/mpi/process/build_identity.cpp
+    src/mpi/communicators/adaptation.cpp
     src/mpi/communicators/announcements.cpp
     src/mpi/communicators/check.cpp
     src/mpi/communicators/communicator.cpp

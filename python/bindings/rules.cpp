@@ -54,7 +54,7 @@ nb::dict row_dict(const offbeat::PlanRow& row) {
   entry["form"] = name_of(row.form);
   entry["needs"] = row.needs.text();
   nb::list alternatives;
-  for (const offbeat::Expression* each : row.alternatives) alternatives.append(each->text());
+  for (const offbeat::Alternative& each : row.alternatives) alternatives.append(each.expression->text());
   entry["alternatives"] = alternatives;
   entry["reason"] = row.reason;
   entry["origin"] = row.origin;

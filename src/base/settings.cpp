@@ -154,6 +154,12 @@ std::vector<Setting> all_settings() {
       {"OFFBEAT_RULES", any_text("a file", &Settings::rules), "", OnRanks::may_differ,
        "a file of rules that say which algorithm runs where; they come before the built-in rules, and all "
        "ranks must read equal rules"},
+      {"OFFBEAT_ADAPT",
+       one_of(&Settings::adapt, {{"off", Adapt::off}, {"on", Adapt::on}, {"any", Adapt::any}}), "on",
+       OnRanks::equal,
+       "whether calls measure the alternatives of a rule, A | B; on: if they always give the same bits; any: "
+       "in all rules, so the bits of a reduction may depend on the measurement; off: the first alternative "
+       "runs"},
       {"OFFBEAT_VERBOSE", number(&Settings::verbose, 0, 1), "0", OnRanks::may_differ,
        "1: print once, for each collective and range of lengths, which algorithm runs and why (to standard "
        "error, from one rank)"},

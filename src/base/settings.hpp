@@ -14,6 +14,12 @@
 namespace offbeat {
 
 enum class WaitPolicy { automatic, spin, yield, sleep };
+// Which rules may have several alternatives; see selection/plan.hpp.
+enum class Adapt : std::uint8_t {
+  off,  // none: the first alternative runs
+  on,   // those whose alternatives give the same bits
+  any,  // all
+};
 // How offbeat treats calls on GPU memory; see node/device_memory.hpp.
 enum class GpuPolicy { stage, native, off };
 
@@ -22,6 +28,7 @@ struct Settings {
   // The expression for each collective, by index_of(); empty: offbeat chooses.
   std::array<std::string, collectives.size()> algorithms;
   std::string rules;  // path of the rules; empty: only built-in rules
+  Adapt adapt;
   int verbose;
   bool report;
   double stall_s;

@@ -100,6 +100,10 @@ struct Algorithm {
   // True if every run gives the same bits, whichever rank arrives first, provided that the parts do. Within
   // one run all ranks always get the same bits.
   bool every_run = true;
+  // The name of the order in which the operands of an element are combined, if that is equal for all elements
+  // of a vector. Equal names mean equal bits. `order_of_part`: the order of the only part.
+  std::string_view order = "";
+  static constexpr std::string_view order_of_part = "part";
   // For a collective with a block for each rank: true if the algorithm looks every block up by itself
   // (BlockList::of). A segment of `pipeline` can then be a stripe of each block.
   bool takes_stripes = false;
@@ -151,6 +155,9 @@ struct Expression {
   [[nodiscard]] std::size_t lease(const Call& call, int rank, int ranks, int node_ranks) const;
   // Returns true if every run gives the same bits, because no part combines in the order of arrival.
   [[nodiscard]] bool every_run() const;
+  // Returns a text that is equal for expressions that always give the same bits, or an empty text if that is
+  // not known.
+  [[nodiscard]] std::string_view operand_order() const;
   // Returns true if earlier calls influence this one (lateness prediction).
   [[nodiscard]] bool learns() const;
   // Returns the canonical spelling. Parsing it gives an equal expression.

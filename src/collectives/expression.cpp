@@ -340,6 +340,10 @@ bool Expression::every_run() const {
   return algorithm->every_run && std::ranges::all_of(parts, &Expression::every_run);
 }
 
+std::string_view Expression::operand_order() const {
+  return algorithm->order == Algorithm::order_of_part ? parts.front().operand_order() : algorithm->order;
+}
+
 bool Expression::learns() const {
   return algorithm->learns || std::ranges::any_of(parts, &Expression::learns);
 }

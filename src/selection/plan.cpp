@@ -18,6 +18,19 @@ struct Candidate {
   std::string_view file;
 };
 
+// Keeps the alternatives that always give the same bits as the first one, so that the bits do not depend on
+// what was measured.
+void keep_those_with_equal_bits(std::vector<const Expression*>& alternatives, Collective collective,
+                                Adapt adapt) {
+  if (adapt == Adapt::off) alternatives.erase(alternatives.begin() + 1, alternatives.end());
+  if (adapt == Adapt::any || !facts(collective).has_operation) return;
+  const Expression* const first = alternatives.front();
+  std::erase_if(alternatives, [&](const Expression* each) {
+    return each != first &&
+           (first->operand_order().empty() || each->operand_order() != first->operand_order());
+  });
+}
+
 std::vector<Candidate> candidates(Collective collective, const PlanBasis& basis) {
   std::vector<Candidate> found;
   for (const Rules* rules : basis.rules) {
@@ -28,7 +41,9 @@ std::vector<Candidate> candidates(Collective collective, const PlanBasis& basis)
       if (candidate.bytes.is_empty()) continue;
       std::ranges::copy_if(rule.alternatives, std::back_inserter(candidate.alternatives),
                            [&](const Expression* each) { return each->unsuitable(basis.placement).empty(); });
-      if (!candidate.alternatives.empty()) found.push_back(std::move(candidate));
+      if (candidate.alternatives.empty()) continue;
+      keep_those_with_equal_bits(candidate.alternatives, collective, basis.adapt);
+      found.push_back(std::move(candidate));
     }
   }
   return found;
@@ -40,35 +55,26 @@ class RowsOfPlan {
   RowsOfPlan(Collective collective, const PlanBasis& basis)
       : collective_(collective), placement_(basis.placement), window_bytes_(basis.window_bytes) {}
 
-  // Adds a row that ends at `most`. If the algorithm has an immediate form, short calls get a row of their
+  // Adds a row that ends at `most`. If an alternative has an immediate form, short calls get a row of their
   // own.
-  void add(std::size_t most, std::vector<const Expression*> alternatives, std::string reason,
-           std::string origin) {
-    const Expression& expression = *alternatives.front();
-    PlanRow row{.bytes = {next_, most},
-                .expression = &expression,
-                .form = expression.is_native() ? RowForm::native : RowForm::task,
-                .needs = needs_of(expression),
-                .elements = elements_of(expression),
-                .alternatives = std::move(alternatives),
-                .reason = std::move(reason),
-                .origin = std::move(origin)};
-    const bool is_on_board = placement_.nodes == 1 && row.needs.contain(Means::board);
-    const Immediate* immediate =
-        is_on_board ? immediate_form(*expression.algorithm, placement_.ranks) : nullptr;
-    if (immediate != nullptr) {
-      const std::size_t longest = immediate->most_bytes(placement_.ranks);
-      if (next_ <= longest) {
-        PlanRow first = row;
-        first.form = RowForm::immediate;
-        first.immediate = immediate;
-        first.bytes.most = std::min(longest, most);
-        append(std::move(first));
-        if (longest >= most) return;
-        row.bytes.least = next_;
+  void add(std::size_t most, const std::vector<const Expression*>& alternatives, const std::string& reason,
+           const std::string& origin) {
+    while (next_ <= most) {
+      PlanRow row;
+      row.bytes = {next_, most};
+      row.reason = reason;
+      row.origin = origin;
+      for (const Expression* each : alternatives) {
+        row.alternatives.push_back(alternative_of(*each, row.bytes));
+        if (row.alternatives.back().form != RowForm::task) continue;
+        const ElementLimits elements = elements_of(*each);
+        row.elements.narrow = std::min(row.elements.narrow, elements.narrow);
+        row.elements.wide = std::min(row.elements.wide, elements.wide);
       }
+      static_cast<Alternative&>(row) = row.alternatives.front();
+      append(std::move(row));
+      if (most == any_length && rows_.back().bytes.most == any_length) break;
     }
-    append(std::move(row));
   }
 
   [[nodiscard]] std::size_t next() const { return next_; }
@@ -76,6 +82,25 @@ class RowsOfPlan {
   [[nodiscard]] std::vector<PlanRow> result() { return std::move(rows_); }
 
  private:
+  // Returns the alternative in the form that calls of length bytes.least take, and shortens `bytes` to the
+  // lengths that take this form.
+  [[nodiscard]] Alternative alternative_of(const Expression& expression, Range<std::size_t>& bytes) const {
+    Alternative found{.expression = &expression,
+                      .form = expression.is_native() ? RowForm::native : RowForm::task,
+                      .immediate = nullptr,
+                      .needs = needs_of(expression)};
+    const bool is_on_board = placement_.nodes == 1 && found.needs.contain(Means::board);
+    const Immediate* immediate =
+        is_on_board ? immediate_form(*expression.algorithm, placement_.ranks) : nullptr;
+    if (immediate == nullptr) return found;
+    const std::size_t longest = immediate->most_bytes(placement_.ranks);
+    if (bytes.least > longest) return found;
+    found.form = RowForm::immediate;
+    found.immediate = immediate;
+    bytes.most = std::min(bytes.most, longest);
+    return found;
+  }
+
   [[nodiscard]] Means needs_of(const Expression& expression) const {
     if (expression.is_native()) return {};
     if (expression.runs_on_host()) return Means::host_pipeline;
@@ -98,8 +123,8 @@ class RowsOfPlan {
     next_ = row.bytes.most + 1;
     if (!rows_.empty()) {
       PlanRow& last = rows_.back();
-      const bool continues = last.form == row.form && last.alternatives == row.alternatives &&
-                             last.reason == row.reason && last.origin == row.origin;
+      const bool continues =
+          last.alternatives == row.alternatives && last.reason == row.reason && last.origin == row.origin;
       if (continues) {
         last.bytes.most = row.bytes.most;
         return;
@@ -187,13 +212,19 @@ std::string Means::text() const {
 const PlanRow& Plan::row_for(std::size_t bytes, std::size_t width) const {
   const PlanRow& row = row_for(bytes);
   const bool is_wide = width > BoardShape::smallest_chunk;
-  if (row.form != RowForm::task || width <= (is_wide ? row.elements.wide : row.elements.narrow)) return row;
+  if (width <= (is_wide ? row.elements.wide : row.elements.narrow)) return row;
   return is_wide ? without_host : native;
 }
 
 Means Plan::needs() const {
   Means all;
-  for (const PlanRow& row : rows) all = all | row.needs;
+  for (const PlanRow& row : rows) all = all | row.needs_of_all();
+  return all;
+}
+
+Means PlanRow::needs_of_all() const {
+  Means all;
+  for (const Alternative& each : alternatives) all = all | each.needs;
   return all;
 }
 
@@ -211,7 +242,7 @@ Plan make_plan(Collective collective, const PlanBasis& basis) {
     row.expression = interned_expression(collective, expression);
     row.form = form;
     row.needs = needs;
-    row.alternatives = {row.expression};
+    row.alternatives = {row};
     return row;
   };
   return {

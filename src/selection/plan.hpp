@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/collective.hpp"
+#include "base/settings.hpp"
 #include "collectives/algorithm.hpp"
 #include "selection/rules.hpp"
 
@@ -57,18 +58,29 @@ struct ElementLimits {
   std::size_t wide = 0;             // for wider elements
 };
 
-// Says how calls of `bytes` bytes are carried out.
-struct PlanRow {
-  Range<std::size_t> bytes;
+// One way to carry out a call.
+struct Alternative {
   const Expression* expression = nullptr;  // interned; `native` is an expression, too
   RowForm form = RowForm::native;
   const Immediate* immediate = nullptr;  // null if `form` is not immediate
   Means needs;
-  ElementLimits elements;
-  // The expressions that the rule offers and that can run here; `expression` is the first one.
-  std::vector<const Expression*> alternatives;
+
+  friend bool operator==(const Alternative&, const Alternative&) = default;
+};
+
+// Says how calls of `bytes` bytes are carried out.
+struct PlanRow : Alternative {
+  Range<std::size_t> bytes;
+  ElementLimits elements{any_length, any_length};
+  // The alternatives that the rule offers and that can run here, the row itself first. If there are several,
+  // calls measure them (selection/trial.hpp).
+  std::vector<Alternative> alternatives;
   std::string reason;  // for people
   std::string origin;  // for people: the rule's file and line, or the setting; empty if nothing was chosen
+
+  [[nodiscard]] bool has_choice() const { return alternatives.size() > 1; }
+  // Returns what all alternatives need together.
+  [[nodiscard]] Means needs_of_all() const;
 };
 
 // The rows follow one another and cover all lengths. If there are none, the host serves the collective.
@@ -117,12 +129,13 @@ struct PlanBasis {
   Placement placement;
   const FixedChoice* fixed = nullptr;     // null: the rules decide
   std::size_t window_bytes = any_length;  // the size of each half of a rank's window on a board
+  Adapt adapt = Adapt::on;
   // The first set of rules takes precedence. Null: no rules.
   std::array<const Rules*, 2> rules{};
 };
 
-// Makes the plan of one collective; nothing else decides which algorithm runs. A rule that cannot run on the
-// communicator is skipped. If a fixed choice cannot run there, the plan is native.
+// Makes the plan of one collective; nothing else decides which algorithms may run. A rule that cannot run on
+// the communicator is skipped. If a fixed choice cannot run there, the plan is native.
 [[nodiscard]] Plan make_plan(Collective collective, const PlanBasis& basis);
 
 }  // namespace offbeat

@@ -8,7 +8,8 @@
 
 namespace offbeat {
 
-Selection::Selection(HostMpi host, std::size_t window_bytes) : host_(host), window_bytes_(window_bytes) {
+Selection::Selection(HostMpi host, std::size_t window_bytes, Adapt adapt)
+    : host_(host), window_bytes_(window_bytes), adapt_(adapt) {
   for (std::size_t k = 0; k < collectives.size(); ++k) {
     if (repertoire(collective_at(k)).algorithms.empty()) continue;
     const FixedChoice fixed{interned_expression(collective_at(k), "native"), ""};
@@ -39,6 +40,7 @@ Plan Selection::plan(Collective collective, const Placement& placement) const {
                                 .placement = placement,
                                 .fixed = of_[index_of(collective)].always.load(std::memory_order_acquire),
                                 .window_bytes = window_bytes_,
+                                .adapt = adapt_,
                                 .rules = {&users_, &built_in_rules()}});
 }
 

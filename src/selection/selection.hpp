@@ -19,7 +19,8 @@ namespace offbeat {
 class Selection {
  public:
   // `window_bytes` is the window size of the boards that communicators get.
-  explicit Selection(HostMpi host = HostMpi::other, std::size_t window_bytes = any_length);
+  explicit Selection(HostMpi host = HostMpi::other, std::size_t window_bytes = any_length,
+                     Adapt adapt = Adapt::on);
 
   // Sets the expression for every length at the start; choose_always() can return to it. Only valid before
   // the first call. Throws ExpressionError.
@@ -62,6 +63,7 @@ class Selection {
   };
   const HostMpi host_;
   const std::size_t window_bytes_;
+  const Adapt adapt_;
   Rules users_;
   std::array<OfCollective, collectives.size()> of_;
   std::mutex mutex_;

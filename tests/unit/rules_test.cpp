@@ -91,7 +91,7 @@ TEST(Rules, AnErrorNamesLineAndField) {
     EXPECT_TRUE(found.front().starts_with(expected)) << found.front();
   };
   is_error("\n\nalreduce * * * * ring", "a:3: collective: 'alreduce' (did you mean 'allreduce'?); expected");
-  is_error("scan * * * * ring", "a:1: collective: 'scan'");
+  is_error("alltoallw * * * * ring", "a:1: collective: 'alltoallw'");
   is_error("allreduce itel * * * ring", "a:1: host: 'itel' (did you mean 'intel'?); expected");
   is_error("allreduce * 0 * * ring", "a:1: nodes: '0' is less than 1; expected");
   is_error("allreduce * 8..2 * * ring", "a:1: nodes: '8..2' is an empty range; expected");

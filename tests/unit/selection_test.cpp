@@ -80,8 +80,9 @@ TEST(Selection, TheDefaultsRepeatTheirBitsOnEveryRun) {
   for (const Placement& placement : placements) {
     for (const Plan& plan : selection.plans(placement).by_collective) {
       for (const PlanRow& row : plan.rows) {
-        for (const Expression* each : row.alternatives)
-          EXPECT_TRUE(each->is_native() || each->every_run()) << each->text();
+        for (const Alternative& each : row.alternatives)
+          EXPECT_TRUE(each.expression->is_native() || each.expression->every_run())
+              << each.expression->text();
       }
     }
   }
@@ -337,7 +338,7 @@ TEST(Plan, SaysWhatARowNeeds) {
 }
 
 TEST(Plan, ARuleThatCannotRunFallsToTheNext) {
-  Selection selection;
+  Selection selection(HostMpi::other, any_length, Adapt::any);
   selection.start_with(parse_rules("a test",
                                    "allreduce * * * ..8 arrival_leader\n"
                                    "allreduce * * * ..8 grid(4x4, ring) | ring\n"
@@ -351,6 +352,45 @@ TEST(Plan, ARuleThatCannotRunFallsToTheNext) {
   EXPECT_EQ(chosen_on({.ranks = 8, .nodes = 2, .board = true}), "ring");
   EXPECT_EQ(row(selection, {.ranks = 16, .nodes = 2}, 8).alternatives.size(), 2U);
   EXPECT_EQ(row(selection, {.ranks = 8, .nodes = 2}, 8).alternatives.size(), 1U);
+}
+
+std::vector<std::string> alternatives(Adapt adapt, std::string_view collective, std::string_view algorithms) {
+  Selection selection(HostMpi::other, any_length, adapt);
+  selection.start_with(
+      parse_rules("a test", std::string(collective) + " * * * * " + std::string(algorithms)).rules);
+  std::vector<std::string> texts;
+  const Plan plan = selection.plan(*collective_named(collective), {.ranks = 4, .board = true});
+  for (const Alternative& each : plan.rows.back().alternatives) texts.push_back(each.expression->text());
+  return texts;
+}
+
+TEST(Plan, AlternativesOfAnOperationMustGiveTheSameBits) {
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(alternatives(Adapt::on, "bcast", "chain | native"), (Texts{"chain", "native"}));
+  EXPECT_EQ(alternatives(Adapt::off, "bcast", "chain | native"), (Texts{"chain"}));
+  EXPECT_EQ(alternatives(Adapt::on, "reduce", "chain | native | binomial | pipeline(4, chain)"),
+            (Texts{"chain", "pipeline(4, chain)"}));
+  EXPECT_EQ(alternatives(Adapt::on, "reduce", "native | pipeline(4, native)"), (Texts{"native"}));
+  EXPECT_EQ(alternatives(Adapt::on, "allreduce", "ring | pipeline(2, ring)"), (Texts{"ring"}));
+  EXPECT_EQ(alternatives(Adapt::any, "allreduce", "ring | pipeline(2, ring)"),
+            (Texts{"ring", "pipeline(2, ring)"}));
+}
+
+// Each alternative has its own form, so a row ends where one of the forms changes.
+TEST(Plan, EachAlternativeHasItsForm) {
+  Selection selection;
+  selection.start_with(parse_rules("a test", "alltoall * * * * native | arrival_direct | linear").rules);
+  const Plan plan = selection.plan(Collective::alltoall, {.ranks = 4, .board = true});
+  ASSERT_EQ(plan.rows.size(), 2U);
+  const auto forms = [](const PlanRow& row) {
+    std::vector<RowForm> found;
+    for (const Alternative& each : row.alternatives) found.push_back(each.form);
+    return found;
+  };
+  EXPECT_EQ(forms(plan.rows[0]), (std::vector{RowForm::native, RowForm::immediate, RowForm::task}));
+  EXPECT_EQ(forms(plan.rows[1]), (std::vector{RowForm::native, RowForm::task, RowForm::task}));
+  EXPECT_EQ(plan.rows[0].form, RowForm::native);
+  EXPECT_TRUE(plan.needs().contain(Means::board | Means::messages));
 }
 
 // 4 ranks on one node with windows of 1 MiB; a chunk of the board has at most 4 KiB.

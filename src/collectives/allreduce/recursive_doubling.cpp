@@ -33,6 +33,7 @@ const Algorithm recursive_doubling{
     .cost = "log2(p) (a + nb + nc)",
     .serves = {Collective::allreduce},
     .source = "Thakur, Rabenseifner and Gropp 2005",
+    .order = "recursive doubling",
     .run = run,
 };
 

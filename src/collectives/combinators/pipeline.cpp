@@ -100,6 +100,7 @@ const Algorithm pipeline{
                Collective::exscan},
     .source = "Castello et al. 2021",
     .parameters = parameters,
+    .order = Algorithm::order_of_part,
     .takes_stripes = true,
     .run = run,
     .lanes = [](const Expression& self) { return lanes_product(in_flight(self), self.parts[0].lanes()); },

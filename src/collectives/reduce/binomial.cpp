@@ -40,6 +40,7 @@ const Algorithm reduce_algorithms::binomial{
     .cost = "ceil(log2 p) (a + nb + nc)",
     .serves = {Collective::reduce},
     .source = "Thakur, Rabenseifner and Gropp 2005",
+    .order = "binomial tree",
     .run = for_any_root<reduce_to_first::binomial>,
 };
 

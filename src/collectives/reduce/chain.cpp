@@ -35,6 +35,7 @@ const Algorithm chain{
     .cost = "(p-1)(a + nb + nc)",
     .serves = {Collective::reduce},
     .source = "Open MPI's reduce by chain",
+    .order = "chain",
     .run = for_any_root<to_first>,
 };
 

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "mpi/communicators/adaptation.hpp"
 
 namespace offbeat {
 namespace {
@@ -22,6 +23,10 @@ std::string size_text(std::size_t bytes) {
     ++unit;
   }
   return std::to_string(bytes) + " " + units[unit];
+}
+
+std::string microseconds_text(std::uint64_t nanoseconds) {
+  return std::to_string(nanoseconds / 1000) + "." + std::to_string(nanoseconds % 1000 / 100) + " us";
 }
 
 std::string text_of(const Range<std::size_t>& bytes) {
@@ -65,6 +70,23 @@ void Announcements::say_choice(Collective collective, const Plan& plan, std::siz
                              (varies ? "; bits differ from run to run)" : ")");
     const std::lock_guard lock(mutex);
     if (lines->emplace(ranks, line).second) say(line);
+  });
+}
+
+void Announcements::say_pinned(const RowTrial& row, int ranks) {
+  try_to([&] {
+    const Trial& trial = row.trial();
+    const std::vector<Alternative>& all = row.row().alternatives;
+    std::string times;
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      const std::uint64_t time = trial.estimate(k);
+      times += (k == 0 ? "" : ", ") + all[k].expression->text() + " " +
+               (time == 0 ? "not measured" : microseconds_text(time));
+    }
+    say(std::string(row.form() == CallForm::nonblocking ? "i" : "") + std::string(name_of(row.collective())) +
+        text_of(row.bytes()) + ", ranks: " + std::to_string(ranks) + ": " +
+        all[trial.pinned()].expression->text() + " is pinned after " +
+        std::to_string(trial.calls_measured()) + " measured calls (" + times + ")");
   });
 }
 

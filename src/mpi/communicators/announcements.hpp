@@ -11,6 +11,8 @@
 
 namespace offbeat {
 
+class RowTrial;
+
 class Announcements {
  public:
   // Prints which row of the plan a call of `bytes` bytes takes. It prints nothing if this communicator, or
@@ -18,6 +20,8 @@ class Announcements {
   // call; it is empty if the host does not.
   void say_choice(Collective collective, const Plan& plan, std::size_t bytes, int ranks,
                   std::string_view why_native);
+  // Prints which alternative a trial has pinned, and the time of each.
+  static void say_pinned(const RowTrial& trial, int ranks);
   // Call after the plans have changed. The lines are then printed again.
   void forget() { said_ = {}; }
 

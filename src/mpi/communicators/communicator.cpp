@@ -125,6 +125,7 @@ CommunicatorPlans::Which Communicator::which_plans() const {
 void Communicator::apply() {
   is_verbose_ = process_.settings.verbose > 0 && launcher_rank() == 0;
   announcements_.forget();
+  adaptation_.forget();
   plans_.use(which_plans(), [&](Collective collective) { return are_provided(requested_.with(collective)); });
   begins_with_ = Means::host_pipeline;
   const bool has_stage = origin_ != nullptr || !has_board() || place_->board->stages() > 1;
@@ -132,12 +133,43 @@ void Communicator::apply() {
   if (process_.progress.moves_messages() && has_tags(stage_)) begins_with_ = begins_with_ | Means::messages;
 }
 
-Chosen Communicator::choose_from_rows(Collective collective, std::size_t bytes, std::size_t width) {
+Choice Communicator::choose_from_rows(Collective collective, std::size_t bytes, std::size_t width) {
   const Plan& plan = plans_.of(collective).plan();
   if (plan.empty()) return {};
   const PlanRow& row = plan.row_for(bytes, width);
   if (&row == &plan.without_host && !has_messages(collective)) return {};
-  return Chosen::by(row);
+  if (!row.has_choice()) return {Chosen::by(row)};
+  RowTrial* const trial = or_break(collective, bytes, [&] {
+    return &adaptation_.trial(*this, collective, row, CallForm::blocking, bytes);
+  });
+  trial->begin();
+  return {Chosen::by(trial->next()), trial};
+}
+
+void Communicator::end_measured(RowTrial& row) {
+  const std::uint64_t begun = std::exchange(row.begun_, 0);
+  const std::size_t slot = row.trial_.count_call();
+  if (slot != Trial::no_slot) row.trial_.set_time(slot, RowTrial::now() - begun);
+  if (!row.trial_.is_due()) return;
+  or_break(row.collective_, 0, [&] { combine(row.trial_.times(), combine_times(row.collective_)); });
+  if (row.trial_.decide() && is_verbose_) announcements_.say_pinned(row, size_);
+}
+
+void Communicator::combine(std::span<std::uint64_t> times, CombineTimes how) {
+  const MPI_Op op = how == CombineTimes::shortest ? MPI_MIN : MPI_MAX;
+  if (!has_board() || place_->team().locality().membership.nodes() > 1) {
+    SetUp(process_.host, handle(), process_.settings, Collective::allreduce, false).combine(times, op);
+    return;
+  }
+  const Expression& expression = *interned_expression(Collective::allreduce, "arrival_tree");
+  auto* const data = reinterpret_cast<std::byte*>(times.data());
+  const Call call{Collective::allreduce,
+                  {data, times.size(), sizeof(std::uint64_t)},
+                  {data, times.size(), sizeof(std::uint64_t)},
+                  process_.types().predefined(MPI_UINT64_T, op)};
+  const Immediate* immediate = immediate_form(*expression.algorithm, size_);
+  const bool is_short = immediate != nullptr && times.size_bytes() <= immediate->most_bytes(size_);
+  run({&expression, is_short ? immediate->run : nullptr}, call, times.size_bytes());
 }
 
 // -- calls

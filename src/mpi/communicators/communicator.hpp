@@ -9,9 +9,11 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "collectives/algorithm.hpp"
+#include "mpi/communicators/adaptation.hpp"
 #include "mpi/communicators/announcements.hpp"
 #include "mpi/communicators/check.hpp"
 #include "mpi/communicators/communicator_plans.hpp"
@@ -74,14 +76,17 @@ class Communicator {
   }
 
   // Returns what the plan says for a call of this length (Call::length) with elements of `width` bytes.
-  [[nodiscard]] Chosen choose(Collective collective, std::size_t bytes, std::size_t width) {
+  [[nodiscard]] Choice choose(Collective collective, std::size_t bytes, std::size_t width) {
     if (!plans_.is_up_to_date(collective)) [[unlikely]]
       refresh(collective);
     const PlanInUse& mine = plans_.of(collective);
     if (mine.is_short(bytes)) [[likely]]
-      return mine.short_row();
+      return {mine.short_row()};
     return choose_from_rows(collective, bytes, width);
   }
+  // Call at the end of a blocking call that took an alternative of a trial, whichever MPI served it. If all
+  // ranks have to combine their times, this is collective.
+  void end_measured(RowTrial& row);
   // Prints what `choose` finds for such calls, if OFFBEAT_VERBOSE is set. It has no influence on decisions.
   void announce(Collective collective, std::size_t bytes) {
     if (is_verbose_) [[unlikely]]
@@ -204,7 +209,9 @@ class Communicator {
   [[nodiscard]] OfCollective& of(Collective collective) { return of_[index_of(collective)]; }
   [[nodiscard]] const OfCollective& of(Collective collective) const { return of_[index_of(collective)]; }
 
-  [[nodiscard]] Chosen choose_from_rows(Collective collective, std::size_t bytes, std::size_t width);
+  [[nodiscard]] Choice choose_from_rows(Collective collective, std::size_t bytes, std::size_t width);
+  // Combines the times of a trial over all ranks.
+  void combine(std::span<std::uint64_t> times, CombineTimes how);
   // The part of `run` for calls without an immediate form.
   void run_task(const Expression& expression, const Call& call, const StandInCopies* stand_ins);
   [[noreturn]] void report_earlier_failure() const;
@@ -331,6 +338,7 @@ class Communicator {
   std::array<Berths, 2> berths_;  // for persistent requests that are short, and for others
   std::string_view why_native_;
   CommunicatorPlans plans_{*selection_};
+  Adaptation adaptation_;
   Means begins_with_;  // what an operation may use if its begin must not wait
   bool is_verbose_ = false;
   Announcements announcements_;

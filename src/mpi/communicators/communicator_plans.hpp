@@ -14,6 +14,7 @@
 namespace offbeat {
 
 class Board;
+class RowTrial;
 
 // Chosen says how one call is carried out.
 struct Chosen {
@@ -22,11 +23,16 @@ struct Chosen {
   // expression must follow.
   bool (*at_once)(Board& board, const Call& call) = nullptr;
 
-  [[nodiscard]] static Chosen by(const PlanRow& row) {
-    if (row.form == RowForm::native) return {};
-    return {row.expression, row.immediate != nullptr ? row.immediate->run : nullptr};
+  [[nodiscard]] static Chosen by(const Alternative& alternative) {
+    if (alternative.form == RowForm::native) return {};
+    return {alternative.expression, alternative.immediate != nullptr ? alternative.immediate->run : nullptr};
   }
   [[nodiscard]] explicit operator bool() const { return expression != nullptr; }
+};
+
+// A choice that calls may measure. If there is a trial, Communicator::end_measured must follow the call.
+struct Choice : Chosen {
+  RowTrial* trial = nullptr;  // null: the row has one alternative
 };
 
 // PlanInUse is the plan of one collective, with everything for short calls stored close together: a core that
@@ -42,7 +48,7 @@ class PlanInUse {
     short_least_ = any_length;
     short_span_ = 0;
     for (const PlanRow& row : plan.rows) {
-      if (row.form != RowForm::immediate) continue;
+      if (row.form != RowForm::immediate || row.has_choice()) continue;
       short_ = Chosen::by(row);
       short_least_ = row.bytes.least;
       short_span_ = row.bytes.most - row.bytes.least;
@@ -52,7 +58,8 @@ class PlanInUse {
   [[nodiscard]] bool is_of(std::uint64_t generation) const { return generation_ == generation; }
   [[nodiscard]] const Plan& plan() const { return *plan_; }
 
-  // Returns true if a call of `bytes` bytes takes short_row(), the first row that has an immediate form.
+  // Returns true if a call of `bytes` bytes takes short_row(), the first row that has an immediate form and
+  // no other alternative.
   [[nodiscard]] bool is_short(std::size_t bytes) const { return bytes - short_least_ <= short_span_; }
   [[nodiscard]] const Chosen& short_row() const { return short_; }
 

@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -46,6 +47,13 @@ Value SetUp::reduce(Value mine, MPI_Datatype type, MPI_Op op) {
   require(host_.Reduce(&mine, &result, 1, type, op, 0, communicator_));
   require(host_.Bcast(&result, 1, type, 0, communicator_));
   return result;
+}
+
+void SetUp::combine(std::span<std::uint64_t> values, MPI_Op op) {
+  std::vector<std::uint64_t> mine(values.begin(), values.end());
+  const int count = static_cast<int>(values.size());
+  require(host_.Reduce(mine.data(), values.data(), count, MPI_UINT64_T, op, 0, communicator_));
+  require(host_.Bcast(values.data(), count, MPI_UINT64_T, 0, communicator_));
 }
 
 std::uint64_t SetUp::unanimous(std::uint64_t mine) { return reduce(mine, MPI_UINT64_T, MPI_BAND); }

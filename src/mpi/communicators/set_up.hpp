@@ -42,6 +42,8 @@ class SetUp {
   // Returns the lowest rank that passes false, or the number of ranks if there is none.
   [[nodiscard]] int first_without(bool mine);
   [[nodiscard]] int least(int mine);
+  // Combines each of `values` over the ranks by `op`.
+  void combine(std::span<std::uint64_t> values, MPI_Op op);
   // Sets all[r] to `mine` of rank r, for each rank of the communicator.
   template <class Plain>
   void gather(const Plain& mine, Plain* all) {

@@ -44,10 +44,12 @@ struct AtOnce {
   template <class Kept>
   Outcome operator()(Communicator& communicator, const Call& call, bool shares, Kept& kept) const {
     const std::size_t bytes = call.length(communicator.size());
-    Chosen chosen = communicator.choose(call.collective, bytes, call.output.width);
+    const Choice choice = communicator.choose(call.collective, bytes, call.output.width);
+    Chosen chosen = choice;
     communicator.announce(call.collective, bytes);
     const bool is_alone = !chosen && communicator.copies_alone(call.collective);
-    if ((!chosen && !is_alone) || communicator.is_revoked()) return {.is_counted = true};
+    if ((!chosen && !is_alone) || communicator.is_revoked())
+      return {.is_counted = true, .trial = chosen ? nullptr : choice.trial};
     communicator.require_intact();
     kept.pack(types);
     if (is_alone) [[unlikely]] {
@@ -59,6 +61,8 @@ struct AtOnce {
       communicator.run(chosen, call, bytes, kept.stand_ins());
     }
     kept.unpack(types);
+    if (choice.trial != nullptr) [[unlikely]]
+      communicator.end_measured(*choice.trial);
     communicator.count_served(call.collective);
     last_algorithm = chosen.expression;
     return {.kind = Outcome::Kind::served};

@@ -10,13 +10,16 @@
 
 namespace offbeat {
 
+class RowTrial;
+
 // The result of an attempt to serve a call.
 struct Outcome {
   // `rejected`: offbeat has served the other ranks, and the host has to tell the program what is wrong.
   enum class Kind : std::uint8_t { served, native, rejected, failed };
   Kind kind = Kind::native;
-  bool is_counted = false;  // true if a communicator has counted the call; otherwise the process has to
-  int code = MPI_SUCCESS;   // an error code of the host MPI, if the call failed
+  bool is_counted = false;    // true if a communicator has counted the call; otherwise the process has to
+  int code = MPI_SUCCESS;     // an error code of the host MPI, if the call failed
+  RowTrial* trial = nullptr;  // if the host has to serve the call: the trial that measures it, or null
 };
 
 // Returns the error code of the exception that is being handled.

@@ -73,13 +73,32 @@ int call_host(const Host& host, MPI_Comm communicator, Arguments... arguments) {
   return function(arguments...);
 }
 
+// Call after the host has served an alternative of a trial, and has returned `code`. Returns the code of the
+// call.
+[[gnu::noinline]] inline int end_measured(Runtime& process, MPI_Comm communicator, RowTrial& trial,
+                                          int code) {
+  // An error handler of the program may have freed the communicator.
+  if (code != MPI_SUCCESS && process.known(communicator) != &trial.communicator()) return code;
+  const InsideOffbeat guard;
+  try {
+    trial.communicator().end_measured(trial);
+  } catch (...) {
+    return code != MPI_SUCCESS ? code : code_of_exception();
+  }
+  return code;
+}
+
 template <Collective collective, CountKind counts, class Call, class... Arguments>
 [[gnu::always_inline]] inline int call_blocking(Runtime& process, const Call& call, Arguments... arguments) {
   const Outcome outcome = serve<collective>(process, call);
   if (outcome.kind == Outcome::Kind::served) [[likely]]
     return MPI_SUCCESS;
   if (outcome.kind == Outcome::Kind::failed) return raise(process.host, call.communicator, outcome.code);
-  return call_host<collective, Form::blocking, counts>(process.host, call.communicator, arguments...);
+  const int code =
+      call_host<collective, Form::blocking, counts>(process.host, call.communicator, arguments...);
+  if (outcome.trial != nullptr) [[unlikely]]
+    return end_measured(process, call.communicator, *outcome.trial, code);
+  return code;
 }
 
 // Returns true for a communicator of one rank, whose calls are copies: they are over at once, and an empty

@@ -85,7 +85,7 @@ class Runtime {
                       : host.calls_itself("Intel(R) MPI") ? HostMpi::intel
                       : host.calls_itself("MPICH")        ? HostMpi::mpich
                                                           : HostMpi::other,
-                      settings.window_bytes};
+                      settings.window_bytes, settings.adapt};
   // The identity of the build. It is equal on all ranks that may share a board.
   const std::uint64_t build = build_identity(selection);
   WindowBudget windows{settings.memory_bytes};

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "selection/trial.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+namespace offbeat {
+namespace {
+
+// After `samples` calls of each alternative, those are dropped whose shortest time is more than `factor`
+// times that of the best. An early look drops only what is hopeless. That bounds what a trial can cost.
+struct Look {
+  std::size_t samples;
+  double factor;
+};
+constexpr Look looks[] = {{3, 3.0}, {8, 1.25}};
+
+constexpr std::uint64_t missing(CombineTimes combine) {
+  return combine == CombineTimes::shortest ? std::numeric_limits<std::uint64_t>::max() : 0;
+}
+
+// Returns the mean of the half that begins after the shortest eighth: a rank may be interrupted in any call,
+// so long times say little. `times` is sorted.
+std::uint64_t robust_mean(std::span<const std::uint64_t> times) {
+  if (times.empty()) return 0;
+  const auto counted = times.subspan(times.size() / 8, (times.size() + 1) / 2);
+  return std::accumulate(counted.begin(), counted.end(), std::uint64_t{0}) / counted.size();
+}
+
+}  // namespace
+
+Trial::Trial(std::size_t alternatives, CombineTimes combine, std::size_t calls_in_a_row)
+    : alternatives_(alternatives),
+      combine_(combine),
+      in_a_row_(calls_in_a_row),
+      shortest_(alternatives),
+      estimates_(alternatives) {
+  const std::size_t most_samples = std::max(first_samples, later_samples) + in_a_row_;
+  alive_.reserve(alternatives);
+  order_.reserve(alternatives * in_a_row_);
+  times_.resize(alternatives * most_samples);
+  sorted_.reserve(most_samples);
+  open(first_warm_ups, first_samples);
+}
+
+void Trial::open(std::size_t warm_ups, std::size_t samples) {
+  is_open_ = true;
+  warm_ups_ = (warm_ups + in_a_row_ - 1) / in_a_row_;
+  samples_ = (samples + in_a_row_ - 1) / in_a_row_ * in_a_row_;
+  alive_.resize(alternatives_);
+  std::iota(alive_.begin(), alive_.end(), std::size_t{0});
+  std::ranges::fill(times_, missing(combine_));
+  round_ = 0;
+  calls_measured_ = 0;
+  begin_round();
+}
+
+// Calls of a program may differ in turns, such as long and short ones. The rounds are turned round as the
+// Thue-Morse sequence says, which gives each of two alternatives equal shares of the calls of such patterns.
+void Trial::begin_round() {
+  position_ = 0;
+  order_.clear();
+  const std::size_t counted = round_ > warm_ups_ ? round_ - warm_ups_ : 0;
+  const bool is_turned = std::popcount(counted) % 2 == 1;
+  for (std::size_t k = 0; k < alive_.size(); ++k)
+    order_.insert(order_.end(), in_a_row_, alive_[is_turned ? alive_.size() - 1 - k : k]);
+}
+
+std::size_t Trial::count_call() {
+  if (is_due_) return no_slot;
+  if (!is_open_) {
+    if (--calls_left_ == 0) open(later_warm_ups, later_samples);
+    return no_slot;
+  }
+  ++calls_measured_;
+  std::size_t slot = no_slot;
+  if (round_ >= warm_ups_) {
+    const std::size_t sample = (round_ - warm_ups_) * in_a_row_ + position_ % in_a_row_;
+    slot = order_[position_] * samples_ + sample;
+  }
+  if (++position_ < order_.size()) return slot;
+  ++round_;
+  is_due_ = samples_so_far() == samples_ || look_now() > 0;
+  begin_round();
+  return slot;
+}
+
+std::size_t Trial::samples_so_far() const {
+  return round_ > warm_ups_ ? (round_ - warm_ups_) * in_a_row_ : 0;
+}
+
+double Trial::look_now() const {
+  const std::size_t samples = samples_so_far();
+  for (const Look& look : looks)
+    if (samples >= look.samples && samples < look.samples + in_a_row_) return look.factor;
+  return 0;
+}
+
+bool Trial::is_alive(std::size_t alternative) const {
+  return std::ranges::find(alive_, alternative) != alive_.end();
+}
+
+void Trial::estimate_all() {
+  for (std::size_t k = 0; k < alternatives_; ++k) {
+    const auto mine = std::span(times_).subspan(k * samples_, samples_);
+    sorted_.clear();
+    std::ranges::copy_if(mine, std::back_inserter(sorted_),
+                         [&](std::uint64_t time) { return time != missing(combine_); });
+    std::ranges::sort(sorted_);
+    shortest_[k] = sorted_.empty() ? 0 : sorted_.front();
+    estimates_[k] = robust_mean(sorted_);
+  }
+}
+
+void Trial::drop_beyond(double factor) {
+  std::uint64_t best = std::numeric_limits<std::uint64_t>::max();
+  for (const std::size_t each : alive_)
+    if (shortest_[each] > 0) best = std::min(best, shortest_[each]);
+  std::erase_if(alive_, [&](std::size_t each) {
+    return static_cast<double>(shortest_[each]) > factor * static_cast<double>(best);
+  });
+}
+
+bool Trial::decide() {
+  is_due_ = false;
+  estimate_all();
+  if (const double factor = look_now(); factor > 0) drop_beyond(factor);
+  if (samples_so_far() < samples_ && alive_.size() > 1) {
+    begin_round();
+    return false;
+  }
+  pin();
+  return true;
+}
+
+void Trial::pin() {
+  std::size_t best = is_alive(pinned_) ? pinned_ : alive_.front();
+  double least = static_cast<double>(estimates_[best]) * (1 - margin);
+  for (const std::size_t each : alive_) {
+    const auto time = static_cast<double>(estimates_[each]);
+    if (time > 0 && time < least) {
+      best = each;
+      least = time;
+    }
+  }
+  pinned_ = best;
+  is_open_ = false;
+  calls_left_ = period_;
+  period_ = std::min(period_ * 2, longest_period);
+}
+
+}  // namespace offbeat

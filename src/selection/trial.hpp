@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A Trial measures the alternatives of a rule, `A | B`, in the calls of the program, and pins the fastest
+// one.
+//
+// All ranks must take the same alternative in a call, and no message may be spent on that. So the number of
+// calls alone says which alternative comes next. Each rank times its own calls. After a number of calls that
+// all ranks know, they combine their times in one small collective, and each computes the same result.
+//
+// The time of an alternative must not depend on how late ranks are. If no rank can leave a collective before
+// all have arrived, the rank that arrives last waits least, so the shortest time over the ranks is that of
+// the algorithm. If ranks can leave early, the longest time counts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "base/collective.hpp"
+
+namespace offbeat {
+
+// How the ranks combine their times of one call.
+enum class CombineTimes : std::uint8_t { shortest, longest };
+[[nodiscard]] constexpr CombineTimes combine_times(Collective collective) {
+  constexpr Collectives more_meetings{Collective::allgatherv, Collective::alltoallv,
+                                      Collective::reduce_scatter};
+  const bool all_meet = meetings.contain(collective) || more_meetings.contain(collective);
+  return all_meet ? CombineTimes::shortest : CombineTimes::longest;
+}
+
+class Trial {
+ public:
+  // A round runs each alternative `calls_in_a_row` times. More than one suits non-blocking calls, because
+  // several of them may be under way at once. Throws std::bad_alloc; nothing else here allocates memory.
+  Trial(std::size_t alternatives, CombineTimes combine, std::size_t calls_in_a_row = 1);
+
+  // Returns the alternative that the next call runs.
+  [[nodiscard]] std::size_t next() const { return measures() ? order_[position_] : pinned_; }
+  // Returns true if the time of the next call matters.
+  [[nodiscard]] bool measures() const { return is_open_ && !is_due_; }
+
+  // Counts the next call. Returns the slot for its time, or `no_slot` if its time does not matter. A slot
+  // that gets no time does not count.
+  static constexpr std::size_t no_slot = std::numeric_limits<std::size_t>::max();
+  std::size_t count_call();
+  void set_time(std::size_t slot, std::uint64_t nanoseconds) { times_[slot] = nanoseconds; }
+
+  // Returns true if the ranks have to combine times(), element by element, and call decide(). Until they do,
+  // calls run the alternative that was pinned last, and are not measured.
+  [[nodiscard]] bool is_due() const { return is_due_; }
+  [[nodiscard]] std::span<std::uint64_t> times() { return std::span(times_).first(alternatives_ * samples_); }
+  // Returns true if an alternative is pinned now. It then runs for a while.
+  bool decide();
+
+  // Returns the alternative that was pinned last; at first, alternative 0.
+  [[nodiscard]] std::size_t pinned() const { return pinned_; }
+  // Returns the time of an alternative in nanoseconds, once decide() has returned true. It is 0 if no rank
+  // has measured the alternative.
+  [[nodiscard]] std::uint64_t estimate(std::size_t alternative) const { return estimates_[alternative]; }
+  // Returns how many calls were measured since the trial opened last.
+  [[nodiscard]] std::size_t calls_measured() const { return calls_measured_; }
+
+  // How much faster an alternative must be than the one that was pinned before, or than the first one.
+  static constexpr double margin = 0.05;
+  // How many calls of each alternative count, at first and when the trial opens again. Before these come
+  // calls that do not count. An alternative that takes three times as long as the best is dropped after three
+  // calls that count.
+  static constexpr std::size_t first_samples = 16;
+  static constexpr std::size_t later_samples = 8;
+  static constexpr std::size_t first_warm_ups = 2;
+  static constexpr std::size_t later_warm_ups = 1;
+  // The number of calls until the trial opens again for the first time. It doubles each time.
+  static constexpr std::uint64_t first_period = 256;
+  static constexpr std::uint64_t longest_period = std::uint64_t{1} << 20;
+
+ private:
+  void open(std::size_t warm_ups, std::size_t samples);
+  void begin_round();
+  [[nodiscard]] bool is_alive(std::size_t alternative) const;
+  // Returns how many calls of each alternative count so far.
+  [[nodiscard]] std::size_t samples_so_far() const;
+  // Returns the factor beyond which alternatives are dropped now, or 0.
+  [[nodiscard]] double look_now() const;
+  void estimate_all();
+  void drop_beyond(double factor);
+  void pin();
+
+  const std::size_t alternatives_;
+  const CombineTimes combine_;
+  const std::size_t in_a_row_;
+  bool is_open_ = true;
+  bool is_due_ = false;
+  std::size_t pinned_ = 0;
+  std::uint64_t period_ = first_period;
+  std::uint64_t calls_left_ = 0;  // until the trial opens again
+  std::size_t calls_measured_ = 0;
+
+  std::vector<std::size_t> alive_;  // the alternatives that are not dropped
+  std::vector<std::size_t> order_;  // the calls of this round
+  std::size_t position_ = 0;        // in order_
+  std::size_t round_ = 0;
+  std::size_t warm_ups_ = 0;          // how many rounds do not count
+  std::size_t samples_ = 0;           // how many calls of each alternative count
+  std::vector<std::uint64_t> times_;  // `samples_` of each alternative
+  std::vector<std::uint64_t> sorted_;
+  std::vector<std::uint64_t> shortest_;  // of each alternative
+  std::vector<std::uint64_t> estimates_;
+};
+
+}  // namespace offbeat
