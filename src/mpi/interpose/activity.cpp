@@ -80,8 +80,8 @@ Outcome Activity::begin() {
   const Chosen chosen = communicator.choose_to_begin(call_.collective, bytes, call_.output.width);
   communicator.announce(call_.collective, bytes);
   const bool is_alone = !chosen && communicator.copies_alone(call_.collective);
-  if ((!chosen && !is_alone) || communicator.is_revoked()) return {.is_counted = true};
-  communicator.require_intact();
+  if ((!chosen && !is_alone) || communicator.life().is_revoked()) return {.is_counted = true};
+  communicator.life().require_intact();
 
   const Types& types = process_.types();
   Call call = call_;

@@ -47,8 +47,8 @@ struct AtOnce {
     Chosen chosen = communicator.choose(call.collective, bytes, call.output.width);
     communicator.announce(call.collective, bytes);
     const bool is_alone = !chosen && communicator.copies_alone(call.collective);
-    if ((!chosen && !is_alone) || communicator.is_revoked()) return {.is_counted = true};
-    communicator.require_intact();
+    if ((!chosen && !is_alone) || communicator.life().is_revoked()) return {.is_counted = true};
+    communicator.life().require_intact();
     kept.pack(types);
     if (is_alone) [[unlikely]] {
       Communicator::copy_alone(call);

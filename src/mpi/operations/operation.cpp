@@ -42,7 +42,7 @@ bool Operation::test() {
 
 void Operation::wait() {
   while (!is_complete()) {
-    const Patience patience = communicator_->patience_of(index_);
+    const Patience patience = communicator_->means_.patience_of(index_);
     Patience::Wait wait(patience);
     while (!operations_under_way.advance(HostCalls::all) && !is_complete()) wait.pause();
     operations_under_way.settle();
@@ -54,7 +54,7 @@ void Operation::wait() {
 // when it is advanced next.
 void Operation::wait_for_sequel() noexcept {
   while (!is_complete()) {
-    const Patience patience = communicator_->patience_of(index_);
+    const Patience patience = communicator_->means_.patience_of(index_);
     Patience::Wait wait(patience);
     auto calls = HostCalls::messages;
     while (!operations_under_way.advance(calls)) {
@@ -72,7 +72,7 @@ void Operation::wait_for_sequel() noexcept {
 
 void Operation::start() {
   has_started_ = true;
-  communicator_->prepare(*transport_, index_);
+  communicator_->means_.prepare(*transport_, index_);
   if (stage_ != nullptr) {
     stage_->board.waiters = transport_;
     stage_->board.enter(number_, call_.collective, bytes_);
@@ -91,7 +91,7 @@ bool Operation::advance(HostCalls calls) noexcept {
   bool is_over = false;
   bool got_further = true;
   try {
-    communicator_->require_intact();
+    communicator_->life_.require_intact();
     communicator_->or_break([&] {
       if (!has_started_) start();
       is_over = transport_->advance(task_, got_further, calls);
