@@ -127,8 +127,8 @@ void Communicator::run(Chosen chosen, const Call& call, std::size_t bytes, const
     if (chosen.at_once != nullptr && chosen.at_once(*means_.board(), call)) return;
     run_task(*chosen.expression, call, stand_ins);
   });
-  if (ProgressDue::is_due_after_call()) [[unlikely]]
-    give_progress();
+  if (TurnDue::is_due_after_call()) [[unlikely]]
+    give_turn();
 }
 
 void Communicator::run_task(const Expression& expression, const Call& call, const StandInCopies* stand_ins) {
@@ -143,8 +143,8 @@ void Communicator::run_task(const Expression& expression, const Call& call, cons
 }
 
 // This call is complete. If a rank has failed meanwhile, the next call deals with it.
-void Communicator::give_progress() {
-  if (means_.have_board()) ProgressDue::give([&] { means_.node_board().let_host_move(); });
+void Communicator::give_turn() {
+  if (means_.have_board()) TurnDue::give([&] { means_.node_board().let_host_move(); });
 }
 
 bool Communicator::has_messages(Collective collective) {
@@ -247,7 +247,7 @@ void Communicator::begin(std::unique_ptr<Operation>& operation, Chosen chosen, c
     operations_under_way.announce(*operation);
     if (bytes < short_bytes || sends_messages) operations_under_way.advance(HostCalls::messages);
   } else {
-    const OperationsUnderWay::Turn turn(operations_under_way);
+    const OperationsUnderWay::Lock lock(operations_under_way);
     accept(*operation);
     operation->advance(HostCalls::messages);
   }
@@ -286,24 +286,24 @@ void Communicator::forget(const Operation* operation, int index) noexcept {
 }
 
 void Communicator::hold() {
-  const OperationsUnderWay::Turn turn(operations_under_way);
+  const OperationsUnderWay::Lock lock(operations_under_way);
   life_.begin_use();
 }
 
 void Communicator::let_go() noexcept {
-  const OperationsUnderWay::Turn turn(operations_under_way);
+  const OperationsUnderWay::Lock lock(operations_under_way);
   if (life_.end_use()) operations_under_way.add_abandoned(*this);
 }
 
 bool Communicator::abandon() {
-  const OperationsUnderWay::Turn turn(operations_under_way);
+  const OperationsUnderWay::Lock lock(operations_under_way);
   return life_.abandon();
 }
 
 void Communicator::abandon(std::unique_ptr<Communicator> communicator) noexcept {
   Communicator* const mine = communicator.release();
   if (!mine->abandon()) return;
-  const OperationsUnderWay::Turn turn(operations_under_way);
+  const OperationsUnderWay::Lock lock(operations_under_way);
   operations_under_way.add_abandoned(*mine);
 }
 

@@ -202,12 +202,12 @@ class Communicator {
     transport.serve(call.collective);
     return Endpoint(transport, rank_, size_, expression.lanes());
   }
-  // Record that an operation is under way, and that it is over. Call both within a Turn. forget() does not
-  // use the operation, which may be gone.
+  // Record that an operation is under way, and that it is over. Call both while you hold the lock. forget()
+  // does not use the operation, which may be gone.
   void accept(Operation& operation) noexcept;
   void forget(const Operation* operation, int index) noexcept;
   // Gives the host a turn after a collective that may not have called the host.
-  void give_progress();
+  void give_turn();
   // Records the present call for the report of a stall.
   void enter_board(Collective collective, std::size_t bytes) {
     if (Board* board = means_.board()) board->enter(calls_, collective, bytes);

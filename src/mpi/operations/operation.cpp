@@ -22,7 +22,7 @@ Operation::Operation(Communicator& communicator, const Call& call, std::size_t b
 // purpose. Its communicator stays forever, too.
 Operation::~Operation() {
   if (is_complete()) return;
-  const OperationsUnderWay::Turn turn(operations_under_way);
+  const OperationsUnderWay::Lock lock(operations_under_way);
   operations_under_way.remove(*this);
   if (before_ != nullptr) before_->after_ = after_;
   if (after_ != nullptr) {
@@ -126,7 +126,7 @@ void Operation::end() noexcept {
 }
 
 bool OperationsUnderWay::advance(HostCalls calls) noexcept {
-  if (!any() || is_taken_.test_and_set(std::memory_order_acquire)) return false;
+  if (!any() || !lock_.try_lock()) return false;
   take_announced();
   looks_.store(looks() + 1, std::memory_order_relaxed);
   bool got_further = false;
@@ -134,7 +134,7 @@ bool OperationsUnderWay::advance(HostCalls calls) noexcept {
     next_to_advance_ = each->next_;  // the operation may end here, and another one may begin
     got_further = each->advance(calls) || got_further;
   }
-  is_taken_.clear(std::memory_order_release);
+  lock_.unlock();
   return got_further;
 }
 
