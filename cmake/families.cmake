@@ -95,10 +95,13 @@ function(offbeat_family family headers)
     src/capi/offbeat.cpp
     src/mpi/process/build_identity.cpp
     src/mpi/communicators/adaptation.cpp
+    src/mpi/communicators/agreement.cpp
     src/mpi/communicators/announcements.cpp
     src/mpi/communicators/check.cpp
     src/mpi/communicators/communicator.cpp
     src/mpi/communicators/communicator_apart.cpp
+    src/mpi/communicators/communicator_life.cpp
+    src/mpi/communicators/communicator_means.cpp
     src/mpi/communicators/communicator_set_up.cpp
     src/mpi/types/dense_types.cpp
     src/mpi/host/host.cpp

@@ -22,7 +22,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "node/progress.hpp"
+#include "node/host_turns.hpp"
 #include "node/wanted_core.hpp"
 
 namespace offbeat {
@@ -82,7 +82,7 @@ struct Patience {
   // system call, and the sleeper some 10 us.
   double sleep_after_s = 10e-3;
   Bell* bell = nullptr;  // null: nothing rings, and the waiter itself asks the host at each look
-  Progress progress{};
+  TurnCall turn{};
   Stall stall{};
 
   // One wait. Make a new one for each word that is waited for.
@@ -105,7 +105,7 @@ struct Patience {
                      : core_is_wanted        ? 0
                                              : spins_when_sharing)) {
         relax();
-        if (spins_ % spins_between_turns == 0) give_progress_if(ProgressDue::is_due_in_spin());
+        if (spins_ % spins_between_turns == 0) give_turn_if(TurnDue::is_due_in_spin());
       } else {
         pause_long();
       }
@@ -143,12 +143,12 @@ struct Patience {
     [[nodiscard]] std::uint64_t spins_on_own_core() const {
       return asks_host() ? looks_when_alone : spins_when_alone;
     }
-    void give_progress_if(bool is_due) {
+    void give_turn_if(bool is_due) {
       if (is_due) [[unlikely]]
-        give_progress();
+        give_turn();
     }
     // This function is not inlined, so that a short wait and the code around it stay in registers.
-    [[gnu::noinline]] void give_progress() { ProgressDue::give(patience_.progress); }
+    [[gnu::noinline]] void give_turn() { TurnDue::give(patience_.turn); }
 
     void look_around(double now) {
       if (since_s_ == 0) since_s_ = awake_since_s_ = now;
@@ -176,7 +176,7 @@ struct Patience {
       // The guess about cores may be wrong, so even a spinning rank yields now and then.
       if (patience_.shares_cores) {
         sched_yield();
-        give_progress_if(ProgressDue::is_due());
+        give_turn_if(TurnDue::is_due());
         spins_ = 0;
       } else {
         if (!patience_.gives_way) {
@@ -187,7 +187,7 @@ struct Patience {
         } else {
           relax();
         }
-        give_progress_if(ProgressDue::is_due_in_spin());
+        give_turn_if(TurnDue::is_due_in_spin());
       }
     }
 
@@ -199,7 +199,7 @@ struct Patience {
       }
       const double now = monotonic_s();
       look_around(now);
-      patience_.progress();
+      patience_.turn();
       const double part = patience_.bell != nullptr ? nap_with_bell : nap_without_bell;
       const double quiet_since_s = std::max(since_s_, message_at_s_);
       const double nap_s = std::clamp((now - quiet_since_s) * part, shortest_nap_s, longest_nap_s);
@@ -225,7 +225,7 @@ struct Patience {
     // each of them.
     void look_for_messages() {
       const double began_s = patience_.bell != nullptr ? monotonic_s() : resumed_at_s_;
-      if (patience_.bell != nullptr) patience_.progress();
+      if (patience_.bell != nullptr) patience_.turn();
       const double now = monotonic_s();
       burst_.add(now - began_s);
       if (burst_.is_over()) {
@@ -247,7 +247,7 @@ struct Patience {
     double awake_since_s_ = 0;
     double message_at_s_ = 0;  // when messages last came in, by the bursts; 0: never
     double resumed_at_s_ = 0;  // when the last nap ended; without a bell only
-    ProgressBurst burst_;
+    TurnBurst burst_;
     int signs_ = 0;  // evidence that messages come in
     bool is_sleepy_ = false;
     bool bell_is_up_ = false;

@@ -8,7 +8,7 @@
 #include <sched.h>
 #include <sys/resource.h>
 
-#include "node/progress.hpp"
+#include "node/host_turns.hpp"
 
 namespace offbeat {
 

@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "checked_calls.hpp"
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/bcast/bcast.hpp"
 #include "collectives/board/board_round.hpp"
@@ -37,7 +38,6 @@
 #include "collectives/board/relayed_bcast.hpp"
 #include "collectives/board/tree_form.hpp"
 #include "collectives/repertoire.hpp"
-#include "exchanges.hpp"
 #include "simulator/simulator.hpp"
 #include "vectors.hpp"
 
@@ -295,8 +295,8 @@ class World final : public BoardInSimulation {
         members_(static_cast<std::size_t>(ranks)),
         references_(steps_.size()) {
     for (Step& step : steps_) {
-      step.what.origin = static_cast<Bits>(exchanges_.size()) * 7;  // what is left of another call is wrong
-      exchanges_.emplace_back(ranks, step.what);
+      step.what.origin = static_cast<Bits>(checked_.size()) * 7;  // what is left of another call is wrong
+      checked_.emplace_back(ranks, step.what);
     }
   }
 
@@ -307,7 +307,7 @@ class World final : public BoardInSimulation {
     hash_ = 0;
     boards_.clear();
     boards_.reserve(members_.size());  // they are pointed to
-    for (Exchange& exchange : exchanges_) exchange.clear();
+    for (CheckedCalls& checked : checked_) checked.clear();
     for (int rank = 0; rank < shape_.ranks; ++rank) {
       Member& self = member(rank);
       self.board = &boards_.emplace_back(memory_.data(), shape_, rank, Patience{});
@@ -412,10 +412,10 @@ class World final : public BoardInSimulation {
 
   Task live(Member& self, Endpoint net) {
     for (; self.ended < steps_.size(); ++self.ended) {
-      Exchange& exchange = exchanges_[self.ended];
+      CheckedCalls& checked = checked_[self.ended];
       self.history = 0;
-      co_await carry_out(net, exchange.args(net.rank), steps_[self.ended].expression);
-      std::string problem = exchange.problem(net.rank, references_[self.ended]);
+      co_await carry_out(net, checked.args(net.rank), steps_[self.ended].expression);
+      std::string problem = checked.problem(net.rank, references_[self.ended]);
       if (!problem.empty()) problem_ = std::move(problem);
     }
     self.history = 0;
@@ -518,7 +518,7 @@ class World final : public BoardInSimulation {
   std::uint64_t hash_ = 0;             // of these: a sum
   std::vector<Board> boards_;
   std::vector<Member> members_;
-  std::vector<Exchange> exchanges_;
+  std::vector<CheckedCalls> checked_;
   std::vector<std::vector<std::vector<Bits>>> references_;  // of every call and rank
   std::string problem_;
 };
@@ -851,8 +851,8 @@ class EveryInterleavingOfThreeCalls : public testing::TestWithParam<Collective> 
                    .one_way = is_alltoallv});
     };
     std::ostream silent(nullptr);  // there are hundreds
-    for (const Collective second : exchanged) {
-      for (const Collective third : exchanged) {
+    for (const Collective second : checked_collectives) {
+      for (const Collective third : checked_collectives) {
         for (const int root : {0, 1}) {
           for (const int last_root : {0, 1})
             explore(2, {call(GetParam(), 0), call(second, root), call(third, last_root)}, silent);
@@ -1006,7 +1006,7 @@ std::string name_of_calls(const testing::TestParamInfo<std::tuple<Collective, in
 
 // EveryInterleaving has those of allreduce.
 std::vector<Collective> all_but_allreduce() {
-  std::vector<Collective> all(std::begin(exchanged), std::end(exchanged));
+  std::vector<Collective> all(std::begin(checked_collectives), std::end(checked_collectives));
   std::erase(all, Collective::allreduce);
   return all;
 }
@@ -1018,7 +1018,7 @@ INSTANTIATE_TEST_SUITE_P(Board, EveryInterleavingOfCallsOfTwo,
                          testing::Combine(served_directly, testing::Values(2)), name_of_calls);
 INSTANTIATE_TEST_SUITE_P(Board, EveryInterleavingOfMixedCalls, testing::Values(2, 3),
                          testing::PrintToStringParamName());
-INSTANTIATE_TEST_SUITE_P(Board, EveryInterleavingOfThreeCalls, testing::ValuesIn(exchanged),
+INSTANTIATE_TEST_SUITE_P(Board, EveryInterleavingOfThreeCalls, testing::ValuesIn(checked_collectives),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 INSTANTIATE_TEST_SUITE_P(Board, EveryInterleavingAmongMany, testing::Values(3, 4),

@@ -9,9 +9,9 @@
 #include <tuple>
 #include <vector>
 
+#include "checked_calls.hpp"
 #include "collectives/combinators/combinators.hpp"
 #include "collectives/repertoire.hpp"
-#include "exchanges.hpp"
 
 namespace offbeat {
 namespace {
@@ -25,7 +25,7 @@ bool runs_here(const Algorithm& algorithm) {
 // Algorithms without arguments, from the registry: a new one is tested without being named here.
 std::vector<Named> by_messages() {
   std::vector<Named> all;
-  for (const Collective collective : exchanged) {
+  for (const Collective collective : checked_collectives) {
     for (const Algorithm* algorithm : repertoire(collective).algorithms) {
       if (runs_here(*algorithm)) all.emplace_back(collective, algorithm->name);
     }
@@ -57,7 +57,7 @@ TEST_P(EveryExchange, IsRight) {
   const auto& [collective, text] = named;
   const Expression expression = parse_expression(collective, text);
   ASSERT_EQ(expression.unsuitable({ranks}), "");
-  expect_right_exchanges(collective, expression, ranks);
+  expect_right_calls(collective, expression, ranks);
 }
 
 std::string name_of_case(const testing::TestParamInfo<std::tuple<Named, int>>& info) {

@@ -9,8 +9,8 @@
 #include <tuple>
 #include <vector>
 
+#include "checked_calls.hpp"
 #include "collectives/board/arrival_direct.hpp"
-#include "exchanges.hpp"
 
 namespace offbeat {
 namespace {
@@ -36,11 +36,11 @@ TEST_P(OnBoardOfOneNode, IsRight) {
     if (form->immediate == nullptr && collective == Collective::alltoallv) continue;
     Expression expression;
     expression.algorithm = form;
-    expect_right_exchanges(collective, expression, ranks, network, BoardShape::smallest_chunk);
+    expect_right_calls(collective, expression, ranks, network, BoardShape::smallest_chunk);
     if (!has_channels(collective)) continue;
     // The least window that has room for a channel for each rank: some are filled again and again.
     const auto channels = static_cast<std::size_t>(std::max(ranks - 1, 1));
-    expect_right_exchanges(collective, expression, ranks, network, 2 * channels * BoardShape::smallest_chunk);
+    expect_right_calls(collective, expression, ranks, network, 2 * channels * BoardShape::smallest_chunk);
   }
 }
 
@@ -49,23 +49,24 @@ std::string name_of_case(const testing::TestParamInfo<std::tuple<Collective, int
 }
 
 INSTANTIATE_TEST_SUITE_P(Board, OnBoardOfOneNode,
-                         testing::Combine(testing::ValuesIn(exchanged), testing::ValuesIn(rank_counts)),
+                         testing::Combine(testing::ValuesIn(checked_collectives),
+                                          testing::ValuesIn(rank_counts)),
                          name_of_case);
 
 TEST(Channels, ALateRankHoldsUpOnlyWhatItGivesAndTakes) {
   constexpr std::size_t window = 4 * BoardShape::smallest_chunk;
   const std::vector<double> arrivals{0, 0, 1};
   for (const Collective collective : {Collective::gather, Collective::scatter}) {
-    Exchange exchange(3, {collective, 8 * window / sizeof(Bits)});
+    CheckedCalls checked(3, {collective, 8 * window / sizeof(Bits)});
     Expression expression;
     expression.algorithm = expression_on_board(collective).algorithm;
     Network network = awkward_network();
     network.ranks_per_node = 3;
     Simulator simulator(3, network, {.board_window_bytes = window});
-    const auto make = [&](int rank, Endpoint net) { return carry_out(net, exchange.args(rank), expression); };
+    const auto make = [&](int rank, Endpoint net) { return carry_out(net, checked.args(rank), expression); };
     const SimulationResult result = simulator.run(make, arrivals);
     std::vector<std::vector<Bits>> reference;
-    EXPECT_EQ(exchange.problem(reference), "");
+    EXPECT_EQ(checked.problem(reference), "");
     EXPECT_LT(result.exits[1], 1) << name_of(collective) << ": a block goes through a window eight times";
   }
 }

@@ -14,8 +14,8 @@
 #include <tuple>
 #include <vector>
 
+#include "checked_calls.hpp"
 #include "collectives/repertoire.hpp"
-#include "exchanges.hpp"
 #include "node/board_awaitables.hpp"
 #include "node/membership.hpp"
 #include "node_shapes.hpp"
@@ -47,7 +47,7 @@ std::vector<std::string> beginnings(Collective collective) {
 // From the registry: a new algorithm is tested without being named here.
 std::vector<Named> hierarchies() {
   std::vector<Named> all;
-  for (const Collective collective : exchanged) {
+  for (const Collective collective : checked_collectives) {
     if (collective == Collective::allreduce) continue;
     for (const Algorithm* algorithm : repertoire(collective).algorithms) {
       std::string name(algorithm->name);
@@ -66,7 +66,7 @@ std::vector<Named> hierarchies() {
 
 // One call of a sequence, and the bits that the same call had before.
 struct Made {
-  Exchange exchange;
+  CheckedCalls checked;
   std::vector<std::vector<Bits>>* reference;
 };
 
@@ -76,7 +76,7 @@ Task several(Simulator& simulator, Endpoint net, std::vector<Made>& calls, const
   for (std::size_t k = 0; k < calls.size(); ++k) {
     const std::size_t index = static_cast<std::size_t>(net.rank) * calls.size() + k;
     co_await simulator.pause(net.rank, delays[index]);
-    co_await carry_out(net, calls[k].exchange.args(net.rank), expression);
+    co_await carry_out(net, calls[k].checked.args(net.rank), expression);
   }
 }
 
@@ -88,7 +88,7 @@ void run_and_check(const std::vector<Case>& cases, const Expression& expression,
   std::mt19937_64 random(seed * 7919 + static_cast<std::uint64_t>(ranks));
   std::vector<Made> calls;
   for (const Case& each : cases) {
-    calls.push_back({Exchange(ranks, each), &references[{each.count, each.root, each.operation}]});
+    calls.push_back({CheckedCalls(ranks, each), &references[{each.count, each.root, each.operation}]});
   }
   // From far less than what a collective takes to far more.
   std::uniform_real_distribution<double> exponent(-8, -4);
@@ -101,7 +101,7 @@ void run_and_check(const std::vector<Case>& cases, const Expression& expression,
   Simulator simulator(ranks, network, options);
   simulator.run([&](int, Endpoint net) { return several(simulator, net, calls, expression, delays); }, {},
                 expression.lanes());
-  for (const Made& call : calls) ASSERT_EQ(call.exchange.problem(*call.reference), "");
+  for (const Made& call : calls) ASSERT_EQ(call.checked.problem(*call.reference), "");
 }
 
 // Whether the ranks of each node follow one another.

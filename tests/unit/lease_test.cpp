@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "checked_calls.hpp"
 #include "collectives/repertoire.hpp"
-#include "exchanges.hpp"
 #include "node/board.hpp"
 #include "support/board_only.hpp"
 
@@ -45,13 +45,13 @@ TEST_P(Leases, CoverWhatIsPutIntoWindows) {
   const std::unique_ptr<std::byte, Free> memory(
       static_cast<std::byte*>(::operator new (shape.total_bytes(), std::align_val_t{4096})));
 
-  for (const Collective collective : exchanged) {
+  for (const Collective collective : checked_collectives) {
     for (const Algorithm* algorithm : repertoire(collective).algorithms) {
       if (algorithm->needs.board != OnBoard::one_node || !algorithm->parameters.empty()) continue;
       Expression expression;
       expression.algorithm = algorithm;
       for (const std::size_t count : {10, 700, 3000, 9000}) {
-        Exchange exchange(ranks, {collective, count, ranks / 2});
+        CheckedCalls checked(ranks, {collective, count, ranks / 2});
         std::memset(memory.get(), 0, shape.total_bytes());
         std::vector<std::size_t> leased(static_cast<std::size_t>(ranks));
         std::barrier all(ranks);
@@ -62,7 +62,7 @@ TEST_P(Leases, CoverWhatIsPutIntoWindows) {
               Board board(memory.get(), shape, rank, {.shares_cores = true, .sleep_after_s = 1e-3});
               BoardOnly transport;
               transport.board = &board;
-              const Call call = exchange.args(rank);
+              const Call call = checked.args(rank);
               leased[static_cast<std::size_t>(rank)] = expression.lease(call, rank, ranks, ranks);
               // Two ranks swap places every second time that they use a half.
               for (int time = 0; time < 4; ++time) {
@@ -90,13 +90,13 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Leases, testing::Values(2, 3, 6, 18), testing::P
 
 // The length by which an algorithm for alltoallv is chosen is 0, because no rank knows the lengths of all.
 TEST(Leases, AreNotLengths) {
-  Exchange exchange(3, {Collective::alltoallv, 9000});
+  CheckedCalls checked(3, {Collective::alltoallv, 9000});
   Expression expression;
   for (const Algorithm* each : repertoire(Collective::alltoallv).algorithms) {
     if (each->name == "arrival_direct") expression.algorithm = each;
   }
   ASSERT_NE(expression.algorithm, nullptr);
-  const Call call = exchange.args(0);
+  const Call call = checked.args(0);
   EXPECT_EQ(call.length(3), 0U);
   EXPECT_GE(expression.lease(call, 0, 3, 3), 9000 * sizeof(Bits));
 }

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "checked_calls.hpp"
 #include "collectives/board/tree_form.hpp"
 #include "collectives/repertoire.hpp"
-#include "exchanges.hpp"
 #include "simulator/simulator.hpp"
 
 namespace offbeat {
@@ -54,7 +54,7 @@ class Sequence {
 
   void add(Case what) {
     what.origin = static_cast<Bits>(calls_.size()) * 7;  // what is left of another call is wrong
-    calls_.push_back({what, std::make_unique<Exchange>(ranks_, what), {}, 0});
+    calls_.push_back({what, std::make_unique<CheckedCalls>(ranks_, what), {}, 0});
   }
   void add_barrier() { calls_.push_back({{Collective::barrier, 0}, nullptr, {}, 0}); }
 
@@ -63,14 +63,14 @@ class Sequence {
     too_early_ = 0;
     for (OneCall& call : calls_) {
       call.begun = 0;
-      if (call.exchange != nullptr) call.exchange->clear();
+      if (call.checked != nullptr) call.checked->clear();
     }
     Simulator simulator(ranks_, many_cores(ranks_), options);
     simulator.run([&](int, Endpoint net) { return live(net); });
     if (too_early_ > 0) return "a rank left a barrier too early";
     for (OneCall& call : calls_) {
-      if (call.exchange == nullptr) continue;
-      if (std::string problem = call.exchange->problem(call.reference); !problem.empty()) return problem;
+      if (call.checked == nullptr) continue;
+      if (std::string problem = call.checked->problem(call.reference); !problem.empty()) return problem;
     }
     return {};
   }
@@ -78,7 +78,7 @@ class Sequence {
  private:
   struct OneCall {
     Case what;
-    std::unique_ptr<Exchange> exchange;  // null: a barrier
+    std::unique_ptr<CheckedCalls> checked;  // null: a barrier
     std::vector<std::vector<Bits>> reference;
     int begun;
   };
@@ -86,9 +86,9 @@ class Sequence {
     for (OneCall& call : calls_) {
       ++call.begun;
       Call args{Collective::barrier};
-      if (call.exchange != nullptr) args = call.exchange->args(net.rank);
+      if (call.checked != nullptr) args = call.checked->args(net.rank);
       co_await carry_out(net, args, on_board(args.collective));
-      if (call.exchange == nullptr && call.begun < ranks_) ++too_early_;
+      if (call.checked == nullptr && call.begun < ranks_) ++too_early_;
     }
   }
 
@@ -188,23 +188,23 @@ std::vector<Bits> in_groups(std::vector<std::vector<Bits>> values) {
 TEST(ManyCores, BitsAreThoseOfGroupsInRankOrderForEveryRoot) {
   constexpr std::size_t count = 5;
   for (const int ranks : {17, 23, 64, 65, 130}) {
-    Exchange all(ranks, {Collective::allreduce, count, 0, Operation::weave});
+    CheckedCalls all(ranks, {Collective::allreduce, count, 0, Operation::weave});
     std::vector<std::vector<Bits>> inputs;
     for (int rank = 0; rank < ranks; ++rank) {
       const auto* input = reinterpret_cast<const Bits*>(all.args(rank).input.data);
       inputs.emplace_back(input, input + count);
     }
     const std::vector<Bits> expected = in_groups(inputs);
-    const auto result = [&](Exchange& exchange, Collective collective, int rank) {
+    const auto result = [&](CheckedCalls& checked, Collective collective, int rank) {
       Simulator simulator(ranks, many_cores(ranks), timing(static_cast<std::uint64_t>(rank)));
       simulator.run([&](int member, Endpoint net) {
-        return carry_out(net, exchange.args(member), on_board(collective));
+        return carry_out(net, checked.args(member), on_board(collective));
       });
-      return exchange.result_of(rank);
+      return checked.result_of(rank);
     };
     EXPECT_EQ(result(all, Collective::allreduce, ranks - 1), expected) << ranks << " ranks";
     for (const int root : {0, 1, 5, ranks / 2, ranks - 1}) {
-      Exchange one(ranks, {Collective::reduce, count, root, Operation::weave});
+      CheckedCalls one(ranks, {Collective::reduce, count, root, Operation::weave});
       EXPECT_EQ(result(one, Collective::reduce, root), expected) << ranks << " ranks, root " << root;
     }
   }

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "checked_calls.hpp"
 #include "collectives/repertoire.hpp"
-#include "exchanges.hpp"
 
 namespace offbeat {
 namespace {
@@ -27,15 +27,15 @@ constexpr Network network{.intra_alpha = 1e-6,
 std::vector<double> exits(Collective collective, const Expression& expression, int ranks, bool with_data) {
   constexpr std::size_t count = 1000;
   const PhantomCalls phantoms(collective, count * sizeof(Bits), ranks);
-  std::optional<Exchange> exchange;
-  if (with_data) exchange.emplace(ranks, Case{collective, count});
+  std::optional<CheckedCalls> checked;
+  if (with_data) checked.emplace(ranks, Case{collective, count});
   const bool on_board = expression.algorithm->needs.board == OnBoard::one_node;
   Simulator simulator(ranks, network,
                       {.phantom = !with_data, .board_window_bytes = on_board ? std::size_t{65536} : 0});
   const auto make = [&](int rank, Endpoint net) {
     const Call call = phantoms.of(rank);
     if (!with_data) return carry_out(net, call, expression);
-    const Call real = exchange->args(rank);
+    const Call real = checked->args(rank);
     EXPECT_EQ(call.input.bytes(), real.input.bytes());
     EXPECT_EQ(call.output.bytes(), real.output.bytes());
     return carry_out(net, real, expression);
@@ -54,7 +54,7 @@ void for_each_algorithm(Collective collective, Check&& check) {
   }
 }
 
-// In an Exchange their blocks are not of one length, and a barrier has no data.
+// In CheckedCalls their blocks are not of one length, and a barrier has no data.
 constexpr Collectives with_lists{Collective::allgatherv, Collective::alltoallv, Collective::reduce_scatter,
                                  Collective::barrier};
 

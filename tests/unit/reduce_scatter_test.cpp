@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "exchanges.hpp"
+#include "checked_calls.hpp"
 #include "hockney.hpp"
 
 namespace offbeat {
@@ -49,20 +49,20 @@ class ReduceScatterOrder : public testing::Test {
   using Block = std::vector<Bits>;
 
   static std::vector<Block> results(const std::string& text, int ranks) {
-    Exchange exchange = make(ranks);
+    CheckedCalls checked = make(ranks);
     const Expression expression = parse_expression(Collective::reduce_scatter, text);
     Simulator simulator(ranks, awkward_network());
-    simulator.run([&](int rank, Endpoint net) { return carry_out(net, exchange.args(rank), expression); });
+    simulator.run([&](int rank, Endpoint net) { return carry_out(net, checked.args(rank), expression); });
     std::vector<Block> results;
-    for (int rank = 0; rank < ranks; ++rank) results.push_back(exchange.result_of(rank));
+    for (int rank = 0; rank < ranks; ++rank) results.push_back(checked.result_of(rank));
     return results;
   }
   // What all ranks have for block `block`.
   static std::vector<Block> inputs(int ranks, int block) {
-    Exchange exchange = make(ranks);
+    CheckedCalls checked = make(ranks);
     std::vector<Block> inputs;
     for (int rank = 0; rank < ranks; ++rank) {
-      const Call call = exchange.args(rank);
+      const Call call = checked.args(rank);
       const ConstVector input = call.input_blocks.of(call.input, block, ranks);
       inputs.emplace_back(input.count);
       if (input.count > 0) std::memcpy(inputs.back().data(), input.data, input.bytes());
@@ -75,9 +75,9 @@ class ReduceScatterOrder : public testing::Test {
   }
 
  private:
-  static Exchange make(int ranks) {
-    return Exchange(ranks,
-                    {.collective = Collective::reduce_scatter, .count = 5, .operation = Operation::weave});
+  static CheckedCalls make(int ranks) {
+    return CheckedCalls(
+        ranks, {.collective = Collective::reduce_scatter, .count = 5, .operation = Operation::weave});
   }
 };
 

@@ -10,7 +10,7 @@
 #include <tuple>
 #include <vector>
 
-#include "exchanges.hpp"
+#include "checked_calls.hpp"
 #include "hockney.hpp"
 
 namespace offbeat {
@@ -18,15 +18,15 @@ namespace {
 
 constexpr Collective prefixes[] = {Collective::scan, Collective::exscan};
 
-Exchange run(const Case& what, const std::string& text, int ranks, std::size_t window_bytes = 0) {
-  Exchange exchange(ranks, what);
+CheckedCalls run(const Case& what, const std::string& text, int ranks, std::size_t window_bytes = 0) {
+  CheckedCalls checked(ranks, what);
   Network network = awkward_network();
   network.ranks_per_node = ranks;
   const Expression expression = parse_expression(what.collective, text);
   Simulator simulator(ranks, network, {.board_window_bytes = window_bytes});
-  simulator.run([&](int rank, Endpoint net) { return carry_out(net, exchange.args(rank), expression); }, {},
+  simulator.run([&](int rank, Endpoint net) { return carry_out(net, checked.args(rank), expression); }, {},
                 expression.lanes());
-  return exchange;
+  return checked;
 }
 
 // On the board a vector that takes the slots, and one that takes the chain.
@@ -37,9 +37,9 @@ TEST_P(SameBits, WhateverTheNumberOfRanks) {
   const std::size_t window = text == "arrival_prefix" ? std::size_t{1} << 20 : 0;
   const Case what{collective, count, 0, Operation::weave};
   constexpr int most = 16;
-  const Exchange all = run(what, text, most, window);
+  const CheckedCalls all = run(what, text, most, window);
   for (const int ranks : {2, 3, 5, 8, 13}) {
-    const Exchange some = run(what, text, ranks, window);
+    const CheckedCalls some = run(what, text, ranks, window);
     for (int rank = 0; rank < ranks; ++rank)
       EXPECT_EQ(some.result_of(rank), all.result_of(rank)) << "rank " << rank << " of " << ranks;
   }
@@ -66,8 +66,8 @@ TEST(ArrivalPrefix, CombinesFromLeftToRight) {
   for (const Collective collective : prefixes) {
     for (const std::size_t count : {16, 20'000}) {
       const Case what{collective, count, 0, Operation::weave};
-      const Exchange on_board = run(what, "arrival_prefix", 7, std::size_t{1} << 20);
-      const Exchange by_messages = run(what, "chain", 7);
+      const CheckedCalls on_board = run(what, "arrival_prefix", 7, std::size_t{1} << 20);
+      const CheckedCalls by_messages = run(what, "chain", 7);
       for (int rank = 0; rank < 7; ++rank)
         EXPECT_EQ(on_board.result_of(rank), by_messages.result_of(rank)) << what.text() << ", rank " << rank;
     }

@@ -234,9 +234,9 @@ TEST(WantedCore, InTheHostIsOneThatOthersHaveOften) {
   EXPECT_FALSE(is_wanted_by_turns(50e-3));
 }
 
-TEST(Patience, CallsProgressAndReportsAStallOnceAndItsEnd) {
+TEST(Patience, GivesTurnsAndReportsAStallOnceAndItsEnd) {
   struct Seen {
-    int progress = 0;
+    int turns = 0;
     int stalls = 0;
     int ends = 0;
   } seen;
@@ -246,7 +246,7 @@ TEST(Patience, CallsProgressAndReportsAStallOnceAndItsEnd) {
     const Patience patience{
         .shares_cores = shares,
         .bell = &bell,
-        .progress = {.call = [](void* state) { ++static_cast<Seen*>(state)->progress; }, .state = &seen},
+        .turn = {.call = [](void* state) { ++static_cast<Seen*>(state)->turns; }, .state = &seen},
         .stall = {.after_s = 0.02,
                   .call =
                       [](void* state, double, bool over) {
@@ -259,7 +259,7 @@ TEST(Patience, CallsProgressAndReportsAStallOnceAndItsEnd) {
       for (int k = 0; k < 200; ++k) wait.pause();
       EXPECT_EQ(seen.ends, 0);
     }
-    EXPECT_GT(seen.progress, 0);
+    EXPECT_GT(seen.turns, 0);
     EXPECT_EQ(seen.stalls, 1);
     EXPECT_EQ(seen.ends, 1);
   }
@@ -267,16 +267,16 @@ TEST(Patience, CallsProgressAndReportsAStallOnceAndItsEnd) {
 
 struct Counting {
   int turns = 0;
-  [[nodiscard]] Progress progress() {
+  [[nodiscard]] TurnCall turn() {
     return {.call = [](void* state) { ++static_cast<Counting*>(state)->turns; }, .state = this};
   }
 };
 
-TEST(Progress, IsGivenThoughEachWaitIsShort) {
+TEST(HostTurn, IsGivenThoughEachWaitIsShort) {
   for (const bool shares : {false, true}) {
     Counting seen;
     Bell bell;
-    const Patience patience{.shares_cores = shares, .bell = &bell, .progress = seen.progress()};
+    const Patience patience{.shares_cores = shares, .bell = &bell, .turn = seen.turn()};
     for (int k = 0; seen.turns < 10; ++k) {
       Patience::Wait wait(patience);
       for (int pause = 0; pause < 40; ++pause) wait.pause(k % 2 == 0);
@@ -293,7 +293,7 @@ struct PlantedClock {
 };
 
 template <int test>
-struct PlantedDue : ProgressDueOf<PlantedClock<test>> {
+struct PlantedDue : TurnDueOf<PlantedClock<test>> {
   static void pass_us(double us) { PlantedClock<test>::ticks += static_cast<std::uint64_t>(10 * us); }
   static void give_turns(double us_each, int turns) {
     for (int k = 0; k < turns; ++k) PlantedDue::give([&] { pass_us(us_each); });
@@ -302,7 +302,7 @@ struct PlantedDue : ProgressDueOf<PlantedClock<test>> {
   [[nodiscard]] static bool neither() { return !PlantedDue::is_due() && !PlantedDue::is_due_in_spin(); }
 };
 
-TEST(Progress, IsDueAtFirst) {
+TEST(HostTurn, IsDueAtFirst) {
   using Due = PlantedDue<0>;
   EXPECT_TRUE(Due::both());
   Due::give_turns(0.2, 1);
@@ -310,7 +310,7 @@ TEST(Progress, IsDueAtFirst) {
 }
 
 // A collective takes 0.2 us, and a turn takes as long.
-TEST(Progress, IsRarelyDueInAProgramThatDoesNotCompute) {
+TEST(HostTurn, IsRarelyDueInAProgramThatDoesNotCompute) {
   using Due = PlantedDue<1>;
   Due::give_turns(0.2, 20);
   int turns = 0;
@@ -324,7 +324,7 @@ TEST(Progress, IsRarelyDueInAProgramThatDoesNotCompute) {
   EXPECT_LT(turns, 100) << "more than a small collective can bear";
 }
 
-TEST(Progress, IsDueInEachCallOfAProgramThatComputes) {
+TEST(HostTurn, IsDueInEachCallOfAProgramThatComputes) {
   using Due = PlantedDue<2>;
   Due::give_turns(0.2, 20);
   for (int call = 0; call < 100; ++call) {
@@ -335,7 +335,7 @@ TEST(Progress, IsDueInEachCallOfAProgramThatComputes) {
   }
 }
 
-TEST(Progress, IsDueEarlierWhereARankSpins) {
+TEST(HostTurn, IsDueEarlierWhereARankSpins) {
   using Due = PlantedDue<3>;
   Due::give_turns(0.2, 20);
   Due::pass_us(14);
@@ -343,7 +343,7 @@ TEST(Progress, IsDueEarlierWhereARankSpins) {
   EXPECT_FALSE(Due::is_due());
 }
 
-TEST(Progress, IsRarelyDueWhereATurnTakesLong) {
+TEST(HostTurn, IsRarelyDueWhereATurnTakesLong) {
   using Due = PlantedDue<4>;
   Due::give_turns(2, 20);
   Due::pass_us(100);
@@ -352,7 +352,7 @@ TEST(Progress, IsRarelyDueWhereATurnTakesLong) {
   EXPECT_TRUE(Due::both());
 }
 
-TEST(Progress, IsSoonDueAgainWhenATurnTookLong) {
+TEST(HostTurn, IsSoonDueAgainWhenATurnTookLong) {
   using Due = PlantedDue<5>;
   Due::give_turns(0.2, 20);
   Due::give_turns(50, 1);
@@ -364,7 +364,7 @@ TEST(Progress, IsSoonDueAgainWhenATurnTookLong) {
   EXPECT_TRUE(Due::both());
 }
 
-TEST(Progress, IsDueWhenTheClockHasJumpedBack) {
+TEST(HostTurn, IsDueWhenTheClockHasJumpedBack) {
   using Due = PlantedDue<6>;
   Due::give_turns(0.2, 20);
   PlantedClock<6>::ticks -= 1000;
@@ -374,15 +374,15 @@ TEST(Progress, IsDueWhenTheClockHasJumpedBack) {
 }
 
 // As many turns as a burst needs; every `period`-th of them is longer.
-bool moved(ProgressBurst& burst, double usual_s, double longer_s, int period, int first = 0) {
+bool moved(TurnBurst& burst, double usual_s, double longer_s, int period, int first = 0) {
   burst.restart();
   for (int k = first; !burst.is_over(); ++k) burst.add(k % period == period - 1 ? longer_s : usual_s);
   return burst.moved();
 }
 
-TEST(ProgressBurst, TellsWorkByTheTimeThatItTakes) {
+TEST(TurnBurst, TellsWorkByTheTimeThatItTakes) {
   for (const double usual_s : {40e-9, 1e-6}) {
-    ProgressBurst burst;
+    TurnBurst burst;
     EXPECT_FALSE(moved(burst, usual_s, usual_s + 30e-9, 2)) << "nothing but jitter";
     EXPECT_FALSE(moved(burst, usual_s, 1e-3, 10)) << "an interrupt";
     EXPECT_TRUE(moved(burst, usual_s, 3 * usual_s + 50e-9, 4));
@@ -390,8 +390,8 @@ TEST(ProgressBurst, TellsWorkByTheTimeThatItTakes) {
   }
 }
 
-TEST(ProgressBurst, IsNotDeceivedByAHostThatDoesMoreInSomeTurns) {
-  ProgressBurst burst;
+TEST(TurnBurst, IsNotDeceivedByAHostThatDoesMoreInSomeTurns) {
+  TurnBurst burst;
   for (int k = 0; k < 40; ++k) EXPECT_FALSE(moved(burst, 100e-9, 2e-6, 8, k * 18));
   EXPECT_TRUE(moved(burst, 100e-9, 2e-6, 3));
 }
@@ -431,8 +431,7 @@ TEST(Patience, DoesNotNapWhileMessagesComeIn) {
     Traffic traffic;
     Patience patience{.shares_cores = true, .sleep_after_s = 0, .bell = has_bell ? &bell : nullptr};
     if (has_bell) {
-      patience.progress = {.call = [](void* state) { static_cast<Traffic*>(state)->turn(); },
-                           .state = &traffic};
+      patience.turn = {.call = [](void* state) { static_cast<Traffic*>(state)->turn(); }, .state = &traffic};
     }
     Patience::Wait wait(patience);
     while (traffic.goes_on()) {

@@ -69,8 +69,8 @@ class Progressed {
 };
 
 // One allreduce, as all coroutines of a rank see it.
-struct Exchange {
-  Exchange(const Endpoint& net, const Call& call)
+struct State {
+  State(const Endpoint& net, const Call& call)
       : call(call),
         rank(net.rank),
         size(net.size),
@@ -118,7 +118,7 @@ struct Exchange {
   }
   [[nodiscard]] std::size_t notes_bytes() const { return notes.size() * sizeof(notes[0]); }
 
-  // Among the others: the time between their first pieces and the last result is what this exchange takes by
+  // Among the others: the time between their first pieces and the last result is what this allreduce takes by
   // itself, be it long or short, and who comes later than a fourth of that after the others makes all wait.
   // First pieces of ranks that come together follow one another, though: as long as before the median.
   void note_who_is_late(double end) {
@@ -172,7 +172,7 @@ struct Exchange {
 
 // Takes a piece of one rank up the tree as far as the other half of each combination is there. The result of
 // ranks [a, b) is kept in place of a's piece.
-Task combine(Endpoint net, Exchange& all, int from, std::size_t piece) {
+Task combine(Endpoint net, State& all, int from, std::size_t piece) {
   const ConstVector mine = all.piece_of(all.block(all.call.input, all.rank), piece);
   const Vector result = all.piece_of(all.block(all.call.output, all.rank), piece);
   for (int half = 1; half < all.size; half *= 2) {
@@ -202,7 +202,7 @@ Task combine(Endpoint net, Exchange& all, int from, std::size_t piece) {
   while (all.results.count() < all.pieces && all.is_final[all.results.count()] != 0) all.results.advance();
 }
 
-Task send_contribution(Endpoint net, Exchange& all, int owner) {
+Task send_contribution(Endpoint net, State& all, int owner) {
   const ConstVector block = all.block(all.call.input, owner);
   for (std::size_t piece = 0; piece < all.pieces_of(block); ++piece) {
     co_await net.send(owner, all.piece_of(block, piece));
@@ -210,7 +210,7 @@ Task send_contribution(Endpoint net, Exchange& all, int owner) {
   }
 }
 
-Task receive_contribution(Endpoint net, Exchange& all, int from) {
+Task receive_contribution(Endpoint net, State& all, int from) {
   for (std::size_t piece = 0; piece < all.pieces; ++piece) {
     if (from != all.rank) co_await net.receive(from, all.contribution(from, piece));
     if (piece == 0) all.first[static_cast<std::size_t>(from)] = net.now();
@@ -218,7 +218,7 @@ Task receive_contribution(Endpoint net, Exchange& all, int from) {
   }
 }
 
-Task send_result(Endpoint net, Exchange& all, int to) {
+Task send_result(Endpoint net, State& all, int to) {
   const ConstVector block = all.block(all.call.output, all.rank);
   for (std::size_t piece = 0; piece < all.pieces; ++piece) {
     co_await all.results.until(piece + 1);
@@ -231,7 +231,7 @@ Task send_result(Endpoint net, Exchange& all, int to) {
 }
 
 // A piece of the result may lie where that of the input was.
-Task receive_result(Endpoint net, Exchange& all, int owner) {
+Task receive_result(Endpoint net, State& all, int owner) {
   const Vector block = all.block(all.call.output, owner);
   const std::size_t pieces = all.pieces_of(block);
   for (std::size_t piece = 0; piece < pieces; ++piece) {
@@ -252,7 +252,7 @@ Task receive_result(Endpoint net, Exchange& all, int owner) {
 Task nothing() { co_return; }
 
 // Both directions with everybody at once; everybody begins with another rank.
-Task contributions(Endpoint net, Exchange& all) {
+Task contributions(Endpoint net, State& all) {
   co_await net.concurrently_with_peers(2 * net.size, [&](const Endpoint& lane, int k) {
     const int distance = k / 2;
     const int to = (net.rank + distance) % net.size;
@@ -262,7 +262,7 @@ Task contributions(Endpoint net, Exchange& all) {
   });
 }
 
-Task results(Endpoint net, Exchange& all) {
+Task results(Endpoint net, State& all) {
   co_await net.concurrently_with_peers(2 * net.size, [&](const Endpoint& lane, int k) {
     const int distance = k / 2;
     const int to = (net.rank + distance) % net.size;
@@ -274,7 +274,7 @@ Task results(Endpoint net, Exchange& all) {
 }
 
 Task run(Endpoint net, Call call, const Expression&) {
-  Exchange all(net, call);
+  State all(net, call);
   const Vector own =
       all.owns(net.rank) ? all.block(call.output, net.rank) : Vector{nullptr, 0, call.output.width};
   const Scratch contributed = net.scratch(own.count * static_cast<std::size_t>(net.size), own.width);

@@ -40,7 +40,7 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
   const Endpoint node = on_node(net);
   const int lanes = nodes.all.smallest();
   const bool has_root = nodes.mine == nodes.of_root;
-  const hierarchies::Segments segments(call.output.count, call.output.width, lanes);
+  const hierarchies::PhaseSegments segments(call.output.count, call.output.width, lanes);
   // Makes the call for a part of the vector. `root` is the giver's number among the ranks that take part.
   const auto part = [&](Vector vector, bool gives, int root) {
     Call of_vector = call;

@@ -18,119 +18,71 @@
 namespace offbeat {
 namespace {
 
-struct Reason {
-  const char* text;  // lives as long as the exception; null if the program itself revoked the communicator
-  int code;          // an error code of the host MPI
-};
-
-Reason reason_of(const std::exception_ptr& failure) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const std::bad_alloc&) {
-    return {"no memory", MPI_ERR_NO_MEM};
-  } catch (const CommunicationError& error) {
-    if (error.code == FaultTolerance::revoked) return {nullptr, error.code};
-    return {error.what(), error.code == MPI_SUCCESS ? MPI_ERR_OTHER : error.code};
-  } catch (const std::exception& error) {
-    return {error.what(), MPI_ERR_OTHER};
-  } catch (...) {
-    return {"an error", MPI_ERR_OTHER};
-  }
+[[nodiscard]] bool may_be_revoked(const FaultTolerance& faults, std::string_view why_native) {
+  return why_native == one_rank ? faults.can_revoke() : why_native.empty() && faults.is_on();
 }
 
 }  // namespace
 
-void Communicator::break_down() {
-  if (std::exchange(is_broken_, true)) return;
-  const Reason reason = reason_of(std::current_exception());
-  const bool is_meant_for_the_program =
-      reason.code == FaultTolerance::revoked || reason.code == FaultTolerance::process_failed;
-  if (is_meant_for_the_program) failure_ = reason.code;
-  if (!has_board()) return;
-  NodeBoard& board = *place_->board;
-  // A rank that finds another process dead has not failed itself.
-  const int dead = reason.code == FaultTolerance::process_failed
-                       ? process_.fault_tolerance().first_lost(handle())
-                       : MPI_UNDEFINED;
-  if (dead != MPI_UNDEFINED) {
-    board.give_up(dead, "its process has died", reason.code);
-  } else {
-    board.give_up(board.world_rank(), reason.text, reason.code);
-  }
-}
-
 Communicator::Communicator(Runtime& process, MPI_Comm handle)
+    : Communicator(process, handle, why_never_served(process.host, handle)) {}
+
+Communicator::Communicator(Runtime& process, MPI_Comm handle, std::string_view why_native)
     : process_(process),
-      origin_(nullptr),
-      handle_(handle),
-      selection_(&process.selection),
-      board_size_{process.settings.window_bytes, NodeBoard::stages_of_communicator},
-      host_pipelines_(process.host) {
-  const Host& host = process.host;
-  rank_ = host.rank_in(handle);
-  size_ = host.size_of(handle);
-  why_native_ = why_never_served(host, handle);
-  is_one_rank_ = why_native_ == "one rank";
-  if (why_native_.empty()) {
-    transport_ = std::make_unique<MpiTransport>(host, patience_without_board(process.settings));
-    transport_->lateness = &lateness_;
-    messages_ = std::make_shared<PrivateCommunicator>(host);
-  }
-  const FaultTolerance& faults = process.fault_tolerance();
-  may_be_revoked_ = is_one_rank_ ? faults.can_revoke() : why_native_.empty() && faults.is_on();
+      life_(process.fault_tolerance(), handle, may_be_revoked(process.fault_tolerance(), why_native)),
+      rank_(process.host.rank_in(handle)),
+      size_(process.host.size_of(handle)),
+      is_one_rank_(why_native == one_rank),
+      why_native_(why_native),
+      means_(process, life_, {process.settings.window_bytes, NodeBoard::stages_of_communicator}, serves()),
+      plans_(process.selection) {
   apply();
 }
 
 Communicator::Communicator(const Communicator& origin, const BoardSize& board_size)
     : process_(origin.process_),
-      origin_(&origin),
-      handle_(origin.handle_),
-      selection_(origin.selection_),
+      life_(&origin.life_),
       rank_(origin.rank_),
       size_(origin.size_),
-      may_be_revoked_(origin.may_be_revoked_),
-      board_size_(board_size),
-      host_pipelines_(process_.host),
-      why_native_(origin.why_native_) {
-  if (origin.serves()) {
-    transport_ = std::make_unique<MpiTransport>(process_.host, patience_without_board(process_.settings));
-    transport_->lateness = &lateness_;
-    messages_ = std::make_shared<PrivateCommunicator>(process_.host);
-  }
+      why_native_(origin.why_native_),
+      means_(process_, life_, board_size, serves()),
+      plans_(process_.selection) {
   apply();
 }
 
 Communicator::~Communicator() {
   process_.forget(*this);
-  if (!is_broken_ && !(has_board() && place_->board->is_given_up())) return;
-  if (place_) place_->spoil();
-  if (messages_ != nullptr) messages_->keep_for_ever();
-  host_pipelines_.keep_for_ever();
+  if (life_.is_broken() || (means_.have_board() && means_.node_board().is_given_up())) means_.spoil();
+}
+
+void Communicator::break_down() {
+  const std::optional<CommunicatorLife::Failure> failure = life_.fail(std::current_exception());
+  if (!failure || !means_.have_board()) return;
+  NodeBoard& board = means_.node_board();
+  // A rank that finds another process dead has not failed itself.
+  const int dead = failure->code == FaultTolerance::process_failed ? life_.first_lost() : MPI_UNDEFINED;
+  if (dead != MPI_UNDEFINED) {
+    board.give_up(dead, "its process has died", failure->code);
+  } else {
+    board.give_up(board.world_rank(), failure->text, failure->code);
+  }
 }
 
 // -- plans
 
 void Communicator::leave_to_host(std::string_view why) {
   why_native_ = why;
-  transport_.reset();
   apply();
-}
-
-CommunicatorPlans::Which Communicator::which_plans() const {
-  using enum CommunicatorPlans::Which;
-  if (!serves()) return native;
-  return has_board() ? with_board : without_board;
 }
 
 void Communicator::apply() {
   is_verbose_ = process_.settings.verbose > 0 && launcher_rank() == 0;
   announcements_.forget();
   adaptation_.forget();
-  plans_.use(which_plans(), [&](Collective collective) { return are_provided(requested_.with(collective)); });
-  begins_with_ = Means::host_pipeline;
-  const bool has_stage = origin_ != nullptr || !has_board() || place_->board->stages() > 1;
-  if (has_stage) begins_with_ = begins_with_ | Means::board;
-  if (process_.progress.moves_messages() && has_tags(stage_)) begins_with_ = begins_with_ | Means::messages;
+  const bool have_agreed = serves() && plans_.agreed() != nullptr;
+  plans_.use(have_agreed ? means_.shared().choose(*plans_.agreed()) : process_.selection.native(),
+             [&](Collective collective) { return are_provided(requested_.with(collective)); });
+  begins_with_ = means_.of_operations();
 }
 
 Choice Communicator::choose_from_rows(Collective collective, std::size_t bytes, std::size_t width) {
@@ -157,8 +109,8 @@ void Communicator::end_measured(RowTrial& row) {
 
 void Communicator::combine(std::span<std::uint64_t> times, CombineTimes how) {
   const MPI_Op op = how == CombineTimes::shortest ? MPI_MIN : MPI_MAX;
-  if (!has_board() || place_->team().locality().membership.nodes() > 1) {
-    SetUp(process_.host, handle(), process_.settings, Collective::allreduce, false).combine(times, op);
+  if (!means_.have_board() || means_.team().locality().membership.nodes() > 1) {
+    SetUp(process_.host, life_.handle(), process_.settings, Collective::allreduce, false).combine(times, op);
     return;
   }
   const Expression& expression = *interned_expression(Collective::allreduce, "arrival_tree");
@@ -176,39 +128,21 @@ void Communicator::combine(std::span<std::uint64_t> times, CombineTimes how) {
 
 void Communicator::check(const CallSignature& mine) {
   if (!serves()) return;
-  require_intact();
+  life_.require_intact();
   enter_board(mine.collective, 0);
   std::string mismatch;
   or_break([&] {
     // On several nodes the check on the board only serves to name late ranks. Its ranks must not stop at a
     // mismatch and leave the other nodes waiting.
-    if (has_board()) mismatch = find_mismatch(place_->board->board(), mine);
-    if (!has_board() || place_->team().locality().membership.nodes() > 1) {
-      SetUp set_up(process_.host, handle(), process_.settings, mine.collective, false);
+    if (means_.have_board()) mismatch = find_mismatch(means_.node_board().board(), mine);
+    if (!means_.have_board() || means_.team().locality().membership.nodes() > 1) {
+      SetUp set_up(process_.host, life_.handle(), process_.settings, mine.collective, false);
       mismatch = find_mismatch(set_up, mine);
     }
   });
   if (mismatch.empty()) return;
   if (rank_ == 0) say(mismatch);
   throw CommunicationError(mismatch, MPI_ERR_ARG);
-}
-
-void Communicator::report_earlier_failure() const {
-  throw CommunicationError("an earlier collective on this communicator failed", failure_);
-}
-
-// The handle is null if a persistent request has outlived the program's communicator.
-bool Communicator::asks_whether_revoked() const {
-  return handle() != MPI_COMM_NULL && process_.fault_tolerance().is_revoked(handle());
-}
-
-void Communicator::check_processes() const {
-  if (handle() == MPI_COMM_NULL) return;
-  const FaultTolerance& faults = process_.fault_tolerance();
-  if (faults.is_revoked(handle()))
-    throw CommunicationError("the communicator was revoked", FaultTolerance::revoked);
-  if (faults.has_lost_a_process(handle()))
-    throw CommunicationError("a process of the communicator has died", FaultTolerance::process_failed);
 }
 
 // On the board of one node, an algorithm only copies from and to its vectors, except in its immediate form.
@@ -222,36 +156,36 @@ void Communicator::run(Chosen chosen, const Call& call, std::size_t bytes, const
   if (bytes == 0 && is_over_if_empty(call.collective)) return;
   enter_board(call.collective, bytes);
   or_break([&] {
-    if (chosen.at_once != nullptr && chosen.at_once(*board_, call)) return;
+    if (chosen.at_once != nullptr && chosen.at_once(*means_.board(), call)) return;
     run_task(*chosen.expression, call, stand_ins);
   });
-  if (ProgressDue::is_due_after_call()) [[unlikely]]
-    give_progress();
+  if (TurnDue::is_due_after_call()) [[unlikely]]
+    give_turn();
 }
 
 void Communicator::run_task(const Expression& expression, const Call& call, const StandInCopies* stand_ins) {
   if (expression.runs_on_host()) [[unlikely]]
     return host_pipeline(expression, call).run();
-  NodeBoard::Stage* const stage = stage_of_board(stage_);
+  NodeBoard::Stage* const stage = means_.stage(means_.index());
   if (stage != nullptr) stage->begin_use(expression.lease(call, rank_, size_, stage->board.size));
-  Task task = expression.algorithm->run(endpoint(*transport_, call, expression), call, expression);
-  lateness_.begin_call();
-  transport_->drive(task, stand_ins);
+  Task task = expression.algorithm->run(endpoint(means_.transport(), call, expression), call, expression);
+  means_.lateness().begin_call();
+  means_.transport().drive(task, stand_ins);
   if (stage != nullptr) stage->end_use();
 }
 
 // This call is complete. If a rank has failed meanwhile, the next call deals with it.
-void Communicator::give_progress() {
-  if (has_board()) ProgressDue::give([&] { place_->board->let_host_move(); });
+void Communicator::give_turn() {
+  if (means_.have_board()) TurnDue::give([&] { means_.node_board().let_host_move(); });
 }
 
 bool Communicator::has_messages(Collective collective) {
-  require_intact();
-  if (messages_->handle() != MPI_COMM_NULL) return true;
+  life_.require_intact();
+  if (means_.have_messages()) return true;
   bool are_found = false;
   or_break([&] {
-    SetUp set_up(process_.host, handle(), process_.settings, collective, false);
-    are_found = find_messages(set_up);
+    SetUp set_up(process_.host, life_.handle(), process_.settings, collective, false);
+    are_found = means_.provide_messages(set_up);
   });
   return are_found;
 }
@@ -267,7 +201,7 @@ Chosen Communicator::choose_without_host(const Call& call, std::size_t bytes) {
 // If the board has only the stage for blocking collectives, an operation uses messages.
 Chosen Communicator::choose_for_operation(const Call& call, std::size_t bytes) {
   const Chosen chosen = choose_without_host(call, bytes);
-  if (!chosen || !has_board() || place_->board->stages() > 1) return chosen;
+  if (!chosen || !means_.have_board() || means_.node_board().stages() > 1) return chosen;
   if (!has_messages(call.collective)) return {};
   const Plan& plan = plans_.agreed()->without_board.of(call.collective);
   if (plan.empty()) return {};
@@ -276,7 +210,7 @@ Chosen Communicator::choose_for_operation(const Call& call, std::size_t bytes) {
 }
 
 bool Communicator::run_without_host(Call call) {
-  require_intact();
+  life_.require_intact();
   const std::size_t bytes = call.length(size_);
   const Chosen chosen = is_one_rank_ ? Chosen{&copied_alone} : choose_without_host(call, bytes);
   if (!chosen) return false;
@@ -292,7 +226,7 @@ bool Communicator::run_without_host(Call call) {
 }
 
 std::unique_ptr<Operation> Communicator::begin(const Call& call) {
-  require_intact();
+  life_.require_intact();
   const std::size_t bytes = call.length(size_);
   if (is_one_rank_ || (bytes == 0 && is_over_if_empty(call.collective))) {
     auto complete = std::make_unique<Operation>(*this, call, bytes);
@@ -333,11 +267,9 @@ void Communicator::begin(std::unique_ptr<Operation>& operation, Chosen chosen, c
     if (chosen.at_once != nullptr) operation->immediate_ = immediate_form(*expression.algorithm, size_);
     operation->stand_ins_ = stand_ins;
     operation->number_ = calls_;
-    operation->index_ = origin_ != nullptr
-                            ? stage_
-                            : 1 + static_cast<int>(begun_++ % (NodeBoard::stages_of_communicator - 1));
-    operation->stage_ = stage_of_board(operation->index_);
-    operation->transport_ = &transport_of(operation->index_);
+    operation->index_ = means_.next_index();
+    operation->stage_ = means_.stage(operation->index_);
+    operation->transport_ = &means_.transport_of(operation->index_);
   });
   operation->is_complete_.store(false, std::memory_order_relaxed);
   if (process_.progress.has_working_thread()) {
@@ -347,7 +279,7 @@ void Communicator::begin(std::unique_ptr<Operation>& operation, Chosen chosen, c
     operations_under_way.announce(*operation);
     if (bytes < short_bytes || sends_messages) operations_under_way.advance(HostCalls::messages);
   } else {
-    const OperationsUnderWay::Turn turn(operations_under_way);
+    const OperationsUnderWay::Lock lock(operations_under_way);
     accept(*operation);
     operation->advance(HostCalls::messages);
   }
@@ -355,28 +287,11 @@ void Communicator::begin(std::unique_ptr<Operation>& operation, Chosen chosen, c
 }
 
 HostPipeline Communicator::host_pipeline(const Expression& expression, const Call& call) const {
-  return {process_.host, process_.types(), host_pipelines_.handle(), call, expression};
-}
-
-MpiTransport& Communicator::transport_of(int index) {
-  auto& transport = transports_[static_cast<std::size_t>(index)];
-  if (transport == nullptr)
-    transport = std::make_unique<MpiTransport>(process_.host, patience_without_board(process_.settings));
-  return *transport;
-}
-
-// No bell rings for an operation, because another thread may run it.
-Patience Communicator::patience_of(int index) {
-  NodeBoard::Stage* const stage = stage_of_board(index);
-  Patience patience = stage != nullptr ? stage->board.patience : transport_of(index).patience();
-  patience.bell = nullptr;
-  // The working thread may have been interrupted on this core.
-  if (process_.progress.has_working_thread()) patience.shares_cores = true;
-  return patience;
+  return {process_.host, process_.types(), means_.host_pipelines(), call, expression};
 }
 
 bool Communicator::copies_alone(Collective collective) const {
-  return is_one_rank_ && !selection_->is_left_to_host(collective) &&
+  return is_one_rank_ && !process_.selection.is_left_to_host(collective) &&
          process_.settings.gpu != GpuPolicy::native && !devices::has_level_zero();
 }
 
@@ -392,38 +307,35 @@ void Communicator::accept(Operation& operation) noexcept {
   operation.before_ = last;
   if (last != nullptr) last->after_ = &operation;
   last = &operation;
-  ++in_use_;
+  life_.begin_use();
   if (operation.before_ == nullptr) operations_under_way.add(operation);
 }
 
 void Communicator::forget(const Operation* operation, int index) noexcept {
   Operation*& last = last_on_stage_[static_cast<std::size_t>(index)];
   if (last == operation) last = nullptr;
-  if (--in_use_ == 0 && is_abandoned_) operations_under_way.add_abandoned(*this);
+  if (life_.end_use()) operations_under_way.add_abandoned(*this);
 }
 
 void Communicator::hold() {
-  const OperationsUnderWay::Turn turn(operations_under_way);
-  ++in_use_;
+  const OperationsUnderWay::Lock lock(operations_under_way);
+  life_.begin_use();
 }
 
 void Communicator::let_go() noexcept {
-  const OperationsUnderWay::Turn turn(operations_under_way);
-  if (--in_use_ == 0 && is_abandoned_) operations_under_way.add_abandoned(*this);
+  const OperationsUnderWay::Lock lock(operations_under_way);
+  if (life_.end_use()) operations_under_way.add_abandoned(*this);
 }
 
 bool Communicator::abandon() {
-  const OperationsUnderWay::Turn turn(operations_under_way);
-  handle_ = MPI_COMM_NULL;
-  may_be_revoked_ = false;
-  is_abandoned_ = true;
-  return in_use_ == 0;
+  const OperationsUnderWay::Lock lock(operations_under_way);
+  return life_.abandon();
 }
 
 void Communicator::abandon(std::unique_ptr<Communicator> communicator) noexcept {
   Communicator* const mine = communicator.release();
   if (!mine->abandon()) return;
-  const OperationsUnderWay::Turn turn(operations_under_way);
+  const OperationsUnderWay::Lock lock(operations_under_way);
   operations_under_way.add_abandoned(*mine);
 }
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Communicator is the state that offbeat keeps for one communicator of the program, as an attribute of it.
+// Communicator carries out the calls on one communicator of the program. It is an attribute of that one, and
+// has three parts: its plans decide, its means carry out, and its life says how long.
 //
 // Collective calls on one communicator never overlap (MPI 5.0, section 6.14), so nothing here is locked.
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string_view>
 
@@ -16,42 +15,17 @@
 #include "mpi/communicators/adaptation.hpp"
 #include "mpi/communicators/announcements.hpp"
 #include "mpi/communicators/check.hpp"
+#include "mpi/communicators/communicator_life.hpp"
+#include "mpi/communicators/communicator_means.hpp"
 #include "mpi/communicators/communicator_plans.hpp"
-#include "mpi/communicators/node_board.hpp"
-#include "mpi/communicators/team.hpp"
-#include "mpi/communicators/transport.hpp"
-#include "mpi/host/private_communicator.hpp"
+#include "mpi/communicators/counts.hpp"
 #include "mpi/operations/host_pipeline.hpp"
 #include "mpi/operations/operation.hpp"
-#include "selection/selection.hpp"
-#include "transport/lateness.hpp"
 
 namespace offbeat {
 
 class Runtime;
 class SetUp;
-
-// Counts calls. One thread writes at a time and any thread may read. Relaxed loads and stores suffice,
-// without a locked instruction.
-class Counter {
- public:
-  void increment() { value_.store(value() + 1, std::memory_order_relaxed); }
-  [[nodiscard]] std::uint64_t value() const { return value_.load(std::memory_order_relaxed); }
-
- private:
-  std::atomic<std::uint64_t> value_{0};
-};
-
-struct Counts {
-  std::uint64_t intercepted = 0;
-  std::uint64_t served = 0;
-
-  Counts& operator+=(const Counts& other) {
-    intercepted += other.intercepted;
-    served += other.served;
-    return *this;
-  }
-};
 
 class Communicator {
  public:
@@ -92,21 +66,15 @@ class Communicator {
     if (is_verbose_) [[unlikely]]
       announcements_.say_choice(collective, plans_.of(collective).plan(), bytes, size_, why_native_);
   }
-  [[nodiscard]] bool serves() const { return transport_ != nullptr; }
+  [[nodiscard]] bool serves() const { return why_native_.empty(); }
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
-  // Returns true if the program has revoked the communicator (ULFM). The host reports that to the program.
-  [[nodiscard]] bool is_revoked() const { return may_be_revoked_ && asks_whether_revoked(); }
+  [[nodiscard]] const CommunicatorLife& life() const { return life_; }
 
   // Checks a call for OFFBEAT_CHECK. Throws CommunicationError on all ranks if they do not make the same
   // call.
   void check(const CallSignature& mine);
 
-  // Throws CommunicationError after an earlier failure.
-  void require_intact() const {
-    if (is_broken_) [[unlikely]]
-      report_earlier_failure();
-  }
   // Runs a call to its end. `chosen` is not native, and `bytes` is the length of the call. `stand_ins` is
   // null unless may_have_stand_ins().
   void run(Chosen chosen, const Call& call, std::size_t bytes, const StandInCopies* stand_ins = nullptr);
@@ -132,7 +100,7 @@ class Communicator {
     try {
       return body();
     } catch (...) {
-      if (!is_broken_) enter_board(collective, bytes);
+      if (!life_.is_broken()) enter_board(collective, bytes);
       break_down();
       throw;
     }
@@ -185,9 +153,6 @@ class Communicator {
   // Destroys a communicator once no operation is under way and the host may be called.
   static void abandon(std::unique_ptr<Communicator> communicator) noexcept;
 
-  // Returns how to wait for collective `index` of those under way.
-  [[nodiscard]] Patience patience_of(int index);
-
   // Counts a call that the program made.
   void count(Collective collective) {
     of(collective).intercepted.increment();
@@ -199,6 +164,8 @@ class Communicator {
   }
 
  private:
+  Communicator(Runtime& process, MPI_Comm handle, std::string_view why_native);
+
   friend class Operation;
   friend class OperationsUnderWay;
 
@@ -214,18 +181,9 @@ class Communicator {
   void combine(std::span<std::uint64_t> times, CombineTimes how);
   // The part of `run` for calls without an immediate form.
   void run_task(const Expression& expression, const Call& call, const StandInCopies* stand_ins);
-  [[noreturn]] void report_earlier_failure() const;
 
-  // Setting up (communicator_set_up.cpp).
+  // Plans and means (communicator_set_up.cpp).
 
-  // Returns the reason why the host must serve every call on a communicator, or an empty text if it need not.
-  // It sends no message, allocates no memory, and gives equal answers on all ranks.
-  [[nodiscard]] static std::string_view why_never_served(const Host& host, MPI_Comm communicator);
-  // Lets the ranks agree on a team and a place in it. Arguments and result are those of start().
-  [[nodiscard]] static bool agree(Communicator* mine, Runtime& process, SetUp& set_up, Collective collective);
-  // Takes `shared` for messages if it is not null. `new_id` is the number of a private communicator that this
-  // one may create.
-  void share_messages(std::shared_ptr<PrivateCommunicator> shared, std::uint64_t new_id);
   // Brings the plans up to date. Call it before the first call of a collective and after a new choice. It is
   // collective if anything is missing.
   void refresh(Collective collective);
@@ -234,21 +192,9 @@ class Communicator {
   [[nodiscard]] bool are_provided(Collectives collectives) const;
   // Creates everything that the plans of these collectives need and that does not exist yet. Collective.
   void provide(SetUp& set_up, Collectives collectives);
-  void find_board(SetUp& set_up);
-  [[nodiscard]] bool find_messages(SetUp& set_up);
-  [[nodiscard]] bool find_host_pipelines(SetUp& set_up);
-  // Puts a newly found board or communicator for messages into use.
-  void take_over();
-
   // Puts plans into use. Call it after the plans, or the means to carry them out, have changed.
   void apply();
   void leave_to_host(std::string_view why);
-  [[nodiscard]] CommunicatorPlans::Which which_plans() const;
-  // Returns the plans that may be in use now.
-  [[nodiscard]] const Plans& plans() const { return plans_.present(which_plans()); }
-  [[nodiscard]] bool asks_whether_revoked() const;
-  // Throws CommunicationError if the program's communicator was revoked or has lost a process.
-  void check_processes() const;
   // Ends all use of this communicator. Call it in the exception's handler.
   void break_down();
   // Choose for a call that the host cannot serve. A result without an expression means that offbeat cannot
@@ -263,37 +209,24 @@ class Communicator {
     transport.serve(call.collective);
     return Endpoint(transport, rank_, size_, expression.lanes());
   }
-  // Prepares a transport for collective `index` of those under way; 0 is the blocking one.
-  void prepare(MpiTransport& transport, int index);
-  // Returns a stage of the board, or null if there is no board or no such stage.
-  [[nodiscard]] NodeBoard::Stage* stage_of_board(int index) {
-    return has_board() && index < place_->board->stages() ? &place_->board->stage(index) : nullptr;
-  }
-  // Returns true if a place has tags for this stage.
-  [[nodiscard]] static bool has_tags(int index) { return index < NodeBoard::stages_of_communicator; }
-  // Record that an operation is under way, and that it is over. Call both within a Turn. forget() does not
-  // use the operation, which may be gone.
+  // Record that an operation is under way, and that it is over. Call both while you hold the lock. forget()
+  // does not use the operation, which may be gone.
   void accept(Operation& operation) noexcept;
   void forget(const Operation* operation, int index) noexcept;
-  [[nodiscard]] MpiTransport& transport_of(int index);
   // Gives the host a turn after a collective that may not have called the host.
-  void give_progress();
+  void give_turn();
   // Records the present call for the report of a stall.
   void enter_board(Collective collective, std::size_t bytes) {
-    if (board_ != nullptr) board_->enter(calls_, collective, bytes);
+    if (Board* board = means_.board()) board->enter(calls_, collective, bytes);
   }
-  [[nodiscard]] bool has_board() const { return place_ != nullptr && place_->board != nullptr; }
 
   // Berths are the stages of a place that go to persistent requests, one by one and never twice. All ranks
   // make the requests of a communicator in one order, so they need not agree on each request.
   struct Berths {
-    std::shared_ptr<Team::Place> place;  // null if there is no place, or no stage is left
+    SharedMeans means;  // without a place if no stage is left
+    std::shared_ptr<const TeamPlans> plans;
     int next = 0;
     int end = 0;
-    std::shared_ptr<const TeamPlans> plans;
-    std::shared_ptr<PrivateCommunicator> messages;
-    int tag_base = 0;
-    bool board_was_tried = false;
   };
   // Returns the size of the board for persistent requests with calls like this one.
   [[nodiscard]] BoardSize size_of_board_for(const Call& call) const;
@@ -304,40 +237,18 @@ class Communicator {
   // Takes the next of these berths for this Communicator.
   void use(const Berths& berths);
 
-  // Returns the handle of the program's communicator, or null if the program has freed it.
-  [[nodiscard]] MPI_Comm handle() const { return origin_ != nullptr ? origin_->handle_ : handle_; }
-
   Runtime& process_;
-  const Communicator* const origin_;
-  MPI_Comm handle_;
-  const Selection* selection_;
+  CommunicatorLife life_;
   int rank_ = 0;
   int size_ = 1;
-  bool is_one_rank_ = false;  // true if this is an intra-communicator of one rank
-  bool may_be_revoked_ = false;
-  const BoardSize board_size_;
-  std::shared_ptr<Team::Place> place_;  // shared by the persistent requests that have berths there
-  int stage_ = 0;           // the stage of the board for blocking calls, or for a request that works apart
-  Board* board_ = nullptr;  // that stage; null if there is no board
-  std::shared_ptr<PrivateCommunicator> messages_;  // created when needed, or shared
-  std::uint64_t new_messages_id_ = 0;              // 0 if others must not share it
-  int tag_base_ = 0;
-  PrivateCommunicator host_pipelines_;       // created when needed; nothing else uses it
-  Lateness lateness_;                        // for blocking calls
-  std::unique_ptr<MpiTransport> transport_;  // null if every call goes to the host
-  bool board_tried_ = false;
-  bool is_broken_ = false;
-  int failure_ = MPI_ERR_OTHER;  // the error of every later call
-  bool is_abandoned_ = false;
-  int in_use_ = 0;  // how many operations under way and persistent requests use this
-  Communicator* next_abandoned_ = nullptr;
-  std::uint64_t begun_ = 0;
-  Collectives requested_;  // the collectives of non-blocking and persistent calls
-  std::array<std::unique_ptr<MpiTransport>, NodeBoard::most_stages> transports_;  // for operations
+  bool is_one_rank_ = false;     // true if this is an intra-communicator of one rank
+  std::string_view why_native_;  // why the host serves every call; empty if it does not
+  CommunicatorMeans means_;
+  Collectives requested_;  // those of non-blocking and persistent calls
   std::array<Operation*, NodeBoard::most_stages> last_on_stage_{};  // the last one under way, or null
+  Communicator* next_abandoned_ = nullptr;
   std::array<Berths, 2> berths_;  // for persistent requests that are short, and for others
-  std::string_view why_native_;
-  CommunicatorPlans plans_{*selection_};
+  CommunicatorPlans plans_;
   Adaptation adaptation_;
   Means begins_with_;  // what an operation may use if its begin must not wait
   bool is_verbose_ = false;

@@ -23,31 +23,24 @@ BoardSize Communicator::size_of_board_for(const Call& call) const {
 }
 
 bool Communicator::suffice(const Berths& berths, Collective collective) const {
-  if (berths.place == nullptr || berths.plans->generation() != selection_->generation()) return false;
-  const bool has_board = berths.place->board != nullptr;
-  const Plans& plans = has_board ? berths.plans->with_board : berths.plans->without_board;
-  const bool may_want_board = process_.settings.window_bytes > 0 &&
-                              berths.plans->with_board.need(Means::board, {collective}) &&
-                              !berths.board_was_tried;
-  const bool lacks_messages = plans.need(Means::messages, {collective}) &&
-                              (berths.messages->handle() == MPI_COMM_NULL || !has_tags(berths.next));
-  return !may_want_board && !lacks_messages && !plans.need(Means::host_pipeline);
+  if (berths.means.place == nullptr || berths.plans->generation() != process_.selection.generation())
+    return false;
+  const Plans& plans = berths.means.choose(*berths.plans);
+  const bool lacks_tags =
+      plans.need(Means::messages, {collective}) && !CommunicatorMeans::have_tags(berths.next);
+  return berths.means.suffice(*berths.plans, {collective}) && !lacks_tags &&
+         !plans.need(Means::host_pipeline);
 }
 
 Communicator::Berths Communicator::berths() const {
-  const int stages = has_board() ? place_->board->stages() : NodeBoard::stages_of_communicator;
-  if (!serves() || place_ == nullptr || stages == 1) return {};
-  return {place_, 1, stages, plans_.agreed(), messages_, tag_base_, board_tried_};
+  const int stages = means_.have_board() ? means_.node_board().stages() : NodeBoard::stages_of_communicator;
+  if (!serves() || means_.shared().place == nullptr || stages == 1) return {};
+  return {means_.shared(), plans_.agreed(), 1, stages};
 }
 
 void Communicator::use(const Berths& berths) {
-  place_ = berths.place;
-  stage_ = berths.next;
+  means_.share(berths.means, berths.next);
   plans_.agree_on(berths.plans);
-  messages_ = berths.messages;
-  tag_base_ = berths.tag_base;
-  board_tried_ = berths.board_was_tried;
-  if (has_board()) board_ = &place_->board->stage(stage_).board;
   apply();
 }
 
@@ -66,7 +59,7 @@ std::unique_ptr<Communicator> Communicator::apart(const Call& call) {
   }
   std::unique_ptr<Communicator> made;
   static_cast<void>(try_to([&] { made = std::make_unique<Communicator>(*this, size); }));
-  if (!start(made.get(), process_, handle_, call.collective)) return nullptr;
+  if (!start(made.get(), process_, life_.handle(), call.collective)) return nullptr;
   shared = made->berths();
   return made;
 }

@@ -84,24 +84,13 @@ class CommunicatorPlans {
   [[nodiscard]] bool are_current() const {
     return agreed_ == nullptr || agreed_->generation() == selection_.generation();
   }
-  // Returns true if the plans agreed on need a board for any of these collectives.
-  [[nodiscard]] bool want_board(Collectives some) const {
-    return agreed_ != nullptr && agreed_->with_board.need(Means::board, some);
-  }
-
-  enum class Which : std::uint8_t { native, without_board, with_board };
-  // Returns the plans agreed on. If there are none yet, returns those of a communicator that the host serves.
-  [[nodiscard]] const Plans& present(Which which) const {
-    if (agreed_ == nullptr || which == Which::native) return selection_.native();
-    return which == Which::with_board ? agreed_->with_board : agreed_->without_board;
-  }
 
   // Puts plans into use. is_ready(collective) returns true if everything exists that its calls need.
   template <class IsReady>
-  void use(Which which, IsReady&& is_ready) {
+  void use(const Plans& plans, IsReady&& is_ready) {
     const std::uint64_t generation = agreed_ != nullptr ? agreed_->generation() : selection_.generation();
     for (std::size_t k = 0; k < in_use_.size(); ++k)
-      in_use_[k].use(present(which).by_collective[k], is_ready(collective_at(k)) ? generation : 0);
+      in_use_[k].use(plans.by_collective[k], is_ready(collective_at(k)) ? generation : 0);
   }
   [[nodiscard]] const PlanInUse& of(Collective collective) const { return in_use_[index_of(collective)]; }
   [[nodiscard]] bool is_up_to_date(Collective collective) const {

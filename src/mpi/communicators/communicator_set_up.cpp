@@ -1,105 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The ranks of a communicator agree here, before offbeat serves it and after the plans have changed.
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <string>
+// A communicator gets its plans and means here, before offbeat serves it and after the plans have changed.
+#include <optional>
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/log.hpp"
+#include "mpi/communicators/agreement.hpp"
 #include "mpi/communicators/communicator.hpp"
 #include "mpi/communicators/set_up.hpp"
 #include "mpi/process/runtime.hpp"
-#include "node/device_memory.hpp"
 
 namespace offbeat {
-namespace {
-
-// Calls calls(first, ranks) for batches of the communicator's ranks, given as ranks in MPI_COMM_WORLD.
-template <class Calls>
-void for_world_ranks(const Host& host, MPI_Comm communicator, int size, Calls&& calls) {
-  constexpr int at_once = 256;
-  std::array<int, at_once> local;
-  std::array<int, at_once> in_world;
-  MPI_Group group;
-  MPI_Group world;
-  host.Comm_group(communicator, &group);
-  host.Comm_group(MPI_COMM_WORLD, &world);
-  for (int first = 0; first < size; first += at_once) {
-    const int count = std::min(at_once, size - first);
-    for (int k = 0; k < count; ++k) local[static_cast<std::size_t>(k)] = first + k;
-    host.Group_translate_ranks(group, count, local.data(), world, in_world.data());
-    calls(first, std::span<const int>(in_world).first(static_cast<std::size_t>(count)));
-  }
-  host.Group_free(&world);
-  host.Group_free(&group);
-}
-
-// Rank 0's proposal to the others. It begins with `build` and has one size in every version of offbeat. So
-// ranks of another version understand it. They answer with has::memory and has::same_build only.
-struct Invitation {
-  std::uint64_t build = 0;        // build_identity()
-  std::uint64_t settings = 0;     // a hash of the settings that must be equal
-  std::uint64_t team = 0;         // the team's serial number
-  std::uint64_t is_new_team = 0;  // 1 if all ranks must make the team now
-  std::uint64_t place = 0;
-  std::uint64_t messages = 0;      // the number of the private communicator to share; 0 for none
-  std::uint64_t new_messages = 0;  // the number for a private communicator that may be made
-  std::uint64_t rules = 0;         // a hash of the user's rules
-};
-static_assert(sizeof(Invitation) == 64);
-
-// A rank's answer to an invitation, bit by bit.
-namespace has {
-constexpr std::uint64_t memory = 1;  // means this in every version; so does same_build
-constexpr std::uint64_t same_build = std::uint64_t{1} << 63;
-constexpr std::uint64_t same_settings = 2;
-constexpr std::uint64_t team = 4;
-constexpr std::uint64_t place = 8;
-constexpr std::uint64_t board = 16;
-constexpr std::uint64_t no_board = 32;
-constexpr std::uint64_t messages = 64;
-constexpr std::uint64_t no_level_zero = 128;
-constexpr std::uint64_t same_rules = 256;
-}  // namespace has
-
-// Prints this only once, because a program may make many communicators.
-void say_once_that_ranks_differ(std::string_view what, int ranks) {
-  static std::atomic<bool> is_said{false};
-  if (is_said.exchange(true)) return;
-  try_to([&] {
-    say("ranks have different " + std::string(what) + ": the host MPI serves this communicator of " +
-        std::to_string(ranks) + " ranks and others of these ranks");
-  });
-}
-
-void say_once_that_messages_are_cut(std::size_t longest) {
-  static std::atomic<bool> is_said{false};
-  if (longest >= longest_message || is_said.exchange(true)) return;
-  try_to([&] {
-    say("messages between nodes are at most " + std::to_string(longest) +
-        " B, because this MPI's TCP sends longer ones one way at a time");
-  });
-}
-
-}  // namespace
-
-std::string_view Communicator::why_never_served(const Host& host, MPI_Comm communicator) {
-  int inter = 0;
-  int size = 1;
-  host.Comm_test_inter(communicator, &inter);
-  if (inter != 0) return "inter-communicator";
-  host.Comm_size(communicator, &size);
-  if (size == 1) return "one rank";
-  // Processes that were spawned, or that connected, may run without offbeat. Each rank sees some ranks that
-  // are not in its own MPI_COMM_WORLD.
-  bool is_foreign = false;
-  for_world_ranks(host, communicator, size, [&](int, std::span<const int> ranks) {
-    is_foreign = is_foreign || std::ranges::find(ranks, MPI_UNDEFINED) != ranks.end();
-  });
-  return is_foreign ? "ranks of several MPI_COMM_WORLDs" : "";
-}
 
 bool Communicator::start(Communicator* mine, Runtime& process, MPI_Comm handle, Collective collective) {
   const bool is_never_served =
@@ -107,209 +17,32 @@ bool Communicator::start(Communicator* mine, Runtime& process, MPI_Comm handle, 
   if (is_never_served) return mine != nullptr;
   try {
     SetUp set_up(process.host, handle, process.settings, collective, true);
-    return agree(mine, process, set_up, collective);
+    std::optional<Agreement> agreed =
+        agree(set_up, process, mine != nullptr ? &mine->means_.board_size() : nullptr);
+    if (!agreed) return false;
+    if (!agreed->why_native.empty()) {
+      mine->leave_to_host(agreed->why_native);
+      return true;
+    }
+    mine->means_.take(*agreed);
+    mine->plans_.agree_on(std::move(agreed->plans));
+    mine->provide(set_up, {collective});
+    return true;
   } catch (const CommunicationError&) {  // the host reports it in the call itself
     return false;
   }
 }
 
-bool Communicator::agree(Communicator* mine, Runtime& process, SetUp& set_up, Collective collective) {
-  std::vector<int> world_ranks;
-  const bool is_ready = mine != nullptr && try_to([&] {
-                          world_ranks.resize(static_cast<std::size_t>(set_up.size));
-                          process.teams.reserve();
-                          for_world_ranks(process.host, set_up.communicator(), set_up.size,
-                                          [&](int first, std::span<const int> some) {
-                                            std::ranges::copy(some, world_ranks.begin() + first);
-                                          });
-                        });
-
-  bool is_new_team = false;
-  auto which = Team::Which::free;
-  // There are at most two passes unless memory is short, because a new team and a place that was never used
-  // suit every rank.
-  for (;;) {
-    std::shared_ptr<Team> team;
-    std::shared_ptr<Team::Place> place;
-    std::shared_ptr<PrivateCommunicator> shared;
-    std::shared_ptr<const TeamPlans> plans;
-    Invitation invitation{.build = process.build,
-                          .settings = process.settings_hash,
-                          .rules = process.selection.hash_of_users_rules()};
-    const auto look_for_team = [&] {
-      team = invitation.is_new_team != 0 ? std::make_shared<Team>(world_ranks, set_up.rank, invitation.team)
-                                         : process.teams.find(world_ranks);
-      if (team == nullptr || invitation.is_new_team != 0) return;
-      plans = team->plans(*mine->selection_);
-      shared = team->messages();
-    };
-
-    bool has_memory = is_ready;
-    if (set_up.rank == 0) {
-      has_memory = has_memory && try_to([&] {
-                     if (!is_new_team) look_for_team();
-                     if (team == nullptr) {
-                       invitation.is_new_team = 1;
-                       invitation.team = process.teams.next_serial();
-                       look_for_team();
-                     }
-                     place = Team::choose_place(team, which, mine->board_size_);
-                     invitation.team = team->serial();
-                     invitation.place = static_cast<std::uint64_t>(place->index());
-                     invitation.messages = shared != nullptr ? shared->id() : 0;
-                     invitation.new_messages = process.teams.next_serial();
-                   });
-    }
-    set_up.broadcast(invitation);
-    const bool is_same_build = invitation.build == process.build;
-    if (set_up.rank != 0 && is_same_build) {
-      has_memory = has_memory && try_to([&] {
-                     look_for_team();
-                     if (team == nullptr) return;
-                     place = Team::take_place(team, static_cast<int>(invitation.place), mine->board_size_);
-                   });
-    }
-
-    std::uint64_t mine_to_say = 0;
-    const auto say_if = [&](bool holds, std::uint64_t what) { mine_to_say |= holds ? what : 0; };
-    say_if(has_memory, has::memory);
-    say_if(is_same_build, has::same_build);
-    say_if(invitation.settings == process.settings_hash, has::same_settings);
-    say_if(invitation.rules == process.selection.hash_of_users_rules(), has::same_rules);
-    say_if(!devices::has_level_zero(), has::no_level_zero);
-    say_if(team != nullptr && team->serial() == invitation.team, has::team);
-    say_if(place != nullptr, has::place);
-    say_if(place != nullptr && place->board != nullptr, has::board);
-    say_if(place != nullptr && place->board == nullptr, has::no_board);
-    say_if(shared != nullptr && shared->id() == invitation.messages, has::messages);
-    const std::uint64_t all = set_up.unanimous(mine_to_say);
-
-    if ((all & has::memory) == 0) return false;
-    // The build is checked first, because ranks of another version do not answer about settings and rules.
-    struct Difference {
-      std::uint64_t bit;
-      std::string_view what;
-      std::string_view why_native;
-    };
-    static constexpr Difference differences[] = {
-        {has::same_build, "builds of offbeat", "the ranks run different builds of offbeat"},
-        {has::same_settings, "OFFBEAT_ settings", "the ranks have different settings"},
-        {has::same_rules, "rules (OFFBEAT_RULES)", "the ranks have different rules"},
-    };
-    const auto* const found =
-        std::ranges::find_if(differences, [&](const Difference& each) { return (all & each.bit) == 0; });
-    if (found != std::end(differences)) {
-      mine->leave_to_host(found->why_native);
-      if (set_up.rank == 0) say_once_that_ranks_differ(found->what, set_up.size);
-      return true;
-    }
-    const bool is_for_host = process.settings.gpu == GpuPolicy::native;
-    if (is_for_host || (all & has::no_level_zero) == 0) {
-      mine->leave_to_host(is_for_host ? "OFFBEAT_GPU=native" : "a rank uses Level Zero");
-      return true;
-    }
-    is_new_team = (all & has::team) == 0;
-    which = (all & has::place) == 0 ? Team::Which::never_used : Team::Which::free;
-    if (is_new_team || which == Team::Which::never_used) continue;
-
-    if (invitation.is_new_team != 0) {
-      team->locate(set_up, process.settings);
-      if (process.settings.verbose > 0 && launcher_rank() == 0)
-        say_once_that_messages_are_cut(team->longest_message_between_nodes());
-      if (!set_up.all(try_to([&] { plans = team->plans(*mine->selection_); }))) return false;
-      process.teams.add(team);
-    }
-    if ((all & (has::board | has::no_board)) == 0) place->board.reset();
-    mine->place_ = std::move(place);
-    mine->share_messages((all & has::messages) != 0 ? std::move(shared) : nullptr, invitation.new_messages);
-    mine->plans_.agree_on(std::move(plans));
-    mine->provide(set_up, {collective});
-    return true;
-  }
-}
-
-// Each place has its own tags, so communicators of a team can share one host communicator for messages.
-void Communicator::share_messages(std::shared_ptr<PrivateCommunicator> shared, std::uint64_t new_id) {
-  const int base = MpiTransport::tags * place_->index();
-  const bool tags_suffice = base <= process_.highest_tag() - MpiTransport::tags;
-  if (tags_suffice && shared != nullptr) messages_ = std::move(shared);
-  tag_base_ = tags_suffice ? base : 0;
-  new_messages_id_ = tags_suffice ? new_id : 0;
-}
-
 bool Communicator::are_provided(Collectives collectives) const {
-  if (!serves() || plans_.agreed() == nullptr) return true;
-  const bool wants_board = process_.settings.window_bytes > 0 && plans_.want_board(collectives);
-  if (wants_board && !board_tried_) return false;
-  if (plans().need(Means::host_pipeline) && host_pipelines_.handle() == MPI_COMM_NULL) return false;
-  return !plans().need(Means::messages, collectives) || messages_->handle() != MPI_COMM_NULL;
+  return !serves() || plans_.agreed() == nullptr || means_.suffice(*plans_.agreed(), collectives);
 }
 
 void Communicator::provide(SetUp& set_up, Collectives collectives) {
-  if (process_.settings.window_bytes > 0 && plans_.want_board(collectives)) find_board(set_up);
-  if ((plans().need(Means::messages, collectives) && !find_messages(set_up)) ||
-      (plans().need(Means::host_pipeline) && !find_host_pipelines(set_up))) {
+  if (means_.provide(set_up, *plans_.agreed(), collectives)) {
+    apply();
+  } else {
     leave_to_host("the MPI has no communicator, or the process no memory, left for offbeat");
-    return;
   }
-  take_over();
-  apply();
-}
-
-void Communicator::find_board(SetUp& set_up) {
-  if (board_tried_) return;
-  board_tried_ = true;
-  Team& team = place_->team();
-  if (place_->board == nullptr) {
-    place_->board = NodeBoard::create(set_up, team.locality(), team.world_ranks(), process_.settings,
-                                      process_.windows, board_size_);
-  }
-  take_over();
-}
-
-bool Communicator::find_messages(SetUp& set_up) {
-  if (messages_->handle() == MPI_COMM_NULL) {
-    if (!set_up.all(PrivateCommunicator::may_be_created(process_.host, process_.own_communicator())))
-      return false;
-    if (!messages_->create(set_up.communicator(), new_messages_id_)) return false;
-    if (new_messages_id_ != 0) place_->team().offer_messages(messages_);
-  }
-  take_over();
-  return true;
-}
-
-bool Communicator::find_host_pipelines(SetUp& set_up) {
-  if (host_pipelines_.handle() != MPI_COMM_NULL) return true;
-  return set_up.all(PrivateCommunicator::may_be_created(process_.host, process_.own_communicator())) &&
-         host_pipelines_.create(set_up.communicator(), 0);
-}
-
-void Communicator::take_over() {
-  prepare(*transport_, 0);
-  if (!has_board()) return;
-  board_ = &place_->board->board();
-  board_->waiters = transport_.get();
-  BoardClient client;
-  if (messages_->handle() != MPI_COMM_NULL) {
-    client.messages = messages_->handle();
-    client.failure_tag = tag_base_ + MpiTransport::failure_tag;
-  }
-  if (may_be_revoked_) {
-    client.check = [](void* state) { static_cast<const Communicator*>(state)->check_processes(); };
-    client.state = const_cast<Communicator*>(origin_ != nullptr ? origin_ : this);  // outlives the board
-  }
-  place_->board->serve(client, process_.own_communicator());
-}
-
-void Communicator::prepare(MpiTransport& transport, int index) {
-  transport.use(place_->team());
-  if (may_be_revoked_) {
-    transport.watch(
-        {.call = [](void* state) { static_cast<Communicator*>(state)->check_processes(); }, .state = this});
-  }
-  if (messages_->handle() != MPI_COMM_NULL)
-    transport.use(messages_->handle(), tag_base_ + index * most_lanes);
-  if (NodeBoard::Stage* stage = stage_of_board(index)) transport.use(stage->board);
 }
 
 // The ranks have made the same calls here, so all of them refresh in one and the same call.
@@ -330,10 +63,10 @@ void Communicator::refresh(Collective collective) {
     return;
   }
   or_break([&] {
-    SetUp set_up(process_.host, handle(), process_.settings, collective, false);
+    SetUp set_up(process_.host, life_.handle(), process_.settings, collective, false);
     std::shared_ptr<const TeamPlans> plans;
     // If any rank lacks memory, all keep their present plans and try again in the next call.
-    if (!set_up.all(try_to([&] { plans = place_->team().plans(*selection_); }))) return;
+    if (!set_up.all(try_to([&] { plans = means_.team().plans(process_.selection); }))) return;
     plans_.agree_on(std::move(plans));
     provide(set_up, wanted);
   });

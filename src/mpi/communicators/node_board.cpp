@@ -225,8 +225,8 @@ Patience patience_without_board(const Settings& settings) {
 
 NodeBoard::Stage::Stage(NodeBoard& owner, int index)
     : board(owner.memory_.data(), owner.shape_, owner.locality_.member, {}, index), owner_(owner) {
-  board.patience.progress = {.call = [](void* state) { static_cast<NodeBoard*>(state)->progress(); },
-                             .state = &owner};
+  board.patience.turn = {.call = [](void* state) { static_cast<NodeBoard*>(state)->progress(); },
+                         .state = &owner};
   board.patience.stall = {.call =
                               [](void* state, double waited_s, bool over) {
                                 auto* stage = static_cast<Stage*>(state);

@@ -164,7 +164,7 @@ bool MpiTransport::advance(Task& task, bool& got_further, HostCalls calls) {
   guarded(task, [&] {
     got_further = !is_over(task) && move();
     // The host may still have messages of the program to move, and another rank may have failed.
-    if (!got_further && calls == HostCalls::all && !is_over(task)) patience_.progress();
+    if (!got_further && calls == HostCalls::all && !is_over(task)) patience_.turn();
   });
   return is_over(task);
 }
@@ -178,12 +178,12 @@ bool MpiTransport::is_over(const Task& task) const {
 
 bool MpiTransport::move() {
   got_further_ = false;
-  const bool moved = progress();
+  const bool moved = test_messages();
   look_at_board();
   return moved || got_further_;
 }
 
-bool MpiTransport::progress() {
+bool MpiTransport::test_messages() {
   const auto count = requests_.size();
   if (count == 0 && !at_board_.empty()) return false;
   completed_.resize(count);

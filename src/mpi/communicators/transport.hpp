@@ -43,9 +43,9 @@ class MpiTransport final : public Transport, public BoardWaiters {
     locality = &team.locality();
     longest_between_nodes_ = team.longest_message_between_nodes();
   }
-  // Makes each long wait call `progress`. From then on, no wait is inside a blocking call of the host.
-  void watch(const Progress& progress) {
-    patience_.progress = progress;
+  // Makes each long wait call `turn`. From then on, no wait is inside a blocking call of the host.
+  void watch(const TurnCall& turn) {
+    patience_.turn = turn;
     may_block_ = false;
   }
   // Uses the board of the node's ranks, which must outlive this. Its patience replaces that of the transport,
@@ -103,7 +103,7 @@ class MpiTransport final : public Transport, public BoardWaiters {
   [[nodiscard]] std::size_t longest_message_of(int rank) const;
   // Tests all messages once and resumes the waiters of those that are complete. Returns false if nothing
   // moved.
-  bool progress();
+  bool test_messages();
   [[nodiscard]] int tag(const Transfer& transfer) const { return tag_base_ + transfer.lane; }
   // Lets the waiters for the board look again.
   void look_at_board();
@@ -135,8 +135,8 @@ class MpiTransport final : public Transport, public BoardWaiters {
   template <class Begin>
   void post(Owner owner, Begin&& begin);
 
-  // Message k is requests_[k], for owners_[k]. The other vectors are work space of progress(). All keep their
-  // capacity.
+  // Message k is requests_[k], for owners_[k]. The other vectors are work space of test_messages(). All keep
+  // their capacity.
   std::vector<MPI_Request> requests_;
   std::vector<Owner> owners_;
   std::vector<int> completed_;

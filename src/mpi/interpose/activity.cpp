@@ -5,6 +5,7 @@
 
 #include <array>
 #include <functional>
+#include <mutex>
 #include <utility>
 
 #include "mpi/process/service.hpp"
@@ -80,8 +81,8 @@ Outcome Activity::begin() {
   const Chosen chosen = communicator.choose_to_begin(call_.collective, bytes, call_.output.width);
   communicator.announce(call_.collective, bytes);
   const bool is_alone = !chosen && communicator.copies_alone(call_.collective);
-  if ((!chosen && !is_alone) || communicator.is_revoked()) return {.is_counted = true};
-  communicator.require_intact();
+  if ((!chosen && !is_alone) || communicator.life().is_revoked()) return {.is_counted = true};
+  communicator.life().require_intact();
 
   const Types& types = process_.types();
   Call call = call_;
@@ -296,44 +297,31 @@ Activity::~Activity() {
 
 // -- all of them
 
-class Activities::Turn {
- public:
-  explicit Turn(std::atomic_flag& flag) : flag_(flag) {
-    while (flag_.test_and_set(std::memory_order_acquire)) sched_yield();
-  }
-  ~Turn() { flag_.clear(std::memory_order_release); }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-
- private:
-  std::atomic_flag& flag_;
-};
-
 void Activities::reserve_persistent() {
-  const Turn turn(is_taken_);
+  const std::lock_guard lock(lock_);
   table_.reserve();
 }
 
 void Activities::cancel_reservation() noexcept {
-  const Turn turn(is_taken_);
+  const std::lock_guard lock(lock_);
   table_.cancel_reservation();
 }
 
 void Activities::insert_persistent(HostRequest& known_as) noexcept {
-  const Turn turn(is_taken_);
+  const std::lock_guard lock(lock_);
   table_.insert(abi::bits(known_as.handle), known_as);
   change(persistent_, 1);
 }
 
 void Activities::erase_persistent(const HostRequest& known_as) noexcept {
-  const Turn turn(is_taken_);
+  const std::lock_guard lock(lock_);
   table_.erase(abi::bits(known_as.handle));
   change(persistent_, -1);
 }
 
 HostRequest* Activities::take_request(Activity& activity) {
   {
-    const Turn turn(is_taken_);
+    const std::lock_guard lock(lock_);
     if (spare_ != nullptr) {
       HostRequest* const request = std::exchange(spare_, spare_->next_spare);
       request->serves = &activity;
@@ -344,7 +332,7 @@ HostRequest* Activities::take_request(Activity& activity) {
   auto made = std::make_unique<HostRequest>();
   made->serves = &activity;
   {
-    const Turn turn(is_taken_);
+    const std::lock_guard lock(lock_);
     table_.reserve();
   }
   if (!activity.make(*made)) {
@@ -352,14 +340,14 @@ HostRequest* Activities::take_request(Activity& activity) {
     return nullptr;
   }
   activity.process_.progress.tell_of_polls(on_poll_of_host);
-  const Turn turn(is_taken_);
+  const std::lock_guard lock(lock_);
   table_.insert(abi::bits(made->handle), *made);
   change(active_, 1);
   return made.release();
 }
 
 bool Activities::give_back(Activity& activity) noexcept {
-  const Turn turn(is_taken_);
+  const std::lock_guard lock(lock_);
   if ((activity.state_.load(std::memory_order_acquire) & ~Activity::unclaimed) != Activity::over)
     return false;
   HostRequest* const request = std::exchange(activity.request_, nullptr);
@@ -370,7 +358,7 @@ bool Activities::give_back(Activity& activity) noexcept {
 }
 
 void Activities::forget(const HostRequest& request) noexcept {
-  const Turn turn(is_taken_);
+  const std::lock_guard lock(lock_);
   table_.erase(abi::bits(request.handle));
   if (request.serves != nullptr) change(active_, -1);
 }
@@ -394,7 +382,7 @@ void Activities::tell_host(const Host& host) noexcept {
   std::array<MPI_Request, 16> told{};
   std::size_t count = 0;
   {
-    const Turn turn(is_taken_);
+    const std::lock_guard lock(lock_);
     table_.for_each([&](const HostRequest& request) {
       Activity* mine = request.serves;
       int state = Activity::over;

@@ -20,6 +20,7 @@
 #include <optional>
 
 #include "base/handle_tables.hpp"
+#include "base/spin_lock.hpp"
 #include "mpi/interpose/serve.hpp"
 
 namespace offbeat {
@@ -182,8 +183,7 @@ class Activities {
   }
 
  private:
-  class Turn;
-  // Changes a count. Call this within a Turn, so that one thread writes at a time.
+  // Changes a count. Call this with the lock held, so that one thread writes at a time.
   static void change(std::atomic<int>& count, int by) {
     count.store(count.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
   }
@@ -191,7 +191,7 @@ class Activities {
   static void on_poll_of_host() noexcept;
   void tell_host(const Host& host) noexcept;
 
-  std::atomic_flag is_taken_{};
+  SpinLock lock_;
   std::atomic<int> active_{0};
   std::atomic<int> persistent_{0};
   std::atomic<int> polls_{0};  // how often the host has polled since one of offbeat's functions was called

@@ -48,9 +48,9 @@ struct AtOnce {
     Chosen chosen = choice;
     communicator.announce(call.collective, bytes);
     const bool is_alone = !chosen && communicator.copies_alone(call.collective);
-    if ((!chosen && !is_alone) || communicator.is_revoked())
+    if ((!chosen && !is_alone) || communicator.life().is_revoked())
       return {.is_counted = true, .trial = chosen ? nullptr : choice.trial};
-    communicator.require_intact();
+    communicator.life().require_intact();
     kept.pack(types);
     if (is_alone) [[unlikely]] {
       Communicator::copy_alone(call);

@@ -22,7 +22,7 @@ Operation::Operation(Communicator& communicator, const Call& call, std::size_t b
 // purpose. Its communicator stays forever, too.
 Operation::~Operation() {
   if (is_complete()) return;
-  const OperationsUnderWay::Turn turn(operations_under_way);
+  const OperationsUnderWay::Lock lock(operations_under_way);
   operations_under_way.remove(*this);
   if (before_ != nullptr) before_->after_ = after_;
   if (after_ != nullptr) {
@@ -42,7 +42,7 @@ bool Operation::test() {
 
 void Operation::wait() {
   while (!is_complete()) {
-    const Patience patience = communicator_->patience_of(index_);
+    const Patience patience = communicator_->means_.patience_of(index_);
     Patience::Wait wait(patience);
     while (!operations_under_way.advance(HostCalls::all) && !is_complete()) wait.pause();
     operations_under_way.settle();
@@ -54,7 +54,7 @@ void Operation::wait() {
 // when it is advanced next.
 void Operation::wait_for_sequel() noexcept {
   while (!is_complete()) {
-    const Patience patience = communicator_->patience_of(index_);
+    const Patience patience = communicator_->means_.patience_of(index_);
     Patience::Wait wait(patience);
     auto calls = HostCalls::messages;
     while (!operations_under_way.advance(calls)) {
@@ -72,7 +72,7 @@ void Operation::wait_for_sequel() noexcept {
 
 void Operation::start() {
   has_started_ = true;
-  communicator_->prepare(*transport_, index_);
+  communicator_->means_.prepare(*transport_, index_);
   if (stage_ != nullptr) {
     stage_->board.waiters = transport_;
     stage_->board.enter(number_, call_.collective, bytes_);
@@ -91,7 +91,7 @@ bool Operation::advance(HostCalls calls) noexcept {
   bool is_over = false;
   bool got_further = true;
   try {
-    communicator_->require_intact();
+    communicator_->life_.require_intact();
     communicator_->or_break([&] {
       if (!has_started_) start();
       is_over = transport_->advance(task_, got_further, calls);
@@ -126,7 +126,7 @@ void Operation::end() noexcept {
 }
 
 bool OperationsUnderWay::advance(HostCalls calls) noexcept {
-  if (!any() || is_taken_.test_and_set(std::memory_order_acquire)) return false;
+  if (!any() || !lock_.try_lock()) return false;
   take_announced();
   looks_.store(looks() + 1, std::memory_order_relaxed);
   bool got_further = false;
@@ -134,7 +134,7 @@ bool OperationsUnderWay::advance(HostCalls calls) noexcept {
     next_to_advance_ = each->next_;  // the operation may end here, and another one may begin
     got_further = each->advance(calls) || got_further;
   }
-  is_taken_.clear(std::memory_order_release);
+  lock_.unlock();
   return got_further;
 }
 

@@ -5,9 +5,11 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <mutex>
 #include <optional>
 
 #include "base/pool.hpp"
+#include "base/spin_lock.hpp"
 #include "collectives/algorithm.hpp"
 #include "mpi/communicators/node_board.hpp"
 #include "mpi/communicators/transport.hpp"
@@ -106,31 +108,25 @@ class OperationsUnderWay {
   // Returns how often any thread has advanced operations.
   [[nodiscard]] std::uint64_t looks() const { return looks_.load(std::memory_order_relaxed); }
 
-  // Holds the turn while it lives. A thread must hold the turn to begin, advance or end operations.
-  class Turn {
+  // A thread must hold the lock to begin, advance or end operations.
+  class Lock {
    public:
-    explicit Turn(OperationsUnderWay& all) : all_(all) {
-      while (all_.is_taken_.test_and_set(std::memory_order_acquire)) sched_yield();
-      all_.take_announced();
-    }
-    ~Turn() { all_.is_taken_.clear(std::memory_order_release); }
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
+    explicit Lock(OperationsUnderWay& all) : guard_(all.lock_) { all.take_announced(); }
 
    private:
-    OperationsUnderWay& all_;
+    const std::lock_guard<SpinLock> guard_;
   };
-  // Call these while you hold the Turn.
+  // Call these while you hold the lock.
   void add(Operation& operation);
   void remove(Operation& operation) noexcept;
   void add_over(Operation& operation) noexcept;
   void add_abandoned(Communicator& communicator) noexcept;
 
  private:
-  // Call this while you hold the Turn.
+  // Call this while you hold the lock.
   void take_announced() noexcept;
 
-  std::atomic_flag is_taken_{};
+  SpinLock lock_;
   std::atomic<Operation*> first_{nullptr};
   Operation* next_to_advance_ = nullptr;
   std::atomic<Operation*> announced_{nullptr};  // newest first

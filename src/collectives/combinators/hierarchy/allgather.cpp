@@ -60,7 +60,7 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
   }
 
   const bool is_cut = self.parts[1].algorithm->takes_stripes;
-  const Segments segments(is_cut ? of_nodes.longest() : 0, width);
+  const PhaseSegments segments(is_cut ? of_nodes.longest() : 0, width);
   const auto stripe = [&](std::size_t k) { return segments.number == 1 ? Stripe{} : segments[k]; };
   const auto among_leaders = [&](const Endpoint& leaders, std::size_t k) {
     Call between = call.with(stripe(k).of(nodes.is_alone ? call.input : ConstVector(of_node)), all);

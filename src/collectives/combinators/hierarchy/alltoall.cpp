@@ -64,11 +64,11 @@ struct Traffic {
   }
 };
 
-// An array of numbers. It has memory even if the vectors of the call are phantoms, because every phase needs
-// the numbers.
-class Numbers {
+// An array of lengths. It has memory even if the vectors of the call are phantoms, because every phase needs
+// the lengths.
+class Lengths {
  public:
-  explicit Numbers(std::size_t count) : memory_(true, count, sizeof(std::size_t)) {
+  explicit Lengths(std::size_t count) : memory_(true, count, sizeof(std::size_t)) {
     std::fill_n(data(), count, std::size_t{0});
   }
   [[nodiscard]] std::size_t* data() const { return reinterpret_cast<std::size_t*>(memory_.vector().data); }
@@ -85,7 +85,7 @@ Task exchange(Endpoint leaders, const Nodes& nodes, const Expression& by, ConstV
   const ListedBlocks to = traffic.to_nodes(nodes.all);
   const ListedBlocks from = traffic.from_nodes(nodes.all);
   const Scratch by_node = leaders.scratch(nodes.is_alone ? 0 : collected.count, collected.width);
-  const Numbers filled(static_cast<std::size_t>(nodes.count));
+  const Lengths filled(static_cast<std::size_t>(nodes.count));
   std::size_t done = 0;
   for (int member = 0; member < nodes.size && !nodes.is_alone; ++member) {
     for (int node = 0; node < nodes.count; ++node) {
@@ -115,7 +115,7 @@ Task exchange(Endpoint leaders, const Nodes& nodes, const Expression& by, ConstV
 // gets the blocks of all places, member by member.
 Task arrange(Endpoint net, Traffic traffic, ConstVector by_place, const ListedBlocks& members,
              Vector result) {
-  const Numbers filled(static_cast<std::size_t>(traffic.members));
+  const Lengths filled(static_cast<std::size_t>(traffic.members));
   std::size_t done = 0;
   for (int place = 0; place < traffic.places; ++place) {
     for (int member = 0; member < traffic.members; ++member) {
@@ -153,7 +153,7 @@ Task through_leader(Endpoint net, const Nodes& nodes, const Expression& by, Tota
                     Traffic traffic, Vector received) {
   const Endpoint node = on_node(net);
   const auto size = static_cast<std::size_t>(nodes.size);
-  const Numbers totals(2 * size);
+  const Lengths totals(2 * size);
   const Vector own{reinterpret_cast<std::byte*>(&mine), sizeof mine, 1};
   co_await within_node(node, {Collective::allgather, own, totals.bytes()});
   const ListedBlocks given(nodes.size, [&](int member) { return totals.data()[2 * member]; });
@@ -172,8 +172,8 @@ Task through_leader(Endpoint net, const Nodes& nodes, const Expression& by, Tota
 }
 
 // Collects and exchanges the lengths that a leader needs in an alltoallv.
-Task learn(Endpoint net, const Nodes& nodes, const Expression& by, const Numbers& row, Traffic traffic,
-           const Numbers& rows, const Numbers& columns) {
+Task learn(Endpoint net, const Nodes& nodes, const Expression& by, const Lengths& row, Traffic traffic,
+           const Lengths& rows, const Lengths& columns) {
   if (!nodes.is_alone) {
     const Endpoint node = on_node(net);
     co_await within_node(node, {Collective::gather, row.bytes(), rows.bytes()});
@@ -196,9 +196,9 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
 
   Totals mine{call.input.count, call.output.count};
   Traffic traffic{.members = nodes.size, .places = net.size, .each = call.input.count / p};
-  const Numbers row(has_lists ? p : 0);
-  const Numbers rows(has_lists && collects ? size * p : 0);
-  const Numbers columns(has_lists && nodes.leads ? size * p : 0);
+  const Lengths row(has_lists ? p : 0);
+  const Lengths rows(has_lists && collects ? size * p : 0);
+  const Lengths columns(has_lists && nodes.leads ? size * p : 0);
   if (has_lists) {
     mine = {};
     for (std::size_t k = 0; k < p; ++k) {

@@ -18,7 +18,7 @@ namespace {
 Task on_several(Endpoint net, Call call, const Expression& self) {
   const Nodes nodes(net, call.root);
   const Endpoint node = on_node(net);
-  const Segments segments(call.output.count, call.output.width);
+  const PhaseSegments segments(call.output.count, call.output.width);
   // Makes the call for a segment. `root` is the giver's number among the ranks that take part.
   const auto part = [&](std::size_t segment, bool gives, int root) {
     Call of_segment = call;

@@ -167,11 +167,11 @@ inline constexpr int in_flight = 4;
 // longer ones a phase would wait longer for the first and the last segment. All ranks compute equal values.
 // In lanes the lower limit holds for a share: with more than eight lanes a share has 16 to 32 KiB, and
 // segments are longer than with one lane.
-struct Segments {
+struct PhaseSegments {
   static constexpr std::size_t shortest_bytes = std::size_t{16} << 10;
   static constexpr std::size_t longest_bytes = std::size_t{256} << 10;
 
-  Segments(std::size_t count, std::size_t width, int lanes = 1);
+  PhaseSegments(std::size_t count, std::size_t width, int lanes = 1);
   [[nodiscard]] Stripe operator[](std::size_t k) const { return {k * length, length}; }
 
   std::size_t length;  // elements in each segment but the last

@@ -28,7 +28,7 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
   const ConstVector for_leaders = nodes.is_alone ? call.input : ConstVector(sum);
   const Vector result{is_root ? call.output.data : nullptr, count, width};
 
-  const Segments segments(count, width);
+  const PhaseSegments segments(count, width);
   const auto part = [&](std::size_t segment, ConstVector input, Vector output, int root) {
     Call of_segment = call.with(segments[segment].of(input), segments[segment].of(output));
     of_segment.root = root;

@@ -49,7 +49,7 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
   const Scratch memory = net.scratch(is_first_node ? 0 : count, width);
   const Vector before{memory.vector().data, count, width};
 
-  const Segments segments(count, width);
+  const PhaseSegments segments(count, width);
   Call between = call;
   between.collective = Collective::exscan;
   const auto among_nodes = [&](const Endpoint& carriers, std::size_t k) {

@@ -39,7 +39,7 @@ Task within_node(Endpoint node, Call call) {
   co_await carry_out(node, call, expression);
 }
 
-Segments::Segments(std::size_t count, std::size_t width, int lanes) {
+PhaseSegments::PhaseSegments(std::size_t count, std::size_t width, int lanes) {
   const auto shares = static_cast<std::size_t>(lanes);
   const std::size_t shortest = shares * shortest_bytes;
   const std::size_t bytes =

@@ -24,8 +24,9 @@ namespace offbeat {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// A turn of the host. In it the host moves the messages of the whole process, on all communicators.
-struct Progress {
+// TurnCall gives the host a turn. In it the host moves the messages of the whole process, on all
+// communicators.
+struct TurnCall {
   void (*call)(void* state) = nullptr;
   void* state = nullptr;
 
@@ -69,7 +70,7 @@ struct ProcessorClock {
 // file that holds a lock, or an epoch of a window. So each collective of such a program gives a turn, as the
 // host's own collective would.
 template <class Clock>
-class ProgressDueOf {
+class TurnDueOf {
  public:
   [[nodiscard]] static bool is_due() { return mine_.passed() >= mine_.interval; }
   // Returns true if a turn is due. Call this after each collective. If a program makes many calls without
@@ -129,12 +130,12 @@ class ProgressDueOf {
   // This is constant-initialised, so each access is one instruction without a guard.
   static inline constinit thread_local OfThread mine_ [[gnu::tls_model("initial-exec")]] = {};
 };
-using ProgressDue = ProgressDueOf<ProcessorClock>;
+using TurnDue = TurnDueOf<ProcessorClock>;
 
 // Some turns of the host in a row that show whether messages come in. MPI does not say whether a turn moved
 // anything, but its duration does. Idle turns take equal times within some ten nanoseconds, and a turn that
 // handles a message takes more than twice as long.
-class ProgressBurst {
+class TurnBurst {
  public:
   void restart() { turns_ = 0; }
   [[nodiscard]] bool is_over() const { return turns_ == turns; }

@@ -32,9 +32,9 @@ struct Case {
   }
 };
 
-class Exchange {
+class CheckedCalls {
  public:
-  Exchange(int ranks, const Case& what)
+  CheckedCalls(int ranks, const Case& what)
       : ranks_(ranks), what_(what), per_rank_(static_cast<std::size_t>(ranks)) {
     for (int rank = 0; rank < ranks; ++rank) lay_out(rank);
     clear();
@@ -376,20 +376,20 @@ class Exchange {
   std::vector<OfRank> of_;
 };
 
-// All collectives that Exchange knows.
-inline constexpr Collective exchanged[] = {Collective::allreduce,
-                                           Collective::bcast,
-                                           Collective::reduce,
-                                           Collective::allgather,
-                                           Collective::allgatherv,
-                                           Collective::alltoall,
-                                           Collective::alltoallv,
-                                           Collective::gather,
-                                           Collective::scatter,
-                                           Collective::reduce_scatter,
-                                           Collective::reduce_scatter_block,
-                                           Collective::scan,
-                                           Collective::exscan};
+// All collectives that CheckedCalls knows.
+inline constexpr Collective checked_collectives[] = {Collective::allreduce,
+                                                     Collective::bcast,
+                                                     Collective::reduce,
+                                                     Collective::allgather,
+                                                     Collective::allgatherv,
+                                                     Collective::alltoall,
+                                                     Collective::alltoallv,
+                                                     Collective::gather,
+                                                     Collective::scatter,
+                                                     Collective::reduce_scatter,
+                                                     Collective::reduce_scatter_block,
+                                                     Collective::scan,
+                                                     Collective::exscan};
 
 // Its operands stay in rank order, whatever the algorithm is.
 inline bool is_prefix(Collective collective) {
@@ -425,8 +425,8 @@ inline std::vector<int> roots_of(Collective collective, int ranks) {
 
 // Awkward lengths x roots x operations x in place or not x adversarial timing, by messages. The simulator
 // throws where messages are lost or ranks wait for ever.
-inline void expect_right_exchanges(Collective collective, const Expression& expression, int ranks,
-                                   Network network = awkward_network(), std::size_t board_window_bytes = 0) {
+inline void expect_right_calls(Collective collective, const Expression& expression, int ranks,
+                               Network network = awkward_network(), std::size_t board_window_bytes = 0) {
   const bool combines = facts(collective).has_operation;
   for (const std::size_t count : {0, 1, 2, 7, 100, 700, 3000, 9000}) {
     if (count == 700 && ranks > 17) continue;
@@ -439,16 +439,16 @@ inline void expect_right_exchanges(Collective collective, const Expression& expr
         std::vector<std::vector<Bits>> reference;  // of the first run; all others must agree
         for (const bool in_place : {false, true}) {
           if (in_place && !works_in_place(collective, expression)) continue;
-          Exchange exchange(ranks, {collective, count, root, operation, in_place});
+          CheckedCalls checked(ranks, {collective, count, root, operation, in_place});
           for (const std::uint64_t seed : {0, 1, 2}) {  // 0: no adversary
-            exchange.clear();
+            checked.clear();
             SimulationOptions options{.board_window_bytes = board_window_bytes};
             if (seed > 0) options.adversary = Adversary{seed * 7919 + static_cast<std::uint64_t>(ranks)};
             Simulator simulator(ranks, network, options);
             simulator.run(
-                [&](int rank, Endpoint net) { return carry_out(net, exchange.args(rank), expression); }, {},
+                [&](int rank, Endpoint net) { return carry_out(net, checked.args(rank), expression); }, {},
                 expression.lanes());
-            ASSERT_EQ(exchange.problem(reference), "") << "seed " << seed;
+            ASSERT_EQ(checked.problem(reference), "") << "seed " << seed;
           }
         }
       }

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/communicators/communicator_life.hpp"
+
+#include <new>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace offbeat {
+namespace {
+
+CommunicatorLife::Failure failure_of(const std::exception_ptr& exception) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const std::bad_alloc&) {
+    return {"no memory", MPI_ERR_NO_MEM};
+  } catch (const CommunicationError& error) {
+    if (error.code == FaultTolerance::revoked) return {nullptr, error.code};
+    return {error.what(), error.code == MPI_SUCCESS ? MPI_ERR_OTHER : error.code};
+  } catch (const std::exception& error) {
+    return {error.what(), MPI_ERR_OTHER};
+  } catch (...) {
+    return {"an error", MPI_ERR_OTHER};
+  }
+}
+
+}  // namespace
+
+// The handle is null if a persistent request has outlived the program's communicator.
+bool CommunicatorLife::asks_whether_revoked() const {
+  return handle() != MPI_COMM_NULL && faults_.is_revoked(handle());
+}
+
+void CommunicatorLife::check_processes() const {
+  if (handle() == MPI_COMM_NULL) return;
+  if (faults_.is_revoked(handle()))
+    throw CommunicationError("the communicator was revoked", FaultTolerance::revoked);
+  if (faults_.has_lost_a_process(handle()))
+    throw CommunicationError("a process of the communicator has died", FaultTolerance::process_failed);
+}
+
+void CommunicatorLife::report_earlier_failure() const {
+  throw CommunicationError("an earlier collective on this communicator failed", failure_);
+}
+
+std::optional<CommunicatorLife::Failure> CommunicatorLife::fail(const std::exception_ptr& exception) {
+  if (std::exchange(is_broken_, true)) return {};
+  const Failure failure = failure_of(exception);
+  const bool is_meant_for_the_program =
+      failure.code == FaultTolerance::revoked || failure.code == FaultTolerance::process_failed;
+  if (is_meant_for_the_program) failure_ = failure.code;
+  return failure;
+}
+
+}  // namespace offbeat

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/communicators/communicator_means.hpp"
+
+#include <utility>
+
+#include "mpi/communicators/set_up.hpp"
+#include "mpi/process/runtime.hpp"
+
+namespace offbeat {
+
+CommunicatorMeans::CommunicatorMeans(Runtime& process, const CommunicatorLife& life,
+                                     const BoardSize& board_size, bool is_served)
+    : process_(process), life_(life), board_size_(board_size), host_pipelines_(process.host) {
+  shared_.is_board_settled = process.settings.window_bytes == 0;
+  if (!is_served) return;
+  transport_ = std::make_unique<MpiTransport>(process.host, patience_without_board(process.settings));
+  transport_->lateness = &lateness_;
+  shared_.messages = std::make_shared<PrivateCommunicator>(process.host);
+}
+
+MpiTransport& CommunicatorMeans::transport_of(int index) {
+  auto& transport = transports_[static_cast<std::size_t>(index)];
+  if (transport == nullptr)
+    transport = std::make_unique<MpiTransport>(process_.host, patience_without_board(process_.settings));
+  return *transport;
+}
+
+void CommunicatorMeans::prepare(MpiTransport& transport, int index) {
+  transport.use(team());
+  if (life_.may_be_revoked()) {
+    transport.watch(
+        {.call = [](void* life) { static_cast<const CommunicatorLife*>(life)->check_processes(); },
+         .state = const_cast<CommunicatorLife*>(&life_)});
+  }
+  if (have_messages()) transport.use(shared_.messages->handle(), shared_.tag_base + index * most_lanes);
+  if (NodeBoard::Stage* mine = stage(index)) transport.use(mine->board);
+}
+
+// No bell rings for an operation, because another thread may run it.
+Patience CommunicatorMeans::patience_of(int index) {
+  NodeBoard::Stage* const mine = stage(index);
+  Patience patience = mine != nullptr ? mine->board.patience : transport_of(index).patience();
+  patience.bell = nullptr;
+  // The working thread may have been interrupted on this core.
+  if (process_.progress.has_working_thread()) patience.shares_cores = true;
+  return patience;
+}
+
+// Communicators of a team can share one host communicator for messages, as long as the tags suffice.
+void CommunicatorMeans::take(Agreement& agreed) {
+  shared_.place = std::move(agreed.place);
+  const int base = MpiTransport::tags * shared_.place->index();
+  const bool tags_suffice = base <= process_.highest_tag() - MpiTransport::tags;
+  if (tags_suffice && agreed.messages != nullptr) shared_.messages = std::move(agreed.messages);
+  shared_.tag_base = tags_suffice ? base : 0;
+  new_messages_ = tags_suffice ? agreed.new_messages : 0;
+}
+
+bool CommunicatorMeans::suffice(const TeamPlans& plans, Collectives some) const {
+  return shared_.suffice(plans, some) &&
+         (host_pipelines() != MPI_COMM_NULL || !shared_.choose(plans).need(Means::host_pipeline));
+}
+
+bool CommunicatorMeans::provide(SetUp& set_up, const TeamPlans& plans, Collectives some) {
+  if (plans.with_board.need(Means::board, some)) provide_board(set_up);
+  const Plans& present = shared_.choose(plans);
+  if (present.need(Means::messages, some) && !provide_messages(set_up)) return false;
+  if (present.need(Means::host_pipeline) && !provide_host_pipelines(set_up)) return false;
+  take_over();
+  return true;
+}
+
+void CommunicatorMeans::provide_board(SetUp& set_up) {
+  if (std::exchange(shared_.is_board_settled, true)) return;
+  if (!have_board()) {
+    shared_.place->board = NodeBoard::create(set_up, team().locality(), team().world_ranks(),
+                                             process_.settings, process_.windows, board_size_);
+  }
+  take_over();
+}
+
+bool CommunicatorMeans::provide_messages(SetUp& set_up) {
+  if (!have_messages()) {
+    if (!set_up.all(PrivateCommunicator::may_be_created(process_.host, process_.own_communicator())))
+      return false;
+    if (!shared_.messages->create(set_up.communicator(), new_messages_)) return false;
+    if (new_messages_ != 0) team().offer_messages(shared_.messages);
+  }
+  take_over();
+  return true;
+}
+
+bool CommunicatorMeans::provide_host_pipelines(SetUp& set_up) {
+  if (host_pipelines() != MPI_COMM_NULL) return true;
+  return set_up.all(PrivateCommunicator::may_be_created(process_.host, process_.own_communicator())) &&
+         host_pipelines_.create(set_up.communicator(), 0);
+}
+
+void CommunicatorMeans::take_over() {
+  prepare(*transport_, 0);
+  if (!have_board()) return;
+  board_ = &node_board().board();
+  board_->waiters = transport_.get();
+  BoardClient client;
+  if (have_messages()) {
+    client.messages = shared_.messages->handle();
+    client.failure_tag = shared_.tag_base + MpiTransport::failure_tag;
+  }
+  if (life_.may_be_revoked()) {
+    client.check = [](void* life) { static_cast<const CommunicatorLife*>(life)->check_processes(); };
+    client.state = const_cast<CommunicatorLife*>(&life_.origin());  // outlives the board
+  }
+  node_board().serve(client, process_.own_communicator());
+}
+
+Means CommunicatorMeans::of_operations() const {
+  Means found = Means::host_pipeline;
+  if (life_.works_apart() || !have_board() || node_board().stages() > 1) found = found | Means::board;
+  if (process_.progress.moves_messages() && have_tags(index_)) found = found | Means::messages;
+  return found;
+}
+
+void CommunicatorMeans::share(const SharedMeans& shared, int index) {
+  shared_ = shared;
+  index_ = index;
+  if (have_board()) board_ = &node_board().stage(index).board;
+}
+
+void CommunicatorMeans::spoil() {
+  if (shared_.place != nullptr) shared_.place->spoil();
+  if (shared_.messages != nullptr) shared_.messages->keep_for_ever();
+  host_pipelines_.keep_for_ever();
+}
+
+}  // namespace offbeat

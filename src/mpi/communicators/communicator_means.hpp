@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// CommunicatorMeans is what a communicator has to carry out its calls: a board, messages and host pipelines.
+// Each is created, by all ranks together, when a plan first needs it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "mpi/communicators/agreement.hpp"
+#include "mpi/communicators/communicator_life.hpp"
+#include "mpi/communicators/node_board.hpp"
+#include "mpi/communicators/team.hpp"
+#include "mpi/communicators/transport.hpp"
+#include "mpi/host/private_communicator.hpp"
+#include "selection/plan.hpp"
+#include "transport/lateness.hpp"
+
+namespace offbeat {
+
+// SharedMeans is what the persistent requests of a communicator share. Each uses its own stage and tags.
+struct SharedMeans {
+  std::shared_ptr<Team::Place> place;             // null before the ranks have agreed on one
+  std::shared_ptr<PrivateCommunicator> messages;  // created when needed, or shared with others of the team
+  int tag_base = 0;
+  bool is_board_settled =
+      false;  // true if no board may be created any more: there is one, or there will be none
+
+  [[nodiscard]] bool have_board() const { return place != nullptr && place->board != nullptr; }
+  [[nodiscard]] bool have_messages() const { return messages->handle() != MPI_COMM_NULL; }
+  // Returns the plans that hold with these means.
+  [[nodiscard]] const Plans& choose(const TeamPlans& plans) const {
+    return have_board() ? plans.with_board : plans.without_board;
+  }
+  // Returns true if board and messages exist as far as these plans need them for these collectives.
+  [[nodiscard]] bool suffice(const TeamPlans& plans, Collectives some) const {
+    if (!is_board_settled && plans.with_board.need(Means::board, some)) return false;
+    return have_messages() || !choose(plans).need(Means::messages, some);
+  }
+};
+
+class CommunicatorMeans {
+ public:
+  // Allocates all memory that is needed before the first message, because that may fail on one rank alone. A
+  // communicator that the host serves (`is_served` is false) needs none. `life` must outlive this object.
+  CommunicatorMeans(Runtime& process, const CommunicatorLife& life, const BoardSize& board_size,
+                    bool is_served);
+  CommunicatorMeans(const CommunicatorMeans&) = delete;
+  CommunicatorMeans& operator=(const CommunicatorMeans&) = delete;
+
+  // -- the board
+
+  // Returns the stage of the board for blocking calls, or for a request that works apart. Null: no board.
+  [[nodiscard]] Board* board() const { return board_; }
+  [[nodiscard]] bool have_board() const { return shared_.have_board(); }
+  [[nodiscard]] NodeBoard& node_board() const { return *shared_.place->board; }
+  // Returns a stage of the board, or null if there is no board or no such stage.
+  [[nodiscard]] NodeBoard::Stage* stage(int index) const {
+    return have_board() && index < node_board().stages() ? &node_board().stage(index) : nullptr;
+  }
+  // The index of the stage for blocking calls, and that for the next operation.
+  [[nodiscard]] int index() const { return index_; }
+  [[nodiscard]] int next_index() {
+    if (life_.works_apart()) return index_;
+    return 1 + static_cast<int>(begun_++ % (NodeBoard::stages_of_communicator - 1));
+  }
+  [[nodiscard]] const BoardSize& board_size() const { return board_size_; }
+  [[nodiscard]] Team& team() const { return shared_.place->team(); }
+
+  // -- messages
+
+  [[nodiscard]] bool have_messages() const { return shared_.have_messages(); }
+  // Returns true if a place has tags for this stage.
+  [[nodiscard]] static bool have_tags(int index) { return index < NodeBoard::stages_of_communicator; }
+  // Returns the transport of the blocking calls, and that of the operations with this index.
+  [[nodiscard]] MpiTransport& transport() { return *transport_; }
+  [[nodiscard]] MpiTransport& transport_of(int index);
+  // Prepares a transport for collective `index` of those under way; 0 is the blocking one.
+  void prepare(MpiTransport& transport, int index);
+  // Returns how to wait for collective `index` of those under way.
+  [[nodiscard]] Patience patience_of(int index);
+  // Notes who is late in blocking calls.
+  [[nodiscard]] Lateness& lateness() { return lateness_; }
+
+  // -- host pipelines
+
+  // Returns the communicator for pipelines of the host's own collectives, or null if there is none.
+  [[nodiscard]] MPI_Comm host_pipelines() const { return host_pipelines_.handle(); }
+
+  // -- creating them
+
+  // Takes what the ranks have agreed on. Each place has its own tags.
+  void take(Agreement& agreed);
+  // Returns true if everything exists that these plans need for these collectives.
+  [[nodiscard]] bool suffice(const TeamPlans& plans, Collectives some) const;
+  // Creates everything that these plans need for these collectives and that does not exist yet. Collective.
+  // Returns false, on all ranks, if the host or a process has no room for it.
+  [[nodiscard]] bool provide(SetUp& set_up, const TeamPlans& plans, Collectives some);
+  // Creates the communicator for messages if there is none. Otherwise like provide().
+  [[nodiscard]] bool provide_messages(SetUp& set_up);
+  // Returns what an operation may use if its begin must not wait.
+  [[nodiscard]] Means of_operations() const;
+
+  // -- sharing them, and the end
+
+  [[nodiscard]] const SharedMeans& shared() const { return shared_; }
+  // Uses what another communicator has created, with stage `index` of its board.
+  void share(const SharedMeans& shared, int index);
+  // Call this before the destructor if the ranks may no longer agree on what was done here.
+  void spoil();
+
+ private:
+  void provide_board(SetUp& set_up);
+  [[nodiscard]] bool provide_host_pipelines(SetUp& set_up);
+  // Puts a new board or communicator for messages into use.
+  void take_over();
+
+  Runtime& process_;
+  const CommunicatorLife& life_;
+  const BoardSize board_size_;
+  SharedMeans shared_;
+  int index_ = 0;
+  Board* board_ = nullptr;
+  std::uint64_t new_messages_ = 0;  // the number of `messages` if this creates it; 0: nobody else may use it
+  PrivateCommunicator host_pipelines_;  // nothing else uses it
+  Lateness lateness_;
+  std::unique_ptr<MpiTransport> transport_;
+  std::array<std::unique_ptr<MpiTransport>, NodeBoard::most_stages> transports_;  // of operations
+  std::uint64_t begun_ = 0;
+};
+
+}  // namespace offbeat
