@@ -165,8 +165,8 @@ class Board {
     return !number.follows_apart() || have_begun(number);
   }
 
-  // Returns true if a rank has begun the round before the present one. Only valid if not all ranks met in
-  // that round.
+  // Returns true if rank `other` has begun the round before the present one. Only valid if not all ranks met
+  // in that round.
   [[nodiscard]] bool has_begun(const RoundNumber& number, int other) const {
     const Mark begun((signs(other).*number.sign).load(std::memory_order_acquire));
     return begun.round + 1 >= number.present;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Runtime is the state of one process: the host MPI, the settings, the choice of algorithms, and an entry for
-// each communicator.
+// Runtime is the state of one process: the host MPI, the settings, the choice of algorithms, and an entry (a
+// `Communicator`) for each communicator of the program.
 //
 // It starts at the first intercepted call, because a preload also reaches shells and Python processes that
 // never call MPI.
@@ -50,8 +50,8 @@ class Runtime {
   // not agree on one.
   [[nodiscard]] Communicator* existing(MPI_Comm handle, Collective collective);
 
-  // Returns the entry of a communicator that this thread has used recently. Null means that it is not in this
-  // thread's cache.
+  // Returns the entry of a communicator if it is in this thread's cache of recently used ones, otherwise
+  // null.
   [[nodiscard]] const Communicator* known(MPI_Comm handle) const;
 
   // Lets the host serve this communicator, and all communicators that are made from it. Call this for a
