@@ -103,7 +103,7 @@ class OperationsUnderWay {
   // Destroys communicators that the program has freed and whose last operation is over. Call it only where
   // settle() may be called.
   void clear() noexcept;
-  // Returns how often any thread has advanced operations.
+  // Returns how many times threads have advanced the operations, to detect that one has done so.
   [[nodiscard]] std::uint64_t looks() const { return looks_.load(std::memory_order_relaxed); }
 
   // Holds the turn while it lives. A thread must hold the turn to begin, advance or end operations.

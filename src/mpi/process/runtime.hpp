@@ -37,8 +37,8 @@ class Runtime {
   // Returns true if the parts that need a running MPI exist, and makes them if they do not. Returns false, on
   // all ranks alike, if MPI is not running.
   [[nodiscard]] bool is_started() { return has_started() || start_with_mpi(); }
-  // Returns true if these parts exist already. It does not make them, because that lets the host progress,
-  // which no non-blocking call may do.
+  // Returns true if these parts exist already. It does not make them, because making them lets the host
+  // progress, and no non-blocking call may do that.
   [[nodiscard]] bool has_started() const { return is_started_.load(std::memory_order_acquire); }
 
   // Returns the entry of a communicator. It is made at the communicator's first collective call, which is of
