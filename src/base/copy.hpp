@@ -23,9 +23,9 @@ inline void copy(void* to, const void* from, std::size_t bytes) {
   bytes < long_from_bytes ? void(std::memcpy(to, from, bytes)) : copy_long(to, from, bytes);
 }
 
-// memcpy with `rep movsb` on cores where that is faster. No other core may be writing to the source. `rep
-// movsb` reads far ahead: close behind a core that is writing, it takes the next lines away from that core,
-// and both become slow.
+// Copies with `rep movsb` on cores where that is faster than memcpy. No other core may be writing to the
+// source. `rep movsb` reads far ahead: close behind a core that is writing, it takes the next lines away from
+// that core, and both become slow.
 void copy_at_rest(void* to, const void* from, std::size_t bytes);
 
 // memcpy into shared memory whose lines another core has read last, for any number of bytes. `rep movsb`

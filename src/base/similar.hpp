@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Finds the known name that a user may have meant by a misspelt one.
+// Finds the known name that a user may have meant when a name is misspelt.
 #pragma once
 
 #include <cstddef>

@@ -12,7 +12,7 @@
 
 namespace offbeat {
 
-// The elements [first, first + length) of a vector; if the vector ends earlier, the elements up to its end.
+// A Stripe selects elements [first, first + length) of a vector, or fewer if the vector ends earlier.
 struct Stripe {
   std::size_t first = 0;
   std::size_t length = std::numeric_limits<std::size_t>::max();
@@ -76,7 +76,8 @@ struct BlockList {
   }
 };
 
-// The vectors of one rank. If the collective combines nothing, they are bytes: elements of width 1.
+// One call, as one rank sees it. If the collective combines nothing, the vectors are bytes: elements of
+// width 1.
 //
 //     collective               input                             output
 //     allreduce                n                                 n

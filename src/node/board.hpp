@@ -94,8 +94,8 @@ class Board {
   // The bell that a rank rings after it has written a word for which others may wait.
   [[nodiscard]] Bell& bell() const { return *reinterpret_cast<Bell*>(memory_ + shape_.bell_offset()); }
 
-  // 0, or a value left by a rank that cannot go on. If it is not 0, no rank may wait on this board again.
-  // Only a rank that has waited long should look.
+  // A word that is 0 until a rank that cannot go on leaves a value there. If it is not 0, no rank may wait on
+  // this board again. Only a rank that has waited long should read it.
   [[nodiscard]] Word& broken() const { return *reinterpret_cast<Word*>(memory_ + shape_.broken_offset()); }
 
   // A mark is the value of a word. It says that the window of `holder` has a partial result of this round.
@@ -165,8 +165,8 @@ class Board {
     return !number.follows_apart() || have_begun(number);
   }
 
-  // Returns true if a rank has begun the round before the present one. Only valid if not all ranks met in
-  // that round.
+  // Returns true if rank `other` has begun the round before the present one. Only valid if not all ranks met
+  // in that round.
   [[nodiscard]] bool has_begun(const RoundNumber& number, int other) const {
     const Mark begun((signs(other).*number.sign).load(std::memory_order_acquire));
     return begun.round + 1 >= number.present;

@@ -20,7 +20,7 @@ void SharedCopies::measure(void* to, const void* from, std::size_t bytes, const 
   if (tries_the_other_) {
     tries_the_other_ = false;
     if (cheaper_by * ns_per_line < to_shared_ns_per_line_) return choose(true, 63);
-    return choose(false, 127);  // it gains nothing: the source is what is slow
+    return choose(false, 127);  // nothing is gained, because reading the source is slow
   }
   to_shared_ns_per_line_ = ns_per_line;
   if (ns_per_line < slow_ns_per_line) {

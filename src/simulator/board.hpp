@@ -44,7 +44,7 @@ class SimulatedBoard final : public BoardInSimulation {
   // Adds to `result` what the ranks have read since clear().
   void report_reads(SimulationResult& result) const;
 
-  // Appends the ranks that are paused.
+  // Appends to `ranks` those that wait on this board.
   void list_waiting(std::vector<int>& ranks) const;
 
  private:

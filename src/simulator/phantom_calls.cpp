@@ -24,7 +24,7 @@ PhantomCalls::PhantomCalls(Collective collective, std::size_t bytes, int ranks)
       width_(facts(collective).has_operation ? sizeof(float) : 1),
       count_(bytes / width_),
       ranks_(static_cast<std::size_t>(ranks)),
-      input_(input_count(root) * width_),  // the root's input is the longest
+      input_(input_count(root) * width_),  // on the root, which has the longest input
       output_(output_count(root) * width_) {
   if (!served.contain(collective))
     throw UsageError("offbeat has no algorithms for " + std::string(name_of(collective)));

@@ -75,7 +75,7 @@ class SharedPort {
 
   double rate_;
   double at_ = 0;
-  double passed_ = 0;  // bytes until at_ of a message that was there all the time
+  double passed_ = 0;  // how many bytes a message that was there all the time has sent until at_
   std::uint64_t next_number_ = 0;
   std::vector<UnderWay> under_way_;  // a heap
 };

@@ -66,7 +66,7 @@ class Machine:
     node_bandwidth_gb_per_s: float  # for all messages together that leave a node; may be infinite
     combine_ns_per_byte: float
     copy_ns_per_byte: float
-    envelope_bytes: int  # that each message has in addition to its data
+    envelope_bytes: int  # bytes that each message has in addition to its data
     eager_limit_bytes: int
     board: Board | None  # None: the ranks of a node send messages, too
 

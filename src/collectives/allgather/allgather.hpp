@@ -16,7 +16,7 @@ extern const Algorithm neighbor_exchange;
 // Rank r contributes block r of `data`, and ends with all blocks.
 namespace offbeat::allgather_in_place {
 
-// p - 1 steps of one block: (p-1)(a + mb), m bytes in a block.
+// Every rank passes blocks to the right in p - 1 steps. Cost: (p-1)(a + mb), m bytes in a block.
 [[nodiscard]] Task ring(Endpoint net, Vector data, BlockList blocks = {});
 
 }  // namespace offbeat::allgather_in_place

@@ -19,7 +19,7 @@ namespace {
 Task in_pairs(Endpoint net, Call call, const Expression&) {
   const int p = net.size;
   const int pairs = p / 2;
-  const int side = net.rank % 2 == 0 ? 1 : -1;  // where the other one of its pair is
+  const int side = net.rank % 2 == 0 ? 1 : -1;  // the direction of this rank's partner in its pair
   const int partner = net.rank + side;
   const int outer = (net.rank - side + p) % p;
   const auto blocks = [&](int first, int number) {
@@ -31,7 +31,8 @@ Task in_pairs(Endpoint net, Call call, const Expression&) {
   int last = net.rank / 2;
   for (int step = 1; step < pairs; ++step) {
     const bool is_outer = step % 2 == 1;
-    // From the outer neighbour come the pairs beyond it, from the partner those beyond that one.
+    // Pairs beyond the outer neighbour come from the outer neighbour, and pairs beyond the partner from the
+    // partner.
     const int away = is_outer ? -(step + 1) / 2 : step / 2;
     const int next = (net.rank / 2 + side * away + pairs) % pairs;
     co_await net.exchange(is_outer ? outer : partner, blocks(2 * last, 2), blocks(2 * next, 2));

@@ -18,7 +18,7 @@ namespace offbeat::allgather_algorithms {
 namespace {
 
 Task run(Endpoint net, Call call, const Expression&) {
-  // Groups of one rank or two, whose leaders are a power of two.
+  // Each group has one or two ranks, and the number of groups is a power of two.
   const Groups groups{net.size, static_cast<int>(std::bit_floor(static_cast<unsigned>(net.size)))};
   const int group = groups.group_of(net.rank);
   const int leader = groups.leader(group);

@@ -25,9 +25,9 @@ extern const Algorithm bine;
 extern const Algorithm linear;
 extern const Algorithm binomial;
 
-// What an algorithm with a late rank needs.
+// Returns the smallest number of ranks for an algorithm whose argument names the late rank (Needs::ranks).
 [[nodiscard]] inline int ranks_up_to_the_late_one(const Expression& self) { return self.late_rank + 1; }
-// All ranks, turned so that the late one is the last.
+// Returns all ranks, rotated so that the late one is the last.
 [[nodiscard]] inline Endpoint late_rank_last(const Endpoint& net, const Expression& self) {
   const int first = (self.late_rank + 1) % net.size;
   return net.part({.first = first, .ring = net.size}, (net.rank + net.size - first) % net.size, net.size);

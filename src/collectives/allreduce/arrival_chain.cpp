@@ -12,11 +12,11 @@
 namespace offbeat::allreduce_algorithms {
 namespace {
 
-// The rank that took this place in the order of arrival.
+// Returns the word that names the rank at this place in the order of arrival.
 Board::Word& came_at(const BoardRound& round, int position) {
   return round.board.round_word(round.number, 1 + position);
 }
-// Says that the partial result that ends with this rank is on the board.
+// Returns the word that says that the partial result of all ranks up to `rank` is on the board.
 Board::Word& passed_on(const Board::Step& step, int rank) { return BoardRound::own(step, rank); }
 
 Task contribute(const BoardRound& round, Uncollected*) {

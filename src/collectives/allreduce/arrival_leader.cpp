@@ -12,12 +12,13 @@
 namespace offbeat::allreduce_algorithms {
 namespace {
 
-// Says that the chunk of this rank is on the board.
+// Returns the word that says that the chunk of `rank` is on the board.
 Board::Word& given(const Board::Step& step, int rank) { return BoardRound::own(step, rank); }
 
 constexpr std::size_t most_operands = Computation::most_operands;
 
-// Chunk by chunk over all ranks at once: a late rank must not keep the leader from the chunks of the others.
+// Combines whatever chunks are there, of any rank. So a late rank does not keep the leader from the chunks of
+// the others.
 Task lead(const BoardRound& round) {
   const Endpoint& net = round.net;
   const auto ranks = static_cast<std::size_t>(net.size);

@@ -34,9 +34,9 @@ namespace {
 
 constexpr std::size_t longest_piece = std::size_t{16} << 10;
 constexpr std::size_t shortest_piece = std::size_t{4} << 10;
-constexpr std::size_t most_watchers = 16;  // each costs all others a copy of its last piece
+constexpr std::size_t most_watchers = 16;  // every rank copies the last piece of each watcher
 
-// How far one coroutine of this rank has come, for others of the same rank.
+// Counts the steps of one coroutine. Other coroutines of the same rank wait for a count.
 class Progressed {
  public:
   struct Until {
@@ -68,7 +68,7 @@ class Progressed {
   pool::List<Until*> waiting_;
 };
 
-// One allreduce, as all coroutines of a rank see it.
+// The state of one allreduce, which all coroutines of a rank share.
 struct State {
   State(const Endpoint& net, const Call& call)
       : call(call),
@@ -81,7 +81,8 @@ struct State {
         seen_late(static_cast<std::size_t>(size)) {
     for (std::size_t k = 0; k < owners.size(); ++k)
       owned_by[static_cast<std::size_t>(owners[k])] = static_cast<int>(k);
-    // Whoever gets the last piece of a late rank then sends one to each of the others: an eighth of n in all.
+    // When the last piece of a late rank comes, its owner still has to send one piece to each other rank.
+    // With this length these pieces have n / 8 bytes in all.
     std::size_t piece_bytes = longest_piece;
     if (owners.size() < static_cast<std::size_t>(size)) {
       piece_bytes = call.output.bytes() / (8 * static_cast<std::size_t>(size - 1));
@@ -97,7 +98,8 @@ struct State {
   }
 
   [[nodiscard]] bool owns(int who) const { return owned_by[static_cast<std::size_t>(who)] >= 0; }
-  // Whether this owner notes who is late: evenly many among all, as neighbours may be late together.
+  // Returns true if this owner notes which ranks are late. These watchers are spread evenly over the owners,
+  // because neighbours may be late together.
   [[nodiscard]] bool watches(int owner) const {
     const auto number = static_cast<std::size_t>(owned_by[static_cast<std::size_t>(owner)]);
     return learns && number * watchers() % owners.size() < watchers();
@@ -118,9 +120,10 @@ struct State {
   }
   [[nodiscard]] std::size_t notes_bytes() const { return notes.size() * sizeof(notes[0]); }
 
-  // Among the others: the time between their first pieces and the last result is what this allreduce takes by
-  // itself, be it long or short, and who comes later than a fourth of that after the others makes all wait.
-  // First pieces of ranks that come together follow one another, though: as long as before the median.
+  // Notes the ranks whose first piece came late. A rank is late if its first piece comes after the median
+  // by more than the sum of two times. One is a quarter of the time from the last of these pieces to the last
+  // result: what the exchange itself takes. The other is the time from the first of these pieces to the
+  // median, because pieces of ranks that arrive together come one after the other.
   void note_who_is_late(double end) {
     pool::List<double> others;
     for (int k = 0; k < size; ++k)
@@ -134,7 +137,8 @@ struct State {
     }
     count_notes(notes.data());
   }
-  // Most of the ranks are noted by nobody.
+  // Adds the notes of one owner to `seen_late`. The loop visits the set bits only, because most ranks are on
+  // time.
   void count_notes(const void* of_owner) {
     for (std::size_t k = 0; k < notes.size(); ++k) {
       std::uint64_t noted = 0;
@@ -148,21 +152,21 @@ struct State {
   int rank;
   int size;
   pool::List<int> owners;
-  pool::List<int> owned_by;         // the number of the block of each rank; -1: none
-  pool::List<Progressed> sent;      // pieces, to each owner
-  pool::List<double> first;         // when the first piece of each rank came
-  pool::List<int> seen_late;        // by how many owners, each rank
-  pool::List<std::uint64_t> notes;  // bit k % 64 of k / 64: rank k was late; empty: nobody learns
+  pool::List<int> owned_by;         // for each rank: the number of its block; -1: it owns none
+  pool::List<Progressed> sent;      // for each owner: how many pieces were sent to it
+  pool::List<double> first;         // for each rank: when its first piece came
+  pool::List<int> seen_late;        // for each rank: how many owners noted that it was late
+  pool::List<std::uint64_t> notes;  // bit k % 64 of element k / 64: rank k was late; empty: no prediction
   bool learns = false;
   std::size_t piece_length;  // in elements
 
-  // Of an owner.
+  // The following members are used on owners only.
   std::size_t pieces = 0;
-  const Scratch* contributions = nullptr;  // of each rank, to the block
-  const Scratch* last_piece = nullptr;     // behind the notes
-  pool::List<char> halves_there;           // of each combination of each piece: the first one is there
+  const Scratch* contributions = nullptr;  // for each rank: its input for this rank's block
+  const Scratch* last_piece = nullptr;     // the notes, followed by the last piece of the result
+  pool::List<char> halves_there;           // for each combination of each piece: one operand is there
   pool::List<char> is_final;
-  Progressed results;  // in order
+  Progressed results;  // counts the final pieces, from the first one on
 
   [[nodiscard]] Vector contribution(int of, std::size_t piece) const {
     const std::size_t length = block(call.output, rank).count;
@@ -170,8 +174,8 @@ struct State {
   }
 };
 
-// Takes a piece of one rank up the tree as far as the other half of each combination is there. The result of
-// ranks [a, b) is kept in place of a's piece.
+// Combines a piece of rank `from` with others, up the tree, as long as the other operand is there. The result
+// of ranks [a, b) replaces the piece of rank a.
 Task combine(Endpoint net, State& all, int from, std::size_t piece) {
   const ConstVector mine = all.piece_of(all.block(all.call.input, all.rank), piece);
   const Vector result = all.piece_of(all.block(all.call.output, all.rank), piece);
@@ -230,7 +234,8 @@ Task send_result(Endpoint net, State& all, int to) {
   }
 }
 
-// A piece of the result may lie where that of the input was.
+// Receives a piece of the result only after the piece of the input was sent: in place, both are the same
+// memory.
 Task receive_result(Endpoint net, State& all, int owner) {
   const Vector block = all.block(all.call.output, owner);
   const std::size_t pieces = all.pieces_of(block);
@@ -251,7 +256,8 @@ Task receive_result(Endpoint net, State& all, int owner) {
 
 Task nothing() { co_return; }
 
-// Both directions with everybody at once; everybody begins with another rank.
+// Sends this rank's input to all owners and receives what other ranks send to this owner, all at the same
+// time. Each rank begins with a different peer.
 Task contributions(Endpoint net, State& all) {
   co_await net.concurrently_with_peers(2 * net.size, [&](const Endpoint& lane, int k) {
     const int distance = k / 2;

@@ -39,7 +39,7 @@ Board::Word& meeting_of(const Board::Step& step, int split) { return BoardRound:
 
 class Small {
  public:
-  // Every rank reads the vectors of all: beyond these limits the tree is faster (benchmark_board).
+  // Every rank reads the vectors of all ranks, so beyond these limits the tree is faster (benchmark_board).
   static constexpr int most_ranks = few_ranks;
   static std::size_t most_bytes(int ranks) {
     return 2 * BoardShape::inline_bytes / static_cast<std::size_t>(ranks);
@@ -55,7 +55,7 @@ class Small {
     mine.sequence.store(sequence_, std::memory_order_release);
   }
   [[nodiscard]] std::size_t reads(int) const { return Board::InlineSlot::bytes_with(call_.input.bytes()); }
-  // Not this rank's own slot: with two ranks, the other one may have used it again.
+  // Never looks at this rank's own slot: on a board of two ranks, the other one may have used it again.
   [[nodiscard]] bool has_come(int rank) const {
     return rank == rank_ ||
            board_.inline_slot(sequence_, rank).sequence.load(std::memory_order_acquire) == sequence_;
@@ -76,19 +76,19 @@ class Small {
   const std::uint64_t sequence_;
 };
 
-// The rank that this one meets first, if there is one.
+// Returns the rank that this one meets first, or this rank itself if there is none.
 int next_to(const Endpoint& net) { return std::min(net.rank ^ 1, net.size - 1); }
 
-// Climb from this rank's leaf towards the root, chunk by chunk. Partial results met on the way are combined
-// in one pass, once another rank needs the sum or all of them are there. So the last arrival reads the
-// results of the other groups, and writes the final one.
+// Climbs from this rank's leaf towards the root, chunk by chunk. The rank collects the partial results that
+// it meets. It combines them in one pass, when another rank needs the sum or all of them are there. So the
+// last arrival reads the results of the other groups and writes the final one.
 //
-// No result is collected in between, though many may be ready: changing between the two at each chunk costs
-// up to half as much again at 64 to 256 KiB (two ranks).
+// The rank copies no results of other chunks in between, though many may be ready. Alternating at each chunk
+// takes up to 1.5 times as long at 64 to 256 KiB (two ranks).
 //
-// The root of a reduce alone has a use for the result. So it rather comes second, and combines into its
-// output: where the rank next to it has begun, it waits for what that one leaves, and begins at the same
-// chunk.
+// In a reduce only the root needs the result. So the root prefers to come second and to combine into its
+// output. It begins at its neighbour's first chunk and, if the neighbour has begun, waits for the neighbour's
+// data.
 Task contribute(const BoardRound& round, Uncollected* results) {
   const Endpoint& net = round.net;
   const auto begin_with = [&](ConstVector vector) { return net.reduce(*round.call.op, Vector{}, vector); };
@@ -98,7 +98,7 @@ Task contribute(const BoardRound& round, Uncollected* results) {
     const std::size_t chunk = (first_chunk + k) % round.chunks;
     const Board::Step step = round.step(chunk);
     Computation partial = begin_with(round.of(round.call.input, chunk));
-    int place = net.rank;  // the rank whose window has the partial result, or will
+    int place = net.rank;  // the rank whose window has the partial result, or will have it
     bool stands = false;
     bool comes_second = true;
     int group = net.rank;  // of 2^level ranks

@@ -33,10 +33,10 @@ namespace {
 using hierarchies::ListedBlocks;
 using hierarchies::within_node;
 
-// What a rank knows of the nodes.
+// The nodes as one rank sees them.
 struct View {
   const Membership& all;
-  const Groups groups;  // of nodes; their first ones take part in the steps
+  const Groups groups;  // groups of nodes; the first node of each takes part in the steps
   const int node;
   const int member;
   const int size;  // of the node
@@ -46,7 +46,7 @@ struct View {
   }
 };
 
-// The other ranks of the node get what some of them received: member k of it, block k.
+// Gives all ranks of the node what its members received. Block k of `all` is what member k received.
 Task share(Endpoint node, ConstVector received, Vector all, int blocks, std::size_t count) {
   const ListedBlocks of_members(node.size, [&](int member) { return member < blocks ? count : 0; });
   Call call{Collective::allgatherv};
@@ -56,8 +56,8 @@ Task share(Endpoint node, ConstVector received, Vector all, int blocks, std::siz
   co_await within_node(node, call);
 }
 
-// One step with another node for each rank, and everybody combines what all of them received: `mine` is what
-// this node has so far.
+// Runs one step on nodes with boards. Each of radix - 1 ranks exchanges with a different node. Then every
+// rank combines what the ranks of its node received with `mine`, the partial result of this node.
 Task step_on_board(Endpoint net, Call call, const View& view, RadixStep step, int number, ConstVector mine) {
   const std::size_t count = call.input.count;
   const Scratch from_node = net.scratch(count, call.input.width);
@@ -79,7 +79,8 @@ Task step_on_board(Endpoint net, Call call, const View& view, RadixStep step, in
   });
 }
 
-// One step with another node for each rank but one, whose results are combined along a tree of the ranks.
+// Runs one step without a board. Each rank but one exchanges with a different node, and an allreduce on the
+// node combines what they received.
 Task step_by_messages(Endpoint net, Call call, const View& view, RadixStep step, int number,
                       ConstVector mine) {
   const Endpoint node = on_node(net);
@@ -98,7 +99,7 @@ Task step_by_messages(Endpoint net, Call call, const View& view, RadixStep step,
   for (int k = view.member + step.radix; k < node.size; k += step.radix) co_await node.send(k, call.output);
 }
 
-// Among the first nodes of the groups.
+// Runs all steps. Only the first node of each group takes part.
 Task among_nodes(Endpoint net, Call call, const View& view, const Radices& radices, ConstVector mine) {
   const int number = view.groups.group_of(view.node);
   const auto one = net.board() != nullptr ? step_on_board : step_by_messages;

@@ -35,7 +35,7 @@ Task among_those_that_fit(Endpoint net, Call call, const Expression& self) {
     const auto theirs = [&](int other) {
       return memory.vector().slice(static_cast<std::size_t>(number_of_other(member, other)) * count, count);
     };
-    // Everybody begins with another rank.
+    // Each rank begins with a different peer.
     co_await net.concurrently(step.radix - 1, [&](const Endpoint& lane, int j) {
       const int to = (member + 1 + j) % step.radix;
       const int from = (member + step.radix - 1 - j) % step.radix;

@@ -17,7 +17,7 @@
 namespace offbeat::allreduce_algorithms {
 namespace {
 
-// The last rank is late.
+// Runs the algorithm if the late rank is the last one.
 Task last_is_late(Endpoint net, Call call) {
   const int p = net.size;
   const int right = (net.rank + 1) % p;

@@ -17,7 +17,7 @@ namespace {
 constexpr int in_flight = 2;
 constexpr Parameter parameters[] = {Parameter::bytes};
 
-// Segments `first`, `first` + in_flight, ... one after the other.
+// Runs the reduce-scatter of segments `first`, `first` + in_flight and so on, one after the other.
 Task every_other_segment(Endpoint net, Call call, std::size_t segment, std::size_t first) {
   const Call scattered = call.with(call.input, call.output.block(net.size, net.rank));
   const std::size_t block = call.input.block(net.size, 0).count;

@@ -29,7 +29,7 @@ Task combine(Endpoint net, const Reduction& op, Vector sum, ConstVector theirs, 
   co_await net.reduce(op, sum, theirs, mine);
 }
 
-// The late rank, until all blocks are complete: it combines one while the next travels.
+// Completes all blocks on the late rank. It combines one block while it exchanges the next.
 Task meet_all(Endpoint net, const Call& call) {
   const int helpers = net.size - 1;
   const std::size_t longest = call.input.block(helpers, 0).count;
@@ -47,7 +47,7 @@ Task meet_all(Endpoint net, const Call& call) {
   }
 }
 
-// The last rank is late.
+// Runs the algorithm on a power of two of ranks, the last of which is late.
 Task power_of_two(Endpoint net, Call call, const Expression&) {
   const int helpers = net.size - 1;
   const int straggler = helpers;

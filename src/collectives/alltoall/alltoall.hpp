@@ -10,8 +10,9 @@ extern const Algorithm pairwise;
 extern const Algorithm bruck;
 extern const Algorithm linear;
 
-// Steps `first`, `first` + `stride`, ... of p: in step 0 a rank copies its own block, in each other step it
-// sends its block for one rank and receives the block of one. In an allgather its block is the same for all.
+// Runs steps `first`, `first` + `stride` and so on, out of p steps. In step 0 a rank copies its own block. In
+// each other step it sends its block for one rank and receives the block of another. In an allgather a rank
+// sends the same block in all steps.
 [[nodiscard]] Task steps(Endpoint net, Call call, int first, int stride);
 
 }  // namespace offbeat::alltoall_algorithms

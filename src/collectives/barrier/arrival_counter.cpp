@@ -25,7 +25,7 @@ class Shown {
     board_.inline_slot(sequence_, board_.rank).sequence.store(sequence_, std::memory_order_release);
   }
   [[nodiscard]] static std::size_t reads(int) { return Board::InlineSlot::bytes_with(0); }
-  // Not this rank's own slot: with two ranks, the other one may have used it again.
+  // Never looks at this rank's own slot: on a board of two ranks, the other one may have used it again.
   [[nodiscard]] bool has_come(int rank) const {
     return rank == board_.rank ||
            board_.inline_slot(sequence_, rank).sequence.load(std::memory_order_acquire) == sequence_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Idea: in step i each rank tells the rank 2^i to its right that it has arrived, and so have all ranks that
-// it has heard of.
+// Idea: in step i each rank tells the rank 2^i to its right that it has arrived, and that all ranks from
+// which it has heard have arrived.
 //
 //     p = 5    step 0: 0->1 1->2 2->3 3->4 4->0
 //              step 1: 0->2 1->3 2->4 3->0 4->1

@@ -4,7 +4,7 @@
 
 #include "collectives/repertoire.hpp"
 
-// Broadcast of `output` from rank 0.
+// These broadcast `output` from rank 0.
 namespace offbeat::bcast_from_first {
 
 // Rank 0 sends to every other rank in turn: (p-1)(a + nb).

@@ -20,7 +20,7 @@ class AllRanks {
  public:
   AllRanks(const Board& board, const Board::RoundNumber& number) : board_(board), number_(number) {}
   [[nodiscard]] bool is_free() const { return board_.is_free(number_); }
-  // Returns the rank whose sign this rank reads after those of `index` others, or -1 if there is none.
+  // Returns the rank whose sign is read as number `index`, counted from 0, or -1 if there is none.
   [[nodiscard]] int rank(int index) const { return index < board_.size ? index : -1; }
 
  private:
@@ -28,7 +28,7 @@ class AllRanks {
   const Board::RoundNumber& number_;
 };
 
-// The text (waits.hpp) of the beginning of a round. The texts of immediate forms contain it.
+// Begins a round. This is a text (waits.hpp) that the texts of immediate forms contain.
 template <class Awaited>
 class RoundBeginning {
  public:

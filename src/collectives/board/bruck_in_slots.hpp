@@ -23,7 +23,7 @@
 
 namespace offbeat::allgather_algorithms {
 
-// The text of this form (waits.hpp).
+// The steps of this form, written once for both drivers (waits.hpp).
 class BruckInSlots {
  public:
   static constexpr bool all_meet = true;

@@ -61,7 +61,8 @@ template <class Form>
   }
 }
 
-// The text of this form (waits.hpp): each rank looks at the slots of all.
+// The steps of this form, written once for both drivers (waits.hpp): each rank looks at the slots of all
+// ranks.
 template <class Form>
 class LookAtAll {
  public:

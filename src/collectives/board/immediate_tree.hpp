@@ -39,13 +39,13 @@ namespace offbeat {
 //     bool has_come(int child) const;               true if the data that this child gives are there
 //     void combine(const RadixTree::Group& group);  adds what the children of a group have given
 //     void give();                                  gives this rank's data to the parent
-//     bool is_told() const;                         true if the parent's data for this rank are there
+//     bool has_parent_data() const;                 true if the parent's data for this rank are there
 //     void take();                                  takes the parent's data
-//     void tell(int level);                         passes data down to the children of a group
+//     void pass_down(int level);                    passes data down to the children of a group
 //
-// and the number of bytes that each of these reads, for virtual time.
+// and, for virtual time, the addresses and the number of bytes that these functions read.
 
-// The text of this form (waits.hpp).
+// The steps of this form, written once for both drivers (waits.hpp).
 template <class Form>
 class UpAndDown {
  public:
@@ -61,12 +61,13 @@ class UpAndDown {
   template <class Waits>
   [[nodiscard]] bool advance(Waits& waits) {
     const bool gives = Form::goes_up && !form_.tree().is_root();
-    const bool is_told = Form::goes_down && !form_.tree().is_root();
+    const bool takes = Form::goes_down && !form_.tree().is_root();
     return sections_.run([&] { return beginning_.advance(waits); },
                          [&] { note_readers(board_.sequence, board_.slot_readers, readers()); },
                          [&] { return !Form::goes_up || climb(waits); },
-                         [&] { return !gives || give(waits); }, [&] { return !is_told || be_told(waits); },
-                         [&] { return !Form::goes_down || tell(waits); });
+                         [&] { return !gives || give(waits); },
+                         [&] { return !takes || take_from_parent(waits); },
+                         [&] { return !Form::goes_down || pass_down(waits); });
   }
   [[nodiscard]] static bool has_served() { return true; }
 
@@ -98,21 +99,22 @@ class UpAndDown {
     return true;
   }
   template <class Waits>
-  bool be_told(Waits& waits) {
+  bool take_from_parent(Waits& waits) {
     const int parent = form_.tree().parent();
     const auto nobody = [](int) { return false; };  // any rank may have work to do before the parent has
-    const auto in_line = [this] { return Reading{form_.told(), BoardShape::line}; };
-    const auto in_slot = [this] { return Reading{form_.told_in_slot(), form_.bytes_told_in_slot()}; };
-    return told_sections_.run([&] { return waits.until([this] { return form_.is_told(); }, nobody); },
-                              [&] { return waits.fetch(parent, in_line); },
-                              [&] { return waits.fetch(parent, in_slot); }, [&] { form_.take(); });
+    const auto in_line = [this] { return Reading{form_.parent_line(), BoardShape::line}; };
+    const auto in_slot = [this] { return Reading{form_.parent_slot(), form_.bytes_in_parent_slot()}; };
+    return parent_sections_.run(
+        [&] { return waits.until([this] { return form_.has_parent_data(); }, nobody); },
+        [&] { return waits.fetch(parent, in_line); }, [&] { return waits.fetch(parent, in_slot); },
+        [&] { form_.take(); });
   }
   template <class Waits>
-  bool tell(Waits& waits) {
+  bool pass_down(Waits& waits) {
     for (; level_ > 0; --level_) {
       if (form_.tree().group(level_ - 1).size() == 1) continue;
       if (!waits.touch()) return false;
-      form_.tell(level_ - 1);
+      form_.pass_down(level_ - 1);
       board_.bell().ring();
     }
     return true;
@@ -124,7 +126,7 @@ class UpAndDown {
   Form form_;
   int level_;  // the next level on the way up; the number of levels left on the way down
   int block_ = 0;
-  Sections told_sections_;
+  Sections parent_sections_;
 };
 
 template <class Form>

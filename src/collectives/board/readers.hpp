@@ -40,7 +40,7 @@ class ReadersBefore {
   [[nodiscard]] bool is_free() const {
     return !number_.follows_apart() || visit([this](int rank) { return board_.has_begun(number_, rank); });
   }
-  // Returns the reader after `index` others, or -1 if there is none.
+  // Returns reader number `index`, counted from 0, or -1 if there is none.
   [[nodiscard]] int rank(int index) const {
     int found = -1;
     const bool is_behind_all = visit([&](int rank) {

@@ -76,7 +76,7 @@ class TreeForm {
     mine.sequence.store(sequence_, std::memory_order_release);
   }
 
-  [[nodiscard]] bool is_told() const {
+  [[nodiscard]] bool has_parent_data() const {
     return line_above().sequence.load(std::memory_order_acquire) == sequence_;
   }
   void take() {
@@ -89,15 +89,15 @@ class TreeForm {
       }
       offbeat::copy(call_.output.data, source + bytes_of(board_.rank), bytes_);
     } else if constexpr (moves_data(collective)) {
-      offbeat::copy(call_.output.data, source, bytes_told());
+      offbeat::copy(call_.output.data, source, bytes_down());
     }
   }
-  void tell(int level) {
+  void pass_down(int level) {
     Board::TreeLine& line = board_.tree_line(sequence_, board_.rank, level);
     if (has_data_) {
       if constexpr (is_scatter) {
         if (tree_.is_root() && !std::exchange(is_in_slot_, true)) {
-          copy_to_shared(slot(board_.rank).data, call_.input.data, bytes_told());
+          copy_to_shared(slot(board_.rank).data, call_.input.data, bytes_down());
           // In place, the root's own part is already there. If the output has no memory, the root does not
           // want its part (Call).
           std::byte* own = call_.output.data;
@@ -105,9 +105,9 @@ class TreeForm {
           if (own != nullptr && own != part) offbeat::copy(own, part, bytes_);
         }
       } else if (fits_line()) {
-        offbeat::copy(line.data, call_.output.data, bytes_told());
+        offbeat::copy(line.data, call_.output.data, bytes_down());
       } else if (!std::exchange(is_in_slot_, true)) {
-        copy_to_shared(slot(board_.rank).data, call_.output.data, bytes_told());
+        copy_to_shared(slot(board_.rank).data, call_.output.data, bytes_down());
       }
     }
     line.sequence.store(sequence_, std::memory_order_release);
@@ -118,11 +118,11 @@ class TreeForm {
   [[nodiscard]] std::size_t bytes_given(const RadixTree::Group& group, int block) const {
     return Board::InlineSlot::bytes_with(has_blocks ? bytes_of(group.size(block)) : bytes_);
   }
-  [[nodiscard]] const void* told() const { return &line_above(); }
-  [[nodiscard]] const void* told_in_slot() const { return slot(tree_.parent()).data; }
-  [[nodiscard]] std::size_t bytes_told_in_slot() const {
+  [[nodiscard]] const void* parent_line() const { return &line_above(); }
+  [[nodiscard]] const void* parent_slot() const { return slot(tree_.parent()).data; }
+  [[nodiscard]] std::size_t bytes_in_parent_slot() const {
     if (fits_line()) return 0;
-    return is_scatter ? bytes_of(tree_.size()) : bytes_told();
+    return is_scatter ? bytes_of(tree_.size()) : bytes_down();
   }
 
  private:
@@ -130,7 +130,7 @@ class TreeForm {
   static constexpr bool is_scatter = collective == Collective::scatter;
   static constexpr bool has_blocks = is_scatter || collective == Collective::gather;
 
-  // Returns true on the root of a scatter. Its output may have no memory.
+  // Returns true on the root of a scatter.
   [[nodiscard]] bool is_giver() const { return is_scatter && tree_.is_root(); }
   [[nodiscard]] Board::InlineSlot& slot(int rank) const { return board_.inline_slot(sequence_, rank); }
   [[nodiscard]] Board::TreeLine& line_above() const {
@@ -138,9 +138,9 @@ class TreeForm {
   }
   // Returns the bytes of the parts of `ranks` ranks.
   [[nodiscard]] std::size_t bytes_of(int ranks) const { return static_cast<std::size_t>(ranks) * bytes_; }
-  [[nodiscard]] std::size_t bytes_told() const { return has_blocks ? bytes_of(board_.size) : bytes_; }
+  [[nodiscard]] std::size_t bytes_down() const { return has_blocks ? bytes_of(board_.size) : bytes_; }
   [[nodiscard]] bool fits_line() const {
-    return !moves_data(collective) || (!is_scatter && bytes_told() <= Board::TreeLine::most_bytes);
+    return !moves_data(collective) || (!is_scatter && bytes_down() <= Board::TreeLine::most_bytes);
   }
 
   // Returns where this rank puts the data of the ranks below it: the root into its output, any other rank
@@ -158,10 +158,10 @@ class TreeForm {
   const Call& call_;
   const std::uint64_t sequence_;
   const RadixTree tree_;
-  const std::size_t bytes_;  // of the vector, or of one rank's block
+  const std::size_t bytes_;  // the length of the vector, or of one rank's block
   const bool has_data_;
   const void* partial_ = call_.input.data;
-  bool is_in_slot_ = false;  // whether the data that go down are in this rank's slot
+  bool is_in_slot_ = false;  // true if the data that go down are in this rank's slot
 };
 
 // The immediate form for more ranks than InSlots serves.

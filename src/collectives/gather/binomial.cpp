@@ -16,8 +16,8 @@
 namespace offbeat::gather_algorithms {
 namespace {
 
-// Into `held`, which has room for the blocks of this rank's subtree. They follow one another from this rank's
-// own on.
+// Collects the blocks of this rank's subtree in `held`. They follow one another, and this rank's own block is
+// the first.
 Task collect(Endpoint net, ConstVector mine, Vector held, TurnedBlocks blocks) {
   const BinomialTree tree{net.size};
   co_await net.copy(held.slice(0, mine.count), mine);

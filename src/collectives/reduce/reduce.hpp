@@ -4,8 +4,8 @@
 
 #include "collectives/repertoire.hpp"
 
-// Reduce to rank 0, whose `output` holds the result. Another rank that has memory there may use it for
-// partial results. Operands are combined in rank order.
+// These reduce to rank 0, whose `output` gets the result. Other ranks may use their `output`, if it has
+// memory, for partial results. Operands are combined in rank order.
 namespace offbeat::reduce_to_first {
 
 // Rank 0 receives from every other rank in turn: (p-1)(a + nb + nc).

@@ -18,9 +18,10 @@
 namespace offbeat::reduce_scatter_algorithms {
 namespace {
 
-// Among the leaders of groups, as many as a power of two. The output is for the blocks of the whole group.
+// Runs the algorithm among the leaders of groups, a power of two of them. A leader's output gets the blocks
+// of its whole group.
 Task halving(Endpoint leaders, Call call, Groups groups) {
-  // Elements of the groups [first, first + number). Their blocks follow one another.
+  // Returns the number of elements in the blocks of groups [first, first + number), which follow one another.
   const auto elements = [&](int first, int number) {
     std::size_t count = 0;
     for (int rank = groups.leader(first); rank < groups.leader(first + number); ++rank)
@@ -48,7 +49,7 @@ Task halving(Endpoint leaders, Call call, Groups groups) {
 }
 
 Task run(Endpoint net, Call call, const Expression&) {
-  // Groups of one rank or two.
+  // Each group has one or two ranks, and the number of groups is a power of two.
   const Groups groups{net.size, static_cast<int>(std::bit_floor(static_cast<unsigned>(net.size)))};
   const int group = groups.group_of(net.rank);
   const int leader = groups.leader(group);

@@ -12,10 +12,11 @@ extern const Algorithm pairwise;
 
 }  // namespace offbeat::reduce_scatter_algorithms
 
-// Reduce-scatter of a part of every block.
+// Reduces and scatters a part of every block.
 namespace offbeat::striped_reduce_scatter {
 
-// p - 1 steps of a block. Block b travels b+1, b+2, ..., b and is combined in this order.
+// Passes partial results to the right in p - 1 steps. Block b goes from rank b+1 to b+2 and so on, up to rank
+// b, and is combined in this order.
 [[nodiscard]] Task ring(Endpoint net, Call call, Stripe stripe = {});
 
 }  // namespace offbeat::striped_reduce_scatter

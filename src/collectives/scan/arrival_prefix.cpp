@@ -106,8 +106,8 @@ struct Doubling {
   [[nodiscard]] bool is_taken(int sum) const { return rank + (1 << sum) < ranks; }
 };
 
-// The text (waits.hpp) of doubling through slots. Sum k of a rank is at offset k times the length of the
-// vector.
+// The steps of doubling through slots, written once for both drivers (waits.hpp). Sum k of a rank is at
+// offset k times the length of the vector.
 class DoublingInSlots {
  public:
   static constexpr bool all_meet = false;

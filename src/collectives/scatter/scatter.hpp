@@ -7,9 +7,9 @@
 
 namespace offbeat::scatter_from_first {
 
-// A vector in net.size blocks, of which block k begins at element begin(k), goes down a binomial tree: each
-// rank sends every child the blocks of the child's subtree, the largest first. `held`: the blocks of this
-// rank's own subtree, which it has received.
+// Sends blocks down a binomial tree: each rank sends every child the blocks of the child's subtree, the
+// largest subtree first. Block k begins at element begin(k). `held` has the blocks of this rank's own
+// subtree, which it has received.
 template <class Begin>
 [[nodiscard]] Task hand_down(Endpoint net, ConstVector held, Begin begin) {
   const BinomialTree tree{net.size};

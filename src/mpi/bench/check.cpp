@@ -16,7 +16,7 @@ struct Counted {
   std::uint64_t served;
 };
 
-// Adds the second of two results of one call. The first mismatch is the one that is reported.
+// Merges two results of one call. The first mismatch is the one that is reported.
 void add(Mismatch& mismatch, const Mismatch& second) {
   const std::int64_t wrong_elements = mismatch.wrong_elements + second.wrong_elements;
   if (mismatch.wrong_elements == 0) mismatch = second;

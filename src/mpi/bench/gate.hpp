@@ -23,8 +23,8 @@ class Gate {
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
-  // Waits until all ranks are here. Returns on every rank the start time, which rank 0 sets by its own clock,
-  // `lead_ns` ahead.
+  // Waits until all ranks are here. Returns the start time, equal on every rank. Rank 0 sets it to `lead_ns`
+  // from now, by its own clock.
   Nanoseconds next_start(Nanoseconds lead_ns);
 
  private:

@@ -60,7 +60,7 @@ struct Entry<name, Library, int(Arguments...)> {
   }
 
  private:
-  static inline constinit Elsewhere elsewhere{name.text, large_counts<Arguments...>};
+  static inline constinit Elsewhere elsewhere{name.text, count_arguments<Arguments...>};
 };
 
 }  // namespace offbeat

@@ -17,7 +17,8 @@ namespace {
 
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-// Returns the family of the library `handle`. What it exports tells, and for the standard ABI its name.
+// Returns the ABI family of the library `handle`, judged by its symbols and, for the standard ABI, by its
+// name.
 std::string_view family_of(void* handle, void* allreduce) {
   if (dlsym(handle, "ompi_mpi_comm_world") != nullptr) return "openmpi";
   Dl_info info{};

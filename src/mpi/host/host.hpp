@@ -76,8 +76,8 @@ class Host {
   // preload library of offbeat. Returns null if the next one belongs to an MPI library, which need not be the
   // host's.
   [[nodiscard]] static void* next(const char* name);
-  // Returns the function to which offbeat's MPI_X or PMPI_X passes a call on: the next in line, or the host's
-  // PMPI_X. Returns null if neither exists.
+  // Returns the function to which offbeat's MPI_X or PMPI_X passes a call: the next one in line, or the
+  // host's PMPI_X. Returns null if neither exists.
   [[nodiscard]] void* behind(const char* name) const;
 
   // Returns true if a function belongs to an MPI library of this family.

@@ -6,10 +6,10 @@
 
 namespace offbeat {
 
-// A call that does nothing else. It tests a receive that no message ever matches, because an MPI tries
-// everything to complete a request that is tested. A probe would be simpler, but two hosts move nothing for
-// it. One is MPICH on a communicator of one rank. The other is Open MPI if libfabric matches the messages
-// (its `cm` component): it asks the network and completes no operation.
+// HostTurn makes a call that only lets the host move messages. It tests a receive that no message ever
+// matches, because an MPI tries everything to complete a request that is tested. A probe would be simpler,
+// but two hosts move nothing for it. One is MPICH on a communicator of one rank. The other is Open MPI if
+// libfabric matches the messages (its `cm` component): it asks the network and completes no operation.
 class HostTurn {
  public:
   // `own` is a communicator of this rank alone, on which nothing is sent.

@@ -44,7 +44,7 @@ bool has_counts_of_all(std::string_view name) {
                              [&](std::string_view part) { return name.find(part) != name.npos; });
 }
 
-// Whether this is MPI_IN_PLACE in some family: a small number, or -1. 0 is MPI_BOTTOM in each.
+// Returns true if this is MPI_IN_PLACE in any family: a small number, or -1. 0 is MPI_BOTTOM in every family.
 bool is_in_place(Word buffer) { return buffer != 0 && buffer + 1 < 4096; }
 
 const std::vector<int>& kept(const std::vector<int>& array) {
@@ -54,7 +54,7 @@ const std::vector<int>& kept(const std::vector<int>& array) {
   return *arrays->insert(array).first;
 }
 
-// The number of ranks of the communicator, or of the other group of an inter-communicator.
+// Returns the number of ranks of the communicator, or of the remote group of an inter-communicator.
 std::size_t ranks_of(Word communicator) {
   const auto ask = [&](const char* name) {
     int answer = 0;
@@ -97,9 +97,9 @@ NarrowedCall::NarrowedCall(const Elsewhere& function, std::span<Word> arguments)
   // MPI_Alltoallv_c: with MPI_IN_PLACE the send side has no counts.
   const std::size_t idle = arguments.size() >= 9 && is_in_place(arguments[0]) ? 4 : 0;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const LargeCount kind = function.arguments()[i];
-    if (kind == LargeCount::one) fits_ = fits_ && is_int(static_cast<std::int64_t>(arguments[i]));
-    if (kind == LargeCount::array && i >= idle) arguments[i] = narrowed(arguments[i], communicator);
+    const CountArgument kind = function.arguments()[i];
+    if (kind == CountArgument::one) fits_ = fits_ && is_int(static_cast<std::int64_t>(arguments[i]));
+    if (kind == CountArgument::array && i >= idle) arguments[i] = narrowed(arguments[i], communicator);
   }
 }
 

@@ -22,41 +22,45 @@ void pass_on_to(const OtherFamily& found);
 // An argument in its register or its place on the stack. An `int` leaves the upper half undefined.
 using Word = std::uintptr_t;
 
-// What an argument of a function for large counts is.
-enum class LargeCount : std::uint8_t { none, one, array };
+// Whether an argument of a function for large counts is a count, an array of counts or displacements, or
+// neither.
+enum class CountArgument : std::uint8_t { none, one, array };
 
 template <class Argument>
-[[nodiscard]] constexpr LargeCount large_count() {
-  if (std::is_same_v<Argument, MPI_Count>) return LargeCount::one;
+[[nodiscard]] constexpr CountArgument count_argument() {
+  if (std::is_same_v<Argument, MPI_Count>) return CountArgument::one;
   const bool is_array =
       std::is_same_v<Argument, const MPI_Count*> || std::is_same_v<Argument, const MPI_Aint*>;
-  return is_array ? LargeCount::array : LargeCount::none;
+  return is_array ? CountArgument::array : CountArgument::none;
 }
-// That of each argument, and one more, because there may be no arguments.
+// One element for each argument of a function. The last element is there because a C array cannot be empty.
 template <class... Arguments>
-inline constexpr LargeCount large_counts[] = {large_count<Arguments>()..., LargeCount::none};
+inline constexpr CountArgument count_arguments[] = {count_argument<Arguments>()..., CountArgument::none};
 
-// Where calls of one of our functions go. Each look-up happens once, unless it finds nothing.
+// Finds the function to which calls of one of offbeat's functions go. Each look-up happens once, unless it
+// finds nothing.
 class Elsewhere {
  public:
-  // `arguments` is what each argument is.
-  constexpr Elsewhere(const char* name, const LargeCount* arguments) : name_(name), arguments_(arguments) {}
-  // The next function of this name in line, otherwise the MPI's own. Null if there is none.
+  // `arguments` has one element for each argument of the function.
+  constexpr Elsewhere(const char* name, const CountArgument* arguments)
+      : name_(name), arguments_(arguments) {}
+  // Returns the next function of this name in line, otherwise the MPI's own. Null if there is none.
   [[nodiscard]] void* function();
-  // The function MPI_X or PMPI_X if this is MPI_X_c or PMPI_X_c; otherwise null.
+  // Returns the function MPI_X or PMPI_X if this is MPI_X_c or PMPI_X_c; otherwise null.
   [[nodiscard]] void* narrow_function();
 
   [[nodiscard]] std::string_view name() const { return name_; }
-  [[nodiscard]] const LargeCount* arguments() const { return arguments_; }
+  [[nodiscard]] const CountArgument* arguments() const { return arguments_; }
 
  private:
   const char* name_;
-  const LargeCount* arguments_;
+  const CountArgument* arguments_;
   std::atomic<void*> function_{nullptr};
   std::atomic<void*> narrow_{nullptr};
 };
 
-// Narrows the large counts among the arguments of a call to int, while this lives.
+// Narrows the large counts among the arguments of a call to int. The narrowed arrays live as long as this
+// object, or forever if the call may use them after it has returned.
 class NarrowedCall {
  public:
   NarrowedCall(const Elsewhere& function, std::span<Word> arguments);
@@ -66,9 +70,8 @@ class NarrowedCall {
  private:
   [[nodiscard]] Word narrowed(Word array, Word communicator);
 
-  bool has_counts_of_all_;  // the arrays have a number for each rank, on every rank
-  bool are_kept_;  // the call may use the arrays after it has returned, so they stay; equal ones are stored
-                   // once
+  bool has_counts_of_all_;  // the arrays have one element for each rank, on every rank
+  bool are_kept_;           // arrays are never freed; equal ones are stored once
   bool fits_ = true;
   std::vector<std::vector<int>> arrays_;
 };

@@ -105,7 +105,7 @@ class OperationsUnderWay {
   // Destroys communicators that the program has freed and whose last operation is over. Call it only where
   // settle() may be called.
   void clear() noexcept;
-  // Returns how often any thread has advanced operations.
+  // Returns how many times threads have advanced the operations, to detect that one has done so.
   [[nodiscard]] std::uint64_t looks() const { return looks_.load(std::memory_order_relaxed); }
 
   // A thread must hold the lock to begin, advance or end operations.

@@ -162,7 +162,7 @@ void forget_ended_calls() {
   while (freeing_count > 0 && !StackWalk(freeing[freeing_count - 1].frame).finds_it()) --freeing_count;
 }
 
-// Returns the entry of a communicator that this thread is freeing, or null if it is not, as far as is known.
+// Returns the entry of a communicator that this thread is freeing, as far as is known, otherwise null.
 Freeing* find_freeing(MPI_Comm handle) {
   for (std::size_t k = 0; k < freeing_count; ++k) {
     if (freeing[k].handle == handle) return &freeing[k];

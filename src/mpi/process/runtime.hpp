@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Runtime is the state of one process: the host MPI, the settings, the choice of algorithms, and an entry for
-// each communicator.
+// Runtime is the state of one process: the host MPI, the settings, the choice of algorithms, and an entry (a
+// `Communicator`) for each communicator of the program.
 //
 // It starts at the first intercepted call, because a preload also reaches shells and Python processes that
 // never call MPI.
@@ -37,8 +37,8 @@ class Runtime {
   // Returns true if the parts that need a running MPI exist, and makes them if they do not. Returns false, on
   // all ranks alike, if MPI is not running.
   [[nodiscard]] bool is_started() { return has_started() || start_with_mpi(); }
-  // Returns true if these parts exist already. It does not make them, because that lets the host progress,
-  // which no non-blocking call may do.
+  // Returns true if these parts exist already. It does not make them, because making them lets the host
+  // progress, and no non-blocking call may do that.
   [[nodiscard]] bool has_started() const { return is_started_.load(std::memory_order_acquire); }
 
   // Returns the entry of a communicator. It is made at the communicator's first collective call, which is of
@@ -50,8 +50,8 @@ class Runtime {
   // not agree on one.
   [[nodiscard]] Communicator* existing(MPI_Comm handle, Collective collective);
 
-  // Returns the entry of a communicator that this thread has used recently. Null means that it is not in this
-  // thread's cache.
+  // Returns the entry of a communicator if it is in this thread's cache of recently used ones, otherwise
+  // null.
   [[nodiscard]] const Communicator* known(MPI_Comm handle) const;
 
   // Lets the host serve this communicator, and all communicators that are made from it. Call this for a

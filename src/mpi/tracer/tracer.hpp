@@ -28,7 +28,7 @@ using clock::Nanoseconds;
 inline constexpr std::size_t window_bytes = std::size_t{256} << 10;
 
 struct Communicator {
-  // A hash of its ranks in MPI_COMM_WORLD; if it is an inter-communicator, of both groups.
+  // A hash of its ranks in MPI_COMM_WORLD. For an inter-communicator it covers both groups.
   std::uint64_t group = 0;
   std::uint64_t identity = 0;  // equal on all ranks of the communicator
   int rank = 0;

@@ -11,7 +11,8 @@
 
 namespace offbeat {
 
-// StridedMaker looks into a type from the outside in, and describes it from the inside out.
+// StridedMaker takes a type apart from the outermost constructor inwards, and builds its description from the
+// innermost type outwards.
 class StridedMaker {
  public:
   explicit StridedMaker(const Host& host) : host_(host) {}

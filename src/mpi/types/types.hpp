@@ -71,19 +71,20 @@ class Types {
   [[nodiscard]] std::int64_t least_rejected_alias(Collective collective) const {
     return least_rejected_alias_[index_of(collective)];
   }
-  // Returns true if the host rejects that in collectives that combine nothing, at any count.
+  // Returns true if the host rejects such an input at any count in collectives that combine nothing.
   [[nodiscard]] bool rejects_aliases() const { return rejects_aliases_; }
 
   // Returns the reduction of a predefined type and operation, or null if MPI does not define it or offbeat
   // does not know it. Takes constant time.
   [[nodiscard]] const Reduction* predefined(MPI_Datatype type, MPI_Op op) const;
 
-  // Returns what the program called a reduction that came from here. Does not take constant time.
   struct Handles {
     MPI_Datatype type;
     MPI_Op op;
     int length;  // how many elements of the type make one element of the reduction
   };
+  // Returns the program's type and operation for a reduction that predefined() or user_defined() returned.
+  // Does not take constant time.
   [[nodiscard]] Handles handles_of(const Reduction& reduction) const;
 
   // Finds the layout of a type, in constant time for predefined types. Returns false if the host does not
@@ -117,8 +118,8 @@ class Types {
   // Returns a name such as "MPI_SUM", or "user operation".
   [[nodiscard]] const char* name_of(MPI_Op op) const;
 
-  // Returns true if the host accepts them in an allreduce. It rejects an uncommitted type, a null handle, and
-  // an operation that MPI does not define on the type.
+  // Returns true if the host accepts this type and operation in an allreduce. It rejects an uncommitted type,
+  // a null handle, and an operation that MPI does not define on the type.
   [[nodiscard]] bool are_accepted(MPI_Datatype type, MPI_Op op) const;
 
   // Returns true if this is a user's commutative operation on a type without gaps; `result` is then the

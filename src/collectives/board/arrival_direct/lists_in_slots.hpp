@@ -43,7 +43,8 @@ class ListsInSlots {
     return rank == gifts_.rank() ||
            board_.inline_slot(sequence_, rank).sequence.load(std::memory_order_acquire) == sequence_;
   }
-  // Returns true if this rank has more than fits. It then knows the outcome and need not wait for the others.
+  // Returns true if this rank has more than fits. The outcome is then clear, so it need not wait for the
+  // others.
   [[nodiscard]] bool is_too_long() const { return longest_ > distance(); }
   [[nodiscard]] bool take() {
     if (longest_of_all(board_, longest_) > distance()) return false;

@@ -20,7 +20,7 @@ namespace offbeat::hierarchies {
 namespace {
 
 // Broadcasts `vector` from the leader to the others of its node.
-Task tell(Endpoint node, Vector vector) {
+Task broadcast(Endpoint node, Vector vector) {
   Call call{Collective::bcast};
   call.output = vector;
   if (node.rank == 0) call.input = vector;
@@ -28,9 +28,10 @@ Task tell(Endpoint node, Vector vector) {
 }
 
 // Broadcasts a stripe of the blocks of all other nodes.
-Task tell_others(Endpoint node, const Nodes& nodes, const ListedBlocks& of_nodes, Vector all, Stripe stripe) {
+Task broadcast_others(Endpoint node, const Nodes& nodes, const ListedBlocks& of_nodes, Vector all,
+                      Stripe stripe) {
   for (int k = 0; k < nodes.count; ++k) {
-    if (k != nodes.mine) co_await tell(node, stripe.of(of_nodes.of(all, k)));
+    if (k != nodes.mine) co_await broadcast(node, stripe.of(of_nodes.of(all, k)));
   }
 }
 
@@ -45,9 +46,9 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
                                     : blocks_of_nodes(nodes.all, count_of);
 
   const Vector in_place = in_order_of_nodes(call.output, call.output_blocks, nodes.all);
-  const bool is_turned = in_place.count < of_nodes.total();
-  const Scratch by_node = net.scratch(is_turned ? of_nodes.total() : 0, width);
-  const Vector all = is_turned ? by_node.vector() : in_place;
+  const bool is_reordered = in_place.count < of_nodes.total();
+  const Scratch by_node = net.scratch(is_reordered ? of_nodes.total() : 0, width);
+  const Vector all = is_reordered ? by_node.vector() : in_place;
   const Vector of_node = of_nodes.of(all, nodes.mine);
 
   if (!nodes.is_alone) {
@@ -70,13 +71,14 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
     return carry_out(leaders, between, self.parts[1]);
   };
   const auto within_node = [&](std::size_t k) {
-    return segments.number == 1 ? tell(node, all) : tell_others(node, nodes, of_nodes, all, segments[k]);
+    return segments.number == 1 ? broadcast(node, all)
+                                : broadcast_others(node, nodes, of_nodes, all, segments[k]);
   };
   co_await in_segments(net, nodes, segments.number, First::between, among_leaders, within_node);
 
   std::size_t begin = 0;
   for (const int rank : nodes.all.by_node()) {
-    if (!is_turned) break;
+    if (!is_reordered) break;
     co_await net.copy(place(rank), all.slice(begin, count_of(rank)));
     begin += count_of(rank);
   }

@@ -23,9 +23,9 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
   const std::size_t width = call.input.width;
   const ListedBlocks of_nodes = blocks_of_nodes(nodes.all, block);
 
-  const bool is_turned = is_root && !nodes.all.is_in_rank_order();
-  const Scratch by_node = net.scratch(is_turned ? of_nodes.total() : 0, width);
-  const Vector result = is_turned ? by_node.vector() : call.output;
+  const bool is_reordered = is_root && !nodes.all.is_in_rank_order();
+  const Scratch by_node = net.scratch(is_reordered ? of_nodes.total() : 0, width);
+  const Vector result = is_reordered ? by_node.vector() : call.output;
   const std::size_t number = static_cast<std::size_t>(nodes.size);
   const Scratch collected =
       net.scratch(nodes.leads && !is_root && !nodes.is_alone ? number * block : 0, width);
@@ -43,7 +43,7 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
     between.output_blocks = of_nodes.list();
     co_await carry_out(nodes.leaders(net), between, self.parts[1]);
   }
-  for (int k = 0; is_turned && k < net.size; ++k) {
+  for (int k = 0; is_reordered && k < net.size; ++k) {
     const int rank = nodes.all.by_node()[static_cast<std::size_t>(k)];
     co_await net.copy(call.output.block(net.size, rank), result.block(net.size, k));
   }

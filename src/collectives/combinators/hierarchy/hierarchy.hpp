@@ -41,8 +41,9 @@ template <Task (*on_several)(Endpoint, Call, const Expression&)>
 // collective, and otherwise by Repertoire::without_host.
 [[nodiscard]] Task within_node(Endpoint node, Call call);
 
-// The ranks that work between the nodes: one leader of each node; or the last member of each, who has the sum
-// of its node in a scan; or, in lanes, as many members of each node as the smallest node has.
+// Carriers says which ranks work between the nodes. `leaders`: one leader of each node. `last`: the last
+// member of each node, which has the sum of its node in a scan. `all`: as many members of each node as the
+// smallest node has (lanes).
 enum class Carriers : std::uint8_t { leaders, last, all };
 
 // Nodes describes the nodes as one rank sees them. A node's leader is the root if the root is on it, and its
@@ -158,7 +159,7 @@ template <class AnyVector>
   return found;
 }
 
-// -- Segments: while the carriers exchange one segment, the nodes work at others.
+// -- Segments: while the carriers exchange one segment, the nodes work on others.
 
 inline constexpr int in_flight = 4;
 
@@ -184,6 +185,7 @@ struct PhaseSegments {
   return lanes_product(1 + in_flight, self.parts[1].lanes());
 }
 
+// Which phase of a segment comes first: the one on the node, or the one between the nodes.
 enum class First : std::uint8_t { node, between };
 
 // Records which phases are over, for the coroutines of one carrier.

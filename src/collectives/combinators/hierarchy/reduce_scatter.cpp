@@ -26,7 +26,7 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
   const Membership& all = nodes.all;
   const std::size_t width = call.input.width;
   const bool collects = nodes.leads && !nodes.is_alone;
-  const bool is_turned = nodes.leads && !all.is_in_rank_order();
+  const bool is_reordered = nodes.leads && !all.is_in_rank_order();
   const auto block = [&](ConstVector vector, int rank) {
     return call.input_blocks.of(vector, rank, net.size);
   };
@@ -41,8 +41,8 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
     sum = result;
   }
 
-  const Scratch by_node = net.scratch(is_turned ? call.input.count : 0, width);
-  if (is_turned) {
+  const Scratch by_node = net.scratch(is_reordered ? call.input.count : 0, width);
+  if (is_reordered) {
     std::size_t begin = 0;
     for (const int rank : all.by_node()) {
       const ConstVector from = block(sum, rank);

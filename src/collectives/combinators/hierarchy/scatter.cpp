@@ -23,13 +23,13 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
   const std::size_t width = call.output.width;
   const ListedBlocks of_nodes = blocks_of_nodes(nodes.all, block);
 
-  const bool is_turned = is_root && !nodes.all.is_in_rank_order();
-  const Scratch by_node = net.scratch(is_turned ? of_nodes.total() : 0, width);
-  for (int k = 0; is_turned && k < net.size; ++k) {
+  const bool is_reordered = is_root && !nodes.all.is_in_rank_order();
+  const Scratch by_node = net.scratch(is_reordered ? of_nodes.total() : 0, width);
+  for (int k = 0; is_reordered && k < net.size; ++k) {
     const int rank = nodes.all.by_node()[static_cast<std::size_t>(k)];
     co_await net.copy(by_node.vector().block(net.size, k), call.input.block(net.size, rank));
   }
-  const ConstVector given = is_turned ? ConstVector(by_node.vector()) : call.input;
+  const ConstVector given = is_reordered ? ConstVector(by_node.vector()) : call.input;
   const std::size_t number = static_cast<std::size_t>(nodes.size);
   const Scratch taken = net.scratch(nodes.leads && !is_root && !nodes.is_alone ? number * block : 0, width);
 
