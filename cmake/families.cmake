@@ -108,6 +108,7 @@ function(offbeat_family family headers)
     src/mpi/operations/host_pipeline.cpp
     src/mpi/operations/host_progress.cpp
     src/mpi/interpose/activity.cpp
+    src/mpi/interpose/measured_requests.cpp
     src/mpi/interpose/dlsym.cpp
     src/mpi/host/longest_message.cpp
     src/mpi/communicators/node_board.cpp

@@ -46,6 +46,7 @@ Trial::Trial(std::size_t alternatives, CombineTimes combine, std::size_t calls_i
 
 void Trial::open(std::size_t warm_ups, std::size_t samples) {
   is_open_ = true;
+  ++opening_;
   warm_ups_ = (warm_ups + in_a_row_ - 1) / in_a_row_;
   samples_ = (samples + in_a_row_ - 1) / in_a_row_ * in_a_row_;
   alive_.resize(alternatives_);

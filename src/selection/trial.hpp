@@ -47,6 +47,9 @@ class Trial {
   std::size_t count_call();
   void set_time(std::size_t slot, std::uint64_t nanoseconds) { times_[slot] = nanoseconds; }
 
+  // Returns how often the trial has opened. A slot belongs to one opening.
+  [[nodiscard]] std::uint32_t opening() const { return opening_; }
+
   // Returns true if the ranks have to combine times(), element by element, and call decide(). Until they do,
   // calls run the alternative that was pinned last, and are not measured.
   [[nodiscard]] bool is_due() const { return is_due_; }
@@ -96,6 +99,7 @@ class Trial {
   std::uint64_t period_ = first_period;
   std::uint64_t calls_left_ = 0;  // until the trial opens again
   std::size_t calls_measured_ = 0;
+  std::uint32_t opening_ = 0;
 
   std::vector<std::size_t> alive_;  // the alternatives that are not dropped
   std::vector<std::size_t> order_;  // the calls of this round

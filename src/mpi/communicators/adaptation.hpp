@@ -2,23 +2,31 @@
 // Adaptation holds the trials (selection/trial.hpp) of one communicator.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <span>
 #include <vector>
 
+#include "base/spin_lock.hpp"
 #include "selection/plan.hpp"
 #include "selection/trial.hpp"
 
 namespace offbeat {
 
 class Communicator;
+class MeasuredCall;
 
-// Which calls share a trial: blocking and non-blocking calls do not.
+// Blocking and non-blocking calls have trials of their own.
 enum class CallForm : std::uint8_t { blocking, nonblocking };
 
 // The trial of one row of a plan, for calls whose lengths lie between two powers of two: 16 KiB to 32 KiB-1.
-class RowTrial {
+//
+// Calls of one communicator begin one after another, but any thread may end a non-blocking call. So the trial
+// has a lock.
+class RowTrial : public std::enable_shared_from_this<RowTrial> {
  public:
   RowTrial(Communicator& communicator, Collective collective, const PlanRow& row, CallForm form,
            std::size_t bytes);
@@ -26,33 +34,69 @@ class RowTrial {
   [[nodiscard]] bool is_for(const PlanRow& row, CallForm form, std::size_t bytes) const {
     return row_ == &row && form_ == form && bytes_.contains(bytes);
   }
-  // Returns the communicator on which the calls are.
+  // Returns the communicator of the calls. Only valid while the communicator exists.
   [[nodiscard]] Communicator& communicator() const { return communicator_; }
   [[nodiscard]] Collective collective() const { return collective_; }
   [[nodiscard]] const PlanRow& row() const { return *row_; }
   [[nodiscard]] const Range<std::size_t>& bytes() const { return bytes_; }
   [[nodiscard]] CallForm form() const { return form_; }
   [[nodiscard]] const Trial& trial() const { return trial_; }
-  [[nodiscard]] const Alternative& next() const { return row_->alternatives[trial_.next()]; }
 
-  // Call at the begin of a blocking call; at its end, Communicator::end_measured follows.
-  void begin() {
-    if (begun_ == 0 && trial_.measures()) begun_ = now();
+  // Returns what the next call runs, and notes the time if it is measured.
+  [[nodiscard]] const Alternative& next();
+  // Counts the call for which next() was called last. The result takes its time.
+  [[nodiscard]] MeasuredCall count_call();
+  [[nodiscard]] bool is_due() const { return trial_.is_due(); }
+
+  // Calls combine(times) to combine the times of all ranks. Returns true if an alternative is pinned now.
+  template <class Combine>
+  [[nodiscard]] bool decide(Combine&& combine) {
+    copy(trial_.times(), combined_);
+    const std::span<std::uint64_t> combined = std::span(combined_).first(trial_.times().size());
+    combine(combined);
+    const std::lock_guard lock(lock_);
+    std::ranges::copy(combined, trial_.times().begin());
+    return trial_.decide();
   }
 
   // Returns the time of this process in nanoseconds.
   [[nodiscard]] static std::uint64_t now();
 
  private:
-  friend class Communicator;
+  friend class MeasuredCall;
+  void copy(std::span<const std::uint64_t> times, std::vector<std::uint64_t>& to);
 
   Communicator& communicator_;
   const Collective collective_;
   const PlanRow* const row_;
   const CallForm form_;
   const Range<std::size_t> bytes_;
+  SpinLock lock_;
   Trial trial_;
-  std::uint64_t begun_ = 0;  // when the call began; 0 if it is not measured
+  std::vector<std::uint64_t> combined_;
+  std::uint64_t begun_ = 0;  // when the present call began
+};
+
+// A call whose time belongs into a slot of a trial. It keeps the trial alive, but not its communicator.
+class MeasuredCall {
+ public:
+  MeasuredCall() = default;
+
+  // Returns false if the time of the call does not matter.
+  explicit operator bool() const { return trial_ != nullptr; }
+  // Adds the time since `begun` to that which the program has spent in this call.
+  void add_since(std::uint64_t begun) { spent_ += RowTrial::now() - begun; }
+  [[nodiscard]] std::uint64_t begun() const { return begun_; }
+  // Gives the trial the time that was added up.
+  void end();
+
+ private:
+  friend class RowTrial;
+  std::shared_ptr<RowTrial> trial_;
+  std::size_t slot_ = Trial::no_slot;
+  std::uint32_t opening_ = 0;
+  std::uint64_t begun_ = 0;
+  std::uint64_t spent_ = 0;
 };
 
 class Adaptation {
@@ -61,11 +105,24 @@ class Adaptation {
   // std::bad_alloc.
   [[nodiscard]] RowTrial& trial(Communicator& communicator, Collective collective, const PlanRow& row,
                                 CallForm form, std::size_t bytes);
-  // Call when other plans come into use, on all ranks between the same calls.
-  void forget() { trials_.clear(); }
+  // Calls visit(trial) for each trial that is due.
+  template <class Visit>
+  void each_due(Visit&& visit) {
+    for (const auto& each : trials_)
+      if (each->is_due()) visit(*each);
+  }
+  [[nodiscard]] bool is_any_due() const {
+    return std::ranges::any_of(trials_, [](const auto& each) { return each->is_due(); });
+  }
+  // Call when `plans` come into use, on all ranks between the same calls. Trials of other plans end.
+  void use(const Plans& plans) {
+    if (plans_ != &plans) trials_.clear();
+    plans_ = &plans;
+  }
 
  private:
-  std::vector<std::unique_ptr<RowTrial>> trials_;
+  const Plans* plans_ = nullptr;
+  std::vector<std::shared_ptr<RowTrial>> trials_;
 };
 
 }  // namespace offbeat

@@ -78,10 +78,10 @@ void Communicator::leave_to_host(std::string_view why) {
 void Communicator::apply() {
   is_verbose_ = process_.settings.verbose > 0 && launcher_rank() == 0;
   announcements_.forget();
-  adaptation_.forget();
   const bool have_agreed = serves() && plans_.agreed() != nullptr;
-  plans_.use(have_agreed ? means_.shared().choose(*plans_.agreed()) : process_.selection.native(),
-             [&](Collective collective) { return are_provided(requested_.with(collective)); });
+  const Plans& plans = have_agreed ? means_.shared().choose(*plans_.agreed()) : process_.selection.native();
+  plans_.use(plans, [&](Collective collective) { return are_provided(requested_.with(collective)); });
+  adaptation_.use(plans);
   begins_with_ = means_.of_operations();
 }
 
@@ -94,17 +94,30 @@ Choice Communicator::choose_from_rows(Collective collective, std::size_t bytes, 
   RowTrial* const trial = or_break(collective, bytes, [&] {
     return &adaptation_.trial(*this, collective, row, CallForm::blocking, bytes);
   });
-  trial->begin();
   return {Chosen::by(trial->next()), trial};
 }
 
 void Communicator::end_measured(RowTrial& row) {
-  const std::uint64_t begun = std::exchange(row.begun_, 0);
-  const std::size_t slot = row.trial_.count_call();
-  if (slot != Trial::no_slot) row.trial_.set_time(slot, RowTrial::now() - begun);
-  if (!row.trial_.is_due()) return;
-  or_break(row.collective_, 0, [&] { combine(row.trial_.times(), combine_times(row.collective_)); });
-  if (row.trial_.decide() && is_verbose_) announcements_.say_pinned(row, size_);
+  if (MeasuredCall call = row.count_call()) {
+    call.add_since(call.begun());
+    call.end();
+  }
+  if (row.is_due()) [[unlikely]]
+    decide(row);
+}
+
+MeasuredCall Communicator::begin_measured(RowTrial& row) {
+  MeasuredCall call = row.count_call();
+  if (row.is_due()) plans_.outdate();
+  return call;
+}
+
+void Communicator::decide(RowTrial& row) {
+  const bool is_pinned = or_break(row.collective(), 0, [&] {
+    return row.decide(
+        [&](std::span<std::uint64_t> times) { combine(times, combine_times(row.collective())); });
+  });
+  if (is_pinned && is_verbose_) Announcements::say_pinned(row, size_);
 }
 
 void Communicator::combine(std::span<std::uint64_t> times, CombineTimes how) {
@@ -243,18 +256,25 @@ std::unique_ptr<Operation> Communicator::begin(const Call& call) {
   return operation;
 }
 
-Chosen Communicator::choose_to_begin(Collective collective, std::size_t bytes, std::size_t width) {
+Choice Communicator::choose_to_begin(Collective collective, std::size_t bytes, std::size_t width) {
   if (!plans_.is_up_to_date(collective)) {
     // All ranks get equal answers here. If this function cannot continue, a blocking call brings the plans up
     // to date.
     if (!plans_.are_current() || !are_provided({collective})) return {};
-    apply();
+    if (!adaptation_.is_any_due()) apply();
   }
   const Plan& plan = plans_.of(collective).plan();
   if (plan.empty()) return {};
   const PlanRow& row = plan.row_for(bytes, width);
   if (&row == &plan.without_host || !begins_with_.contain(row.needs)) return {};
-  return Chosen::by(row);
+  // A persistent request has few starts, and its requests are not compared.
+  const bool is_measured =
+      row.has_choice() && !life_.works_apart() && begins_with_.contain(row.needs_of_all());
+  if (!is_measured) return {Chosen::by(row)};
+  RowTrial* const trial = or_break(collective, bytes, [&] {
+    return &adaptation_.trial(*this, collective, row, CallForm::nonblocking, bytes);
+  });
+  return {Chosen::by(trial->next()), trial};
 }
 
 void Communicator::begin(std::unique_ptr<Operation>& operation, Chosen chosen, const Call& call,

@@ -61,6 +61,9 @@ class Communicator {
   // Call at the end of a blocking call that took an alternative of a trial, whichever MPI served it. If all
   // ranks have to combine their times, this is collective.
   void end_measured(RowTrial& row);
+  // Call when a non-blocking call has begun that took an alternative of a trial. The next blocking call lets
+  // the ranks decide if the trial is due.
+  [[nodiscard]] MeasuredCall begin_measured(RowTrial& row);
   // Prints what `choose` finds for such calls, if OFFBEAT_VERBOSE is set. It has no influence on decisions.
   void announce(Collective collective, std::size_t bytes) {
     if (is_verbose_) [[unlikely]]
@@ -115,7 +118,7 @@ class Communicator {
   [[nodiscard]] std::unique_ptr<Operation> begin(const Call& call);
 
   // Chooses for a non-blocking call that the host can serve, too. It never waits for another rank.
-  [[nodiscard]] Chosen choose_to_begin(Collective collective, std::size_t bytes, std::size_t width);
+  [[nodiscard]] Choice choose_to_begin(Collective collective, std::size_t bytes, std::size_t width);
   // Begins what was chosen. The sequel follows in every case, unless this throws. A call that is over because
   // it is empty (is_over_if_empty) cannot be begun.
   void begin(std::unique_ptr<Operation>& operation, Chosen chosen, const Call& call, std::size_t bytes,
@@ -177,7 +180,9 @@ class Communicator {
   [[nodiscard]] const OfCollective& of(Collective collective) const { return of_[index_of(collective)]; }
 
   [[nodiscard]] Choice choose_from_rows(Collective collective, std::size_t bytes, std::size_t width);
-  // Combines the times of a trial over all ranks.
+  // Lets the ranks combine the times of a trial that is due, and decide. Collective.
+  void decide(RowTrial& row);
+  // Combines times over all ranks. Collective.
   void combine(std::span<std::uint64_t> times, CombineTimes how);
   // The part of `run` for calls without an immediate form.
   void run_task(const Expression& expression, const Call& call, const StandInCopies* stand_ins);

@@ -55,6 +55,7 @@ class PlanInUse {
       break;
     }
   }
+  void outdate() { generation_ = 0; }
   [[nodiscard]] bool is_of(std::uint64_t generation) const { return generation_ == generation; }
   [[nodiscard]] const Plan& plan() const { return *plan_; }
 
@@ -91,6 +92,10 @@ class CommunicatorPlans {
     const std::uint64_t generation = agreed_ != nullptr ? agreed_->generation() : selection_.generation();
     for (std::size_t k = 0; k < in_use_.size(); ++k)
       in_use_[k].use(plans.by_collective[k], is_ready(collective_at(k)) ? generation : 0);
+  }
+  // Makes the next blocking call bring the plans up to date, although nothing may have changed.
+  void outdate() {
+    for (PlanInUse& each : in_use_) each.outdate();
   }
   [[nodiscard]] const PlanInUse& of(Collective collective) const { return in_use_[index_of(collective)]; }
   [[nodiscard]] bool is_up_to_date(Collective collective) const {

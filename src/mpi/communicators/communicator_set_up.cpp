@@ -57,6 +57,7 @@ void Communicator::refresh(Collective collective) {
     return;
   }
   const Collectives wanted = requested_.with(collective);
+  adaptation_.each_due([&](RowTrial& row) { decide(row); });
   // All ranks get equal answers here: they agree on the plans and on what already exists.
   if (plans_.are_current() && are_provided(wanted)) {
     apply();

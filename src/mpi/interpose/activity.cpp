@@ -8,6 +8,7 @@
 #include <mutex>
 #include <utility>
 
+#include "mpi/interpose/measured_requests.hpp"
 #include "mpi/process/service.hpp"
 
 namespace offbeat {
@@ -78,10 +79,18 @@ Outcome Activity::begin() {
   if (is_persistent_) communicator_->count(call_.collective);
   Communicator& communicator = runner();
   const std::size_t bytes = call_.length(communicator.size());
-  const Chosen chosen = communicator.choose_to_begin(call_.collective, bytes, call_.output.width);
+  const Choice choice = communicator.choose_to_begin(call_.collective, bytes, call_.output.width);
+  const Chosen chosen = choice;
   communicator.announce(call_.collective, bytes);
   const bool is_alone = !chosen && communicator.copies_alone(call_.collective);
-  if ((!chosen && !is_alone) || communicator.life().is_revoked()) return {.is_counted = true};
+  measured_ = {};
+  if (choice.trial != nullptr) [[unlikely]]
+    measured_ = communicator.begin_measured(*choice.trial);
+  if ((!chosen && !is_alone) || communicator.life().is_revoked()) {
+    Outcome outcome{.is_counted = true};
+    if (measured_) outcome.measured_request = measured_requests.take(std::move(measured_));
+    return outcome;
+  }
   communicator.life().require_intact();
 
   const Types& types = process_.types();
@@ -119,7 +128,15 @@ Outcome Activity::begin() {
     failure_ = code_of_exception();
     end();
   }
+  if (measured_) [[unlikely]]
+    measured_.add_since(measured_.begun());
   return {.kind = Outcome::Kind::served};
+}
+
+void Activity::end_measured(std::uint64_t begun) noexcept {
+  measured_.add_since(begun);
+  measured_.end();
+  measured_ = {};
 }
 
 void Activity::wait() noexcept {
@@ -355,6 +372,11 @@ bool Activities::give_back(Activity& activity) noexcept {
   request->next_spare = std::exchange(spare_, request);
   change(active_, -1);
   return true;
+}
+
+void Activities::watch_requests_of_host(int by) noexcept {
+  const std::lock_guard lock(lock_);
+  change(active_, by);
 }
 
 void Activities::forget(const HostRequest& request) noexcept {

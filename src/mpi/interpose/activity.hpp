@@ -88,6 +88,9 @@ class Activity {
   // Returns the generalised request. Only valid while the collective is active.
   [[nodiscard]] MPI_Request request() const { return request_->handle; }
   [[nodiscard]] MPI_Comm communicator() const { return handle_; }
+  // Ends the measurement of a call that was waited for since `begun`.
+  void end_measured(std::uint64_t begun) noexcept;
+  [[nodiscard]] bool is_measured() const { return static_cast<bool>(measured_); }
   // Returns what the collective ran when it began or was last started; null for native.
   [[nodiscard]] const Expression* algorithm() const { return algorithm_; }
   void belongs_to(MPI_Comm handle) { handle_ = handle; }
@@ -141,6 +144,7 @@ class Activity {
   std::unique_ptr<Operation> operation_;
   std::optional<HostPipeline> host_pipeline_;
   Call call_{};
+  MeasuredCall measured_;
   Sides sides_;
   Lists lists_;
   Staged staged_;
@@ -176,6 +180,9 @@ class Activities {
   void forget(const HostRequest& request) noexcept;
   // Frees the spare requests. Call this before MPI ends.
   void free_spare_requests(const Host& host) noexcept;
+
+  // Counts requests of the host that the functions for requests must look up, too (MeasuredRequests).
+  void watch_requests_of_host(int change) noexcept;
 
   // Call this when one of offbeat's functions completes requests, so the host need not be told.
   void has_been_asked() {

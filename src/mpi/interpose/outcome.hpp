@@ -17,9 +17,13 @@ struct Outcome {
   // `rejected`: offbeat has served the other ranks, and the host has to tell the program what is wrong.
   enum class Kind : std::uint8_t { served, native, rejected, failed };
   Kind kind = Kind::native;
-  bool is_counted = false;    // true if a communicator has counted the call; otherwise the process has to
-  int code = MPI_SUCCESS;     // an error code of the host MPI, if the call failed
-  RowTrial* trial = nullptr;  // if the host has to serve the call: the trial that measures it, or null
+  bool is_counted = false;  // true if a communicator has counted the call; otherwise the process has to
+  int code = MPI_SUCCESS;   // an error code of the host MPI, if the call failed
+  // If the host has to serve a call that is measured: the trial of a blocking call, and the place of a
+  // non-blocking one among the MeasuredRequests. Otherwise null and `none`.
+  RowTrial* trial = nullptr;
+  static constexpr int none = -1;
+  int measured_request = none;
 };
 
 // Returns the error code of the exception that is being handled.

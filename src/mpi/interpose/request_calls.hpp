@@ -10,6 +10,7 @@
 
 #include "base/pool.hpp"
 #include "mpi/interpose/activity.hpp"
+#include "mpi/interpose/measured_requests.hpp"
 
 namespace offbeat::wrapped {
 
@@ -122,8 +123,12 @@ class OnRequests {
       return next(count, requests, index, flag, status);
     Failure failure;
     const int found = finish_first(count, requests, status, failure);
-    if (found < 0)
-      return shown(count, requests, [&](MPI_Request* all) { return next(count, all, index, flag, status); });
+    if (found < 0) {
+      return measured(count, requests, Waits::no, [&] {
+        return shown(count, requests,
+                     [&](MPI_Request* all) { return next(count, all, index, flag, status); });
+      });
+    }
     *index = found;
     *flag = 1;
     return tell(MPI_SUCCESS, failure);
@@ -135,8 +140,10 @@ class OnRequests {
       return next(count, requests, done, indices, statuses);
     Failure failure;
     const int own = finish_some(count, requests, indices, statuses, failure);
-    const int code = shown(count, requests, [&](MPI_Request* all) {
-      return next(count, all, done, indices + own, at(statuses, own));
+    const int code = measured(count, requests, Waits::no, [&] {
+      return shown(count, requests, [&](MPI_Request* all) {
+        return next(count, all, done, indices + own, at(statuses, own));
+      });
     });
     if (own > 0) *done = own + (*done == MPI_UNDEFINED ? 0 : *done);
     return tell(code, failure);
@@ -181,7 +188,11 @@ class OnRequests {
       inside_offbeat = was_inside;
     } else if (!are_of_host() && request != nullptr) {
       const InsideOffbeat guard;
-      if (Activity* one = active(*request)) one->share_with_host();
+      if (Activity* one = active(*request)) {
+        one->share_with_host();
+      } else {
+        measured_requests.forget(*request);
+      }
     }
     return next(request);
   }
@@ -274,7 +285,10 @@ class OnRequests {
     activities.has_been_asked();
     int own = 0;
     each_active(count, requests, [&](int i, Activity& mine) {
+      const std::uint64_t begun = mine.is_measured() ? RowTrial::now() : 0;
       mine.wait();
+      if (mine.is_measured()) [[unlikely]]
+        mine.end_measured(begun);
       finish(mine, &requests[i], at(statuses, i), failure);
       ++own;
       return true;
@@ -288,7 +302,8 @@ class OnRequests {
       return next(requests);
     Failure failure;
     const bool are_own = wait_for_own(count, requests, statuses, failure);
-    return tell(are_own ? MPI_SUCCESS : shown(count, requests, next), failure);
+    if (are_own) return tell(MPI_SUCCESS, failure);
+    return tell(measured(count, requests, Waits::yes, [&] { return shown(count, requests, next); }), failure);
   }
 
   struct Found {
@@ -321,7 +336,7 @@ class OnRequests {
     if (are_of_host() || flag == nullptr) [[likely]]
       return next(count, requests);
     Found found = look_at_own(count, requests);
-    if (found.own == 0) return next(count, requests);
+    if (found.own == 0) return measured(count, requests, Waits::no, [&] { return next(count, requests); });
     if (found.place >= 0 && count > 1) {
       give_turn(found.request);
       *flag = 0;
@@ -391,8 +406,9 @@ class OnRequests {
   }
   template <class Next, class Test, class IsOver>
   static int waits_for_some(int count, MPI_Request* requests, Next&& next, Test&& test, IsOver&& is_over) {
-    if (are_of_host() || !has_active(count, requests)) [[likely]]
+    if (are_of_host()) [[likely]]
       return next();
+    if (!has_active(count, requests)) return measured(count, requests, Waits::yes, next);
     const Patience patience = patience_without_board(runtime().settings);
     Patience::Wait wait(patience);
     for (;;) {
@@ -402,7 +418,15 @@ class OnRequests {
     }
   }
 
-  // -- the host's turn
+  // -- the host's requests
+
+  enum class Waits : std::uint8_t { no, yes };
+  // Calls `body`, which may complete requests of the host, and measures those that are watched.
+  template <class Body>
+  static int measured(int count, MPI_Request* requests, Waits waits, Body&& body) {
+    MeasuredRequests::Watch watch(count, requests);
+    return watch.end(body(), waits == Waits::yes);
+  }
 
   template <class Body>
   static int seen(int count, MPI_Request* requests, AsTheHostSees::Own own, Body&& body) {

@@ -124,6 +124,12 @@ int call_with_request(Runtime& process, const Call& call, Arguments... arguments
     *request = activity->request();
     return MPI_SUCCESS;
   }
+  if (outcome.measured_request != Outcome::none) [[unlikely]] {
+    const std::uint64_t begun = RowTrial::now();
+    const int code = call_host<collective, form, counts>(process.host, call.communicator, arguments...);
+    measured_requests.begun(outcome.measured_request, code, *request, begun);
+    return code;
+  }
   const int code = call_host<collective, form, counts>(process.host, call.communicator, arguments...);
   if (activity == nullptr) return code;
   if (code == MPI_SUCCESS) {

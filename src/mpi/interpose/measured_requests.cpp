@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/interpose/measured_requests.hpp"
+
+#include <mutex>
+#include <utility>
+
+#include "mpi/interpose/activity.hpp"
+
+namespace offbeat {
+
+constinit MeasuredRequests measured_requests;
+
+int MeasuredRequests::take(MeasuredCall call) noexcept {
+  const std::lock_guard lock(lock_);
+  for (std::size_t k = 0; k < entries_.size(); ++k) {
+    if (entries_[k].state != Entry::State::free) continue;
+    entries_[k].state = Entry::State::taken;
+    entries_[k].call = std::move(call);
+    activities.watch_requests_of_host(1);
+    return static_cast<int>(k);
+  }
+  return Outcome::none;
+}
+
+void MeasuredRequests::begun(int place, int code, MPI_Request request, std::uint64_t since) noexcept {
+  const std::lock_guard lock(lock_);
+  Entry& entry = entries_[static_cast<std::size_t>(place)];
+  if (code != MPI_SUCCESS) {
+    release(entry);
+    return;
+  }
+  entry.state = Entry::State::known;
+  entry.request = request;
+  entry.call.add_since(since);
+}
+
+void MeasuredRequests::forget(MPI_Request request) noexcept {
+  const std::lock_guard lock(lock_);
+  for (Entry& each : entries_)
+    if (each.state == Entry::State::known && each.request == request) release(each);
+}
+
+void MeasuredRequests::release(Entry& entry) noexcept {
+  entry = {};
+  activities.watch_requests_of_host(-1);
+}
+
+MeasuredRequests::Watch::Watch(int count, MPI_Request* requests) noexcept : requests_(requests) {
+  if (requests == nullptr) return;
+  const std::lock_guard lock(measured_requests.lock_);
+  const auto& entries = measured_requests.entries_;
+  for (std::size_t k = 0; k < entries.size(); ++k) {
+    if (entries[k].state != Entry::State::known) continue;
+    for (int i = 0; i < count; ++i) {
+      if (requests[i] != entries[k].request) continue;
+      found_[count_++] = {i, k};
+      break;
+    }
+  }
+  if (count_ > 0) begun_ = RowTrial::now();
+}
+
+int MeasuredRequests::Watch::end(int code, bool waited) noexcept {
+  if (count_ == 0) return code;
+  const std::lock_guard lock(measured_requests.lock_);
+  for (std::size_t k = 0; k < count_; ++k) {
+    const auto [index, place] = found_[k];
+    Entry& entry = measured_requests.entries_[place];
+    if (requests_[index] != MPI_REQUEST_NULL || entry.state != Entry::State::known) continue;
+    if (waited) entry.call.add_since(begun_);
+    entry.call.end();
+    measured_requests.release(entry);
+  }
+  return code;
+}
+
+}  // namespace offbeat
