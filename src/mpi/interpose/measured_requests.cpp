@@ -67,8 +67,10 @@ int MeasuredRequests::Watch::end(int code, bool waited) noexcept {
     const auto [index, place] = found_[k];
     Entry& entry = measured_requests.entries_[place];
     if (requests_[index] != MPI_REQUEST_NULL || entry.state != Entry::State::known) continue;
-    if (waited) entry.call.add_since(begun_);
-    entry.call.end();
+    if (waited) {
+      entry.call.add_since(begun_);
+      entry.call.end();
+    }
     measured_requests.release(entry);
   }
   return code;

@@ -29,7 +29,8 @@ class MeasuredRequests {
    public:
     Watch(int count, MPI_Request* requests) noexcept;
     // Call after the function. A request that it has completed is MPI_REQUEST_NULL now. `waited` says whether
-    // the function waits; a test takes no time that matters.
+    // the function waits. A call that a test completes gives no time, because the earlier tests are not
+    // known.
     int end(int code, bool waited) noexcept;
 
    private:
