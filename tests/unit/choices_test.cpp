@@ -30,16 +30,23 @@ constexpr auto numbers_to = [] {
 constexpr auto nodes_looked_at = numbers_to<64>;
 constexpr auto ppn_looked_at = numbers_to<128>;
 
-// "..4095 native; 4096.. ring": every limit of a cell, so that no sizes need to be tried.
+bool have_equal_expressions(const PlanRow& one, const PlanRow& other) {
+  return std::ranges::equal(one.alternatives, other.alternatives, {}, &Alternative::expression,
+                            &Alternative::expression);
+}
+
+// "..4095 native; 4096.. ring | native": every limit of a cell, so that no sizes need to be tried.
 std::string text_of(const std::vector<PlanRow>& rows) {
   std::string text;
   std::size_t least = 0;
   for (std::size_t k = 0; k < rows.size(); ++k) {
-    const bool is_continued = k + 1 < rows.size() && rows[k + 1].expression == rows[k].expression;
-    if (is_continued) continue;
+    std::string algorithms;
+    for (const Alternative& each : rows[k].alternatives)
+      algorithms += (algorithms.empty() ? "" : " | ") + each.expression->text();
+    if (k + 1 < rows.size() && have_equal_expressions(rows[k], rows[k + 1])) continue;
     const std::size_t most = rows[k].bytes.most;
     text += (text.empty() ? "" : "; ") + (least == 0 ? "" : std::to_string(least)) + ".." +
-            (most == any_length ? "" : std::to_string(most)) + " " + rows[k].expression->text();
+            (most == any_length ? "" : std::to_string(most)) + " " + algorithms;
     least = most + 1;
   }
   return text;
