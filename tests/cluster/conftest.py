@@ -17,7 +17,7 @@ import slurm
 from harness import use_libraries
 from hosts import Cluster, obstacle
 from launch import ON_HOSTS
-from turns import in_turn, seed_of_commit
+from turns import in_turn, seed_of_commit, tests_in_turn
 
 DEFAULT = "openmpi,mpich,impi"
 
@@ -68,7 +68,11 @@ def cases_in_turn(config: pytest.Config, cases: list[Any]) -> list[Any]:
     return [case for name, those in alike.items() for case in in_turn(those, count, seed, name)]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--deep"):
+        kept = tests_in_turn(items, config.getoption("--seed"))
+        config.hook.pytest_deselected(items=list(set(items) - set(kept)))
+        items[:] = kept
     if why := obstacle():
         for item in items:
             if item.get_closest_marker("anywhere") is None:

@@ -70,6 +70,7 @@ def test_random_calls_give_what_a_host_gives(cluster: Cluster, case: Case) -> No
     expect_all_served(result)
 
 
+@pytest.mark.in_turn(2, "shape")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_default(cluster: Cluster, name: str, shape: str) -> None:
     """All types and operations, and the same bits on all ranks, by offbeat's own choice."""
@@ -81,6 +82,7 @@ def test_the_default(cluster: Cluster, name: str, shape: str) -> None:
     assert result.report.served > 0, str(result)
 
 
+@pytest.mark.in_turn(1, "shape")
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("on", ["openmpi", "mpich"])
 def test_the_defaults_of_all_collectives(cluster: Cluster, on: str, shape: str) -> None:

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Which MPIs the tests run on: `pytest tests/mpi --mpi openmpi,mpich`.
 
-A case that could run on several of them runs on two kinds, of Open MPI, MPICH and Intel MPI. Which kinds, and
-which installation of each, follows from the seed (turns.py). The marker `kinds` names another number.
+A case that could run on several of them runs on two kinds, of Open MPI, MPICH and Intel MPI. If its test has
+many cases, it runs on one kind, and other cases run on others. Which kinds, and which installation of each,
+follows from the seed (turns.py). The marker `kinds` names another number.
 """
 
 from __future__ import annotations
 
 import shutil
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from harness import MPIS, Mpi, use_libraries
 from turns import in_turn, seed_of_commit, tests_in_turn
 
 DEFAULT = "openmpi,mpich,mpich-abi"
+MANY_CASES = 4
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -88,11 +90,13 @@ def whose_turn(items: list[pytest.Item], seed: int) -> set[pytest.Item]:
         mpi = item.callspec.params.get("mpi") if hasattr(item, "callspec") else None
         name, kind = (item.nodeid.replace(mpi.name, "", 1), mpi.kind) if mpi else (item.nodeid, "")
         cases[name][kind].append(item)
+    cases_of_test = Counter(case.partition("[")[0] for case in cases)
     chosen: set[pytest.Item] = set()
     for case, kinds in cases.items():
         first = next(iter(kinds.values()))[0]
         marker = first.get_closest_marker("kinds")
-        for kind in in_turn(kinds, marker.args[0] if marker else 2, seed, case):
+        usual = 1 if cases_of_test[case.partition("[")[0]] >= MANY_CASES else 2
+        for kind in in_turn(kinds, marker.args[0] if marker else usual, seed, case):
             chosen.update(in_turn(kinds[kind], 1, seed, f"{case} {kind}"))
     return chosen
 

@@ -48,7 +48,7 @@ def combinations(
         grids = GRIDS.get(n, ()) if len(expressions) > 2 else ()
         wanted = [None, "ring"] if n == 1 else [*expressions, *grids]
         for expression in wanted:
-            marks = [] if expression is None else [ON_ONE_MPI, pytest.mark.in_turn(3, "ranks", "mpi")]
+            marks = [] if expression is None else [ON_ONE_MPI, pytest.mark.in_turn(2, "ranks", "mpi")]
             pairs.append(pytest.param(n, expression, id=f"{n}-{expression or 'default'}", marks=marks))
     return pairs
 

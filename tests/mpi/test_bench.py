@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from harness import CORES, PROGRAMS, VENV, Mpi, clean_environment, execute, on_mpis
+from harness import CORES, ON_ONE_MPI, PROGRAMS, VENV, Mpi, clean_environment, execute, on_mpis
 from offbeat.bench import runner
 from offbeat.bench.plan import COLLECTIVES, Job, Plan
 from offbeat.errors import CommandError
@@ -19,6 +19,7 @@ from offbeat.mpi.choice import choose
 NAMED = {"openmpi": "linear", "mpich": "recursive_doubling", "impi": "recursive_doubling"}
 
 
+@ON_ONE_MPI
 @on_mpis(lambda mpi: mpi.prefix is not None and mpi.family != "mpiabi")
 def test_all_collectives(mpi: Mpi, tmp_path: Path) -> None:
     output = tmp_path / "b.json"

@@ -142,6 +142,7 @@ def test_hierarchies_give_what_a_host_gives(mpi: Mpi, how: str) -> None:
 
 
 @INSIDE_OFFBEAT
+@pytest.mark.in_turn(1, "node_ranks", "mpi")
 @pytest.mark.parametrize("node_ranks", [1, 2])
 def test_the_defaults_between_nodes_give_what_a_host_gives(mpi: Mpi, node_ranks: int) -> None:
     """Nodes of 2, 2 and 1 of the five ranks, or of one each; vectors of up to 1.2 MB."""

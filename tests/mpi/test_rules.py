@@ -48,6 +48,7 @@ def explained(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[
 
 
 @INSIDE_OFFBEAT
+@pytest.mark.in_turn(1, "node_ranks", "mpi")
 @pytest.mark.parametrize("node_ranks", [4, 2, 1])
 def test_explain_says_what_runs(mpi: Mpi, node_ranks: int, capsys: pytest.CaptureFixture[str]) -> None:
     program = compile_program(mpi, PROGRAMS / "collective_sizes.c")

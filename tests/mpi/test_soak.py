@@ -12,6 +12,7 @@ SEEDS = (500013, 500022)
 
 
 @INSIDE_OFFBEAT
+@pytest.mark.in_turn(1, "seed", "mpi")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_program_runs_as_without_offbeat(mpi: Mpi, seed: int) -> None:
     outcome = soak.soak(soak.plan(mpi, seed, 3, steps=50), True)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import trace_file
 from harness import (
+    ON_ONE_MPI,
     PROGRAMS,
     ROOT,
     VENV,
@@ -219,6 +220,7 @@ def test_the_commands(mpi: Mpi, tmp_path: Path) -> None:
         assert {call.algorithm for call in of_allreduce} == algorithms
 
 
+@ON_ONE_MPI
 @on_mpis(lambda mpi: mpi.name in ("openmpi", "mpich"))
 @pytest.mark.parametrize("method", ["hca3", "offset"])
 def test_global_clock(mpi: Mpi, method: str) -> None:
