@@ -16,6 +16,7 @@ import argparse
 import concurrent.futures
 import contextlib
 import fcntl
+import functools
 import hashlib
 import importlib.util
 import os
@@ -80,11 +81,15 @@ def has_command(*names: str) -> bool:
     return any(shutil.which(name) for name in names)
 
 
-def missing_to_build() -> list[str]:
-    """The Debian packages that the build needs and that are missing."""
+def missing_for_environments() -> list[str]:
+    """The Debian packages that a virtual environment needs and that are missing."""
+    return [] if importlib.util.find_spec("ensurepip") is not None else ["python3-venv"]
+
+
+def missing_to_compile() -> list[str]:
+    """The Debian packages that the compilation needs and that are missing."""
     wanted = {
         "g++": has_command("g++"),
-        "python3-venv": importlib.util.find_spec("ensurepip") is not None,
         "python3-dev": (Path(sysconfig.get_path("include")) / "Python.h").exists(),
     }
     return [name for name, present in wanted.items() if not present]
@@ -114,8 +119,14 @@ def install_packages(names: list[str]) -> None:
     if not has_command("apt-get"):
         raise SetupError(f"no apt-get here; install what Debian calls: {listed}")
     get = [*sudo, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet", "--yes"]
-    step("apt-get update", [*get, "update"])
+    update_package_lists((*get, "update"))
     step(f"apt-get install {listed}", [*get, "install", "--no-install-recommends", *names], timeout=1200)
+
+
+@functools.cache
+def update_package_lists(command: tuple[str, ...]) -> None:
+    """Run `apt-get update`, once in a set-up."""
+    step("apt-get update", list(command))
 
 
 # -- steps and stamps
@@ -178,8 +189,9 @@ def make_venv(path: Path, requirements: tuple[str, ...]) -> None:
     step(f"python environment {name}", [sys.executable, "-m", "venv", "--clear", str(path)])
     pip = [str(path / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--quiet"]
     # pip comes first, because the one of Python 3.10 does not know all options that are used here.
-    step(f"{name}: pip", [*pip, "install", "--upgrade", "pip>=23"])
-    step(f"{name}: {' '.join(requirements)}", [*pip, "install", "--upgrade", *requirements])
+    step(f"{name}: pip", [*pip, "install", "pip>=23"])
+    # Python compiles the few modules that are imported. All of them would take a quarter of a minute.
+    step(f"{name}: {' '.join(requirements)}", [*pip, "install", "--upgrade", "--no-compile", *requirements])
     stamp.write_text(key)
 
 
@@ -214,11 +226,15 @@ def set_up(*, packages: tuple[str, ...] = (), mpis: tuple[str, ...] = ()) -> Non
     if sys.version_info < (3, 10):  # noqa: UP036  # an older Python gets here, and needs to be told
         raise SetupError(f"needs Python 3.10 or later; this is {sys.version.split()[0]}")
     with one_at_a_time():
-        install_packages(missing_to_build())
-        make_venv(VENV, (*BUILD_TOOLS, *TEST_TOOLS))
-        make_venv(MPICH, MPIS[MPICH.name])
-        # Both run at once: the compiler needs the cores, and the rest needs the network.
-        with concurrent.futures.ThreadPoolExecutor(1) as beside:
+        install_packages(missing_for_environments())
+        with concurrent.futures.ThreadPoolExecutor(2) as beside:
+            # These wait for the network.
+            compiler = beside.submit(install_packages, missing_to_compile())
+            mpich = beside.submit(make_venv, MPICH, MPIS[MPICH.name])
+            make_venv(VENV, (*BUILD_TOOLS, *TEST_TOOLS))
+            compiler.result()
+            mpich.result()
+            # Both run at once: the compiler needs the cores, and the rest needs the network.
             rest = beside.submit(get_what_no_compiler_needs, packages, mpis)
             install_package()
             rest.result()
