@@ -35,11 +35,12 @@ from turns import in_turn, seed_of_commit
 BATCH = 50  # cases of one process
 LIMIT_S = 300
 FILTER = "--gtest_filter="
-# Cases are alike if they have the same text before what varies, which is mostly the number of ranks.
+# Cases are alike if they have the same text before what varies: the calls, or the number of ranks.
 ONE_IN = 3
 ALIKE = re.compile(
-    r"(?P<alike>.+_on_|.+ManyCores\.\w+/|.+BoardOfThreads\.\w+/)\d+"
-    r"|(?P<calls>.+EveryInterleavingOfThreeCalls\.\w+/|.+EveryInterleavingOfCallsAmongMany\.).+"
+    r"(?P<calls>.+EveryInterleavingOfThreeCalls\.\w+/|.+EveryInterleavingOfCallsAmongMany\."
+    r"|.+LongVectors\.\w+/|MaxRate/Formula\.\w+/).+"
+    r"|(?P<ranks>.+_on_|.+ManyCores\.\w+/|.+BoardOfThreads\.\w+/)\d+"
 )
 
 
@@ -85,7 +86,7 @@ def whose_turn(cases: list[Case], seed: int) -> list[Case]:
     alike: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
         found = ALIKE.fullmatch(case.name)
-        alike[found["alike"] or found["calls"] if found else case.name].append(case)
+        alike[found["calls"] or found["ranks"] if found else case.name].append(case)
     kept: set[Case] = set()
     for name, those in alike.items():
         kept.update(in_turn(those, -(-len(those) // ONE_IN), seed, name))
