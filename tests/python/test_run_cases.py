@@ -17,7 +17,7 @@ RUNNER = ROOT / "tests" / "unit" / "run_cases.py"
 
 # A binary of GoogleTest whose cases do what their names say.
 BINARY = """#!{python}
-import os, sys
+import os, sys, time
 from xml.sax.saxutils import quoteattr
 options = dict(argument.lstrip("-").split("=", 1) for argument in sys.argv[1:])
 with open(options["gtest_flagfile"]) as flags:
@@ -31,6 +31,8 @@ for name in names:
         os.abort()
     if "crashes_in_company" in name and len(names) > 1:
         os.abort()
+    if "hangs" in name:
+        time.sleep(100)
     if "is_missing" in name:
         continue
     suite, _, test = name.partition(".")
@@ -114,6 +116,12 @@ def test_what_fails_is_skipped_or_is_missing_is_counted_as_that(folder: Folder) 
 def test_a_crash_costs_only_the_case_that_crashes(folder: Folder) -> None:
     folder.add("one_test", "A.passes", "A.crashes_always", "A.passes_too")
     assert folder.run() == {"A.passes": "passed", "A.crashes_always": "failure", "A.passes_too": "passed"}
+
+
+def test_a_case_that_hangs_is_killed(folder: Folder) -> None:
+    folder.add("one_test", "A.passes", "A.hangs", "A.passes_too")
+    found = folder.run("--limit=5")
+    assert found == {"A.passes": "passed", "A.hangs": "failure", "A.passes_too": "passed"}
 
 
 @pytest.mark.parametrize("name", ["A.crashes_in_company", "A.leaves_an_error"])

@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,7 +35,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "mpi"))
 from turns import in_turn, seed_of_commit
 
 BATCH = 50  # cases of one process
-LIMIT_S = 300
 FILTER = "--gtest_filter="
 # Cases are alike if they have the same text before what varies: the calls, or the number of ranks.
 ONE_IN = 3
@@ -108,17 +109,19 @@ def batches_of(cases: list[Case]) -> list[list[Case]]:
     return batches
 
 
-def run_batch(batch: list[Case]) -> list[Outcome]:
+def run_batch(batch: list[Case], limit: float) -> list[Outcome]:
     """Run cases of one binary in one process; if it does not reach its end, each case in its own."""
     first = batch[0]
     if not first.command:
         return [Outcome(first, failure="it was not built")]
     if not first.is_of_googletest:
-        return [run_command(first)]
+        return [run_command(first, limit)]
     with tempfile.TemporaryDirectory() as temporary:
         report, flags = Path(temporary, "report.xml"), Path(temporary, "flags")
         flags.write_text(FILTER + ":".join(case.name for case in batch))
-        code, output = execute([first.binary, f"--gtest_flagfile={flags}", f"--gtest_output=xml:{report}"])
+        code, output = execute(
+            [first.binary, f"--gtest_flagfile={flags}", f"--gtest_output=xml:{report}"], limit
+        )
         outcomes = read(report, batch) if report.exists() else []
     if outcomes:
         if code != 0 and not any(outcome.failure for outcome in outcomes):
@@ -130,34 +133,42 @@ def run_batch(batch: list[Case]) -> list[Outcome]:
     where = f"{ending(code)} in {started[-1] if started else 'no case'}\n{output[-2000:]}"
     if len(batch) == 1:
         return [Outcome(first, failure=where)]
-    alone = [outcome for case in batch for outcome in run_batch([case])]
+    alone = [outcome for case in batch for outcome in run_batch([case], limit)]
     if not any(outcome.failure for outcome in alone):
         alone[0] = Outcome(first, failure=f"together with others: {where}")
     return alone
 
 
-def run_command(case: Case) -> Outcome:
+def run_command(case: Case, limit: float) -> Outcome:
     started = time.monotonic()
-    code, output = execute(list(case.command))
+    code, output = execute(list(case.command), limit)
     return Outcome(case, time.monotonic() - started, f"{ending(code)}\n{output}" if code else None)
 
 
-def execute(command: list[str]) -> tuple[int | None, str]:
-    """Return the exit code, or None if it was too late, and what it has printed."""
+def execute(command: list[str], limit: float) -> tuple[int | None, str]:
+    """Return the exit code and the output. The code is None if nothing was printed for `limit` seconds."""
     with tempfile.TemporaryFile("w+", errors="replace") as out:
-        try:
-            code = subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=LIMIT_S,
-                cwd=Path(command[0]).parent,
-            ).returncode  # fmt: skip
-        except subprocess.TimeoutExpired:
-            code = None
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=Path(command[0]).parent
+        )
+        printed, since = 0, time.monotonic()
+        while process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(1)
+            size = os.fstat(out.fileno()).st_size
+            if size > printed:
+                printed, since = size, time.monotonic()
+            elif time.monotonic() - since > limit:
+                process.kill()
+                process.wait()
+                break
+        code = process.returncode if process.returncode != -signal.SIGKILL else None
         out.seek(0)
         return code, out.read()
 
 
 def ending(code: int | None) -> str:
-    return f"exit code {code}" if code is not None else f"not finished after {LIMIT_S} s"
+    return f"exit code {code}" if code is not None else "killed"
 
 
 def read(report: Path, batch: list[Case]) -> list[Outcome]:
@@ -207,7 +218,10 @@ def main() -> int:
     parser.add_argument("--only", help="the cases of these binaries, separated by commas")
     parser.add_argument("--without", default="^$", help="leave out the cases that this expression matches")
     parser.add_argument("--seed", type=int, default=seed_of_commit(), help="default: of the commit")
-    parser.add_argument("--deep", action="store_true", help="all numbers of ranks")
+    parser.add_argument("--deep", action="store_true", help="all cases")
+    parser.add_argument(
+        "--limit", type=float, default=300, help="seconds that a case may take (default: 300)"
+    )
     arguments = parser.parse_args()
 
     cases = cases_of(arguments.folder)
@@ -220,7 +234,11 @@ def main() -> int:
     if not arguments.deep:
         cases = whose_turn(cases, arguments.seed)
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as workers:
-        outcomes = [each for done in workers.map(run_batch, batches_of(cases)) for each in done]
+        outcomes = [
+            each
+            for done in workers.map(lambda batch: run_batch(batch, arguments.limit), batches_of(cases))
+            for each in done
+        ]
     if arguments.report:
         write(arguments.report, outcomes)
     failed = [outcome for outcome in outcomes if outcome.failure is not None]
