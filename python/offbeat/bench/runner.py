@@ -277,9 +277,9 @@ def run_job(
 ) -> None:
     """Run one job until its time is over. Fills ``records`` while it runs, and also if the job fails.
 
-    The ranks stop at ``until``, a Unix time. They are ended ``grace_s`` later, or as soon as they have written
-    nothing for ``silence_s``; both raise CommandError. If ``path`` is the file of a benchmark, the ranks write
-    beside it (``part_of``), so that their results survive a kill of this process.
+    The ranks stop at ``until``, a Unix time. They are ended ``grace_s`` later, or as soon as they have
+    written nothing for ``silence_s``; both raise CommandError. If ``path`` is the file of a benchmark, the
+    ranks write beside it (``part_of``), so that their results survive a kill of this process.
     """
     with tempfile.TemporaryDirectory(prefix="offbeat-bench-") as folder:
         files = {name: Path(folder) / name for name in _FILES}

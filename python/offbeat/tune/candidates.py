@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offbeat import _core
@@ -83,7 +83,7 @@ def of_host(vendor: str, collective: str) -> list[str]:
     return [f"native({name})" for name in host_algorithms.known(vendor, collective)]
 
 
-def plain(collective: str, place: Place) -> list[str]:
+def plain(collective: str, place: Place, size_bytes: int) -> list[str]:
     """The algorithms that are not made of others. With these the race begins.
 
     It leaves out algorithms whose bits differ from run to run, and those for one late rank that the user has
@@ -98,7 +98,7 @@ def plain(collective: str, place: Place) -> list[str]:
             radixes = sorted({*(k for k in _RADIXES if k < place.ranks), min(place.ranks, 16)} - {1, 2})
             found += [f"{name}({radix})" for radix in radixes]
         elif parameters == "BYTES":
-            found += [f"{name}({size >> 10}KiB)" for size in _SEGMENT_BYTES]
+            found += [f"{name}({size >> 10}KiB)" for size in _SEGMENT_BYTES if size_bytes > size]
     return [expression for expression in found if can_run(collective, expression, place)]
 
 
@@ -108,20 +108,28 @@ def compound(collective: str, place: Place, best: Sequence[str], size_bytes: int
     parts = [name for name in best if _NOT_A_PART not in _needs(registered, name)]
     found: list[str] = []
     if "pipeline" in registered:
-        for size in _SEGMENT_BYTES:
-            if size_bytes >= 2 * size:
-                found += [f"pipeline({size >> 10}KiB, {part})" for part in parts]
-        if size_bytes >= _SEGMENTS * _SEGMENT_BYTES[0]:
-            found += [f"pipeline({_SEGMENTS}, {part})" for part in parts]
+        cuts = [f"{size >> 10}KiB" for size in _SEGMENT_BYTES if size_bytes >= 2 * size]
+        cuts += [str(_SEGMENTS)] if size_bytes >= _SEGMENTS * _SEGMENT_BYTES[0] else []
+        # The host's own algorithm can be cut, but is a part of nothing else.
+        cut_parts = [name for name in best if name == "native" or name in parts]
+        found += [f"pipeline({cut}, {part})" for cut in cuts for part in cut_parts]
     if "grid" in registered and (rows := _rows(place.ranks)) > 1:
         found += [f"grid({rows}x{place.ranks // rows}, {part})" for part in parts]
     if place.nodes > 1 and place.ppn > 1:
         on_node = [name for name, each in registered.items() if _BOARD_ONLY in each["needs"]]
-        among_leaders = [*parts, *(each for each in found if each.startswith("pipeline"))]
+        among_leaders = [
+            *parts,
+            *(each for each in found if each.startswith("pipeline") and "native" not in each),
+        ]
         for name in ("hierarchy", "lanes"):
             if name in registered:
                 found += [f"{name}({node}, {part})" for node in on_node[:1] for part in among_leaders]
     return [expression for expression in dict.fromkeys(found) if can_run(collective, expression, place)]
+
+
+def may_be_a_part(collective: str, expression: str) -> bool:
+    """Whether other algorithms can be made of this one."""
+    return _NOT_A_PART not in _needs({each["name"]: each for each in _registered(collective)}, expression)
 
 
 def _registered(collective: str) -> list[_core.Algorithm]:
@@ -140,12 +148,3 @@ def _needs(registered: dict[str, _core.Algorithm], expression: str) -> str:
 def _rows(ranks: int) -> int:
     """The rows of the grid that is nearest to a square: 1 if there is none."""
     return max((d for d in range(1, math.isqrt(ranks) + 1) if ranks % d == 0), default=1)
-
-
-def canonical_all(collective: str, expressions: Iterable[str]) -> list[str]:
-    """The expressions in the spelling of the core, each one once."""
-    spelled = (
-        each if host_algorithms.is_native(each) else _core.check_expression(collective, each)
-        for each in expressions
-    )
-    return list(dict.fromkeys(spelled))

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from statistics import NormalDist, fmean
 from typing import NamedTuple
 
-from offbeat.bench.samples import Delay
-
 TIE = 1.03  # scores within this factor of the best are tied
 CONFIDENCE = 0.95  # of all tests of a race together
 # What the samples of one job do not show, such as where its memory lies. The relative error of each median.
@@ -34,12 +32,11 @@ class Timing(NamedTuple):
     error: float  # standard error of log_us
 
 
-def timing(job: int, algorithm: str, delay: Delay) -> Timing | None:
-    """The timing of a measured delay. None if the delay has no logarithm."""
-    if min(delay.median, delay.ci95_low) <= 0 or not math.isfinite(delay.ci95_high):
+def timing(job: int, algorithm: str, median: float, low: float, high: float) -> Timing | None:
+    """The timing of a median with its 95% interval, in µs. None if they have no logarithm."""
+    if min(median, low) <= 0 or not math.isfinite(high):
         return None
-    error = math.log(delay.ci95_high / delay.ci95_low) / _OF_95
-    return Timing(job, algorithm, math.log(delay.median), math.hypot(error, _JOB_ERROR))
+    return Timing(job, algorithm, math.log(median), math.hypot(math.log(high / low) / _OF_95, _JOB_ERROR))
 
 
 @dataclass(frozen=True)
