@@ -40,6 +40,7 @@ from offbeat.tune import course as courses_
 from offbeat.tune import recorded, tuning
 from offbeat.tune.course import FINAL, Course, Goal
 from offbeat.tune.decisions import Decision, Row, decide, rows_of
+from offbeat.tune.race import TIE
 from offbeat.tune.tuning import Progress, Tuning
 from offbeat.units import format_duration, format_size, parse_duration_s, parse_skew
 
@@ -427,12 +428,15 @@ def _better_names(courses: Sequence[Course]) -> list[str]:
         for contest in course.contests:
             scores = course.scores(contest, course.usable(contest))
             best = min(scores, key=lambda name: scores[name].value, default=None)
-            if best is not None and not course.may_be_in_rules(contest, best):
-                better.append(f"{contest.collective} {format_size(contest.size_bytes)}: {best}")
+            allowed = [score.value for name, score in scores.items() if course.may_be_in_rules(contest, name)]
+            if best is None or not allowed or min(allowed) <= TIE * scores[best].value:
+                continue
+            where = f"{contest.collective} {format_size(contest.size_bytes)}"
+            better.append(f"{where}: {best} at {scores[best].value / min(allowed):.2f} of the rule's time")
         if better:
             listed = "; ".join(better)
             found.append(
-                f"On {course.ranks} ranks the best algorithm is one that rules cannot have: {listed}"
+                f"On {course.ranks} ranks one of the MPI's own is better, but no rule can name it: {listed}"
             )
     return found
 

@@ -64,6 +64,8 @@ class Course:
         self.place: Place | None = None
         self._timings: dict[Cell, list[Timing]] = {}
         self._rounds: dict[tuple[Cell, str], set[int]] = {}
+        # The estimates as of a number of jobs; to compute them takes time from the ranks.
+        self._known_rows: dict[tuple[int, bool], tuple[int, list[dict[str, Estimate]]]] = {}
         saved = benchmark.about.setdefault("tune", {"goal": _goal_to_json(goal), "jobs": [], "dropped": []})
         for job in saved["jobs"]:
             self._add_times(job)
@@ -200,17 +202,22 @@ class Course:
         return [
             name
             for name in contest.candidates
-            if (contest.collective, contest.size_bytes, name) not in self.unserved
-            and (contest.collective, name) not in self.dropped
+            if (contest.collective, name) not in self.dropped
+            and not any((c.collective, c.size_bytes, name) in self.unserved for c in contest.cells)
         ]
 
     def rows(self, contest: Contest, *, final: bool = False) -> list[dict[str, Estimate]]:
         """The estimates in each cell: from the rounds of the race, or from the final one."""
+        known = self._known_rows.get((id(contest), final))
+        if known is not None and known[0] == len(self.jobs):
+            return known[1]
         last = {number for number, job in enumerate(self.jobs) if job["round"] == FINAL}
-        return [
+        rows = [
             race.estimates([t for t in self._timings.get(cell, ()) if (t.job in last) == final])
             for cell in contest.cells
         ]
+        self._known_rows[id(contest), final] = (len(self.jobs), rows)
+        return rows
 
     def scores(self, contest: Contest, names: Collection[str], *, final: bool = False) -> dict[str, Score]:
         """The scores of those of the algorithms that were measured in all cells."""

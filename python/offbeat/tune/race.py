@@ -68,7 +68,7 @@ def estimates(timings: Sequence[Timing]) -> dict[str, Estimate]:
     main = max(by_job, key=lambda job: len(by_job[job]))  # the job to which the others are compared
     factor = dict.fromkeys(by_job, 0.0)
     found: dict[str, float] = {}
-    for _ in range(_FIT_STEPS):
+    for _ in range(_FIT_STEPS if len(by_job) > 1 else 1):
         found = {
             name: _mean((each.log_us - factor[each.job], each.error) for each in of)
             for name, of in by_algorithm.items()
@@ -145,9 +145,9 @@ def _deviations(tests: int) -> float:
 def behind(found: Mapping[str, Score], tests: int) -> set[str]:
     """The algorithms that are behind the leader with certainty.
 
-    An algorithm is behind if its score exceeds the best score by more than the standard error of the
-    difference times a normal quantile. The quantile is one-sided 95%, divided by ``tests``, the number of
-    such comparisons in the whole race.
+    An algorithm is behind if its score exceeds the least score by more than the standard error of the
+    difference times a normal quantile. The quantile is one-sided, for 5% divided by ``tests``, the number of
+    such comparisons in the whole race. So the best algorithm is stopped in at most 5% of the races.
     """
     if not found:
         return set()

@@ -22,6 +22,10 @@ from offbeat.tune.course import FINAL, FINAL_SAMPLES, NATIVE, ROUNDS, Contest, C
 
 _FOR_FINAL = 0.2  # the part of the budget that measures the winners again
 _OF_THE_REST = 0.5  # the most that a round takes of the time that is left for the rounds
+_FEW_STARTS = 12  # if no more jobs than these can be started in the time left, a round may take all of it
+_LEAST_STARTS = 4  # the least time, in starts of a job, that is worth another round
+_OWN_FIRST = 3.0
+_LEAST_SHARE = 1.3  # a job needs at least this many times what it takes to start it
 _MOST_SILENCE_S = 20.0  # ranks that write nothing for so long hang
 _GRACE_S = 3.0  # how long after its time a job may take to end
 _PROBE_S = 10.0
@@ -75,25 +79,50 @@ class Tuning:
         self._grace_s = min(_GRACE_S, 0.1 * budget_s)
         self._end = self._began + budget_s - 2 * self._grace_s
         self._silence_s = min(_MOST_SILENCE_S, max(0.2 * budget_s, 2.0))
-        self._start_s = 1.0  # what it takes to start a job; measured as soon as one has started
+        self._start_s = 1.0  # what it takes to start and end a job; the first one tells
         self._round = 0
 
     def run(self) -> None:
         """Race until every race is decided or the budget is spent, then measure the winners again."""
         for course in self.courses:
             self._probe(course)
-        racing_end = self._began + (1 - _FOR_FINAL) * (self._end - self._began)
+        more = True
+        while more:
+            now = time.time()
+            self._race(now + (1 - _FOR_FINAL) * (self._end - now))
+            before = self._measured()
+            self._run_round([(course, course.contests) for course in self.courses], FINAL, self._end)
+            # What is left of the time goes to races that are not decided.
+            enough = self._end - time.time() > _LEAST_STARTS * self._start_s
+            more = enough and self._measured() > before and self._due()[0] is not None
+
+    def _race(self, end: float) -> None:
+        """Run one round after the other, until no race needs another one or the time is over."""
+        stuck = 0
+        while stuck < 2 and time.time() + self._start_s < end:
+            number, due = self._due()
+            if number is None:
+                return
+            left = end - time.time()
+            # Rounds so short that starting jobs takes most of them are not worth it.
+            share = left * _OF_THE_REST if left > _FEW_STARTS * self._start_s else left
+            before = self._measured()
+            self._run_round(due, number, time.time() + share)
+            stuck = stuck + 1 if self._measured() == before else 0
+
+    def _due(self) -> tuple[int | None, list[tuple[Course, list[Contest]]]]:
+        """The earliest round that some race still needs, and the races that need it."""
         for number, _ in enumerate(ROUNDS):
             due = [
                 (course, [contest for contest in course.contests if self._is_due(course, contest, number)])
                 for course in self.courses
             ]
-            if not any(contests for _, contests in due):
-                continue
-            left = racing_end - time.time()
-            last = number == len(ROUNDS) - 1
-            self._run_round(due, number, time.time() + left * (1.0 if last else _OF_THE_REST))
-        self._run_round([(course, course.contests) for course in self.courses], FINAL, self._end)
+            if any(contests for _, contests in due):
+                return number, due
+        return None, []
+
+    def _measured(self) -> int:
+        return sum(len(job["cells"]) for course in self.courses for job in course.jobs)
 
     # -- where the ranks run
 
@@ -105,8 +134,10 @@ class Tuning:
             probe = cell._replace(pattern=course.benchmark.plan.patterns[0])
             records = Records()
             until = min(self._end, time.time() + _PROBE_S)
+            began = time.time()
             try:
                 self._run_job(course, Job([NATIVE], [probe], {}), records, ROUNDS[0], until)
+                self._start_s = time.time() - began
             finally:
                 runner.part_of(course.path).unlink(missing_ok=True)
             runner.add_header(course.benchmark, records.header)
@@ -147,7 +178,7 @@ class Tuning:
             if not queue and not named:
                 named = True
                 queue = [w for course, contests in due for w in self._host_work(course, contests, number)]
-            if not queue or time.time() + self._start_s > end:
+            if not queue or time.time() + _LEAST_SHARE * self._start_s > end:
                 return
             later = (
                 []
@@ -158,8 +189,14 @@ class Tuning:
                     for work in self._host_work(course, contests, number, any_skew=True)
                 ]
             )
-            weights = [self._cost_s(work, samples) for work in [*queue, *later]]
-            until = time.time() + (end - time.time()) * weights[0] / sum(weights)
+            costs = [self._cost_s(work, samples) for work in [*queue, *later]]
+            # Of offbeat's own algorithms most are not known yet, and rules can have all of them.
+            costs[: len(queue)] = [cost * (1 if named else _OWN_FIRST) for cost in costs[: len(queue)]]
+            left = end - time.time()
+            until = end - sum(costs[1:]) if sum(costs) < left else time.time() + left * costs[0] / sum(costs)
+            if until - time.time() < _LEAST_SHARE * self._start_s:
+                queue.pop(0)  # a later round has more time for it
+                continue
             queue = [*self._run_work(queue.pop(0), number, samples, until), *queue]
 
     def _wanted(self, course: Course, contest: Contest, number: int) -> list[str]:
@@ -303,13 +340,10 @@ class Tuning:
         return again
 
     def _run_job(self, course: Course, job: Job, records: Records, samples: int, until: float) -> None:
-        began = time.time()
         racing = sum(len(course.racing(contest)) for contest in course.contests)
         total = sum(len(contest.candidates) for contest in course.contests)
 
         def on_change(seen: Records) -> None:
-            if seen.header and self._start_s == 1.0:
-                self._start_s = max(time.time() - began, 0.05)
             passed = time.time() - self._began
             self._on_progress(
                 Progress(passed, self._budget_s, self._round, seen.doing, course.ranks, racing, total)
