@@ -73,7 +73,11 @@ class MadeBench:
         return host_algorithms.is_native(name) or serves(name, collective)
 
     def _result(self, cell: Cell, name: str, samples: int, slower: float) -> Result:
-        where = {"collective": cell.collective, "size": cell.size_bytes, "pattern": cell.pattern}
+        where: dict[str, Any] = {
+            "collective": cell.collective,
+            "size": cell.size_bytes,
+            "pattern": cell.pattern,
+        }
         if name in self.wrong:
             return result_of(name, status=WRONG, wrong=Wrong(1, 0, 0, 1.0, 2.0), skew=cell.skew, **where)
         if name in self.unserved:

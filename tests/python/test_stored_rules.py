@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The rules that offbeat tune stores: for which machine they hold, what a later tuning adds, who uses them."""
+"""The rules that offbeat tune stores: where they hold, what a later tuning adds, and who uses them."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_later_tuning_adds_to_an_earlier_one(home: dict[str, str]) -> None:
 def test_a_home_that_cannot_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("a file")
     with pytest.raises(
-        CommandError, match="cannot store the rules in .*home/.config/offbeat/rules: Not a dir"
+        CommandError, match=r"cannot store the rules in .*home/\.config/offbeat/rules: Not a dir"
     ):
         store({"HOME": str(tmp_path / "home")}, ROW)
     with pytest.raises(CommandError, match="there is no home folder"):

@@ -290,6 +290,7 @@ def test_a_budget_that_is_spent_leaves_the_rest_for_later(
 def test_nothing_that_was_measured_is_lost_in_a_kill(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     made = new_course(path, algorithms=["native", "bine"])
+    made.benchmark.write(path)
     made.begin(0)  # a kill -9 while this job runs leaves the file and what the ranks wrote beside it
     lines = [
         {"record": "header", "hosts": 1, "cpus": []},
@@ -299,7 +300,8 @@ def test_nothing_that_was_measured_is_lost_in_a_kill(monkeypatch: pytest.MonkeyP
             for pattern in ("balanced",)
         ),
     ]
-    runner.part_of(path).write_text("\n".join(map(json.dumps, lines)) + '\n{"record": "resu')
+    with runner.part_of(path).open("a") as part:
+        part.write("\n".join(map(json.dumps, lines)) + '\n{"record": "resu')
     again = course.read(path)
     assert again.take_part() == 3
     assert not runner.part_of(path).exists()
@@ -336,7 +338,7 @@ def test_a_file_is_that_of_a_benchmark(monkeypatch: pytest.MonkeyPatch, tmp_path
 )
 def test_other_files_are_not_resumed(tmp_path: Path, change: Any, message: str) -> None:
     path = tmp_path / "t.json"
-    new_course(path).begin(0)
+    new_course(path).benchmark.write(path)
     document = json.loads(path.read_text())
     change(document)
     path.write_text(json.dumps(document))

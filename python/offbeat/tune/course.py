@@ -7,6 +7,7 @@ job, because a race compares algorithms within jobs (docs/tune.md).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from offbeat.bench.plan import Cell, Plan
 from offbeat.bench.records import Records
 from offbeat.bench.results import MEASURED, NOT_SERVED, WRONG, Benchmark, Result
 from offbeat.bench.runner import add_header
-from offbeat.errors import CommandError
+from offbeat.errors import FAILED, CommandError
 from offbeat.mpi import host_algorithms
 from offbeat.tune import candidates, race
 from offbeat.tune.candidates import Place
@@ -132,20 +133,22 @@ class Course:
     # -- measuring
 
     def begin(self, number: int) -> None:
-        """Note in the file to which round the results belong that a job is about to write."""
-        self.benchmark.about["tune"]["running"] = number
-        self.benchmark.write(self.path)
+        """Note beside the file to which round the results belong that a job is about to write."""
+        part = runner.part_of(self.path)
+        try:
+            part.write_text(json.dumps({"record": "round", "round": number}) + "\n")
+        except OSError as error:
+            raise CommandError(f"cannot write {part}: {error.strerror}", FAILED) from None
 
     def take_part(self) -> int:
         """Add the results that a killed tuning left beside the file. Returns how many there were."""
         records = runner.take_part(self.path)
         if records is None:
             return 0
-        number = self.benchmark.about["tune"].get("running")
-        if number is not None:
-            self.add(records, int(number), 0.0)
+        if records.round is not None:
+            self.add(records, records.round, 0.0)
         runner.part_of(self.path).unlink(missing_ok=True)
-        return len(records.results) if number is not None else 0
+        return len(records.results) if records.round is not None else 0
 
     def add(self, records: Records, number: int, seconds: float) -> None:
         """Add what a job of round ``number`` has measured, and write the file."""
