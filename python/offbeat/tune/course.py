@@ -67,7 +67,7 @@ class Course:
         self._rounds: dict[tuple[Cell, str], set[int]] = {}
         # The estimates as of a number of jobs; to compute them takes time from the ranks.
         self._known_rows: dict[tuple[int, bool], tuple[int, list[dict[str, Estimate]]]] = {}
-        saved = benchmark.about.setdefault("tune", {"goal": _goal_to_json(goal), "jobs": [], "dropped": []})
+        saved = benchmark.about.setdefault("tune", new_field(goal))
         for job in saved["jobs"]:
             self._add_times(job)
         self.unserved = {  # the sizes at which offbeat does not serve an algorithm
@@ -75,6 +75,7 @@ class Course:
             for result in benchmark.results
             if result.status == NOT_SERVED
         }
+        self._grown = {(collective, int(size)): list(names) for collective, size, names in saved["grown"]}
         # Why nobody may use an algorithm for a collective.
         self.dropped = {(collective, name): str(why) for collective, name, why in saved["dropped"]}
 
@@ -94,8 +95,10 @@ class Course:
         for (collective, _), of in cells.items():
             size = min(cell.size_bytes for cell in of)
             in_force = candidates.in_force(collective, size, place, rules)
-            names = dict.fromkeys([NATIVE, *in_force, *self._first_candidates(collective, size, place)])
-            self.contests.append(Contest(collective, size, of, in_force, list(names)))
+            grown = self._grown.get((collective, size))
+            others = self._first_candidates(collective, size, place) if grown is None else grown
+            names = dict.fromkeys([NATIVE, *in_force, *others])
+            self.contests.append(Contest(collective, size, of, in_force, list(names), grown is not None))
         self._note_plan()
 
     def _first_candidates(self, collective: str, size_bytes: int, place: Place) -> list[str]:
@@ -124,6 +127,8 @@ class Course:
         largest = max(cell.size_bytes for cell in contest.cells)
         added = candidates.compound(contest.collective, self.place, parts[:_BEST_PARTS], largest)
         contest.candidates += [name for name in added if name not in contest.candidates]
+        saved = [contest.collective, contest.size_bytes, contest.candidates]
+        self.benchmark.about["tune"]["grown"].append(saved)
         self._note_plan()
 
     def _note_plan(self) -> None:
@@ -295,8 +300,10 @@ def _joined(earlier: Result | None, new: Result) -> Result:
 # -- files
 
 
-def _goal_to_json(goal: Goal) -> dict[str, Any]:
-    return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(goal).items()}
+def new_field(goal: Goal, jobs: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    """The field ``tune`` of a file."""
+    plain = {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(goal).items()}
+    return {"goal": plain, "jobs": list(jobs), "dropped": [], "grown": []}
 
 
 def path_for(path: Path, ranks: int, all_ranks: Sequence[int]) -> Path:
