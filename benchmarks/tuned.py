@@ -76,7 +76,7 @@ def measured(tuned: Course, choice: Choice, names: Sequence[str], budget_s: floa
     benchmark = Benchmark(plan, runner.about(plan, choice))
     runner.run(benchmark, choice, path=path, budget_s=budget_s)
     cells = [
-        [*result.cell, result.algorithm, delay.median, delay.ci95_low, delay.ci95_high]
+        [*result.cell, result.algorithm, delay.median, delay.ci95_low, delay.ci95_high, result.iterations]
         for result in benchmark.results
         if result.status == MEASURED
         for delay in [result.last_delay]

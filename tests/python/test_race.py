@@ -35,12 +35,19 @@ def test_jobs_that_disagree_make_a_time_less_certain() -> None:
 
 
 def test_a_timing_needs_positive_finite_times() -> None:
-    timing = race.timing(3, "a", 10.0, 9.5, 10.5)
+    timing = race.timing(3, "a", 10.0, 9.5, 10.5, 100)
     assert timing is not None
     assert timing.log_us == math.log(10.0)
     assert timing.error == pytest.approx(math.hypot(math.log(10.5 / 9.5) / 3.92, 0.01), rel=1e-3)
     for median, low, high in ((0.0, 0.0, 1.0), (1.0, -1.0, 2.0), (1.0, 0.5, math.inf)):
-        assert race.timing(0, "a", median, low, high) is None
+        assert race.timing(0, "a", median, low, high, 100) is None
+
+
+def test_few_samples_cannot_be_precise() -> None:
+    few, enough = (race.timing(0, "a", 10.0, 9.99, 10.01, samples) for samples in (49, 50))
+    assert few is not None
+    assert enough is not None
+    assert few.error > 0.1 > 0.02 > enough.error
 
 
 def test_scores_are_means_of_normalised_delays() -> None:
@@ -70,11 +77,27 @@ def test_the_best_algorithm_is_hardly_ever_behind() -> None:
     assert 0 < false_alarms <= 0.05 * 400
 
 
-def test_ties_go_to_the_preferred() -> None:
-    found = {"native": Score(1.02, 0.01), "ring": Score(1.0, 0.01), "tree": Score(1.2, 0.01)}
-    assert race.winner(found, ["native", "tree"]) == "native"
-    assert race.winner(found, ["tree"]) == "ring"
-    assert race.winner({**found, "native": Score(1.04, 0.01)}, ["native"]) == "ring"
+def test_native_wins_ties_and_then_the_rule_in_force() -> None:
+    found = {"native": Score(1.02, 0.005), "ring": Score(1.0, 0.005), "tree": Score(1.01, 0.005)}
+    assert race.choose(found, "native", ["tree"], None) == "native"
+    slower = {**found, "native": Score(1.04, 0.005)}
+    assert race.choose(slower, "native", ["tree"], "ring") == "tree"
+    assert race.choose(slower, "native", ["other"], "tree") == "tree", "as the neighbour"
+    assert race.choose(slower, "native", ["other"], "native") == "ring"
+    assert race.choose(slower, "native", [], None) == "ring"
+
+
+def test_the_rule_in_force_stays_unless_another_one_is_better_with_certainty() -> None:
+    found = {"native": Score(2.0, 0.01), "ring": Score(1.0, 0.01), "tree": Score(1.1, 0.01)}
+    assert race.choose(found, "native", ["tree"], None) == "ring"
+    noisy = {name: Score(score.value, 0.1) for name, score in found.items()}
+    assert race.choose(noisy, "native", ["tree"], None) == "tree"
+    assert race.choose(noisy, "native", ["native", "tree"], None) == "tree", "of alternatives the best one"
+
+
+def test_native_does_not_win_by_noise() -> None:
+    found = {"native": Score(1.0, 0.3), "tree": Score(1.02, 0.3)}
+    assert race.choose(found, "native", ["tree"], None) == "tree"
 
 
 def test_a_race_is_decided_when_nothing_can_be_better_by_more_than_a_tie() -> None:

@@ -236,8 +236,8 @@ with open(sys.argv[1], "a", buffering=1) as out:
         for algorithm in json.loads(sys.argv[3]):
             us = 5.0 if algorithm == "bine" else 10.0
             write(record="result", skew=skew, algorithm=algorithm, status="measured", skew_us=0.0,
-                  native_us=10.0, on_time=True, stopped="precision", last_delays_us=[us] * 24,
-                  total_delays_us=[us] * 24, **where)
+                  native_us=10.0, on_time=True, stopped="precision", last_delays_us=[us] * 60,
+                  total_delays_us=[us] * 60, **where)
     write(record="end")
 """
 
@@ -309,7 +309,7 @@ def test_nothing_that_was_measured_is_lost_in_a_kill(monkeypatch: pytest.MonkeyP
     assert len(results.read(path).results) == 3
     bench = MadeBench(table({"bine": 5.0}, 10.0))
     tuned(monkeypatch, bench, path, course=again)
-    first = {cell for job, samples in bench.jobs for cell in job.cells if samples == 24}
+    first = {cell for job, samples in bench.jobs for cell in job.cells if samples == 60}
     assert Cell("allreduce", 8, "balanced", "0us") not in first
     assert {decision.size_bytes for decision in decide(again)} == {8, 1024}
 

@@ -11,6 +11,7 @@ from offbeat.tune.decisions import Decision, Row, mean_ratio
 from offbeat.units import format_us
 
 _NOTICED = 0.03  # a smaller difference counts as none
+_UNCERTAIN = 0.25
 
 
 def sheet(rows: Sequence[Row]) -> Sheet:
@@ -62,4 +63,7 @@ def verdict(decisions: Sequence[Decision]) -> str:
     stale = sum(not each.fresh for each in decisions if each.algorithm != "native")
     if stale:
         found += f"; {stale} without a second measurement, because the budget was spent"
+    doubtful = sum(each.uncertainty > _UNCERTAIN for each in decisions)
+    if doubtful:
+        found += f"; {doubtful} with figures that are uncertain by more than 25%: the machine was too busy"
     return found

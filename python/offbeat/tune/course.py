@@ -27,7 +27,7 @@ from offbeat.tune.race import Estimate, Score, Timing
 
 NATIVE = "native"
 FINAL = -1  # the number of the round that measures the winners again
-ROUNDS = (24, 100, 300, 1000)  # samples of each algorithm in each cell, round by round
+ROUNDS = (60, 200, 600, 1000)  # samples of each algorithm in each cell, round by round
 FINAL_SAMPLES = 300
 _BEST_PARTS = 3  # how many plain algorithms become parts of others
 
@@ -158,7 +158,7 @@ class Course:
     def add(self, records: Records, number: int, seconds: float) -> None:
         """Add what a job of round ``number`` has measured, and write the file."""
         cells = [
-            [*result.cell, result.algorithm, delay.median, delay.ci95_low, delay.ci95_high]
+            [*result.cell, result.algorithm, delay.median, delay.ci95_low, delay.ci95_high, result.iterations]
             for result in records.results
             if result.status == MEASURED
             for delay in [result.last_delay]
@@ -182,10 +182,10 @@ class Course:
     def _add_times(self, job: dict[str, Any]) -> None:
         number = len(self.jobs)
         self.jobs.append(job)
-        for *where, algorithm, median, low, high in job["cells"]:
+        for *where, algorithm, median, low, high, samples in job["cells"]:
             cell = Cell(*where)
             self._rounds.setdefault((cell, algorithm), set()).add(job["round"])
-            timing = race.timing(number, algorithm, median, low, high)
+            timing = race.timing(number, algorithm, median, low, high, samples)
             if timing is not None:
                 self._timings.setdefault(cell, []).append(timing)
 
@@ -257,15 +257,10 @@ class Course:
         return found
 
     def leader(self, contest: Contest, neighbour: str | None, *, final: bool = False) -> str | None:
-        """The winner of a race, of the algorithms that rules may have.
-
-        If several tie, it is native, the rule in force, or the winner at the next smaller size, in this
-        order.
-        """
+        """The choice of a race so far, of the algorithms that rules may have."""
         names = [name for name in self.usable(contest) if self.may_be_in_rules(contest, name)]
         found = self.scores(contest, names, final=final)
-        preferred = [NATIVE, *contest.in_force, *([neighbour] if neighbour is not None else [])]
-        return race.winner(found, preferred) if found else None
+        return race.choose(found, NATIVE, contest.in_force, neighbour) if found else None
 
     def is_decided(self, contest: Contest) -> bool:
         """Whether more samples would change nothing that matters."""
@@ -276,7 +271,7 @@ class Course:
         mine = {name: found[name] for name in found if self.may_be_in_rules(contest, name)}
         if not mine:
             return True
-        chosen = race.winner(mine, [NATIVE, *contest.in_force])
+        chosen = race.choose(mine, NATIVE, contest.in_force, None)
         return race.is_decided(mine, chosen, self._tests(contest))
 
     def core_seconds(self, cpus: int) -> float:

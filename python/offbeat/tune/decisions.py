@@ -9,10 +9,10 @@ outside, and where a size was not measured.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from statistics import fmean
+from statistics import NormalDist, fmean
 
 from offbeat.rules.spelling import bytes_text
 from offbeat.tune.candidates import Place, has_lengths, rule_bytes
@@ -20,6 +20,7 @@ from offbeat.tune.course import NATIVE, Contest, Course
 from offbeat.tune.race import Estimate
 
 _CACHE_LINE = 64  # shorter calls take as long as one byte does
+_TWO_SIDED_95 = NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Decision:
     us: float  # its last delay, the geometric mean over the cells
     cells: int
     fresh: bool  # whether the figures are those of the final round, after the choice
+    uncertainty: float = 0.0  # half of the 95% interval of the logarithm of ``of_native`` or of ``us``
 
     @property
     def changes(self) -> bool:
@@ -116,11 +118,17 @@ def _decision(course: Course, contest: Contest, raced: str | None) -> Decision |
         math.exp(mine),
         len(contest.cells),
         fresh,
+        _TWO_SIDED_95 * _error(rows, {chosen or raced, NATIVE} if native is not None else {chosen or raced}),
     )
 
 
 def _mean_log(rows: Sequence[dict[str, Estimate]], name: str) -> float | None:
     return fmean(row[name].log_us for row in rows) if rows and all(name in row for row in rows) else None
+
+
+def _error(rows: Sequence[dict[str, Estimate]], names: Collection[str]) -> float:
+    """The standard error of a mean over the cells of a quotient of these algorithms."""
+    return math.sqrt(sum(row[name].error ** 2 for row in rows for name in names)) / len(rows)
 
 
 def rows_of(decisions: Sequence[Decision], sizes: Sequence[int]) -> list[Row]:

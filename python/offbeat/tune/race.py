@@ -19,6 +19,10 @@ TIE = 1.03  # scores within this factor of the best are tied
 CONFIDENCE = 0.95  # of all tests of a race together
 # What the samples of one job do not show, such as where its memory lies. The relative error of each median.
 _JOB_ERROR = 0.01
+# An interval sees noise that lasts for several samples only from so many samples on (samples.py). Before, the
+# error is at least this.
+ENOUGH_SAMPLES = 50
+_FEW_ERROR = 0.1
 _FIT_STEPS = 30
 _OF_95 = 2 * NormalDist().inv_cdf(0.975)  # the width of a 95% interval, in standard errors
 
@@ -32,11 +36,12 @@ class Timing(NamedTuple):
     error: float  # standard error of log_us
 
 
-def timing(job: int, algorithm: str, median: float, low: float, high: float) -> Timing | None:
+def timing(job: int, algorithm: str, median: float, low: float, high: float, samples: int) -> Timing | None:
     """The timing of a median with its 95% interval, in µs. None if they have no logarithm."""
     if min(median, low) <= 0 or not math.isfinite(high):
         return None
-    return Timing(job, algorithm, math.log(median), math.hypot(math.log(high / low) / _OF_95, _JOB_ERROR))
+    error = max(math.log(high / low) / _OF_95, _JOB_ERROR if samples >= ENOUGH_SAMPLES else _FEW_ERROR)
+    return Timing(job, algorithm, math.log(median), math.hypot(error, _JOB_ERROR))
 
 
 @dataclass(frozen=True)
@@ -156,7 +161,7 @@ def behind(found: Mapping[str, Score], tests: int) -> set[str]:
     return {
         name
         for name, score in found.items()
-        if score.value - leader.value > needed * math.hypot(score.error, leader.error)
+        if score.value - leader.value > needed * _error_between(score, leader)
     }
 
 
@@ -171,10 +176,25 @@ def is_decided(found: Mapping[str, Score], chosen: str, tests: int) -> bool:
     )
 
 
-def winner(found: Mapping[str, Score], preferred: Iterable[str]) -> str:
-    """The algorithm with the best score, or the first of ``preferred`` that ties with it."""
+def choose(found: Mapping[str, Score], native: str, in_force: Iterable[str], neighbour: str | None) -> str:
+    """The algorithm that a rule should have.
+
+    Of those that tie with the best score: ``native``, if the tie is no accident of noise; the rule in force;
+    the choice at the neighbouring size; the best. If the rule in force does not tie, another one replaces it
+    only if that is better with certainty (one-sided, 95%).
+    """
     best = min(found, key=lambda name: found[name].value)
-    for name in preferred:
-        if name in found and found[name].value <= TIE * found[best].value:
-            return name
-    return best
+    tied = [name for name in found if found[name].value <= TIE * found[best].value]
+    if native in tied and _error_between(found[native], found[best]) <= (TIE - 1) * found[best].value:
+        return native
+    stays = min((name for name in in_force if name in found), key=lambda n: found[n].value, default=None)
+    better = neighbour if neighbour in tied and neighbour is not None else best
+    if stays is None:
+        return better
+    gain = found[stays].value - found[better].value
+    sure = gain > _deviations(1) * _error_between(found[stays], found[better])
+    return better if sure and stays not in tied else stays
+
+
+def _error_between(one: Score, other: Score) -> float:
+    return math.hypot(one.error, other.error)
