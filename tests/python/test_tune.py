@@ -421,6 +421,13 @@ def test_the_rules_choose_what_won(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert candidates.in_force("allreduce", 8, Place("MPICH", 4, 1), rules) == ["arrival_tree"]
 
 
+def test_one_of_the_alternatives_in_force_is_no_change() -> None:
+    both = replace(decision(8, "ring"), before="arrival_tree | ring")
+    assert not both.changes
+    assert replace(both, algorithm="bine").changes
+    assert "earlier rule" not in rows_of([both], [8])[0].reason("2026-11-26")
+
+
 def test_means_of_ratios() -> None:
     assert decisions.mean_ratio([0.5, 2.0, None]) == pytest.approx(1.0)
     assert decisions.mean_ratio([None]) is None

@@ -26,7 +26,7 @@ def sheet(rows: Sequence[Row]) -> Sheet:
             [
                 Cell(bytes_text(row.least, row.most)),
                 Cell(row.first.algorithm),
-                Cell(", ".join(dict.fromkeys("same" if not d.changes else d.before for d in row.decisions))),
+                Cell(", ".join(dict.fromkeys(_before(each) for each in row.decisions))),
                 Cell(_delays(row.decisions)),
                 _ratio(mean_ratio(each.of_native for each in row.decisions)),
                 _ratio(mean_ratio(each.of_before for each in row.decisions)),
@@ -36,6 +36,10 @@ def sheet(rows: Sequence[Row]) -> Sheet:
         note="Last delays and their quotients are means over the arrival patterns; below 1 is faster.",
         left=frozenset({0, 1, 2}),
     )
+
+
+def _before(decision: Decision) -> str:
+    return "same" if decision.before == decision.algorithm else decision.before
 
 
 def _delays(decisions: Sequence[Decision]) -> str:

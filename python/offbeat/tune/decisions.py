@@ -41,7 +41,8 @@ class Decision:
 
     @property
     def changes(self) -> bool:
-        return self.algorithm != self.before
+        """Whether the rule in force would run something else; it may have alternatives."""
+        return self.algorithm not in self.before.split(" | ")
 
 
 @dataclass(frozen=True)
