@@ -43,8 +43,9 @@ class MadeBench:
     hosts: int = 1
     noise: float = 0.02
     drift: float = 0.0  # a job may be slower as a whole by up to this
-    crash_in_check: Collection[str] = ()
+    crash_in_check: Collection[str] = ()  # names, or a collective and a name
     crash_in_measure: Collection[str] = ()
+    crashes: int = 0
     jobs: list[tuple[Job, int]] = field(default_factory=list)  # with the samples that were asked for
     random: random.Random = field(default_factory=lambda: random.Random(7))
 
@@ -63,7 +64,8 @@ class MadeBench:
                         "collective": cell.collective,
                         "algorithm": name if what == "check" else "",
                     }
-                    if name in crashing:
+                    if name in crashing or f"{cell.collective} {name}" in crashing:
+                        self.crashes += 1
                         raise CommandError("the benchmark job ended with exit code 139", 1)
             records.results += [self._result(cell, name, plan.max_iterations, slower) for name in names]
         records.ended = True

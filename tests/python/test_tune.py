@@ -167,6 +167,18 @@ def test_an_algorithm_that_crashes_is_found(
     assert {decision.size_bytes for decision in decide(made)} == {8, 1024}
 
 
+def test_an_algorithm_that_crashes_for_one_collective_races_for_another(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bench = MadeBench(table({"ring": 5.0}, 10.0), crash_in_check=["allreduce ring"])
+    made = tuned(monkeypatch, bench, tmp_path / "t.json", collectives=["allreduce", "allgather"])
+    assert list(made.dropped) == [("allreduce", "ring")]
+    assert bench.crashes == 1, "no later job runs it for allreduce"
+    chosen = {(found.collective, found.algorithm) for found in decide(made)}
+    assert ("allgather", "ring") in chosen
+    assert ("allreduce", "ring") not in chosen
+
+
 def test_an_mpi_that_does_not_start_is_told_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def run_job(*arguments: Any, **others: Any) -> None:
         raise CommandError("no such host", 1)

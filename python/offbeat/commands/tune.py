@@ -365,9 +365,10 @@ class _Line:
         what = "measuring the winners again" if progress.round == FINAL else f"round {progress.round + 1}"
         text = (
             f"{format_duration(progress.passed_s)} of {format_duration(progress.budget_s)}: {what}, "
-            f"{progress.ranks} ranks: {progress.doing}; {progress.racing} of {progress.candidates} "
-            "candidates are in the race"
+            f"{progress.ranks} ranks: {progress.doing}"
         )
+        if progress.candidates:
+            text += f"; {progress.racing} of {progress.candidates} candidates are in the race"
         if self._terminal:
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
             self._shown = True

@@ -19,6 +19,7 @@ from offbeat.mpi import host_algorithms
 from offbeat.mpi.choice import Choice
 from offbeat.tune.candidates import Place
 from offbeat.tune.course import FINAL, FINAL_SAMPLES, NATIVE, ROUNDS, Contest, Course
+from offbeat.units import parse_skew
 
 _FOR_FINAL = 0.2  # the part of the budget that measures the winners again
 _OF_THE_REST = 0.5  # the most that a round takes of the time that is left for the rounds
@@ -29,6 +30,8 @@ _LEAST_SHARE = 1.3  # a job needs at least this many times what it takes to star
 _MOST_SILENCE_S = 20.0  # ranks that write nothing for so long hang
 _GRACE_S = 3.0  # how long after its time a job may take to end
 _PROBE_S = 10.0
+_OF_BUDGET_FOR_PROBE = 0.3
+_STARTS_OF_SILENCE = 5.0  # on a machine where jobs start slowly, ranks may be silent for longer
 _LEAD_US = 20.0  # what a call costs beside its delay and the skew
 _NODE_RANKS = "OFFBEAT_NODE_RANKS"  # makes nodes of a host, for tests
 
@@ -133,12 +136,15 @@ class Tuning:
             cell = course.benchmark.plan.cells[0]
             probe = cell._replace(pattern=course.benchmark.plan.patterns[0])
             records = Records()
-            until = min(self._end, time.time() + _PROBE_S)
+            # To start a job on many hosts may take long, and is not known yet.
+            until = min(self._end, time.time() + max(_PROBE_S, _OF_BUDGET_FOR_PROBE * self._budget_s))
+            usual, self._silence_s = self._silence_s, math.inf
             began = time.time()
             try:
                 self._run_job(course, Job([NATIVE], [probe], {}), records, ROUNDS[0], until)
                 self._start_s = time.time() - began
             finally:
+                self._silence_s = max(usual, _STARTS_OF_SILENCE * self._start_s)
                 runner.part_of(course.path).unlink(missing_ok=True)
             runner.add_header(course.benchmark, records.header)
             if course.benchmark.about.get("hosts") is None:
@@ -209,8 +215,15 @@ class Tuning:
         wanted = [name for name in names if name in usable]
         return wanted if leader is not None and len(wanted) > 1 else []
 
-    def _is_measured(self, course: Course, contest: Contest, names: Sequence[str], number: int) -> bool:
-        return all(course.was_measured(cell, name, number) for cell in contest.cells for name in names)
+    @staticmethod
+    def _is_measured(course: Course, cells: Sequence[Cell], names: Sequence[str], number: int) -> bool:
+        return all(course.was_measured(cell, name, number) for cell in cells for name in names)
+
+    @staticmethod
+    def _in_question(work: _Work, contest: Contest, names: Sequence[str]) -> list[str]:
+        """The algorithms of a job that compete in one of its races."""
+        usable = work.course.usable(contest)
+        return [name for name in names if name in usable and name != work.reference]
 
     def _own_work(self, course: Course, contests: Sequence[Contest], number: int) -> list[_Work]:
         """The jobs without names of the host's. Races with much the same algorithms share a job."""
@@ -218,32 +231,24 @@ class Tuning:
         for contest in contests:
             wanted = self._wanted(course, contest, number)
             own = [name for name in wanted if host_algorithms.name_in(name) is None]
-            if own and not self._is_measured(course, contest, own, number):
+            if own and not self._is_measured(course, contest.cells, own, number):
                 # The first job of a race finds native's time, which says how late ranks are.
                 first = [NATIVE] if self._native_us(course, contest) is None and NATIVE not in own else []
                 found.append(_Work(course, [contest], [*first, *own]))
         samples = FINAL_SAMPLES if number == FINAL else ROUNDS[number]
         while len(found) > 1:
-            extra = [self._extra_s(one, other, samples) for one, other in pairwise(found)]
-            cheapest = min(range(len(extra)), key=extra.__getitem__)
-            if number > 0 and extra[cheapest] > self._start_s:
-                break
-            one, other = found[cheapest : cheapest + 2]
-            found[cheapest : cheapest + 2] = [
-                _Work(course, one.contests + other.contests, _union(one.algorithms, other.algorithms))
+            together = [_joined(one, other) for one, other in pairwise(found)]
+            costs = [self._cost_s(work, samples) for work in found]
+            saved = [
+                one + other - self._cost_s(both, samples) if _may_run(both) else -math.inf
+                for both, one, other in zip(together, costs, costs[1:], strict=False)
             ]
+            best = max(range(len(saved)), key=saved.__getitem__)
+            # In the first round little is known of the costs, and few jobs are better.
+            if saved[best] < (0.0 if number != 0 else -math.inf) or not _may_run(together[best]):
+                break
+            found[best : best + 2] = [together[best]]
         return found
-
-    def _extra_s(self, one: _Work, other: _Work, samples: int) -> float:
-        """What two jobs together cost more than each by itself, without the start."""
-        both = replace(one, contests=one.contests + other.contests)
-        both.algorithms = _union(one.algorithms, other.algorithms)
-        return (
-            self._cost_s(both, samples)
-            - self._cost_s(one, samples)
-            - self._cost_s(other, samples)
-            + self._start_s
-        )
 
     def _host_work(
         self, course: Course, contests: Sequence[Contest], number: int, *, any_skew: bool = False
@@ -261,7 +266,7 @@ class Tuning:
                     by_name.setdefault(name, []).append(contest)
         found = []
         for algorithm, of in by_name.items():
-            missing = [c for c in of if not self._is_measured(course, c, [algorithm], number)]
+            missing = [c for c in of if not self._is_measured(course, c.cells, [algorithm], number)]
             variables: dict[str, str] = {}
             for contest in missing:
                 call = host_algorithms.call(algorithm, contest.collective, nonblocking=False)
@@ -298,7 +303,8 @@ class Tuning:
             rows = work.course.rows(contest)
             usual = self._native_us(work.course, contest) or 100.0
             for cell, row in zip(contest.cells, rows, strict=True):
-                skew = 0.0 if cell.pattern == "balanced" else usual
+                late = parse_skew(cell.skew)
+                skew = (late.factor or 0.0) * usual + (late.microseconds or 0.0)
                 us = sum(row[name].us if name in row else usual for name in work.algorithms)
                 total += samples * (us + len(work.algorithms) * (skew + _LEAD_US)) / 1e6
         return total + self._start_s
@@ -316,7 +322,7 @@ class Tuning:
             cell
             for contest in work.contests
             for cell in contest.cells
-            if not all(work.course.was_measured(cell, n, number) for n in names if n != work.reference)
+            if not self._is_measured(work.course, [cell], self._in_question(work, contest, names), number)
         ]
         if not cells or all(name == work.reference for name in names):
             return []
@@ -399,8 +405,18 @@ class Tuning:
         return sum(course.core_seconds(machine.cpus()) for course in self.courses)
 
 
-def _union(one: Sequence[str], other: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys([*one, *other]))
+def _joined(one: _Work, other: _Work) -> _Work:
+    """One job for the races of two."""
+    algorithms = list(dict.fromkeys([*one.algorithms, *other.algorithms]))
+    return replace(one, contests=one.contests + other.contests, algorithms=algorithms)
+
+
+def _may_run(work: _Work) -> bool:
+    """Whether no algorithm of a job was dropped for a collective of it. All algorithms run in all cells."""
+    collectives = {contest.collective for contest in work.contests}
+    return not any(
+        (collective, n) in work.course.dropped for collective in collectives for n in work.algorithms
+    )
 
 
 def distinct_patterns(names: Sequence[str], ranks: int, seed: int) -> list[str]:
