@@ -466,6 +466,15 @@ def test_the_cells_of_a_recorded_program(tmp_path: Path) -> None:
     assert rounds == [[0.0, 0.6], [0.0, 1.0], [0.0, 1.0]]
 
 
+def test_the_calls_in_which_ranks_are_most_late_are_left_out(tmp_path: Path) -> None:
+    trace = iterations(
+        tmp_path / "trace", 2, 40, lambda rank, call: rank * (9_000_000 if call in (0, 7) else 30_000)
+    )
+    (cell,) = recorded.cells_of(trace)
+    assert cell.calls == 40
+    assert cell.arrivals_us == 38 * [[0.0, 30.0]]
+
+
 def test_only_the_cells_of_the_program_are_tuned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     trace = iterations(tmp_path / "trace", 2, 6, lambda rank, call: rank * 30_000, size=lambda call: 64)
     cells = recorded.with_patterns(recorded.cells_of(trace), tmp_path / "arrivals")[2]

@@ -397,6 +397,7 @@ def _show(
     console.print(f"Objective: {goal.objective}{f' ({shown})' if shown else ''}", soft_wrap=True)
     for of in rows:
         console.print(to_terminal(tune_sheets.sheet(of)))
+    console.print(tune_sheets.NOTE, soft_wrap=True)
     console.print(tune_sheets.verdict(decisions), soft_wrap=True)
     for line in [*_missing(courses), *_dropped(courses), *_better_names(courses)]:
         console.print(line, soft_wrap=True)

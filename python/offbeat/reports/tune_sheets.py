@@ -10,6 +10,7 @@ from offbeat.rules.spelling import bytes_text
 from offbeat.tune.decisions import Decision, Row, mean_ratio
 from offbeat.units import format_us
 
+NOTE = "Last delays and their quotients are geometric means over the arrival patterns; below 1 is faster."
 _NOTICED = 0.03  # a smaller difference counts as none
 _UNCERTAIN = 0.25
 
@@ -33,7 +34,6 @@ def sheet(rows: Sequence[Row]) -> Sheet:
             ]
             for row in rows
         ],
-        note="Last delays and their quotients are means over the arrival patterns; below 1 is faster.",
         left=frozenset({0, 1, 2}),
     )
 

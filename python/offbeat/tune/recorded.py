@@ -3,7 +3,8 @@
 
 A cell stands for the blocking calls of one collective on communicators of one size whose lengths lie within
 the same power of two. Its size is the length that took most time. Its arrival pattern is a file with the
-arrivals of up to 64 of these calls, evenly over the run.
+arrivals of up to 64 of these calls, evenly over the run, without the 5% of the calls in which ranks were most
+late: those are start-up.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MOST_ROUNDS = 64
+_LEFT_OUT = 0.05
 _LEAST_SKEW_US = 0.1  # clocks do not show less
 # For these a benchmark counts the bytes of one block, and a trace those of all blocks of a rank.
 _ALL_BLOCKS = ("alltoall", "alltoallv", "reduce_scatter_block")
@@ -97,14 +99,16 @@ def _cell(ranks: int, collective: str, parts: list[_Calls]) -> RecordedCell:
     arrivals = np.concatenate([part.arrivals_us for part in parts])
     lengths, places = np.unique(length, return_inverse=True)
     heaviest = int(lengths[np.argmax(np.bincount(places, weights=seconds))])
-    some = np.linspace(0, len(arrivals) - 1, min(_MOST_ROUNDS, len(arrivals))).astype(int)
+    kept = len(arrivals) - int(_LEFT_OUT * len(arrivals))
+    usual = arrivals[np.sort(np.argsort(arrivals.max(axis=1), kind="stable")[:kept])]
+    some = np.linspace(0, kept - 1, min(_MOST_ROUNDS, kept)).astype(int)
     return RecordedCell(
         ranks,
         collective,
         _measured_size(collective, heaviest, ranks),
         len(length),
         float(seconds.sum()),
-        [[float(late) for late in arrivals[k]] for k in some],
+        [[float(late) for late in usual[k]] for k in some],
     )
 
 
