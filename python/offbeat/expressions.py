@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from offbeat import _core
 from offbeat.errors import CommandError
 
@@ -15,6 +17,7 @@ def canonical(expression: str, collective: str = "allreduce") -> str:
         raise CommandError(f"{collective} expression '{expression}': {error}") from None
 
 
+@cache
 def serves(expression: str, collective: str) -> bool:
     """Whether ``expression`` is valid for ``collective``."""
     try:

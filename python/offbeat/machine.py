@@ -29,6 +29,17 @@ def cores() -> int:
     return len(seen)
 
 
+def all_cores() -> int:
+    """The number of physical cores of this machine, whoever may use them."""
+    seen = set()
+    for topology in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology"):
+        try:
+            seen.add(((topology / "physical_package_id").read_text(), (topology / "core_id").read_text()))
+        except OSError:
+            continue
+    return len(seen) or os.cpu_count() or 1
+
+
 def in_batch_job(environment: Mapping[str, str]) -> bool:
     """Whether a scheduler decides where ranks go, not the cores of this host."""
     return any(name in environment for name in _BATCH_VARIABLES)

@@ -11,6 +11,7 @@ from offbeat.errors import CommandError
 
 _SIZE_UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _TIME_UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
+_DURATION_UNITS_S = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
 _RANGE_FACTOR = 4
 MOST_DELAY_US = 1e12  # 11 days; sums and quotients of delays up to this stay finite
 _NUMBER = r"(\d{1,18}(?:\.\d{1,18})?)"  # Python refuses numbers with very many digits
@@ -118,6 +119,22 @@ def parse_time_us(text: str) -> float:
     if match is None or match[2] not in _TIME_UNITS_US:
         raise CommandError(f"'{text}' is not a time: write a number with us, ms or s, such as 100us")
     return checked_delay(float(match[1]) * _TIME_UNITS_US[match[2]], text)
+
+
+def parse_duration_s(text: str) -> float:
+    """The seconds that ``90``, ``90s``, ``5min`` or ``1.5h`` means."""
+    match = re.fullmatch(rf"\s*{_NUMBER}\s*([a-z]*)\s*", text)
+    factor = _DURATION_UNITS_S.get(match[2]) if match is not None else None
+    if match is None or factor is None or float(match[1]) == 0:
+        raise CommandError(f"'{text}' is not a duration: write seconds, or a number with s, min or h")
+    return float(match[1]) * factor
+
+
+def format_duration(seconds: float) -> str:
+    """A duration as ``1:05`` or ``1:00:05``."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def checked_delay(microseconds: float, text: str) -> float:

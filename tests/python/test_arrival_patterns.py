@@ -3,7 +3,16 @@ from pathlib import Path
 
 import pytest
 from fakes import Offbeat
-from offbeat.bench.arrival_patterns import PATTERNS, as_text, file_text, find, parse_names, read
+from offbeat.bench.arrival_patterns import (
+    PATTERNS,
+    as_text,
+    file_text,
+    find,
+    parse_names,
+    read,
+    read_rounds,
+    rounds_text,
+)
 from offbeat.errors import CommandError
 
 
@@ -98,6 +107,17 @@ def test_files(tmp_path: Path) -> None:
             read(path)
     with pytest.raises(CommandError, match="No such file"):
         find(str(tmp_path / "missing.txt")).rounds(2, 1)
+
+
+def test_a_file_may_have_several_rounds(tmp_path: Path) -> None:
+    path = tmp_path / "calls.txt"
+    path.write_text(rounds_text([[0, 10, 20], [40, 0, 30]], "two calls"))
+    assert read_rounds(path) == [[0, 10, 20], [40, 0, 30]]
+    assert read(path) == [20, 5, 25], "the means"
+    assert find(str(path)).rounds(3, 1) == [[0, 0.25, 0.5], [1, 0, 0.75]], "all by the latest of all"
+    path.write_text("1 2\n3\n")
+    with pytest.raises(CommandError, match="line 2: 1 delays; the lines before have 2"):
+        read(path)
 
 
 def test_the_command_draws_and_writes(offbeat: Offbeat, tmp_path: Path) -> None:

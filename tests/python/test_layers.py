@@ -15,10 +15,11 @@ TOP = {"__init__", "_core", "errors", "expressions", "machine", "units"}  # what
 # What each part may import, besides itself.
 MAY_IMPORT = {
     "__main__": {"commands", "top"},
-    "commands": {"reports", "predict", "simulate", "bench", "rules", "trace", "mpi", "top"},
-    "reports": {"predict", "simulate", "bench", "rules", "trace", "top"},
+    "commands": {"reports", "tune", "predict", "simulate", "bench", "rules", "trace", "mpi", "top"},
+    "reports": {"tune", "predict", "simulate", "bench", "rules", "trace", "top"},
     "predict": {"simulate", "bench", "trace", "top"},
     "simulate": {"bench", "top"},
+    "tune": {"bench", "rules", "trace", "mpi", "top"},
     "bench": {"trace", "mpi", "top"},
     "rules": {"top"},
     "trace": {"top"},

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from fakes import Offbeat
 from offbeat import _core
-from offbeat.reports import rule_sheets
-from offbeat.rules import rule_files
+from offbeat.rules import rule_files, spelling
 from offbeat.rules.difference import Difference, Span, differences
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -174,7 +173,7 @@ def test_ranges_are_spelled_as_in_rules(rules: Path) -> None:
         (0, None, "*"), (0, 512, "..512"), (0, 4095, "..<4KiB"), (513, 4095, "513..<4KiB"),
         (1024, 1024, "1KiB"), (1 << 20, None, "1MiB.."), (1, 1 << 30, "1..1GiB"),
     ):  # fmt: skip
-        assert rule_sheets.bytes_text(least, most) == text
+        assert spelling.bytes_text(least, most) == text
         rules.write_text(f"allreduce * * * {text} ring")
         plan = _core.plan("allreduce", "other", 1, 4, True, _core.read_rules(str(rules)), "", "")
         (row,) = [row for row in plan if row["expression"] == "ring"]

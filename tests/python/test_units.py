@@ -1,7 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 import pytest
 from offbeat.errors import CommandError
-from offbeat.units import Skew, format_size, format_us, parse_size, parse_sizes, parse_skew
+from offbeat.units import (
+    Skew,
+    format_duration,
+    format_size,
+    format_us,
+    parse_duration_s,
+    parse_size,
+    parse_sizes,
+    parse_skew,
+)
 
 
 @pytest.mark.parametrize(
@@ -60,3 +69,16 @@ def test_the_label_of_a_skew_is_read_as_the_same_skew() -> None:
     ):
         assert parse_skew(text).label == label
         assert parse_skew(label) == parse_skew(text)
+
+
+def test_durations() -> None:
+    assert [parse_duration_s(text) for text in ("90", "90s", "5min", "1.5 h")] == [90.0, 90.0, 300.0, 5400.0]
+    for text in ("", "0", "5m", "-1s", "5 minutes"):
+        with pytest.raises(CommandError, match="is not a duration"):
+            parse_duration_s(text)
+    assert [format_duration(s) for s in (0.0, 65.9, 3600.0, 36061.0)] == [
+        "0:00",
+        "1:05",
+        "1:00:00",
+        "10:01:01",
+    ]

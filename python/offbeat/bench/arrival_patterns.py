@@ -6,7 +6,8 @@ rounds in turn. A pattern that is drawn anew for each call has many rounds, ever
 other pattern has one.
 
 The user writes a name (``ascending``), a name with a number (``bimodal(2)``), the path
-of a pattern file (one line per rank, in microseconds), or the path of a trace to replay.
+of a pattern file (one line per rank, in microseconds; several columns are several rounds),
+or the path of a trace to replay.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import math
 import random
 import re
+import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -163,10 +165,11 @@ def find(name: str) -> Pattern:
 
 def _recorded(path: Path) -> Draw:
     def delays(ranks: int, _: int) -> Rounds:
-        found = read(path)
-        if len(found) != ranks:
-            raise CommandError(f"{path} is a pattern of {len(found)} ranks, not of {ranks}")
-        return [_scaled(found)]
+        found = read_rounds(path)
+        if len(found[0]) != ranks:
+            raise CommandError(f"{path} is a pattern of {len(found[0])} ranks, not of {ranks}")
+        latest = max(max(delays) for delays in found)
+        return [[delay / latest if latest > 0 else 0.0 for delay in delays] for delays in found]
 
     return delays
 
@@ -210,26 +213,35 @@ def as_text(names: Sequence[str], ranks: int, seed: int) -> str:
 
 
 def read(path: Path) -> list[float]:
-    """The delay of each rank in microseconds: the lines of a pattern file, or the mean skews in a trace."""
+    """The mean delay of each rank in microseconds, in a pattern file or a trace."""
+    return [statistics.fmean(delays) for delays in zip(*read_rounds(path), strict=True)]
+
+
+def read_rounds(path: Path) -> Rounds:
+    """The delays in microseconds: the columns of a pattern file, or the mean skews in a trace."""
     if path.is_dir():
         # Only traces need NumPy, so it is imported here.
         from offbeat import trace
         from offbeat.trace import metrics
 
-        return [float(skew) for skew in metrics.mean_skew_us(trace.read(path))]
+        return [[float(skew) for skew in metrics.mean_skew_us(trace.read(path))]]
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise CommandError(f"cannot read the arrival pattern {path}: {why}") from None
-    delays = []
+    ranks: list[list[float]] = []
     for number, line in enumerate(lines, start=1):
-        text = line.partition("#")[0].strip()
-        if text:
-            delays.append(_microseconds(text, f"{path}, line {number}"))
-    if not delays:
+        where = f"{path}, line {number}"
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        ranks.append([_microseconds(word, where) for word in words])
+        if len(words) != len(ranks[0]):
+            raise CommandError(f"{where}: {len(words)} delays; the lines before have {len(ranks[0])}")
+    if not ranks:
         raise CommandError(f"{path}: no line with a delay; a pattern has one line per rank, in microseconds")
-    return delays
+    return [list(delays) for delays in zip(*ranks, strict=True)]
 
 
 def _microseconds(text: str, where: str) -> float:
@@ -243,5 +255,11 @@ def _microseconds(text: str, where: str) -> float:
 
 
 def file_text(delays_us: Sequence[float], title: str) -> str:
-    """The text of a pattern file, as ``read`` reads it."""
-    return f"# {title}: microseconds, one line per rank\n" + "".join(f"{delay:.3f}\n" for delay in delays_us)
+    """The text of a pattern file with one round."""
+    return rounds_text([delays_us], title)
+
+
+def rounds_text(rounds_us: Sequence[Sequence[float]], title: str) -> str:
+    """The text of a pattern file, as ``read_rounds`` reads it."""
+    lines = (" ".join(f"{delay:.3f}" for delay in delays) for delays in zip(*rounds_us, strict=True))
+    return f"# {title}: microseconds, one line per rank\n" + "".join(f"{line}\n" for line in lines)

@@ -59,10 +59,13 @@ class Plan:
     computing: Skew | None = None
     asleep: bool = False  # ranks sleep instead of computing
     mpirun_arguments: Sequence[str] = ()
+    chosen_cells: Sequence[Sequence[Any]] | None = None  # instead of every combination of the above
 
     @cached_property
     def cells(self) -> list[Cell]:
         """The cells in the order of measuring. A pattern in which no rank is late has one, for all skews."""
+        if self.chosen_cells is not None:
+            return [Cell(*cell) for cell in self.chosen_cells]
         return [
             Cell(collective, size, pattern, skew.label)
             for collective in self.collectives

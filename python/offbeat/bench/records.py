@@ -26,6 +26,8 @@ class Records:
     ended: bool = False
     doing: str = "starting"
     begun: int = 0  # how many cells the ranks have begun to measure
+    last_begin: dict[str, Any] = field(default_factory=dict)  # what the ranks do: see _doing
+    round: int | None = None  # of a tuning, which notes it before the ranks begin
 
     def add(self, line: str | bytes, where: str = "a line") -> None:
         """Add one line of a file. Raises CommandError if the ranks did not write it; ``where`` names it."""
@@ -40,9 +42,12 @@ class Records:
         kind = record["record"]
         if kind == "begin":
             self.doing = _doing(record)
+            self.last_begin = record
             self.begun += record["what"] == "measure"
         elif kind == "header":
             self.header = record
+        elif kind == "round":
+            self.round = int(record["round"])
         elif kind == "result":
             result = _result(record)
             Result.from_json(result.to_json())  # fails now, not later, if a value is not a number

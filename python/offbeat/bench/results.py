@@ -90,6 +90,11 @@ class Result:
     def iterations(self) -> int:
         return len(self.last_delays_us)
 
+    @cached_property
+    def json_text(self) -> str:
+        """The result as a line of the file. A tuning writes its file after each job, so it is kept."""
+        return json.dumps(self.to_json())
+
     def to_json(self) -> dict[str, Any]:
         values: dict[str, Any] = {
             **self.cell._asdict(),
@@ -186,6 +191,9 @@ class Benchmark:
         return list(found.values())
 
     def to_json(self) -> dict[str, Any]:
+        return {**self._head(), "cells": [result.to_json() for result in self.results]}
+
+    def _head(self) -> dict[str, Any]:
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -193,25 +201,23 @@ class Benchmark:
             "seconds": round(self.seconds, 1),
             "complete": not self.missing(),
             "plan": self.plan.to_json(),
-            "cells": [result.to_json() for result in self.results],
         }
 
     def write(self, path: Path) -> None:
         """Write the file, by renaming a complete one, so that a reader never sees half of it."""
         new = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            new.write_text(_one_cell_a_line(self.to_json()))
+            new.write_text(_one_cell_a_line(self._head(), [result.json_text for result in self.results]))
             new.replace(path)
         except OSError as error:
             new.unlink(missing_ok=True)
             raise CommandError(f"cannot write {path}: {error.strerror}", FAILED) from None
 
 
-def _one_cell_a_line(document: dict[str, Any]) -> str:
-    *first, cells = document.items()
-    lines = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in first]
-    rows = ",\n  ".join(json.dumps(cell) for cell in cells[1])
-    return "{\n" + ",\n".join([*lines, f' "{cells[0]}": [\n  {rows}\n ]']) + "\n}\n"
+def _one_cell_a_line(head: dict[str, Any], cells: Sequence[str]) -> str:
+    lines = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
+    rows = ",\n  ".join(cells)
+    return "{\n" + ",\n".join([*lines, f' "cells": [\n  {rows}\n ]']) + "\n}\n"
 
 
 def read(path: Path) -> Benchmark:

@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import fcntl
 import hashlib
+import math
 import mmap
 import os
 import signal
@@ -18,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from offbeat import __version__, machine
 from offbeat.bench import arrival_patterns
@@ -56,8 +57,8 @@ def about(plan: Plan, choice: Choice) -> dict[str, Any]:
             "library": str(library),
             "sha256": hashlib.sha256(library.read_bytes()).hexdigest(),
         },
-        "started": _now(),
-        "updated": _now(),
+        "started": timestamp(),
+        "updated": timestamp(),
         "machine": machine.description(),
         "mpi": {
             "vendor": install.vendor,
@@ -82,14 +83,15 @@ def _described(pattern: str, plan: Plan) -> dict[str, Any]:
     return {"summary": arrival_patterns.summary(pattern), "mean": means}
 
 
-def _add_header(benchmark: Benchmark, header: Mapping[str, Any]) -> None:
+def add_header(benchmark: Benchmark, header: Mapping[str, Any]) -> None:
     """Add the facts that only the ranks know."""
     benchmark.about["binding"]["cpus"] = header.get("cpus", [])
     for name in ("hosts", "clock_residual_ns"):
         benchmark.about[name] = header.get(name)
 
 
-def _now() -> str:
+def timestamp() -> str:
+    """The time for a file."""
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
@@ -173,11 +175,11 @@ def part_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.part")
 
 
-def join_part(benchmark: Benchmark, path: Path) -> int:
-    """Add the results that a killed run left beside its file. Returns how many there were."""
+def take_part(path: Path) -> Records | None:
+    """The records that a killed run left beside the file ``path``, if there are any. Removes nothing."""
     part = part_of(path)
     if not part.exists():
-        return 0
+        return None
     with part.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -187,10 +189,18 @@ def join_part(benchmark: Benchmark, path: Path) -> int:
         *lines, _ = file.read().split(b"\n")  # the last one may be cut
         for number, line in enumerate(lines, start=1):
             records.add(line, f"{part}, line {number},")
+    return records
+
+
+def join_part(benchmark: Benchmark, path: Path) -> int:
+    """Add the results that a killed run left beside its file. Returns how many there were."""
+    records = take_part(path)
+    if records is None:
+        return 0
     benchmark.add(records.results)
-    _add_header(benchmark, records.header)
+    add_header(benchmark, records.header)
     benchmark.write(path)
-    part.unlink()
+    part_of(path).unlink()
     return len(records.results)
 
 
@@ -218,32 +228,27 @@ def run(
         weights = [len(job.cells) * len(job.algorithms) for job in jobs]
         until = time.time() + (deadline - time.time()) * weights[0] / sum(weights)
         job = jobs.pop(0)
-        with tempfile.TemporaryDirectory(prefix="offbeat-bench-") as folder:
-            files = {name: Path(folder) / name for name in _FILES}
+        records = Records()
+        try:
+            run_job(
+                job,
+                plan,
+                choice,
+                records,
+                until=until,
+                native_us={**benchmark.native_us(), **(native_us or {})},
+                path=path,
+                on_change=lambda seen: on_change(seen, deadline),
+                show_output=show_output,
+            )
+        finally:
+            benchmark.add(records.results)
+            benchmark.seconds = seconds_before + time.time() - started
+            benchmark.about["updated"] = timestamp()
+            add_header(benchmark, records.header)
             if path is not None:
-                files["output"] = part_of(path)
-            known = {**benchmark.native_us(), **(native_us or {})}
-            _write_files(job, plan, known, files)
-            built = build(job, plan, choice, files, deadline=until)
-            records = Records()
-            try:
-                _run_job(
-                    built,
-                    Path(folder),
-                    files["output"],
-                    until,
-                    records,
-                    on_change=lambda seen: on_change(seen, deadline),
-                    show_output=show_output,
-                )
-            finally:
-                benchmark.add(records.results)
-                benchmark.seconds = seconds_before + time.time() - started
-                benchmark.about["updated"] = _now()
-                _add_header(benchmark, records.header)
-                if path is not None:
-                    benchmark.write(path)
-                    part_of(path).unlink(missing_ok=True)
+                benchmark.write(path)
+                part_of(path).unlink(missing_ok=True)
 
 
 def _unfinished_jobs(benchmark: Benchmark) -> list[Job]:
@@ -256,14 +261,51 @@ def _unfinished_jobs(benchmark: Benchmark) -> list[Job]:
     return jobs
 
 
-def _run_job(
+def run_job(
+    job: Job,
+    plan: Plan,
+    choice: Choice,
+    records: Records,
+    *,
+    until: float,
+    native_us: NativeUs,
+    path: Path | None = None,
+    on_change: Callable[[Records], None] = lambda records: None,
+    show_output: bool = False,
+    grace_s: float | None = None,
+    silence_s: float = math.inf,
+) -> None:
+    """Run one job until its time is over. Fills ``records`` while it runs, and also if the job fails.
+
+    The ranks stop at ``until``, a Unix time. They are ended ``grace_s`` later, or as soon as they have
+    written nothing for ``silence_s``; both raise CommandError. If ``path`` is the file of a benchmark, the
+    ranks write beside it (``part_of``), so that their results survive a kill of this process.
+    """
+    with tempfile.TemporaryDirectory(prefix="offbeat-bench-") as folder:
+        files = {name: Path(folder) / name for name in _FILES}
+        if path is not None:
+            files["output"] = part_of(path)
+        _write_files(job, plan, native_us, files)
+        built = build(job, plan, choice, files, deadline=until)
+        limits = _Limits(until + (_GRACE_S if grace_s is None else grace_s), silence_s)
+        _run_ranks(built, Path(folder), files["output"], limits, records, on_change, show_output=show_output)
+
+
+class _Limits(NamedTuple):
+    """When ranks are ended by force."""
+
+    end: float  # as Unix time
+    silence_s: float  # after this long without any news
+
+
+def _run_ranks(
     built: launch.Launch,
     folder: Path,
     output: Path,
-    deadline: float,
+    limits: _Limits,
     records: Records,
-    *,
     on_change: Callable[[Records], None],
+    *,
     show_output: bool,
 ) -> None:
     with (folder / "said").open("wb") as said:
@@ -277,7 +319,7 @@ def _run_job(
         )
         reader = _Reader(output, records)
         try:
-            _follow(job, reader, deadline, records, on_change)
+            _follow(job, reader, limits, records, on_change)
         finally:
             _end(job)
             reader.take()
@@ -320,7 +362,7 @@ class _Reader:
 def _follow(
     job: subprocess.Popen[bytes],
     reader: _Reader,
-    deadline: float,
+    limits: _Limits,
     records: Records,
     on_change: Callable[[Records], None],
 ) -> None:
@@ -329,11 +371,13 @@ def _follow(
         if reader.take():
             last_news = time.time()
         on_change(records)
-        if time.time() > deadline + _GRACE_S:
+        silence_s = time.time() - last_news
+        doing = f"nothing happened for {silence_s:.0f} s while {records.doing}"
+        if silence_s > limits.silence_s:
+            raise CommandError(f"{doing}: a deadlock, or a call that takes longer", FAILED)
+        if time.time() > limits.end:
             raise CommandError(
-                f"nothing happened for {time.time() - last_news:.0f} s while {records.doing}, and the budget "
-                "is spent: a deadlock, or a call that takes longer",
-                FAILED,
+                f"{doing}, and the budget is spent: a deadlock, or a call that takes longer", FAILED
             )
         time.sleep(_POLL_S)
 

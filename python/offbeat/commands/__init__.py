@@ -15,6 +15,9 @@ from offbeat.commands import (
     run,
     simulate,
     trace,
+    tune,
 )
 
-COMMANDS = (run, trace, env, report, predict, bench, simulate, compare, pattern, export, rules, explain, info)
+COMMANDS = (
+    run, trace, env, report, predict, bench, tune, simulate, compare, pattern, export, rules, explain, info,
+)  # fmt: skip

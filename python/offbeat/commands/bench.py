@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -116,10 +116,10 @@ def bench(
     code is 1. All algorithms take turns in one job, so that noise hits them alike.
     """
     if resume is not None:
-        _refuse_others(context)
+        refuse_others(context, _WITH_RESUME)
         found, choice = _resumed(resume)
         path: Path | None = resume
-        seconds = budget if _is_given(context, "budget") else found.plan.budget_s
+        seconds = budget if is_given(context, "budget") else found.plan.budget_s
     else:
         names = plans.parse_collectives(collectives)
         plan = plans.Plan(
@@ -160,7 +160,7 @@ def _measure(found: Benchmark, choice: Choice, path: Path | None, budget_s: floa
     if path is not None:
         found.write(path)
     try:
-        with _ended_by_signals(), _progress(found) as on_change:
+        with ended_by_signals(), _progress(found) as on_change:
             runner.run(found, choice, path=path, budget_s=budget_s, on_change=on_change, show_output=verbose)
     except KeyboardInterrupt:
         _stop_interrupted(found, path)
@@ -189,7 +189,7 @@ def _stop_interrupted(found: Benchmark, path: Path | None) -> NoReturn:
 
 
 @contextmanager
-def _ended_by_signals() -> Iterator[None]:
+def ended_by_signals() -> Iterator[None]:
     """Let SIGTERM end a benchmark as Ctrl-C does: it keeps finished results and leaves no ranks behind."""
 
     def interrupt(signum: int, frame: object) -> None:
@@ -229,16 +229,19 @@ def _progress(found: Benchmark) -> Iterator[Callable[[Records, float], None]]:
 # -- checks of the options
 
 
-def _is_given(context: typer.Context, name: str) -> bool:
+def is_given(context: typer.Context, name: str) -> bool:
+    """Whether the user wrote the option."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
 
-def _refuse_others(context: typer.Context) -> None:
-    for name in context.params:
-        if name not in _WITH_RESUME and _is_given(context, name):
-            option = {"json_file": "json"}.get(name, name).replace("_", "-")
-            raise CommandError(f"--{option} is part of the plan, which --resume takes from the file")
+def refuse_others(context: typer.Context, allowed: Collection[str]) -> None:
+    """With --resume, refuse the options that the file of the plan has."""
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if name not in allowed and is_given(context, name):
+            option = max(parameter.opts, key=len)
+            raise CommandError(f"{option} is part of the plan, which --resume takes from the file")
 
 
 def _resumed(path: Path) -> tuple[Benchmark, Choice]:

@@ -21,7 +21,7 @@ from offbeat.commands.options import (
     checked_trace,
     chosen_algorithms,
 )
-from offbeat.commands.start import libraries
+from offbeat.commands.start import libraries, with_stored_rules
 from offbeat.mpi import launch
 from offbeat.mpi.choice import choose
 from offbeat.mpi.program import find_program
@@ -64,6 +64,7 @@ def env(
     choice = choose(mpi, path, (program or [])[1:], base)
     variables = dict(choice.variables)
     variables |= choice.install.environment({**base, **variables})
+    settings = with_stored_rules(settings, choice.install, base)
     preloaded = libraries(choice.install.family, traced=trace is not None)
     variables |= launch.rank_variables(preloaded, settings, base)
     print(render(variables, shell))

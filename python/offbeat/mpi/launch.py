@@ -31,6 +31,7 @@ class Settings:
     trace: Path | None = None
     trace_every: int = 1
     trace_ranks_every: int = 1
+    rules: Path | None = None  # the file of rules, if the user's environment names none
 
     def variables(self) -> dict[str, str]:
         """The settings as the environment variables that liboffbeat reads."""
@@ -45,6 +46,8 @@ class Settings:
             chosen[f"{_PREFIX}TRACE_EVERY"] = str(self.trace_every)
         if self.trace_ranks_every != 1:
             chosen[f"{_PREFIX}TRACE_RANKS_EVERY"] = str(self.trace_ranks_every)
+        if self.rules is not None:
+            chosen[f"{_PREFIX}RULES"] = str(self.rules)
         return chosen
 
 

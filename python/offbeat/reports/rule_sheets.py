@@ -7,29 +7,9 @@ from collections.abc import Sequence
 
 from offbeat import _core
 from offbeat.reports.sheet import Sheet, cells
+from offbeat.rules import spelling
 from offbeat.rules.difference import Difference, Span
-
-_UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
-_FIELDS = ("collective", "host", "nodes", "ppn", "bytes", "algorithm")
-
-
-def size_text(size_bytes: int) -> str:
-    """A size as rules spell it: ``16KiB``, ``513``."""
-    for unit, factor in _UNITS:
-        if size_bytes >= factor and size_bytes % factor == 0:
-            return f"{size_bytes // factor}{unit}"
-    return str(size_bytes)
-
-
-def bytes_text(least: int, most: int | None) -> str:
-    """A range as rules spell it: ``A..B``, or ``A..<B`` if B is then a whole number of KiB."""
-    if most is None:
-        return "*" if least == 0 else f"{size_text(least)}.."
-    if least == most:
-        return size_text(least)
-    is_round = (most + 1) % 1024 == 0
-    end = "<" + size_text(most + 1) if is_round else size_text(most)
-    return ("" if least == 0 else size_text(least)) + ".." + end
+from offbeat.rules.spelling import bytes_text
 
 
 def _count_text(span: Span) -> str:
@@ -82,11 +62,5 @@ def difference_sheet(caption: str, names: tuple[str, str], found: Sequence[Diffe
 
 def rule_lines(rules: Sequence[_core.Rule]) -> list[str]:
     """The rules as the lines of a file of rules, aligned in columns."""
-    rows = [rule["text"].split(" ", len(_FIELDS) - 1) for rule in rules]
-    header = ["# " + _FIELDS[0], *_FIELDS[1:]]
-    widths = [max(len(row[k]) for row in [header, *rows]) for k in range(len(_FIELDS))]
-    lines = []
-    for row, reason in zip([header, *rows], ["reason", *(rule["reason"] for rule in rules)], strict=True):
-        text = "  ".join(f"{field:<{width}}" for field, width in zip(row, widths, strict=True))
-        lines.append(f"{text}  # {reason}" if reason else text.rstrip())
-    return lines
+    rows = [rule["text"].split(" ", len(spelling.FIELDS) - 1) for rule in rules]
+    return spelling.lines(rows, [rule["reason"] for rule in rules])

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The rules that ``offbeat tune`` stores for a machine and an MPI, and which ``offbeat run`` then uses.
+
+They are files in ``~/.config/offbeat/rules``. Each begins with its fingerprint: for which processor, number
+of cores, MPI and version it holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from offbeat import _core, machine
+from offbeat.errors import FAILED, CommandError
+from offbeat.rules import rule_files, spelling
+
+VARIABLE = "OFFBEAT_RULES"
+_MARK = "# fingerprint: "
+_TITLE = (
+    "# Rules of offbeat tune. `offbeat run` uses them on this machine, unless OFFBEAT_RULES names others."
+)
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What stored rules depend on."""
+
+    processor: str
+    cores: int
+    mpi: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.mpi} {self.version} on {self.cores} cores of {self.processor}"
+
+    @property
+    def filename(self) -> str:
+        """The name of the file: readable, and different for each fingerprint."""
+        digest = hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:8]
+        return f"{_slug(self.mpi)}-{_slug(self.version)}-{digest}.rules"
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "", text.lower())
+
+
+def fingerprint(mpi: str, version: str) -> Fingerprint:
+    """The fingerprint of this machine with an MPI."""
+    here = machine.description()
+    return Fingerprint(str(here["processor"]), machine.all_cores(), mpi, version)
+
+
+def folder(environment: Mapping[str, str]) -> Path | None:
+    """The folder of stored rules. None if the user has no home."""
+    configuration = environment.get("XDG_CONFIG_HOME", "")
+    if os.path.isabs(configuration):
+        return Path(configuration) / "offbeat" / "rules"
+    home = environment.get("HOME", "")
+    return Path(home) / ".config" / "offbeat" / "rules" if os.path.isabs(home) else None
+
+
+@dataclass(frozen=True)
+class Found:
+    """The stored rules for a machine and an MPI, and why others do not count."""
+
+    path: Path | None = None
+    warning: str | None = None
+
+
+def find(mpi: str, version: str, environment: Mapping[str, str]) -> Found:
+    """The stored rules for an MPI here. The user's OFFBEAT_RULES, even an empty one, comes before them."""
+    where = folder(environment)
+    if VARIABLE in environment or where is None or not where.is_dir():
+        return Found()
+    here = fingerprint(mpi, version)
+    path = where / here.filename
+    try:
+        if path.exists():
+            rule_files.without_errors(str(path))
+            return Found(path)
+    except CommandError as error:
+        return Found(warning=f"stored rules are not used: {error}")
+    others = [
+        (each, of) for each in sorted(where.glob("*.rules")) if (of := _fingerprint_of(each)) is not None
+    ]
+    of_mpi = [(each, of) for each, of in others if of.mpi == mpi]
+    if not of_mpi:
+        return Found()
+    other, of = of_mpi[0]
+    return Found(
+        warning=f"stored rules are not used: {other} is for {of}, not for {here}; offbeat tune makes new ones"
+    )
+
+
+def _fingerprint_of(path: Path) -> Fingerprint | None:
+    try:
+        with path.open(errors="replace") as file:
+            for line in file:
+                if line.startswith(_MARK):
+                    return Fingerprint(**json.loads(line[len(_MARK) :]))
+                if not line.startswith("#"):
+                    return None
+    except (OSError, ValueError, TypeError):
+        pass
+    return None
+
+
+def store(
+    mpi: str,
+    version: str,
+    rows: Sequence[Sequence[str]],
+    reasons: Sequence[str],
+    environment: Mapping[str, str],
+) -> Path:
+    """Store rules, before those that an earlier tuning stored. Raises CommandError if that is impossible.
+
+    An earlier rule stays unless a new one has the same fields, except for the algorithm: the new ones come
+    first, so they decide where both match.
+    """
+    where = folder(environment)
+    if where is None:
+        raise CommandError("there is no home folder (HOME) to store the rules in", FAILED)
+    here = fingerprint(mpi, version)
+    path = where / here.filename
+    earlier = _earlier(path)
+    new = {tuple(row[:-1]) for row in rows}
+    kept = [rule for rule in earlier if tuple(_fields(rule)[:-1]) not in new]
+    all_rows = [*rows, *(_fields(rule) for rule in kept)]
+    all_reasons = [*reasons, *(rule["reason"] for rule in kept)]
+    head = [_TITLE, _MARK + json.dumps(asdict(here)), ""]
+    text = "\n".join([*head, *spelling.lines(all_rows, all_reasons)]) + "\n"
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        where.mkdir(parents=True, exist_ok=True)
+        unfinished.write_text(text)
+        unfinished.replace(path)
+    except OSError as error:
+        raise CommandError(f"cannot store the rules in {where}: {error.strerror}", FAILED) from None
+    return path
+
+
+def _earlier(path: Path) -> list[_core.Rule]:
+    """The rules of a stored file. A file with errors counts as empty; it was not in use either."""
+    try:
+        return rule_files.without_errors(str(path)).rules if path.exists() else []
+    except (CommandError, OSError):
+        return []
+
+
+def _fields(rule: _core.Rule) -> list[str]:
+    return rule["text"].split(" ", len(spelling.FIELDS) - 1)

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The rules that offbeat tune stores: where they hold, what a later tuning adds, and who uses them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fakes import FakeMpi, MakeMpi, Offbeat
+from offbeat.errors import CommandError
+from offbeat.rules import rule_files, stored
+
+ROW = ["allreduce", "openmpi", "1", "2", "..4KiB", "ring"]
+REASON = "tuned 2026-11-26"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> dict[str, str]:
+    return {"HOME": str(tmp_path / "home")}
+
+
+def store(home: Mapping[str, str], *rows: list[str], version: str = "5.0.9") -> Path:
+    return stored.store("Open MPI", version, rows, [REASON] * len(rows), home)
+
+
+def rows_in(path: Path) -> list[str]:
+    return [rule["text"] for rule in rule_files.without_errors(str(path)).rules]
+
+
+def test_what_is_stored_is_found(home: dict[str, str], tmp_path: Path) -> None:
+    path = store(home, ROW)
+    assert path.parent == tmp_path / "home" / ".config" / "offbeat" / "rules"
+    assert path.name.startswith("openmpi-5.0.9-")
+    assert stored.find("Open MPI", "5.0.9", home) == stored.Found(path)
+    assert rows_in(path) == [" ".join(ROW)]
+    other = {**home, "XDG_CONFIG_HOME": str(tmp_path / "xdg")}
+    assert store(other, ROW).parent == tmp_path / "xdg" / "offbeat" / "rules"
+    relative = {**home, "XDG_CONFIG_HOME": "xdg"}
+    assert stored.folder(relative) == path.parent, "the specification says to ignore a relative path"
+
+
+def test_the_users_own_rules_come_first(home: dict[str, str]) -> None:
+    store(home, ROW)
+    for users in ("my.rules", ""):
+        assert stored.find("Open MPI", "5.0.9", {**home, "OFFBEAT_RULES": users}) == stored.Found()
+
+
+def test_rules_of_another_machine_or_version_give_one_warning(
+    home: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = store(home, ROW)
+    found = stored.find("Open MPI", "5.0.10", home)
+    assert found.path is None
+    assert found.warning is not None
+    assert f"{path} is for Open MPI 5.0.9 on " in found.warning
+    assert ", not for Open MPI 5.0.10 on " in found.warning
+    assert "\n" not in found.warning
+    assert stored.find("MPICH", "4.3.1", home) == stored.Found(), "of another MPI nobody needs to hear"
+    here = stored.fingerprint("Open MPI", "5.0.9")
+    for other in (replace(here, processor="Z80"), replace(here, cores=1 + here.cores)):
+        monkeypatch.setattr(stored, "fingerprint", lambda mpi, version, other=other: other)
+        warning = stored.find("Open MPI", "5.0.9", home).warning
+        assert warning is not None
+        assert f"not for {other}" in warning
+    assert stored.find("Open MPI", "5.0.9", {}) == stored.Found()
+
+
+def test_stored_rules_with_an_error_are_not_used(home: dict[str, str]) -> None:
+    path = store(home, ROW)
+    path.write_text(path.read_text() + "allreduce * * * * rng\n")
+    found = stored.find("Open MPI", "5.0.9", home)
+    assert found.path is None
+    assert found.warning is not None
+    assert found.warning.startswith(f"stored rules are not used: {path}:")
+    assert rows_in(store(home, ROW)) == [" ".join(ROW)], "the next tuning replaces the file"
+
+
+def test_a_later_tuning_adds_to_an_earlier_one(home: dict[str, str]) -> None:
+    bcast = ["bcast", "openmpi", "1", "2", "*", "binomial"]
+    store(home, ROW, bcast)
+    longer = [*ROW[:4], "1KiB..1MiB", "rabenseifner"]
+    again = [*ROW[:-1], "linear"]
+    path = store(home, longer, again)
+    assert rows_in(path) == [" ".join(row) for row in (longer, again, bcast)]
+    assert path.read_text().count("fingerprint") == 1
+
+
+def test_a_home_that_cannot_be_written_to(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("a file")
+    with pytest.raises(
+        CommandError, match=r"cannot store the rules in .*home/\.config/offbeat/rules: Not a dir"
+    ):
+        store({"HOME": str(tmp_path / "home")}, ROW)
+    with pytest.raises(CommandError, match="there is no home folder"):
+        store({}, ROW)
+
+
+# -- offbeat run and offbeat env
+
+
+@pytest.fixture
+def openmpi(fake_mpi: MakeMpi) -> FakeMpi:
+    return fake_mpi("openmpi")
+
+
+def environment_of(
+    offbeat: Offbeat, openmpi: FakeMpi, *options: str, **variables: str
+) -> tuple[dict[str, str], str]:
+    done = offbeat("env", "--mpi", openmpi.prefix, "--shell", "json", *options, **variables)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+def test_run_and_env_use_stored_rules(offbeat: Offbeat, openmpi: FakeMpi, tmp_path: Path) -> None:
+    assert "OFFBEAT_RULES" not in environment_of(offbeat, openmpi)[0]
+    path = store({"HOME": str(tmp_path)}, ROW)
+    found, said = environment_of(offbeat, openmpi)
+    assert (found["OFFBEAT_RULES"], said) == (str(path), "")
+    assert (
+        f"rules that offbeat tune stored for this machine: {path}"
+        in environment_of(offbeat, openmpi, "-v")[1]
+    )
+    found, _ = environment_of(offbeat, openmpi, OFFBEAT_RULES="my.rules")
+    assert found["OFFBEAT_RULES"] == "my.rules"
+
+    program = openmpi.program(tmp_path / "program")
+    done = offbeat("run", "-n", "2", "--", program)
+    assert f"argument: OFFBEAT_RULES={path}\n" in done.stdout
+    assert done.stderr == ""
+    done = offbeat("trace", "-o", tmp_path / "t", "-n", "2", "--", program)
+    assert "OFFBEAT_RULES" not in done.stdout, "the host MPI runs the collectives"
+
+
+def test_stored_rules_that_do_not_fit_are_one_line(
+    offbeat: Offbeat, openmpi: FakeMpi, tmp_path: Path
+) -> None:
+    store({"HOME": str(tmp_path)}, ROW, version="4.1.0")
+    found, said = environment_of(offbeat, openmpi)
+    assert "OFFBEAT_RULES" not in found
+    assert len(said.splitlines()) == 1
+    assert said.startswith("offbeat: stored rules are not used: ")
+    assert said.endswith("offbeat tune makes new ones\n")
