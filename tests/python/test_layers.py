@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "predict": {"simulate", "bench", "trace", "top"},
     "simulate": {"bench", "top"},
     "bench": {"trace", "mpi", "top"},
-    "rules": {"top"},
+    "rules": {"bench", "mpi", "top"},
     "trace": {"top"},
     "mpi": {"top"},
     "top": set(),

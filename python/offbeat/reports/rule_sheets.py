@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from offbeat import _core
 from offbeat.reports.sheet import Sheet, cells
 from offbeat.rules.difference import Difference, Span
+from offbeat.rules.export_check import Seen
 
 _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 _FIELDS = ("collective", "host", "nodes", "ppn", "bytes", "algorithm")
@@ -90,3 +91,24 @@ def rule_lines(rules: Sequence[_core.Rule]) -> list[str]:
         text = "  ".join(f"{field:<{width}}" for field, width in zip(row, widths, strict=True))
         lines.append(f"{text}  # {reason}" if reason else text.rstrip())
     return lines
+
+
+def seen_sheet(vendor: str, seen: Sequence[Seen]) -> Sheet:
+    """A table of the cells in which an export names an algorithm."""
+    return Sheet(
+        caption=f"{vendor} alone, without and with the export",
+        columns=("collective", "ranks", "bytes", "algorithm", "default us", "exported us", "seen by"),
+        rows=[
+            cells(
+                each.collective,
+                f"{each.ranks}",
+                size_text(each.size_bytes),
+                each.name,
+                f"{each.default_us:.4g}",
+                f"{each.exported_us:.4g}",
+                each.by,
+            )
+            for each in seen
+        ],
+        left=frozenset({0, 3, 6}),
+    )

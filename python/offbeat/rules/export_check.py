@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Run a host alone with an export, and see whether the algorithms that it names take effect.
+
+Each cell is measured by the host as it is, by the host with the variables that force one algorithm (those
+with which ``offbeat bench`` measured it), and by the host with the export. The algorithm has taken effect if
+the signature (export_probe.py) is that of the forced one and not that of the default. Some algorithms have no
+signature of their own, above all on two ranks: these have taken effect if the call is faster than before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+from offbeat import machine
+from offbeat.errors import FAILED, CommandError
+from offbeat.mpi import host_algorithms, launch
+from offbeat.mpi.install import MpiInstall
+from offbeat.rules.export import Export
+from offbeat.rules.export_choices import Table
+
+# How the effect was seen. The last two: it was not.
+ORDER, TIME, NOT_FASTER, NO_EFFECT = "order", "time", "not faster", "no effect"
+_PROBE = Path(__file__).with_name("export_probe.py")
+_ROUNDS = 3
+_SECONDS = 0.1  # of timing, for each cell in each round
+_PATIENCE_S = (0.15, 0.6)  # how long the late rank stays away; longer in the second attempt
+_TIMEOUT_S = 300
+
+Key = tuple[str, int]  # collective and size
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the check saw in one cell."""
+
+    ranks: int
+    collective: str
+    size_bytes: int
+    name: str
+    default_us: float
+    exported_us: float
+    by: str  # ORDER (of messages or operands), TIME, NOT_FASTER or NO_EFFECT
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether the export may name the algorithm."""
+        return self.by in (ORDER, TIME)
+
+
+@dataclass(frozen=True)
+class Host:
+    """How to run the host alone."""
+
+    install: MpiInstall
+    variables: Mapping[str, str]  # those that make a program load this MPI
+    on_start: Callable[[str], None] = lambda what: None
+
+
+@dataclass(frozen=True)
+class _Cell:
+    signature: str
+    time_us: float
+
+
+def check(export: Export, folder: Path, table: Table, settings: str, host: Host) -> list[Seen]:
+    """Run the host with the files in ``folder``. Raises CommandError if it fails or has wrong results."""
+    named = {(c, size): name for ranks, c, size, name in export.named if ranks == table.ranks}
+    cells = [(c, choice.size_bytes) for c, choices in table.choices.items() for choice in choices]
+    exported = export.variables(settings, folder)
+    default_us: dict[Key, list[float]] = {key: [] for key in cells}
+    exported_us: dict[Key, list[float]] = {key: [] for key in cells}
+    for _ in range(_ROUNDS):
+        for variables, times, what in (({}, default_us, ""), (exported, exported_us, "with the export")):
+            found = _run(host, table, variables, cells, what, seconds=_SECONDS)
+            for key, cell in found.items():
+                times[key].append(cell.time_us)
+    by = _signatures(host, table, exported, named)
+    seen = []
+    for (collective, size), name in named.items():
+        before, after = (statistics.median(t[collective, size]) for t in (default_us, exported_us))
+        how = by[collective, size]
+        if how == TIME and after >= before:
+            how = NOT_FASTER
+        seen.append(Seen(table.ranks, collective, size, name, before, after, how))
+    return seen
+
+
+def confirm(export: Export, folder: Path, table: Table, settings: str, host: Host) -> None:
+    """Run the host once with the files in ``folder``.
+
+    Raises CommandError if it fails or has wrong results.
+    """
+    cells = [(c, choice.size_bytes) for c, choices in table.choices.items() for choice in choices]
+    _run(host, table, export.variables(settings, folder), cells, "with the export")
+
+
+def _signatures(
+    host: Host, table: Table, exported: Mapping[str, str], named: Mapping[Key, str]
+) -> dict[Key, str]:
+    """How the effect in each cell can be seen: by ORDER, only by TIME, or NO_EFFECT."""
+    by: dict[Key, str] = {}
+    for patience in _PATIENCE_S:
+        open_cells = [key for key in named if by.get(key, NO_EFFECT) == NO_EFFECT]
+        if not open_cells:
+            break
+        default = _run(host, table, {}, open_cells, "", patience=patience)
+        found = _run(host, table, exported, open_cells, "with the export", patience=patience)
+        forced: dict[Key, _Cell] = {}
+        for batch in _batches(open_cells, named):
+            variables = _forcing(host.install.vendor, {key[0]: named[key] for key in batch})
+            forced |= _run(host, table, variables, batch, "with forced algorithms", patience=patience)
+        for key in open_cells:
+            if found[key].signature != forced[key].signature:
+                by[key] = NO_EFFECT
+            else:
+                by[key] = ORDER if default[key].signature != forced[key].signature else TIME
+    return by
+
+
+def _batches(cells: Sequence[Key], named: Mapping[Key, str]) -> list[list[Key]]:
+    """The cells, such that no collective has two algorithms in one batch."""
+    by_collective: dict[str, dict[str, list[Key]]] = {}
+    for key in cells:
+        by_collective.setdefault(key[0], {}).setdefault(named[key], []).append(key)
+    columns = [list(by_name.values()) for by_name in by_collective.values()]
+    return [[key for group in row for key in group or []] for row in zip_longest(*columns)]
+
+
+def _forcing(vendor: str, names: Mapping[str, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for collective, name in names.items():
+        found |= host_algorithms.variables(vendor, collective, name)
+    return found
+
+
+def _run(
+    host: Host,
+    table: Table,
+    variables: Mapping[str, str],
+    cells: Sequence[Key],
+    what: str,
+    *,
+    seconds: float = 0.0,
+    patience: float = 0.0,
+) -> dict[Key, _Cell]:
+    """One job of the host alone."""
+    doing = f"{host.install.vendor} {what}".strip()
+    host.on_start(f"{doing}, {table.ranks} ranks")
+    base = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("OFFBEAT_") and name != "LD_PRELOAD"
+    }
+    with tempfile.TemporaryDirectory(prefix="offbeat-export-") as folder:
+        output = Path(folder) / "seen.json"
+        program = [
+            sys.executable, "-I", "-S", str(_PROBE), str(host.install.libmpi), host.install.family,
+            str(output), str(seconds), str(patience), *(f"{c}:{size}" for c, size in cells),
+        ]  # fmt: skip
+        request = launch.Request(
+            install=host.install,
+            ranks=table.ranks,
+            program=program,
+            libraries=[],
+            mpirun_arguments=table.mpirun_arguments,
+            variables={**host.variables, **variables},
+        )
+        slots = None if machine.in_batch_job(base) else machine.cores()
+        built = launch.build(request, base, slots=slots, is_root=os.geteuid() == 0)
+        said = _said(built, doing)
+        try:
+            document = json.loads(output.read_text())
+        except (OSError, ValueError):
+            raise CommandError(f"{doing} wrote no results{said}; nothing was exported", FAILED) from None
+    wrong = [each for each in document if not each["right"]]
+    if wrong:
+        first = wrong[0]
+        raise CommandError(
+            f"{doing} has a wrong result in {first['collective']} of {first['size_bytes']} bytes on "
+            f"{table.ranks} ranks; nothing was exported",
+            FAILED,
+        )
+    return {
+        (each["collective"], each["size_bytes"]): _Cell(each["signature"], each["time_us"])
+        for each in document
+    }
+
+
+def _said(built: launch.Launch, doing: str) -> str:
+    """Run a job to its end. Returns what it said, for a message."""
+    with tempfile.TemporaryFile() as output:
+        job = subprocess.Popen(
+            built.command,
+            env=built.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
+        try:
+            job.wait(_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise CommandError(
+                f"{doing} was not finished after {_TIMEOUT_S} s; nothing was exported", FAILED
+            ) from None
+        finally:
+            _end(job)
+        output.seek(0)
+        lines = output.read().decode(errors="replace").split("\n")
+    words = next((f": {line.strip()}" for line in lines if any(c.isalnum() for c in line)), "")
+    if job.returncode != 0:
+        raise CommandError(
+            f"{doing} ended with exit code {job.returncode}{words}; nothing was exported", FAILED
+        )
+    return words
+
+
+def _end(job: subprocess.Popen[bytes]) -> None:
+    """Stop mpirun, and with it the ranks, if it still runs."""
+    if job.poll() is None:
+        job.terminate()
+        try:
+            job.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            job.kill()
+            job.wait()
