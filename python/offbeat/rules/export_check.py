@@ -27,8 +27,8 @@ from offbeat.mpi.install import MpiInstall
 from offbeat.rules.export import Export
 from offbeat.rules.export_choices import Table
 
-# How the effect was seen. The last two: it was not.
-ORDER, TIME, NOT_FASTER, NO_EFFECT = "order", "time", "not faster", "no effect"
+# How the effect was seen. The last three: it was not, or does harm.
+ORDER, TIME, NOT_FASTER, SLOWER, NO_EFFECT = "order", "time", "not faster", "slower", "no effect"
 _PROBE = Path(__file__).with_name("export_probe.py")
 _ROUNDS = 3
 _SECONDS = 0.1  # of timing, for each cell in each round
@@ -48,7 +48,7 @@ class Seen:
     name: str
     default_us: float
     exported_us: float
-    by: str  # ORDER (of messages or operands), TIME, NOT_FASTER or NO_EFFECT
+    by: str  # ORDER (of messages or operands), TIME, NOT_FASTER, SLOWER or NO_EFFECT
 
     @property
     def has_effect(self) -> bool:
@@ -86,12 +86,20 @@ def check(export: Export, folder: Path, table: Table, settings: str, host: Host)
     by = _signatures(host, table, exported, named)
     seen = []
     for (collective, size), name in named.items():
-        before, after = (statistics.median(t[collective, size]) for t in (default_us, exported_us))
-        how = by[collective, size]
-        if how == TIME and after >= before:
-            how = NOT_FASTER
+        rounds = (default_us[collective, size], exported_us[collective, size])
+        before, after = map(statistics.median, rounds)
+        how = _with_times(by[collective, size], *rounds)
         seen.append(Seen(table.ranks, collective, size, name, before, after, how))
     return seen
+
+
+def _with_times(by: str, default_us: Sequence[float], exported_us: Sequence[float]) -> str:
+    """How the effect was seen, after a look at the times of all rounds."""
+    if by == ORDER and min(exported_us) > max(default_us):
+        return SLOWER
+    if by == TIME and statistics.median(exported_us) >= statistics.median(default_us):
+        return NOT_FASTER
+    return by
 
 
 def confirm(export: Export, folder: Path, table: Table, settings: str, host: Host) -> None:

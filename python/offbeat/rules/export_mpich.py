@@ -34,8 +34,8 @@ _VENDOR = "MPICH"
 _MOST = 2**31 - 1  # MPICH reads lengths with atoi
 _PAGE = 4096
 # The key that compares the length, and whether it counts all blocks together (csel.c). No other collective
-# has a length that all ranks agree on: that of gather and scatter comes from arguments that may differ between
-# ranks, that of alltoallv from this rank's counts.
+# has a length that all ranks agree on: that of gather and scatter comes from arguments that may differ
+# between ranks, that of alltoallv from this rank's counts.
 _KEYS = {
     "allreduce": ("avg_msg_size", False), "bcast": ("avg_msg_size", False), "reduce": ("avg_msg_size", False),
     "alltoall": ("avg_msg_size", False), "allgather": ("total_msg_size", True),

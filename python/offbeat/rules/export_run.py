@@ -13,7 +13,7 @@ from offbeat.errors import FAILED, CommandError
 from offbeat.mpi.choice import Choice, choose
 from offbeat.rules import export_choices, export_intel, export_mpich, export_openmpi
 from offbeat.rules.export import SETTINGS, Export
-from offbeat.rules.export_check import NOT_FASTER, Host, Seen, check, confirm
+from offbeat.rules.export_check import NO_EFFECT, NOT_FASTER, Host, Seen, check, confirm
 from offbeat.rules.export_choices import Table
 
 
@@ -133,11 +133,10 @@ def _without(table: Table, lost: Sequence[Seen]) -> Table:
 
 
 def _why_lost(vendor: str, seen: Seen) -> str:
-    why = (
-        f"{seen.name} was not faster in the check ({seen.default_us:.4g} us before, now {seen.exported_us:.4g})"
-        if seen.by == NOT_FASTER
-        else f"{seen.name} had no effect"
-    )
+    why = f"{seen.name} had no effect"
+    if seen.by != NO_EFFECT:
+        times = f"{seen.default_us:.4g} us before, {seen.exported_us:.4g} us with it"
+        why = f"{seen.name} was {seen.by} in the check ({times})"
     return (
         f"{seen.collective} of {seen.size_bytes} bytes, {seen.ranks} ranks: {vendor} decides by itself, "
         f"because {why}"
