@@ -74,23 +74,43 @@ class _Cell:
 def check(export: Export, folder: Path, table: Table, settings: str, host: Host) -> list[Seen]:
     """Run the host with the files in ``folder``. Raises CommandError if it fails or has wrong results."""
     named = {(c, size): name for ranks, c, size, name in export.named if ranks == table.ranks}
-    cells = [(c, choice.size_bytes) for c, choices in table.choices.items() for choice in choices]
+    cells = _cells_of(table)
     exported = export.variables(settings, folder)
-    default_us: dict[Key, list[float]] = {key: [] for key in cells}
-    exported_us: dict[Key, list[float]] = {key: [] for key in cells}
-    for _ in range(_ROUNDS):
-        for variables, times, what in (({}, default_us, ""), (exported, exported_us, "with the export")):
-            found = _run(host, table, variables, cells, what, seconds=_SECONDS)
-            for key, cell in found.items():
-                times[key].append(cell.time_us)
-    by = _signatures(host, table, exported, named)
+    times: list[tuple[dict[Key, _Cell], dict[Key, _Cell]]] = []
+    by: dict[Key, str] = {}
+    for attempt in range(_ROUNDS):
+        # The first round also looks at signatures. A second attempt gives slow machines more time.
+        patience = _PATIENCE_S[attempt] if attempt < len(_PATIENCE_S) and _unseen(named, by) else 0.0
+        default = _run(host, table, {}, cells, "", seconds=_SECONDS, patience=patience)
+        found = _run(host, table, exported, cells, "with the export", seconds=_SECONDS, patience=patience)
+        times.append((default, found))
+        if patience > 0:
+            forced = _forced(host, table, _unseen(named, by), patience)
+            by |= {key: _effect(default[key], found[key], cell) for key, cell in forced.items()}
     seen = []
     for (collective, size), name in named.items():
-        rounds = (default_us[collective, size], exported_us[collective, size])
-        before, after = map(statistics.median, rounds)
-        how = _with_times(by[collective, size], *rounds)
-        seen.append(Seen(table.ranks, collective, size, name, before, after, how))
+        key = (collective, size)
+        default_us = [default[key].time_us for default, _ in times]
+        exported_us = [found[key].time_us for _, found in times]
+        medians = statistics.median(default_us), statistics.median(exported_us)
+        how = _with_times(by[key], default_us, exported_us)
+        seen.append(Seen(table.ranks, collective, size, name, *medians, how))
     return seen
+
+
+def _cells_of(table: Table) -> list[Key]:
+    return [(c, choice.size_bytes) for c, choices in table.choices.items() for choice in choices]
+
+
+def _unseen(named: Mapping[Key, str], by: Mapping[Key, str]) -> dict[Key, str]:
+    return {key: name for key, name in named.items() if by.get(key, NO_EFFECT) == NO_EFFECT}
+
+
+def _effect(default: _Cell, found: _Cell, forced: _Cell) -> str:
+    """How the effect in a cell can be seen: by ORDER, only by TIME, or NO_EFFECT."""
+    if found.signature != forced.signature:
+        return NO_EFFECT
+    return ORDER if default.signature != forced.signature else TIME
 
 
 def _with_times(by: str, default_us: Sequence[float], exported_us: Sequence[float]) -> str:
@@ -107,31 +127,16 @@ def confirm(export: Export, folder: Path, table: Table, settings: str, host: Hos
 
     Raises CommandError if it fails or has wrong results.
     """
-    cells = [(c, choice.size_bytes) for c, choices in table.choices.items() for choice in choices]
-    _run(host, table, export.variables(settings, folder), cells, "with the export")
+    _run(host, table, export.variables(settings, folder), _cells_of(table), "with the export")
 
 
-def _signatures(
-    host: Host, table: Table, exported: Mapping[str, str], named: Mapping[Key, str]
-) -> dict[Key, str]:
-    """How the effect in each cell can be seen: by ORDER, only by TIME, or NO_EFFECT."""
-    by: dict[Key, str] = {}
-    for patience in _PATIENCE_S:
-        open_cells = [key for key in named if by.get(key, NO_EFFECT) == NO_EFFECT]
-        if not open_cells:
-            break
-        default = _run(host, table, {}, open_cells, "", patience=patience)
-        found = _run(host, table, exported, open_cells, "with the export", patience=patience)
-        forced: dict[Key, _Cell] = {}
-        for batch in _batches(open_cells, named):
-            variables = _forcing(host.install.vendor, {key[0]: named[key] for key in batch})
-            forced |= _run(host, table, variables, batch, "with forced algorithms", patience=patience)
-        for key in open_cells:
-            if found[key].signature != forced[key].signature:
-                by[key] = NO_EFFECT
-            else:
-                by[key] = ORDER if default[key].signature != forced[key].signature else TIME
-    return by
+def _forced(host: Host, table: Table, named: Mapping[Key, str], patience: float) -> dict[Key, _Cell]:
+    """The cells with the algorithms that are named, forced by the variables of ``offbeat bench``."""
+    found: dict[Key, _Cell] = {}
+    for batch in _batches(list(named), named):
+        variables = _forcing(host.install.vendor, {key[0]: named[key] for key in batch})
+        found |= _run(host, table, variables, batch, "with forced algorithms", patience=patience)
+    return found
 
 
 def _batches(cells: Sequence[Key], named: Mapping[Key, str]) -> list[list[Key]]:

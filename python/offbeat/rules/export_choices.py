@@ -8,6 +8,7 @@ offbeat's algorithms do not take part, because the exports are for programs that
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +24,10 @@ OBJECTIVES = (ROBUST, BALANCED)
 TIE = 0.03  # the host's own decision wins unless a named algorithm is better by more than this
 VENDORS = {"openmpi": "Open MPI", "mpich": "MPICH", "intel": "Intel MPI"}
 # Variables that make `native` something else than the host's own decision.
-_DISTURBING = ("OMPI_MCA_coll_", "I_MPI_ADJUST_", "I_MPI_TUNING_", "I_MPI_COLL_", "MPIR_CVAR_COLL_SELECTION_")
-_DISTURBING_ENDS = ("_INTRA_ALGORITHM", "_DEVICE_COLLECTIVE", "_COMPOSITION")
+_DISTURBING = re.compile(
+    r"OMPI_MCA_coll_.*|I_MPI_(ADJUST|TUNING|COLL)_.*|MPIR_CVAR_.*COLL_SELECTION_.*"
+    r"|MPIR_CVAR_.*_(INTRA_ALGORITHM|DEVICE_COLLECTIVE|COMPOSITION|KVAL)"
+)
 
 
 @dataclass(frozen=True)
@@ -87,20 +90,22 @@ def read(path: Path, to: str) -> Benchmark:
     if found.plan.computing is not None:
         raise CommandError(f"{path} has non-blocking calls; exports are for blocking ones")
     environment = found.about.get("environment") or {}
-    for name in environment:
-        if name.startswith(_DISTURBING) or (
-            name.startswith("MPIR_CVAR_") and name.endswith(_DISTURBING_ENDS)
-        ):
-            raise CommandError(
-                f"{path} was measured with {name}={environment[name]}, so its `native` is not the default of "
-                f"{vendor}; measure again without this variable"
-            )
+    if (name := disturbing(environment)) is not None:
+        raise CommandError(
+            f"{path} was measured with {name}={environment[name]}, so its `native` is not the default of "
+            f"{vendor}; measure again without this variable"
+        )
     if not any(host_algorithms.is_native(a) and a != "native" for a in found.plan.algorithms):
         raise CommandError(
             f"{path} has no algorithm of {vendor} by name; measure some, such as "
             f"offbeat bench --algorithms 'native({_example(vendor, found.plan.collectives)})'"
         )
     return found
+
+
+def disturbing(environment: Mapping[str, str]) -> str | None:
+    """A variable that changes the host's own decision, or None."""
+    return next((name for name in environment if _DISTURBING.fullmatch(name)), None)
 
 
 def _example(vendor: str, collectives: Sequence[str]) -> str:

@@ -48,6 +48,8 @@ def refuse_folder(folder: Path, *, force: bool) -> None:
 
 def requested(paths: Sequence[Path], to: str, objective: str, mpi: str | None) -> Request:
     """Read the results. Raises CommandError if they do not fit together, or not the MPI at hand."""
+    if (disturbing := export_choices.disturbing(os.environ)) is not None:
+        raise CommandError(f"{disturbing} is set, so the check could not see the default; unset it")
     tables: dict[int, Table] = {}
     wanted: dict[str, str] = {}
     for path in paths:
@@ -77,7 +79,7 @@ def requested(paths: Sequence[Path], to: str, objective: str, mpi: str | None) -
 def checked(request: Request, folder: Path, on_start: Callable[[str], None]) -> Made:
     """Make the export for ``folder``, and check it on the host.
 
-    Where an algorithm does not take effect, the host goes on to decide by itself.
+    Where an algorithm does not take effect, the export counts the host's own decision as best.
     """
     host = Host(request.choice.install, request.choice.variables, on_start)
     make = _maker(request)
@@ -94,7 +96,7 @@ def checked(request: Request, folder: Path, on_start: Callable[[str], None]) -> 
                     seen += check(made, trial, table, settings, host)
             lost = [each for each in seen if not each.has_effect]
             if lost:
-                notes += [_why_lost(host.install.vendor, each) for each in lost]
+                notes += [_why_lost(each) for each in lost]
                 tables = [_without(table, lost) for table in tables]
                 made = make(tables)
                 notes += [note for note in made.notes if note not in notes]
@@ -132,15 +134,13 @@ def _without(table: Table, lost: Sequence[Seen]) -> Table:
     )
 
 
-def _why_lost(vendor: str, seen: Seen) -> str:
+def _why_lost(seen: Seen) -> str:
     why = f"{seen.name} had no effect"
     if seen.by != NO_EFFECT:
         times = f"{seen.default_us:.4g} us before, {seen.exported_us:.4g} us with it"
         why = f"{seen.name} was {seen.by} in the check ({times})"
-    return (
-        f"{seen.collective} of {seen.size_bytes} bytes, {seen.ranks} ranks: {vendor} decides by itself, "
-        f"because {why}"
-    )
+    where = f"{seen.collective} of {seen.size_bytes} bytes, {seen.ranks} ranks"
+    return f"{where}: the default counts as best, because {why}"
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:
