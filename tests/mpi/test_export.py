@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from harness import PROGRAMS, VENV, Mpi, clean_environment, execute, on_mpis
-from offbeat.bench.plan import Plan
-from offbeat.bench.results import MEASURED, Benchmark, Cell, Result
+from offbeat.bench.plan import Cell, Plan
+from offbeat.bench.results import MEASURED, Benchmark, Result
 from offbeat.errors import CommandError
 from offbeat.mpi.choice import choose
 from offbeat.rules import export_check, export_mpich, export_openmpi, export_run
@@ -26,15 +26,15 @@ TO = {"openmpi": "openmpi", "mpich": "mpich", "impi": "intel"}
 WITH_NAMES = on_mpis(lambda mpi: mpi.prefix is not None and mpi.family != "mpiabi")
 # Algorithms that send other messages, or add in another order, than the default does at this size.
 NAMES: Mapping[str, Mapping[str, str]] = {
-    "openmpi": {"allreduce": "ring", "bcast": "chain", "allgather": "linear", "alltoall": "pairwise"},
-    "mpich": {"allreduce": "ring", "allgather": "bruck", "alltoall": "bruck", "reduce_scatter": "pairwise"},
+    "openmpi": {"allreduce": "ring", "bcast": "pipeline", "allgather": "linear", "alltoall": "pairwise"},
+    "mpich": {"allreduce": "ring", "allgather": "ring", "alltoall": "bruck", "reduce_scatter": "pairwise"},
     "impi": {"allreduce": "ring", "bcast": "ring", "allgather": "ring", "alltoall": "bruck"},
 }
 NAMED_BYTES, OTHER_BYTES = 1536, 6144
 
 
 def prepared(mpi: Mpi, monkeypatch: pytest.MonkeyPatch) -> export_run.Request:
-    """A request for the algorithms of NAMES; for another size of allreduce it leaves the choice to the host."""
+    """A request for the algorithms of NAMES. For one size of allreduce the host decides by itself."""
     environment = clean_environment(mpi)
     for name in {*os.environ, *environment}:
         monkeypatch.delenv(name, raising=False)
@@ -128,7 +128,7 @@ def test_a_file_that_the_host_aborts_on_is_not_written(
         monkeypatch.setattr(export_openmpi, "_line", lambda collective, least, name: f"{least} 99 0 0")
     else:
         pytest.skip("Intel MPI ignores what it does not know")
-    with pytest.raises(CommandError, match="with the export ended with exit code .*nothing was exported"):
+    with pytest.raises(CommandError, match=r"with the export ended with exit code .*nothing was exported"):
         export_run.checked(request, tmp_path / "out", lambda what: None)
     assert list(tmp_path.iterdir()) == []
 

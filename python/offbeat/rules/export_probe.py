@@ -8,7 +8,8 @@ a signature of the algorithm (if PATIENCE is above 0): a hash of
 
 - the bits of results whose operands come out differently in each order of additions, and
 - what each rank has already received, and whether it has left, while one rank is still missing. PATIENCE is
-  how long that rank stays away, in seconds.
+  how long that rank stays away, in seconds. A collective that combines may have partial results in its
+  output, which change until the end, so only leaving counts.
 """
 
 from __future__ import annotations
@@ -219,7 +220,7 @@ class Cell:
 
         def look() -> None:
             time.sleep(0.6 * patience)
-            seen[0] = bytes(left) + self.sample()
+            seen[0] = bytes(left) + (b"" if self.collective in _COMBINES else self.sample())
 
         self.host.barrier()
         watcher = threading.Thread(target=look)
