@@ -74,7 +74,12 @@ def test_the_objective() -> None:
 
 def test_choices_meet_at_the_geometric_mean() -> None:
     found = bands([Choice(16, None), Choice(64, "ring"), Choice(256, "ring"), Choice(1024, "linear")])
-    assert found == [Band(16, 32, None), Band(33, 512, "ring"), Band(513, 1024, "linear")]
+    assert found == [Band(0, 31, None), Band(32, 511, "ring"), Band(512, 2048, "linear")]
+    assert bands([Choice(100, "ring"), Choice(200, "linear")]) == [
+        Band(50, 141, "ring"),
+        Band(142, 400, "linear"),
+    ]
+    assert bands([Choice(0, "tree")]) == [Band(0, 0, "tree")]
 
 
 # -- Open MPI
@@ -99,11 +104,11 @@ def test_the_rules_of_open_mpi() -> None:
         [
             "4",
             f"2\n3\n0\n{default}",
-            "4\n5\n0 0 0 0\n1024 4 0 0\n2049 0 0 0\n8193 3 0 0\n16385 0 0 0",
+            "4\n5\n0 0 0 0\n512 4 0 0\n2048 0 0 0\n8192 3 0 0\n32769 0 0 0",
             f"5\n{default}",
-            f"3\n3\n0\n{default}\n4\n3\n0 0 0 0\n256 2 0 0\n260 0 0 0\n5\n{default}",
+            f"3\n3\n0\n{default}\n4\n2\n0 2 0 0\n516 0 0 0\n5\n{default}",
             f"6\n3\n0\n{default}\n4\n1\n0 6 0 0\n5\n{default}",
-            f"7\n3\n0\n{default}\n2\n3\n0 0 0 0\n4 2 4 0\n5 0 0 0\n3\n{default}",
+            f"7\n3\n0\n{default}\n2\n2\n0 2 4 0\n9 0 0 0\n3\n{default}",
         ]
     )
     assert made.notes == [
@@ -149,7 +154,7 @@ def test_open_mpi_decides_for_other_communicators_and_sizes() -> None:
     text = export_openmpi.export(tables).texts["openmpi.rules"]
     for ranks in range(1, 12):
         expected = [0, 4, 4, 1, 1, 0] if ranks in (3, 4, 8) else [0] * 6
-        sizes = (1023, 1024, 2048, 2049, 4096, 4097)
+        sizes = (511, 512, 2047, 2048, 8192, 8193)
         assert [looked_up(text, 2, ranks, size) for size in sizes] == expected, ranks
 
 
@@ -171,7 +176,7 @@ def test_the_variables_of_intel_mpi() -> None:
     made = export_intel.export([table])
     assert made.settings == {
         "settings.sh": {
-            "I_MPI_ADJUST_ALLREDUCE": "8:0-2048;9:2049-8192;8:8193-2147483647",
+            "I_MPI_ADJUST_ALLREDUCE": "8:0-2047;9:2048-8191;8:8192-2147483647",
             "I_MPI_ADJUST_BARRIER": "1",
             "I_MPI_ADJUST_ALLGATHER": "3",
         }
@@ -288,7 +293,7 @@ def test_the_trees_of_mpich(library: export_mpich.Library) -> None:
     tables = [
         Table(4, {"allreduce": [Choice(1024, "ring"), Choice(4096, None), Choice(16384, "recexch")]}),
         Table(6, {"allreduce": [Choice(1024, "rabenseifner")], "alltoall": [Choice(64, "bruck")]}),
-        Table(8, {"allgather": [Choice(64, "ring")], "exscan": [Choice(8, "nb"), Choice(16, "nb")]}),
+        Table(8, {"allgather": [Choice(256, "ring")], "exscan": [Choice(8, "nb"), Choice(16, "nb")]}),
     ]
     made = export_mpich.export(tables, library)
     coll, ch4 = (json.loads(made.texts[name]) for name in ("coll.json", "ch4.json"))
@@ -297,7 +302,7 @@ def test_the_trees_of_mpich(library: export_mpich.Library) -> None:
     def leaf(collective: str, *arguments: Any, **values: Any) -> str:
         return selected(coll, collective, facts(*arguments, **values))[0]
 
-    sizes = (1023, 1024, 2048, 2049, 8192, 8193, 16384, 16385)
+    sizes = (511, 512, 2047, 2048, 8191, 8192, 32768, 32769)
     before = "reduce_scatter_allgather"
     found = [leaf("allreduce", 4, size) for size in sizes]
     assert found == [before, "ring", "ring", before, before, "recexch", "recexch", before]
@@ -308,27 +313,25 @@ def test_the_trees_of_mpich(library: export_mpich.Library) -> None:
     assert leaf("allreduce", 6, 1024) == before
     assert leaf("allreduce", 6, 1024, is_op_built_in="no") == "recursive_doubling"
     assert leaf("alltoall", 6, 64) == "brucks"
-    assert leaf("alltoall", 6, 65) == "scattered"
+    assert leaf("alltoall", 6, 129) == "scattered"
     assert leaf("alltoall", 6, 64, is_sendbuf_inplace="yes") == "pairwise_sendrecv_replace"
-    assert [leaf("allgather", 8, size) for size in (63, 64, 65)] == [
-        "recursive_doubling",
-        "ring",
-        "recursive_doubling",
-    ]
+    assert [leaf("allgather", 8, size) for size in (127, 128, 512, 513)] == [
+        "recursive_doubling", "ring", "ring", "recursive_doubling",
+    ]  # fmt: skip
     assert leaf("exscan", 8, 1 << 20) == "algorithm=MPIR_Exscan_allcomm_nb"
     assert ch4["collective=alltoall"] == CH4["collective=alltoall"]
 
 
 def test_mpich_goes_on_as_before_everywhere_else(library: export_mpich.Library) -> None:
     tables = [
-        Table(n, {"allreduce": [Choice(64, "ring")], "alltoall": [Choice(64, "bruck")]}) for n in (3, 4, 9)
+        Table(n, {"allreduce": [Choice(256, "ring")], "alltoall": [Choice(256, "bruck")]}) for n in (3, 4, 9)
     ]
     made = export_mpich.export(tables, library)
     coll, ch4 = (json.loads(made.texts[name]) for name in ("coll.json", "ch4.json"))
     assert (list(coll), list(ch4)) == (list(COLL), list(CH4)), "MPICH needs all collectives"
     cases = random.Random(1)
     for _ in range(2000):
-        ranks, size = cases.randint(1, 12), cases.choice((4, 60, 63, 65, 68, 1 << 20))
+        ranks, size = cases.randint(1, 12), cases.choice((4, 60, 124, 127, 513, 1 << 20))
         names = ("is_commutative", "is_op_built_in", "is_sendbuf_inplace")
         case = facts(ranks, size, **{name: cases.choice(("yes", "no")) for name in names})
         for now, before in ((coll, COLL), (ch4, CH4)):

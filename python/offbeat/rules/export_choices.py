@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from offbeat.bench import results
@@ -21,6 +22,7 @@ from offbeat.mpi import host_algorithms
 
 ROBUST = "robust"
 OBJECTIVES = (ROBUST, BALANCED)
+_CACHE_LINE = 64  # shorter calls take as long as one byte does
 TIE = 0.03  # the host's own decision wins unless a named algorithm is better by more than this
 VENDORS = {"openmpi": "Open MPI", "mpich": "MPICH", "intel": "Intel MPI"}
 # Variables that make `native` something else than the host's own decision.
@@ -154,21 +156,20 @@ def _choice(size: int, scores: Mapping[str, float]) -> Choice | None:
 
 
 def bands(choices: Sequence[Choice]) -> list[Band]:
-    """The ranges of sizes with equal choices.
+    """The ranges of sizes with equal choices, which end as those of the rules of ``offbeat tune`` do.
 
-    Two choices meet at the geometric mean of their sizes. The first range begins at the least size that was
-    measured, and the last one ends at the largest.
+    Two choices meet at the geometric mean of their sizes. The first range begins at half of the least size,
+    or at 0 if that size is at most one cache line. The last one ends at twice the greatest size.
     """
+    sizes = [choice.size_bytes for choice in choices]
+    begins = [0 if sizes[0] <= _CACHE_LINE else -(-sizes[0] // 2)]
+    begins += [math.isqrt(one * other - 1) + 1 for one, other in pairwise(sizes)]
     found: list[Band] = []
-    for choice, following in zip(choices, [*choices[1:], None], strict=True):
-        least = found[-1].most + 1 if found else choice.size_bytes
-        most = choice.size_bytes
-        if following is not None:
-            most = max(math.isqrt(choice.size_bytes * following.size_bytes), choice.size_bytes)
+    for begin, end, choice in zip(begins, [*begins[1:], 2 * sizes[-1] + 1], choices, strict=True):
         if found and found[-1].name == choice.name:
-            found[-1] = Band(found[-1].least, most, choice.name)
+            found[-1] = Band(found[-1].least, end - 1, choice.name)
         else:
-            found.append(Band(least, most, choice.name))
+            found.append(Band(begin, end - 1, choice.name))
     return found
 
 
