@@ -389,7 +389,7 @@ if file and "{kind}" == "aborts":
 has_ring = forced or (file and "{kind}" != "broken" and "# ring" in open(file).read())
 found = []
 for cell in cells:
-    name, size = cell.split(":")
+    name, size, _ = cell.split(":")
     found.append(dict(
         collective=name, size_bytes=int(size), right="{kind}" != "wrong" or not file,
         signature="ring" if has_ring and "{kind}" != "alike" else "default",

@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -33,7 +33,8 @@ _PROBE = Path(__file__).with_name("export_probe.py")
 _ROUNDS = 3
 _SECONDS = 0.1  # of timing, for each cell in each round
 _PATIENCE_S = (0.15, 0.6)  # how long the late rank stays away; longer in the second attempt
-_TIMEOUT_S = 300
+# The most that a job may take: to start, and for each cell.
+_START_S, _CELL_S = 120, 10
 
 Key = tuple[str, int]  # collective and size
 
@@ -74,19 +75,23 @@ class _Cell:
 def check(export: Export, folder: Path, table: Table, settings: str, host: Host) -> list[Seen]:
     """Run the host with the files in ``folder``. Raises CommandError if it fails or has wrong results."""
     named = {(c, size): name for ranks, c, size, name in export.named if ranks == table.ranks}
-    cells = _cells_of(table)
     exported = export.variables(settings, folder)
+    confirm(export, folder, table, settings, host)
     times: list[tuple[dict[Key, _Cell], dict[Key, _Cell]]] = []
     by: dict[Key, str] = {}
     for attempt in range(_ROUNDS):
         # The first round also looks at signatures. A second attempt gives slow machines more time.
-        patience = _PATIENCE_S[attempt] if attempt < len(_PATIENCE_S) and _unseen(named, by) else 0.0
-        default = _run(host, table, {}, cells, "", seconds=_SECONDS, patience=patience)
-        found = _run(host, table, exported, cells, "with the export", seconds=_SECONDS, patience=patience)
+        unseen = _unseen(named, by) if attempt < len(_PATIENCE_S) else {}
+        patience = _PATIENCE_S[attempt] if unseen else 0.0
+        default, found = (
+            _run(
+                host, table, variables, list(named), what, seconds=_SECONDS, patience=patience, looked=unseen
+            )
+            for variables, what in (({}, ""), (exported, "with the export"))
+        )
         times.append((default, found))
-        if patience > 0:
-            forced = _forced(host, table, _unseen(named, by), patience)
-            by |= {key: _effect(default[key], found[key], cell) for key, cell in forced.items()}
+        forced = _forced(host, table, unseen, patience)
+        by |= {key: _effect(default[key], found[key], cell) for key, cell in forced.items()}
     seen = []
     for (collective, size), name in named.items():
         key = (collective, size)
@@ -135,7 +140,9 @@ def _forced(host: Host, table: Table, named: Mapping[Key, str], patience: float)
     found: dict[Key, _Cell] = {}
     for batch in _batches(list(named), named):
         variables = _forcing(host.install.vendor, {key[0]: named[key] for key in batch})
-        found |= _run(host, table, variables, batch, "with forced algorithms", patience=patience)
+        found |= _run(
+            host, table, variables, batch, "with forced algorithms", patience=patience, looked=batch
+        )
     return found
 
 
@@ -164,8 +171,9 @@ def _run(
     *,
     seconds: float = 0.0,
     patience: float = 0.0,
+    looked: Collection[Key] = (),
 ) -> dict[Key, _Cell]:
-    """One job of the host alone."""
+    """One job of the host alone. It takes the signatures of the cells in ``looked``."""
     doing = f"{host.install.vendor} {what}".strip()
     host.on_start(f"{doing}, {table.ranks} ranks")
     base = {
@@ -177,7 +185,8 @@ def _run(
         output = Path(folder) / "seen.json"
         program = [
             sys.executable, "-I", "-S", str(_PROBE), str(host.install.libmpi), host.install.family,
-            str(output), str(seconds), str(patience), *(f"{c}:{size}" for c, size in cells),
+            str(output), str(seconds), str(patience),
+            *(f"{key[0]}:{key[1]}:{int(key in looked)}" for key in cells),
         ]  # fmt: skip
         request = launch.Request(
             install=host.install,
@@ -189,7 +198,7 @@ def _run(
         )
         slots = None if machine.in_batch_job(base) else machine.cores()
         built = launch.build(request, base, slots=slots, is_root=os.geteuid() == 0)
-        said = _said(built, doing)
+        said = _said(built, doing, _START_S + _CELL_S * len(cells))
         try:
             document = json.loads(output.read_text())
         except (OSError, ValueError):
@@ -208,7 +217,7 @@ def _run(
     }
 
 
-def _said(built: launch.Launch, doing: str) -> str:
+def _said(built: launch.Launch, doing: str, timeout_s: float) -> str:
     """Run a job to its end. Returns what it said, for a message."""
     with tempfile.TemporaryFile() as output:
         job = subprocess.Popen(
@@ -219,10 +228,10 @@ def _said(built: launch.Launch, doing: str) -> str:
             stderr=output,
         )
         try:
-            job.wait(_TIMEOUT_S)
+            job.wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise CommandError(
-                f"{doing} was not finished after {_TIMEOUT_S} s; nothing was exported", FAILED
+                f"{doing} was not finished after {timeout_s:.0f} s; nothing was exported", FAILED
             ) from None
         finally:
             _end(job)

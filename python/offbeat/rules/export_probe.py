@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """One rank of the check of an export: runs collectives on the host MPI alone. It imports nothing of offbeat.
 
-export_probe.py LIBMPI FAMILY OUTPUT SECONDS PATIENCE COLLECTIVE:BYTES...
+export_probe.py LIBMPI FAMILY OUTPUT SECONDS PATIENCE COLLECTIVE:BYTES:0|1...
 
 For each cell rank 0 writes whether all results were exact, how long a call takes (if SECONDS is above 0), and
-a signature of the algorithm (if PATIENCE is above 0): a hash of
+a signature of the algorithm (if the last field of the cell is 1): a hash of
 
 - the bits of results whose operands come out differently in each order of additions, and
 - what each rank has already received, and whether it has left, while one rank is still missing. PATIENCE is
@@ -268,10 +268,10 @@ def main(arguments: list[str]) -> None:
     exact = _exact(host.size)
     lines = []
     for text in cells:
-        collective, _, size = text.partition(":")
+        collective, size, is_looked_at = text.split(":")
         cell = Cell(host, collective, int(size))
         wrong = sum(not cell.is_right(exact) for _ in range(_WARM_UP))
-        signature = cell.signature(float(patience)) if float(patience) > 0 else ""
+        signature = cell.signature(float(patience)) if is_looked_at == "1" else ""
         time_us = cell.time_us(float(seconds)) if float(seconds) > 0 else 0.0
         records = host.gathered([wrong == 0, signature, round(time_us, 3)])
         if host.rank == 0:
