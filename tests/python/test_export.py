@@ -40,6 +40,17 @@ def test_the_default_wins_ties(ring: float, name: str | None, near: str | None) 
     assert (choice.size_bytes, choice.name, choice.near) == (64, name, near)
 
 
+@pytest.mark.parametrize(("spread", "name"), [(0.02, "ring"), (3.0, None)])
+def test_what_the_benchmark_is_not_sure_of_is_not_chosen(spread: float, name: str | None) -> None:
+    """The medians are the same in both cases, but the intervals overlap where samples spread."""
+    (choice,) = choices(("native", 10.0), ("native(ring)", 9.0), spread=spread, count=51)
+    assert (choice.name, choice.near) == (name, None if name else "ring")
+
+
+def test_few_samples_do_not_count() -> None:
+    assert choices(("native", 10.0), ("native(ring)", 5.0), count=4) == []
+
+
 def test_only_the_host_s_own_blocking_algorithms_take_part() -> None:
     (choice,) = choices(("native", 10.0), ("ring", 1.0), ("pipeline(4, native(ring))", 1.0))
     assert choice == Choice(64, None)

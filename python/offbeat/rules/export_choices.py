@@ -16,7 +16,8 @@ from pathlib import Path
 
 from offbeat.bench import results
 from offbeat.bench.ranking import BALANCED, scores_of_times
-from offbeat.bench.results import MEASURED, Benchmark
+from offbeat.bench.results import FEW_SAMPLES, MEASURED, Benchmark
+from offbeat.bench.samples import Delay
 from offbeat.errors import CommandError
 from offbeat.mpi import host_algorithms
 
@@ -118,18 +119,18 @@ def _example(vendor: str, collectives: Sequence[str]) -> str:
 def table(benchmark: Benchmark, objective: str) -> Table:
     """The best choice in each cell of a benchmark."""
     wrong = {(r.cell.collective, r.algorithm) for r in benchmark.results if r.wrong is not None}
-    times: dict[tuple[str, int], dict[tuple[str, str], dict[str, float]]] = {}
+    delays: dict[tuple[str, int], dict[tuple[str, str], dict[str, Delay]]] = {}
     for result in benchmark.results:
         collective, size, pattern, skew = result.cell
         is_used = host_algorithms.is_native(result.algorithm) and (collective, result.algorithm) not in wrong
         if result.status != MEASURED or not is_used or (objective == BALANCED and pattern != BALANCED):
             continue
-        if math.isfinite(result.last_delay.median) and result.last_delay.median > 0:
-            rows = times.setdefault((collective, size), {})
-            rows.setdefault((pattern, skew), {})[result.algorithm] = result.last_delay.median
+        if result.iterations >= FEW_SAMPLES and _is_positive(result.last_delay):
+            rows = delays.setdefault((collective, size), {})
+            rows.setdefault((pattern, skew), {})[result.algorithm] = result.last_delay
     choices: dict[str, list[Choice]] = {}
-    for (collective, size), by_pattern in sorted(times.items()):
-        choice = _choice(size, scores_of_times(by_pattern.values()))
+    for (collective, size), by_pattern in sorted(delays.items()):
+        choice = _choice(size, list(by_pattern.values()))
         if choice is not None:
             choices.setdefault(collective, []).append(choice)
     return Table(
@@ -140,8 +141,13 @@ def table(benchmark: Benchmark, objective: str) -> Table:
     )
 
 
-def _choice(size: int, scores: Mapping[str, float]) -> Choice | None:
-    """The choice by the scores of all algorithms; None if the host's own decision was not measured."""
+def _is_positive(delay: Delay) -> bool:
+    return delay.ci95_low > 0 and all(map(math.isfinite, (delay.median, delay.ci95_low, delay.ci95_high)))
+
+
+def _choice(size: int, rows: Sequence[Mapping[str, Delay]]) -> Choice | None:
+    """The choice by the delays under each pattern; None if the host's own decision was not measured."""
+    scores = scores_of_times([{name: delay.median for name, delay in row.items()} for row in rows])
     named = {name: score for name, score in scores.items() if name != "native"}
     if "native" not in scores:
         return None
@@ -150,7 +156,10 @@ def _choice(size: int, scores: Mapping[str, float]) -> Choice | None:
     best = min(named, key=named.__getitem__)
     gain = scores["native"] / named[best]
     name = host_algorithms.name_in(best)
-    if gain > 1 + TIE:
+    # The least that the algorithm gains if both medians are at the worse ends of their intervals.
+    worst = [{"native": row["native"].ci95_low, best: row[best].ci95_high} for row in rows]
+    sure = scores_of_times(worst)
+    if gain > 1 + TIE and sure["native"] > sure[best]:
         return Choice(size, name, gain=gain)
     return Choice(size, None, near=name if gain >= 1 / (1 + TIE) else None)
 
