@@ -80,7 +80,10 @@ def test_a_named_algorithm_of_the_host_is_a_job_of_its_own() -> None:
     assert second.algorithms == ["native(ring)"]
     assert second.cells == plan.cells[:1], "Open MPI has no ring for bcast"
     assert second.variables["OMPI_MCA_coll_tuned_allreduce_algorithm"] == "4"
-    assert plan.jobs("MPICH")[1].variables == {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "ring"}
+    assert plan.jobs("MPICH")[1].variables == {
+        "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "ring",
+        "MPIR_CVAR_ALLREDUCE_DEVICE_COLLECTIVE": "0",
+    }
     assert plan.jobs("Intel MPI")[1].variables["I_MPI_ADJUST_ALLREDUCE"] == "8"
 
 
@@ -94,7 +97,9 @@ def test_segments_are_non_blocking_calls_of_the_host() -> None:
     assert named.variables == {"OMPI_MCA_coll_libnbc_iallreduce_algorithm": "1"}
     assert plan.jobs("MPICH")[1].variables == {
         "MPIR_CVAR_IALLREDUCE_INTRA_ALGORITHM": "tsp_ring",
+        "MPIR_CVAR_IALLREDUCE_DEVICE_COLLECTIVE": "0",
         "MPIR_CVAR_IBCAST_INTRA_ALGORITHM": "tsp_ring",
+        "MPIR_CVAR_IBCAST_DEVICE_COLLECTIVE": "0",
     }
     assert plan.jobs("Intel MPI")[1].variables["I_MPI_ADJUST_IALLREDUCE"] == "4"
     with pytest.raises(CommandError, match="Open MPI has no such iallreduce; it has: ring, binomial"):

@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "simulate": {"bench", "top"},
     "tune": {"bench", "rules", "trace", "mpi", "top"},
     "bench": {"trace", "mpi", "top"},
-    "rules": {"top"},
+    "rules": {"bench", "mpi", "top"},
     "trace": {"top"},
     "mpi": {"top"},
     "top": set(),

@@ -33,6 +33,14 @@ MpiOfNoProgram = Annotated[
         "embedded). Default: the one of the mpirun on PATH, otherwise embedded.",
     ),
 ]
+MpiOfExport = Annotated[
+    str | None,
+    typer.Option(
+        "--mpi",
+        metavar="NAME|PREFIX",
+        help="The MPI to check with: a prefix, or a name as in `offbeat info`. Default: the one of RESULTS.",
+    ),
+]
 Allreduce = Annotated[
     str | None,
     typer.Option(

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""offbeat rules: check, show and compare the rules that say which algorithm runs."""
+"""offbeat rules: check, show, compare and export the rules that say which algorithm runs."""
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -11,12 +12,20 @@ import typer
 from rich.console import Console
 
 from offbeat import _core
-from offbeat.commands.options import CollectiveOfRules, HostOfRules, UsersRules, checked_host, checked_served
-from offbeat.errors import BAD_INPUT, FAILED
+from offbeat.commands.options import (
+    CollectiveOfRules,
+    HostOfRules,
+    MpiOfExport,
+    UsersRules,
+    checked_host,
+    checked_served,
+)
+from offbeat.errors import BAD_INPUT, FAILED, CommandError
 from offbeat.reports import rule_sheets
 from offbeat.reports.sheet import to_terminal
-from offbeat.rules import rule_files
+from offbeat.rules import export_run, rule_files
 from offbeat.rules.difference import differences
+from offbeat.rules.export_choices import OBJECTIVES, ROBUST, VENDORS
 
 _PLAIN_WIDTH = 160  # columns of output that goes to a file or a pipe
 
@@ -25,7 +34,9 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 def register(parent: typer.Typer) -> None:
     """Add the verb."""
-    parent.add_typer(app, name="rules", help="Check, show and compare the rules that choose algorithms.")
+    parent.add_typer(
+        app, name="rules", help="Check, show, compare and export the rules that choose algorithms."
+    )
 
 
 @app.command()
@@ -81,3 +92,50 @@ def diff(
     console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
     console.print(to_terminal(rule_sheets.difference_sheet("Different choices", (first, second), found)))
     raise typer.Exit(FAILED)
+
+
+@app.command()
+def export(
+    measured: Annotated[
+        list[Path],
+        typer.Argument(metavar="RESULTS...", help="Files of `offbeat bench`, one per number of ranks."),
+    ],
+    to: Annotated[str, typer.Option("--to", metavar="MPI", help="openmpi, mpich or intel.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FOLDER", help="Where to write. Default: offbeat-MPI."),
+    ] = None,
+    mpi: MpiOfExport = None,
+    objective: Annotated[
+        str,
+        typer.Option(
+            help="robust: the best mean over all arrival patterns. balanced: only without late ranks."
+        ),
+    ] = ROBUST,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files in FOLDER.")] = False,
+) -> None:
+    """Tell an MPI which of its own algorithms are best, for programs that run without offbeat.
+
+    The MPI's default wins unless a named algorithm is better by more than 3%. Before anything is
+    written, the MPI runs alone with the new files: its results must be right, and each algorithm
+    must take effect.
+    """
+    if to not in VENDORS:
+        raise CommandError(f"--to {to}: offbeat exports only to {', '.join(VENDORS)}")
+    if objective not in OBJECTIVES:
+        raise CommandError(f"--objective {objective}: write {' or '.join(OBJECTIVES)}")
+    folder = output if output is not None else Path(f"offbeat-{to}")
+    export_run.refuse_folder(folder, force=force)
+    request = export_run.requested(measured, to, objective, mpi)
+    vendor = request.choice.install.vendor
+    with Console(stderr=True).status("starting") as status:
+        made = export_run.checked(request, folder, status.update)
+    for note in made.notes:
+        print(note)
+    if not made.files:
+        raise CommandError(f"nothing to export: {vendor} is best left to its default here", FAILED)
+    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
+    console.print(to_terminal(rule_sheets.seen_sheet(vendor, made.seen)))
+    export_run.write(folder, made.files)
+    for name in made.settings:
+        print(f"To use it, run before mpirun: . {shlex.quote(str(folder / name))}")

@@ -149,7 +149,11 @@ def variables(vendor: str, collective: str, name: str) -> dict[str, str]:
     if vendor == "Intel MPI":
         return {f"I_MPI_ADJUST_{upper}": number}
     word = _MPICH[collective].split()[names.index(name)]
-    return {f"MPIR_CVAR_{upper}_INTRA_ALGORITHM": word.rpartition(":")[2]}
+    # On one node MPICH's device has collectives of its own, which come first and ask for no algorithm.
+    return {
+        f"MPIR_CVAR_{upper}_INTRA_ALGORITHM": word.rpartition(":")[2],
+        f"MPIR_CVAR_{upper}_DEVICE_COLLECTIVE": "0",
+    }
 
 
 def check(vendor: str, collectives: Sequence[str], algorithm: str, *, nonblocking: bool = False) -> None:

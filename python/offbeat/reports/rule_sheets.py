@@ -9,6 +9,7 @@ from offbeat import _core
 from offbeat.reports.sheet import Sheet, cells
 from offbeat.rules import spelling
 from offbeat.rules.difference import Difference, Span
+from offbeat.rules.export_check import Seen
 from offbeat.rules.spelling import bytes_text
 
 
@@ -64,3 +65,24 @@ def rule_lines(rules: Sequence[_core.Rule]) -> list[str]:
     """The rules as the lines of a file of rules, aligned in columns."""
     rows = [rule["text"].split(" ", len(spelling.FIELDS) - 1) for rule in rules]
     return spelling.lines(rows, [rule["reason"] for rule in rules])
+
+
+def seen_sheet(vendor: str, seen: Sequence[Seen]) -> Sheet:
+    """A table of the cells in which an export names an algorithm."""
+    return Sheet(
+        caption=f"{vendor} alone, without and with the export",
+        columns=("collective", "ranks", "bytes", "algorithm", "default us", "exported us", "seen by"),
+        rows=[
+            cells(
+                each.collective,
+                f"{each.ranks}",
+                size_text(each.size_bytes),
+                each.name,
+                f"{each.default_us:.4g}",
+                f"{each.exported_us:.4g}",
+                each.by,
+            )
+            for each in seen
+        ],
+        left=frozenset({0, 3, 6}),
+    )
