@@ -131,9 +131,9 @@ void copy_past_cache(void* to, const void* from, std::size_t bytes) {
   copy_with(copy_lines_past_cache, to, from, bytes);
 }
 
-void copy_to_shared(void* to, const void* from, std::size_t bytes) {
+void copy_long_to_shared(void* to, const void* from, std::size_t bytes) {
   static const bool is_fast = has_fast_string_moves();
-  if (!is_fast || bytes < long_from_bytes || is_little_ahead(to, from)) return copy(to, from, bytes);
+  if (!is_fast || is_little_ahead(to, from)) return copy_long(to, from, bytes);
   move_string(to, from, bytes);
 }
 
@@ -142,7 +142,7 @@ void copy_to_shared(void* to, const void* from, std::size_t bytes) {
 void copy_long(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 void copy_at_rest(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 void copy_past_cache(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
-void copy_to_shared(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
+void copy_long_to_shared(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 
 #endif
 

@@ -31,7 +31,10 @@ void copy_at_rest(void* to, const void* from, std::size_t bytes);
 // memcpy into shared memory whose lines another core has read last, for any number of bytes. `rep movsb`
 // claims whole lines without asking that core for their contents, so it is two to three times as fast there
 // (benchmark_lines).
-void copy_to_shared(void* to, const void* from, std::size_t bytes);
+void copy_long_to_shared(void* to, const void* from, std::size_t bytes);
+inline void copy_to_shared(void* to, const void* from, std::size_t bytes) {
+  bytes < long_from_bytes ? void(std::memcpy(to, from, bytes)) : copy_long_to_shared(to, from, bytes);
+}
 
 // memcpy with non-temporal stores, which do not read the destination first. It is slower than copy() if the
 // destination is in a cache, or would still be there at its next read.

@@ -61,7 +61,7 @@ class alignas(64) Bell {
  private:
   // Takes the bell down first. Only one of many announcements then makes the system call, until a rank sleeps
   // again.
-  void wake() {
+  [[gnu::noinline]] void wake() {
     is_up_.store(0, std::memory_order_relaxed);
     syscall(SYS_futex, &is_up_, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
   }

@@ -114,8 +114,8 @@ Kernels find_kernels(InstructionSet set, ElementType type, ReduceOp op) {
   }
 }
 
-void combine(const Kernels& kernels, std::size_t width, void* destination, const void* const* operands,
-             std::size_t operand_count, std::size_t count) {
+void combine_any_number(const Kernels& kernels, std::size_t width, void* destination,
+                        const void* const* operands, std::size_t operand_count, std::size_t count) {
   assert(operand_count >= 1);
   if (count == 0) return;
   if (operand_count == 1) {

@@ -72,8 +72,16 @@ struct Kernels {
 // Combines any number of operands >= 1 in as few passes as the kernels allow. A single operand is copied,
 // unless it is the destination. If the destination is one of the operands, the result is as if all operands
 // were read first.
-void combine(const Kernels& kernels, std::size_t width, void* destination, const void* const* operands,
-             std::size_t operand_count, std::size_t count);
+void combine_any_number(const Kernels& kernels, std::size_t width, void* destination,
+                        const void* const* operands, std::size_t operand_count, std::size_t count);
+inline void combine(const Kernels& kernels, std::size_t width, void* destination, const void* const* operands,
+                    std::size_t operand_count, std::size_t count) {
+  if (operand_count == 2) {
+    kernels.two(destination, operands, count);
+  } else {
+    combine_any_number(kernels, width, destination, operands, operand_count, count);
+  }
+}
 
 // The instruction sets for which there are kernels, worst first. instruction_set() returns the best one of
 // this machine, which find_kernels uses.

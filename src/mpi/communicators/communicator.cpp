@@ -165,17 +165,6 @@ bool Communicator::may_have_stand_ins(const Chosen& chosen, Collective collectiv
          (chosen.at_once == nullptr || collective == Collective::alltoallv);
 }
 
-void Communicator::run(Chosen chosen, const Call& call, std::size_t bytes, const StandInCopies* stand_ins) {
-  if (bytes == 0 && is_over_if_empty(call.collective)) return;
-  enter_board(call.collective, bytes);
-  or_break([&] {
-    if (chosen.at_once != nullptr && chosen.at_once(*means_.board(), call)) return;
-    run_task(*chosen.expression, call, stand_ins);
-  });
-  if (TurnDue::is_due_after_call()) [[unlikely]]
-    give_turn();
-}
-
 void Communicator::run_task(const Expression& expression, const Call& call, const StandInCopies* stand_ins) {
   if (expression.runs_on_host()) [[unlikely]]
     return host_pipeline(expression, call).run();
@@ -231,7 +220,7 @@ bool Communicator::run_without_host(Call call) {
   if (is_one_rank_) {
     copy_alone(call);
   } else {
-    run(chosen, call, bytes);
+    run(call.collective, chosen, call, bytes);
   }
   count_served(call.collective);
   last_algorithm = chosen.expression;

@@ -78,9 +78,10 @@ class Communicator {
   // call.
   void check(const CallSignature& mine);
 
-  // Runs a call to its end. `chosen` is not native, and `bytes` is the length of the call. `stand_ins` is
-  // null unless may_have_stand_ins().
-  void run(Chosen chosen, const Call& call, std::size_t bytes, const StandInCopies* stand_ins = nullptr);
+  // Runs a call of `collective` to its end. `chosen` is not native, and `bytes` is the length of the call.
+  // `stand_ins` is null unless may_have_stand_ins().
+  void run(Collective collective, Chosen chosen, const Call& call, std::size_t bytes,
+           const StandInCopies* stand_ins = nullptr);
   // Returns true if a call that runs `chosen` may have a stand-in for a vector that is longer than an inline
   // slot. Each rank decides by itself which of its vectors have one.
   [[nodiscard]] static bool may_have_stand_ins(const Chosen& chosen, Collective collective);
@@ -261,5 +262,17 @@ class Communicator {
   std::uint64_t calls_ = 0;  // calls of all collectives, including those through the C interface
   std::array<OfCollective, collectives.size()> of_;
 };
+
+inline void Communicator::run(Collective collective, Chosen chosen, const Call& call, std::size_t bytes,
+                              const StandInCopies* stand_ins) {
+  if (bytes == 0 && is_over_if_empty(collective)) return;
+  enter_board(collective, bytes);
+  or_break([&] {
+    if (chosen.at_once != nullptr && chosen.at_once(*means_.board(), call)) return;
+    run_task(*chosen.expression, call, stand_ins);
+  });
+  if (TurnDue::is_due_after_call()) [[unlikely]]
+    give_turn();
+}
 
 }  // namespace offbeat

@@ -225,8 +225,8 @@ struct ByActivity {
     if (activity.is_persistent()) return false;
     return Communicator::may_have_stand_ins(communicator.choose_to_begin(collective, bytes, 1), collective);
   }
-  template <class Kept>
-  Outcome operator()(Communicator& communicator, const Call& call, bool shares, Kept&) const {
+  template <Collective, class Kept>
+  Outcome carry_out(Communicator& communicator, const Call& call, std::size_t, bool shares, Kept&) const {
     return activity.take(communicator, call, shares);
   }
 };

@@ -41,13 +41,13 @@ struct AtOnce {
     return Communicator::may_have_stand_ins(communicator.choose(collective, bytes, 1), collective);
   }
 
-  template <class Kept>
-  Outcome operator()(Communicator& communicator, const Call& call, bool shares, Kept& kept) const {
-    const std::size_t bytes = call.length(communicator.size());
-    const Choice choice = communicator.choose(call.collective, bytes, call.output.width);
+  template <Collective collective, class Kept>
+  Outcome carry_out(Communicator& communicator, const Call& call, std::size_t bytes, bool shares,
+                    Kept& kept) const {
+    const Choice choice = communicator.choose(collective, bytes, call.output.width);
     Chosen chosen = choice;
-    communicator.announce(call.collective, bytes);
-    const bool is_alone = !chosen && communicator.copies_alone(call.collective);
+    communicator.announce(collective, bytes);
+    const bool is_alone = !chosen && communicator.copies_alone(collective);
     if ((!chosen && !is_alone) || communicator.life().is_revoked())
       return {.is_counted = true, .trial = chosen ? nullptr : choice.trial};
     communicator.life().require_intact();
@@ -58,12 +58,12 @@ struct AtOnce {
     } else if (shares) [[unlikely]] {
       carry_out_apart(communicator, chosen, call, bytes, kept.stand_ins());
     } else {
-      communicator.run(chosen, call, bytes, kept.stand_ins());
+      communicator.run(collective, chosen, call, bytes, kept.stand_ins());
     }
     kept.unpack(types);
     if (choice.trial != nullptr) [[unlikely]]
       communicator.end_measured(*choice.trial);
-    communicator.count_served(call.collective);
+    communicator.count_served(collective);
     last_algorithm = chosen.expression;
     return {.kind = Outcome::Kind::served};
   }
@@ -73,7 +73,7 @@ struct AtOnce {
                                                 std::size_t bytes, const StandInCopies* stand_ins) {
     std::optional<pool::Block> copy;
     communicator.or_break([&] { copy_of_input(*chosen.expression, communicator.size(), call, copy); });
-    communicator.run(chosen, call, bytes, stand_ins);
+    communicator.run(call.collective, chosen, call, bytes, stand_ins);
   }
 };
 

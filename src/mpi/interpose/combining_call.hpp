@@ -29,7 +29,7 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
   using typename Base::Kept;
 
   // Serves the call. The process must be started.
-  Outcome run() {
+  [[gnu::always_inline]] Outcome run() {
     if constexpr (Base::needs_place) {
       if (!find_place()) return {};
     }
@@ -94,7 +94,7 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
     return std::max<std::int64_t>(length, 1);
   }
 
-  Outcome combine() {
+  [[gnu::always_inline]] Outcome combine() {
     const Types& types = process_.types();
     const Reduction* reduction = types.predefined(call_.output.type, call_.op);
     const std::int64_t count = count_of_input();
@@ -145,21 +145,22 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
       communicator_->or_break([&] { kept_.blocks.emplace(call_.output.counts, size_, length); });
       call.input_blocks = kept_.blocks->blocks();
     }
+    const std::size_t bytes = call.length(communicator_->size());
     const bool shares = has_blocks && (in_place || call_.input.data == call_.output.data);
     if (devices::may_have_memory()) [[unlikely]]
-      return carry_out_staged(*this, call, shares);
-    return carry_out(call, shares, kept_);
+      return carry_out_staged(*this, call, bytes, shares);
+    return carry_out(call, bytes, shares, kept_);
   }
 
   // Takes a copy of the call, like combine_by_user.
-  [[gnu::noinline]] static Outcome carry_out_staged(CombiningCall self, Call call, bool shares) {
+  [[gnu::noinline]] static Outcome carry_out_staged(CombiningCall self, Call call, std::size_t bytes,
+                                                    bool shares) {
     Outcome outcome;
-    const std::size_t bytes = call.length(self.communicator_->size());
     self.communicator_->or_break(collective, bytes, [&] {
       std::optional<Staged> here;
       Staged& staged = self.carrier_.keep(here);
       staged.call.take(call);
-      outcome = self.carry_out(call, shares, staged);
+      outcome = self.carry_out(call, bytes, shares, staged);
     });
     return outcome;
   }

@@ -96,7 +96,7 @@ class CopyingCall : public JudgedCall<collective, Arguments, Carrier> {
       const bool is_source = is_bcast && gives();
       kept_.packs_output = in_place || is_source;
       kept_.unpacks_output = has_output && !is_source && !(root_judges && is_rejected_);
-      outcome = carry_out(call, shares, kept_);
+      outcome = carry_out(call, bytes, shares, kept_);
     });
     return outcome;
   }

@@ -23,8 +23,10 @@ namespace offbeat {
 // an error, and the other ranks do not know. The root then takes part with an output that is dropped.
 //
 // carrier.find(...) returns the communicator and counts the call there, or returns null if the host has to
-// serve it. A call that may be served ends in carrier(communicator, call, shares, kept), whose outcome is
-// that of the whole.
+// serve it. A call that may be served ends in carrier.carry_out<collective>(communicator, call, bytes,
+// shares, kept), whose outcome is that of the whole. The collective is known to the compiler there, so that a
+// short call computes no address from it.
+//     bytes    Call::length.
 //     shares   The input and the output share memory, and an algorithm may write a block of the output
 //              before it has read another block of the input.
 //     kept     This object, of type Kept, must live as long as the collective. Its pack() comes before the
@@ -79,8 +81,8 @@ class JudgedCall {
   [[nodiscard]] bool checks() const { return Carrier::may_wait && process_.settings.check; }
 
   template <class Keeping>
-  Outcome carry_out(const Call& call, bool shares, Keeping& kept) {
-    Outcome outcome = carrier_(*communicator_, call, shares, kept);
+  Outcome carry_out(const Call& call, std::size_t bytes, bool shares, Keeping& kept) {
+    Outcome outcome = carrier_.template carry_out<collective>(*communicator_, call, bytes, shares, kept);
     if (root_judges && is_rejected_ && outcome.kind == Outcome::Kind::served)
       outcome.kind = Outcome::Kind::rejected;
     return outcome;

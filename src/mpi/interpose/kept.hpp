@@ -109,6 +109,7 @@ struct Sides final : StandInCopies {
 
 // Lists is what a call keeps if its collective combines.
 struct Lists {
+  Lists() noexcept {}  // not defaulted, for the reason that Sides has
   std::optional<CountList> blocks;
   std::optional<pool::Block> unwanted;  // an output that the program does not get
 

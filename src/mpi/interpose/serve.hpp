@@ -20,7 +20,7 @@ class CallWithoutData : public JudgedCall<collective, Arguments, Carrier> {
     if (!this->is_counted()) return this->leave_to_host();
     if (this->checks()) [[unlikely]]
       this->communicator_->check({this->process_.host, this->process_.types(), collective});
-    return this->carry_out({collective}, false, this->kept_);
+    return this->carry_out({collective}, 0, false, this->kept_);
   }
 };
 

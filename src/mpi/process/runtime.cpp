@@ -85,19 +85,6 @@ Runtime::Runtime() : settings(Settings::from_environment()) {
 
 namespace {
 
-// The communicators that this thread used last. An entry is valid if no communicator has died since it was
-// made.
-struct Recent {
-  std::uintptr_t handle;
-  Communicator* communicator;
-  std::uint64_t deaths;
-};
-constexpr std::size_t recent_count = 8;
-constinit thread_local std::array<Recent, recent_count> recent [[gnu::tls_model("initial-exec")]]{};
-
-Recent& recent_slot(std::uintptr_t handle) { return recent[(handle * 0x9E3779B97F4A7C15ULL) >> 61]; }
-static_assert(recent_count == 1 << 3);
-
 // The communicator for which this thread last found no entry and could not make one. It is valid if no entry
 // has been made and none has died since.
 struct WithoutEntry {
@@ -174,17 +161,9 @@ Freeing* find_freeing(MPI_Comm handle) {
 
 const Communicator* Runtime::known(MPI_Comm handle) const {
   const std::uintptr_t key = abi::bits(handle);
-  const Recent& entry = recent_slot(key);
+  const RecentCommunicator& entry = recent_communicator(key);
   const bool is_valid = entry.handle == key && entry.deaths == deaths_.load(std::memory_order_acquire);
   return is_valid ? entry.communicator : nullptr;
-}
-
-Communicator* Runtime::communicator(MPI_Comm handle, Collective collective) {
-  const std::uintptr_t key = abi::bits(handle);
-  const Recent& entry = recent_slot(key);
-  if (entry.handle == key && entry.deaths == deaths_.load(std::memory_order_acquire)) [[likely]]
-    return entry.communicator;
-  return remember(handle, collective);
 }
 
 Communicator* Runtime::remember(MPI_Comm handle, Collective collective) {
@@ -192,7 +171,7 @@ Communicator* Runtime::remember(MPI_Comm handle, Collective collective) {
   const std::uint64_t deaths = deaths_.load(std::memory_order_acquire);
   Communicator* found = find_or_create(handle, collective);
   const std::uintptr_t key = abi::bits(handle);
-  if (found != nullptr) recent_slot(key) = {key, found, deaths};
+  if (found != nullptr) recent_communicator(key) = {key, found, deaths};
   return found;
 }
 
@@ -240,7 +219,7 @@ Communicator* Runtime::find_or_create(MPI_Comm handle, Collective collective) {
 Communicator* Runtime::existing(MPI_Comm handle, Collective collective) {
   const std::uintptr_t key = abi::bits(handle);
   const std::uint64_t deaths = deaths_.load(std::memory_order_acquire);
-  Recent& entry = recent_slot(key);
+  RecentCommunicator& entry = recent_communicator(key);
   if (entry.handle == key && entry.deaths == deaths) [[likely]]
     return entry.communicator;
   const WithoutEntry without{key, births_.load(std::memory_order_acquire), deaths};

@@ -14,6 +14,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/handle_tables.hpp"
 #include "base/log.hpp"
 #include "base/settings.hpp"
 #include "mpi/communicators/communicator.hpp"
@@ -30,6 +31,19 @@
 
 namespace offbeat {
 
+// The communicators that this thread used last. An entry is valid if no communicator has died since it was
+// made.
+struct RecentCommunicator {
+  std::uintptr_t handle;
+  Communicator* communicator;
+  std::uint64_t deaths;
+};
+inline constinit thread_local std::array<RecentCommunicator, 8> recent_communicators
+    [[gnu::tls_model("initial-exec")]]{};
+[[nodiscard]] inline RecentCommunicator& recent_communicator(std::uintptr_t handle) {
+  return recent_communicators[hash(handle, recent_communicators.size())];
+}
+
 class Runtime {
  public:
   Runtime();
@@ -44,7 +58,13 @@ class Runtime {
   // Returns the entry of a communicator. It is made at the communicator's first collective call, which is of
   // `collective`. Returns null if offbeat can neither serve nor judge the call (a null handle, or MPI is not
   // running). The host must then get the call.
-  [[nodiscard]] Communicator* communicator(MPI_Comm handle, Collective collective);
+  [[nodiscard]] Communicator* communicator(MPI_Comm handle, Collective collective) {
+    const std::uintptr_t key = abi::bits(handle);
+    const RecentCommunicator& entry = recent_communicator(key);
+    if (entry.handle == key && entry.deaths == deaths_.load(std::memory_order_acquire)) [[likely]]
+      return entry.communicator;
+    return remember(handle, collective);
+  }
 
   // Returns the entry without waiting for another rank. Null if there is no entry yet, unless the ranks need
   // not agree on one.

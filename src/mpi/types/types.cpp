@@ -318,15 +318,6 @@ Types::Handles Types::handles_of(const Reduction& reduction) const {
   throw std::logic_error("a reduction that is not in this table");
 }
 
-const Reduction* Types::predefined(MPI_Datatype type, MPI_Op op) const {
-  const int row = types_.find(abi::bits(type));
-  const int column = ops_.find(abi::bits(op));
-  if (row < 0 || column < 0) return nullptr;
-  const Reduction& reduction =
-      rows_[static_cast<std::size_t>(row)][static_cast<std::size_t>(column)].reduction;
-  return reduction ? &reduction : nullptr;
-}
-
 const char* Types::name_of(MPI_Op op) const {
   constexpr std::array<const char*, most_ops> names{"MPI_SUM",  "MPI_PROD", "MPI_MIN",    "MPI_MAX",
                                                     "MPI_LAND", "MPI_LOR",  "MPI_LXOR",   "MPI_BAND",

@@ -76,7 +76,14 @@ class Types {
 
   // Returns the reduction of a predefined type and operation, or null if MPI does not define it or offbeat
   // does not know it. Takes constant time.
-  [[nodiscard]] const Reduction* predefined(MPI_Datatype type, MPI_Op op) const;
+  [[nodiscard]] const Reduction* predefined(MPI_Datatype type, MPI_Op op) const {
+    const int row = types_.find(abi::bits(type));
+    const int column = ops_.find(abi::bits(op));
+    if (row < 0 || column < 0) return nullptr;
+    const Reduction& reduction =
+        rows_[static_cast<std::size_t>(row)][static_cast<std::size_t>(column)].reduction;
+    return reduction ? &reduction : nullptr;
+  }
 
   struct Handles {
     MPI_Datatype type;
@@ -139,7 +146,7 @@ class Types {
     void insert(std::uintptr_t key, int value);
     [[nodiscard]] int find(std::uintptr_t key) const {
       for (std::size_t slot = hash(key);; slot = (slot + 1) % Slots) {
-        if (entries_[slot].value == missing || entries_[slot].key == key) return entries_[slot].value;
+        if (entries_[slot].key == key || entries_[slot].value == missing) return entries_[slot].value;
       }
     }
 
