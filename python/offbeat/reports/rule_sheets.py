@@ -76,7 +76,7 @@ def seen_sheet(vendor: str, seen: Sequence[Seen]) -> Sheet:
             cells(
                 each.collective,
                 f"{each.ranks}",
-                size_text(each.size_bytes),
+                spelling.size_text(each.size_bytes),
                 each.name,
                 f"{each.default_us:.4g}",
                 f"{each.exported_us:.4g}",
