@@ -4,10 +4,10 @@
 
     benchmarks/instructions.py --mpicc build/mpi/mpich/bin/mpicc --library build/dev/liboffbeat-mpich.so
 
-valgrind's callgrind counts in rank 1, which comes last to each call. The figure is the least of all calls, so
-rank 1 waited for nobody. It leaves out the turn that offbeat gives to the host MPI if the last one was some time
-ago, which is always so under valgrind, and the system call that wakes a rank 0 that sleeps. `--functions`
-prints where the instructions are. Give several libraries to compare builds.
+valgrind's callgrind counts in rank 1, which comes last to each call. The figure is the least of all calls,
+so rank 1 waited for nobody. It leaves out the turn that offbeat gives to the host MPI if the last one was
+some time ago, which is always so under valgrind, and the system call that wakes a rank 0 that sleeps.
+`--functions` prints where the instructions are. Give several libraries to compare builds.
 """
 
 from __future__ import annotations
