@@ -75,14 +75,26 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
     }
   }
 
+  // Returns true if the host has to judge the call, and this rank cannot take part. A root whose output alone
+  // is wrong takes part: the other ranks do not know, and only the root gets an error.
   [[nodiscard]] bool is_wrong(std::int64_t count) const {
     if (is_wrong_input(call_.input.data, count)) return true;
     if (!takes()) {
+      if (judges_unused_output() && call_.output.data == MPI_IN_PLACE) return true;
       // If the host accepts this on all ranks, one rank must not leave the call to the host by itself.
       const bool is_accepted = !known.has_root || abi::accepts_in_place_everywhere;
       return call_.input.data == MPI_IN_PLACE && (!is_accepted || is_wrong_input(call_.output.data, count));
     }
-    return is_wrong_output(call_.output.data, count_of_block());
+    return has_wrong_output() && (!root_judges || call_.input.data == MPI_IN_PLACE);
+  }
+  [[nodiscard]] bool has_wrong_output() const {
+    return takes() && is_wrong_output(call_.output.data, count_of_block());
+  }
+  // Returns true if the host judges the output of rank 0 in an exscan, which gets no result. Rank 0 must not
+  // take part alone in a call that the host rejects on all ranks. MPICH and its family also reject a null
+  // output there, but MPI allows that, so offbeat serves it.
+  [[nodiscard]] bool judges_unused_output() const {
+    return !known.has_root && process_.types().judges_unused_output();
   }
   // Returns the number of elements that a user's operation must get in one piece. Many programs treat the
   // whole vector, or a block of it, as one object, and do not look at the length.
@@ -99,10 +111,11 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
     const Reduction* reduction = types.predefined(call_.output.type, call_.op);
     const std::int64_t count = count_of_input();
     if (is_wrong(count)) return {};
-    const bool is_alias =
-        takes() && call_.input.data == call_.output.data && count >= types.least_rejected_alias(collective);
+    const bool has_output = takes() || judges_unused_output();
+    const bool is_alias = has_output && call_.input.data == call_.output.data &&
+                          count >= types.least_rejected_alias(collective);
     if (is_alias && !root_judges) return {};
-    is_rejected_ = root_judges && is_alias;
+    is_rejected_ = root_judges && (is_alias || has_wrong_output());
     if constexpr (Carrier::may_wait) {
       if (reduction == nullptr && !types.are_accepted(call_.output.type, call_.op)) return {};
       if (checks() && is_counted()) [[unlikely]]

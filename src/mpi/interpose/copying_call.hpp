@@ -65,14 +65,21 @@ class CopyingCall : public JudgedCall<collective, Arguments, Carrier> {
     }
     const bool has_output = takes() && !(in_place && collective == Collective::scatter);
     const bool has_input = gives() && !is_bcast && !(in_place && collective != Collective::scatter);
-    if (has_output && !output.read(types, call_.output, who.root_gives ? 1 : size_)) return {};
     if (has_input && !input.read(types, call_.input, who.is_personal ? size_ : 1)) return {};
-    const bool is_aliased = has_input && has_output && is_alias(input, output);
-    const bool is_rejected = is_aliased && types.rejects_aliases();
+    const bool is_right = !has_output || output.read(types, call_.output, who.root_gives ? 1 : size_);
+    // The other ranks of a gather do not know that the root's output is wrong. They all give as much as the
+    // root does.
+    if (!is_right && (collective != Collective::gather || !has_input)) return {};
+    const bool is_aliased = is_right && has_input && has_output && is_alias(input, output);
+    const bool is_rejected = !is_right || (is_aliased && types.rejects_aliases());
     if (is_rejected && !root_judges) return {};
     is_rejected_ = root_judges && is_rejected;
     if (!is_counted()) return leave_to_host();
-    if (root_judges && is_rejected_) output.keep_apart();
+    if (root_judges && !is_right) {
+      output.replace(input.bytes() * static_cast<std::size_t>(size_));
+    } else if (root_judges && is_rejected_) {
+      output.keep_apart();
+    }
 
     std::size_t bytes = 0;
     Call call = communicator_->or_break(collective, bytes, [&] {

@@ -50,17 +50,28 @@ class Side {
   }
   [[nodiscard]] bool is_empty() const { return count_ == 0 || layout_.size == 0; }
 
+  // Returns how many bytes of data all blocks have.
+  [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(count_) * layout_.size; }
+
   // Keeps the program's memory from being written to: the other ranks need this side, but the program does
   // not get it.
   void keep_apart() { layout_.is_dense = false; }
+  // Does the same if the program's arguments for this side are wrong. Without them `bytes` says how long the
+  // side is.
+  void replace(std::size_t bytes) {
+    data_ = nullptr;
+    type_ = MPI_BYTE;
+    layout_ = {.size = 1, .extent = 1, .is_dense = false};
+    count_ = static_cast<std::int64_t>(bytes);
+    listed_ = 0;
+  }
 
   // Computes vector() and blocks(), except for the address of a vector that needs packing.
   void measure(const Types& types) {
-    const std::size_t bytes = static_cast<std::size_t>(count_) * layout_.size;
-    if (bytes > 0 && devices::may_have_memory()) [[unlikely]]
+    if (bytes() > 0 && devices::may_have_memory()) [[unlikely]]
       device_ = find_device(types);
     if (listed_ > 0) make_lists();
-    vector_ = {is_packed() ? nullptr : data_, bytes, 1};
+    vector_ = {is_packed() ? nullptr : data_, bytes(), 1};
   }
   [[nodiscard]] bool needs_packing() const { return is_packed() && vector_.count > 0; }
   // Give a vector that needs packing its address: that of memory, or of a stand-in.

@@ -182,6 +182,14 @@ void Types::ask_about_aliases() {
   int value = 0;
   rejects_aliases_ =
       host_->Allgather(&value, 1, MPI_INT, &value, 1, MPI_INT, own_communicator_) != MPI_SUCCESS;
+  // This rank has no result, so the host never writes to the output.
+  const auto exscan = [&](auto... arguments) {
+    return host_->collectives.find<Collective::exscan, Form::blocking, CountKind::of_int>(arguments...)(
+        arguments...);
+  };
+  const void* const input = &value;
+  void* const in_place = MPI_IN_PLACE;
+  judges_unused_output_ = exscan(input, in_place, 1, MPI_INT, MPI_SUM, own_communicator_) != MPI_SUCCESS;
 }
 
 Types::Types(const Host& host) : host_(&host) {

@@ -73,6 +73,8 @@ class Types {
   }
   // Returns true if the host rejects such an input at any count in collectives that combine nothing.
   [[nodiscard]] bool rejects_aliases() const { return rejects_aliases_; }
+  // Returns true if the host judges the output of rank 0 in an exscan, although that rank gets no result.
+  [[nodiscard]] bool judges_unused_output() const { return judges_unused_output_; }
 
   // Returns the reduction of a predefined type and operation, or null if MPI does not define it or offbeat
   // does not know it. Takes constant time.
@@ -189,6 +191,7 @@ class Types {
     return all;
   }();
   bool rejects_aliases_ = true;
+  bool judges_unused_output_ = true;
   Index<256> types_;
   Index<32> ops_;
   std::array<Row, most_types> rows_;
