@@ -134,7 +134,7 @@ void Communicator::combine(std::span<std::uint64_t> times, CombineTimes how) {
                   process_.types().predefined(MPI_UINT64_T, op)};
   const Immediate* immediate = immediate_form(*expression.algorithm, size_);
   const bool is_short = immediate != nullptr && times.size_bytes() <= immediate->most_bytes(size_);
-  run(Collective::allreduce, {&expression, is_short ? immediate->run : nullptr}, call, times.size_bytes());
+  run({&expression, is_short ? immediate->run : nullptr}, call, times.size_bytes());
 }
 
 // -- calls
@@ -220,7 +220,7 @@ bool Communicator::run_without_host(Call call) {
   if (is_one_rank_) {
     copy_alone(call);
   } else {
-    run(call.collective, chosen, call, bytes);
+    run(chosen, call, bytes);
   }
   count_served(call.collective);
   last_algorithm = chosen.expression;

@@ -78,10 +78,9 @@ class Communicator {
   // call.
   void check(const CallSignature& mine);
 
-  // Runs a call of `collective` to its end. `chosen` is not native, and `bytes` is the length of the call.
-  // `stand_ins` is null unless may_have_stand_ins().
-  void run(Collective collective, Chosen chosen, const Call& call, std::size_t bytes,
-           const StandInCopies* stand_ins = nullptr);
+  // Runs a call to its end. `chosen` is not native, and `bytes` is the length of the call. `stand_ins` is
+  // null unless may_have_stand_ins().
+  void run(Chosen chosen, const Call& call, std::size_t bytes, const StandInCopies* stand_ins = nullptr);
   // Returns true if a call that runs `chosen` may have a stand-in for a vector that is longer than an inline
   // slot. Each rank decides by itself which of its vectors have one.
   [[nodiscard]] static bool may_have_stand_ins(const Chosen& chosen, Collective collective);
@@ -263,10 +262,10 @@ class Communicator {
   std::array<OfCollective, collectives.size()> of_;
 };
 
-inline void Communicator::run(Collective collective, Chosen chosen, const Call& call, std::size_t bytes,
+inline void Communicator::run(Chosen chosen, const Call& call, std::size_t bytes,
                               const StandInCopies* stand_ins) {
-  if (bytes == 0 && is_over_if_empty(collective)) return;
-  enter_board(collective, bytes);
+  if (bytes == 0 && is_over_if_empty(call.collective)) return;
+  enter_board(call.collective, bytes);
   or_break([&] {
     if (chosen.at_once != nullptr && chosen.at_once(*means_.board(), call)) return;
     run_task(*chosen.expression, call, stand_ins);

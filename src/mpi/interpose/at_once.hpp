@@ -58,7 +58,7 @@ struct AtOnce {
     } else if (shares) [[unlikely]] {
       carry_out_apart(communicator, chosen, call, bytes, kept.stand_ins());
     } else {
-      communicator.run(collective, chosen, call, bytes, kept.stand_ins());
+      communicator.run(chosen, call, bytes, kept.stand_ins());
     }
     kept.unpack(types);
     if (choice.trial != nullptr) [[unlikely]]
@@ -73,7 +73,7 @@ struct AtOnce {
                                                 std::size_t bytes, const StandInCopies* stand_ins) {
     std::optional<pool::Block> copy;
     communicator.or_break([&] { copy_of_input(*chosen.expression, communicator.size(), call, copy); });
-    communicator.run(call.collective, chosen, call, bytes, stand_ins);
+    communicator.run(chosen, call, bytes, stand_ins);
   }
 };
 
