@@ -88,7 +88,7 @@ Outcome Activity::begin() {
     measured_ = communicator.begin_measured(*choice.trial);
   if ((!chosen && !is_alone) || communicator.life().is_revoked()) {
     Outcome outcome{.is_counted = true};
-    if (measured_) outcome.measured_request = measured_requests.take(std::move(measured_));
+    if (measured_) outcome.measured = measured_requests.take(std::move(measured_));
     return outcome;
   }
   communicator.life().require_intact();

@@ -45,11 +45,18 @@ struct AtOnce {
   Outcome carry_out(Communicator& communicator, const Call& call, std::size_t bytes, bool shares,
                     Kept& kept) const {
     const Choice choice = communicator.choose(collective, bytes, call.output.width);
-    Chosen chosen = choice;
     communicator.announce(collective, bytes);
+    if (choice.trial != nullptr) [[unlikely]]
+      return carry_out_measured<collective>(communicator, *choice.trial, choice, call, bytes, shares, kept);
+    return carry_out<collective>(communicator, choice, call, bytes, shares, kept);
+  }
+
+ private:
+  template <Collective collective, class Kept>
+  [[gnu::always_inline]] Outcome carry_out(Communicator& communicator, Chosen chosen, const Call& call,
+                                           std::size_t bytes, bool shares, Kept& kept) const {
     const bool is_alone = !chosen && communicator.copies_alone(collective);
-    if ((!chosen && !is_alone) || communicator.life().is_revoked())
-      return {.is_counted = true, .trial = chosen ? nullptr : choice.trial};
+    if ((!chosen && !is_alone) || communicator.life().is_revoked()) return {.is_counted = true};
     communicator.life().require_intact();
     kept.pack(types);
     if (is_alone) [[unlikely]] {
@@ -61,14 +68,26 @@ struct AtOnce {
       communicator.run(chosen, call, bytes, kept.stand_ins());
     }
     kept.unpack(types);
-    if (choice.trial != nullptr) [[unlikely]]
-      communicator.end_measured(*choice.trial);
     communicator.count_served(collective);
     last_algorithm = chosen.expression;
     return {.kind = Outcome::Kind::served};
   }
 
- private:
+  // Out of line, because other calls need no room for a trial.
+  template <Collective collective, class Kept>
+  [[gnu::noinline]] Outcome carry_out_measured(Communicator& communicator, RowTrial& trial, Chosen chosen,
+                                               const Call& call, std::size_t bytes, bool shares,
+                                               Kept& kept) const {
+    Outcome outcome = carry_out<collective>(communicator, chosen, call, bytes, shares, kept);
+    if (outcome.kind == Outcome::Kind::served) {
+      communicator.end_measured(trial);
+    } else if (!chosen) {
+      trial_of_host = &trial;
+      outcome.measured = Outcome::by_trial;
+    }
+    return outcome;
+  }
+
   [[gnu::noinline]] static void carry_out_apart(Communicator& communicator, Chosen chosen, Call call,
                                                 std::size_t bytes, const StandInCopies* stand_ins) {
     std::optional<pool::Block> copy;

@@ -10,14 +10,14 @@ namespace offbeat {
 
 constinit MeasuredRequests measured_requests;
 
-int MeasuredRequests::take(MeasuredCall call) noexcept {
+std::int8_t MeasuredRequests::take(MeasuredCall call) noexcept {
   const std::lock_guard lock(lock_);
   for (std::size_t k = 0; k < entries_.size(); ++k) {
     if (entries_[k].state != Entry::State::free) continue;
     entries_[k].state = Entry::State::taken;
     entries_[k].call = std::move(call);
     activities.watch_requests_of_host(1);
-    return static_cast<int>(k);
+    return static_cast<std::int8_t>(k);
   }
   return Outcome::none;
 }

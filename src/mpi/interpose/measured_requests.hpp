@@ -18,7 +18,7 @@ class MeasuredRequests {
  public:
   // Takes a place for a call that the host is about to begin. Returns Outcome::none if no place is left; the
   // call is then not measured.
-  [[nodiscard]] int take(MeasuredCall call) noexcept;
+  [[nodiscard]] std::int8_t take(MeasuredCall call) noexcept;
   // Call after the host's function has returned. `code` says whether it began the call, as `request`.
   void begun(int place, int code, MPI_Request request, std::uint64_t since) noexcept;
   // Forgets a request that the program frees.

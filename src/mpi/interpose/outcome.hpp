@@ -18,13 +18,17 @@ struct Outcome {
   enum class Kind : std::uint8_t { served, native, rejected, failed };
   Kind kind = Kind::native;
   bool is_counted = false;  // true if a communicator has counted the call; otherwise the process has to
-  int code = MPI_SUCCESS;   // an error code of the host MPI, if the call failed
-  // If the host has to serve a call that is measured: the trial of a blocking call, and the place of a
-  // non-blocking one among the MeasuredRequests. Otherwise null and `none`.
-  RowTrial* trial = nullptr;
-  static constexpr int none = -1;
-  int measured_request = none;
+  // Says where a call is measured that the host has to serve: `by_trial` for a blocking one, a place among
+  // the MeasuredRequests for a non-blocking one, and `none` for all others.
+  std::int8_t measured = none;
+  static constexpr std::int8_t none = -1;
+  static constexpr std::int8_t by_trial = 0;
+  int code = MPI_SUCCESS;  // an error code of the host MPI, if the call failed
 };
+static_assert(sizeof(Outcome) <= sizeof(void*), "fits in a register");
+
+// The trial of the blocking call of this thread that the host has to serve.
+inline constinit thread_local RowTrial* trial_of_host [[gnu::tls_model("initial-exec")]] = nullptr;
 
 // Returns the error code of the exception that is being handled.
 [[nodiscard]] inline int code_of_exception() {

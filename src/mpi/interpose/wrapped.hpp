@@ -75,8 +75,8 @@ int call_host(const Host& host, MPI_Comm communicator, Arguments... arguments) {
 
 // Call after the host has served an alternative of a trial, and has returned `code`. Returns the code of the
 // call.
-[[gnu::noinline]] inline int end_measured(Runtime& process, MPI_Comm communicator, RowTrial& trial,
-                                          int code) {
+[[gnu::noinline]] inline int end_measured(Runtime& process, MPI_Comm communicator, int code) {
+  RowTrial& trial = *trial_of_host;
   // An error handler of the program may have freed the communicator.
   if (code != MPI_SUCCESS && process.known(communicator) != &trial.communicator()) return code;
   const InsideOffbeat guard;
@@ -96,8 +96,8 @@ template <Collective collective, CountKind counts, class Call, class... Argument
   if (outcome.kind == Outcome::Kind::failed) return raise(process.host, call.communicator, outcome.code);
   const int code =
       call_host<collective, Form::blocking, counts>(process.host, call.communicator, arguments...);
-  if (outcome.trial != nullptr) [[unlikely]]
-    return end_measured(process, call.communicator, *outcome.trial, code);
+  if (outcome.measured != Outcome::none) [[unlikely]]
+    return end_measured(process, call.communicator, code);
   return code;
 }
 
@@ -124,10 +124,10 @@ int call_with_request(Runtime& process, const Call& call, Arguments... arguments
     *request = activity->request();
     return MPI_SUCCESS;
   }
-  if (outcome.measured_request != Outcome::none) [[unlikely]] {
+  if (outcome.measured != Outcome::none) [[unlikely]] {
     const std::uint64_t begun = RowTrial::now();
     const int code = call_host<collective, form, counts>(process.host, call.communicator, arguments...);
-    measured_requests.begun(outcome.measured_request, code, *request, begun);
+    measured_requests.begun(outcome.measured, code, *request, begun);
     return code;
   }
   const int code = call_host<collective, form, counts>(process.host, call.communicator, arguments...);
