@@ -37,10 +37,9 @@ from offbeat.reports import tune_sheets
 from offbeat.reports.sheet import to_terminal
 from offbeat.rules import rule_files, spelling, stored
 from offbeat.tune import course as courses_
-from offbeat.tune import recorded, tuning
+from offbeat.tune import race, recorded, tuning
 from offbeat.tune.course import FINAL, Course, Goal
 from offbeat.tune.decisions import Decision, Row, decide, rows_of
-from offbeat.tune.race import TIE
 from offbeat.tune.tuning import Progress, Tuning
 from offbeat.units import format_duration, format_size, parse_duration_s, parse_skew
 
@@ -430,11 +429,13 @@ def _better_names(courses: Sequence[Course]) -> list[str]:
         for contest in course.contests:
             scores = course.scores(contest, course.usable(contest))
             best = min(scores, key=lambda name: scores[name].value, default=None)
-            allowed = [score.value for name, score in scores.items() if course.may_be_in_rules(contest, name)]
-            if best is None or not allowed or min(allowed) <= TIE * scores[best].value:
+            allowed = [score for name, score in scores.items() if course.may_be_in_rules(contest, name)]
+            if best is None or not allowed:
                 continue
-            where = f"{contest.collective} {format_size(contest.size_bytes)}"
-            better.append(f"{where}: {best} at {scores[best].value / min(allowed):.2f} of the rule's time")
+            rule = min(allowed, key=lambda score: score.value)
+            if race.is_better(scores[best], rule):
+                where = f"{contest.collective} {format_size(contest.size_bytes)}"
+                better.append(f"{where}: {best} at {scores[best].value / rule.value:.2f} of the rule's time")
         if better:
             listed = "; ".join(better)
             found.append(

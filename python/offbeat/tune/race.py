@@ -191,9 +191,13 @@ def choose(found: Mapping[str, Score], native: str, in_force: Iterable[str], nei
     better = neighbour if neighbour in tied and neighbour is not None else best
     if stays is None:
         return better
-    gain = found[stays].value - found[better].value
-    sure = gain > _deviations(1) * _error_between(found[stays], found[better])
-    return better if sure and stays not in tied else stays
+    return better if is_better(found[better], found[stays]) else stays
+
+
+def is_better(one: Score, other: Score) -> bool:
+    """Whether a score is better than another one by more than a tie, and better with certainty."""
+    sure = other.value - one.value > _deviations(1) * _error_between(one, other)
+    return sure and other.value > TIE * one.value
 
 
 def _error_between(one: Score, other: Score) -> float:
