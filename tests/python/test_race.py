@@ -24,6 +24,15 @@ def test_a_job_that_was_slow_as_a_whole_does_not_count() -> None:
     assert found["c"].error > found["b"].error, "it is compared through a"
 
 
+def test_one_shared_algorithm_is_no_proof_where_jobs_differ_much() -> None:
+    """The algorithm that ties the second job to the first was 20 times slower there, and c was not."""
+    us = {(0, "a"): 10.0, (0, "b"): 12.0, (1, "a"): 200.0, (1, "c"): 10.0, (2, "a"): 10.0, (2, "d"): 12.0}
+    found = race.estimates([Timing(job, name, math.log(value), 0.01) for (job, name), value in us.items()])
+    assert found["c"].us < 1.0
+    scores = race.scores([found], list(found))
+    assert not race.is_better(scores["c"], scores["b"])
+
+
 def test_jobs_that_disagree_make_a_time_less_certain() -> None:
     def error(*second: float) -> float:
         timings = [Timing(0, name, math.log(10.0), 0.01) for name in "abc"]

@@ -82,7 +82,10 @@ def estimates(timings: Sequence[Timing]) -> dict[str, Estimate]:
             shared = [each for each in of if len(by_algorithm[each.algorithm]) > 1]
             if job != main and shared:
                 factor[job] = _mean((each.log_us - found[each.algorithm], each.error) for each in shared)
-    unsure = {job: _factor_error(of, by_algorithm) if job != main else 0.0 for job, of in by_job.items()}
+    spread = max(factor.values()) - min(factor.values())
+    unsure = {
+        job: _factor_error(of, by_algorithm, spread) if job != main else 0.0 for job, of in by_job.items()
+    }
     return {
         name: Estimate(found[name], _error(of, [unsure[each.job] for each in of], factor, found[name]))
         for name, of in by_algorithm.items()
@@ -96,10 +99,17 @@ def _mean(values: Iterable[tuple[float, float]]) -> float:
     return sum(value * weight for value, weight in weighted) / total
 
 
-def _factor_error(timings: Sequence[Timing], by_algorithm: Mapping[str, Sequence[Timing]]) -> float:
-    """The standard error of a job's factor: that of its algorithms which other jobs measured as well."""
-    weight = sum(1 / each.error**2 for each in timings if len(by_algorithm[each.algorithm]) > 1)
-    return 1 / math.sqrt(weight) if weight > 0 else 0.0
+def _factor_error(
+    timings: Sequence[Timing], by_algorithm: Mapping[str, Sequence[Timing]], spread: float
+) -> float:
+    """The standard error of a job's factor: that of its algorithms which other jobs measured as well.
+
+    A single one may itself have met a slow moment. Then the error is at least the ``spread`` of the factors:
+    where jobs differ much, moments do.
+    """
+    shared = [each for each in timings if len(by_algorithm[each.algorithm]) > 1]
+    error = 1 / math.sqrt(sum(1 / each.error**2 for each in shared)) if shared else 0.0
+    return error if len(shared) > 1 else math.hypot(error, spread)
 
 
 def _error(
@@ -196,8 +206,9 @@ def choose(found: Mapping[str, Score], native: str, in_force: Iterable[str], nei
 
 def is_better(one: Score, other: Score) -> bool:
     """Whether a score is better than another one by more than a tie, and better with certainty."""
-    sure = other.value - one.value > _deviations(1) * _error_between(one, other)
-    return sure and other.value > TIE * one.value
+    # By logarithms: a large error is a factor, not a sum.
+    error = math.hypot(one.error / one.value, other.error / other.value)
+    return math.log(other.value / one.value) > max(math.log(TIE), _deviations(1) * error)
 
 
 def _error_between(one: Score, other: Score) -> float:
