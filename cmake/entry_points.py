@@ -90,6 +90,9 @@ BLOCKING_CREATORS = (
     "Cart_sub", "Graph_create", "Dist_graph_create", "Dist_graph_create_adjacent",
 )  # fmt: skip
 
+# The CREATORS that make the communicator later.
+NONBLOCKING_CREATORS = ("Comm_idup", "Comm_idup_with_info")
+
 # The CREATORS that need no MPI_Init.
 SESSION_CREATORS = ("Comm_create_from_group", "Intercomm_create_from_groups")
 
@@ -232,6 +235,7 @@ def served(
     if with_sessions:
         others |= dict.fromkeys(SESSION_CREATORS, "creates_from_groups")
         others |= dict.fromkeys(("Comm_create_group", "Intercomm_merge"), "creates_for_some")
+    others |= dict.fromkeys(NONBLOCKING_CREATORS, "begins_communicator")
     others["Win_test"] = "win_test"
     others |= {name: f"OnRequests::{name.lower()}" for name in REQUESTS}
     others |= {name: f"OnRequests::{wrapper}" for name, wrapper in MORE_REQUESTS.items()}

@@ -116,11 +116,13 @@ function(offbeat_family family headers)
     src/mpi/types/packing.cpp
     src/mpi/types/strided.cpp
     src/mpi/host/other_family.cpp
+    src/mpi/host/host_variables.cpp
     src/mpi/host/private_communicator.cpp
     src/mpi/operations/progress_thread.cpp
     src/mpi/process/runtime.cpp
     src/mpi/process/service.cpp
     src/mpi/communicators/set_up.cpp
+    src/mpi/communicators/shadows.cpp
     src/mpi/communicators/team.cpp
     src/mpi/host/spawn_infos.cpp
     src/mpi/communicators/transport.cpp

@@ -68,14 +68,32 @@ nb::list plan(std::string_view collective, std::string_view host, int nodes, int
   const offbeat::Collective known = known_collective(collective);
   offbeat::FixedChoice choice{nullptr, std::string(origin)};
   if (!fixed.empty()) choice.expression = offbeat::interned_expression(known, fixed);
+  const offbeat::HostOffer offer = offbeat::offer_of_any_version(known_host(host));
   const offbeat::Plan made = offbeat::make_plan(
       known, {.host = known_host(host),
               .placement = {.ranks = nodes * ranks_per_node, .nodes = nodes, .board = board},
               .fixed = choice.expression != nullptr ? &choice : nullptr,
-              .rules = {users_rules != nullptr ? &users_rules->rules : nullptr, &offbeat::built_in_rules()}});
+              .rules = {users_rules != nullptr ? &users_rules->rules : nullptr, &offbeat::built_in_rules()},
+              .offer = &offer});
   nb::list rows;
   for (const offbeat::PlanRow& row : made.rows) rows.append(row_dict(row));
   return rows;
+}
+
+nb::list host_algorithm_list() {
+  nb::list result;
+  for (const offbeat::HostAlgorithm& each : offbeat::host_algorithms()) {
+    if (!each.is_offered) continue;
+    nb::dict entry;
+    entry["host"] = name_of(each.host);
+    entry["call"] = (each.is_nonblocking ? "i" : "") + std::string(name_of(each.collective));
+    entry["name"] = each.name;
+    entry["spelling"] = each.spelling;
+    entry["number"] = each.number;
+    entry["ranks"] = each.ranks == 0 ? nb::none() : nb::cast(each.ranks);
+    result.append(entry);
+  }
+  return result;
 }
 
 }  // namespace
@@ -100,6 +118,11 @@ void register_rules(nb::module_& module) {
       "hosts",
       [] { return std::vector<std::string_view>(offbeat::host_names.begin(), offbeat::host_names.end()); },
       "Returns the names of the MPIs that rules can tell apart.");
+  module.def(
+      "host_algorithms", host_algorithm_list,
+      "Returns the algorithms of the MPIs that native(NAME) can name, one dict each: host, call (such as "
+      "allreduce or iallreduce), name, spelling (the MPI's own name), number (in the MPI's list, from 1), "
+      "and ranks (the only number of ranks that it runs on, or None).");
   module.def(
       "plan", plan, "collective"_a, "host"_a, "nodes"_a, "ranks_per_node"_a, "board"_a,
       "users_rules"_a.none(), "fixed"_a, "origin"_a,

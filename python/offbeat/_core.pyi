@@ -37,6 +37,16 @@ def check_expression(collective: str, expression: str) -> str: ...
 def settings() -> list[Setting]: ...
 def version() -> str: ...
 
+class HostAlgorithm(TypedDict):
+    host: str
+    call: str
+    name: str
+    spelling: str
+    number: int
+    ranks: int | None
+
+def host_algorithms() -> list[HostAlgorithm]: ...
+
 class Rule(TypedDict):
     line: int
     text: str

@@ -138,6 +138,7 @@ struct Expression {
   int late_rank = 0;
   std::vector<int> dimensions;
   std::vector<Expression> parts;
+  std::string name_in_host;  // NAME in native(NAME); empty: the host chooses
 
   // Returns how many lanes (independent streams of messages) the expression may use at once.
   [[nodiscard]] int lanes() const;
@@ -166,6 +167,11 @@ struct Expression {
   // Returns true if the host's own collectives do the work: `native`, or a pipeline of `native`.
   [[nodiscard]] bool runs_on_host() const {
     return is_native() || (parts.size() == 1 && parts.front().is_native());
+  }
+  // Returns NAME in native(NAME), which may be the part of a pipeline. Empty if there is none.
+  [[nodiscard]] std::string_view host_algorithm() const {
+    if (is_native()) return name_in_host;
+    return runs_on_host() ? std::string_view(parts.front().name_in_host) : std::string_view();
   }
 };
 

@@ -2,6 +2,7 @@
 // The grammar of expressions, by recursive descent:
 //
 //     expression = name [ "(" argument { "," argument } ")" ]
+//     expression = "native" [ "(" name ")" ]
 //     argument   = number [ unit ] | number "x" number { "x" number } | expression
 //     unit       = "B" | "KiB" | "MiB" | "GiB"
 #include <algorithm>
@@ -66,6 +67,10 @@ class Parser {
     if (place == Place::node_phase && !works_on_node(result.algorithm))
       fail_at(start, std::string(name) + " does not work on a board; " + those_that_do());
     const auto parameters = result.algorithm->parameters;
+    if (result.is_native() && peek() == '(') {
+      name_in_host(result);
+      return result;
+    }
     if (parameters.empty()) {
       if (peek() == '(') fail(std::string(name) + " takes no arguments");
       return result;
@@ -80,6 +85,22 @@ class Parser {
     if (is_part && result.runs_on_host())
       fail_at(start, result.text() + " cannot be a part of another algorithm");
     return result;
+  }
+
+  // Parses "(NAME)". Only the host knows whether it has such an algorithm.
+  void name_in_host(Expression& result) {
+    ++position_;
+    skip_blanks();
+    const std::size_t start = position_;
+    const std::string_view name = word();
+    if (name.empty()) fail("expected the name of one of the host's algorithms, such as ring");
+    const auto is_upper = [](char c) { return std::isupper(static_cast<unsigned char>(c)) != 0; };
+    if (std::ranges::any_of(name, is_upper))
+      fail_at(start, "the names of the host's algorithms have no capital letters");
+    if (peek() != ')')
+      fail(std::string("expected ')'") + (at_end() ? "" : ", found '" + here() + "'") + " in native(NAME)");
+    ++position_;
+    result.name_in_host = name;
   }
 
   void argument(Parameter parameter, Expression& result, int depth) {
@@ -350,6 +371,7 @@ bool Expression::learns() const {
 
 std::string Expression::text() const {
   std::string result(algorithm->name);
+  if (!name_in_host.empty()) result += "(" + name_in_host + ")";
   std::string separator = "(";
   std::size_t next_part = 0;
   const auto add = [&](const std::string& argument) {

@@ -31,6 +31,14 @@ void keep_those_with_equal_bits(std::vector<const Expression*>& alternatives, Co
   });
 }
 
+// Returns the reason why an expression cannot run on the communicator of the plan. Empty if it can.
+std::string why_unsuitable(Collective collective, const Expression& expression, const PlanBasis& basis) {
+  std::string reason = expression.unsuitable(basis.placement);
+  if (reason.empty() && basis.offer != nullptr)
+    reason = basis.offer->why_not(collective, expression, basis.placement.ranks);
+  return reason;
+}
+
 std::vector<Candidate> candidates(Collective collective, const PlanBasis& basis) {
   std::vector<Candidate> found;
   for (const Rules* rules : basis.rules) {
@@ -39,8 +47,9 @@ std::vector<Candidate> candidates(Collective collective, const PlanBasis& basis)
       if (rule.collective != collective || !rule.fits(basis.host, basis.placement)) continue;
       Candidate candidate{rule.bytes.on(basis.placement.nodes), {}, &rule, rules->file};
       if (candidate.bytes.is_empty()) continue;
-      std::ranges::copy_if(rule.alternatives, std::back_inserter(candidate.alternatives),
-                           [&](const Expression* each) { return each->unsuitable(basis.placement).empty(); });
+      std::ranges::copy_if(
+          rule.alternatives, std::back_inserter(candidate.alternatives),
+          [&](const Expression* each) { return why_unsuitable(collective, *each, basis).empty(); });
       if (candidate.alternatives.empty()) continue;
       keep_those_with_equal_bits(candidate.alternatives, collective, basis.adapt);
       found.push_back(std::move(candidate));
@@ -53,7 +62,10 @@ std::vector<Candidate> candidates(Collective collective, const PlanBasis& basis)
 class RowsOfPlan {
  public:
   RowsOfPlan(Collective collective, const PlanBasis& basis)
-      : collective_(collective), placement_(basis.placement), window_bytes_(basis.window_bytes) {}
+      : collective_(collective),
+        placement_(basis.placement),
+        window_bytes_(basis.window_bytes),
+        names_need_communicators_(basis.offer != nullptr && basis.offer->needs_communicators) {}
 
   // Adds a row that ends at `most`. If an alternative has an immediate form, short calls get a row of their
   // own.
@@ -86,7 +98,7 @@ class RowsOfPlan {
   // lengths that take this form.
   [[nodiscard]] Alternative alternative_of(const Expression& expression, Range<std::size_t>& bytes) const {
     Alternative found{.expression = &expression,
-                      .form = expression.is_native() ? RowForm::native : RowForm::task,
+                      .form = form_of(expression),
                       .immediate = nullptr,
                       .needs = needs_of(expression)};
     const bool is_on_board = placement_.nodes == 1 && found.needs.contain(Means::board);
@@ -101,8 +113,14 @@ class RowsOfPlan {
     return found;
   }
 
+  [[nodiscard]] static RowForm form_of(const Expression& expression) {
+    if (!expression.is_native()) return RowForm::task;
+    return expression.name_in_host.empty() ? RowForm::native : RowForm::by_name;
+  }
+
   [[nodiscard]] Means needs_of(const Expression& expression) const {
-    if (expression.is_native()) return {};
+    if (expression.is_native())
+      return names_need_communicators_ && !expression.name_in_host.empty() ? Means::by_name : Means();
     if (expression.runs_on_host()) return Means::host_pipeline;
     Means needs;
     if (expression.uses_board(placement_) && placement_.board) needs = Means::board;
@@ -136,6 +154,7 @@ class RowsOfPlan {
   const Collective collective_;
   const Placement placement_;
   const std::size_t window_bytes_;
+  const bool names_need_communicators_;
   std::vector<PlanRow> rows_;
   std::size_t next_ = 0;
 };
@@ -143,7 +162,7 @@ class RowsOfPlan {
 std::vector<PlanRow> rows_of_choice(Collective collective, const PlanBasis& basis) {
   RowsOfPlan rows(collective, basis);
   const FixedChoice& fixed = *basis.fixed;
-  const std::string why_not = fixed.expression->unsuitable(basis.placement);
+  const std::string why_not = why_unsuitable(collective, *fixed.expression, basis);
   if (why_not.empty()) {
     rows.add(any_length, {fixed.expression}, fixed.origin, fixed.origin);
   } else {
@@ -189,6 +208,7 @@ std::vector<PlanRow> rows_of_rules(Collective collective, const PlanBasis& basis
 std::string_view name_of(RowForm form) {
   switch (form) {
     case RowForm::native:
+    case RowForm::by_name:
       return "native";
     case RowForm::immediate:
       return "immediate";
@@ -206,6 +226,7 @@ std::string Means::text() const {
   add(board, "board");
   add(messages, "messages");
   add(host_pipeline, "host pipeline");
+  add(by_name, "a communicator for each name");
   return text.empty() ? "nothing" : text;
 }
 
@@ -214,6 +235,17 @@ const PlanRow& Plan::row_for(std::size_t bytes, std::size_t width) const {
   const bool is_wide = width > BoardShape::smallest_chunk;
   if (width <= (is_wide ? row.elements.wide : row.elements.narrow)) return row;
   return is_wide ? without_host : native;
+}
+
+std::vector<const Expression*> Plan::named() const {
+  std::vector<const Expression*> found;
+  for (const PlanRow& row : rows) {
+    for (const Alternative& each : row.alternatives) {
+      if (each.form == RowForm::by_name && std::ranges::find(found, each.expression) == found.end())
+        found.push_back(each.expression);
+    }
+  }
+  return found;
 }
 
 Means Plan::needs() const {

@@ -13,6 +13,7 @@
 #include "base/collective.hpp"
 #include "base/settings.hpp"
 #include "collectives/algorithm.hpp"
+#include "selection/host_algorithms.hpp"
 #include "selection/rules.hpp"
 
 namespace offbeat {
@@ -20,6 +21,7 @@ namespace offbeat {
 // RowForm says how a call is carried out.
 enum class RowForm : std::uint8_t {
   native,     // the host's own function runs it
+  by_name,    // so it does, with the algorithm that native(NAME) names
   immediate,  // the immediate form of the algorithm runs it, a plain function
   task,       // the coroutine of the algorithm runs it, or a pipeline of the host's own collectives
 };
@@ -32,6 +34,7 @@ class Means {
   static const Means board;          // shared memory of each node
   static const Means messages;       // a private communicator of the host
   static const Means host_pipeline;  // another one, for pipelines of the host's own collectives
+  static const Means by_name;        // one for each algorithm of the host that a row names (Shadows)
 
   [[nodiscard]] friend constexpr Means operator|(Means one, Means other) {
     return Means(static_cast<std::uint8_t>(one.bits_ | other.bits_));
@@ -50,6 +53,7 @@ class Means {
 inline constexpr Means Means::board{1};
 inline constexpr Means Means::messages{2};
 inline constexpr Means Means::host_pipeline{4};
+inline constexpr Means Means::by_name{8};
 
 // The widest elements, in bytes, that a task can take. A user-defined type or operation can make an element
 // wider than a chunk of the board; nothing else does.
@@ -101,6 +105,8 @@ struct Plan {
   // elements, the result is `native`. For elements wider than the smallest chunk it is `without_host`,
   // because the algorithm of the row would cut an element, or pass it on whole in many steps.
   [[nodiscard]] const PlanRow& row_for(std::size_t bytes, std::size_t width) const;
+  // Returns the expressions native(NAME) among the alternatives of all rows, in their order, each once.
+  [[nodiscard]] std::vector<const Expression*> named() const;
   // Returns what the rows need, all of them together.
   [[nodiscard]] Means needs() const;
 };
@@ -132,6 +138,8 @@ struct PlanBasis {
   Adapt adapt = Adapt::on;
   // The first set of rules takes precedence. Null: no rules.
   std::array<const Rules*, 2> rules{};
+  // The algorithms of the host that native(NAME) can name. Null: no rule and no choice names one.
+  const HostOffer* offer = nullptr;
 };
 
 // Makes the plan of one collective; nothing else decides which algorithms may run. A rule that cannot run on

@@ -318,6 +318,13 @@ std::string RuleError::text(std::string_view file) const {
          (field.empty() ? "" : ": ") + what;
 }
 
+bool Rules::name_host_algorithms() const {
+  return std::ranges::any_of(rules, [](const Rule& rule) {
+    return std::ranges::any_of(rule.alternatives,
+                               [](const Expression* each) { return !each->host_algorithm().empty(); });
+  });
+}
+
 std::uint64_t Rules::hash(std::uint64_t hash) const {
   for (const Rule& rule : rules) hash = fnv1a("\n", fnv1a(rule.text(), hash));
   return hash;

@@ -94,6 +94,8 @@ struct Rules {
   std::string file;  // the path as the user wrote it; empty for the built-in rules
   std::vector<Rule> rules;
 
+  // Returns true if any rule names an algorithm of the host, as native(NAME) does.
+  [[nodiscard]] bool name_host_algorithms() const;
   // Returns `hash` extended by everything that influences decisions. Comments and spelling do not count.
   [[nodiscard]] std::uint64_t hash(std::uint64_t hash) const;
 };

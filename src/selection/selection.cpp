@@ -17,6 +17,19 @@ Selection::Selection(HostMpi host, std::size_t window_bytes, Adapt adapt)
   }
 }
 
+void Selection::start_with(Rules rules) {
+  users_ = std::move(rules);
+  if (users_.name_host_algorithms()) names_host_algorithms_.store(true, std::memory_order_release);
+}
+
+const HostOffer* Selection::offer() const {
+  if (!names_host_algorithms()) return nullptr;
+  if (offer_ != nullptr) return &offer_();
+  static const auto* const nothing =
+      new HostOffer{.host = "this MPI", .why_none = "offbeat does not know it", .algorithms = {}};
+  return nothing;
+}
+
 void Selection::start_with(Collective collective, std::string_view expression, std::string_view origin) {
   choose_always(collective, expression, origin);
   OfCollective& mine = of_[index_of(collective)];
@@ -28,6 +41,8 @@ void Selection::choose_always(Collective collective, std::string_view expression
   const FixedChoice* choice = mine.at_start;
   if (!expression.empty()) {
     FixedChoice chosen{interned_expression(collective, expression), std::string(origin)};
+    if (!chosen.expression->host_algorithm().empty())
+      names_host_algorithms_.store(true, std::memory_order_release);
     const std::lock_guard lock(mutex_);
     choice = &*ever_chosen_.insert(std::move(chosen)).first;
   }
@@ -41,7 +56,8 @@ Plan Selection::plan(Collective collective, const Placement& placement) const {
                                 .fixed = of_[index_of(collective)].always.load(std::memory_order_acquire),
                                 .window_bytes = window_bytes_,
                                 .adapt = adapt_,
-                                .rules = {&users_, &built_in_rules()}});
+                                .rules = {&users_, &built_in_rules()},
+                                .offer = offer()});
 }
 
 Plans Selection::plans(const Placement& placement) const {
@@ -60,7 +76,9 @@ std::uint64_t Selection::hash_of_built_in(std::uint64_t hash) const {
 }
 
 std::uint64_t Selection::hash_of_users_rules() const {
-  return users_.rules.empty() ? 0 : users_.hash(fnv1a("rules"));
+  const std::uint64_t hash = users_.rules.empty() ? 0 : users_.hash(fnv1a("rules"));
+  const HostOffer* const offered = offer();
+  return offered != nullptr ? hash ^ offered->hash() : hash;
 }
 
 }  // namespace offbeat

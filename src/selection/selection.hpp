@@ -27,7 +27,20 @@ class Selection {
   void start_with(Collective collective, std::string_view expression, std::string_view origin);
 
   // Sets the user's rules, which come before the built-in ones. Only valid before the first call.
-  void start_with(Rules rules) { users_ = std::move(rules); }
+  void start_with(Rules rules);
+
+  // Sets the function that finds out what native(NAME) can name under this host. plans() calls it once a rule
+  // or a choice names something, with MPI running. Only valid before the first call.
+  using Offer = const HostOffer& (*)();
+  void ask_for_offer(Offer offer) { offer_ = offer; }
+  // Returns true if a rule or a choice has named an algorithm of the host.
+  [[nodiscard]] bool names_host_algorithms() const {
+    return names_host_algorithms_.load(std::memory_order_acquire);
+  }
+  // Returns the expression that the user chose for every length, or null if the rules decide.
+  [[nodiscard]] const FixedChoice* choice(Collective collective) const {
+    return of_[index_of(collective)].always.load(std::memory_order_acquire);
+  }
 
   // Chooses `expression` for every length from now on. If it is empty, the choice returns to that of the
   // start. Throws ExpressionError.
@@ -49,7 +62,8 @@ class Selection {
   // Returns `hash` extended by all built-in values that influence decisions. They belong to the identity of
   // the build.
   [[nodiscard]] std::uint64_t hash_of_built_in(std::uint64_t hash) const;
-  // Returns a number that almost surely differs if the user's rules decide differently. 0 means no rules.
+  // Returns a number that almost surely differs if the user's rules decide differently, or if something is
+  // named and the hosts have different algorithms. 0 means no rules and no names.
   [[nodiscard]] std::uint64_t hash_of_users_rules() const;
 
   // Returns a number that grows with each change of a choice. The plans of a communicator are stale if their
@@ -61,9 +75,14 @@ class Selection {
     std::atomic<const FixedChoice*> always{nullptr};
     const FixedChoice* at_start = nullptr;  // null: the rules decide
   };
+  // Returns what native(NAME) can name, or null if nothing is named.
+  [[nodiscard]] const HostOffer* offer() const;
+
   const HostMpi host_;
   const std::size_t window_bytes_;
   const Adapt adapt_;
+  Offer offer_ = nullptr;  // null: nothing is known of the host's algorithms
+  std::atomic<bool> names_host_algorithms_{built_in_rules().name_host_algorithms()};
   Rules users_;
   std::array<OfCollective, collectives.size()> of_;
   std::mutex mutex_;

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from offbeat import __version__, _core
-from offbeat.mpi import libraries
+from offbeat.mpi import host_algorithms, libraries
 from offbeat.mpi.discovery import discover
 from offbeat.reports import inventory
 
@@ -42,6 +42,8 @@ def info(
     console.print(f"offbeat {found['version']}", style="bold", end="\n\n")
     console.print(inventory.mpi_table(found["mpi"]), "")
     console.print(inventory.library_table(found["libraries"]), "")
+    for table in inventory.host_algorithm_tables(found["mpi"]):
+        console.print(table, "")
     console.print(*inventory.algorithm_tables(found["algorithms"]), sep="\n\n")
 
 
@@ -59,6 +61,7 @@ def collect() -> dict[str, Any]:
                 "libmpi": str(install.libmpi),
                 "mpirun": str(install.mpirun) if install.mpirun is not None else None,
                 "served_by": served[install.family].name if install.family in served else None,
+                "host_algorithms": host_algorithms.checked(install.vendor, install.version),
             }
             for install in discover(os.environ)
         ],

@@ -36,6 +36,21 @@ def library_table(rows: Rows) -> Table:
     return table
 
 
+def host_algorithm_tables(installs: Rows) -> list[Table]:
+    """A table for each version of an MPI, with the names that native(NAME) can have, by call."""
+    tables: dict[str, Table] = {}
+    for install in installs:
+        mpi = f"{install['vendor']} {install['version']}"
+        if mpi in tables:
+            continue
+        tables[mpi] = _table(f"native(NAME) under {mpi}", "call", "NAME")
+        for call, names in (install["host_algorithms"] or {}).items():
+            tables[mpi].add_row(call, ", ".join(names))
+        if install["host_algorithms"] is None:
+            _empty(tables[mpi], "not checked under this version; docs/rules.md says which names to try")
+    return list(tables.values())
+
+
 def algorithm_tables(algorithms: Rows) -> list[Table]:
     """A table for each collective, with one row for each algorithm of the registry."""
     tables: dict[str, Table] = {}

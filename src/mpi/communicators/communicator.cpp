@@ -296,7 +296,8 @@ void Communicator::begin(std::unique_ptr<Operation>& operation, Chosen chosen, c
 }
 
 HostPipeline Communicator::host_pipeline(const Expression& expression, const Call& call) const {
-  return {process_.host, process_.types(), means_.host_pipelines(), call, expression};
+  HostVariables* variables = expression.host_algorithm().empty() ? nullptr : &process_.host_variables();
+  return {process_.host, process_.types(), means_.host_pipelines(), call, expression, variables};
 }
 
 bool Communicator::copies_alone(Collective collective) const {

@@ -156,6 +156,9 @@ class Communicator {
   // Destroys a communicator once no operation is under way and the host may be called.
   static void abandon(std::unique_ptr<Communicator> communicator) noexcept;
 
+  // Returns the communicator on which the host runs this native(NAME), or null if there is none.
+  [[nodiscard]] MPI_Comm shadow_of(const Expression* named) const { return means_.shadow_of(named); }
+
   // Counts a call that the program made.
   void count(Collective collective) {
     of(collective).intercepted.increment();

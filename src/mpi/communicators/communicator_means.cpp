@@ -1,12 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mpi/communicators/communicator_means.hpp"
 
+#include <atomic>
 #include <utility>
 
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "mpi/communicators/set_up.hpp"
 #include "mpi/process/runtime.hpp"
 
 namespace offbeat {
+namespace {
+
+// Prints this only once, because a program may make many communicators.
+void say_once_that_names_do_not_hold() {
+  static std::atomic<bool> is_said{false};
+  if (is_said.exchange(true)) return;
+  try_to([&] {
+    say("native(NAME) is plain native on some communicators: the MPI has no communicator left, or an "
+        "MPI_Comm_idup may be under way");
+  });
+}
+
+}  // namespace
 
 CommunicatorMeans::CommunicatorMeans(Runtime& process, const CommunicatorLife& life,
                                      const BoardSize& board_size, bool is_served)
@@ -57,7 +73,7 @@ void CommunicatorMeans::take(Agreement& agreed) {
 }
 
 bool CommunicatorMeans::suffice(const TeamPlans& plans, Collectives some) const {
-  return shared_.suffice(plans, some) &&
+  return !lack_shadows(plans) && shared_.suffice(plans, some) &&
          (host_pipelines() != MPI_COMM_NULL || !shared_.choose(plans).need(Means::host_pipeline));
 }
 
@@ -66,8 +82,16 @@ bool CommunicatorMeans::provide(SetUp& set_up, const TeamPlans& plans, Collectiv
   const Plans& present = shared_.choose(plans);
   if (present.need(Means::messages, some) && !provide_messages(set_up)) return false;
   if (present.need(Means::host_pipeline) && !provide_host_pipelines(set_up)) return false;
+  if (lack_shadows(plans)) provide_shadows(set_up, plans);
   take_over();
   return true;
+}
+
+void CommunicatorMeans::provide_shadows(SetUp& set_up, const TeamPlans& plans) {
+  shadows_generation_ = plans.generation();
+  if (!shadows_.make(set_up, process_.host_variables(), process_.own_communicator(), plans) &&
+      set_up.rank == 0)
+    say_once_that_names_do_not_hold();
 }
 
 void CommunicatorMeans::provide_board(SetUp& set_up) {
@@ -130,6 +154,7 @@ void CommunicatorMeans::spoil() {
   if (shared_.place != nullptr) shared_.place->spoil();
   if (shared_.messages != nullptr) shared_.messages->keep_for_ever();
   host_pipelines_.keep_for_ever();
+  shadows_.keep_for_ever();
 }
 
 }  // namespace offbeat

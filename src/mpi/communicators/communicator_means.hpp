@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// CommunicatorMeans is what a communicator has to carry out its calls: a board, messages and host pipelines.
+// CommunicatorMeans is what a communicator has to carry out its calls: a board, messages, host pipelines
+// and shadows.
 // Each is created, by all ranks together, when a plan first needs it.
 #pragma once
 
@@ -10,6 +11,7 @@
 #include "mpi/communicators/agreement.hpp"
 #include "mpi/communicators/communicator_life.hpp"
 #include "mpi/communicators/node_board.hpp"
+#include "mpi/communicators/shadows.hpp"
 #include "mpi/communicators/team.hpp"
 #include "mpi/communicators/transport.hpp"
 #include "mpi/host/private_communicator.hpp"
@@ -87,6 +89,11 @@ class CommunicatorMeans {
   // Returns the communicator for pipelines of the host's own collectives, or null if there is none.
   [[nodiscard]] MPI_Comm host_pipelines() const { return host_pipelines_.handle(); }
 
+  // -- shadows
+
+  // Returns the communicator on which the host runs this native(NAME), or null if there is none.
+  [[nodiscard]] MPI_Comm shadow_of(const Expression* named) const { return shadows_.of(named); }
+
   // -- creating them
 
   // Takes what the ranks have agreed on. Each place has its own tags.
@@ -112,6 +119,14 @@ class CommunicatorMeans {
  private:
   void provide_board(SetUp& set_up);
   [[nodiscard]] bool provide_host_pipelines(SetUp& set_up);
+  // Returns true if shadows for these plans have yet to be tried. Requests that work apart need none, because
+  // the host serves only blocking calls there. A communicator that may be revoked has none.
+  [[nodiscard]] bool lack_shadows(const TeamPlans& plans) const {
+    return shadows_generation_ != plans.generation() && !life_.works_apart() && !life_.may_be_revoked() &&
+           shared_.choose(plans).need(Means::by_name);
+  }
+  // Creates the shadows that are possible. A name without a shadow is plain native.
+  void provide_shadows(SetUp& set_up, const TeamPlans& plans);
   // Puts a new board or communicator for messages into use.
   void take_over();
 
@@ -123,6 +138,8 @@ class CommunicatorMeans {
   Board* board_ = nullptr;
   std::uint64_t new_messages_ = 0;  // the number of `messages` if this creates it; 0: nobody else may use it
   PrivateCommunicator host_pipelines_;  // nothing else uses it
+  Shadows shadows_;
+  std::uint64_t shadows_generation_ = 0;  // of the plans for which shadows were tried
   Lateness lateness_;
   std::unique_ptr<MpiTransport> transport_;
   std::array<std::unique_ptr<MpiTransport>, NodeBoard::most_stages> transports_;  // of operations

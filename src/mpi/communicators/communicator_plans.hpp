@@ -19,12 +19,22 @@ class RowTrial;
 // Chosen says how one call is carried out.
 struct Chosen {
   const Expression* expression = nullptr;  // null if the host serves the call
-  // The immediate form, or null if there is none. If it returns false, on all ranks alike, the task of the
-  // expression must follow.
-  bool (*at_once)(Board& board, const Call& call) = nullptr;
+  union {
+    // The immediate form, or null if there is none. If it returns false, on all ranks alike, the task of the
+    // expression must follow.
+    bool (*at_once)(Board& board, const Call& call) = nullptr;
+    // If the host serves the call: the native(NAME) with which it does so, or null. One member serves both,
+    // because a Chosen is returned in two registers.
+    const Expression* named;
+  };
 
   [[nodiscard]] static Chosen by(const Alternative& alternative) {
     if (alternative.form == RowForm::native) return {};
+    if (alternative.form == RowForm::by_name) [[unlikely]] {
+      Chosen chosen;
+      chosen.named = alternative.expression;
+      return chosen;
+    }
     return {alternative.expression, alternative.immediate != nullptr ? alternative.immediate->run : nullptr};
   }
   [[nodiscard]] explicit operator bool() const { return expression != nullptr; }

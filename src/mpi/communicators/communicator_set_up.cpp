@@ -68,6 +68,13 @@ void Communicator::refresh(Collective collective) {
     std::shared_ptr<const TeamPlans> plans;
     // If any rank lacks memory, all keep their present plans and try again in the next call.
     if (!set_up.all(try_to([&] { plans = means_.team().plans(process_.selection); }))) return;
+    // The first name may have been chosen after the ranks compared what they have.
+    if (process_.selection.names_host_algorithms()) {
+      const std::uint64_t mine = process_.selection.hash_of_users_rules();
+      std::uint64_t of_first = mine;
+      set_up.broadcast(of_first);
+      if (!set_up.all(mine == of_first)) return leave_to_host("the ranks' MPIs have different algorithms");
+    }
     plans_.agree_on(std::move(plans));
     provide(set_up, wanted);
   });

@@ -46,6 +46,15 @@ bool PrivateCommunicator::create(MPI_Comm model, std::uint64_t id) {
   if (host_->Comm_group(model, &group) != MPI_SUCCESS) return false;
   const int code = host_->Comm_create(model, group, &handle_);
   host_->Group_free(&group);
+  return take(code, id);
+}
+
+bool PrivateCommunicator::duplicate(MPI_Comm model, MPI_Info info) {
+  const HostFunction<decltype(PMPI_Comm_dup_with_info)> duplicate(host_->find("PMPI_Comm_dup_with_info"));
+  return duplicate && take(duplicate(model, info, &handle_), 0);
+}
+
+bool PrivateCommunicator::take(int code, std::uint64_t id) {
   if (code != MPI_SUCCESS) {
     handle_ = MPI_COMM_NULL;
     return false;

@@ -24,6 +24,8 @@ class PrivateCommunicator {
   // Creates the communicator. All ranks of `model` must call this, after all have found that it
   // may_be_created(). Returns false if the host refused.
   [[nodiscard]] bool create(MPI_Comm model, std::uint64_t id);
+  // Creates a communicator like `model`, which is a private one, too. Collective, like create().
+  [[nodiscard]] bool duplicate(MPI_Comm model, MPI_Info info);
   // Call this after a failure. Messages may be left over, for which MPICH would end the job in MPI_Comm_free.
   void keep_for_ever() { host_ = nullptr; }
 
@@ -38,6 +40,9 @@ class PrivateCommunicator {
   [[nodiscard]] std::uint64_t id() const { return id_; }
 
  private:
+  // Takes what the host has made. Returns false if that is nothing.
+  bool take(int code, std::uint64_t id);
+
   static std::atomic<int> alive;
   const Host* host_;
   MPI_Comm handle_ = MPI_COMM_NULL;

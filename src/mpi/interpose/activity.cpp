@@ -88,6 +88,8 @@ Outcome Activity::begin() {
     measured_ = communicator.begin_measured(*choice.trial);
   if ((!chosen && !is_alone) || communicator.life().is_revoked()) {
     Outcome outcome{.is_counted = true};
+    // The host's own request of a persistent collective was made without a name.
+    if (!chosen && !is_alone && !is_persistent_) outcome = leave_to_host(chosen);
     if (measured_) outcome.measured = measured_requests.take(std::move(measured_));
     return outcome;
   }

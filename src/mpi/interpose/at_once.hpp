@@ -24,6 +24,14 @@ inline void copy_of_input(const Expression& chosen, int ranks, Call& call, std::
   call.input.data = copy->data() + (call.input.data - all.data);
 }
 
+// Leaves a call to the host, which may have to serve it by the name that was chosen.
+inline Outcome leave_to_host(const Chosen& chosen) {
+  if (chosen.named == nullptr) [[likely]]
+    return {.is_counted = true};
+  last_algorithm = chosen.named;
+  return {.kind = Outcome::Kind::by_name, .is_counted = true};
+}
+
 struct AtOnce {
   static constexpr bool may_wait = true;  // for the agreement of other ranks, so it may call the host
   const Types& types;
@@ -56,12 +64,13 @@ struct AtOnce {
   [[gnu::always_inline]] Outcome carry_out(Communicator& communicator, Chosen chosen, const Call& call,
                                            std::size_t bytes, bool shares, Kept& kept) const {
     const bool is_alone = !chosen && communicator.copies_alone(collective);
-    if ((!chosen && !is_alone) || communicator.life().is_revoked()) return {.is_counted = true};
+    if (!chosen && !is_alone) return leave_to_host(chosen);
+    if (communicator.life().is_revoked()) return {.is_counted = true};
     communicator.life().require_intact();
     kept.pack(types);
     if (is_alone) [[unlikely]] {
       Communicator::copy_alone(call);
-      chosen = {&copied_alone};
+      chosen = {&copied_alone, nullptr};
     } else if (shares) [[unlikely]] {
       carry_out_apart(communicator, chosen, call, bytes, kept.stand_ins());
     } else {

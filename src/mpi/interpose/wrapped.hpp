@@ -19,6 +19,7 @@
 #include "mpi/host/name_unknown_settings.hpp"
 #include "mpi/host/spawn_infos.hpp"
 #include "mpi/interpose/activity.hpp"
+#include "mpi/interpose/call_host.hpp"
 #include "mpi/interpose/request_calls.hpp"
 #include "mpi/interpose/serve.hpp"
 
@@ -42,37 +43,6 @@ struct Library {
 
 // -- collectives
 
-// Serves a call of MPI_X_c, which the program has found in offbeat, although the host is older than MPI 4.
-template <Collective collective, Form form, class... Arguments>
-int call_without_large_counts(const Host& host, MPI_Comm communicator, Arguments... arguments) {
-  if constexpr (!(std::is_same_v<Arguments, const MPI_Count*> || ...)) {
-    const auto narrow = []<class Argument>(Argument argument) {
-      if constexpr (std::is_same_v<Argument, MPI_Count>) {
-        return static_cast<int>(argument);
-      } else {
-        return argument;
-      }
-    };
-    const auto function = host.collectives.find<collective, form, CountKind::of_int>(narrow(arguments)...);
-    if (function == nullptr) return raise(host, communicator, MPI_ERR_UNSUPPORTED_OPERATION);
-    if (((arguments == narrow(arguments)) && ...)) return function(narrow(arguments)...);
-  }
-  return raise(host, communicator, MPI_ERR_COUNT);
-}
-
-template <Collective collective, Form form, CountKind counts, class... Arguments>
-int call_host(const Host& host, MPI_Comm communicator, Arguments... arguments) {
-  const auto function = host.collectives.find<collective, form, counts>(arguments...);
-  if (form != Form::blocking || counts == CountKind::large) {
-    if (function == nullptr) {
-      if constexpr (counts == CountKind::large)
-        return call_without_large_counts<collective, form>(host, communicator, arguments...);
-      return raise(host, communicator, MPI_ERR_UNSUPPORTED_OPERATION);
-    }
-  }
-  return function(arguments...);
-}
-
 // Call after the host has served an alternative of a trial, and has returned `code`. Returns the code of the
 // call.
 [[gnu::noinline]] inline int end_measured(Runtime& process, MPI_Comm communicator, int code) {
@@ -95,7 +65,7 @@ template <Collective collective, CountKind counts, class Call, class... Argument
     return MPI_SUCCESS;
   if (outcome.kind == Outcome::Kind::failed) return raise(process.host, call.communicator, outcome.code);
   const int code =
-      call_host<collective, Form::blocking, counts>(process.host, call.communicator, arguments...);
+      call_as_chosen<collective, Form::blocking, counts>(process, outcome, call.communicator, arguments...);
   if (outcome.measured != Outcome::none) [[unlikely]]
     return end_measured(process, call.communicator, code);
   return code;
@@ -126,11 +96,13 @@ int call_with_request(Runtime& process, const Call& call, Arguments... arguments
   }
   if (outcome.measured != Outcome::none) [[unlikely]] {
     const std::uint64_t begun = RowTrial::now();
-    const int code = call_host<collective, form, counts>(process.host, call.communicator, arguments...);
+    const int code =
+        call_as_chosen<collective, form, counts>(process, outcome, call.communicator, arguments...);
     measured_requests.begun(outcome.measured, code, *request, begun);
     return code;
   }
-  const int code = call_host<collective, form, counts>(process.host, call.communicator, arguments...);
+  const int code =
+      call_as_chosen<collective, form, counts>(process, outcome, call.communicator, arguments...);
   if (activity == nullptr) return code;
   if (code == MPI_SUCCESS) {
     activity->is_known_as(*request);
@@ -179,6 +151,14 @@ int creates(Next* next, Arguments... arguments) {
     agree_early(parent, made);
   }
   return code;
+}
+
+// Begins a communicator from a parent, which the host makes in a later call.
+template <class Next, class... Arguments>
+int begins_communicator(Next* next, Arguments... arguments) {
+  if (next == nullptr) return MPI_ERR_UNSUPPORTED_OPERATION;
+  HostVariables::has_begun_communicator();
+  return next(arguments...);
 }
 
 // -- communicators that are made of groups, which may be those of a session

@@ -30,11 +30,15 @@ void require(int code) {
 }  // namespace
 
 HostPipeline::HostPipeline(const Host& host, const Types& types, MPI_Comm communicator, const Call& call,
-                           const Expression& expression)
+                           const Expression& expression, HostVariables* variables)
     : host_(host),
+      variables_(variables),
       communicator_(communicator),
       call_(call),
       segments_(segments_of(call, expression)),
+      algorithm_(variables == nullptr
+                     ? nullptr
+                     : variables->offer().find(call.collective, true, expression.host_algorithm())),
       window_(std::min(static_cast<std::size_t>(combinators::in_flight(expression)), segments_.count())) {
   if (call.op == nullptr) return;
   const Types::Handles handles = types.handles_of(*call.op);
@@ -44,7 +48,6 @@ HostPipeline::HostPipeline(const Host& host, const Types& types, MPI_Comm commun
 }
 
 void HostPipeline::begin_segment(std::size_t k, MPI_Request& request) const {
-  constexpr auto counts = CountKind::of_int;
   const Stripe stripe = segments_[k];
   const void* input = stripe.of(call_.input).data;
   Vector output = stripe.of(call_.output);
@@ -52,22 +55,33 @@ void HostPipeline::begin_segment(std::size_t k, MPI_Request& request) const {
   request = MPI_REQUEST_NULL;
   if (count == 0) return;
   if (input == output.data) input = MPI_IN_PLACE;
+  if (algorithm_ != nullptr) {
+    variables_->restore();
+    variables_->set(*algorithm_);
+  }
+  const int code = begin_part(input, output.data, count, request);
+  if (algorithm_ != nullptr) variables_->restore();
+  require(code);
+}
+
+int HostPipeline::begin_part(const void* input, void* output, int count, MPI_Request& request) const {
+  constexpr auto counts = CountKind::of_int;
   const auto& functions = host_.collectives;
   switch (call_.collective) {
     case Collective::allreduce: {
       const auto begin = functions.find<Collective::allreduce, Form::nonblocking, counts>(
-          input, static_cast<void*>(output.data), count, type_, op_, communicator_, &request);
-      return require(begin(input, output.data, count, type_, op_, communicator_, &request));
+          input, output, count, type_, op_, communicator_, &request);
+      return begin(input, output, count, type_, op_, communicator_, &request);
     }
     case Collective::reduce: {
       const auto begin = functions.find<Collective::reduce, Form::nonblocking, counts>(
-          input, static_cast<void*>(output.data), count, type_, op_, call_.root, communicator_, &request);
-      return require(begin(input, output.data, count, type_, op_, call_.root, communicator_, &request));
+          input, output, count, type_, op_, call_.root, communicator_, &request);
+      return begin(input, output, count, type_, op_, call_.root, communicator_, &request);
     }
     default: {
       const auto begin = functions.find<Collective::bcast, Form::nonblocking, counts>(
-          static_cast<void*>(output.data), count, type_, call_.root, communicator_, &request);
-      return require(begin(output.data, count, type_, call_.root, communicator_, &request));
+          output, count, type_, call_.root, communicator_, &request);
+      return begin(output, count, type_, call_.root, communicator_, &request);
     }
   }
 }

@@ -11,6 +11,7 @@
 
 #include "collectives/call.hpp"
 #include "collectives/combinators/segments.hpp"
+#include "mpi/host/host_variables.hpp"
 #include "mpi/types/types.hpp"
 
 namespace offbeat {
@@ -20,9 +21,9 @@ namespace offbeat {
 class HostPipeline {
  public:
   // The operation of `call` must be one of `types`, or null. `communicator` must be used for nothing else;
-  // its errors return.
+  // its errors return. `variables` tells the host the name in native(NAME), or is null.
   HostPipeline(const Host& host, const Types& types, MPI_Comm communicator, const Call& call,
-               const Expression& expression);
+               const Expression& expression, HostVariables* variables);
 
   // Runs the whole call.
   void run();
@@ -37,13 +38,18 @@ class HostPipeline {
  private:
   void begin_segment(std::size_t k, MPI_Request& request) const;
 
+  // Calls the host's function for one segment.
+  [[nodiscard]] int begin_part(const void* input, void* output, int count, MPI_Request& request) const;
+
   const Host& host_;
+  HostVariables* variables_;
   MPI_Comm communicator_;
   Call call_;
   MPI_Datatype type_ = MPI_BYTE;
   MPI_Op op_{};
   int length_ = 1;  // elements of type_ in one element of the call; above 1 if a whole vector is one element
   combinators::Segments segments_;
+  const HostAlgorithm* algorithm_;  // null: the host chooses
   std::size_t window_;
   std::vector<MPI_Request> requests_;
   std::size_t complete_ = 0;  // how many of requests_ are complete, counted from the first

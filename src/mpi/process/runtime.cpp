@@ -28,7 +28,7 @@ const Algorithm lone_copy{.name = "copy",
                           .serves = {},
                           .source = ""};
 }  // namespace
-const Expression copied_alone{.algorithm = &lone_copy, .dimensions = {}, .parts = {}};
+const Expression copied_alone{.algorithm = &lone_copy, .dimensions = {}, .parts = {}, .name_in_host = {}};
 std::atomic<Runtime*> the_runtime{nullptr};
 
 // This uses a lock instead of std::call_once, because an exception must not pass through glibc's pthread_once
@@ -81,6 +81,46 @@ Runtime::Runtime() : settings(Settings::from_environment()) {
       throw UsageError(name + "='" + printable(expression) + "': " + error.what());
     }
   }
+  selection.ask_for_offer([]() -> const HostOffer& { return runtime().host_variables().offer(); });
+  HostVariables::prepare(host, host_mpi, selection);
+}
+
+HostVariables& Runtime::host_variables() {
+  HostVariables* known = host_variables_.load(std::memory_order_acquire);
+  if (known != nullptr) return *known;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  known = host_variables_.load(std::memory_order_relaxed);
+  if (known == nullptr) {
+    known = new HostVariables(host, host_mpi);
+    host_variables_.store(known, std::memory_order_release);
+  }
+  return *known;
+}
+
+ByName Runtime::by_name(MPI_Comm handle, Collective collective, bool is_nonblocking) {
+  HostVariables& variables = host_variables();
+  const HostOffer& offer = variables.offer();
+  const HostAlgorithm* algorithm = offer.find(collective, is_nonblocking, last_algorithm->host_algorithm());
+  ByName way{.variables = &variables, .algorithm = algorithm};
+  if (algorithm != nullptr && offer.needs_communicators) {
+    const Communicator* mine = known(handle);
+    way.shadow = mine != nullptr ? mine->shadow_of(last_algorithm) : MPI_COMM_NULL;
+  }
+  if (algorithm == nullptr || (offer.needs_communicators && way.shadow == MPI_COMM_NULL)) {
+    last_algorithm = nullptr;
+    return {};
+  }
+  return way;
+}
+
+void Runtime::name_unknown_choice(Collective collective) {
+  const FixedChoice* choice = selection.choice(collective);
+  if (choice == nullptr || choice->expression->host_algorithm().empty() || launcher_rank() != 0) return;
+  constexpr int no_restriction = 0;
+  const std::string why = host_variables().offer().why_not(collective, *choice->expression, no_restriction);
+  if (!why.empty())
+    say(choice->origin + ": " + choice->expression->text() + " " + why + "; the MPI chooses instead");
 }
 
 namespace {
@@ -268,6 +308,10 @@ bool Runtime::start_with_mpi() {
     highest_tag_ = *highest;
   }
   is_started_.store(true, std::memory_order_release);
+  // This takes memory, which the agreement on rules must not do.
+  if (selection.names_host_algorithms()) static_cast<void>(try_to([&] { host_variables(); }));
+  for (std::size_t k = 0; k < collectives.size(); ++k)
+    static_cast<void>(try_to([&] { name_unknown_choice(collective_at(k)); }));
   return true;
 }
 
@@ -370,6 +414,7 @@ void Runtime::finalize() {
   progress.stop();
   remove(MPI_COMM_WORLD);
   remove(MPI_COMM_SELF);
+  if (HostVariables* known = host_variables_.load(std::memory_order_acquire)) known->end();
 }
 
 // Prints one line for each collective that was called. If no line appears, the preload did not reach the

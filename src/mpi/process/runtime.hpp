@@ -22,6 +22,7 @@
 #include "mpi/communicators/window_budget.hpp"
 #include "mpi/host/fault_tolerance.hpp"
 #include "mpi/host/host.hpp"
+#include "mpi/host/host_variables.hpp"
 #include "mpi/host/inside_offbeat.hpp"
 #include "mpi/host/tools.hpp"
 #include "mpi/operations/host_progress.hpp"
@@ -43,6 +44,13 @@ inline constinit thread_local std::array<RecentCommunicator, 8> recent_communica
 [[nodiscard]] inline RecentCommunicator& recent_communicator(std::uintptr_t handle) {
   return recent_communicators[hash(handle, recent_communicators.size())];
 }
+
+// How the host is told to serve one call by a name.
+struct ByName {
+  MPI_Comm shadow = MPI_COMM_NULL;     // the communicator on which it does; null: the program's own
+  HostVariables* variables = nullptr;  // sets `algorithm` for this call; null: nothing to set
+  const HostAlgorithm* algorithm = nullptr;
+};
 
 class Runtime {
  public:
@@ -101,11 +109,11 @@ class Runtime {
   const std::uint64_t settings_hash = settings.agreement();
   const Tools tools;
   const HostProgress progress{host, settings.progress_cpus};
-  Selection selection{host.calls_itself("Open MPI")       ? HostMpi::open_mpi
-                      : host.calls_itself("Intel(R) MPI") ? HostMpi::intel
-                      : host.calls_itself("MPICH")        ? HostMpi::mpich
-                                                          : HostMpi::other,
-                      settings.window_bytes, settings.adapt};
+  const HostMpi host_mpi = host.calls_itself("Open MPI")       ? HostMpi::open_mpi
+                           : host.calls_itself("Intel(R) MPI") ? HostMpi::intel
+                           : host.calls_itself("MPICH")        ? HostMpi::mpich
+                                                               : HostMpi::other;
+  Selection selection{host_mpi, settings.window_bytes, settings.adapt};
   // The identity of the build. It is equal on all ranks that may share a board.
   const std::uint64_t build = build_identity(selection);
   WindowBudget windows{settings.memory_bytes};
@@ -116,6 +124,13 @@ class Runtime {
   [[nodiscard]] const FaultTolerance& fault_tolerance() const { return *fault_tolerance_; }
   // Returns a communicator of this rank alone, for calls that concern no other rank. Its errors return.
   [[nodiscard]] MPI_Comm own_communicator() const { return types_->own_communicator(); }
+  // Returns what offbeat knows of the host's own algorithms. It is made at the first call.
+  [[nodiscard]] HostVariables& host_variables();
+  // Returns how the host serves a call by the native(NAME) in last_algorithm. If it cannot, nothing is to be
+  // set, and last_algorithm is null from then on.
+  [[nodiscard]] ByName by_name(MPI_Comm handle, Collective collective, bool is_nonblocking);
+  // Prints one line for a choice of every length that names no algorithm of the host.
+  void name_unknown_choice(Collective collective);
   [[nodiscard]] int highest_tag() const { return highest_tag_; }
 
   // Returns true if the program is between MPI_Init and MPI_Finalize.
@@ -143,7 +158,8 @@ class Runtime {
   std::array<std::atomic<std::uint64_t>, collectives.size()> without_communicator_{};
   std::optional<const Types> types_;
   std::optional<const FaultTolerance> fault_tolerance_;
-  int keyval_ = MPI_KEYVAL_INVALID;  // invalid: no memory, so no entry can be kept
+  std::atomic<HostVariables*> host_variables_{nullptr};  // never destroyed
+  int keyval_ = MPI_KEYVAL_INVALID;                      // invalid: no memory, so no entry can be kept
   std::atomic<int> left_to_host_{
       MPI_KEYVAL_INVALID};  // key of an attribute that marks communicators for the host
   int highest_tag_ = 32767;

@@ -60,7 +60,10 @@ const char* algorithm_text(const Expression* ran) {
 std::string_view family() { return abi::family; }
 
 void select(std::string_view collective, std::string_view expression) {
-  start_runtime().selection.choose_always(served_collective(collective), expression, "offbeat_select");
+  Runtime& process = start_runtime();
+  const Collective known = served_collective(collective);
+  process.selection.choose_always(known, expression, "offbeat_select");
+  if (process.has_started()) process.name_unknown_choice(known);
 }
 
 Counts count(std::string_view collective) {

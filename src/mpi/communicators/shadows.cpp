@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/communicators/shadows.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.hpp"
+#include "mpi/communicators/set_up.hpp"
+#include "mpi/communicators/team.hpp"
+
+namespace offbeat {
+namespace {
+
+// A name that needs a shadow.
+struct Wanted {
+  const Expression* named;
+  const HostAlgorithm* algorithm;
+};
+
+// Returns the names of each collective in the plans, without those that `has` a shadow.
+template <class Has>
+std::array<std::vector<Wanted>, collectives.size()> wanted(const TeamPlans& plans, const HostOffer& offer,
+                                                           Has&& has) {
+  std::array<std::vector<Wanted>, collectives.size()> found;
+  for (std::size_t k = 0; k < found.size(); ++k) {
+    for (const Plans* some : {&plans.with_board, &plans.without_board}) {
+      for (const Expression* named : some->by_collective[k].named()) {
+        const bool is_known =
+            has(named) || std::ranges::find(found[k], named, &Wanted::named) != found[k].end();
+        const HostAlgorithm* algorithm = offer.find(collective_at(k), false, named->host_algorithm());
+        if (!is_known && algorithm != nullptr) found[k].push_back({named, algorithm});
+      }
+    }
+  }
+  return found;
+}
+
+// On several nodes other components of Open MPI come before the one that reads the variables.
+class Preference {
+ public:
+  explicit Preference(const Host& host) : free_(host.find("PMPI_Info_free")) {
+    const HostFunction<decltype(PMPI_Info_create)> create(host.find("PMPI_Info_create"));
+    const HostFunction<decltype(PMPI_Info_set)> set(host.find("PMPI_Info_set"));
+    if (create(&info_) == MPI_SUCCESS) set(info_, "ompi_comm_coll_preference", "tuned,^han");
+  }
+  ~Preference() {
+    if (info_ != MPI_INFO_NULL) free_(&info_);
+  }
+  Preference(const Preference&) = delete;
+  Preference& operator=(const Preference&) = delete;
+  [[nodiscard]] MPI_Info info() const { return info_; }
+
+ private:
+  HostFunction<decltype(PMPI_Info_free)> free_;
+  MPI_Info info_ = MPI_INFO_NULL;
+};
+
+}  // namespace
+
+// Every step that may fail on one rank alone is followed by a vote. Nothing else may make a communicator
+// while the variables are set: no other thread is in MPI, and no MPI_Comm_idup is under way on any rank.
+bool Shadows::make(SetUp& set_up, HostVariables& variables, MPI_Comm own, const TeamPlans& plans) {
+  const Host& host = set_up.host();
+  std::array<std::vector<Wanted>, collectives.size()> names;
+  std::vector<std::shared_ptr<PrivateCommunicator>> made;
+  PrivateCommunicator model(host);
+  const bool is_ready = try_to([&] {
+    names = wanted(plans, variables.offer(), [&](const Expression* named) {
+      return std::ranges::find(entries_, named, &Entry::named) != entries_.end();
+    });
+    std::size_t total = 0;
+    std::size_t most = 0;
+    for (const auto& each : names) {
+      total += each.size();
+      most = std::max(most, each.size());
+    }
+    for (std::size_t k = 0; k < most; ++k) made.push_back(std::make_shared<PrivateCommunicator>(host));
+    entries_.reserve(entries_.size() + total);
+  });
+  const Preference preference(host);
+  const auto may_make_one = [&] {
+    return HostVariables::may_set_for_communicators() && PrivateCommunicator::may_be_created(host, own);
+  };
+  if (!set_up.all(is_ready)) return false;
+  if (made.empty()) return true;
+  if (!set_up.all(may_make_one()) || !model.create(set_up.communicator(), 0)) return false;
+  for (std::size_t k = 0; k < made.size(); ++k) {
+    if (!set_up.all(may_make_one())) return false;
+    for (const auto& each : names) {
+      if (k < each.size()) variables.set(*each[k].algorithm);
+    }
+    const bool is_made = made[k]->duplicate(model.handle(), preference.info());
+    variables.restore();
+    if (!is_made) return false;
+    for (const auto& each : names) {
+      if (k < each.size()) entries_.push_back({each[k].named, made[k]});
+    }
+  }
+  return true;
+}
+
+}  // namespace offbeat

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "selection/host_algorithms.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "base/collective.hpp"
+#include "base/hash.hpp"
+
+namespace offbeat {
+namespace {
+
+// Takes the next word from `text`.
+std::string_view next_word(std::string_view& text) {
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  const std::string_view word = text.substr(0, text.find(' '));
+  text.remove_prefix(word.size());
+  return word;
+}
+
+HostAlgorithm read(std::string_view word) {
+  HostAlgorithm algorithm{};
+  algorithm.is_offered = !word.starts_with('-');
+  if (!algorithm.is_offered) word.remove_prefix(1);
+  if (const auto at = word.find('@'); at != std::string_view::npos) {
+    std::from_chars(word.data() + at + 1, word.data() + word.size(), algorithm.ranks);
+    word = word.substr(0, at);
+  }
+  const auto equals = word.find('=');
+  algorithm.name = word.substr(0, equals);
+  algorithm.spelling = equals == std::string_view::npos ? word : word.substr(equals + 1);
+  return algorithm;
+}
+
+std::vector<HostAlgorithm> read_list(std::string_view text) {
+  std::vector<HostAlgorithm> list;
+  std::map<std::tuple<HostMpi, Collective, bool>, int> last_numbers;
+  while (!text.empty()) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    const auto host = host_named(next_word(line));
+    if (!host) continue;  // a comment, or an empty line
+    const std::string_view call = next_word(line);
+    const auto blocking = collective_named(call);
+    const auto collective = blocking ? blocking : collective_named(call.substr(1));
+    int& last = last_numbers[{*host, *collective, !blocking}];
+    for (std::string_view word = next_word(line); !word.empty(); word = next_word(line)) {
+      HostAlgorithm algorithm = read(word);
+      algorithm.host = *host;
+      algorithm.collective = *collective;
+      algorithm.is_nonblocking = !blocking;
+      algorithm.number = ++last;
+      list.push_back(algorithm);
+    }
+  }
+  return list;
+}
+
+}  // namespace
+
+const std::vector<HostAlgorithm>& host_algorithms() {
+  static const auto* const list = new std::vector<HostAlgorithm>(read_list(host_algorithms_text()));
+  return *list;
+}
+
+const HostAlgorithm* HostOffer::find(Collective collective, bool is_nonblocking,
+                                     std::string_view name) const {
+  const auto found = std::ranges::find_if(algorithms, [&](const HostAlgorithm* each) {
+    return each->collective == collective && each->is_nonblocking == is_nonblocking && each->name == name;
+  });
+  return found != algorithms.end() ? *found : nullptr;
+}
+
+std::string HostOffer::names(Collective collective, bool is_nonblocking) const {
+  std::string text;
+  for (const HostAlgorithm* each : algorithms) {
+    if (each->collective == collective && each->is_nonblocking == is_nonblocking)
+      text += (text.empty() ? "" : ", ") + std::string(each->name);
+  }
+  return text.empty() ? "none" : text;
+}
+
+std::string HostOffer::why_not(Collective collective, const Expression& expression, int ranks) const {
+  const std::string_view name = expression.host_algorithm();
+  if (name.empty()) return {};
+  // The segments of a pipeline are non-blocking calls.
+  const bool is_nonblocking = !expression.is_native();
+  const HostAlgorithm* found = find(collective, is_nonblocking, name);
+  if (found != nullptr) {
+    if (found->ranks == 0 || found->ranks == ranks) return {};
+    return "runs on " + std::to_string(found->ranks) + " ranks only under " + host;
+  }
+  const std::string call = (is_nonblocking ? "i" : "") + std::string(name_of(collective));
+  if (!why_none.empty()) return "cannot run under " + host + ": " + why_none;
+  return "names no " + call + " that " + host + " has; it has: " + names(collective, is_nonblocking);
+}
+
+std::uint64_t HostOffer::hash() const {
+  std::uint64_t hash = fnv1a(host);
+  for (const HostAlgorithm* each : algorithms)
+    hash = fnv1a(each->name, fnv1a(each->is_nonblocking ? "i" : "", fnv1a(name_of(each->collective), hash)));
+  return hash;
+}
+
+HostOffer offer_of_any_version(HostMpi host) {
+  static constexpr std::string_view people[] = {"this MPI", "Open MPI", "MPICH", "Intel MPI"};
+  HostOffer offer{.host = std::string(people[static_cast<std::size_t>(host)]),
+                  .why_none = {},
+                  .algorithms = {},
+                  .needs_communicators = host == HostMpi::open_mpi};
+  if (host == HostMpi::intel) {
+    offer.why_none = "it takes a name for the whole run only, from OFFBEAT_<COLLECTIVE>";
+    return offer;
+  }
+  if (host == HostMpi::other) offer.why_none = "offbeat knows no names of its algorithms";
+  for (const HostAlgorithm& each : host_algorithms()) {
+    // Some of Open MPI's non-blocking algorithms give wrong results (open-mpi/ompi#9385).
+    const bool may_be_named = !each.is_nonblocking || host == HostMpi::mpich;
+    if (each.host == host && each.is_offered && may_be_named) offer.algorithms.push_back(&each);
+  }
+  return offer;
+}
+
+std::optional<int> value_in_description(std::string_view description, std::string_view name,
+                                        const std::vector<std::string_view>& known) {
+  constexpr std::string_view separator = "- ";
+  const bool has_lines = description.find('\n') != std::string_view::npos;
+  std::optional<int> found;
+  int position = 0;
+  for (auto at = description.find(separator); at != std::string_view::npos;
+       at = description.find(separator, at + 1)) {
+    // A name ends in blanks before the separator.
+    if (at == 0 || description[at - 1] != ' ') continue;
+    const auto last = description.find_last_not_of(' ', at - 1);
+    if (last == std::string_view::npos) return std::nullopt;
+    std::string_view before = description.substr(0, last + 1);
+    before.remove_prefix(before.find_last_of(" \n") + 1);
+    if (!has_lines) {
+      // The text of the value before runs into the name, so the name is the longest that is known.
+      std::string_view longest;
+      for (const std::string_view each : known) {
+        if (before.ends_with(each) && each.size() > longest.size()) longest = each;
+      }
+      if (longest.empty()) return std::nullopt;
+      before = longest;
+    } else if (const auto line = description.rfind('\n', last);
+               description.find_first_not_of(' ', line + 1) + before.size() != last + 1) {
+      continue;  // a dash within the text of a value
+    }
+    if (before == name) found = position;
+    ++position;
+  }
+  return found;
+}
+
+}  // namespace offbeat

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The algorithms of the host MPIs that native(NAME) can name. host_algorithms.txt lists them for all versions
+// of each MPI; HostOffer says which of them the host at hand can be told to use.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collectives/algorithm.hpp"
+#include "selection/host_mpi.hpp"
+
+namespace offbeat {
+
+// One algorithm of one host's collective.
+struct HostAlgorithm {
+  HostMpi host;
+  Collective collective;
+  bool is_nonblocking;        // an algorithm of MPI_Ix
+  std::string_view name;      // NAME
+  std::string_view spelling;  // the host's own name
+  int number;                 // its place in the list of the call, from 1
+  int ranks = 0;              // the only number of ranks that it runs on; 0: any
+  bool is_offered = true;
+};
+
+// Returns all lines of host_algorithms.txt.
+[[nodiscard]] const std::vector<HostAlgorithm>& host_algorithms();
+[[nodiscard]] std::string_view host_algorithms_text();
+
+// HostOffer holds the algorithms of the host at hand that native(NAME) can have. All ranks of a communicator
+// must have equal ones (hash).
+struct HostOffer {
+  std::string host;                              // what the host calls itself, for people
+  std::string why_none;                          // the reason if the offer is empty, for people
+  std::vector<const HostAlgorithm*> algorithms;  // in the order of host_algorithms()
+  bool needs_communicators = false;              // a call by name runs on a communicator made for that name
+
+  // Returns the offered algorithm, or null if there is none of this name.
+  [[nodiscard]] const HostAlgorithm* find(Collective collective, bool is_nonblocking,
+                                          std::string_view name) const;
+  // Returns the names for a call as text, such as "ring, linear"; "none" if there is none.
+  [[nodiscard]] std::string names(Collective collective, bool is_nonblocking) const;
+  // Returns the reason why an expression cannot run under this host on so many ranks, or an empty text if it
+  // can. An expression without native(NAME) always can.
+  [[nodiscard]] std::string why_not(Collective collective, const Expression& expression, int ranks) const;
+  [[nodiscard]] std::uint64_t hash() const;
+};
+
+// Returns everything that some version of `host` has. It serves where no MPI runs, such as `offbeat explain`.
+// Under Intel MPI a rule cannot name an algorithm, so the offer is empty.
+[[nodiscard]] HostOffer offer_of_any_version(HostMpi host);
+
+// Returns the position of a name in MPICH's description of a variable, which lists "name - text" for each
+// value from 0. Some versions have no line breaks there, so `known` must then contain every name.
+[[nodiscard]] std::optional<int> value_in_description(std::string_view description, std::string_view name,
+                                                      const std::vector<std::string_view>& known);
+
+}  // namespace offbeat

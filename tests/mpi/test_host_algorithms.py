@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""native(NAME): the MPI runs the algorithm of its own that was named, alike on all ranks."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from harness import PROGRAMS, Mpi, Result, compile_program, on_mpis, run
+from offbeat.mpi import host_algorithms
+
+VENDORS = {"openmpi": "Open MPI", "mpich": "MPICH", "impi": "Intel MPI"}
+LINE = re.compile(r"^(\w+) (\S+): ran (.+), (right|WRONG), signature (\w+)$", re.MULTILINE)
+TELLS_BY_CALL = on_mpis(lambda mpi: mpi.kind != "impi")
+# The bits of these differ from one another on four ranks.
+NAMES = ("recursive_doubling", "ring")
+
+
+def by_name(
+    mpi: Mpi, ranks: int, *pairs: str, environment: dict[str, str] | None = None
+) -> tuple[dict[tuple[str, str], tuple[str, str, str]], Result]:
+    """What ran, whether it was right, and its signature, for each call and name."""
+    program = compile_program(mpi, PROGRAMS / "host_algorithms.c", libraries=("-lpthread", "-ldl"))
+    # Open MPI 4.1.4 offers names only if it starts with this switch. offbeat sets it if a setting has a name.
+    switch = {} if environment else {"OMPI_MCA_coll_tuned_use_dynamic_rules": "1"}
+    result = run(mpi, ranks, [program, "0", *pairs], environment=environment or switch).succeeded()
+    return {
+        (call, name): (ran, verdict, bits) for call, name, ran, verdict, bits in LINE.findall(result.stdout)
+    }, result
+
+
+@TELLS_BY_CALL
+def test_a_name_has_an_effect_and_the_result_is_right(mpi: Mpi) -> None:
+    found, result = by_name(mpi, 4, *(word for name in NAMES for word in ("allreduce", name)))
+    for name in NAMES:
+        assert found["allreduce", name][:2] == (f"native({name})", "right"), str(result)
+    assert len({bits for _, _, bits in found.values()}) == len(NAMES), str(result)
+
+
+@TELLS_BY_CALL
+def test_a_rule_falls_to_the_next_if_the_mpi_has_no_such_algorithm(mpi: Mpi, tmp_path: Path) -> None:
+    rules = tmp_path / "names.rules"
+    rules.write_text(
+        "allreduce * * * * native(none_such)\n"
+        "allreduce * * * ..1KiB native(ring)\n"
+        "allreduce * * * * native(none_such) | recursive_doubling\n"
+    )
+    named, _ = by_name(mpi, 4, "allreduce", "ring")
+    settings = {"OFFBEAT_RULES": str(rules), "OFFBEAT_VERBOSE": "1"}
+    found, result = by_name(mpi, 4, "allreduce", "=rules", environment=settings)
+    assert found["allreduce", "rules"][1] == "right", str(result)
+    assert re.search(r"allreduce up to 1 KiB, ranks: 4: native\(ring\)", result.stderr), str(result)
+    assert re.search(r"allreduce from 1025 B, ranks: 4: recursive_doubling", result.stderr), str(result)
+    assert named["allreduce", "ring"][1] == "right"
+
+
+@TELLS_BY_CALL
+def test_an_unknown_name_in_a_setting_is_one_line_with_the_names(mpi: Mpi) -> None:
+    settings = {"OFFBEAT_ALLREDUCE": "native(none_such)"}
+    found, result = by_name(mpi, 3, "allreduce", "=none_such", environment=settings)
+    assert found["allreduce", "none_such"][:2] == ("native", "right"), str(result)
+    lines = [line for line in result.stderr.splitlines() if "none_such" in line]
+    assert len(lines) == 1, str(result)
+    assert re.match(
+        r"offbeat: OFFBEAT_ALLREDUCE: native\(none_such\) names no allreduce that (Open MPI|MPICH) \S+ has; "
+        r"it has: .*recursive_doubling.*; the MPI chooses instead$",
+        lines[0],
+    ), lines[0]
+
+
+def test_nothing_is_named_among_threads(mpi: Mpi) -> None:
+    if mpi.kind == "impi":
+        pytest.skip("Intel MPI has no variables that threads could share")
+    program = compile_program(mpi, PROGRAMS / "host_algorithms.c", libraries=("-lpthread", "-ldl"))
+    settings = {"OFFBEAT_ALLREDUCE": "native(ring)", "HOST_ALGORITHMS_THREADS": "1"}
+    result = run(mpi, 2, [program, "0", "allreduce", "=ring"], environment=settings).succeeded()
+    assert LINE.findall(result.stdout)[0][2:4] == ("native", "right"), str(result)
+    assert "the program uses MPI_THREAD_MULTIPLE" in result.stderr, str(result)
+
+
+@on_mpis(lambda mpi: mpi.kind == "openmpi")
+def test_no_name_is_used_once_a_communicator_may_be_in_the_making(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "host_algorithms.c", libraries=("-lpthread", "-ldl"))
+    settings = {"OFFBEAT_ALLREDUCE": "native(ring)", "HOST_ALGORITHMS_IDUP": "1"}
+    result = run(mpi, 2, [program, "0", "allreduce", "=ring"], environment=settings).succeeded()
+    assert LINE.findall(result.stdout)[0][2:4] == ("native", "right"), str(result)
+    assert result.stderr.count("native(NAME) is plain native on some communicators") == 1, str(result)
+
+
+@on_mpis(lambda mpi: mpi.kind == "mpich")
+def test_segments_and_non_blocking_calls_take_names(mpi: Mpi) -> None:
+    found, result = by_name(
+        mpi, 4, "iallreduce", "-", "iallreduce", "ring", "iallreduce", "recursive_doubling"
+    )
+    assert found["iallreduce", "ring"][:2] == ("native(ring)", "right"), str(result)
+    assert found["iallreduce", "ring"][2] != found["iallreduce", "recursive_doubling"][2], str(result)
+    for name in ("ring", "recursive_doubling"):
+        settings = {"OFFBEAT_ALLREDUCE": f"pipeline(1, native({name}))"}
+        again, result = by_name(mpi, 4, "allreduce", f"={name}", environment=settings)
+        assert again["allreduce", name][:2] == (f"pipeline(1, native({name}))", "right"), str(result)
+        assert again["allreduce", name][2] == found["iallreduce", name][2], str(result)
+
+
+@on_mpis(lambda mpi: mpi.kind == "openmpi")
+def test_non_blocking_calls_of_open_mpi_do_not(mpi: Mpi) -> None:
+    found, result = by_name(mpi, 4, "iallreduce", "ring")
+    assert found["iallreduce", "ring"][:2] == ("native", "right"), str(result)
+
+
+@on_mpis(lambda mpi: mpi.kind == "impi")
+def test_intel_mpi_takes_a_name_for_the_whole_run(mpi: Mpi) -> None:
+    signatures = set()
+    for name in ("recursive_doubling", "ring"):
+        settings = {"OFFBEAT_ALLREDUCE": f"native({name})"}
+        found, result = by_name(mpi, 4, "allreduce", f"={name}", environment=settings)
+        assert found["allreduce", name][:2] == (f"native({name})", "right"), str(result)
+        signatures.add(found["allreduce", name][2])
+    assert len(signatures) == 2
+
+
+@on_mpis(lambda mpi: mpi.kind == "impi")
+def test_a_name_in_rules_does_not_hold_under_intel_mpi(mpi: Mpi, tmp_path: Path) -> None:
+    rules = tmp_path / "names.rules"
+    rules.write_text("allreduce * * * * native(ring)\nallreduce * * * * linear\n")
+    found, result = by_name(mpi, 3, "allreduce", "=rules", environment={"OFFBEAT_RULES": str(rules)})
+    assert found["allreduce", "rules"][:2] == ("linear", "right"), str(result)
+
+
+@TELLS_BY_CALL
+def test_communicators_with_names_come_and_go(mpi: Mpi) -> None:
+    """More of them than Open MPI or offbeat could keep, so they must be freed."""
+    program = compile_program(mpi, PROGRAMS / "host_algorithms.c", libraries=("-lpthread", "-ldl"))
+    settings = {"OFFBEAT_ALLREDUCE": "native(ring)", "HOST_ALGORITHMS_COMMUNICATORS": "400"}
+    result = run(mpi, 2, [program, "0", "allreduce", "=ring"], environment=settings).succeeded()
+    assert "400 communicators: native(ring)" in result.stdout, str(result)
+
+
+def test_the_names_that_info_lists_are_in_the_list() -> None:
+    for version in ("Open MPI 5.0.11", "MPICH 5.0.2"):
+        vendor, _, number = version.rpartition(" ")
+        checked = host_algorithms.checked(vendor, number)
+        assert checked is not None, version
+        for call, names in checked.items():
+            assert set(names) <= set(host_algorithms.known(vendor, call)), f"{version} {call}"
+            assert call == "allgatherv" or names, f"{version} {call}"

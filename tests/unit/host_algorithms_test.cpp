@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// native(NAME): the list of names, what a host offers, and the plans that name something.
+#include "selection/host_algorithms.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "selection/plan.hpp"
+#include "selection/selection.hpp"
+
+namespace offbeat {
+namespace {
+
+Plan plan_of(const std::string& rules, const HostOffer& offer, int ranks = 4) {
+  const ParsedRules parsed = parse_rules("a", rules);
+  EXPECT_TRUE(parsed.errors.empty()) << parsed.errors.front().text("a");
+  return make_plan(Collective::barrier, {.host = HostMpi::open_mpi,
+                                         .placement = {.ranks = ranks},
+                                         .rules = {&parsed.rules, nullptr},
+                                         .offer = &offer});
+}
+
+TEST(HostAlgorithms, EachNameIsListedOnceForEachCall) {
+  const auto& all = host_algorithms();
+  EXPECT_GT(all.size(), 200U);
+  for (const HostAlgorithm& each : all) {
+    const auto is_same = [&](const HostAlgorithm& other) {
+      return other.host == each.host && other.collective == each.collective &&
+             other.is_nonblocking == each.is_nonblocking &&
+             (other.name == each.name || other.number == each.number);
+    };
+    EXPECT_EQ(std::ranges::count_if(all, is_same), 1)
+        << name_of(each.host) << " " << name_of(each.collective) << " " << each.name;
+    const std::string text = "native(" + std::string(each.name) + ")";
+    EXPECT_EQ(parse_expression(each.collective, text).text(), text);
+  }
+}
+
+TEST(HostAlgorithms, LinesOfOneCallContinueOneAnother) {
+  const HostOffer offer = offer_of_any_version(HostMpi::mpich);
+  const HostAlgorithm* smp = offer.find(Collective::allreduce, false, "smp");
+  ASSERT_NE(smp, nullptr);
+  EXPECT_EQ(smp->number, 8);
+  const HostAlgorithm* rabenseifner = offer.find(Collective::allreduce, false, "rabenseifner");
+  ASSERT_NE(rabenseifner, nullptr);
+  EXPECT_EQ(rabenseifner->spelling, "reduce_scatter_allgather");
+  EXPECT_EQ(offer.find(Collective::allreduce, false, "ccl"), nullptr) << "it is not offered";
+  EXPECT_EQ(offer.find(Collective::allreduce, true, "ring")->spelling, "tsp_ring");
+}
+
+TEST(HostAlgorithms, NoNonBlockingAlgorithmOfOpenMpiIsOffered) {
+  const HostOffer offer = offer_of_any_version(HostMpi::open_mpi);
+  EXPECT_NE(offer.find(Collective::allreduce, false, "ring"), nullptr);
+  EXPECT_EQ(offer.find(Collective::allreduce, true, "ring"), nullptr);
+}
+
+TEST(HostAlgorithms, ARuleWithAnUnknownNameFallsToTheNext) {
+  const HostOffer offer = offer_of_any_version(HostMpi::open_mpi);
+  const Plan plan = plan_of("barrier * * * * native(none_such)\nbarrier * * * * native(tree)\n", offer);
+  ASSERT_EQ(plan.rows.size(), 1U);
+  EXPECT_EQ(plan.rows[0].expression->text(), "native(tree)");
+  EXPECT_EQ(plan.rows[0].form, RowForm::by_name);
+  EXPECT_EQ(plan.rows[0].needs, Means::by_name);
+  EXPECT_EQ(plan.rows[0].origin, "a:2");
+  EXPECT_EQ(plan.named(), std::vector<const Expression*>{plan.rows[0].expression});
+}
+
+TEST(HostAlgorithms, AnAlternativeWithAnUnknownNameIsLeftOut) {
+  const HostOffer offer = offer_of_any_version(HostMpi::open_mpi);
+  const Plan plan = plan_of("barrier * * * * native(none_such) | dissemination | native(tree)\n", offer);
+  ASSERT_EQ(plan.rows.size(), 1U);
+  EXPECT_EQ(plan.rows[0].expression->text(), "dissemination");
+  EXPECT_EQ(plan.rows[0].alternatives.size(), 2U);
+  EXPECT_EQ(plan.named().size(), 1U);
+}
+
+TEST(HostAlgorithms, AnAlgorithmForTwoRanksRunsOnTwoOnly) {
+  const HostOffer offer = offer_of_any_version(HostMpi::open_mpi);
+  EXPECT_EQ(plan_of("barrier * * * * native(two_proc)\n", offer, 2).rows[0].form, RowForm::by_name);
+  EXPECT_EQ(plan_of("barrier * * * * native(two_proc)\n", offer, 3).rows[0].form, RowForm::native);
+}
+
+TEST(HostAlgorithms, AHostThatOffersNothingIsNative) {
+  const HostOffer offer{.host = "a host", .why_none = "it is shy", .algorithms = {}};
+  EXPECT_EQ(plan_of("barrier * * * * native(tree)\n", offer).rows[0].form, RowForm::native);
+  const FixedChoice fixed{interned_expression(Collective::barrier, "native(tree)"), "a setting"};
+  const Plan plan =
+      make_plan(Collective::barrier, {.placement = {.ranks = 4}, .fixed = &fixed, .offer = &offer});
+  EXPECT_EQ(plan.rows[0].form, RowForm::native);
+  EXPECT_EQ(plan.rows[0].reason, "native(tree) cannot run under a host: it is shy");
+}
+
+TEST(HostAlgorithms, AFixedChoiceWithAnUnknownNameSaysWhichNamesThereAre) {
+  HostOffer offer = offer_of_any_version(HostMpi::open_mpi);
+  const FixedChoice fixed{interned_expression(Collective::barrier, "native(none_such)"), "a setting"};
+  const Plan plan =
+      make_plan(Collective::barrier, {.placement = {.ranks = 4}, .fixed = &fixed, .offer = &offer});
+  EXPECT_EQ(plan.rows[0].expression->text(), "native");
+  EXPECT_EQ(plan.rows[0].reason,
+            "native(none_such) names no barrier that Open MPI has; it has: linear, double_ring, "
+            "recursive_doubling, bruck, two_proc, tree");
+}
+
+TEST(HostAlgorithms, TheSegmentsOfAPipelineAreNonBlockingCalls) {
+  const Expression ring = parse_expression(Collective::allreduce, "pipeline(4, native(ring))");
+  EXPECT_EQ(ring.host_algorithm(), "ring");
+  EXPECT_EQ(offer_of_any_version(HostMpi::mpich).why_not(Collective::allreduce, ring, 4), "");
+  EXPECT_EQ(offer_of_any_version(HostMpi::open_mpi).why_not(Collective::allreduce, ring, 4),
+            "names no iallreduce that Open MPI has; it has: none");
+}
+
+// Counts how often the offer was asked for.
+int asked = 0;
+const HostOffer& count_offer() {
+  static const HostOffer offer = offer_of_any_version(HostMpi::open_mpi);
+  ++asked;
+  return offer;
+}
+
+TEST(HostAlgorithms, TheHostIsAskedOnlyOnceSomethingIsNamed) {
+  Selection selection(HostMpi::open_mpi);
+  selection.ask_for_offer(count_offer);
+  asked = 0;
+  EXPECT_EQ(selection.plan(Collective::barrier, {.ranks = 4, .nodes = 4}).needs().contain(Means::by_name),
+            false);
+  EXPECT_EQ(selection.hash_of_users_rules(), 0U);
+  EXPECT_EQ(asked, 0);
+  selection.choose_always(Collective::barrier, "native(tree)", "a test");
+  EXPECT_TRUE(selection.plan(Collective::barrier, {.ranks = 4, .nodes = 4}).needs().contain(Means::by_name));
+  EXPECT_NE(selection.hash_of_users_rules(), 0U) << "all ranks must have the same names";
+  EXPECT_GT(asked, 0);
+}
+
+TEST(HostAlgorithms, MpichListsItsValuesInADescription) {
+  const std::vector<std::string_view> known{"auto", "nb", "smp", "ring", "sched_ring"};
+  const std::string_view lines =
+      "Variable to select - an algorithm\nauto - Internal - selection\nnb         - Force nonblocking\n"
+      "ring - Force ring\nsched_ring - Force\n";
+  EXPECT_EQ(value_in_description(lines, "auto", known), 0);
+  EXPECT_EQ(value_in_description(lines, "nb", known), 1);
+  EXPECT_EQ(value_in_description(lines, "ring", known), 2);
+  EXPECT_EQ(value_in_description(lines, "sched_ring", known), 3);
+  EXPECT_EQ(value_in_description(lines, "smp", known), std::nullopt);
+  EXPECT_EQ(value_in_description(lines, "tree", {}), std::nullopt);
+}
+
+TEST(HostAlgorithms, ADescriptionWithoutLinesIsReadIfAllItsNamesAreKnown) {
+  const std::string_view jammed =
+      "Variable to select bcast algorithmauto - Internal (with a FILE)nb       - Force Binomial Treesmp     "
+      "- "
+      "Force smp algorithmsched_ring - Force ring algorithmring   - Force ring algorithm";
+  const std::vector<std::string_view> known{"auto", "nb", "smp", "ring", "sched_ring"};
+  EXPECT_EQ(value_in_description(jammed, "nb", known), 1);
+  EXPECT_EQ(value_in_description(jammed, "smp", known), 2);
+  EXPECT_EQ(value_in_description(jammed, "sched_ring", known), 3);
+  EXPECT_EQ(value_in_description(jammed, "ring", known), 4);
+  EXPECT_EQ(value_in_description(jammed, "ring", {"auto", "nb", "ring"}), std::nullopt);
+}
+
+}  // namespace
+}  // namespace offbeat
