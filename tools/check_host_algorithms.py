@@ -80,7 +80,7 @@ def _run(mpi: harness.Mpi, job: tuple[int, int], pairs: list[str], settings: dic
     return result.stdout
 
 
-def working(outputs: list[str]) -> dict[str, list[str]]:
+def those_that_work(outputs: list[str]) -> dict[str, list[str]]:
     """The names that had an effect and were right in all jobs in which they ran."""
     names: dict[str, list[str]] = {}
     wrong: set[tuple[str, str]] = set()
@@ -108,10 +108,11 @@ def working(outputs: list[str]) -> dict[str, list[str]]:
             for other, found in job.items()
         )
 
-    return {
+    working = {
         call: [name for name in found if (call, name) not in wrong and has_effect(call, name)]
         for call, found in names.items()
     }
+    return {call: found for call, found in working.items() if found}
 
 
 def main() -> None:
@@ -126,7 +127,7 @@ def main() -> None:
         mpi = harness.MPIS[name]
         vendor = VENDORS[mpi.kind]
         run = run_by_setting if vendor == "Intel MPI" else run_by_name
-        found[version_of(mpi)] = working([run(mpi, job, calls(vendor)) for job in JOBS])
+        found[version_of(mpi)] = those_that_work([run(mpi, job, calls(vendor)) for job in JOBS])
     CHECKED.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n", encoding="utf-8")
 
 

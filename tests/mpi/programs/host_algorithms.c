@@ -249,6 +249,21 @@ static void come_and_go(int how_many) {
   if (rank == 0) printf("%d communicators: %s\n", how_many, ran);
 }
 
+// Calls that measure alternatives.
+static void many_allgathers(int how_many) {
+  for (int k = 0; k < how_many; ++k) {
+    const char* ran = NULL;
+    for (int i = 0; i < 1000; ++i) ((int64_t*)input)[i] = given(rank, i + k);
+    ran = call("allgather", 1000, MPI_INT64_T, 0);
+    for (int i = 0; i < 1000 * size; ++i) {
+      if (((int64_t*)output)[i] == given(i / 1000, i % 1000 + k)) continue;
+      fprintf(stderr, "call %d by %s: element %d is wrong\n", k, ran == NULL ? "native" : ran, i);
+      MPI_Abort(MPI_COMM_WORLD, 3);
+    }
+  }
+  if (rank == 0) printf("%d allgathers are right\n", how_many);
+}
+
 int main(int argc, char** argv) {
   // The variables of the environment are for the cases in which a name may not hold, or must not leak.
   int provided;
@@ -274,6 +289,7 @@ int main(int argc, char** argv) {
   }
   if (getenv("HOST_ALGORITHMS_COMMUNICATORS") != NULL)
     come_and_go(atoi(getenv("HOST_ALGORITHMS_COMMUNICATORS")));
+  if (getenv("HOST_ALGORITHMS_CALLS") != NULL) many_allgathers(atoi(getenv("HOST_ALGORITHMS_CALLS")));
   for (int k = 2; k + 1 < argc; k += 2) {
     const char* collective = argv[k];
     const char* name = argv[k + 1];
