@@ -2,6 +2,7 @@
 """The verbs, called as a user calls them; mpirun is made up."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -166,6 +167,9 @@ def test_info_lists_what_is_here(offbeat: Offbeat, fake_mpi: MakeMpi) -> None:
     assert (first["name"], first["vendor"], first["libmpi"]) == ("mpich", "MPICH", str(fake.libmpi))
     assert first["served_by"] == "liboffbeat-mpich.so"
     assert any(mpi["vendor"] == "Open MPI" for mpi in found["mpi"]), "the embedded one"
+    assert first["host_algorithms"] is None, "MPICH 4.3.1 was not checked"
+    names_of = {mpi["version"]: mpi["host_algorithms"] for mpi in found["mpi"]}
+    assert "ring" in names_of["5.0.11"]["allreduce"]
     assert all(library["path"] for library in found["libraries"])
     names = {algorithm["name"] for algorithm in found["algorithms"]}
     assert {"native", "ring", "recursive_doubling", "pipeline"} <= names
@@ -177,6 +181,10 @@ def test_info_lists_what_is_here(offbeat: Offbeat, fake_mpi: MakeMpi) -> None:
 def test_info_for_people(offbeat: Offbeat, fake_mpi: MakeMpi) -> None:
     text = offbeat("info", path=fake_mpi("mpich").prefix / "bin").stdout
     assert "mpich-4.3.1" in text
+    assert re.search(r"native\(NAME\) under MPICH 4.3.1\s+call\s+NAME\s+─+\s+not checked under", text), text
+    assert re.search(r"^ allreduce +linear, nonoverlapping, recursive_doubling, ring", text, re.MULTILINE), (
+        text
+    )
     assert "recursive_doubling" in text
     assert "OFFBEAT_ALLREDUCE" in offbeat("info", "--settings").stdout
 
