@@ -13,8 +13,11 @@ from offbeat.mpi import host_algorithms
 VENDORS = {"openmpi": "Open MPI", "mpich": "MPICH", "impi": "Intel MPI"}
 LINE = re.compile(r"^(\w+) (\S+): ran (.+), (right|WRONG), signature (\w+)$", re.MULTILINE)
 TELLS_BY_CALL = on_mpis(lambda mpi: mpi.kind != "impi")
-# The bits of these differ from one another on four ranks.
-NAMES = ("recursive_doubling", "ring")
+# Algorithms that every version has, with bits that differ on four ranks.
+NAMES = {
+    "openmpi": ("allreduce", "recursive_doubling", "ring"),
+    "mpich": ("reduce_scatter", "pairwise", "recursive_halving"),
+}
 
 
 def by_name(
@@ -32,10 +35,11 @@ def by_name(
 
 @TELLS_BY_CALL
 def test_a_name_has_an_effect_and_the_result_is_right(mpi: Mpi) -> None:
-    found, result = by_name(mpi, 4, *(word for name in NAMES for word in ("allreduce", name)))
-    for name in NAMES:
-        assert found["allreduce", name][:2] == (f"native({name})", "right"), str(result)
-    assert len({bits for _, _, bits in found.values()}) == len(NAMES), str(result)
+    call, *names = NAMES[mpi.kind]
+    found, result = by_name(mpi, 4, *(word for name in names for word in (call, name)))
+    for name in names:
+        assert found[call, name][:2] == (f"native({name})", "right"), str(result)
+    assert len({bits for _, _, bits in found.values()}) == len(names), str(result)
 
 
 @TELLS_BY_CALL
@@ -43,16 +47,16 @@ def test_a_rule_falls_to_the_next_if_the_mpi_has_no_such_algorithm(mpi: Mpi, tmp
     rules = tmp_path / "names.rules"
     rules.write_text(
         "allreduce * * * * native(none_such)\n"
-        "allreduce * * * ..1KiB native(ring)\n"
-        "allreduce * * * * native(none_such) | recursive_doubling\n"
+        "allreduce * * * ..1KiB native(recursive_doubling)\n"
+        "allreduce * * * * native(none_such) | linear\n"
     )
-    named, _ = by_name(mpi, 4, "allreduce", "ring")
     settings = {"OFFBEAT_RULES": str(rules), "OFFBEAT_VERBOSE": "1"}
     found, result = by_name(mpi, 4, "allreduce", "=rules", environment=settings)
     assert found["allreduce", "rules"][1] == "right", str(result)
-    assert re.search(r"allreduce up to 1 KiB, ranks: 4: native\(ring\)", result.stderr), str(result)
-    assert re.search(r"allreduce from 1025 B, ranks: 4: recursive_doubling", result.stderr), str(result)
-    assert named["allreduce", "ring"][1] == "right"
+    assert re.search(r"allreduce up to 1 KiB, ranks: 4: native\(recursive_doubling\)", result.stderr), str(
+        result
+    )
+    assert re.search(r"allreduce from 1025 B, ranks: 4: linear", result.stderr), str(result)
 
 
 @TELLS_BY_CALL
@@ -73,8 +77,8 @@ def test_nothing_is_named_among_threads(mpi: Mpi) -> None:
     if mpi.kind == "impi":
         pytest.skip("Intel MPI has no variables that threads could share")
     program = compile_program(mpi, PROGRAMS / "host_algorithms.c", libraries=("-lpthread", "-ldl"))
-    settings = {"OFFBEAT_ALLREDUCE": "native(ring)", "HOST_ALGORITHMS_THREADS": "1"}
-    result = run(mpi, 2, [program, "0", "allreduce", "=ring"], environment=settings).succeeded()
+    settings = {"OFFBEAT_ALLREDUCE": "native(recursive_doubling)", "HOST_ALGORITHMS_THREADS": "1"}
+    result = run(mpi, 2, [program, "0", "allreduce", "=named"], environment=settings).succeeded()
     assert LINE.findall(result.stdout)[0][2:4] == ("native", "right"), str(result)
     assert "the program uses MPI_THREAD_MULTIPLE" in result.stderr, str(result)
 
@@ -82,24 +86,26 @@ def test_nothing_is_named_among_threads(mpi: Mpi) -> None:
 @on_mpis(lambda mpi: mpi.kind == "openmpi")
 def test_no_name_is_used_once_a_communicator_may_be_in_the_making(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "host_algorithms.c", libraries=("-lpthread", "-ldl"))
-    settings = {"OFFBEAT_ALLREDUCE": "native(ring)", "HOST_ALGORITHMS_IDUP": "1"}
-    result = run(mpi, 2, [program, "0", "allreduce", "=ring"], environment=settings).succeeded()
+    settings = {"OFFBEAT_ALLREDUCE": "native(recursive_doubling)", "HOST_ALGORITHMS_IDUP": "1"}
+    result = run(mpi, 2, [program, "0", "allreduce", "=named"], environment=settings).succeeded()
     assert LINE.findall(result.stdout)[0][2:4] == ("native", "right"), str(result)
     assert result.stderr.count("native(NAME) is plain native on some communicators") == 1, str(result)
 
 
 @on_mpis(lambda mpi: mpi.kind == "mpich")
 def test_segments_and_non_blocking_calls_take_names(mpi: Mpi) -> None:
-    found, result = by_name(
-        mpi, 4, "iallreduce", "-", "iallreduce", "ring", "iallreduce", "recursive_doubling"
-    )
-    assert found["iallreduce", "ring"][:2] == ("native(ring)", "right"), str(result)
-    assert found["iallreduce", "ring"][2] != found["iallreduce", "recursive_doubling"][2], str(result)
-    for name in ("ring", "recursive_doubling"):
+    call, *names = NAMES[mpi.kind]
+    found, result = by_name(mpi, 4, *(word for name in names for word in (f"i{call}", name)))
+    for name in names:
+        assert found[f"i{call}", name][:2] == (f"native({name})", "right"), str(result)
+    assert len({bits for _, _, bits in found.values()}) == len(names), str(result)
+    signatures = set()
+    for name in ("ring", "tree"):
         settings = {"OFFBEAT_ALLREDUCE": f"pipeline(1, native({name}))"}
-        again, result = by_name(mpi, 4, "allreduce", f"={name}", environment=settings)
-        assert again["allreduce", name][:2] == (f"pipeline(1, native({name}))", "right"), str(result)
-        assert again["allreduce", name][2] == found["iallreduce", name][2], str(result)
+        found, result = by_name(mpi, 4, "allreduce", f"={name}", environment=settings)
+        assert found["allreduce", name][:2] == (f"pipeline(1, native({name}))", "right"), str(result)
+        signatures.add(found["allreduce", name][2])
+    assert len(signatures) == 2
 
 
 @on_mpis(lambda mpi: mpi.kind == "openmpi")
@@ -131,9 +137,9 @@ def test_a_name_in_rules_does_not_hold_under_intel_mpi(mpi: Mpi, tmp_path: Path)
 def test_communicators_with_names_come_and_go(mpi: Mpi) -> None:
     """More of them than Open MPI or offbeat could keep, so they must be freed."""
     program = compile_program(mpi, PROGRAMS / "host_algorithms.c", libraries=("-lpthread", "-ldl"))
-    settings = {"OFFBEAT_ALLREDUCE": "native(ring)", "HOST_ALGORITHMS_COMMUNICATORS": "400"}
-    result = run(mpi, 2, [program, "0", "allreduce", "=ring"], environment=settings).succeeded()
-    assert "400 communicators: native(ring)" in result.stdout, str(result)
+    settings = {"OFFBEAT_ALLREDUCE": "native(recursive_doubling)", "HOST_ALGORITHMS_COMMUNICATORS": "400"}
+    result = run(mpi, 2, [program, "0", "allreduce", "=named"], environment=settings).succeeded()
+    assert "400 communicators: native(recursive_doubling)" in result.stdout, str(result)
 
 
 @TELLS_BY_CALL

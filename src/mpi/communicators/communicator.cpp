@@ -214,7 +214,7 @@ Chosen Communicator::choose_for_operation(const Call& call, std::size_t bytes) {
 bool Communicator::run_without_host(Call call) {
   life_.require_intact();
   const std::size_t bytes = call.length(size_);
-  const Chosen chosen = is_one_rank_ ? Chosen{&copied_alone} : choose_without_host(call, bytes);
+  const Chosen chosen = is_one_rank_ ? Chosen{&copied_alone, nullptr} : choose_without_host(call, bytes);
   if (!chosen) return false;
   count(call.collective);
   if (is_one_rank_) {

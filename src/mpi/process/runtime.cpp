@@ -309,7 +309,8 @@ bool Runtime::start_with_mpi() {
   }
   is_started_.store(true, std::memory_order_release);
   // This takes memory, which the agreement on rules must not do.
-  if (selection.names_host_algorithms()) static_cast<void>(try_to([&] { host_variables(); }));
+  if (selection.names_host_algorithms())
+    static_cast<void>(try_to([&] { static_cast<void>(host_variables()); }));
   for (std::size_t k = 0; k < collectives.size(); ++k)
     static_cast<void>(try_to([&] { name_unknown_choice(collective_at(k)); }));
   return true;
