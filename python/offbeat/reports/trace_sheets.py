@@ -11,16 +11,18 @@ from offbeat.trace import COLLECTIVES, Trace, summaries
 from offbeat.trace.message_time import MessageTime
 from offbeat.trace.metrics import Calls
 from offbeat.trace.summaries import Measure
-from offbeat.units import format_us
+from offbeat.units import format_size, format_us
 
 _MOST_RANKS = 16
+_MOST_TRIALS = 16
 
 
 def sheets(calls: Calls, alpha: MessageTime | None) -> list[Sheet]:
     """All tables of a trace."""
     if not len(calls.whole):
         return []
-    return [ranks(calls), imbalance(calls, alpha), shares(calls), algorithms(calls)]
+    found = [ranks(calls), imbalance(calls, alpha), shares(calls), algorithms(calls)]
+    return found + ([trials(calls)] if summaries.trials(calls) else [])
 
 
 def ranks(calls: Calls) -> Sheet:
@@ -123,6 +125,40 @@ def algorithms(calls: Calls) -> Sheet:
         rows,
         left=frozenset({0, 1}),
     )
+
+
+def trials(calls: Calls) -> Sheet:
+    """The alternatives that the job measured, and which of them it took in the end."""
+    found = summaries.trials(calls)
+    rows = []
+    for trial in found[:_MOST_TRIALS]:
+        name = ("i" if trial.is_nonblocking else "") + COLLECTIVES[trial.collective]
+        for alternative in trial.alternatives:
+            rows.append(
+                cells(
+                    f"{name} on {trial.ranks} ranks",
+                    _sizes(trial.least_bytes, trial.most_bytes),
+                    alternative.algorithm,
+                    str(alternative.calls),
+                    format_us(alternative.last_delay_us),
+                    "pinned" if alternative.is_pinned else "",
+                )
+            )
+    many = f" Shown: the {_MOST_TRIALS} of {len(found)} with the most time." * (len(found) > _MOST_TRIALS)
+    return Sheet(
+        "Alternatives that the job measured",
+        ("collective", "size", "algorithm", "calls", "last delay", "in the end"),
+        rows,
+        "Calls of similar sizes on one communicator that ran several algorithms, as a rule A | B says. "
+        "Last delay: from the last arrival to the last exit, the median over the calls; in a non-blocking "
+        "call it includes what the program computes meanwhile. Pinned: it ran in most of the last calls."
+        f"{many}",
+        left=frozenset({0, 1, 2, 5}),
+    )
+
+
+def _sizes(least: int, most: int) -> str:
+    return format_size(least) if least == most else f"{format_size(least)}..{format_size(most)}"
 
 
 def facts(calls: Calls) -> Sequence[tuple[str, str]]:

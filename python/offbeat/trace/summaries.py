@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from offbeat.trace import Flag
 from offbeat.trace.message_time import MessageTime
 from offbeat.trace.metrics import Calls
 
@@ -20,6 +21,7 @@ MEDIUM_BYTES = (
     64 << 10
 )  # and the paper compares the arrival-aware algorithm for small messages up to this one
 SIZE_CLASSES = ("small", "medium", "large")
+_LAST_CALLS = 32  # more than a trial that opens again measures of one alternative
 SIZE_CLASS_MEANING = "small: up to 1 KiB, medium: up to 64 KiB, large: above"
 
 
@@ -67,6 +69,71 @@ def shares(calls: Calls) -> list[Share]:
                 )
             )
     return sorted(found, key=lambda share: -share.time_ns)
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One of several algorithms that ran in the calls of a trial, which are alike."""
+
+    algorithm: str
+    calls: int
+    last_delay_us: float  # from the last arrival to the last exit; the median over its calls
+    is_pinned: bool  # it ran in most of the last calls
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Calls of one communicator, collective and power of two of bytes, which ran several algorithms."""
+
+    collective: int
+    is_nonblocking: bool
+    ranks: int
+    least_bytes: int
+    most_bytes: int
+    time_ns: float  # from the last arrival to the last exit, in all calls
+    alternatives: tuple[Alternative, ...]  # in the order of their first calls
+
+
+def trials(calls: Calls) -> list[Trial]:
+    """The calls that ran several algorithms, the most time first, without persistent calls."""
+    table = calls.whole[(calls.whole["flags"] & Flag.PERSISTENT) == 0]
+    nonblocking = (table["flags"] & Flag.NONBLOCKING) != 0
+    powers = np.frexp(table["bytes"].astype(np.float64))[1]
+    keys = np.stack(
+        [table["communicator"].astype(np.int64), table["collective"], nonblocking, powers], axis=1
+    )
+    _, numbers = np.unique(keys, axis=0, return_inverse=True)
+    numbers = numbers.ravel()
+    order = np.lexsort((table["number"], numbers))
+    found = []
+    for rows in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
+        mine = table[rows]
+        if len(np.unique(mine["algorithm"])) < 2:
+            continue
+        sizes = mine["bytes"]
+        found.append(
+            Trial(
+                int(mine["collective"][0]),
+                bool(nonblocking[rows[0]]),
+                int(mine["ranks"].max()),
+                int(sizes.min()),
+                int(sizes.max()),
+                float((mine["end"] - mine["last"]).sum()),
+                _alternatives(calls, mine),
+            )
+        )
+    return sorted(found, key=lambda trial: -trial.time_ns)
+
+
+def _alternatives(calls: Calls, table: NDArray[Any]) -> tuple[Alternative, ...]:
+    recent = np.bincount(table["algorithm"][-_LAST_CALLS:])
+    found = []
+    for number in dict.fromkeys(table["algorithm"].tolist()):
+        mine = table[table["algorithm"] == number]
+        delay = float(np.median(mine["end"] - mine["last"])) / 1e3
+        name = calls.algorithms[number]
+        found.append(Alternative(name, len(mine), delay, number == int(recent.argmax())))
+    return tuple(found)
 
 
 @dataclass(frozen=True)
