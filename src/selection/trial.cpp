@@ -8,14 +8,6 @@
 namespace offbeat {
 namespace {
 
-// After `samples` calls of each alternative, those are dropped whose shortest time is more than `factor`
-// times that of the best. An early look drops only what is hopeless. That bounds what a trial can cost.
-struct Look {
-  std::size_t samples;
-  double factor;
-};
-constexpr Look looks[] = {{3, 3.0}, {8, 1.25}};
-
 constexpr std::uint64_t missing(CombineTimes combine) {
   return combine == CombineTimes::shortest ? std::numeric_limits<std::uint64_t>::max() : 0;
 }
@@ -30,10 +22,28 @@ std::uint64_t robust_mean(std::span<const std::uint64_t> times) {
 
 }  // namespace
 
+// After `samples` calls of each alternative, those are dropped whose shortest time is more than `factor`
+// times that of the best. An early look drops only what is hopeless. That bounds what a trial can cost.
+struct Trial::Look {
+  std::size_t samples;
+  double factor;
+  bool is_for_hopeless;
+
+  // Returns the look that is due after this number of samples, or null. Several samples may have come at
+  // once.
+  static const Look* after(std::size_t samples, std::size_t at_once) {
+    static constexpr Look looks[] = {{3, 3.0, true}, {8, 1.25, false}};
+    for (const Look& each : looks)
+      if (samples >= each.samples && samples < each.samples + at_once) return &each;
+    return nullptr;
+  }
+};
+
 Trial::Trial(std::size_t alternatives, CombineTimes combine, std::size_t calls_in_a_row)
     : alternatives_(alternatives),
       combine_(combine),
       in_a_row_(calls_in_a_row),
+      absences_(alternatives),
       shortest_(alternatives),
       estimates_(alternatives) {
   const std::size_t most_samples = std::max(first_samples, later_samples) + in_a_row_;
@@ -45,12 +55,22 @@ Trial::Trial(std::size_t alternatives, CombineTimes combine, std::size_t calls_i
 }
 
 void Trial::open(std::size_t warm_ups, std::size_t samples) {
+  alive_.clear();
+  for (std::size_t k = 0; k < alternatives_; ++k) {
+    if (absences_[k].openings == 0) {
+      alive_.push_back(k);
+    } else {
+      --absences_[k].openings;
+    }
+  }
+  if (alive_.size() == 1) {
+    wait_for_next_opening();
+    return;
+  }
   is_open_ = true;
   ++opening_;
   warm_ups_ = (warm_ups + in_a_row_ - 1) / in_a_row_;
   samples_ = (samples + in_a_row_ - 1) / in_a_row_ * in_a_row_;
-  alive_.resize(alternatives_);
-  std::iota(alive_.begin(), alive_.end(), std::size_t{0});
   std::ranges::fill(times_, missing(combine_));
   round_ = 0;
   calls_measured_ = 0;
@@ -82,20 +102,13 @@ std::size_t Trial::count_call() {
   }
   if (++position_ < order_.size()) return slot;
   ++round_;
-  is_due_ = samples_so_far() == samples_ || look_now() > 0;
+  is_due_ = samples_so_far() == samples_ || Look::after(samples_so_far(), in_a_row_) != nullptr;
   begin_round();
   return slot;
 }
 
 std::size_t Trial::samples_so_far() const {
   return round_ > warm_ups_ ? (round_ - warm_ups_) * in_a_row_ : 0;
-}
-
-double Trial::look_now() const {
-  const std::size_t samples = samples_so_far();
-  for (const Look& look : looks)
-    if (samples >= look.samples && samples < look.samples + in_a_row_) return look.factor;
-  return 0;
 }
 
 bool Trial::is_alive(std::size_t alternative) const {
@@ -114,19 +127,24 @@ void Trial::estimate_all() {
   }
 }
 
-void Trial::drop_beyond(double factor) {
+void Trial::drop_by(const Look& look) {
   std::uint64_t best = std::numeric_limits<std::uint64_t>::max();
   for (const std::size_t each : alive_)
     if (shortest_[each] > 0) best = std::min(best, shortest_[each]);
   std::erase_if(alive_, [&](std::size_t each) {
-    return static_cast<double>(shortest_[each]) > factor * static_cast<double>(best);
+    const bool is_dropped = static_cast<double>(shortest_[each]) > look.factor * static_cast<double>(best);
+    if (is_dropped && look.is_for_hopeless) {
+      absences_[each].openings = absences_[each].next;
+      absences_[each].next *= 2;
+    }
+    return is_dropped;
   });
 }
 
 bool Trial::decide() {
   is_due_ = false;
   estimate_all();
-  if (const double factor = look_now(); factor > 0) drop_beyond(factor);
+  if (const Look* look = Look::after(samples_so_far(), in_a_row_)) drop_by(*look);
   if (samples_so_far() < samples_ && alive_.size() > 1) {
     begin_round();
     return false;
@@ -146,6 +164,10 @@ void Trial::pin() {
     }
   }
   pinned_ = best;
+  wait_for_next_opening();
+}
+
+void Trial::wait_for_next_opening() {
   is_open_ = false;
   calls_left_ = period_;
   period_ = std::min(period_ * 2, longest_period);

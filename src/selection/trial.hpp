@@ -41,6 +41,13 @@ class Trial {
   // Returns true if the time of the next call matters.
   [[nodiscard]] bool measures() const { return is_open_ && !is_due_; }
 
+  // Counts the next call if nothing but that has to be done. Otherwise returns false, and count_call() must
+  // follow.
+  [[nodiscard]] bool passes() {
+    if (is_open_ || calls_left_ == 1) return false;
+    --calls_left_;
+    return true;
+  }
   // Counts the next call. Returns the slot for its time, or `no_slot` if its time does not matter. A slot
   // that gets no time does not count.
   static constexpr std::size_t no_slot = std::numeric_limits<std::size_t>::max();
@@ -69,7 +76,7 @@ class Trial {
   static constexpr double margin = 0.05;
   // How many calls of each alternative count, at first and when the trial opens again. Before these come
   // calls that do not count. An alternative that takes three times as long as the best is dropped after three
-  // calls that count.
+  // calls that count. It then misses the next opening; later two, four and so on.
   static constexpr std::size_t first_samples = 16;
   static constexpr std::size_t later_samples = 8;
   static constexpr std::size_t first_warm_ups = 2;
@@ -79,15 +86,16 @@ class Trial {
   static constexpr std::uint64_t longest_period = std::uint64_t{1} << 20;
 
  private:
+  // Opens the trial, unless only one alternative takes part.
   void open(std::size_t warm_ups, std::size_t samples);
+  void wait_for_next_opening();
   void begin_round();
   [[nodiscard]] bool is_alive(std::size_t alternative) const;
   // Returns how many calls of each alternative count so far.
   [[nodiscard]] std::size_t samples_so_far() const;
-  // Returns the factor beyond which alternatives are dropped now, or 0.
-  [[nodiscard]] double look_now() const;
   void estimate_all();
-  void drop_beyond(double factor);
+  struct Look;
+  void drop_by(const Look& look);
   void pin();
 
   const std::size_t alternatives_;
@@ -101,6 +109,11 @@ class Trial {
   std::size_t calls_measured_ = 0;
   std::uint32_t opening_ = 0;
 
+  struct Absence {
+    std::uint32_t openings = 0;  // that the alternative still misses
+    std::uint32_t next = 1;      // how many it misses when it is hopeless again
+  };
+  std::vector<Absence> absences_;   // of each alternative
   std::vector<std::size_t> alive_;  // the alternatives that are not dropped
   std::vector<std::size_t> order_;  // the calls of this round
   std::size_t position_ = 0;        // in order_

@@ -13,6 +13,20 @@ namespace {
 // follow one another.
 constexpr std::size_t calls_in_a_row(CallForm form) { return form == CallForm::blocking ? 1 : 4; }
 
+// Returns true if this rank gets data of every other rank. It then cannot leave before all have arrived.
+bool waits_for_all(const Call& call, int rank, int ranks) {
+  if (facts(call.collective).has_operation) return call.output.count > 0;
+  for (int other = 0; other < ranks; ++other)
+    if (other != rank && call.output_blocks.of(call.output, other, ranks).count == 0) return false;
+  return true;
+}
+
+// Returns false if this rank may leave the collective early, although the shortest time of all ranks counts.
+bool tells_of_algorithm(const Call& call, int rank, int ranks) {
+  return combine_times(call.collective) == CombineTimes::longest || call.collective == Collective::barrier ||
+         waits_for_all(call, rank, ranks);
+}
+
 // Returns the lengths that share a trial with `bytes`.
 Range<std::size_t> similar_lengths(const Range<std::size_t>& row, std::size_t bytes) {
   const std::size_t least = std::bit_floor(bytes);
@@ -22,10 +36,8 @@ Range<std::size_t> similar_lengths(const Range<std::size_t>& row, std::size_t by
 
 }  // namespace
 
-RowTrial::RowTrial(Communicator& communicator, Collective collective, const PlanRow& row, CallForm form,
-                   std::size_t bytes)
-    : communicator_(communicator),
-      collective_(collective),
+RowTrial::RowTrial(Collective collective, const PlanRow& row, CallForm form, std::size_t bytes)
+    : collective_(collective),
       row_(&row),
       form_(form),
       bytes_(similar_lengths(row.bytes, bytes)),
@@ -37,25 +49,36 @@ std::uint64_t RowTrial::now() {
   return static_cast<std::uint64_t>(std::chrono::nanoseconds(since).count());
 }
 
-const Alternative& RowTrial::next() {
-  const std::lock_guard lock(lock_);
-  if (trial_.measures()) begun_ = now();
-  return row_->alternatives[trial_.next()];
+void RowTrial::begin_measured(const Call& call, int rank, int ranks) {
+  {
+    const std::lock_guard lock(lock_);
+    slot_ = trial_.count_call();
+  }
+  if (slot_ == Trial::no_slot) return;
+  if (!tells_of_algorithm(call, rank, ranks)) slot_ = Trial::no_slot;
+  begun_ = now();
 }
 
-MeasuredCall RowTrial::count_call() {
+MeasuredCall RowTrial::begin_request(const Call& call, int rank, int ranks) {
+  MeasuredCall measured;
+  if (trial_.passes()) return measured;
   const std::lock_guard lock(lock_);
-  MeasuredCall call;
-  call.opening_ = trial_.opening();
-  call.slot_ = trial_.count_call();
-  call.begun_ = begun_;
-  if (call.slot_ != Trial::no_slot) call.trial_ = shared_from_this();
-  return call;
+  measured.opening_ = trial_.opening();
+  measured.slot_ = trial_.count_call();
+  if (measured.slot_ == Trial::no_slot || !tells_of_algorithm(call, rank, ranks)) return measured;
+  measured.trial_ = shared_from_this();
+  measured.begun_ = now();
+  return measured;
 }
 
-void RowTrial::copy(std::span<const std::uint64_t> times, std::vector<std::uint64_t>& to) {
+void RowTrial::set_time(std::size_t slot, std::uint64_t nanoseconds) {
   const std::lock_guard lock(lock_);
-  std::ranges::copy(times, to.begin());
+  trial_.set_time(slot, nanoseconds);
+}
+
+void RowTrial::copy_times(std::span<std::uint64_t> to) {
+  const std::lock_guard lock(lock_);
+  std::ranges::copy(trial_.times(), to.begin());
 }
 
 // The ranks have already decided if the call is of an earlier opening.
@@ -64,11 +87,10 @@ void MeasuredCall::end() {
   if (trial_->trial_.opening() == opening_) trial_->trial_.set_time(slot_, spent_);
 }
 
-RowTrial& Adaptation::trial(Communicator& communicator, Collective collective, const PlanRow& row,
-                            CallForm form, std::size_t bytes) {
+RowTrial& Adaptation::find(Collective collective, const PlanRow& row, CallForm form, std::size_t bytes) {
   for (const auto& each : trials_)
     if (each->is_for(row, form, bytes)) return *each;
-  return *trials_.emplace_back(std::make_shared<RowTrial>(communicator, collective, row, form, bytes));
+  return *trials_.emplace_back(std::make_shared<RowTrial>(collective, row, form, bytes));
 }
 
 }  // namespace offbeat

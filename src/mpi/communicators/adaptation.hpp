@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "base/spin_lock.hpp"
+#include "collectives/call.hpp"
 #include "selection/plan.hpp"
 #include "selection/trial.hpp"
 
 namespace offbeat {
 
-class Communicator;
 class MeasuredCall;
 
 // Blocking and non-blocking calls have trials of their own.
@@ -24,35 +24,47 @@ enum class CallForm : std::uint8_t { blocking, nonblocking };
 
 // The trial of one row of a plan, for calls whose lengths lie between two powers of two: 16 KiB to 32 KiB-1.
 //
+// A call counts when it begins, so that ranks agree even if an error handler of the program jumps out of it.
+// When the ranks have to combine their times, they do so at the beginning of the next blocking call.
+//
 // Calls of one communicator begin one after another, but any thread may end a non-blocking call. So the trial
-// has a lock.
+// has a lock. A call whose time does not matter needs no lock, because only the thread that begins calls
+// looks at what it changes.
 class RowTrial : public std::enable_shared_from_this<RowTrial> {
  public:
-  RowTrial(Communicator& communicator, Collective collective, const PlanRow& row, CallForm form,
-           std::size_t bytes);
+  RowTrial(Collective collective, const PlanRow& row, CallForm form, std::size_t bytes);
 
   [[nodiscard]] bool is_for(const PlanRow& row, CallForm form, std::size_t bytes) const {
     return row_ == &row && form_ == form && bytes_.contains(bytes);
   }
-  // Returns the communicator of the calls. Only valid while the communicator exists.
-  [[nodiscard]] Communicator& communicator() const { return communicator_; }
   [[nodiscard]] Collective collective() const { return collective_; }
   [[nodiscard]] const PlanRow& row() const { return *row_; }
   [[nodiscard]] const Range<std::size_t>& bytes() const { return bytes_; }
   [[nodiscard]] CallForm form() const { return form_; }
   [[nodiscard]] const Trial& trial() const { return trial_; }
 
-  // Returns what the next call runs, and notes the time if it is measured.
-  [[nodiscard]] const Alternative& next();
-  // Counts the call for which next() was called last. The result takes its time.
-  [[nodiscard]] MeasuredCall count_call();
+  // Returns what the next call runs. It is the same until that call is counted.
+  [[nodiscard]] const Alternative& next() const { return row_->alternatives[trial_.next()]; }
+  // Counts a blocking call as it begins. If it does not fail, end_call() must follow. `call` is what this
+  // rank of the communicator does.
+  void begin_call(const Call& call, int rank, int ranks) {
+    slot_ = Trial::no_slot;
+    if (!trial_.passes()) [[unlikely]]
+      begin_measured(call, rank, ranks);
+  }
+  void end_call() {
+    if (slot_ != Trial::no_slot) [[unlikely]]
+      set_time(slot_, now() - begun_);
+  }
+  // Counts a non-blocking call as it begins. The result takes its time.
+  [[nodiscard]] MeasuredCall begin_request(const Call& call, int rank, int ranks);
   [[nodiscard]] bool is_due() const { return trial_.is_due(); }
 
   // Calls combine(times) to combine the times of all ranks. Returns true if an alternative is pinned now.
   template <class Combine>
   [[nodiscard]] bool decide(Combine&& combine) {
-    copy(trial_.times(), combined_);
     const std::span<std::uint64_t> combined = std::span(combined_).first(trial_.times().size());
+    copy_times(combined);
     combine(combined);
     const std::lock_guard lock(lock_);
     std::ranges::copy(combined, trial_.times().begin());
@@ -64,9 +76,10 @@ class RowTrial : public std::enable_shared_from_this<RowTrial> {
 
  private:
   friend class MeasuredCall;
-  void copy(std::span<const std::uint64_t> times, std::vector<std::uint64_t>& to);
+  void begin_measured(const Call& call, int rank, int ranks);
+  void set_time(std::size_t slot, std::uint64_t nanoseconds);
+  void copy_times(std::span<std::uint64_t> to);
 
-  Communicator& communicator_;
   const Collective collective_;
   const PlanRow* const row_;
   const CallForm form_;
@@ -74,18 +87,22 @@ class RowTrial : public std::enable_shared_from_this<RowTrial> {
   SpinLock lock_;
   Trial trial_;
   std::vector<std::uint64_t> combined_;
-  std::uint64_t begun_ = 0;  // when the present call began
+  std::size_t slot_ = Trial::no_slot;  // of the present blocking call
+  std::uint64_t begun_ = 0;            // when it began
 };
 
-// A call whose time belongs into a slot of a trial. It keeps the trial alive, but not its communicator.
+// A non-blocking call whose time belongs into a slot of a trial. It keeps the trial alive, but not its
+// communicator.
 class MeasuredCall {
  public:
   MeasuredCall() = default;
 
   // Returns false if the time of the call does not matter.
   explicit operator bool() const { return trial_ != nullptr; }
-  // Adds the time since `begun` to that which the program has spent in this call.
-  void add_since(std::uint64_t begun) { spent_ += RowTrial::now() - begun; }
+  // Adds a time in nanoseconds to that which the program has spent in this call.
+  void add(std::uint64_t nanoseconds) { spent_ += nanoseconds; }
+  void add_since(std::uint64_t begun) { add(RowTrial::now() - begun); }
+  // Returns when the call began.
   [[nodiscard]] std::uint64_t begun() const { return begun_; }
   // Gives the trial the time that was added up.
   void end();
@@ -103,8 +120,10 @@ class Adaptation {
  public:
   // Returns the trial for such a call of a row that has a choice. The first such call makes it. Throws
   // std::bad_alloc.
-  [[nodiscard]] RowTrial& trial(Communicator& communicator, Collective collective, const PlanRow& row,
-                                CallForm form, std::size_t bytes);
+  [[nodiscard]] RowTrial& trial(Collective collective, const PlanRow& row, CallForm form, std::size_t bytes) {
+    if (last_ == nullptr || !last_->is_for(row, form, bytes)) last_ = &find(collective, row, form, bytes);
+    return *last_;
+  }
   // Calls visit(trial) for each trial that is due.
   template <class Visit>
   void each_due(Visit&& visit) {
@@ -116,12 +135,17 @@ class Adaptation {
   }
   // Call when `plans` come into use, on all ranks between the same calls. Trials of other plans end.
   void use(const Plans& plans) {
-    if (plans_ != &plans) trials_.clear();
+    if (plans_ == &plans) return;
     plans_ = &plans;
+    last_ = nullptr;
+    trials_.clear();
   }
 
  private:
+  [[nodiscard]] RowTrial& find(Collective collective, const PlanRow& row, CallForm form, std::size_t bytes);
+
   const Plans* plans_ = nullptr;
+  RowTrial* last_ = nullptr;  // the one that was asked for last
   std::vector<std::shared_ptr<RowTrial>> trials_;
 };
 

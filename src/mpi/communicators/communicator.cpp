@@ -91,25 +91,21 @@ Choice Communicator::choose_from_rows(Collective collective, std::size_t bytes, 
   const PlanRow& row = plan.row_for(bytes, width);
   if (&row == &plan.without_host && !has_messages(collective)) return {};
   if (!row.has_choice()) return {Chosen::by(row)};
-  RowTrial* const trial = or_break(collective, bytes, [&] {
-    return &adaptation_.trial(*this, collective, row, CallForm::blocking, bytes);
-  });
+  RowTrial* const trial = or_break(
+      collective, bytes, [&] { return &adaptation_.trial(collective, row, CallForm::blocking, bytes); });
   return {Chosen::by(trial->next()), trial};
 }
 
-void Communicator::end_measured(RowTrial& row) {
-  if (MeasuredCall call = row.count_call()) {
-    call.add_since(call.begun());
-    call.end();
-  }
-  if (row.is_due()) [[unlikely]]
-    decide(row);
+Choice Communicator::choose_undecided(Collective collective, std::size_t bytes, std::size_t width) {
+  const bool may_be_due =
+      !plans_.is_up_to_date(collective) && plans_.are_current() && are_provided({collective});
+  return may_be_due ? choose_from_rows(collective, bytes, width) : choose(collective, bytes, width);
 }
 
-MeasuredCall Communicator::begin_measured(RowTrial& row) {
-  MeasuredCall call = row.count_call();
+MeasuredCall Communicator::begin_measured_request(RowTrial& row, const Call& call) {
+  MeasuredCall measured = row.begin_request(call, rank_, size_);
   if (row.is_due()) plans_.outdate();
-  return call;
+  return measured;
 }
 
 void Communicator::decide(RowTrial& row) {
@@ -192,8 +188,7 @@ bool Communicator::has_messages(Collective collective) {
   return are_found;
 }
 
-Chosen Communicator::choose_without_host(const Call& call, std::size_t bytes) {
-  const Chosen chosen = choose(call.collective, bytes, call.output.width);
+Chosen Communicator::choose_without_host(Chosen chosen, const Call& call, std::size_t bytes) {
   announce(call.collective, bytes);
   if ((chosen && !chosen.expression->runs_on_host()) || !serves()) return chosen;
   if (!has_messages(call.collective)) return {};
@@ -202,7 +197,8 @@ Chosen Communicator::choose_without_host(const Call& call, std::size_t bytes) {
 
 // If the board has only the stage for blocking collectives, an operation uses messages.
 Chosen Communicator::choose_for_operation(const Call& call, std::size_t bytes) {
-  const Chosen chosen = choose_without_host(call, bytes);
+  const Chosen chosen =
+      choose_without_host(choose_undecided(call.collective, bytes, call.output.width), call, bytes);
   if (!chosen || !means_.have_board() || means_.node_board().stages() > 1) return chosen;
   if (!has_messages(call.collective)) return {};
   const Plan& plan = plans_.agreed()->without_board.of(call.collective);
@@ -214,7 +210,9 @@ Chosen Communicator::choose_for_operation(const Call& call, std::size_t bytes) {
 bool Communicator::run_without_host(Call call) {
   life_.require_intact();
   const std::size_t bytes = call.length(size_);
-  const Chosen chosen = is_one_rank_ ? Chosen{&copied_alone, nullptr} : choose_without_host(call, bytes);
+  const Chosen chosen =
+      is_one_rank_ ? Chosen{&copied_alone, nullptr}
+                   : choose_without_host(choose(call.collective, bytes, call.output.width), call, bytes);
   if (!chosen) return false;
   count(call.collective);
   if (is_one_rank_) {
@@ -260,9 +258,8 @@ Choice Communicator::choose_to_begin(Collective collective, std::size_t bytes, s
   const bool is_measured =
       row.has_choice() && !life_.works_apart() && begins_with_.contain(row.needs_of_all());
   if (!is_measured) return {Chosen::by(row)};
-  RowTrial* const trial = or_break(collective, bytes, [&] {
-    return &adaptation_.trial(*this, collective, row, CallForm::nonblocking, bytes);
-  });
+  RowTrial* const trial = or_break(
+      collective, bytes, [&] { return &adaptation_.trial(collective, row, CallForm::nonblocking, bytes); });
   return {Chosen::by(trial->next()), trial};
 }
 

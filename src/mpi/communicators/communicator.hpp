@@ -58,12 +58,14 @@ class Communicator {
       return {mine.short_row()};
     return choose_from_rows(collective, bytes, width);
   }
-  // Call at the end of a blocking call that took an alternative of a trial, whichever MPI served it. If all
-  // ranks have to combine their times, this is collective.
-  void end_measured(RowTrial& row);
-  // Call when a non-blocking call has begun that took an alternative of a trial. The next blocking call lets
-  // the ranks decide if the trial is due.
-  [[nodiscard]] MeasuredCall begin_measured(RowTrial& row);
+  // Call when a call begins that takes an alternative of a trial. If the trial is due then, the next blocking
+  // call of any collective lets the ranks decide.
+  void begin_measured(RowTrial& row, const Call& call) {
+    row.begin_call(call, rank_, size_);
+    if (row.is_due()) [[unlikely]]
+      plans_.outdate();
+  }
+  [[nodiscard]] MeasuredCall begin_measured_request(RowTrial& row, const Call& call);
   // Prints what `choose` finds for such calls, if OFFBEAT_VERBOSE is set. It has no influence on decisions.
   void announce(Collective collective, std::size_t bytes) {
     if (is_verbose_) [[unlikely]]
@@ -183,6 +185,8 @@ class Communicator {
   [[nodiscard]] const OfCollective& of(Collective collective) const { return of_[index_of(collective)]; }
 
   [[nodiscard]] Choice choose_from_rows(Collective collective, std::size_t bytes, std::size_t width);
+  // As choose(), but leaves trials that are due to the next blocking call.
+  [[nodiscard]] Choice choose_undecided(Collective collective, std::size_t bytes, std::size_t width);
   // Lets the ranks combine the times of a trial that is due, and decide. Collective.
   void decide(RowTrial& row);
   // Combines times over all ranks. Collective.
@@ -207,7 +211,7 @@ class Communicator {
   void break_down();
   // Choose for a call that the host cannot serve. A result without an expression means that offbeat cannot
   // serve it, either.
-  [[nodiscard]] Chosen choose_without_host(const Call& call, std::size_t bytes);
+  [[nodiscard]] Chosen choose_without_host(Chosen chosen, const Call& call, std::size_t bytes);
   [[nodiscard]] Chosen choose_for_operation(const Call& call, std::size_t bytes);
   // Returns true if there is a communicator for messages. If there is none yet, this creates it, and is then
   // collective. Returns false if none can be created.

@@ -40,7 +40,7 @@ struct Chosen {
   [[nodiscard]] explicit operator bool() const { return expression != nullptr; }
 };
 
-// A choice that calls may measure. If there is a trial, Communicator::end_measured must follow the call.
+// A choice that calls may measure. If there is a trial, it counts the call (Communicator::begin_measured).
 struct Choice : Chosen {
   RowTrial* trial = nullptr;  // null: the row has one alternative
 };

@@ -3,7 +3,6 @@
 
 #include <bit>
 #include <string>
-#include <vector>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -50,9 +49,9 @@ Value SetUp::reduce(Value mine, MPI_Datatype type, MPI_Op op) {
 }
 
 void SetUp::combine(std::span<std::uint64_t> values, MPI_Op op) {
-  std::vector<std::uint64_t> mine(values.begin(), values.end());
   const int count = static_cast<int>(values.size());
-  require(host_.Reduce(mine.data(), values.data(), count, MPI_UINT64_T, op, 0, communicator_));
+  const void* const mine = rank == 0 ? MPI_IN_PLACE : values.data();
+  require(host_.Reduce(mine, values.data(), count, MPI_UINT64_T, op, 0, communicator_));
   require(host_.Bcast(values.data(), count, MPI_UINT64_T, 0, communicator_));
 }
 

@@ -85,7 +85,7 @@ Outcome Activity::begin() {
   const bool is_alone = !chosen && communicator.copies_alone(call_.collective);
   measured_ = {};
   if (choice.trial != nullptr) [[unlikely]]
-    measured_ = communicator.begin_measured(*choice.trial);
+    measured_ = communicator.begin_measured_request(*choice.trial, call_);
   if ((!chosen && !is_alone) || communicator.life().is_revoked()) {
     Outcome outcome{.is_counted = true};
     // The host's own request of a persistent collective was made without a name.
@@ -135,8 +135,8 @@ Outcome Activity::begin() {
   return {.kind = Outcome::Kind::served};
 }
 
-void Activity::end_measured(std::uint64_t begun) noexcept {
-  measured_.add_since(begun);
+void Activity::end_measured(std::uint64_t waited) noexcept {
+  measured_.add(waited);
   measured_.end();
   measured_ = {};
 }

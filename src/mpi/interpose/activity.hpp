@@ -88,8 +88,8 @@ class Activity {
   // Returns the generalised request. Only valid while the collective is active.
   [[nodiscard]] MPI_Request request() const { return request_->handle; }
   [[nodiscard]] MPI_Comm communicator() const { return handle_; }
-  // Ends the measurement of a call that was waited for since `begun`.
-  void end_measured(std::uint64_t begun) noexcept;
+  // Ends the measurement of a call for which the program has waited this number of nanoseconds.
+  void end_measured(std::uint64_t waited) noexcept;
   [[nodiscard]] bool is_measured() const { return static_cast<bool>(measured_); }
   // Returns what the collective ran when it began or was last started; null for native.
   [[nodiscard]] const Expression* algorithm() const { return algorithm_; }

@@ -87,9 +87,10 @@ struct AtOnce {
   [[gnu::noinline]] Outcome carry_out_measured(Communicator& communicator, RowTrial& trial, Chosen chosen,
                                                const Call& call, std::size_t bytes, bool shares,
                                                Kept& kept) const {
+    communicator.begin_measured(trial, call);
     Outcome outcome = carry_out<collective>(communicator, chosen, call, bytes, shares, kept);
     if (outcome.kind == Outcome::Kind::served) {
-      communicator.end_measured(trial);
+      trial.end_call();
     } else if (!chosen) {
       trial_of_host = &trial;
       outcome.measured = Outcome::by_trial;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mpi/interpose/measured_requests.hpp"
 
+#include <algorithm>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include "mpi/interpose/activity.hpp"
@@ -62,13 +64,19 @@ MeasuredRequests::Watch::Watch(int count, MPI_Request* requests) noexcept : requ
 
 int MeasuredRequests::Watch::end(int code, bool waited) noexcept {
   if (count_ == 0) return code;
+  const std::uint64_t spent = RowTrial::now() - begun_;
   const std::lock_guard lock(measured_requests.lock_);
-  for (std::size_t k = 0; k < count_; ++k) {
-    const auto [index, place] = found_[k];
-    Entry& entry = measured_requests.entries_[place];
-    if (requests_[index] != MPI_REQUEST_NULL || entry.state != Entry::State::known) continue;
+  const auto is_over = [&](const Found& found) {
+    return requests_[found.index] == MPI_REQUEST_NULL &&
+           measured_requests.entries_[found.place].state == Entry::State::known;
+  };
+  const auto found = std::span(found_).first(count_);
+  const auto over = static_cast<std::uint64_t>(std::ranges::count_if(found, is_over));
+  for (const Found& each : found) {
+    if (!is_over(each)) continue;
+    Entry& entry = measured_requests.entries_[each.place];
     if (waited) {
-      entry.call.add_since(begun_);
+      entry.call.add(spent / over);
       entry.call.end();
     }
     measured_requests.release(entry);

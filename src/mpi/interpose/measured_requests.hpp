@@ -29,8 +29,8 @@ class MeasuredRequests {
    public:
     Watch(int count, MPI_Request* requests) noexcept;
     // Call after the function. A request that it has completed is MPI_REQUEST_NULL now. `waited` says whether
-    // the function waits. A call that a test completes gives no time, because the earlier tests are not
-    // known.
+    // the function waits. The requests that it completes share its time equally. A call that a test completes
+    // gives no time, because the earlier tests are not known.
     int end(int code, bool waited) noexcept;
 
    private:

@@ -96,14 +96,18 @@ class OnRequests {
     int flag = 0;
     return waits_for_some(
         count, requests, [&] { return next(count, requests, index, status); },
-        [&] { return testany(runtime().host.Testany, count, requests, index, &flag, status); },
+        [&](std::uint64_t begun) {
+          return testany(runtime().host.Testany, count, requests, index, &flag, status, begun);
+        },
         [&] { return flag != 0; });
   }
   static int waitsome(decltype(PMPI_Waitsome)* next, int count, MPI_Request requests[], int* done,
                       int indices[], MPI_Status statuses[]) {
     return waits_for_some(
         count, requests, [&] { return next(count, requests, done, indices, statuses); },
-        [&] { return testsome(runtime().host.Testsome, count, requests, done, indices, statuses); },
+        [&](std::uint64_t begun) {
+          return testsome(runtime().host.Testsome, count, requests, done, indices, statuses, begun);
+        },
         [&] { return *done != 0; });
   }
 
@@ -116,13 +120,14 @@ class OnRequests {
     return testall_or_one(count, requests, flag, at(statuses, 0),
                           [&](int some, MPI_Request* all) { return next(some, all, flag, statuses); });
   }
+  // `begun` is when the program began to wait, or 0 if it does not wait.
   template <class Next>
   static int testany(Next&& next, int count, MPI_Request requests[], int* index, int* flag,
-                     MPI_Status* status) {
+                     MPI_Status* status, std::uint64_t begun = 0) {
     if (are_of_host()) [[likely]]
       return next(count, requests, index, flag, status);
     Failure failure;
-    const int found = finish_first(count, requests, status, failure);
+    const int found = finish_first(count, requests, status, begun, failure);
     if (found < 0) {
       return measured(count, requests, Waits::no, [&] {
         return shown(count, requests,
@@ -135,11 +140,11 @@ class OnRequests {
   }
   template <class Next>
   static int testsome(Next&& next, int count, MPI_Request requests[], int* done, int indices[],
-                      MPI_Status statuses[]) {
+                      MPI_Status statuses[], std::uint64_t begun = 0) {
     if (are_of_host()) [[likely]]
       return next(count, requests, done, indices, statuses);
     Failure failure;
-    const int own = finish_some(count, requests, indices, statuses, failure);
+    const int own = finish_some(count, requests, indices, statuses, begun, failure);
     const int code = measured(count, requests, Waits::no, [&] {
       return shown(count, requests, [&](MPI_Request* all) {
         return next(count, all, done, indices + own, at(statuses, own));
@@ -284,15 +289,27 @@ class OnRequests {
     const InsideOffbeat guard;
     activities.has_been_asked();
     int own = 0;
+    std::uint64_t measured = 0;
+    std::uint64_t waited = 0;  // for the measured ones, which share it
     each_active(count, requests, [&](int i, Activity& mine) {
+      ++own;
       const std::uint64_t begun = mine.is_measured() ? RowTrial::now() : 0;
       mine.wait();
-      if (mine.is_measured()) [[unlikely]]
-        mine.end_measured(begun);
-      finish(mine, &requests[i], at(statuses, i), failure);
-      ++own;
+      if (mine.is_measured()) [[unlikely]] {
+        ++measured;
+        waited += RowTrial::now() - begun;
+      } else {
+        finish(mine, &requests[i], at(statuses, i), failure);
+      }
       return true;
     });
+    if (measured > 0) [[unlikely]] {
+      each_active(count, requests, [&](int i, Activity& mine) {
+        mine.end_measured(waited / measured);
+        finish(mine, &requests[i], at(statuses, i), failure);
+        return true;
+      });
+    }
     operations_under_way.clear();
     return own > 0 && own == count;
   }
@@ -373,11 +390,12 @@ class OnRequests {
 
   // Completes the first request that is over. Returns its place, or -1.
   [[gnu::noinline]] static int finish_first(int count, MPI_Request* requests, MPI_Status* status,
-                                            Failure& failure) noexcept {
+                                            std::uint64_t begun, Failure& failure) noexcept {
     int found = -1;
     advance([&] {
       each_active(count, requests, [&](int i, Activity& mine) {
         if (!is_over(mine)) return true;
+        end_measured(mine, begun);
         finish(mine, &requests[i], status, failure);
         found = i;
         return false;
@@ -387,17 +405,27 @@ class OnRequests {
   }
   // Completes all requests that are over. Returns how many there were.
   [[gnu::noinline]] static int finish_some(int count, MPI_Request* requests, int* indices,
-                                           MPI_Status* statuses, Failure& failure) noexcept {
+                                           MPI_Status* statuses, std::uint64_t begun,
+                                           Failure& failure) noexcept {
     int found = 0;
     advance([&] {
       each_active(count, requests, [&](int i, Activity& mine) {
         if (!is_over(mine)) return true;
+        if (end_measured(mine, begun)) begun = RowTrial::now();
         finish(mine, &requests[i], at(statuses, found), failure);
         indices[found++] = i;
         return true;
       });
     });
     return found;
+  }
+  // Ends the measurement of a call for which the program has waited since `begun`. Returns false if there is
+  // none.
+  static bool end_measured(Activity& mine, std::uint64_t begun) noexcept {
+    if (begun == 0 || !mine.is_measured()) [[likely]]
+      return false;
+    mine.end_measured(RowTrial::now() - begun);
+    return true;
   }
   [[nodiscard]] static bool has_active(int count, const MPI_Request* requests) {
     bool is_found = false;
@@ -409,10 +437,15 @@ class OnRequests {
     if (are_of_host()) [[likely]]
       return next();
     if (!has_active(count, requests)) return measured(count, requests, Waits::yes, next);
+    std::uint64_t begun = 0;
+    each_active(count, requests, [&](int, Activity& mine) {
+      if (mine.is_measured()) begun = RowTrial::now();
+      return begun == 0;
+    });
     const Patience patience = patience_without_board(runtime().settings);
     Patience::Wait wait(patience);
     for (;;) {
-      const int code = test();
+      const int code = test(begun);
       if (code != MPI_SUCCESS || is_over()) return code;
       wait.pause();
     }

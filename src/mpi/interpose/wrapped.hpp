@@ -43,32 +43,22 @@ struct Library {
 
 // -- collectives
 
-// Call after the host has served an alternative of a trial, and has returned `code`. Returns the code of the
-// call.
-[[gnu::noinline]] inline int end_measured(Runtime& process, MPI_Comm communicator, int code) {
-  RowTrial& trial = *trial_of_host;
-  // An error handler of the program may have freed the communicator.
-  if (code != MPI_SUCCESS && process.known(communicator) != &trial.communicator()) return code;
-  const InsideOffbeat guard;
-  try {
-    trial.communicator().end_measured(trial);
-  } catch (...) {
-    return code != MPI_SUCCESS ? code : code_of_exception();
-  }
-  return code;
-}
-
 template <Collective collective, CountKind counts, class Call, class... Arguments>
 [[gnu::always_inline]] inline int call_blocking(Runtime& process, const Call& call, Arguments... arguments) {
   const Outcome outcome = serve<collective>(process, call);
   if (outcome.kind == Outcome::Kind::served) [[likely]]
     return MPI_SUCCESS;
   if (outcome.kind == Outcome::Kind::failed) return raise(process.host, call.communicator, outcome.code);
-  const int code =
-      call_as_chosen<collective, Form::blocking, counts>(process, outcome, call.communicator, arguments...);
-  if (outcome.measured != Outcome::none) [[unlikely]]
-    return end_measured(process, call.communicator, code);
-  return code;
+  if (outcome.measured != Outcome::none) [[unlikely]] {
+    RowTrial* const trial = trial_of_host;
+    const int code =
+        call_as_chosen<collective, Form::blocking, counts>(process, outcome, call.communicator, arguments...);
+    // After a failure, the program's error handler may have freed the communicator, and the trial with it.
+    if (code == MPI_SUCCESS) trial->end_call();
+    return code;
+  }
+  return call_as_chosen<collective, Form::blocking, counts>(process, outcome, call.communicator,
+                                                            arguments...);
 }
 
 // Returns true for a communicator of one rank, whose calls are copies: they are over at once, and an empty
