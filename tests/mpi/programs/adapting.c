@@ -31,9 +31,9 @@ enum kind {
   KINDS
 };
 
-static const char* const names[KINDS] = {
-    "bcast",     "allgather", "allgatherv",           "alltoall", "alltoallv", "gather", "scatter",
-    "allreduce", "reduce",    "reduce_scatter_block", "scan",     "barrier"};
+static const char* const names[KINDS] = {"bcast",  "allgather", "allgatherv", "alltoall", "alltoallv",
+                                         "gather", "scatter",   "allreduce",  "reduce",   "reduce_scatter_block",
+                                         "scan",   "barrier"};
 
 struct random {
   uint64_t state;
@@ -80,9 +80,8 @@ static void delay(struct random* own) {
 
 /* Element i of the block that rank `from` has for rank `to`, or for all ranks. */
 static int value(int id, int from, int to, int i) {
-  return (
-      int)(((unsigned)id * 1000003u + (unsigned)from * 7919u + (unsigned)to * 104729u + (unsigned)i * 31u) %
-           1000003u);
+  return (int)(((unsigned)id * 1000003u + (unsigned)from * 7919u + (unsigned)to * 104729u + (unsigned)i * 31u) %
+               1000003u);
 }
 
 /* How many elements an irregular collective moves. */
@@ -142,16 +141,14 @@ static void prepare(struct call* call) {
       fill(call, call->in_place ? call->output : call->input, call->in_place ? rank : 0, n, rank, 0);
       break;
     case GATHER:
-      fill(call, call->in_place && is_root ? call->output : call->input, call->in_place && is_root ? rank : 0,
-           n, rank, 0);
+      fill(call, call->in_place && is_root ? call->output : call->input, call->in_place && is_root ? rank : 0, n, rank,
+           0);
       break;
     case ALLGATHERV:
-      fill(call, call->in_place ? call->output : call->input, call->in_place ? rank : 0, call->counts[rank],
-           rank, 0);
+      fill(call, call->in_place ? call->output : call->input, call->in_place ? rank : 0, call->counts[rank], rank, 0);
       break;
     case ALLTOALL:
-      for (int to = 0; to < size; ++to)
-        fill(call, call->in_place ? call->output : call->input, to, n, rank, to);
+      for (int to = 0; to < size; ++to) fill(call, call->in_place ? call->output : call->input, to, n, rank, to);
       break;
     case ALLTOALLV:
       for (int to = 0; to < size; ++to) fill(call, call->input, to, call->input_counts[to], rank, to);
@@ -163,8 +160,7 @@ static void prepare(struct call* call) {
       }
       break;
     case REDUCE_SCATTER_BLOCK:
-      for (int to = 0; to < size; ++to)
-        fill(call, call->in_place ? call->output : call->input, to, n, rank, to);
+      for (int to = 0; to < size; ++to) fill(call, call->in_place ? call->output : call->input, to, n, rank, to);
       break;
     case ALLREDUCE:
     case REDUCE:
@@ -215,8 +211,8 @@ static void check(const struct call* call) {
       break;
   }
   pthread_mutex_lock(&checking);
-  CHECK(wrong == 0, "call %d, %s of %d ints, root %d%s%s: %ld wrong", call->id, names[call->kind], n,
-        call->root, call->in_place ? ", in place" : "", call->stride > 1 ? ", with gaps" : "", wrong);
+  CHECK(wrong == 0, "call %d, %s of %d ints, root %d%s%s: %ld wrong", call->id, names[call->kind], n, call->root,
+        call->in_place ? ", in place" : "", call->stride > 1 ? ", with gaps" : "", wrong);
   pthread_mutex_unlock(&checking);
 }
 
@@ -246,10 +242,10 @@ static void begin(struct call* call, int is_blocking) {
                   : MPI_Ialltoall(input, n, type, output, n, type, on, request);
       break;
     case ALLTOALLV:
-      is_blocking ? MPI_Alltoallv(call->input, call->input_counts, call->input_begins, type, output, counts,
-                                  begins, type, on)
-                  : MPI_Ialltoallv(call->input, call->input_counts, call->input_begins, type, output, counts,
-                                   begins, type, on, request);
+      is_blocking
+          ? MPI_Alltoallv(call->input, call->input_counts, call->input_begins, type, output, counts, begins, type, on)
+          : MPI_Ialltoallv(call->input, call->input_counts, call->input_begins, type, output, counts, begins, type, on,
+                           request);
       break;
     case GATHER:
       is_blocking ? MPI_Gather(at_root, n, type, output, n, type, root, on)
@@ -376,15 +372,14 @@ static void open_stream(struct stream* stream, MPI_Comm communicator, unsigned s
 
 /* Makes one call. Few sizes and kinds come often, so that trials end. */
 static void step(struct stream* stream, int id) {
-  static const enum kind often[] = {BCAST, ALLGATHER, ALLTOALL, ALLREDUCE};
+  static const enum kind often[] = {BCAST, ALLGATHER, ALLREDUCE};
   struct random* calls = &stream->calls;
   struct call* call = allocate(sizeof *call);
   memset(call, 0, sizeof *call);
   call->on = stream;
   call->id = id;
-  call->kind = draw(calls, 3) != 0 ? often[draw(calls, 4)] : (enum kind)draw(calls, KINDS);
-  call->n = draw(calls, 4) != 0 ? (draw(calls, 2) != 0 ? 2 : most_ints / 2)
-                                : (int)draw(calls, (unsigned)most_ints) + 1;
+  call->kind = draw(calls, 4) != 0 ? often[draw(calls, 3)] : (enum kind)draw(calls, KINDS);
+  call->n = draw(calls, 4) != 0 ? (draw(calls, 3) != 0 ? 2 : most_ints / 2) : (int)draw(calls, (unsigned)most_ints) + 1;
   call->root = (int)draw(calls, (unsigned)stream->size);
   call->in_place = draw(calls, 4) == 0;
   const int reduces = call->kind >= ALLREDUCE;
@@ -471,7 +466,8 @@ int main(int argc, char** argv) {
     open_stream(&streams[1], dup, seed + 1);
     open_stream(&streams[2], part, seed + 2);
     for (int id = 0; id < calls; ++id) {
-      step(&streams[draw(&which, 3)], id);
+      const unsigned stream = draw(&which, 5);
+      step(&streams[stream < 3 ? stream : 0], id);
       if (!selects || choose == NULL || id % 300 != 299) continue;
       for (int k = 0; k < 3; ++k) complete(&streams[k], 1);
       choose("bcast", id % 600 == 299 ? "binomial" : "", NULL, 0);

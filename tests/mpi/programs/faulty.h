@@ -5,7 +5,7 @@
 #ifndef FAULTY_H
 #define FAULTY_H
 
-enum faulty_kind { NOTHING, MESSAGES, MEMORY };
+enum faulty_kind { NOTHING, MESSAGES, MEMORY, BROADCASTS };
 
 /* Returns how much was left of the count before: 0 or less if it was reached. */
 typedef long faulty_arm_function(enum faulty_kind kind, long n, int lasting);

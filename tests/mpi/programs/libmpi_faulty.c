@@ -4,6 +4,7 @@
  *
  *   faulty_arm(MESSAGES, n, lasting)   posting the n-th message fails; with `lasting` also every later one
  *   faulty_arm(MEMORY, n, lasting)     the same for its n-th piece of memory: from malloc, a mapping, a file in memory
+ *   faulty_arm(BROADCASTS, n, lasting) the n-th MPI_Bcast of the MPI fails after it has delivered its data
  *   faulty_arm(NOTHING, 0, 0)          no more
  *
  * It has to be preloaded behind offbeat. Its name begins with libmpi, and it is linked to the MPI: so offbeat takes it
@@ -60,6 +61,15 @@ int PMPI_Irecv(void *data, int count, MPI_Datatype type, int from, int tag, MPI_
   static int (*next)(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
   if (!next) next = behind("PMPI_Irecv");
   return next(data, count, type, from, tag, communicator, request);
+}
+
+int PMPI_Bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm communicator) {
+  static int (*next)(void *, int, MPI_Datatype, int, MPI_Comm);
+  if (!next) next = behind("PMPI_Bcast");
+  const int code = next(data, count, type, root, communicator);
+  if (!fails(BROADCASTS)) return code;
+  MPI_Comm_call_errhandler(communicator, MPI_ERR_OTHER);
+  return MPI_ERR_OTHER;
 }
 
 /* Memory: only what offbeat asks for itself. */
