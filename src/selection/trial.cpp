@@ -22,8 +22,9 @@ std::uint64_t robust_mean(std::span<const std::uint64_t> times) {
 
 }  // namespace
 
-// After `samples` calls of each alternative, those are dropped whose shortest time is more than `factor`
-// times that of the best. An early look drops only what is hopeless. That bounds what a trial can cost.
+// After `samples` calls of each alternative, warm-ups included, those are dropped whose shortest time is more
+// than `factor` times that of the best. An early look drops only what is hopeless. That bounds what a trial
+// can cost.
 struct Trial::Look {
   std::size_t samples;
   double factor;
@@ -32,7 +33,7 @@ struct Trial::Look {
   // Returns the look that is due after this number of samples, or null. Several samples may have come at
   // once.
   static const Look* after(std::size_t samples, std::size_t at_once) {
-    static constexpr Look looks[] = {{3, 3.0, true}, {8, 1.25, false}};
+    static constexpr Look looks[] = {{3, 10.0, true}, {5, 3.0, true}, {10, 1.25, false}};
     for (const Look& each : looks)
       if (samples >= each.samples && samples < each.samples + at_once) return &each;
     return nullptr;
@@ -46,7 +47,8 @@ Trial::Trial(std::size_t alternatives, CombineTimes combine, std::size_t calls_i
       absences_(alternatives),
       shortest_(alternatives),
       estimates_(alternatives) {
-  const std::size_t most_samples = std::max(first_samples, later_samples) + in_a_row_;
+  const std::size_t most_samples =
+      std::max(first_warm_ups + first_samples, later_warm_ups + later_samples) + 2 * in_a_row_;
   alive_.reserve(alternatives);
   order_.reserve(alternatives * in_a_row_);
   times_.resize(alternatives * most_samples);
@@ -69,7 +71,7 @@ void Trial::open(std::size_t warm_ups, std::size_t samples) {
   }
   is_open_ = true;
   ++opening_;
-  warm_ups_ = (warm_ups + in_a_row_ - 1) / in_a_row_;
+  warm_ups_ = (warm_ups + in_a_row_ - 1) / in_a_row_ * in_a_row_;
   samples_ = (samples + in_a_row_ - 1) / in_a_row_ * in_a_row_;
   std::ranges::fill(times_, missing(combine_));
   round_ = 0;
@@ -82,7 +84,8 @@ void Trial::open(std::size_t warm_ups, std::size_t samples) {
 void Trial::begin_round() {
   position_ = 0;
   order_.clear();
-  const std::size_t counted = round_ > warm_ups_ ? round_ - warm_ups_ : 0;
+  const std::size_t warm_up_rounds = warm_ups_ / in_a_row_;
+  const std::size_t counted = round_ > warm_up_rounds ? round_ - warm_up_rounds : 0;
   const bool is_turned = std::popcount(counted) % 2 == 1;
   for (std::size_t k = 0; k < alive_.size(); ++k)
     order_.insert(order_.end(), in_a_row_, alive_[is_turned ? alive_.size() - 1 - k : k]);
@@ -95,20 +98,12 @@ std::size_t Trial::count_call() {
     return no_slot;
   }
   ++calls_measured_;
-  std::size_t slot = no_slot;
-  if (round_ >= warm_ups_) {
-    const std::size_t sample = (round_ - warm_ups_) * in_a_row_ + position_ % in_a_row_;
-    slot = order_[position_] * samples_ + sample;
-  }
+  const std::size_t slot = order_[position_] * all_samples() + samples_so_far() + position_ % in_a_row_;
   if (++position_ < order_.size()) return slot;
   ++round_;
-  is_due_ = samples_so_far() == samples_ || Look::after(samples_so_far(), in_a_row_) != nullptr;
+  is_due_ = samples_so_far() == all_samples() || Look::after(samples_so_far(), in_a_row_) != nullptr;
   begin_round();
   return slot;
-}
-
-std::size_t Trial::samples_so_far() const {
-  return round_ > warm_ups_ ? (round_ - warm_ups_) * in_a_row_ : 0;
 }
 
 bool Trial::is_alive(std::size_t alternative) const {
@@ -117,13 +112,15 @@ bool Trial::is_alive(std::size_t alternative) const {
 
 void Trial::estimate_all() {
   for (std::size_t k = 0; k < alternatives_; ++k) {
-    const auto mine = std::span(times_).subspan(k * samples_, samples_);
+    const auto mine = std::span(times_).subspan(k * all_samples(), all_samples());
+    const auto is_known = [&](std::uint64_t time) { return time != missing(combine_); };
+    shortest_[k] = 0;
+    for (const std::uint64_t time : mine)
+      if (is_known(time) && (shortest_[k] == 0 || time < shortest_[k])) shortest_[k] = time;
     sorted_.clear();
-    std::ranges::copy_if(mine, std::back_inserter(sorted_),
-                         [&](std::uint64_t time) { return time != missing(combine_); });
+    std::ranges::copy_if(mine.subspan(warm_ups_), std::back_inserter(sorted_), is_known);
     std::ranges::sort(sorted_);
-    shortest_[k] = sorted_.empty() ? 0 : sorted_.front();
-    estimates_[k] = robust_mean(sorted_);
+    estimates_[k] = sorted_.empty() ? shortest_[k] : robust_mean(sorted_);
   }
 }
 
@@ -135,7 +132,7 @@ void Trial::drop_by(const Look& look) {
     const bool is_dropped = static_cast<double>(shortest_[each]) > look.factor * static_cast<double>(best);
     if (is_dropped && look.is_for_hopeless) {
       absences_[each].openings = absences_[each].next;
-      absences_[each].next *= 2;
+      absences_[each].next = 2 * absences_[each].next + 1;
     }
     return is_dropped;
   });
@@ -145,7 +142,7 @@ bool Trial::decide() {
   is_due_ = false;
   estimate_all();
   if (const Look* look = Look::after(samples_so_far(), in_a_row_)) drop_by(*look);
-  if (samples_so_far() < samples_ && alive_.size() > 1) {
+  if (samples_so_far() < all_samples() && alive_.size() > 1) {
     begin_round();
     return false;
   }

@@ -60,7 +60,9 @@ class Trial {
   // Returns true if the ranks have to combine times(), element by element, and call decide(). Until they do,
   // calls run the alternative that was pinned last, and are not measured.
   [[nodiscard]] bool is_due() const { return is_due_; }
-  [[nodiscard]] std::span<std::uint64_t> times() { return std::span(times_).first(alternatives_ * samples_); }
+  [[nodiscard]] std::span<std::uint64_t> times() {
+    return std::span(times_).first(alternatives_ * (warm_ups_ + samples_));
+  }
   // Returns true if an alternative is pinned now. It then runs for a while.
   bool decide();
 
@@ -74,9 +76,10 @@ class Trial {
 
   // How much faster an alternative must be than the one that was pinned before, or than the first one.
   static constexpr double margin = 0.05;
-  // How many calls of each alternative count, at first and when the trial opens again. Before these come
-  // calls that do not count. An alternative that takes three times as long as the best is dropped after three
-  // calls that count. It then misses the next opening; later two, four and so on.
+  // How many calls of each alternative are averaged, at first and when the trial opens again. Before these
+  // come warm-ups. An alternative that takes ten times as long as the best is dropped after three calls,
+  // warm-ups included, and one that takes three times as long after five. If that happens again, it
+  // misses the next opening, then three, seven and so on.
   static constexpr std::size_t first_samples = 16;
   static constexpr std::size_t later_samples = 8;
   static constexpr std::size_t first_warm_ups = 2;
@@ -91,8 +94,9 @@ class Trial {
   void wait_for_next_opening();
   void begin_round();
   [[nodiscard]] bool is_alive(std::size_t alternative) const;
-  // Returns how many calls of each alternative count so far.
-  [[nodiscard]] std::size_t samples_so_far() const;
+  // Returns how many calls each alternative has had, and how many it gets.
+  [[nodiscard]] std::size_t samples_so_far() const { return round_ * in_a_row_; }
+  [[nodiscard]] std::size_t all_samples() const { return warm_ups_ + samples_; }
   void estimate_all();
   struct Look;
   void drop_by(const Look& look);
@@ -111,16 +115,16 @@ class Trial {
 
   struct Absence {
     std::uint32_t openings = 0;  // that the alternative still misses
-    std::uint32_t next = 1;      // how many it misses when it is hopeless again
+    std::uint32_t next = 0;      // how many it misses when it is hopeless again
   };
   std::vector<Absence> absences_;   // of each alternative
   std::vector<std::size_t> alive_;  // the alternatives that are not dropped
   std::vector<std::size_t> order_;  // the calls of this round
   std::size_t position_ = 0;        // in order_
   std::size_t round_ = 0;
-  std::size_t warm_ups_ = 0;          // how many rounds do not count
-  std::size_t samples_ = 0;           // how many calls of each alternative count
-  std::vector<std::uint64_t> times_;  // `samples_` of each alternative
+  std::size_t warm_ups_ = 0;          // of each alternative
+  std::size_t samples_ = 0;           // of each alternative, without warm-ups
+  std::vector<std::uint64_t> times_;  // all_samples() of each alternative
   std::vector<std::uint64_t> sorted_;
   std::vector<std::uint64_t> shortest_;  // of each alternative
   std::vector<std::uint64_t> estimates_;

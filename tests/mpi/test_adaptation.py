@@ -127,7 +127,7 @@ def test_equal_bits_in_every_run(mpi: Mpi, tmp_path: Path) -> None:
 def test_what_each_setting_measures(mpi: Mpi, tmp_path: Path) -> None:
     measured = bits(mpi, tmp_path, "any", calls=200)
     for _, ranks, pinned, calls, times in PINNED.findall(measured.stderr):
-        assert (ranks, int(calls) >= 12) == ("3", True)
+        assert (ranks, int(calls) >= 8) == ("3", True)
         assert pinned in times
         assert re.search("ring .*native ", times), times
         assert re.search(r"recursive_doubling \d+\.\d us", times), "times are printed"

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Measure what rules `A | B` cost against the best fixed choice.
+
+    build/venv/bin/python benchmarks/adaptation.py [--mpi mpich] [--libraries build/dev] [--output FILE.json]
+
+This compiles adaptation.c and runs its programs under three rules, in turn: each alternative alone, and both.
+The best fixed choice takes the faster alternative of each kind of calls, by the medians over the runs. The
+table has the sums of the last delays in milliseconds, and what `A | B` takes more than the best. The JSON
+file has the sums of each run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "mpi"))
+
+import harness  # noqa: E402
+
+SOURCE = Path(__file__).resolve().with_suffix(".c")
+LINE = re.compile(r"^(.+): (\d+) (\d+\.\d+)$", re.M)
+PROGRAMS = {"mixed": 1.0, "short": 2.0, "change": 0.8}  # name: its calls, as a multiple of --calls
+COLLECTIVES = ("bcast", "allgather", "alltoall")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--mpi", default="mpich", help="MPIs of tests/mpi/harness.py (default: mpich)")
+    parser.add_argument("--libraries", type=Path, default=ROOT / "build" / "dev", help="default: build/dev")
+    parser.add_argument("--ranks", type=int, default=2, help="ranks (default: 2)")
+    parser.add_argument("--calls", type=int, default=10_000, help="calls of a program (default: 10000)")
+    parser.add_argument("--repeats", type=int, default=5, help="runs of each program (default: 5)")
+    parser.add_argument("--alternatives", default="arrival_direct | native", help="default: %(default)s")
+    parser.add_argument("--output", type=Path, help="the JSON file")
+    arguments = parser.parse_args()
+    harness.use_libraries(arguments.libraries)
+    each = [alternative.strip() for alternative in arguments.alternatives.split("|")]
+    ways = [*each, " | ".join(each)]
+
+    data = []
+    for name in arguments.mpi.split(","):
+        for program, share in PROGRAMS.items():
+            calls = int(arguments.calls * share)
+            found = measure(harness.MPIS[name], arguments.ranks, program, calls, ways, arguments.repeats)
+            data.append({"mpi": name, "ranks": arguments.ranks, "program": program, "calls": calls,
+                         "seconds": found})  # fmt: skip
+            show(f"{name}, {program}, {calls} calls, {arguments.ranks} ranks", found, ways)
+    if arguments.output:
+        arguments.output.write_text(json.dumps({"command": sys.argv, "programs": data}, indent=1) + "\n")
+
+
+def measure(
+    mpi: harness.Mpi, ranks: int, program: str, calls: int, ways: list[str], repeats: int
+) -> dict[str, dict[str, list[float]]]:
+    """The sums of each run, by kind of calls and rule."""
+    compiled = harness.compile_program(mpi, SOURCE, "-O2")
+    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    with tempfile.TemporaryDirectory() as folder:
+        rules = Path(folder) / "rules"
+        for _ in range(repeats):
+            for way in ways:
+                rules.write_text("".join(f"{each} * * * * {way}\n" for each in COLLECTIVES))
+                command = [compiled, program, str(calls)]
+                environment = {"OFFBEAT_RULES": str(rules)}
+                done = harness.run(mpi, ranks, command, environment=environment, timeout=600).succeeded()
+                for kind, _, seconds in LINE.findall(done.stdout):
+                    found[kind][way].append(float(seconds))
+    return found
+
+
+def show(title: str, found: dict[str, dict[str, list[float]]], ways: list[str]) -> None:
+    print(f"\n{title}\n{'':<18}" + "".join(f"{way:>26}" for way in ways) + f"{'more than the best':>22}")
+    totals = [0.0] * len(ways)
+    best_total = 0.0
+    for kind, of_kind in found.items():
+        medians = [1e3 * statistics.median(of_kind[way]) for way in ways]
+        best = min(medians[:-1])
+        best_total += best
+        totals = [total + median for total, median in zip(totals, medians, strict=True)]
+        print(row(kind, medians, best))
+    print(row("all", totals, best_total))
+
+
+def row(name: str, medians: list[float], best: float) -> str:
+    return f"{name:<18}" + "".join(f"{each:>26.3f}" for each in medians) + f"{medians[-1] / best - 1:>21.1%}"
+
+
+if __name__ == "__main__":
+    main()
