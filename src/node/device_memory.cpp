@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <unistd.h>
 
 #include <climits>
 #include <cstring>
@@ -284,6 +285,10 @@ void look_for_drivers() {
   if (libraries.seen.load(std::memory_order_relaxed) != no_counter) return;
   linker_state = find_linker_state();
   libraries.seen.store(never, std::memory_order_relaxed);
+}
+
+bool may_come() {
+  return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/kfd", F_OK) == 0 || may_have_memory();
 }
 
 bool look_through_libraries() {

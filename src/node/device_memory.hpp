@@ -59,6 +59,10 @@ namespace devices {
 // Starts looking for drivers. Without this call all memory counts as host memory.
 void look_for_drivers();
 
+// Returns true if this machine has a GPU whose memory offbeat can copy, or a driver of one is loaded. A
+// program may load the driver late.
+[[nodiscard]] bool may_come();
+
 // `loaded` points to the number of libraries that the process has ever loaded; it belongs to the dynamic
 // linker. `seen` is that number at offbeat's last look through the libraries.
 struct Libraries {

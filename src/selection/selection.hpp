@@ -46,9 +46,10 @@ class Selection {
   // start. Throws ExpressionError.
   void choose_always(Collective collective, std::string_view expression, std::string_view origin);
 
-  // Make the plans for a communicator with this placement.
-  [[nodiscard]] Plans plans(const Placement& placement) const;
-  [[nodiscard]] Plan plan(Collective collective, const Placement& placement) const;
+  // Make the plans for a communicator with this placement. If `has_choices` is false, the first alternative
+  // of each rule runs.
+  [[nodiscard]] Plans plans(const Placement& placement, bool has_choices = true) const;
+  [[nodiscard]] Plan plan(Collective collective, const Placement& placement, bool has_choices = true) const;
 
   // Returns plans for a communicator that the host serves, whatever the choices are. They give no reason.
   [[nodiscard]] const Plans& native() const { return native_; }

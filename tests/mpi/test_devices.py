@@ -26,7 +26,7 @@ def driver(name: str) -> Path:
 
 
 WAYS = {
-    "by default": {},
+    "by default": HOW["by default"],
     "in many rounds": HOW["in many rounds"],
     "by messages": HOW["by messages"],
     "by the host in segments": HOW["by the host in segments"],

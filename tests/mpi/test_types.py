@@ -30,7 +30,7 @@ def test_types_of_every_kind(mpi: Mpi, settings: dict[str, str]) -> None:
 @INSIDE_OFFBEAT
 @pytest.mark.parametrize("settings", [{}, {"OFFBEAT_BOARD_KIB": "64"}], ids=["board", "many rounds"])
 def test_long_calls_with_types_of_every_kind(mpi: Mpi, settings: dict[str, str]) -> None:
-    report = own_types(mpi, 2, "long", settings).report_of("bcast")
+    report = own_types(mpi, 2, "long", settings | {"OFFBEAT_ADAPT": "off"}).report_of("bcast")
     assert report.served == report.intercepted
 
 
@@ -45,7 +45,7 @@ def test_two_threads_with_types_at_bottom(mpi: Mpi) -> None:
 
 @INSIDE_OFFBEAT
 def test_long_calls_take_little_memory(mpi: Mpi) -> None:
-    report = own_types(mpi, 2, "memory").report_of("bcast")
+    report = own_types(mpi, 2, "memory", {"OFFBEAT_ADAPT": "off"}).report_of("bcast")
     assert report.served == report.intercepted == 7
 
 

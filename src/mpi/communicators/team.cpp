@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "node/device_memory.hpp"
+
 namespace offbeat {
 
 Team::Team(std::vector<int> world_ranks, int rank, std::uint64_t serial)
@@ -22,6 +24,8 @@ void Team::locate(SetUp& set_up, const Settings& settings) {
     membership_.group(identities_);
   }
   locality_.emplace(membership_, rank_);
+  const bool copies_gpu_memory = settings.gpu == GpuPolicy::stage && devices::may_come();
+  host_takes_all_memory_ = set_up.all(!copies_gpu_memory || set_up.host().takes_gpu_memory());
   if (membership_.nodes() == 1) return;
   static const std::size_t mine = offbeat::longest_message_between_nodes(set_up.host());
   longest_between_nodes_ = static_cast<std::size_t>(set_up.least(static_cast<int>(mine)));
@@ -35,9 +39,9 @@ std::shared_ptr<const TeamPlans> Team::plans(const Selection& selection) {
                         .board = false,
                         .in_rank_order = membership_.is_in_rank_order()};
     auto made = std::make_shared<TeamPlans>();
-    made->without_board = selection.plans(placement);
+    made->without_board = selection.plans(placement, host_takes_all_memory_);
     placement.board = true;
-    made->with_board = selection.plans(placement);
+    made->with_board = selection.plans(placement, host_takes_all_memory_);
     plans_ = std::move(made);
   }
   return plans_;

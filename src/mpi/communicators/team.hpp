@@ -39,7 +39,8 @@ class Team {
   // Allocates all memory that `locate` needs. `world_ranks` is in the order of the communicator.
   Team(std::vector<int> world_ranks, int rank, std::uint64_t serial);
 
-  // Finds out which ranks share a node, and how long messages between nodes may be. Collective; call it once.
+  // Finds out which ranks share a node, whether the host takes all memory that may come, and how long
+  // messages between nodes may be. Collective; call it once.
   void locate(SetUp& set_up, const Settings& settings);
 
   [[nodiscard]] const std::vector<int>& world_ranks() const { return world_ranks_; }
@@ -105,6 +106,9 @@ class Team {
   Membership membership_;
   std::optional<Locality> locality_;
   std::size_t longest_between_nodes_ = longest_message;
+  // False if calls may come with GPU memory that offbeat can copy and the host cannot take. A rank does not
+  // know what memory other ranks pass, so no trial may then give a call to the host.
+  bool host_takes_all_memory_ = true;
 
   std::mutex mutex_;  // guards the members below
   std::shared_ptr<const TeamPlans> plans_;

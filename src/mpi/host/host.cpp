@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
@@ -132,6 +133,15 @@ void* Host::behind(const char* name) const {
 void* abi::host_data(const char* name) {
   void* seen_by_all = dlsym(RTLD_DEFAULT, name);
   return seen_by_all != nullptr ? seen_by_all : dlsym(the_library, name);
+}
+
+bool Host::takes_gpu_memory() const {
+  constexpr const char* queries[] = {"MPIX_Query_cuda_support", "MPIX_Query_rocm_support",
+                                     "MPIX_Query_hip_support"};
+  return std::ranges::any_of(queries, [&](const char* name) {
+    auto* const query = reinterpret_cast<int (*)()>(find(name));
+    return query != nullptr && query() != 0;
+  });
 }
 
 }  // namespace offbeat

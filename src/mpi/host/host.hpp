@@ -98,6 +98,9 @@ class Host {
     return size;
   }
 
+  // Returns true if the host says that it takes memory of GPUs (MPIX_Query_cuda_support and the like).
+  [[nodiscard]] bool takes_gpu_memory() const;
+
   // Within the scope of this object, a host call that finds nothing to do does not yield. Open MPI yields if
   // ranks share cores. Between two collectives of offbeat that would cost two context switches.
   class WithoutYield {
