@@ -95,6 +95,7 @@ class Simulation(TypedDict):
     events: int
 
 _Protocols = Sequence[tuple[int, float, float]]
+_Message = tuple[float, float, float, float, float]
 
 class SimulatedMachine:
     def __init__(
@@ -110,6 +111,12 @@ class SimulatedMachine:
         envelope_bytes: int,
         eager_bytes: int,
         board: tuple[float, float, float, int, int] | None,
+        within_node_message: _Message = ...,
+        between_nodes_message: _Message = ...,
+        within_node_eager_bytes: int | None = None,
+        node_gap: float = 0,
+        ejection_rate: float = ...,
+        memory_rate: float = ...,
     ) -> None: ...
     def unsuitable(self, collective: str, expression: str) -> str: ...
     def model(self, collective: str, expression: str, size_bytes: int) -> float | None: ...

@@ -39,6 +39,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
@@ -84,6 +85,8 @@ struct MessageCosts {
   double send_gap = 0;  // g: from the last byte of a message to the first byte of the next, on the out port
   double receive_gap = 0;  // the same on the in port
   double handshake = 0;    // above eager_bytes: the way of the request, and that of the answer
+
+  [[nodiscard]] bool operator==(const MessageCosts&) const = default;
 };
 
 // The costs of a machine. Times are in seconds, sizes in bytes, rates in bytes per second.
@@ -121,6 +124,11 @@ struct Network {
 
   [[nodiscard]] const MessageCosts& message(bool within_node) const {
     return within_node ? intra_message : inter_message;
+  }
+  // True if no message costs more than latency and bytes, and nothing but R_N limits a node.
+  [[nodiscard]] bool is_hockney() const {
+    return intra_message == MessageCosts{} && inter_message == MessageCosts{} && node_gap == 0 &&
+           !std::isfinite(ejection_rate) && !std::isfinite(memory_rate);
   }
   [[nodiscard]] bool is_eager(bool within_node, std::size_t bytes) const {
     return bytes <= (within_node ? intra_eager_bytes.value_or(eager_bytes) : eager_bytes);
