@@ -86,6 +86,22 @@ def plan(
     origin: str,
 ) -> list[PlanRow]: ...
 
+def cost(
+    collective: str,
+    expression: str,
+    ranks: int,
+    size_bytes: int,
+    *,
+    a: float,
+    b: float,
+    c: float,
+    o: float = 0,
+    nodes: int = 0,
+    a_within: float = 0,
+    b_within: float = 0,
+    eager_bytes: int = 8192,
+) -> float | None: ...
+
 class Simulation(TypedDict):
     exits: list[float]
     waits: list[tuple[float, float, int]]

@@ -303,7 +303,7 @@ Task run(Endpoint net, Call call, const Expression&) {
 const Algorithm arrival_owners{
     .name = "arrival_owners",
     .summary = "direct reduce-scatter and allgather; ranks predicted to be late own no block; large messages",
-    .cost = "2n(p-1)/p b, or nb + 2a after a late rank; n(p-1)/p c",
+    .cost = "2a + n(p-1)/p max(2b, c), or nb + 2a after a late rank",
     .serves = {Collective::allreduce},
     .source = "ours; the bound of StragglAR (Devraj et al. 2025)",
     .learns = true,

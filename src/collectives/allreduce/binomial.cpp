@@ -21,7 +21,7 @@ Task run(Endpoint net, Call call, const Expression&) {
 const Algorithm binomial{
     .name = "binomial",
     .summary = "binomial reduce to rank 0, then binomial broadcast",
-    .cost = "ceil(log2 p)(2a + 2nb + nc)",
+    .cost = "log2(q) (2a + 2nb + nc) + [p>q] (nb + nc + w(2a + nb)), k = 2",
     .serves = {Collective::allreduce},
     .source = "Castello et al. 2021",
     .run = run,
