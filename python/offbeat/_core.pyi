@@ -85,7 +85,6 @@ def plan(
     fixed: str,
     origin: str,
 ) -> list[PlanRow]: ...
-
 def cost(
     collective: str,
     expression: str,
