@@ -165,7 +165,7 @@ const Case cases[] = {
     {allreduce, "recursive_multiplying(3)", {}, {}, {0, 34}, {28, 0}},
     {allreduce, "recursive_multiplying(4)", {}, {34, 0}, {0, 50}, {32, 0}},
     {allreduce, "recursive_multiplying(7)", {}, {34, 0}, {0, 34}, {40, 0}},
-    {allreduce, "arrival_owners", {34, 1}, {72, 0}, {37, 1}, {61, 0}},
+    {allreduce, "arrival_owners", {10, 2}, {16, 9}, {11, 1}, {22, 10}},
     {allreduce, "nap", {}, {}, {0, 50}},
     {allreduce, "smp", {}, {}, {0, 50}},
     {allreduce, "grid(2x4, ring)", {}, {}, {4, 12}, {1, 0}},
