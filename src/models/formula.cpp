@@ -227,11 +227,11 @@ class FormulaParser {
     int operands;
   };
   static constexpr Function functions[] = {
-      {"log2", Kind::log2, 1},        {"ceil", Kind::ceil, 1},       {"floor", Kind::floor, 1},
-      {"max", Kind::max, 2},          {"min", Kind::min, 2},         {"pow2", Kind::pow2, 1},
-      {"ones", Kind::ones, 1},        {"product", Kind::product, 2}, {"fold", Kind::fold, 1},
-      {"T_ALGORITHM", Kind::time, 2}, {"T", Kind::time, 2},          {"U", Kind::busy, 2},
-      {"N", Kind::steps, 2}};
+      {"log2", Kind::log2, 1}, {"ceil", Kind::ceil, 1},        {"floor", Kind::floor, 1},
+      {"max", Kind::max, 2},   {"min", Kind::min, 2},          {"pow2", Kind::pow2, 1},
+      {"ones", Kind::ones, 1}, {"product", Kind::product, 2},  {"last", Kind::last, 2},
+      {"fold", Kind::fold, 1}, {"T_ALGORITHM", Kind::time, 2}, {"T", Kind::time, 2},
+      {"U", Kind::busy, 2},    {"N", Kind::steps, 2}};
   static constexpr std::pair<std::string_view, Kind> names[] = {{"nodes", Kind::nodes},
                                                                 {"BYTES", Kind::segment_bytes},
                                                                 {"K", Kind::radix},
@@ -301,6 +301,10 @@ class Formula::Evaluation {
         return power_of_two(operand(0));
       case Kind::ones:
         return ones_below(operand(0));
+      case Kind::last: {
+        const Radices radices(static_cast<int>(operand(0)), static_cast<int>(operand(1)));
+        return radices.steps() == 0 ? 1 : radices[radices.steps() - 1].radix;
+      }
       case Kind::product:
         return Radices(static_cast<int>(operand(0)), static_cast<int>(operand(1))).product();
       case Kind::fold:

@@ -102,6 +102,7 @@ class Formula {
     pow2,
     ones,
     product,
+    last,
     fold,
     time,
     busy,

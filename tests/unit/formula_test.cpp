@@ -73,6 +73,7 @@ TEST(Formula, HasSums) {
   EXPECT_EQ(value("sum(k < 4: 2^k) a"), 30);
   EXPECT_EQ(value("sum(r in radices(9, K): a + r)"), 2 * 5);
   EXPECT_EQ(value("product(11, K)"), 9);
+  EXPECT_EQ(value("last(24, 4)"), 3);
   EXPECT_EQ(value("sum(d in dimensions: d d)"), 34);
   EXPECT_EQ(value("sum(d in dimensions: sum(k < d: d + k))"), 3 * 3 + 3 + 5 * 5 + 10);
 }

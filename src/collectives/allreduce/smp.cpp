@@ -47,8 +47,8 @@ const Algorithm smp{
     .name = "smp",
     .summary = "reduce on each node, recursive_doubling among one leader per node, broadcast on each node",
     .cost =
-        "ceil(log2 s) (2a' + 2nb' + nc) + log2(h) (a + nb + nc) + [nodes>h] (2a + 2nb + nc), h = "
-        "pow2(nodes), less on a board",
+        "ceil(log2 s) (2a' + 2nb' + nc) + log2(h) (a + nb + nc) + [nodes>h] (2a + 2nb + nc - (1-w) [2 "
+        "nodes<=3h] a), h = pow2(nodes), less on a board",
     .serves = {Collective::allreduce},
     .needs = {.board = OnBoard::if_any},
     .source = "Zhu, Goodell, Gropp and Thakur 2009",
