@@ -19,5 +19,6 @@ inline offbeat::Collective known_collective(std::string_view name) {
   return *known;
 }
 
+void register_models(nb::module_& module);
 void register_rules(nb::module_& module);
 void register_simulator(nb::module_& module);

@@ -98,6 +98,7 @@ NB_MODULE(_core, module) {
       "Returns the canonical spelling of an expression. Raises ExpressionError, which names the column of "
       "the "
       "error.");
+  register_models(module);
   register_rules(module);
   register_simulator(module);
 }

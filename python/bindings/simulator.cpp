@@ -8,6 +8,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <limits>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -22,11 +23,21 @@ using namespace nb::literals;
 
 namespace {
 
+constexpr double unlimited = std::numeric_limits<double>::infinity();
+
 // The protocols of messages, shortest messages first. Each is the length in bytes from which it applies, the
 // latency in seconds, and the seconds per byte. The first applies from 0 bytes.
 using Protocols = std::vector<std::tuple<std::size_t, double, double>>;
 // Network::line, far_line, line_gap (seconds), ranks_per_cache, and the bytes of a window.
 using BoardCosts = std::tuple<double, double, double, int, std::size_t>;
+
+// MessageCosts, in the order of its members.
+using Message = std::tuple<double, double, double, double, double>;
+
+offbeat::MessageCosts costs(const Message& message) {
+  const auto& [send_overhead, receive_overhead, send_gap, receive_gap, handshake] = message;
+  return {send_overhead, receive_overhead, send_gap, receive_gap, handshake};
+}
 
 std::vector<offbeat::Protocol> longer(const Protocols& protocols) {
   std::vector<offbeat::Protocol> found;
@@ -51,7 +62,8 @@ class Machine {
   // no formula for this expression.
   [[nodiscard]] std::optional<double> model(std::string_view collective, std::string_view expression,
                                             std::size_t bytes) const {
-    if (collective != name_of(offbeat::Collective::allreduce) || has_boards_ || bytes > network_.eager_bytes)
+    if (collective != name_of(offbeat::Collective::allreduce) || has_boards_ || !network_.is_hockney() ||
+        !network_.is_eager(true, bytes) || !network_.is_eager(false, bytes))
       return {};
     const offbeat::Protocol within = network_.protocol(true, bytes);
     const offbeat::Protocol between = network_.protocol(false, bytes);
@@ -115,7 +127,10 @@ class Machine {
 
 void make(Machine* self, int ranks, int ranks_per_node, const Protocols& within_node,
           const Protocols& between_nodes, double injection_rate, double gamma, double copy,
-          std::size_t envelope_bytes, std::size_t eager_bytes, const std::optional<BoardCosts>& board) {
+          std::size_t envelope_bytes, std::size_t eager_bytes, const std::optional<BoardCosts>& board,
+          const Message& within_node_message, const Message& between_nodes_message,
+          std::optional<std::size_t> within_node_eager_bytes, double node_gap, double ejection_rate,
+          double memory_rate) {
   offbeat::Network network{.injection_rate = injection_rate,
                            .gamma = gamma,
                            .copy = copy,
@@ -123,7 +138,13 @@ void make(Machine* self, int ranks, int ranks_per_node, const Protocols& within_
                            .inter_longer = longer(between_nodes),
                            .envelope_bytes = envelope_bytes,
                            .eager_bytes = eager_bytes,
-                           .ranks_per_node = ranks_per_node};
+                           .intra_eager_bytes = within_node_eager_bytes,
+                           .ranks_per_node = ranks_per_node,
+                           .intra_message = costs(within_node_message),
+                           .inter_message = costs(between_nodes_message),
+                           .node_gap = node_gap,
+                           .ejection_rate = ejection_rate,
+                           .memory_rate = memory_rate};
   std::tie(std::ignore, network.intra_alpha, network.intra_beta) = within_node.at(0);
   std::tie(std::ignore, network.inter_alpha, network.inter_beta) = between_nodes.at(0);
   if (board) {
@@ -139,7 +160,10 @@ void register_simulator(nb::module_& module) {
                       "Ranks on nodes in virtual time. They make one collective call at a time. Times are in "
                       "seconds, rates in bytes per second.")
       .def("__init__", make, "ranks"_a, "ranks_per_node"_a, nb::kw_only(), "within_node"_a, "between_nodes"_a,
-           "injection_rate"_a, "gamma"_a, "copy"_a, "envelope_bytes"_a, "eager_bytes"_a, "board"_a.none())
+           "injection_rate"_a, "gamma"_a, "copy"_a, "envelope_bytes"_a, "eager_bytes"_a, "board"_a.none(),
+           "within_node_message"_a = Message{}, "between_nodes_message"_a = Message{},
+           "within_node_eager_bytes"_a.none() = nb::none(), "node_gap"_a = 0.0, "ejection_rate"_a = unlimited,
+           "memory_rate"_a = unlimited)
       .def("unsuitable", &Machine::unsuitable, "collective"_a, "expression"_a,
            "Returns why an expression cannot run on this machine, or an empty text if it can.")
       .def("model", &Machine::model, "collective"_a, "expression"_a, "size_bytes"_a,

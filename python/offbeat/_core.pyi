@@ -85,6 +85,21 @@ def plan(
     fixed: str,
     origin: str,
 ) -> list[PlanRow]: ...
+def cost(
+    collective: str,
+    expression: str,
+    ranks: int,
+    size_bytes: int,
+    *,
+    a: float,
+    b: float,
+    c: float,
+    o: float = 0,
+    nodes: int = 0,
+    a_within: float = 0,
+    b_within: float = 0,
+    eager_bytes: int = 8192,
+) -> float | None: ...
 
 class Simulation(TypedDict):
     exits: list[float]
@@ -95,6 +110,7 @@ class Simulation(TypedDict):
     events: int
 
 _Protocols = Sequence[tuple[int, float, float]]
+_Message = tuple[float, float, float, float, float]
 
 class SimulatedMachine:
     def __init__(
@@ -110,6 +126,12 @@ class SimulatedMachine:
         envelope_bytes: int,
         eager_bytes: int,
         board: tuple[float, float, float, int, int] | None,
+        within_node_message: _Message = ...,
+        between_nodes_message: _Message = ...,
+        within_node_eager_bytes: int | None = None,
+        node_gap: float = 0,
+        ejection_rate: float = ...,
+        memory_rate: float = ...,
     ) -> None: ...
     def unsuitable(self, collective: str, expression: str) -> str: ...
     def model(self, collective: str, expression: str, size_bytes: int) -> float | None: ...

@@ -90,8 +90,9 @@ struct Immediate {
 struct Algorithm {
   std::string_view name;
   std::string_view summary;
-  // A formula for people in the Hockney model: p ranks, n bytes, latency a in seconds, b seconds per byte
-  // sent, c seconds per byte reduced.
+  // The time in Hockney's model, as a formula that CostModel evaluates (models/formula.hpp): p ranks, n
+  // bytes, latency a in seconds, b seconds per byte sent, c seconds per byte combined. Words for algorithms
+  // on a board.
   std::string_view cost;
   Collectives serves;
   Needs needs = {};

@@ -12,9 +12,12 @@ namespace offbeat {
 struct SimulatedEvent {
   enum class Kind : std::uint8_t {
     start,     // start a rank's root task
+    inject,    // SimulatedMessage: the sender's core hands it to the network
     depart,    // SimulatedMessage: its first byte leaves the rank
-    leave,     // SharedPort: its next message may have left
+    leave,     // SharedPort: its next use may have ended
     arrive,    // SimulatedMessage: its first byte reaches the receiver
+    enter,     // SimulatedMessage: the receiver's in port begins with it
+    begin,     // Computation: the core begins with it
     land,      // SimulatedMessage: its last byte has arrived
     half,      // Transfer: one half is complete
     complete,  // Transfer: both halves are complete

@@ -23,6 +23,7 @@ struct SimulatedMessage {
   double alpha = 0;           // its latency in seconds
   double seconds = 0;         // how long it occupies a port
   double posted = 0;          // when its first side was posted
+  double ready = 0;           // when the sender's core has handed it to the network
   double left_rank = 0;       // when its last byte leaves, if the node does not delay it
   double done = 0;            // earliest time at which it is received
   double receiver_sends = 0;  // until when the receiver sends in the same step
@@ -31,10 +32,12 @@ struct SimulatedMessage {
   int lane = 0;
   bool sent = false;  // true if the send is posted
   bool eager = false;
-  bool stays = false;                                                  // true if both ranks are on one node
-  bool leaving = false;                                                // true while it is in its node's port
-  bool arrives = false;                                                // true if its first byte has arrived
-  [[nodiscard]] bool is_final() const { return arrives && !leaving; }  // true if `done` is final
+  bool stays = false;     // true if both ranks are on one node
+  bool in_turn = false;   // true if the node's card has begun with it
+  bool leaving = false;   // true while it is in the port out of its node, or in the node's memory
+  bool entering = false;  // true while it is in the port into its node
+  bool arrives = false;   // true if its first byte has arrived
+  [[nodiscard]] bool is_final() const { return arrives && !leaving && !entering; }  // `done` is final
 };
 
 class SimulatedMessages {

@@ -67,10 +67,15 @@ SimulatedMessage* Simulator::receive(SimulatedTransport& self, Transfer& transfe
   check_lengths(message, message.bytes, transfer.incoming.bytes());
   if (!message.eager) {
     note_wait(message.source, message.posted, self.rank_);
-    transmit(message);
+    clear_to_send(message);
   } else if (message.is_final() && message.done <= now_) {
+    const double overhead = network_.message(message.stays).receive_overhead;
     deliver(message);
-    --transfer.pending;
+    if (overhead > 0) {
+      schedule(self.core_.pass(now_, overhead), Kind::half, &transfer, self.rank_);
+    } else {
+      --transfer.pending;
+    }
     return nullptr;
   } else if (message.is_final()) {
     schedule(message.done, Kind::land, &message, self.rank_);
@@ -91,14 +96,17 @@ void Simulator::send(SimulatedTransport& self, Transfer& transfer, SimulatedMess
   message.bytes = transfer.outgoing.bytes();
   message.carried = phantom_ ? transfer.head_bytes : message.bytes;
   message.sent = true;
-  message.eager = adversary_ ? (random() & 1) != 0 : message.bytes <= network_.eager_bytes;
+  message.stays = self.node_ == rank(transfer.to).node_;
+  message.eager = adversary_ ? (random() & 1) != 0 : network_.is_eager(message.stays, message.bytes);
   message.sender = &transfer;
   ++transfer.pending;
   ++result_.messages;
-  if (self.node_ != rank(transfer.to).node_) ++result_.inter_node_messages;
+  if (!message.stays) ++result_.inter_node_messages;
   result_.bytes += message.bytes;
+  const double overhead = network_.message(message.stays).send_overhead;
+  message.ready = overhead > 0 ? self.core_.pass(now_, overhead) : now_;
   if (!message.eager) {
-    if (expected) transmit(message);
+    if (expected) clear_to_send(message);
     return;
   }
 
@@ -106,6 +114,7 @@ void Simulator::send(SimulatedTransport& self, Transfer& transfer, SimulatedMess
     message.payload = static_cast<std::byte*>(pool::allocate(message.carried));
     std::memcpy(message.payload, transfer.outgoing.data, message.carried);
   }
+  if (message.ready > now_) return schedule(message.ready, Kind::inject, &message, self.rank_);
   const double left = transmit(message);
   if (left == unknown) return;
   message.sender = nullptr;
@@ -120,20 +129,34 @@ void Simulator::send(SimulatedTransport& self, Transfer& transfer, SimulatedMess
 }
 
 void Simulator::measure(SimulatedMessage& message) const {
-  message.stays = rank(message.source).node_ == rank(message.destination).node_;
   const Protocol protocol = network_.protocol(message.stays, message.bytes);
   message.alpha = protocol.alpha;
   message.seconds = bytes_on_wire(message) * protocol.beta;
 }
 
-// Sends the message off. Returns the time when its last byte leaves, or `unknown` if the node's limit decides
-// that later.
+// Sends a message off that is not eager. Both sides are posted.
+void Simulator::clear_to_send(SimulatedMessage& message) {
+  const double way = network_.message(message.stays).handshake;
+  const double start = std::max(message.ready + way, now_) + way;
+  if (start > now_) return schedule(start, Kind::inject, &message, message.source);
+  transmit(message);
+}
+
+SharedPort* Simulator::shared_by(const SimulatedMessage& message) {
+  std::vector<SharedPort>& ports = message.stays ? memories_ : ways_out_;
+  return ports.empty() ? nullptr : &ports[static_cast<std::size_t>(rank(message.source).node_)];
+}
+
+// Sends the message off. Returns the time when its last byte leaves, or `unknown` if others on the node
+// decide that.
 double Simulator::transmit(SimulatedMessage& message) {
   measure(message);
   SimulatedPort& out = rank(message.source).ports(message).out;
   const double start = std::max(now_, out.free);
   message.left_rank = out.pass(now_, message.seconds);
-  if (start > now_ && is_limited(message)) {  // others may reach the node's port first
+  out.free += network_.message(message.stays).send_gap;
+  // Others may reach the node's port first.
+  if (start > now_ && (shared_by(message) != nullptr || waits_for_card(message))) {
     schedule(start, Kind::depart, &message, message.source);
     return unknown;
   }
@@ -141,16 +164,37 @@ double Simulator::transmit(SimulatedMessage& message) {
 }
 
 double Simulator::depart(SimulatedMessage& message, double start) {
+  if (waits_for_card(message) && !message.in_turn) {
+    SimulatedPort& card = cards_[static_cast<std::size_t>(rank(message.source).node_)];
+    const double turn = std::max(now_, card.free);
+    card.pass(now_, network_.node_gap);
+    message.in_turn = true;
+    message.left_rank += turn - start;
+    if (turn > now_) {
+      schedule(turn, Kind::depart, &message, message.source);
+      return unknown;
+    }
+  }
   double left = message.left_rank;
-  if (is_limited(message)) {
-    SharedPort& port = nodes_[static_cast<std::size_t>(rank(message.source).node_)];
-    port.add(now_, message, bytes_on_wire(message));
+  if (SharedPort* port = shared_by(message); port != nullptr) {
     message.leaving = true;
-    await_next(port, message.source);
+    use(*port, {.message = &message, .rank = message.source},
+        message.stays ? 2 * bytes_on_wire(message) : bytes_on_wire(message));
     left = unknown;
   }
   schedule(start + message.alpha, Kind::arrive, &message, message.destination);
   return left;
+}
+
+// Completes the send half of an eager message whose last byte leaves at `left`.
+void Simulator::end_eager_send(SimulatedMessage& message, double left) {
+  if (message.eager && left != unknown)
+    schedule(left, Kind::half, std::exchange(message.sender, nullptr), message.source);
+}
+
+void Simulator::use(SharedPort& port, const SharedUse& use, double bytes) {
+  port.add(now_, use, bytes);
+  await_next(port, use.rank);
 }
 
 // Schedules the next look at a node's port. An event that comes too early looks again, so no new event is
@@ -165,21 +209,44 @@ void Simulator::await_next(SharedPort& port, int rank) {
 void Simulator::leave(SharedPort& port, const SimulatedEvent& event) {
   if (event.sequence != port.event) return;
   port.scheduled = SharedPort::never;
-  while (SimulatedMessage* message = port.take(now_)) {
-    message->leaving = false;
-    const double left = std::max(now_, message->left_rank);
-    message->done = std::max(message->done, left + message->alpha);
-    if (message->arrives) expect(*message);
-    if (message->eager) schedule(left, Kind::half, std::exchange(message->sender, nullptr), message->source);
+  while (const std::optional<SharedUse> ended = port.take(now_)) {
+    if (ended->computation != nullptr) {
+      schedule(std::max(now_, ended->earliest), Kind::compute, ended->computation, ended->rank);
+      continue;
+    }
+    SimulatedMessage& message = *ended->message;
+    if (ended->enters) {
+      message.entering = false;
+      message.done = std::max(message.done, now_);
+      if (message.is_final()) expect(message);
+      continue;
+    }
+    message.leaving = false;
+    const double left = std::max(now_, message.left_rank);
+    message.done = std::max(message.done, left + message.alpha);
+    if (message.is_final()) expect(message);
+    end_eager_send(message, left);
   }
   await_next(port, event.rank);
 }
 
 void Simulator::arrive(SimulatedMessage& message) {
   SimulatedPort& in = rank(message.destination).ports(message).in;
+  const double start = std::max(now_, in.free);
   message.done = std::max(message.done, in.pass(now_, message.seconds));
+  in.free += network_.message(message.stays).receive_gap;
   message.arrives = true;
+  if (!message.stays && !ways_in_.empty()) {
+    message.entering = true;
+    if (start > now_) return schedule(start, Kind::enter, &message, message.destination);
+    return enter(message);
+  }
   if (!message.leaving) expect(message);
+}
+
+void Simulator::enter(SimulatedMessage& message) {
+  use(ways_in_[static_cast<std::size_t>(rank(message.destination).node_)],
+      {.message = &message, .rank = message.destination, .enters = true}, bytes_on_wire(message));
 }
 
 void Simulator::expect(SimulatedMessage& message) {
@@ -192,9 +259,11 @@ void Simulator::land(SimulatedMessage& message) {
   const int source = message.source;
   const int destination = message.destination;
   const double receiver_sends = message.receiver_sends;
+  const double overhead = network_.message(message.stays).receive_overhead;
   deliver(message);
-  if (receiver_sends > now_) {
-    schedule(receiver_sends, Kind::half, &receiver, destination);
+  const double received = overhead > 0 ? rank(destination).core_.pass(now_, overhead) : now_;
+  if (const double end = std::max(receiver_sends, received); end > now_) {
+    schedule(end, Kind::half, &receiver, destination);
   } else {
     half_over(receiver, destination);
   }

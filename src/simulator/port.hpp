@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
 namespace offbeat {
@@ -17,36 +18,47 @@ struct SimulatedPort {
   }
 };
 
+struct Computation;
 struct SimulatedMessage;
 
-// The link by which messages leave a node. All messages on it share its rate equally.
+// What uses a SharedPort: a message, or a computation of `rank`.
+struct SharedUse {
+  SimulatedMessage* message = nullptr;
+  Computation* computation = nullptr;
+  int rank = 0;
+  double earliest = 0;  // a computation ends then, or later if the port is slower
+  bool enters = false;  // a message: true if it enters the node
+};
+
+// Something that several ranks of a node use at once: the link out of the node, the link into it, or its
+// memory. All uses under way share its rate equally.
 class SharedPort {
  public:
   static constexpr double never = std::numeric_limits<double>::infinity();
 
   explicit SharedPort(double rate) : rate_(rate) {}
 
-  void add(double now, SimulatedMessage& message, double bytes) {
+  void add(double now, const SharedUse& use, double bytes) {
     advance(now);
-    under_way_.push_back({passed_ + bytes, next_number_++, &message});
+    under_way_.push_back({passed_ + bytes, next_number_++, use});
     std::push_heap(under_way_.begin(), under_way_.end(), later);
   }
-  // Returns when the next message will have left, if no further one is added.
+  // Returns when the next use will have ended, if no further one is added.
   [[nodiscard]] double next() const {
     return under_way_.empty() ? never : at_ + std::max(0.0, under_way_.front().end - passed_) / rate();
   }
-  // Removes and returns a message that has left; null if none has. A message also counts as left if so little
-  // of it remains that adding that time to `now` changes nothing. Otherwise next() would stay equal to `now`
+  // Removes and returns a use that has ended; nothing if none has. A use also counts as ended if so little of
+  // it remains that adding that time to `now` changes nothing. Otherwise next() would stay equal to `now`
   // forever.
-  SimulatedMessage* take(double now) {
+  std::optional<SharedUse> take(double now) {
     advance(now);
-    if (under_way_.empty()) return nullptr;
-    if (under_way_.front().end * (1 - rounding) > passed_ && next() > now) return nullptr;
-    SimulatedMessage* message = under_way_.front().message;
+    if (under_way_.empty()) return {};
+    if (under_way_.front().end * (1 - rounding) > passed_ && next() > now) return {};
+    const SharedUse use = under_way_.front().use;
     std::pop_heap(under_way_.begin(), under_way_.end(), later);
     under_way_.pop_back();
     if (under_way_.empty()) passed_ = 0;
-    return message;
+    return use;
   }
   void clear() { *this = SharedPort(rate_); }
 
@@ -59,9 +71,9 @@ class SharedPort {
   static constexpr double rounding = 1e-9;
 
   struct UnderWay {
-    double end;  // the value of passed_ at which it has left
+    double end;  // the value of passed_ at which it has ended
     std::uint64_t number;
-    SimulatedMessage* message;
+    SharedUse use;
   };
   static bool later(const UnderWay& one, const UnderWay& other) {
     return one.end > other.end || (one.end == other.end && one.number > other.number);
@@ -75,7 +87,7 @@ class SharedPort {
 
   double rate_;
   double at_ = 0;
-  double passed_ = 0;  // how many bytes a message that was there all the time has sent until at_
+  double passed_ = 0;  // how many bytes a use that was there all the time has moved until at_
   std::uint64_t next_number_ = 0;
   std::vector<UnderWay> under_way_;  // a heap
 };

@@ -58,10 +58,17 @@ Simulator::Simulator(int ranks, Network network, SimulationOptions options)
   require(network_.ranks_per_node > 0, "needs at least one rank per node");
   require(nodes.empty() || nodes.size() == ranks_.size(), "node_of_rank needs one entry per rank");
   require(nodes.empty() || *std::min_element(nodes.begin(), nodes.end()) >= 0, "node numbers begin at 0");
-  require(network_.injection_rate > 0, "the injection rate must be positive");
+  require(std::min({network_.injection_rate, network_.ejection_rate, network_.memory_rate}) > 0,
+          "the rates of a node must be positive");
+  for (const MessageCosts& each : {network_.intra_message, network_.inter_message}) {
+    require(std::min({each.send_overhead, each.receive_overhead, each.send_gap, each.receive_gap,
+                      each.handshake}) >= 0,
+            "costs must not be negative");
+  }
   require(network_.ranks_per_cache >= 0, "ranks_per_cache must not be negative");
   require(std::min({network_.intra_alpha, network_.intra_beta, network_.inter_alpha, network_.inter_beta,
-                    network_.gamma, network_.copy, network_.line, network_.far_line, network_.line_gap}) >= 0,
+                    network_.gamma, network_.copy, network_.line, network_.far_line, network_.line_gap,
+                    network_.node_gap}) >= 0,
           "costs must not be negative");
   for (const std::vector<Protocol>& protocols : {network_.intra_longer, network_.inter_longer}) {
     require(std::ranges::is_sorted(protocols, {}, &Protocol::from_bytes),
@@ -83,8 +90,13 @@ Simulator::Simulator(int ranks, Network network, SimulationOptions options)
   double fastest = network_.inter_beta;
   for (const Protocol& longer : network_.inter_longer) fastest = std::min(fastest, longer.beta);
   const bool has_company = membership_.nodes() < ranks;
+  const auto number = static_cast<std::size_t>(most) + 1;
   if (std::isfinite(network_.injection_rate) && (has_company || fastest * network_.injection_rate < 1))
-    nodes_.resize(static_cast<std::size_t>(most) + 1, SharedPort(network_.injection_rate));
+    ways_out_.resize(number, SharedPort(network_.injection_rate));
+  if (std::isfinite(network_.ejection_rate) && (has_company || fastest * network_.ejection_rate < 1))
+    ways_in_.resize(number, SharedPort(network_.ejection_rate));
+  if (std::isfinite(network_.memory_rate)) memories_.resize(number, SharedPort(network_.memory_rate));
+  if (network_.node_gap > 0) cards_.resize(number);
   for (SimulatedTransport& self : ranks_) {
     self.locality_.emplace(membership_, self.rank_);
     self.locality = &*self.locality_;
@@ -139,7 +151,10 @@ SimulationResult Simulator::run(const MakeRootTask& make, std::span<const double
   now_ = 0;
   sequence_ = 0;
   if (adversary_) random_state_ = adversary_->seed;
-  for (SharedPort& port : nodes_) port.clear();
+  for (std::vector<SharedPort>* ports : {&ways_out_, &ways_in_, &memories_}) {
+    for (SharedPort& port : *ports) port.clear();
+  }
+  std::fill(cards_.begin(), cards_.end(), SimulatedPort{});
   for (const auto& board : boards_) board->clear();
   for (SimulatedTransport& rank : ranks_) {
     rank.memory_ = rank.card_ = {};
@@ -197,13 +212,24 @@ void Simulator::dispatch(const SimulatedEvent& event) {
   switch (event.kind) {
     case Kind::start:
       return start_rank(event.rank);
-    case Kind::depart:
-      depart(*static_cast<SimulatedMessage*>(event.subject), now_);
-      return;
+    case Kind::inject: {
+      auto& message = *static_cast<SimulatedMessage*>(event.subject);
+      return end_eager_send(message, transmit(message));
+    }
+    case Kind::depart: {
+      auto& message = *static_cast<SimulatedMessage*>(event.subject);
+      return end_eager_send(message, depart(message, now_));
+    }
     case Kind::leave:
       return leave(*static_cast<SharedPort*>(event.subject), event);
     case Kind::arrive:
       return arrive(*static_cast<SimulatedMessage*>(event.subject));
+    case Kind::enter:
+      return enter(*static_cast<SimulatedMessage*>(event.subject));
+    case Kind::begin: {
+      auto& computation = *static_cast<Computation*>(event.subject);
+      return begin(computation, event.rank, now_ + duration(computation));
+    }
     case Kind::land:
       return land(*static_cast<SimulatedMessage*>(event.subject));
     case Kind::half:
@@ -279,13 +305,35 @@ std::uint64_t Simulator::random() {
   return bits ^ (bits >> 31);
 }
 
-bool Simulator::start(SimulatedTransport& self, Computation& computation) {
+// Returns how long a core takes that need not share the memory.
+double Simulator::duration(const Computation& computation) const {
   const std::size_t operands = computation.operand_count;
   const bool copies = computation.reduction == nullptr || operands < 2;
-  const double seconds = static_cast<double>(computation.destination.bytes()) *
-                             (copies ? network_.copy : network_.gamma * static_cast<double>(operands - 1)) +
-                         static_cast<double>(computation.second.bytes()) * network_.copy;
-  const double done = self.core_.pass(now_, seconds);
+  return static_cast<double>(computation.destination.bytes()) *
+             (copies ? network_.copy : network_.gamma * static_cast<double>(operands - 1)) +
+         static_cast<double>(computation.second.bytes()) * network_.copy;
+}
+
+// The core begins now and would end at `done`. Others on the node may make that later.
+void Simulator::begin(Computation& computation, int rank, double done) {
+  const auto operands = static_cast<double>(std::max<std::size_t>(computation.operand_count, 1));
+  const double bytes = static_cast<double>(computation.destination.bytes()) * (operands + 1) +
+                       2 * static_cast<double>(computation.second.bytes());
+  use(memories_[static_cast<std::size_t>(this->rank(rank).node_)],
+      {.computation = &computation, .rank = rank, .earliest = done}, bytes);
+}
+
+bool Simulator::start(SimulatedTransport& self, Computation& computation) {
+  const double begins = std::max(now_, self.core_.free);
+  const double done = self.core_.pass(now_, duration(computation));
+  if (!memories_.empty() && computation.destination.bytes() + computation.second.bytes() > 0) {
+    if (begins > now_) {
+      schedule(begins, Kind::begin, &computation, self.rank_);
+    } else {
+      begin(computation, self.rank_, done);
+    }
+    return false;
+  }
   if (done <= now_ && !hesitates()) {
     if (!phantom_) computation.perform();
     return true;

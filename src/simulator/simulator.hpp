@@ -20,9 +20,26 @@
 // A send of up to `eager_bytes` bytes is complete when its bytes have left. A longer one begins when its
 // receive is posted, and is complete when it is received. Messages match in the order of posting, per
 // (source, destination, lane).
+//
+// Other costs are zero, and other limits infinite, unless the Network says otherwise:
+//
+//    overhead   A message occupies the sender's core for o_s before t, and the receiver's for o_r after
+//    `done`
+//               (LogP: Culler et al., PPoPP 1993). Messages and reductions share the core.
+//    gap        A port rests for a gap after each message (LogGP: Alexandrov et al., SPAA 1995). In and out
+//               have gaps of their own. So have the cards of the nodes: two messages begin to leave a node at
+//               least node_gap apart.
+//    handshake  A message above eager_bytes sends a request first, and the receiver answers when it has
+//    posted
+//               its receive. The message itself begins when the answer arrives. Each way takes `handshake`.
+//    fan-in     All messages that enter a node at the same time share ejection_rate equally.
+//    memory     All that the ranks of a node do in memory at the same time shares memory_rate equally. A
+//               reduction of k operands reads k m bytes and writes m, a copy reads m and writes m, and a
+//               message within the node counts as a copy.
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
@@ -61,6 +78,17 @@ struct Protocol {
   double beta;
 };
 
+// What each message costs besides latency and bytes, in seconds.
+struct MessageCosts {
+  double send_overhead = 0;     // o_s: time of the sender's core
+  double receive_overhead = 0;  // o_r: time of the receiver's core
+  double send_gap = 0;  // g: from the last byte of a message to the first byte of the next, on the out port
+  double receive_gap = 0;  // the same on the in port
+  double handshake = 0;    // above eager_bytes: the way of the request, and that of the answer
+
+  [[nodiscard]] bool operator==(const MessageCosts&) const = default;
+};
+
 // The costs of a machine. Times are in seconds, sizes in bytes, rates in bytes per second.
 struct Network {
   double intra_alpha = 0;  // latency within a node
@@ -84,9 +112,27 @@ struct Network {
   std::vector<Protocol> inter_longer{};
   std::size_t envelope_bytes = 0;  // bytes that each message has besides its data
   std::size_t eager_bytes = 8192;
+  std::optional<std::size_t> intra_eager_bytes{};  // within a node; nothing: eager_bytes
   int ranks_per_node = 1;           // N consecutive ranks share a node; ignored if node_of_rank is set
   std::vector<int> node_of_rank{};  // the node of each rank; empty: by ranks_per_node
+  MessageCosts intra_message{};
+  MessageCosts inter_message{};
+  double node_gap = 0;  // from the first byte of a message that leaves a node to that of the next
+  double ejection_rate = std::numeric_limits<double>::infinity();  // limit of all that enters a node
+  double memory_rate =
+      std::numeric_limits<double>::infinity();  // limit of what a node's cores read and write
 
+  [[nodiscard]] const MessageCosts& message(bool within_node) const {
+    return within_node ? intra_message : inter_message;
+  }
+  // True if no message costs more than latency and bytes, and nothing but R_N limits a node.
+  [[nodiscard]] bool is_hockney() const {
+    return intra_message == MessageCosts{} && inter_message == MessageCosts{} && node_gap == 0 &&
+           !std::isfinite(ejection_rate) && !std::isfinite(memory_rate);
+  }
+  [[nodiscard]] bool is_eager(bool within_node, std::size_t bytes) const {
+    return bytes <= (within_node ? intra_eager_bytes.value_or(eager_bytes) : eager_bytes);
+  }
   // Returns the costs of a message of `bytes` bytes.
   [[nodiscard]] Protocol protocol(bool within_node, std::size_t bytes) const {
     Protocol found =
@@ -229,20 +275,28 @@ class Simulator {
   void check_lengths(const SimulatedMessage& message, std::size_t sent, std::size_t expected);
 
   // The steps in the life of a message, in this order.
+  void clear_to_send(SimulatedMessage& message);
   double transmit(SimulatedMessage& message);
   double depart(SimulatedMessage& message, double start);
+  void end_eager_send(SimulatedMessage& message, double left);
+  void use(SharedPort& port, const SharedUse& use, double bytes);
   void await_next(SharedPort& port, int rank);
   void leave(SharedPort& port, const SimulatedEvent& event);
   void arrive(SimulatedMessage& message);
+  void enter(SimulatedMessage& message);
   void expect(SimulatedMessage& message);
   void land(SimulatedMessage& message);
   void deliver(SimulatedMessage& message);
+  [[nodiscard]] double duration(const Computation& computation) const;
+  void begin(Computation& computation, int rank, double done);
   void half_over(Transfer& transfer, int rank);
   void note_wait(int waiter, double since, int other);
 
   void measure(SimulatedMessage& message) const;
-  [[nodiscard]] bool is_limited(const SimulatedMessage& message) const {
-    return !message.stays && !nodes_.empty();
+  // Returns the port of its node that the message shares with others on its way out; null if there is none.
+  [[nodiscard]] SharedPort* shared_by(const SimulatedMessage& message);
+  [[nodiscard]] bool waits_for_card(const SimulatedMessage& message) const {
+    return !message.stays && network_.node_gap > 0;
   }
   [[nodiscard]] double bytes_on_wire(const SimulatedMessage& message) const {
     return static_cast<double>(message.bytes + network_.envelope_bytes);
@@ -276,7 +330,11 @@ class Simulator {
   std::uint64_t random_state_ = 0;
 
   std::vector<SimulatedTransport> ranks_;
-  std::vector<SharedPort> nodes_;  // the link out of each node; empty if unlimited
+  // One per node each. Empty if unlimited.
+  std::vector<SharedPort> ways_out_;
+  std::vector<SharedPort> ways_in_;
+  std::vector<SharedPort> memories_;
+  std::vector<SimulatedPort> cards_;  // for node_gap
   std::vector<std::unique_ptr<SimulatedBoard>> boards_;
   Membership membership_;
   SimulatedMessages messages_;

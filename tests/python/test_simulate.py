@@ -40,9 +40,16 @@ eager_limit_bytes = 1024
 [core]
 combine_ns_per_byte = 0.5
 copy_ns_per_byte = 0.25
+node_memory_bandwidth_gb_per_s = 12
 [within_node]
 latency_us = 1
 bandwidth_gb_per_s = 2
+send_overhead_us = 21
+receive_overhead_us = 22
+send_gap_us = 23
+receive_gap_us = 24
+handshake_us = 25
+eager_limit_bytes = 1000
 [[within_node.longer]]
 from_bytes = 100
 latency_us = 3
@@ -51,6 +58,13 @@ bandwidth_gb_per_s = 4
 latency_us = 5
 bandwidth_gb_per_s = 6
 node_bandwidth_gb_per_s = 7
+node_receive_bandwidth_gb_per_s = 6.5
+node_gap_us = 26
+send_overhead_us = 27
+receive_overhead_us = 28
+send_gap_us = 29
+receive_gap_us = 30
+handshake_us = 31
 [[between_nodes.longer]]
 from_bytes = 100
 latency_us = 8
@@ -65,6 +79,15 @@ far_line_ns = 200
 line_gap_ns = 10
 ranks_per_cache = 4
 """
+
+
+# What is said of the costs that are zero unless a file says otherwise.
+EXTRAS = (
+    "12 GB/s of memory a node", "within a node to 1000 B", "6.5 GB/s into a node",
+    "21 µs to send", "22 µs to receive", "23 µs between sends", "24 µs between receives",
+    "25 µs each way of a handshake", "26 µs between messages of a node", "27 µs to send", "28 µs to receive",
+    "29 µs between sends", "30 µs between receives", "31 µs each way of a handshake",
+)  # fmt: skip
 
 
 def quiet(what: str, done: int, events: int) -> None:
@@ -97,9 +120,21 @@ def test_every_key_has_its_effect() -> None:
     """Also: what is said of a machine names each of its numbers."""
     whole = machine.parse(EVERY_KEY, "machine")
     said = " ".join(value for _, value in whole.facts())
-    for number in ("1 µs", "2 GB/s", "3 µs", "4 GB/s", "from 100 B", "from 200 B", "7 GB/s a node", "0.5 ns"):
+    for number in (
+        "1 µs",
+        "2 GB/s",
+        "3 µs",
+        "4 GB/s",
+        "from 100 B",
+        "from 200 B",
+        "7 GB/s a node",
+        "0.5 ns",
+        *EXTRAS,
+    ):
         assert number in said
-    algorithms = ["recursive_doubling", "hierarchy(arrival_tree, recursive_doubling)"]
+    algorithms = [
+        "recursive_doubling", "hierarchy(arrival_tree, recursive_doubling)", "linear", "pipeline(4, ring)",
+    ]  # fmt: skip
     usual = {
         "sizes_bytes": [64, 128, 256, 1200, 65536], "shapes": [Shape(4, 8)], "algorithms": algorithms,
         "patterns": ["balanced", "random"],
@@ -120,6 +155,18 @@ def test_every_key_has_its_effect() -> None:
             other = "1"
         changed = [*lines[:place], f"{key} = {other}", *lines[place + 1 :]]
         assert times("\n".join(changed)) != before, f"line {place + 1}: {line}"
+
+
+def test_a_core_sends_one_message_after_the_other() -> None:
+    """The radix 4 of 4 nodes: three messages at once, 8 µs each on the port, 20 µs each on the core."""
+    with_overhead = PLAIN + "send_overhead_us = 20\nreceive_overhead_us = 5\n"
+    found = only(
+        simulation.run(
+            plan(with_overhead, shapes=[Shape(4, 1)], algorithms=["recursive_multiplying(4)"]), quiet
+        ).results
+    )
+    assert found.last_delays_us == pytest.approx([3 * 20 + 2 + 8 + 5])
+    assert found.model_us is None, "the formulas have no overhead"
 
 
 def test_a_late_node_is_one_of_the_machine() -> None:
@@ -153,6 +200,37 @@ def test_a_machine_comes_with_offbeat() -> None:
             "between_nodes.latency_us: 'two' is not a number from 0 to 1e+12",
         ),
         ("latency_us = 2", "latency_us = true", "'True' is not a number"),
+        *(
+            (
+                "latency_us = 2",
+                f"latency_us = 2\n{key} = -1",
+                f"between_nodes.{key}: '-1' is not a number from 0",
+            )
+            for key in (
+                "send_overhead_us",
+                "receive_overhead_us",
+                "send_gap_us",
+                "receive_gap_us",
+                "handshake_us",
+                "node_gap_us",
+            )
+        ),
+        (
+            "latency_us = 2",
+            "latency_us = 2\nnode_receive_bandwidth_gb_per_s = 0",
+            "between_nodes.node_receive_bandwidth_gb_per_s: '0' is not a number from 1e-12",
+        ),
+        (
+            "latency_us = 1\n",
+            "latency_us = 1\neager_limit_bytes = 0.5\n",
+            "within_node.eager_limit_bytes: '0.5' is not a whole number",
+        ),
+        ("latency_us = 1\n", "latency_us = 1\nnode_gap_us = 1\n", "within_node.node_gap_us: unknown key"),
+        (
+            "[core]",
+            "[core]\nnode_memory_bandwidth_gb_per_s = 'all'",
+            "core.node_memory_bandwidth_gb_per_s: 'all' is not a number",
+        ),
         ("latency_us = 2", "latency_us = nan", "'nan' is not a number"),
         ("latency_us = 2", "latency_us = [2]", "is not a number"),
         ("latency_us = 2", f"latency_us = 1{400 * '0'}", "is not a number"),
@@ -289,7 +367,9 @@ def test_json_has_everything(offbeat: Offbeat, tmp_path: Path) -> None:
     assert document["machine"]["between_nodes"] == [
         {"from_bytes": 0, "latency_us": 2.0, "bandwidth_gb_per_s": 0.001}
     ]
-    assert document["machine"]["node_bandwidth_gb_per_s"] is None
+    for limit in ("node_bandwidth", "node_receive_bandwidth", "node_memory_bandwidth"):
+        assert document["machine"][f"{limit}_gb_per_s"] is None
+    assert document["machine"]["message_between_nodes"]["send_overhead_us"] == 0
     assert len(document["results"]) == 2 * 2 * 2
     found = next(
         r for r in document["results"]

@@ -110,6 +110,16 @@ Task throw_after_a_step(Endpoint net) {
   co_await net.send(1, phantom(8));
   throw std::out_of_range("no such luck");
 }
+Task reduce_two(Endpoint net, Vector data) { co_await net.reduce(sum, data, data, data); }
+Task reduce_two_in_branches(Endpoint net, int branches, Vector data) {
+  co_await net.concurrently(branches, [&](Endpoint branch, int) { return reduce_two(branch, data); });
+}
+// Begins `first`, and then `second` while `first` is under way.
+template <class First, class Second>
+Task both(Endpoint net, First first, Second second) {
+  co_await net.concurrently(2,
+                            [&](Endpoint branch, int k) { return k == 0 ? first(branch) : second(branch); });
+}
 Task receive_then_nothing(Endpoint net) {
   if (net.rank == 1) co_await net.receive(2, phantom(8));
   co_await net.receive(2, phantom(8));
@@ -284,6 +294,224 @@ TEST(SimulatedTime, MessagesOfOneNodeShareItsInjectionRate) {
       }
     }
   }
+}
+
+// The costs beyond latency and bandwidth. `o` and `g` are not multiples of alpha, so that no sum hides
+// another.
+constexpr double o_s = 0x3p-13;
+constexpr double o_r = 0x5p-13;
+constexpr double gap = 0x7p-13;
+
+// One message between nodes, or within a node if `ranks_per_node` is 2. The receiver arrives at `late`.
+SimulationResult one_message(const Network& network, std::size_t bytes, double late = 0) {
+  Simulator simulator(2, network, phantoms);
+  return simulator.run(
+      [&](int rank, Endpoint net) {
+        return rank == 0 ? send(net, 1, phantom(bytes)) : receive(net, 0, phantom(bytes));
+      },
+      std::array{0.0, late});
+}
+
+TEST(SimulatedTime, OverheadsOccupyTheCoresOfSenderAndReceiver) {
+  for (Network network : {flat(), rendezvous()}) {
+    network.inter_message = {.send_overhead = o_s, .receive_overhead = o_r};
+    const bool eager = network.eager_bytes > 0;
+    const double received = o_s + alpha + 64 * beta;
+    const auto at_once = one_message(network, 64);
+    EXPECT_EQ(at_once.exits[0], eager ? o_s + 64 * beta : received);
+    EXPECT_EQ(at_once.exits[1], received + o_r);
+    // The message waits for the receiver, whose core takes its time then.
+    const auto late = one_message(network, 64, 1);
+    EXPECT_EQ(late.exits[1], 1 + (eager ? 0 : alpha + 64 * beta) + o_r);
+    network.ranks_per_node = 2;
+    EXPECT_EQ(one_message(network, 64).exits[1], alpha + 64 * beta);  // they are those between nodes
+    network.intra_message = network.inter_message;
+    EXPECT_EQ(one_message(network, 64).exits[1], received + o_r);
+  }
+}
+
+TEST(SimulatedTime, ManyMessagesAtOnceOccupyTheCoreOneAfterTheOther) {
+  for (Network network : {flat(), rendezvous()}) {
+    network.inter_message = {.send_overhead = o_s, .receive_overhead = o_r};
+    const auto result = [&](bool in) {
+      Simulator simulator(9, network, phantoms);
+      return simulator.run(
+          [&](int rank, Endpoint net) {
+            if (in) return rank == 8 ? receive_from_each(net, 0, 8, 1) : send(net, 8, phantom(1), rank);
+            return rank == 8 ? send_to_each(net, 0, 8, 1) : receive_on_lane(net, 8, 1, rank);
+          },
+          {}, 8);
+    };
+    const auto from_one = result(false);
+    for (int rank = 0; rank < 8; ++rank)
+      EXPECT_EQ(from_one.exits[static_cast<std::size_t>(rank)], (rank + 1) * o_s + alpha + beta + o_r);
+    EXPECT_EQ(result(true).exits[8], o_s + alpha + beta + 8 * o_r);
+  }
+}
+
+TEST(SimulatedTime, MessagesAndReductionsShareTheCore) {
+  Network network = flat();
+  network.inter_message.send_overhead = o_s;
+  Simulator simulator(2, network, phantoms);
+  const auto result = simulator.run(
+      [&](int rank, Endpoint net) {
+        if (rank == 1) return receive(net, 0, phantom(8));
+        return both(
+            net, [](Endpoint branch) { return reduce_three(branch, phantom(64)); },
+            [](Endpoint branch) { return send(branch, 1, phantom(8)); });
+      },
+      {}, 2);
+  EXPECT_EQ(result.exits[1], 128 * gamma_ + o_s + alpha + 8 * beta);
+}
+
+TEST(SimulatedTime, GapsSeparateTheMessagesOfAPort) {
+  for (Network network : {flat(), rendezvous()}) {
+    const auto last = [&](bool in) {
+      Simulator simulator(9, network, phantoms);
+      return simulator
+          .run(
+              [&](int rank, Endpoint net) {
+                if (in) return rank == 8 ? receive_from_each(net, 0, 8, 64) : send(net, 8, phantom(64), rank);
+                return rank == 8 ? send_to_each(net, 0, 8, 64) : receive_on_lane(net, 8, 64, rank);
+              },
+              {}, 8)
+          .last_exit;
+    };
+    network.inter_message = {.send_gap = gap};
+    EXPECT_EQ(last(false), alpha + 8 * 64 * beta + 7 * gap);
+    EXPECT_EQ(last(true), alpha + 8 * 64 * beta);
+    network.inter_message = {.receive_gap = gap};
+    EXPECT_EQ(last(false), alpha + 8 * 64 * beta);
+    EXPECT_EQ(last(true), alpha + 8 * 64 * beta + 7 * gap);
+  }
+}
+
+TEST(SimulatedTime, TheCardOfANodeSendsItsMessagesAGapApart) {
+  for (const double rate : {std::numeric_limits<double>::infinity(), 1e9}) {
+    for (Network network : {flat(), rendezvous()}) {
+      network.ranks_per_node = 8;
+      network.node_gap = gap;
+      network.injection_rate = rate;
+      Simulator simulator(16, network, phantoms);
+      const auto result = simulator.run([&](int rank, Endpoint net) {
+        return rank < 8 ? send(net, rank + 8, phantom(64)) : receive(net, rank - 8, phantom(64));
+      });
+      for (int rank = 0; rank < 8; ++rank) {
+        const double left = rank * gap + 64 * beta;
+        EXPECT_EQ(result.exits[static_cast<std::size_t>(rank) + 8], alpha + left);
+        EXPECT_EQ(result.exits[static_cast<std::size_t>(rank)],
+                  network.eager_bytes > 0 ? left : alpha + left);
+      }
+    }
+  }
+}
+
+TEST(SimulatedTime, AMessageAboveTheEagerLimitAsksFirst) {
+  constexpr double way = 0x3p-11;
+  Network network = flat();
+  network.eager_bytes = 64;
+  network.inter_message = {.send_overhead = o_s, .handshake = way};
+  EXPECT_EQ(one_message(network, 64).exits[1], o_s + alpha + 64 * beta);
+  EXPECT_EQ(one_message(network, 65).exits[1], o_s + 2 * way + alpha + 65 * beta);
+  EXPECT_EQ(one_message(network, 65, way).exits[1], o_s + 2 * way + alpha + 65 * beta);
+  // The request is there when the receiver comes; only the answer is left.
+  EXPECT_EQ(one_message(network, 65, 1).exits[1], 1 + way + alpha + 65 * beta);
+  network.intra_eager_bytes = 100;
+  network.ranks_per_node = 2;
+  network.intra_message = network.inter_message;
+  EXPECT_EQ(one_message(network, 65).exits[1], o_s + alpha + 65 * beta);
+  EXPECT_EQ(one_message(network, 101).exits[1], o_s + 2 * way + alpha + 101 * beta);
+}
+
+// Every rank of the first node has a message from a node of its own.
+TEST(SimulatedTime, MessagesToOneNodeShareItsEjectionRate) {
+  for (const double rate : {0.5, 1.0, 1.5, 3.0, 64.0, std::numeric_limits<double>::infinity()}) {
+    for (const std::size_t eager_bytes : {std::size_t{0}, std::size_t{1} << 20}) {
+      for (int ppn = 1; ppn <= 8; ++ppn) {
+        Network network = flat();
+        for (int rank = 0; rank < 2 * ppn; ++rank)
+          network.node_of_rank.push_back(std::max(0, rank - ppn + 1));
+        network.ejection_rate = rate / beta;
+        network.injection_rate = 2 / beta;  // of no effect
+        network.eager_bytes = eager_bytes;
+        Simulator simulator(2 * ppn, network, phantoms);
+        const auto result = simulator.run([&](int rank, Endpoint net) {
+          return rank < ppn ? receive(net, rank + ppn, phantom(4096)) : send(net, rank - ppn, phantom(4096));
+        });
+        EXPECT_DOUBLE_EQ(result.last_exit, alpha + ppn * 4096 / std::min(rate / beta, ppn / beta))
+            << ppn << " messages at rate " << rate;
+      }
+    }
+  }
+}
+
+// Eight ranks of a node send to eight ranks of another: the slower of both limits decides.
+TEST(SimulatedTime, AMessageIsUnderBothLimitsAtOnce) {
+  for (const double out : {1.0, 2.0, 4.0}) {
+    for (const double in : {1.0, 2.0, 4.0}) {
+      Network network = flat();
+      network.ranks_per_node = 8;
+      network.injection_rate = out / beta;
+      network.ejection_rate = in / beta;
+      Simulator simulator(16, network, phantoms);
+      const auto result = simulator.run([&](int rank, Endpoint net) {
+        return rank < 8 ? send(net, rank + 8, phantom(4096)) : receive(net, rank - 8, phantom(4096));
+      });
+      EXPECT_DOUBLE_EQ(result.last_exit, alpha + 8 * 4096 * beta / std::min(out, in));
+    }
+  }
+}
+
+// A core reduces 8 KiB in 8192 gamma, in which it reads twice and writes once that much.
+TEST(SimulatedTime, CoresOfANodeShareItsMemory) {
+  const double alone = 3 / gamma_;  // bytes per second of one core that reduces
+  for (const double share : {0.5, 1.0, 3.0, 16.0}) {
+    Network network = flat();
+    network.ranks_per_node = 8;
+    network.memory_rate = share * alone;
+    for (const int busy : {1, 2, 8}) {
+      Simulator simulator(16, network, phantoms);
+      const auto result = simulator.run(
+          [&](int rank, Endpoint net) { return rank < busy ? reduce_two(net, phantom(8192)) : idle(); });
+      EXPECT_DOUBLE_EQ(result.last_exit, 8192 * gamma_ * std::max(1.0, busy / share));
+    }
+    // The computations of one rank follow one another, and another node has memory of its own.
+    Simulator simulator(16, network, phantoms);
+    const auto result = simulator.run(
+        [&](int rank, Endpoint net) {
+          return rank % 8 == 0 ? reduce_two_in_branches(net, 4, phantom(8192)) : idle();
+        },
+        {}, 4);
+    EXPECT_DOUBLE_EQ(result.exits[0], 4 * 8192 * gamma_ * std::max(1.0, 1 / share));
+    EXPECT_EQ(result.exits[0], result.exits[8]);
+  }
+}
+
+TEST(SimulatedTime, AMessageWithinANodeMovesThroughItsMemoryLikeACopy) {
+  for (const double share : {0.5, 1.0, 3.0, 16.0}) {
+    for (Network network : {flat(), rendezvous()}) {
+      network.ranks_per_node = 8;
+      network.memory_rate = share * 2 / beta;
+      Simulator simulator(8, network, phantoms);
+      const auto result = simulator.run([&](int rank, Endpoint net) {
+        return rank < 4 ? send(net, rank + 4, phantom(4096)) : receive(net, rank - 4, phantom(4096));
+      });
+      EXPECT_DOUBLE_EQ(result.last_exit, alpha + 4096 * beta * std::max(1.0, 4 / share));
+    }
+  }
+}
+
+TEST(SimulatedTime, CostsMustNotBeNegative) {
+  const auto refuses = [](auto&& change) {
+    Network network = flat();
+    change(network);
+    EXPECT_THROW(Simulator(2, network, phantoms), UsageError);
+  };
+  refuses([](Network& network) { network.inter_message.send_overhead = -1; });
+  refuses([](Network& network) { network.intra_message.handshake = -1; });
+  refuses([](Network& network) { network.node_gap = -1; });
+  refuses([](Network& network) { network.ejection_rate = 0; });
+  refuses([](Network& network) { network.memory_rate = -1; });
 }
 
 TEST(SimulatedTime, LongerMessagesHaveLatencyAndBandwidthOfTheirOwn) {

@@ -41,6 +41,38 @@ class Protocol:
 
 
 @dataclass(frozen=True)
+class Message:
+    """What each message costs besides latency and bytes."""
+
+    send_overhead_us: float  # of the sender's core
+    receive_overhead_us: float
+    send_gap_us: float  # after a message, until the next one leaves the rank
+    receive_gap_us: float
+    handshake_us: float  # above the eager limit: of the request, and again of the answer
+
+    def in_seconds(self) -> tuple[float, float, float, float, float]:
+        """Return the arguments that the simulator takes."""
+        return (
+            self.send_overhead_us * 1e-6,
+            self.receive_overhead_us * 1e-6,
+            self.send_gap_us * 1e-6,
+            self.receive_gap_us * 1e-6,
+            self.handshake_us * 1e-6,
+        )
+
+    def __str__(self) -> str:
+        """Name what is not zero."""
+        parts = (
+            (self.send_overhead_us, "to send"),
+            (self.receive_overhead_us, "to receive"),
+            (self.send_gap_us, "between sends"),
+            (self.receive_gap_us, "between receives"),
+            (self.handshake_us, "each way of a handshake"),
+        )
+        return ", ".join(f"{microseconds:g} µs {what}" for microseconds, what in parts if microseconds)
+
+
+@dataclass(frozen=True)
 class Board:
     """The costs of the memory that the ranks of a node share."""
 
@@ -69,6 +101,12 @@ class Machine:
     envelope_bytes: int  # bytes that each message has in addition to its data
     eager_limit_bytes: int
     board: Board | None  # None: the ranks of a node send messages, too
+    message_within_node: Message
+    message_between_nodes: Message
+    eager_limit_within_node_bytes: int
+    node_gap_us: float  # between messages that leave a node
+    node_receive_bandwidth_gb_per_s: float  # for all messages together that enter a node; may be infinite
+    node_memory_bandwidth_gb_per_s: float  # for all that the cores of a node do together; may be infinite
 
     def simulated(self, nodes: int, ranks_per_node: int) -> _core.SimulatedMachine:
         """Make ``nodes`` nodes with ``ranks_per_node`` ranks each."""
@@ -84,21 +122,39 @@ class Machine:
             envelope_bytes=self.envelope_bytes,
             eager_bytes=self.eager_limit_bytes,
             board=None if board is None else board.in_seconds(),
+            within_node_message=self.message_within_node.in_seconds(),
+            between_nodes_message=self.message_between_nodes.in_seconds(),
+            within_node_eager_bytes=self.eager_limit_within_node_bytes,
+            node_gap=self.node_gap_us * 1e-6,
+            ejection_rate=self.node_receive_bandwidth_gb_per_s * 1e9,
+            memory_rate=self.node_memory_bandwidth_gb_per_s * 1e9,
         )
 
     def facts(self) -> list[tuple[str, str]]:
         """The description of the machine, for people."""
-        of_node = f", {self.node_bandwidth_gb_per_s:g} GB/s a node"
+        within = ["; ".join(map(str, self.within_node))]
+        between = ["; ".join(map(str, self.between_nodes))]
+        if math.isfinite(self.node_bandwidth_gb_per_s):
+            between.append(f"{self.node_bandwidth_gb_per_s:g} GB/s a node")
+        if math.isfinite(self.node_receive_bandwidth_gb_per_s):
+            between.append(f"{self.node_receive_bandwidth_gb_per_s:g} GB/s into a node")
+        if self.node_gap_us:
+            between.append(f"{self.node_gap_us:g} µs between messages of a node")
+        for parts, message in ((within, self.message_within_node), (between, self.message_between_nodes)):
+            if text := str(message):
+                parts.append(text)
+        combining = f"{self.combine_ns_per_byte:g} ns a byte"
+        if math.isfinite(self.node_memory_bandwidth_gb_per_s):
+            combining += f", {self.node_memory_bandwidth_gb_per_s:g} GB/s of memory a node"
+        eager = f"to {format_size(self.eager_limit_bytes)}"
+        if self.eager_limit_within_node_bytes != self.eager_limit_bytes:
+            eager += f", within a node to {format_size(self.eager_limit_within_node_bytes)}"
         return [
             ("machine", self.name),
-            ("within a node", "; ".join(map(str, self.within_node))),
-            (
-                "between nodes",
-                "; ".join(map(str, self.between_nodes))
-                + (of_node if math.isfinite(self.node_bandwidth_gb_per_s) else ""),
-            ),
-            ("combining", f"{self.combine_ns_per_byte:g} ns a byte"),
-            ("eager", f"to {format_size(self.eager_limit_bytes)}"),
+            ("within a node", ", ".join(within)),
+            ("between nodes", ", ".join(between)),
+            ("combining", combining),
+            ("eager", eager),
             ("shared memory", f"{self.board.line_ns:g} ns a line" if self.board else "not used"),
         ]
 
@@ -138,17 +194,29 @@ def parse(text: str, where: str) -> Machine:
         raise CommandError(f"{where}: {error or 'nested too deeply'}") from None
     whole = _Table(document, where)
     core = whole.table("core")
+    within = whole.table("within_node")
     between = whole.table("between_nodes")
+    eager_limit_bytes = whole.integer("eager_limit_bytes", default=8192)
     machine = Machine(
         name=whole.text("name"),
         source=whole.text("source", ""),
-        within_node=_protocols(whole.table("within_node")),
         node_bandwidth_gb_per_s=between.number("node_bandwidth_gb_per_s", least=_LEAST, default=math.inf),
+        node_receive_bandwidth_gb_per_s=between.number(
+            "node_receive_bandwidth_gb_per_s", least=_LEAST, default=math.inf
+        ),
+        node_gap_us=between.number("node_gap_us", default=0.0),
+        message_within_node=_message(within),
+        message_between_nodes=_message(between),
+        eager_limit_bytes=eager_limit_bytes,
+        eager_limit_within_node_bytes=within.integer("eager_limit_bytes", default=eager_limit_bytes),
+        within_node=_protocols(within),
         between_nodes=_protocols(between),
         combine_ns_per_byte=core.number("combine_ns_per_byte"),
         copy_ns_per_byte=core.number("copy_ns_per_byte", default=0.0),
         envelope_bytes=whole.integer("envelope_bytes", default=0),
-        eager_limit_bytes=whole.integer("eager_limit_bytes", default=8192),
+        node_memory_bandwidth_gb_per_s=core.number(
+            "node_memory_bandwidth_gb_per_s", least=_LEAST, default=math.inf
+        ),
         board=_board(whole.table("board")) if "board" in document else None,
     )
     core.done()
@@ -168,6 +236,16 @@ def _protocols(table: _Table) -> tuple[Protocol, ...]:
 
 def _protocol(table: _Table, from_bytes: int) -> Protocol:
     return Protocol(from_bytes, table.number("latency_us"), table.number("bandwidth_gb_per_s", least=_LEAST))
+
+
+def _message(table: _Table) -> Message:
+    return Message(
+        send_overhead_us=table.number("send_overhead_us", default=0.0),
+        receive_overhead_us=table.number("receive_overhead_us", default=0.0),
+        send_gap_us=table.number("send_gap_us", default=0.0),
+        receive_gap_us=table.number("receive_gap_us", default=0.0),
+        handshake_us=table.number("handshake_us", default=0.0),
+    )
 
 
 def _board(table: _Table) -> Board:

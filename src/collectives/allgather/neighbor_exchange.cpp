@@ -49,7 +49,7 @@ Task run(Endpoint net, Call call, const Expression& self) {
 const Algorithm neighbor_exchange{
     .name = "neighbor_exchange",
     .summary = "two blocks at a time with each of two neighbours in turn; ring for an odd number of ranks",
-    .cost = "p/2 a + (p-1) mb, m bytes in a block",
+    .cost = "[p=2h] p/2 a + [p>2h] (p-1) a + (p-1) mb, h = floor(p/2), m bytes in a block",
     .serves = {Collective::allgather},
     .source = "Chen et al. 2005",
     .run = run,

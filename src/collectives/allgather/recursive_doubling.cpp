@@ -50,7 +50,9 @@ Task run(Endpoint net, Call call, const Expression&) {
 const Algorithm recursive_doubling{
     .name = "recursive_doubling",
     .summary = "in step k each rank swaps all blocks it holds with the rank 2^k away; short blocks",
-    .cost = "log2(p) a + (p-1) mb, m bytes in a block",
+    .cost =
+        "log2(q) a + sum(k < log2(q): ceil(2^k p/q)) mb + [p>q] (2a + (p+1) mb - (1-w) [2p<=3q] a), m "
+        "bytes in a block",
     .serves = {Collective::allgather},
     .source = "Thakur, Rabenseifner and Gropp 2005",
     .run = run,

@@ -303,7 +303,10 @@ Task run(Endpoint net, Call call, const Expression&) {
 const Algorithm arrival_owners{
     .name = "arrival_owners",
     .summary = "direct reduce-scatter and allgather; ranks predicted to be late own no block; large messages",
-    .cost = "2n(p-1)/p b, or nb + 2a after a late rank; n(p-1)/p c",
+    .cost =
+        "2a + (2(p-1) + w(p-2)) gb + max(max([r=1], w) lgc, (p-1) gc - (p-2) gb) + (r-1) max(w(a + "
+        "(p-1) gb + lgc), (p-1) g max(2b, c)), g = n/p/r, l = ceil(log2 p), r = max(1, ceil(n/p/2^14)),"
+        " or nb + 2a after a late rank",
     .serves = {Collective::allreduce},
     .source = "ours; the bound of StragglAR (Devraj et al. 2025)",
     .learns = true,

@@ -25,7 +25,7 @@ namespace offbeat::allreduce_algorithms {
 const Algorithm bine{
     .name = "bine",
     .summary = "rabenseifner with closer ranks, by negabinary distances; large messages",
-    .cost = "2 log2(p) a + 2n(p-1)/p b + n(p-1)/p c",
+    .cost = "2 log2(q) a + 2n(q-1)/q b + n(q-1)/q c + fold(q), u = n(q-1)/q (b + max(b, c)) + [p>q] 2nb",
     .serves = {Collective::allreduce},
     .source = "De Sensi et al. 2025",
     .run = recursive_halving::allreduce<bine_butterfly>,

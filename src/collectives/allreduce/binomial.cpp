@@ -21,7 +21,9 @@ Task run(Endpoint net, Call call, const Expression&) {
 const Algorithm binomial{
     .name = "binomial",
     .summary = "binomial reduce to rank 0, then binomial broadcast",
-    .cost = "ceil(log2 p)(2a + 2nb + nc)",
+    .cost =
+        "max(log2(q) (a + nb + nc) + [p>q] (nc + w(a + nb)), a + ceil(log2 p) nb + nc) + log2(q) (a + "
+        "nb) + [p>q] (nb + wa), k = 2",
     .serves = {Collective::allreduce},
     .source = "Castello et al. 2021",
     .run = run,

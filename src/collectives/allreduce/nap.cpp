@@ -158,7 +158,10 @@ Task run(Endpoint net, Call call, const Expression& self) {
 const Algorithm nap{
     .name = "nap",
     .summary = "nodes exchange as in recursive_multiplying, each rank with a different node; small messages",
-    .cost = "log_(s+1)(nodes) (a + snb + snc), s ranks on a node",
+    .cost =
+        "ceil(log2 s) (a' + nb' + nc) + sum(r in radices(nodes, max(s, 2)): a + nb + ceil(log2 r) (nc +"
+        " [s>1] (a' + nb')) + [r<s] (a' + (ceil(s/r) - 1) nb')) + [nodes>h] (2a + 2nb + nc - (1-w) "
+        "[nodes<=h+h/last(nodes, max(s, 2))] a), h = product(nodes, max(s, 2)), less on a board",
     .serves = {Collective::allreduce},
     .needs = {.board = OnBoard::if_any},
     .source = "Bienz, Olson and Gropp 2019",

@@ -30,7 +30,7 @@ Task run(Endpoint net, Call call, const Expression& self) {
 const Algorithm recursive_doubling{
     .name = "recursive_doubling",
     .summary = "log2(p) exchanges of the whole message; small messages",
-    .cost = "log2(p) (a + nb + nc)",
+    .cost = "log2(q) (a + nb + nc) + fold(q) - (1-w) [p>q] [2p<=3q] a",
     .serves = {Collective::allreduce},
     .source = "Thakur, Rabenseifner and Gropp 2005",
     .order = "recursive doubling",

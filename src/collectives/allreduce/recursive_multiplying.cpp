@@ -61,7 +61,9 @@ const Algorithm recursive_multiplying{
     .name = "recursive_multiplying",
     .summary =
         "log_K(p) steps, in each of which groups of K ranks exchange the whole message; small messages",
-    .cost = "log_K(p) (a + (K-1)(nb + nc))",
+    .cost =
+        "sum(r in radices(p, K): max(a + nb + (r-2) max(nb, o), 2(r-1) o) + (r-1) nc) + fold(h) - (1-w)"
+        " [p>h] [p<=h+h/last(p, K)] a, h = product(p, K)",
     .serves = {Collective::allreduce},
     .source = "Ruefenacht, Bull and Booth 2017",
     .parameters = parameters,

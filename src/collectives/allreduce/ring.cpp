@@ -22,7 +22,7 @@ Task run(Endpoint net, Call call, const Expression&) {
 const Algorithm ring{
     .name = "ring",
     .summary = "ring reduce-scatter, then ring allgather; large messages",
-    .cost = "2(p-1) a + 2n(p-1)/p b + n(p-1)/p c",
+    .cost = "2(p-1) a + 2n(p-1)/p b + n(p-1)/p c, u = n(p-1)/p (b + max(b, c))",
     .serves = {Collective::allreduce},
     .source = "Patarasuk and Yuan 2009",
     .run = run,

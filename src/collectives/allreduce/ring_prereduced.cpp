@@ -53,7 +53,7 @@ constexpr Parameter parameters[] = {Parameter::late_rank};
 const Algorithm ring_prereduced{
     .name = "ring_prereduced",
     .summary = "ring on which every block ends at rank RANK, which is late; large messages",
-    .cost = "2p (a + n/p b) + nc after RANK",
+    .cost = "2p (a + n/p b) + nc, after RANK",
     .serves = {Collective::allreduce},
     .needs = {.ranks = ranks_up_to_the_late_one, .ranks_text = "RANK + 1"},
     .source = "Proficz 2018",

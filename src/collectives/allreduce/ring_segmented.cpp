@@ -39,7 +39,9 @@ Task run(Endpoint net, Call call, const Expression& self) {
 const Algorithm ring_segmented{
     .name = "ring_segmented",
     .summary = "ring whose reduce-scatter overlaps sending and combining, BYTES at a time; large messages",
-    .cost = "(p-1)((s+1) a + n/p (b + max(b, c))), s = n/p / BYTES",
+    .cost =
+        "(p-1)(k max(x, 2y) + (s-2k) x + a + n/p b) + [s=2k] (x + y - max(x, 2y)), x = a + g(b + c), y "
+        "= g max(b, c), g = n/p/s, s = ceil(n/p/BYTES), k = floor(s/2)",
     .serves = {Collective::allreduce},
     .source = "Nuriyev et al. 2024",
     .parameters = parameters,

@@ -46,7 +46,9 @@ Task run(Endpoint net, Call call, const Expression&) {
 const Algorithm smp{
     .name = "smp",
     .summary = "reduce on each node, recursive_doubling among one leader per node, broadcast on each node",
-    .cost = "log2(nodes) (a + nb + nc), plus two phases on the nodes",
+    .cost =
+        "ceil(log2 s) (2a' + 2nb' + nc) + log2(h) (a + nb + nc) + [nodes>h] (2a + 2nb + nc - (1-w) [2 "
+        "nodes<=3h] a), h = pow2(nodes), less on a board",
     .serves = {Collective::allreduce},
     .needs = {.board = OnBoard::if_any},
     .source = "Zhu, Goodell, Gropp and Thakur 2009",

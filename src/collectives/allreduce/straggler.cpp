@@ -89,7 +89,7 @@ const Algorithm straggler{
     .name = "straggler",
     .summary =
         "reduce-scatter without rank RANK, which is late, then each block with it in turn; large messages",
-    .cost = "(p + log2(p) - 2) max(a + n/(p-1) b, n/(p-1) c) after RANK",
+    .cost = "(q + log2(q) - 2) max(a + n/(q-1) b, n/(q-1) c) + [p>q] (a + nb), after RANK",
     .serves = {Collective::allreduce},
     .needs = {.ranks = ranks_up_to_the_late_one, .ranks_text = "RANK + 1"},
     .source = "Devraj et al. 2025 (StragglAR)",

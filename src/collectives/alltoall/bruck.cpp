@@ -52,7 +52,7 @@ Task run(Endpoint net, Call call, const Expression&) {
 const Algorithm bruck{
     .name = "bruck",
     .summary = "blocks travel together, in steps of powers of two; short blocks",
-    .cost = "ceil(log2(p)) a + log2(p) p/2 mb, m bytes in a block",
+    .cost = "ceil(log2(p)) a + ones(p) mb, m bytes in a block",
     .serves = {Collective::alltoall},
     .source = "Bruck et al. 1997",
     .run = run,

@@ -24,7 +24,9 @@ Task run(Endpoint net, Call call, const Expression&) {
 const Algorithm linear{
     .name = "linear",
     .summary = "each rank sends directly to all others, eight messages at a time",
-    .cost = "(p-1)(a/8 + mb), m bytes in a block",
+    .cost =
+        "(r-1) max(a + mb, 8x) + a + mb + (p-2 - 8(r-1)) x, x = max(mb, 2o), r = ceil((p-1)/8), m bytes"
+        " in a block",
     .serves = {Collective::allgather, Collective::allgatherv, Collective::alltoall, Collective::alltoallv},
     .source = "Open MPI's basic linear algorithms",
     .takes_stripes = true,

@@ -23,7 +23,7 @@ Task bcast_from_first::binomial(Endpoint net, Call call) {
 const Algorithm bcast_algorithms::binomial{
     .name = "binomial",
     .summary = "each rank that has the data sends it on, along a binomial tree; small messages",
-    .cost = "ceil(log2 p) (a + nb)",
+    .cost = "log2(q) (a + nb) + [p>q] (nb + wa), k = 1",
     .serves = {Collective::bcast},
     .source = "Thakur, Rabenseifner and Gropp 2005",
     .run = for_any_root<bcast_from_first::binomial>,

@@ -23,7 +23,7 @@ Task from_first(Endpoint net, Call call) {
 const Algorithm chain{
     .name = "chain",
     .summary = "the message goes from rank to rank; long messages in many segments",
-    .cost = "(p-1)(a + nb)",
+    .cost = "(p-1)(a + nb), u = nb, k = 1",
     .serves = {Collective::bcast},
     .source = "Open MPI's broadcast by chain",
     .run = for_any_root<from_first>,

@@ -32,7 +32,7 @@ Task from_first(Endpoint net, Call call) {
 const Algorithm scatter_allgather{
     .name = "scatter_allgather",
     .summary = "blocks go along a binomial tree, then around a ring; large messages",
-    .cost = "(ceil(log2 p) + p-1) a + 2n(p-1)/p b",
+    .cost = "(log2(q) + w[p>q] + p-1) a + 2n(p-1)/p b",
     .serves = {Collective::bcast},
     .source = "Barnett et al. 1994 (van de Geijn)",
     .run = for_any_root<from_first>,

@@ -59,7 +59,7 @@ std::string unsuitable(const Expression& self, const Placement&) {
 const Algorithm grid{
     .name = "grid",
     .summary = "an allreduce along each dimension of a grid of ranks in turn",
-    .cost = "T_1(d1) + T_2(d2) + ...",
+    .cost = "sum(d in dimensions: T(d, n)) + fold(D), D ranks in the grid",
     .serves = {Collective::allreduce},
     .needs = {.ranks = grid_size, .ranks_text = "d1 x d2 x ..."},
     .source = "Nuriyev et al. 2024 (SUARA)",

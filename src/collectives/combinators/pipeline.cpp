@@ -94,7 +94,7 @@ std::string unsuitable(const Expression& self, const Placement& placement) {
 const Algorithm pipeline{
     .name = "pipeline",
     .summary = "several segments of the message are in flight, each by ALGORITHM",
-    .cost = "the slowest resource of ALGORITHM instead of the sum of all",
+    .cost = "(1 - 1/k) max(ceil(s/f) t, su) + (t + (s-1) u)/k, t = T(p, n/s), u = U(p, n/s), k = N(p, n/s)",
     .serves = {Collective::allreduce, Collective::bcast, Collective::reduce, Collective::allgather,
                Collective::reduce_scatter, Collective::reduce_scatter_block, Collective::scan,
                Collective::exscan},

@@ -59,7 +59,7 @@ Task to_first(Endpoint net, Call call) {
 const Algorithm binomial{
     .name = "binomial",
     .summary = "each rank collects the blocks of its subtree and sends them up together; small blocks",
-    .cost = "ceil(log2 p) a + (p-1) nb, n bytes in a block",
+    .cost = "(log2(q) + w[p>q]) a + (p-1) nb, n bytes in a block",
     .serves = {Collective::gather},
     .source = "Thakur, Rabenseifner and Gropp 2005",
     .run = for_any_root<to_first>,

@@ -37,7 +37,7 @@ Task reduce_to_first::binomial(Endpoint net, Call call) {
 const Algorithm reduce_algorithms::binomial{
     .name = "binomial",
     .summary = "partial results go up a binomial tree; small messages",
-    .cost = "ceil(log2 p) (a + nb + nc)",
+    .cost = "max(log2(q) (a + nb + nc) + [p>q] (nc + w(a + nb)), a + ceil(log2 p) nb + nc), k = 1",
     .serves = {Collective::reduce},
     .source = "Thakur, Rabenseifner and Gropp 2005",
     .order = "binomial tree",

@@ -32,7 +32,7 @@ Task to_first(Endpoint net, Call call) {
 const Algorithm chain{
     .name = "chain",
     .summary = "partial results go from rank to rank; long messages in many segments",
-    .cost = "(p-1)(a + nb + nc)",
+    .cost = "(p-1)(a + nb + nc), u = n max(b, c), k = 1",
     .serves = {Collective::reduce},
     .source = "Open MPI's reduce by chain",
     .order = "chain",

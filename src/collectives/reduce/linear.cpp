@@ -46,7 +46,10 @@ Task reduce_to_first::linear(Endpoint net, Call call) {
 const Algorithm reduce_algorithms::linear{
     .name = "linear",
     .summary = "the root collects and combines; very few ranks",
-    .cost = "(p-1)(a + nb + nc)",
+    .cost =
+        "w(p-1)(a + nb + nc) + (1-w)(a + nb + max((p-2) x + lnc, max((p-2-l) x + min(p-1, f+l) nc + lo,"
+        " (f-1) x + (p-1) nc + (p-1-f) o))), x = max(nb, o), f = min(p-1, max(1, min(7, "
+        "floor(2^20/n)))), l = p-1 - f(ceil((p-1)/f) - 1), k = 1",
     .serves = {Collective::reduce},
     .source = "Open MPI's basic linear reduce",
     .run = for_any_root<reduce_to_first::linear>,

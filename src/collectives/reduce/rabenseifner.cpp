@@ -44,7 +44,9 @@ Task run(Endpoint net, Call call, const Expression& self) {
 const Algorithm rabenseifner{
     .name = "rabenseifner",
     .summary = "recursive halving reduce-scatter, then a binomial gather; large messages",
-    .cost = "2 log2(p) a + 2n(p-1)/p b + n(p-1)/p c",
+    .cost =
+        "2 log2(q) a + 2n(q-1)/q b + n(q-1)/q c + [p>q] (a + nb + nc), u = n(q-1)/q (b + max(b, c)) + "
+        "[p>q] nb",
     .serves = {Collective::reduce},
     .source = "Rabenseifner 2004",
     .run = run,

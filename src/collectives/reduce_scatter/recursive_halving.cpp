@@ -82,7 +82,9 @@ Task run(Endpoint net, Call call, const Expression&) {
 const Algorithm recursive_halving{
     .name = "recursive_halving",
     .summary = "in each step a rank gives away half of the blocks that it still combines; short blocks",
-    .cost = "log2(p) a + (p-1) m (b + c), m bytes in a block",
+    .cost =
+        "log2(q) a + sum(k < log2(q): ceil(2^k p/q)) m (b + c) + [p>q] (2a + (p+1) mb + pmc - (1-w) "
+        "[2p<=3q] a), m bytes in a block",
     .serves = {Collective::reduce_scatter, Collective::reduce_scatter_block},
     .source = "Thakur, Rabenseifner and Gropp 2005",
     .run = run,

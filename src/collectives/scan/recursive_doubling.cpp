@@ -58,7 +58,7 @@ Task run(Endpoint net, Call call, const Expression&) {
 const Algorithm recursive_doubling{
     .name = "recursive_doubling",
     .summary = "in step k a sum of 2^k ranks goes to the rank 2^k above; short vectors",
-    .cost = "ceil(log2 p) (a + nb + nc)",
+    .cost = "max(log2(q) (a + nb + nc) + [p>q] (nc + w(a + nb)), a + ceil(log2 p) nb + nc)",
     .serves = {Collective::scan, Collective::exscan},
     .source = "Hillis and Steele 1986; Sanders and Traff 2006",
     .run = run,

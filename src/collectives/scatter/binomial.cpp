@@ -51,7 +51,7 @@ Task from_first(Endpoint net, Call call) {
 const Algorithm binomial{
     .name = "binomial",
     .summary = "half of the blocks go to the other half of the ranks, and so on; small blocks",
-    .cost = "ceil(log2 p) a + (p-1) nb, n bytes in a block",
+    .cost = "(log2(q) + w[p>q]) a + (p-1) nb, n bytes in a block",
     .serves = {Collective::scatter},
     .source = "Thakur, Rabenseifner and Gropp 2005",
     .run = for_any_root<from_first>,

@@ -91,7 +91,7 @@ const Algorithm allgather{
     .summary =
         "gather on each node by NODE_ALGORITHM, exchange among one leader per node by ALGORITHM, copy on "
         "each node",
-    .cost = "T_ALGORITHM(nodes, blocks of a node), overlapped with the copies on the nodes",
+    .cost = "T_ALGORITHM(nodes, sm), s ranks on a node, overlapped with the copies on the nodes",
     .serves = {Collective::allgather, Collective::allgatherv},
     .needs = {.board = OnBoard::every_node},
     .source = "Luo et al. 2020 (HAN)",

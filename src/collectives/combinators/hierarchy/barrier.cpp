@@ -27,7 +27,7 @@ const Algorithm barrier{
     .name = "hierarchy",
     .summary =
         "on each node by NODE_ALGORITHM, among one leader per node by ALGORITHM, then on each node again",
-    .cost = "T_ALGORITHM(nodes), plus two barriers on a node",
+    .cost = "T_ALGORITHM(nodes, 0), plus two barriers on a node",
     .serves = {Collective::barrier},
     .needs = {.board = OnBoard::every_node},
     .source = "Open MPI's coll/han",

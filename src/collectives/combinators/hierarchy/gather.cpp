@@ -54,7 +54,7 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
 const Algorithm gather{
     .name = "hierarchy",
     .summary = "to the leader of each node by NODE_ALGORITHM, then to the root by ALGORITHM",
-    .cost = "T_ALGORITHM(nodes, blocks of the nodes), plus a gather on a node",
+    .cost = "T_ALGORITHM(nodes, sn), s ranks on a node, plus a gather on a node",
     .serves = {Collective::gather},
     .needs = {.board = OnBoard::every_node},
     .source = "Luo et al. 2020 (HAN)",

@@ -75,7 +75,7 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
 const Algorithm reduce_scatter{
     .name = "hierarchy",
     .summary = "combine on each node, among one leader per node by ALGORITHM, then scatter on each node",
-    .cost = "T_ALGORITHM(nodes, blocks of the nodes), plus a reduce of all and a scatter on a node",
+    .cost = "T_ALGORITHM(nodes, n), plus a reduce of all and a scatter on a node",
     .serves = {Collective::reduce_scatter, Collective::reduce_scatter_block},
     .needs = {.board = OnBoard::every_node},
     .source = "offbeat",

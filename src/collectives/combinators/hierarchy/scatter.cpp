@@ -57,7 +57,7 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
 const Algorithm scatter{
     .name = "hierarchy",
     .summary = "from the root to one leader per node by ALGORITHM, then on each node by NODE_ALGORITHM",
-    .cost = "T_ALGORITHM(nodes, blocks of the nodes), plus a scatter on a node",
+    .cost = "T_ALGORITHM(nodes, sn), s ranks on a node, plus a scatter on a node",
     .serves = {Collective::scatter},
     .needs = {.board = OnBoard::every_node},
     .source = "Luo et al. 2020 (HAN)",

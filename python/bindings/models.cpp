@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The part of offbeat._core that predicts times without a simulation.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string_view.h>
+
+#include <optional>
+
+#include "bindings.hpp"
+#include "collectives/cost.hpp"
+
+using namespace nb::literals;
+
+namespace {
+
+std::optional<double> cost(std::string_view collective, std::string_view expression, int ranks,
+                           std::size_t size_bytes, double a, double b, double c, double o, int nodes,
+                           double a_within, double b_within, std::size_t eager_bytes) {
+  const auto known = known_collective(collective);
+  if (ranks < 1 || nodes < 0 || nodes > ranks)
+    throw offbeat::UsageError("a cost is of at least one rank, and of at most as many nodes as ranks");
+  const auto model = offbeat::CostModel::of(known, offbeat::parse_expression(known, expression));
+  if (!model) return {};
+  return (*model)({.ranks = ranks,
+                   .nodes = nodes,
+                   .bytes = static_cast<double>(size_bytes),
+                   .a = a,
+                   .b = b,
+                   .c = c,
+                   .o = o,
+                   .a_within = a_within,
+                   .b_within = b_within,
+                   .eager_bytes = static_cast<double>(eager_bytes)});
+}
+
+}  // namespace
+
+void register_models(nb::module_& module) {
+  module.def("cost", cost, "collective"_a, "expression"_a, "ranks"_a, "size_bytes"_a, nb::kw_only(), "a"_a,
+             "b"_a, "c"_a, "o"_a = 0.0, "nodes"_a = 0, "a_within"_a = 0.0, "b_within"_a = 0.0,
+             "eager_bytes"_a = 8192,
+             "Evaluates the cost formula of an expression (docs/models.md): the time in seconds if all ranks "
+             "arrive together, or None if the cost of a part is only words.");
+}
