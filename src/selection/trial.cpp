@@ -40,7 +40,7 @@ struct Trial::Look {
   }
 };
 
-Trial::Trial(std::size_t alternatives, CombineTimes combine, std::size_t calls_in_a_row)
+Trial::Trial(std::size_t alternatives, CombineTimes combine, std::size_t calls_in_a_row, std::size_t warm_ups)
     : alternatives_(alternatives),
       combine_(combine),
       in_a_row_(calls_in_a_row),
@@ -48,12 +48,13 @@ Trial::Trial(std::size_t alternatives, CombineTimes combine, std::size_t calls_i
       shortest_(alternatives),
       estimates_(alternatives) {
   const std::size_t most_samples =
-      std::max(first_warm_ups + first_samples, later_warm_ups + later_samples) + 2 * in_a_row_;
+      std::max(warm_ups + first_samples, later_warm_ups + later_samples) + 2 * in_a_row_;
   alive_.reserve(alternatives);
   order_.reserve(alternatives * in_a_row_);
   times_.resize(alternatives * most_samples);
   sorted_.reserve(most_samples);
-  open(first_warm_ups, first_samples);
+  open(warm_ups, first_samples);
+  until_first_look_ = warm_ups_;
 }
 
 void Trial::open(std::size_t warm_ups, std::size_t samples) {
@@ -94,14 +95,17 @@ void Trial::begin_round() {
 std::size_t Trial::count_call() {
   if (is_due_) return no_slot;
   if (!is_open_) {
-    if (--calls_left_ == 0) open(later_warm_ups, later_samples);
+    if (--calls_left_ > 0) return no_slot;
+    until_first_look_ = 0;
+    open(later_warm_ups, later_samples);
     return no_slot;
   }
   ++calls_measured_;
   const std::size_t slot = order_[position_] * all_samples() + samples_so_far() + position_ % in_a_row_;
   if (++position_ < order_.size()) return slot;
   ++round_;
-  is_due_ = samples_so_far() == all_samples() || Look::after(samples_so_far(), in_a_row_) != nullptr;
+  is_due_ = samples_so_far() == all_samples() ||
+            (samples_so_far() > until_first_look_ && Look::after(samples_so_far(), in_a_row_) != nullptr);
   begin_round();
   return slot;
 }

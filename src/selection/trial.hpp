@@ -32,9 +32,10 @@ enum class CombineTimes : std::uint8_t { shortest, longest };
 
 class Trial {
  public:
-  // A round runs each alternative `calls_in_a_row` times. More than one suits non-blocking calls, because
-  // several of them may be under way at once. Throws std::bad_alloc; nothing else here allocates memory.
-  Trial(std::size_t alternatives, CombineTimes combine, std::size_t calls_in_a_row = 1);
+  // A round runs each alternative `calls_in_a_row` times. The first `warm_ups` calls of each alternative are
+  // not averaged, and drop none. Throws std::bad_alloc; nothing else here allocates memory.
+  Trial(std::size_t alternatives, CombineTimes combine, std::size_t calls_in_a_row = 1,
+        std::size_t warm_ups = 2);
 
   // Returns the alternative that the next call runs.
   [[nodiscard]] std::size_t next() const { return measures() ? order_[position_] : pinned_; }
@@ -77,12 +78,11 @@ class Trial {
   // How much faster an alternative must be than the one that was pinned before, or than the first one.
   static constexpr double margin = 0.05;
   // How many calls of each alternative are averaged, at first and when the trial opens again. Before these
-  // come warm-ups. An alternative that takes ten times as long as the best is dropped after three calls,
-  // warm-ups included, and one that takes three times as long after five. If that happens again, it
-  // misses the next opening, then three, seven and so on.
+  // come warm-ups. An alternative that takes ten times as long as the best is dropped after three calls, and
+  // one that takes three times as long after five, at the end of a round. If that happens again, it misses
+  // the next opening, then three, seven and so on.
   static constexpr std::size_t first_samples = 16;
   static constexpr std::size_t later_samples = 8;
-  static constexpr std::size_t first_warm_ups = 2;
   static constexpr std::size_t later_warm_ups = 1;
   // The number of calls until the trial opens again for the first time. It doubles each time.
   static constexpr std::uint64_t first_period = 256;
@@ -123,6 +123,7 @@ class Trial {
   std::size_t position_ = 0;        // in order_
   std::size_t round_ = 0;
   std::size_t warm_ups_ = 0;          // of each alternative
+  std::size_t until_first_look_ = 0;  // samples of each alternative
   std::size_t samples_ = 0;           // of each alternative, without warm-ups
   std::vector<std::uint64_t> times_;  // all_samples() of each alternative
   std::vector<std::uint64_t> sorted_;
