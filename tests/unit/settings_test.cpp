@@ -37,6 +37,7 @@ class SettingsTest : public testing::Test {
 TEST_F(SettingsTest, ReadsEveryVariable) {
   setenv("OFFBEAT_ALLREDUCE", "ring", 1);
   setenv("OFFBEAT_RULES", "my.rules", 1);
+  setenv("OFFBEAT_ADAPT", "any", 1);
   setenv("OFFBEAT_VERBOSE", "1", 1);
   setenv("OFFBEAT_REPORT", "1", 1);
   setenv("OFFBEAT_STALL_S", "7", 1);
@@ -49,6 +50,7 @@ TEST_F(SettingsTest, ReadsEveryVariable) {
   const Settings settings = Settings::from_environment();
   EXPECT_EQ(settings.algorithm(Collective::allreduce), "ring");
   EXPECT_EQ(settings.rules, "my.rules");
+  EXPECT_EQ(settings.adapt, Adapt::any);
   EXPECT_EQ(settings.trace, "folder");
   EXPECT_EQ(settings.verbose, 1);
   EXPECT_TRUE(settings.report);
@@ -63,6 +65,7 @@ TEST_F(SettingsTest, ReadsEveryVariable) {
 TEST_F(SettingsTest, HasTheDefaultsOfTheTable) {
   const Settings settings = Settings::from_environment();
   EXPECT_EQ(settings.algorithm(Collective::allreduce), "");
+  EXPECT_EQ(settings.adapt, Adapt::on);
   EXPECT_EQ(settings.verbose, 0);
   EXPECT_FALSE(settings.report);
   EXPECT_EQ(settings.stall_s, 60);
@@ -130,7 +133,7 @@ TEST_F(SettingsTest, RanksAgreeOnWhatMustBeEqualAndOnNothingElse) {
     unsetenv(setting.name.c_str());
     if (setting.equal_on_all_ranks) ++equal;
   }
-  EXPECT_EQ(equal, 4 + static_cast<int>(served.count()));
+  EXPECT_EQ(equal, 5 + static_cast<int>(served.count()));
 }
 
 TEST_F(SettingsTest, WhatMeansTheSameIsAgreedOn) {
