@@ -69,7 +69,9 @@ def test_ranks_never_run_different_alternatives(
     result = adapting(
         mpi, ranks, tmp_path, "--calls", calls, "--seed", str(worker_seed), *arguments, **settings
     )
-    assert PINNED.findall(result.stderr), str(result)
+    # Between nodes the calls are slow, so there are too few of each kind.
+    if "OFFBEAT_NODE_RANKS" not in settings:
+        assert PINNED.findall(result.stderr), str(result)
 
 
 @pytest.fixture

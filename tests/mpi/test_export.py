@@ -52,6 +52,7 @@ def made_for(request: export_run.Request) -> Export:
 
 
 @WITH_NAMES
+@pytest.mark.in_turn(1, "mpi")
 def test_the_host_alone_runs_what_is_exported(
     mpi: Mpi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +135,7 @@ def test_a_file_that_the_host_aborts_on_is_not_written(
 
 
 @WITH_NAMES
+@pytest.mark.in_turn(1, "mpi")
 def test_the_command(mpi: Mpi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a user types: from a file of results to files that the host takes, or to none, with the reason."""
     request = prepared(mpi, monkeypatch)
