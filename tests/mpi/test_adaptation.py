@@ -65,12 +65,14 @@ def test_ranks_never_run_different_alternatives(
     worker_seed: int,
 ) -> None:
     """The program compares the algorithms and checks every byte; different alternatives would never end."""
-    calls = "300" if mpi.slow_when_oversubscribed or "--threads" in arguments else "800"
+    has_few_calls = (
+        mpi.slow_when_oversubscribed or "--threads" in arguments or "OFFBEAT_NODE_RANKS" in settings
+    )
+    calls = "300" if has_few_calls else "2400"
     result = adapting(
         mpi, ranks, tmp_path, "--calls", calls, "--seed", str(worker_seed), *arguments, **settings
     )
-    # Between nodes the calls are slow, so there are too few of each kind.
-    if "OFFBEAT_NODE_RANKS" not in settings:
+    if not has_few_calls:
         assert PINNED.findall(result.stderr), str(result)
 
 
