@@ -129,6 +129,6 @@ void register_rules(nb::module_& module) {
       "Returns the plan for a communicator of `nodes` times `ranks_per_node` ranks: one dict per byte range, "
       "shortest first. least_bytes and most_bytes are both included; most_bytes None means no upper end. "
       "The other keys are expression, form, needs, alternatives, reason and origin. `board` says whether the "
-      "ranks of a node share memory. If `fixed` is not empty, it is the expression for every length, and "
+      "ranks of a node share memory. If `fixed` is not empty, calls of every length run that expression, and "
       "`origin` says who chose it. Otherwise `users_rules` decide, and after them the built-in rules.");
 }

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
 from harness import PROGRAMS, Mpi, Result, compile_program, on_mpis, run
 from offbeat.mpi import host_algorithms
 
@@ -73,9 +72,9 @@ def test_an_unknown_name_in_a_setting_is_one_line_with_the_names(mpi: Mpi) -> No
     ), lines[0]
 
 
+# Intel MPI has no variables that threads could share.
+@TELLS_BY_CALL
 def test_nothing_is_named_among_threads(mpi: Mpi) -> None:
-    if mpi.kind == "impi":
-        pytest.skip("Intel MPI has no variables that threads could share")
     program = compile_program(mpi, PROGRAMS / "host_algorithms.c", libraries=("-lpthread", "-ldl"))
     settings = {"OFFBEAT_ALLREDUCE": "native(recursive_doubling)", "HOST_ALGORITHMS_THREADS": "1"}
     result = run(mpi, 2, [program, "0", "allreduce", "=named"], environment=settings).succeeded()

@@ -321,7 +321,7 @@ def _run_ranks(
         try:
             _follow(job, reader, limits, records, on_change)
         finally:
-            _end(job)
+            end_job(job)
             reader.take()
     text = (folder / "said").read_text(errors="replace").strip()
     if records.error is not None:
@@ -391,7 +391,7 @@ def _end_with_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _end(job: subprocess.Popen[bytes]) -> None:
+def end_job(job: subprocess.Popen[bytes]) -> None:
     """Stop mpirun, and with it the ranks, if it still runs."""
     if job.poll() is None:
         job.terminate()

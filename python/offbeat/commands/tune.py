@@ -90,7 +90,7 @@ def tune(
         ),
     ] = "robust",
     budget: Annotated[
-        str, typer.Option(metavar="TIME", help="Time for everything, such as 90s, 5min or 1h.")
+        str, typer.Option(metavar="TIME", help="Time limit of the whole command, such as 90s, 5min or 1h.")
     ] = "5min",
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="FILE", help="The file of the results.")
@@ -226,7 +226,7 @@ def _new_courses(
         found = [c for c in found if "collectives" not in given or c.collective in common.collectives]
         found = [c for c in found if "ranks" not in given or c.ranks in goal.ranks]
         if not found:
-            raise CommandError(f"{folder} has no call of these collectives on so many ranks")
+            raise CommandError(f"{folder} has no call of these collectives on communicators of that size")
         goal = replace(goal, ranks=sorted({cell.ranks for cell in found}))
         if len(found) > _MOST_RECORDED_CELLS:
             most = f"only the {_MOST_RECORDED_CELLS} that take most time are tuned"

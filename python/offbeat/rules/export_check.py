@@ -21,6 +21,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from offbeat import machine
+from offbeat.bench.runner import end_job
 from offbeat.errors import FAILED, CommandError
 from offbeat.mpi import host_algorithms, launch
 from offbeat.mpi.install import MpiInstall
@@ -234,7 +235,7 @@ def _said(built: launch.Launch, doing: str, timeout_s: float) -> str:
                 f"{doing} was not finished after {timeout_s:.0f} s; nothing was exported", FAILED
             ) from None
         finally:
-            _end(job)
+            end_job(job)
         output.seek(0)
         lines = output.read().decode(errors="replace").split("\n")
     words = next((f": {line.strip()}" for line in lines if any(c.isalnum() for c in line)), "")
@@ -243,14 +244,3 @@ def _said(built: launch.Launch, doing: str, timeout_s: float) -> str:
             f"{doing} ended with exit code {job.returncode}{words}; nothing was exported", FAILED
         )
     return words
-
-
-def _end(job: subprocess.Popen[bytes]) -> None:
-    """Stop mpirun, and with it the ranks, if it still runs."""
-    if job.poll() is None:
-        job.terminate()
-        try:
-            job.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            job.kill()
-            job.wait()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Export to Intel MPI: variables I_MPI_ADJUST_*, one set for each number of ranks.
 
-Of the documented forms, this one was seen to work (2021.18): ``7:0-1023;8:1024-2147483647``. The ranges are
+Intel MPI 2021.18 follows this one of the documented forms: ``7:0-1023;8:1024-2147483647``. The ranges are
 of sizes, begin at 0, ascend and have no gaps; the last one holds for larger sizes, too. Ranges of ranks
 beside ranges of sizes make Intel MPI ignore the sizes, so each number of ranks has a set of its own. No
 number stands for the default: 0 is an algorithm like others. Where the default is best, the export therefore

@@ -19,8 +19,8 @@ TIE = 1.03  # scores within this factor of the best are tied
 CONFIDENCE = 0.95  # of all tests of a race together
 # What the samples of one job do not show, such as where its memory lies. The relative error of each median.
 _JOB_ERROR = 0.01
-# An interval sees noise that lasts for several samples only from so many samples on (samples.py). Before, the
-# error is at least this.
+# With fewer samples, an interval misses noise that lasts for several samples (samples.py), so the error is at
+# least _FEW_ERROR.
 ENOUGH_SAMPLES = 50
 _FEW_ERROR = 0.1
 _FIT_STEPS = 30

@@ -4,7 +4,7 @@
 //
 // The message is cut into chunks. For each chunk a rank climbs from its own leaf. If the neighbouring group
 // of ranks is not ready, the rank leaves its partial result on the board and continues with the next chunk.
-// If that group is ready, the rank combines the two and climbs on. So the second rank to come does the work,
+// If that group is ready, the rank combines the two and goes up. So the second rank to come does the work,
 // and the last arrival finds every other group combined. At the root the second rank has the result, which
 // every rank copies. Ranks begin at different chunks. If all arrive together, each rank is the last at an
 // equal share of the chunks, and the tree works as a reduce-scatter followed by an allgather.
