@@ -6,8 +6,8 @@
 
 This compiles adaptation.c and runs its programs under three rules, in turn: each alternative alone, and both.
 The best fixed choice takes the faster alternative of each kind of calls, by the medians over the runs. The
-table has the sums of the last delays in milliseconds, and what `A | B` takes more than the best. The JSON
-file has the sums of each run.
+table has the medians of the sums of the last delays in milliseconds, and what `A | B` takes more than the
+best in the same round of runs: the median, the least and the most. The JSON file has the sums of each run.
 """
 
 from __future__ import annotations
@@ -80,20 +80,28 @@ def measure(
 
 
 def show(title: str, found: dict[str, dict[str, list[float]]], ways: list[str]) -> None:
-    print(f"\n{title}\n{'':<18}" + "".join(f"{way:>26}" for way in ways) + f"{'more than the best':>22}")
-    totals = [0.0] * len(ways)
-    best_total = 0.0
+    print(f"\n{title}\n{'':<18}" + "".join(f"{way:>26}" for way in ways) + f"{'more than the best':>30}")
+    best = {kind: fastest({way: of_kind[way] for way in ways[:-1]}) for kind, of_kind in found.items()}
     for kind, of_kind in found.items():
-        medians = [1e3 * statistics.median(of_kind[way]) for way in ways]
-        best = min(medians[:-1])
-        best_total += best
-        totals = [total + median for total, median in zip(totals, medians, strict=True)]
-        print(row(kind, medians, best))
-    print(row("all", totals, best_total))
+        print(row(kind, [of_kind[way] for way in ways], of_kind[best[kind]]))
+    print(row("all", [add(found, dict.fromkeys(found, way)) for way in ways], add(found, best)))
 
 
-def row(name: str, medians: list[float], best: float) -> str:
-    return f"{name:<18}" + "".join(f"{each:>26.3f}" for each in medians) + f"{medians[-1] / best - 1:>21.1%}"
+def fastest(times: dict[str, list[float]]) -> str:
+    return min(times, key=lambda way: statistics.median(times[way]))
+
+
+def add(found: dict[str, dict[str, list[float]]], ways: dict[str, str]) -> list[float]:
+    """The sums over all kinds, run by run. Each kind of calls takes its way."""
+    return [sum(run) for run in zip(*(found[kind][way] for kind, way in ways.items()), strict=True)]
+
+
+def row(name: str, times: list[list[float]], best: list[float]) -> str:
+    """Runs are compared with their neighbours: the machine may be slower a minute later."""
+    ratios = sorted(both / fixed - 1 for both, fixed in zip(times[-1], best, strict=True))
+    medians = "".join(f"{1e3 * statistics.median(each):>26.3f}" for each in times)
+    more = f"{statistics.median(ratios):.1%} ({ratios[0]:.0%} to {ratios[-1]:.0%})"
+    return f"{name:<18}{medians}{more:>30}"
 
 
 if __name__ == "__main__":
