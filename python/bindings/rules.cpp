@@ -37,6 +37,7 @@ nb::list rule_list(const offbeat::ParsedRules& parsed) {
     entry["line"] = rule.line;
     entry["text"] = rule.text();
     entry["collective"] = name_of(rule.collective);
+    entry["nonblocking"] = rule.form.has_value();
     entry["host"] = rule.host ? name_of(*rule.host) : std::string_view("*");
     entry["nodes"] = nb::make_tuple(rule.nodes.least, rule.nodes.most);
     entry["ppn"] = nb::make_tuple(rule.ppn.least, rule.ppn.most);
@@ -61,16 +62,20 @@ nb::dict row_dict(const offbeat::PlanRow& row) {
   return entry;
 }
 
-nb::list plan(std::string_view collective, std::string_view host, int nodes, int ranks_per_node, bool board,
+nb::list plan(std::string_view calls, std::string_view host, int nodes, int ranks_per_node, bool board,
               const offbeat::ParsedRules* users_rules, std::string_view fixed, std::string_view origin) {
   if (nodes < 1 || ranks_per_node < 1 || nodes > std::numeric_limits<int>::max() / ranks_per_node)
     throw offbeat::UsageError("the number of ranks must be from 1 to 2147483647");
-  const offbeat::Collective known = known_collective(collective);
+  // No collective has a name that begins like those of non-blocking calls.
+  const std::string_view prefix = prefix_of(offbeat::CallForm::nonblocking);
+  const bool nonblocking = calls.starts_with(prefix);
+  const offbeat::Collective known = known_collective(calls.substr(nonblocking ? prefix.size() : 0));
   offbeat::FixedChoice choice{nullptr, std::string(origin)};
   if (!fixed.empty()) choice.expression = offbeat::interned_expression(known, fixed);
   const offbeat::HostOffer offer = offbeat::offer_of_any_version(known_host(host));
   const offbeat::Plan made = offbeat::make_plan(
       known, {.host = known_host(host),
+              .calls = nonblocking ? offbeat::CallForm::nonblocking : offbeat::CallForm::blocking,
               .placement = {.ranks = nodes * ranks_per_node, .nodes = nodes, .board = board},
               .fixed = choice.expression != nullptr ? &choice : nullptr,
               .rules = {users_rules != nullptr ? &users_rules->rules : nullptr, &offbeat::built_in_rules()},
@@ -104,7 +109,7 @@ void register_rules(nb::module_& module) {
       .def_prop_ro("errors", error_lines, "One line per error, as FILE:LINE: FIELD: MESSAGE.")
       .def_prop_ro("rules", rule_list,
                    "The rules without an error. Each is a dict: line, text (the canonical spelling), "
-                   "collective, host, "
+                   "collective, nonblocking (whether it is for non-blocking calls only), host, "
                    "nodes, ppn, reason. nodes and ppn are pairs (least, most), both included.");
   module.def(
       "read_rules",
@@ -124,10 +129,12 @@ void register_rules(nb::module_& module) {
       "allreduce or iallreduce), name, spelling (the MPI's own name), number (in the MPI's list, from 1), "
       "and ranks (the only number of ranks that it runs on, or None).");
   module.def(
-      "plan", plan, "collective"_a, "host"_a, "nodes"_a, "ranks_per_node"_a, "board"_a,
-      "users_rules"_a.none(), "fixed"_a, "origin"_a,
-      "Returns the plan for a communicator of `nodes` times `ranks_per_node` ranks: one dict per byte range, "
-      "shortest first. least_bytes and most_bytes are both included; most_bytes None means no upper end. "
+      "plan", plan, "calls"_a, "host"_a, "nodes"_a, "ranks_per_node"_a, "board"_a, "users_rules"_a.none(),
+      "fixed"_a, "origin"_a,
+      "Returns the plan of `calls`, such as bcast, or ibcast for its non-blocking calls, on a communicator "
+      "of "
+      "`nodes` times `ranks_per_node` ranks: one dict per byte range, shortest first. least_bytes and "
+      "most_bytes are both included; most_bytes None means no upper end. "
       "The other keys are expression, form, needs, alternatives, reason and origin. `board` says whether the "
       "ranks of a node share memory. If `fixed` is not empty, calls of every length run that expression, and "
       "`origin` says who chose it. Otherwise `users_rules` decide, and after them the built-in rules.");

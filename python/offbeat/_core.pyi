@@ -51,6 +51,7 @@ class Rule(TypedDict):
     line: int
     text: str
     collective: str
+    nonblocking: bool
     host: str
     nodes: tuple[int, int]
     ppn: tuple[int, int]
@@ -76,7 +77,7 @@ def read_rules(path: str) -> Rules: ...
 def built_in_rules() -> Rules: ...
 def hosts() -> list[str]: ...
 def plan(
-    collective: str,
+    calls: str,
     host: str,
     nodes: int,
     ranks_per_node: int,

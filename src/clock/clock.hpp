@@ -19,18 +19,19 @@ inline Nanoseconds now() {
   return static_cast<Nanoseconds>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
 }
 
-// How a rank got its model of the global time. docs/trace-format.md lists these numbers.
-enum class Kind : std::uint32_t { none = 0, shared = 1, offset = 2, hca3 = 3 };
+// Where a rank has its model of the global time from: a clock that all ranks share, or a measurement.
+// docs/trace-format.md lists these numbers.
+enum class Source : std::uint32_t { none = 0, shared = 1, offset = 2, hca3 = 3 };
 
-[[nodiscard]] constexpr std::string_view name_of(Kind kind) {
-  switch (kind) {
-    case Kind::none:
+[[nodiscard]] constexpr std::string_view name_of(Source source) {
+  switch (source) {
+    case Source::none:
       return "none";
-    case Kind::shared:
+    case Source::shared:
       return "shared";
-    case Kind::offset:
+    case Source::offset:
       return "offset";
-    case Kind::hca3:
+    case Source::hca3:
       return "HCA3";
   }
   return "none";
@@ -38,7 +39,7 @@ enum class Kind : std::uint32_t { none = 0, shared = 1, offset = 2, hca3 = 3 };
 
 // Converts a rank's own time to the time of rank 0's clock, and back.
 struct Model {
-  Kind kind = Kind::none;
+  Source source = Source::none;
   Nanoseconds at = 0;  // own time of the synchronisation
   Nanoseconds offset = 0;
   double slope = 0;
@@ -57,7 +58,7 @@ struct Model {
 // Improves two models that one rank got at the ends of a long time span. One synchronisation lasts
 // milliseconds only, so both get the slope of the line through their offsets.
 inline void join(Model& begin, Model& end) {
-  if (begin.kind == Kind::none || end.kind == Kind::none || end.at <= begin.at) return;
+  if (begin.source == Source::none || end.source == Source::none || end.at <= begin.at) return;
   const auto offsets = static_cast<double>(end.offset - begin.offset);
   begin.slope = end.slope = offsets / static_cast<double>(end.at - begin.at);
 }

@@ -95,7 +95,7 @@ Model fit(const std::vector<Sample>& samples, Method method) {
     own += static_cast<double>(sample.own - origin.own) / count;
     offset += static_cast<double>(sample.offset - origin.offset) / count;
   }
-  Model model{.kind = method == Method::hca3 ? Kind::hca3 : Kind::offset,
+  Model model{.source = method == Method::hca3 ? Source::hca3 : Source::offset,
               .at = origin.own + std::llround(own),
               .offset = origin.offset + std::llround(offset)};
   if (method == Method::offset || samples.size() < 8) return model;
@@ -138,7 +138,7 @@ Model learn(Messenger& messenger, std::span<const int> speakers, std::size_t me,
   const auto learn_from = [&](std::size_t server) {
     return fit(fastest(ping(messenger, speakers[server], effort.least_pings, effort.least_ns)), method);
   };
-  Model model{.kind = Kind::shared, .at = messenger.now()};
+  Model model{.source = Source::shared, .at = messenger.now()};
   const std::size_t hosts = speakers.size();
   if (method == Method::offset) {
     if (me != 0) return learn_from(0);
@@ -178,7 +178,7 @@ Model synchronise(Messenger& messenger, std::span<const std::uint64_t> hosts, Me
   const auto host = [&](int rank) { return hosts[static_cast<std::size_t>(rank)]; };
   const int rank = messenger.rank();
   const std::vector<int> all = speakers(hosts);
-  if (all.size() == 1) return {.kind = Kind::shared, .at = messenger.now()};
+  if (all.size() == 1) return {.source = Source::shared, .at = messenger.now()};
   const auto mine = std::ranges::find(all, host(rank), host);
   if (*mine != rank) return receive_value<Model>(messenger, *mine);
 

@@ -44,7 +44,7 @@ std::vector<Candidate> candidates(Collective collective, const PlanBasis& basis)
   for (const Rules* rules : basis.rules) {
     if (rules == nullptr) continue;
     for (const Rule& rule : rules->rules) {
-      if (rule.collective != collective || !rule.fits(basis.host, basis.placement)) continue;
+      if (rule.collective != collective || !rule.fits(basis.host, basis.placement, basis.calls)) continue;
       Candidate candidate{rule.bytes.on(basis.placement.nodes), {}, &rule, rules->file};
       if (candidate.bytes.is_empty()) continue;
       std::ranges::copy_if(
@@ -262,9 +262,18 @@ Means PlanRow::needs_of_all() const {
 
 bool Plans::need(Means means, Collectives some) const {
   for (std::size_t k = 0; k < collectives.size(); ++k) {
-    if (some.contain(collective_at(k)) && by_collective[k].needs().contain(means)) return true;
+    if (!some.contain(collective_at(k))) continue;
+    if (by_collective[k].needs().contain(means)) return true;
+    if (nonblocking[k] && nonblocking[k]->needs().contain(means)) return true;
   }
   return false;
+}
+
+bool tell_calls_apart(const PlanBasis& basis, Collective collective) {
+  const auto tells = [&](const Rule& rule) { return rule.collective == collective && rule.form.has_value(); };
+  return basis.fixed == nullptr && std::ranges::any_of(basis.rules, [&](const Rules* rules) {
+           return rules != nullptr && std::ranges::any_of(rules->rules, tells);
+         });
 }
 
 Plan make_plan(Collective collective, const PlanBasis& basis) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -114,9 +115,14 @@ struct Plan {
 // The plans of one communicator.
 struct Plans {
   std::array<Plan, collectives.size()> by_collective;
+  // The plans of calls that begin something, where the rules have some for them alone.
+  std::array<std::optional<Plan>, collectives.size()> nonblocking;
   std::uint64_t generation = 0;  // Selection::generation() when the plans were made
 
-  [[nodiscard]] const Plan& of(Collective collective) const { return by_collective[index_of(collective)]; }
+  [[nodiscard]] const Plan& of(Collective collective, CallForm form = CallForm::blocking) const {
+    const std::optional<Plan>& own = nonblocking[index_of(collective)];
+    return form == CallForm::nonblocking && own ? *own : by_collective[index_of(collective)];
+  }
   // Returns true if the plan of any of these collectives needs all of `means`.
   [[nodiscard]] bool need(Means means, Collectives some = served) const;
 };
@@ -132,6 +138,7 @@ struct FixedChoice {
 // The values from which a plan is made. Each of them is equal on all ranks of the communicator.
 struct PlanBasis {
   HostMpi host = HostMpi::other;
+  CallForm calls = CallForm::blocking;
   Placement placement;
   const FixedChoice* fixed = nullptr;     // null: the rules decide
   std::size_t window_bytes = any_length;  // the size of each half of a rank's window on a board
@@ -141,6 +148,9 @@ struct PlanBasis {
   // The algorithms of the host that native(NAME) can name. Null: no rule and no choice names one.
   const HostOffer* offer = nullptr;
 };
+
+// Returns true if rules may say more of some calls of the collective than of others.
+[[nodiscard]] bool tell_calls_apart(const PlanBasis& basis, Collective collective);
 
 // Makes the plan of one collective; nothing else decides which algorithms may run. A rule that cannot run on
 // the communicator is skipped. If a fixed choice cannot run there, the plan is native.

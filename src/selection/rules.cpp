@@ -133,18 +133,28 @@ std::string meant(std::string_view text, const std::vector<std::string_view>& kn
   return similar.empty() ? "" : " (did you mean '" + std::string(similar) + "'?)";
 }
 
-std::vector<Collective> collectives_of(std::string_view text) {
+// The calls that the first field of a rule names.
+struct CallsOfRule {
+  std::vector<Collective> collectives;
+  std::optional<CallForm> form;
+};
+
+CallsOfRule calls_of(std::string_view text) {
   std::vector<std::string_view> names;
   std::vector<Collective> all;
   for (std::size_t k = 0; k < collectives.size(); ++k) {
     const Collective collective = collective_at(k);
     if (repertoire(collective).algorithms.empty()) continue;
-    if (text == name_of(collective)) return {collective};
+    if (text == name_of(collective)) return {{collective}, {}};
+    const std::string_view prefix = prefix_of(CallForm::nonblocking);
+    if (text.starts_with(prefix) && text.substr(prefix.size()) == name_of(collective))
+      return {{collective}, CallForm::nonblocking};
     names.push_back(name_of(collective));
     all.push_back(collective);
   }
-  if (text == "*") return all;
-  std::string expected = "a collective that offbeat serves, or *: ";
+  if (text == "*") return {all, {}};
+  std::string expected =
+      "a collective that offbeat serves, with an i before it for its non-blocking calls, or *: ";
   for (const std::string_view name : names)
     expected += (name == names.front() ? "" : ", ") + std::string(name);
   fail(text, meant(text, names), expected);
@@ -207,7 +217,7 @@ class Parser {
       return;
     }
     // Every field is parsed even after an error, so that one run shows all errors.
-    std::vector<Collective> for_collectives;
+    CallsOfRule calls;
     bool is_right = true;
     const auto read = [&](std::size_t k, auto&& parse) {
       try {
@@ -217,19 +227,22 @@ class Parser {
         is_right = false;
       }
     };
-    read(0, [&](std::string_view text) { for_collectives = collectives_of(text); });
+    read(0, [&](std::string_view text) {
+      calls = calls_of(text);
+      rule.form = calls.form;
+    });
     read(1, [&](std::string_view text) { rule.host = host_of(text); });
     read(2, [&](std::string_view text) { rule.nodes = range_of_counts(text); });
     read(3, [&](std::string_view text) { rule.ppn = range_of_counts(text); });
     read(4, [&](std::string_view text) { rule.bytes = range_of_bytes(text); });
     read(5, [&](std::string_view text) {
       const auto column = static_cast<std::size_t>(text.data() - whole.data()) + 1;
-      for (const Collective collective : for_collectives) {
+      for (const Collective collective : calls.collectives) {
         rule.collective = collective;
         try {
           rule.alternatives = alternatives_of(collective, text, column);
         } catch (BadField& bad) {
-          if (for_collectives.size() > 1) bad.what = std::string(name_of(collective)) + ": " + bad.what;
+          if (calls.collectives.size() > 1) bad.what = std::string(name_of(collective)) + ": " + bad.what;
           throw;
         }
         if (is_right) add(rule);
@@ -297,8 +310,8 @@ Range<std::size_t> ByteRange::on(int nodes) const {
   return range;
 }
 
-bool Rule::fits(HostMpi under, const Placement& placement) const {
-  return (!host || *host == under) && nodes.contains(placement.nodes) &&
+bool Rule::fits(HostMpi under, const Placement& placement, CallForm calls) const {
+  return (!form || *form == calls) && (!host || *host == under) && nodes.contains(placement.nodes) &&
          ppn.contains(ranks_per_node(placement));
 }
 
@@ -309,8 +322,9 @@ std::string Rule::algorithm_text() const {
 }
 
 std::string Rule::text() const {
-  return std::string(name_of(collective)) + " " + std::string(host ? name_of(*host) : "*") + " " +
-         counts_text(nodes) + " " + counts_text(ppn) + " " + bytes_text(bytes) + " " + algorithm_text();
+  return std::string(form ? prefix_of(*form) : "") + std::string(name_of(collective)) + " " +
+         std::string(host ? name_of(*host) : "*") + " " + counts_text(nodes) + " " + counts_text(ppn) + " " +
+         bytes_text(bytes) + " " + algorithm_text();
 }
 
 std::string RuleError::text(std::string_view file) const {

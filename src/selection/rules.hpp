@@ -56,9 +56,18 @@ struct ByteRange {
   friend bool operator==(const ByteRange&, const ByteRange&) = default;
 };
 
+// Blocking calls, or calls that only begin something: MPI_Ibcast, or MPI_Start of what MPI_Bcast_init made.
+enum class CallForm : std::uint8_t { blocking, nonblocking };
+
+// Returns what precedes the name of a collective in the names of such calls: nothing, or the i of "ibcast".
+[[nodiscard]] constexpr std::string_view prefix_of(CallForm form) {
+  return form == CallForm::nonblocking ? "i" : "";
+}
+
 struct Rule {
   Collective collective;
-  std::optional<HostMpi> host;  // empty: any host
+  std::optional<CallForm> form;  // empty: all calls; "ibcast" in the file stands for nonblocking ones
+  std::optional<HostMpi> host;   // empty: any host
   Range<int> nodes{1};
   Range<int> ppn{1};
   ByteRange bytes;
@@ -66,9 +75,9 @@ struct Rule {
   std::string reason;                           // the comment on its line
   int line = 0;
 
-  // Returns true if the rule applies to a communicator with this placement under this host. Its algorithm may
-  // still be unable to run there.
-  [[nodiscard]] bool fits(HostMpi host, const Placement& placement) const;
+  // Returns true if the rule applies to calls of this form on a communicator with this placement under this
+  // host. Its algorithm may still be unable to run there.
+  [[nodiscard]] bool fits(HostMpi host, const Placement& placement, CallForm calls) const;
   // Returns the canonical spelling, without the comment. Parsing it gives an equal rule.
   [[nodiscard]] std::string text() const;
   // Returns the last field of the canonical spelling.

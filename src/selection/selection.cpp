@@ -50,21 +50,27 @@ void Selection::choose_always(Collective collective, std::string_view expression
   generation_.fetch_add(1, std::memory_order_acq_rel);
 }
 
-Plan Selection::plan(Collective collective, const Placement& placement, bool has_choices) const {
-  return make_plan(collective, {.host = host_,
-                                .placement = placement,
-                                .fixed = of_[index_of(collective)].always.load(std::memory_order_acquire),
-                                .window_bytes = window_bytes_,
-                                .adapt = has_choices ? adapt_ : Adapt::off,
-                                .rules = {&users_, &built_in_rules()},
-                                .offer = offer()});
+PlanBasis Selection::basis(Collective collective, const Placement& placement, bool has_choices) const {
+  return {.host = host_,
+          .placement = placement,
+          .fixed = of_[index_of(collective)].always.load(std::memory_order_acquire),
+          .window_bytes = window_bytes_,
+          .adapt = has_choices ? adapt_ : Adapt::off,
+          .rules = {&users_, &built_in_rules()},
+          .offer = offer()};
 }
 
 Plans Selection::plans(const Placement& placement, bool has_choices) const {
   Plans plans;
   plans.generation = generation();
-  for (std::size_t k = 0; k < collectives.size(); ++k)
-    plans.by_collective[k] = plan(collective_at(k), placement, has_choices);
+  for (std::size_t k = 0; k < collectives.size(); ++k) {
+    const Collective collective = collective_at(k);
+    PlanBasis of_calls = basis(collective, placement, has_choices);
+    plans.by_collective[k] = make_plan(collective, of_calls);
+    if (!tell_calls_apart(of_calls, collective)) continue;
+    of_calls.calls = CallForm::nonblocking;
+    plans.nonblocking[k] = make_plan(collective, of_calls);
+  }
   return plans;
 }
 

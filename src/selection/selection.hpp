@@ -49,7 +49,9 @@ class Selection {
   // Make the plans for a communicator with this placement. If `has_choices` is false, the first alternative
   // of each rule runs.
   [[nodiscard]] Plans plans(const Placement& placement, bool has_choices = true) const;
-  [[nodiscard]] Plan plan(Collective collective, const Placement& placement, bool has_choices = true) const;
+  [[nodiscard]] Plan plan(Collective collective, const Placement& placement, bool has_choices = true) const {
+    return make_plan(collective, basis(collective, placement, has_choices));
+  }
 
   // Returns plans for a communicator that the host serves, whatever the choices are. They give no reason.
   [[nodiscard]] const Plans& native() const { return native_; }
@@ -76,6 +78,7 @@ class Selection {
     std::atomic<const FixedChoice*> always{nullptr};
     const FixedChoice* at_start = nullptr;  // null: the rules decide
   };
+  [[nodiscard]] PlanBasis basis(Collective collective, const Placement& placement, bool has_choices) const;
   // Returns what native(NAME) can name, or null if nothing is named.
   [[nodiscard]] const HostOffer* offer() const;
 

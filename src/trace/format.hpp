@@ -32,7 +32,7 @@ struct Clock {
 
 [[nodiscard]] inline Clock stored(const clock::Model& model) {
   constexpr double most = std::numeric_limits<std::uint32_t>::max();
-  return {static_cast<std::uint32_t>(model.kind),
+  return {static_cast<std::uint32_t>(model.source),
           static_cast<std::uint32_t>(std::min(most, std::ceil(model.bound_ns))),
           model.at,
           model.offset,

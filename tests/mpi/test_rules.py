@@ -23,6 +23,7 @@ CHOICE = re.compile(
     r"ranks: (\d+): (.*) \((.*)\)$",
     re.MULTILINE,
 )
+NAMES_OF_BOTH = ("bcast", "ibcast", "allgather", "iallgather")
 IS_RANK_1 = '[ "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-}}" = 1 ]'
 
 
@@ -45,6 +46,24 @@ def explained(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[
     assert main(["explain", *arguments, "--json"]) == 0
     rows: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["rows"]
     return rows
+
+
+@INSIDE_OFFBEAT
+def test_non_blocking_calls_have_rules_of_their_own(
+    mpi: Mpi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules = tmp_path / "my.rules"
+    rules.write_text("ibcast * * * * chain\nbcast * * * * native\niallgather * * * * native\n")
+    program = compile_program(mpi, PROGRAMS / "adapting.c")
+    settings = {"OFFBEAT_VERBOSE": "1", "OFFBEAT_RULES": str(rules)}
+    result = run(mpi, 2, [program], environment=settings, timeout=120).succeeded()
+    lines = {name: {line[3] for line in said(result.stderr) if line[0] == name} for name in NAMES_OF_BOTH}
+    for name in NAMES_OF_BOTH:
+        rows = explained(capsys, name, "--rules", str(rules), "--mpi", HOSTS[mpi.name])
+        assert lines[name] <= {row["expression"] for row in rows}
+    assert lines["ibcast"] == {"chain"}
+    assert lines["bcast"] == lines["iallgather"] == {"native"}
+    assert "native" not in lines["allgather"] and lines["allgather"]
 
 
 @INSIDE_OFFBEAT

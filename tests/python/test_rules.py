@@ -38,6 +38,19 @@ def test_check_shows_all_errors(offbeat: Offbeat, rules: Path) -> None:
     ]  # fmt: skip
 
 
+def test_non_blocking_calls_alone(offbeat: Offbeat, rules: Path) -> None:
+    found = difference(rules, "ibcast * 1 * * native\n")
+    assert {each.calls for each in found} == {"ibcast"}
+    rows = [
+        json.loads(offbeat("explain", calls, "--rules", str(rules), "--json").stdout)["rows"]
+        for calls in ("bcast", "ibcast")
+    ]
+    assert [row["expression"] for row in rows[0]] != ["native"]
+    assert [row["expression"] for row in rows[1]] == ["native"]
+    done = offbeat("explain", "ibarier")
+    assert done.returncode == 2 and "barier" in done.stderr
+
+
 def test_check_of_a_right_file(offbeat: Offbeat, rules: Path) -> None:
     rules.write_text("* * * * * native  # a rule for each collective\nallreduce * 1 * ..4KiB ring\n")
     done = offbeat("rules", "check", str(rules))

@@ -172,9 +172,9 @@ TEST_P(Synchronise, AgreesToUnder5MicrosecondsAcrossANetworkOf100) {
     EXPECT_LT(outcome.error_ns(world), 5000 + ageing_ns);
     EXPECT_LT(outcome.end, 8e6 * static_cast<double>(GetParam()) + 1e6) << "no more than 8 ms a host";
     for (std::size_t rank = 1; rank < GetParam(); ++rank) {
-      EXPECT_EQ(outcome.models[rank].kind, method == Method::hca3 ? Kind::hca3 : Kind::offset);
+      EXPECT_EQ(outcome.models[rank].source, method == Method::hca3 ? Source::hca3 : Source::offset);
     }
-    EXPECT_EQ(outcome.models[0].kind, Kind::shared);
+    EXPECT_EQ(outcome.models[0].source, Source::shared);
   }
 }
 
@@ -230,7 +230,7 @@ TEST(Clock, RanksOfOneHostShareTheirClockWithoutAMessage) {
   const Outcome outcome = synchronised(world, {7, 7, 7, 7});
   EXPECT_EQ(outcome.messages, 0);
   EXPECT_EQ(outcome.error_ns(world), 0);
-  for (const Model& model : outcome.models) EXPECT_EQ(model.kind, Kind::shared);
+  for (const Model& model : outcome.models) EXPECT_EQ(model.source, Source::shared);
 }
 
 TEST(Clock, OneRankOfEachHostMeasuresForAll) {
@@ -238,7 +238,7 @@ TEST(Clock, OneRankOfEachHostMeasuresForAll) {
   World world({clocks[0], clocks[1], clocks[0], clocks[1], clocks[2], clocks[1]}, {});
   const Outcome outcome = synchronised(world, {9, 4, 9, 4, 6, 4});
   EXPECT_LT(outcome.error_ns(world), 5000);
-  EXPECT_EQ(outcome.models[2].kind, Kind::shared);
+  EXPECT_EQ(outcome.models[2].source, Source::shared);
   for (const std::size_t copy : {3, 5}) {
     EXPECT_EQ(outcome.models[copy].at, outcome.models[1].at);
     EXPECT_EQ(outcome.models[copy].offset, outcome.models[1].offset);
@@ -246,15 +246,15 @@ TEST(Clock, OneRankOfEachHostMeasuresForAll) {
 }
 
 TEST(Clock, OwnTimeIsTheInverseOfGlobalTime) {
-  const Model model{.kind = Kind::hca3, .at = 5'000'000'000, .offset = -123'456'789, .slope = 4e-5};
+  const Model model{.source = Source::hca3, .at = 5'000'000'000, .offset = -123'456'789, .slope = 4e-5};
   for (const Nanoseconds own : {Nanoseconds{0}, Nanoseconds{5'000'000'000}, Nanoseconds{900'000'000'000}}) {
     EXPECT_NEAR(static_cast<double>(model.own(model.global(own)) - own), 0, 1);
   }
 }
 
 TEST(Clock, TwoSynchronisationsGiveTheSlopeBetween) {
-  Model begin{.kind = Kind::hca3, .at = 0, .offset = 1000, .slope = 1e-3};
-  Model end{.kind = Kind::hca3, .at = 1'000'000'000, .offset = 21'000};
+  Model begin{.source = Source::hca3, .at = 0, .offset = 1000, .slope = 1e-3};
+  Model end{.source = Source::hca3, .at = 1'000'000'000, .offset = 21'000};
   join(begin, end);
   for (const Nanoseconds own : {0, 250'000'000, 1'000'000'000}) {
     EXPECT_EQ(begin.global(own), own + 1000 + own / 50'000);

@@ -84,6 +84,18 @@ TEST(Rules, AStarIsEveryCollective) {
   EXPECT_EQ(errors("* * * * * rabenseifner").size(), 1U);
 }
 
+TEST(Rules, AnIBeforeACollectiveIsItsNonBlockingCalls) {
+  const Rule one = rule("ibcast * 1 * 64KiB.. native");
+  EXPECT_EQ(one.collective, Collective::bcast);
+  EXPECT_EQ(one.form, CallForm::nonblocking);
+  EXPECT_EQ(one.text(), "ibcast * 1 * 64KiB.. native");
+  EXPECT_TRUE(one.fits(HostMpi::intel, {2}, CallForm::nonblocking));
+  EXPECT_FALSE(one.fits(HostMpi::intel, {2}, CallForm::blocking));
+  const Rule other = rule("bcast * * * * native");
+  for (const CallForm form : {CallForm::blocking, CallForm::nonblocking})
+    EXPECT_TRUE(other.fits(HostMpi::intel, {2}, form));
+}
+
 TEST(Rules, AnErrorNamesLineAndField) {
   const auto is_error = [](std::string_view text, std::string_view expected) {
     const std::vector<std::string> found = errors(text);
@@ -91,6 +103,8 @@ TEST(Rules, AnErrorNamesLineAndField) {
     EXPECT_TRUE(found.front().starts_with(expected)) << found.front();
   };
   is_error("\n\nalreduce * * * * ring", "a:3: collective: 'alreduce' (did you mean 'allreduce'?); expected");
+  is_error("ialreduce * * * * ring", "a:1: collective: 'ialreduce'");
+  is_error("iallreduce * * * * rng", "a:1: algorithm: column 20: unknown algorithm 'rng'");
   is_error("alltoallw * * * * ring", "a:1: collective: 'alltoallw'");
   is_error("allreduce itel * * * ring", "a:1: host: 'itel' (did you mean 'intel'?); expected");
   is_error("allreduce * 0 * * ring", "a:1: nodes: '0' is less than 1; expected");
@@ -129,9 +143,10 @@ TEST(Rules, TheHashIsOfWhatDecides) {
   const std::uint64_t one = hash("allreduce * 1 * ..1024 ring  # why");
   EXPECT_EQ(hash("\n\nallreduce  *  1..1 *  ..1KiB  ring # because"), one);
   for (const std::string_view other :
-       {"reduce * 1 * ..1024 chain", "allreduce intel 1 * ..1024 ring", "allreduce * 2 * ..1024 ring",
-        "allreduce * 1 1 ..1024 ring", "allreduce * 1 * ..<1024 ring", "allreduce * 1 * ..1024/node ring",
-        "allreduce * 1 * ..1024 ring | linear", "allreduce * 1 * ..1024 linear", ""}) {
+       {"iallreduce * 1 * ..1024 ring", "reduce * 1 * ..1024 chain", "allreduce intel 1 * ..1024 ring",
+        "allreduce * 2 * ..1024 ring", "allreduce * 1 1 ..1024 ring", "allreduce * 1 * ..<1024 ring",
+        "allreduce * 1 * ..1024/node ring", "allreduce * 1 * ..1024 ring | linear",
+        "allreduce * 1 * ..1024 linear", ""}) {
     EXPECT_NE(hash(other), one) << other;
   }
 }

@@ -354,6 +354,24 @@ TEST(Plan, ARuleThatCannotRunFallsToTheNext) {
   EXPECT_EQ(row(selection, {.ranks = 8, .nodes = 2}, 8).alternatives.size(), 1U);
 }
 
+TEST(Plan, NonBlockingCallsMayHaveOneOfTheirOwn) {
+  constexpr auto nonblocking = CallForm::nonblocking;
+  constexpr Placement messages_only{.ranks = 4};
+  Selection selection;
+  const Plans alike = selection.plans(messages_only);
+  EXPECT_EQ(&alike.of(Collective::bcast, nonblocking), &alike.of(Collective::bcast));
+  selection.start_with(parse_rules("a test", "ibcast * * * ..8 chain\nbcast * * * * native").rules);
+  const Plans plans = selection.plans(messages_only);
+  const auto text = [&](CallForm form, std::size_t bytes) {
+    return plans.of(Collective::bcast, form).row_for(bytes).expression->text();
+  };
+  EXPECT_EQ(text(CallForm::blocking, 8), "native");
+  EXPECT_EQ(text(nonblocking, 8), "chain");
+  EXPECT_EQ(text(nonblocking, 9), "native");
+  EXPECT_TRUE(plans.need(Means::messages, {Collective::bcast}));
+  EXPECT_EQ(&plans.of(Collective::barrier, nonblocking), &plans.of(Collective::barrier));
+}
+
 std::vector<std::string> alternatives(Adapt adapt, std::string_view collective, std::string_view algorithms) {
   Selection selection(HostMpi::other, any_length, adapt);
   selection.start_with(

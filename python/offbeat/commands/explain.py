@@ -30,7 +30,10 @@ def register(app: typer.Typer) -> None:
 
 
 def explain(
-    collective: Annotated[str, typer.Argument(metavar="COLLECTIVE", help="A collective, such as allreduce.")],
+    calls: Annotated[
+        str,
+        typer.Argument(metavar="COLLECTIVE", help="A collective, such as bcast; ibcast: its non-blocking calls."),
+    ],
     mpi: HostOfRules = None,
     nodes: Annotated[int, typer.Option(metavar="N", help="Nodes of the communicator.")] = 1,
     ppn: Annotated[int, typer.Option(metavar="N", help="Ranks on each node.")] = 2,
@@ -50,6 +53,7 @@ def explain(
 
     OFFBEAT_RULES and OFFBEAT_<COLLECTIVE> have the same effect as in a program.
     """
+    collective = calls.removeprefix("i")  # no collective has a name that begins with it
     checked_served(collective)
     checked_host(mpi)
     for option, value in (("--nodes", nodes), ("--ppn", ppn)):
@@ -62,17 +66,17 @@ def explain(
     if fixed:
         fixed = canonical(fixed, collective)
     try:
-        rows = _core.plan(collective, mpi or _OTHER, nodes, ppn, board, users_rules, fixed, variable)
+        rows = _core.plan(calls, mpi or _OTHER, nodes, ppn, board, users_rules, fixed, variable)
     except ValueError as error:
         raise CommandError(f"{nodes} nodes of {ppn} ranks: {error}") from None
     if size_bytes is not None:
         rows = [row for row in rows if row["least_bytes"] <= size_bytes <= (row["most_bytes"] or size_bytes)]
     if as_json:
-        cell = {"collective": collective, "mpi": mpi or _OTHER, "nodes": nodes, "ppn": ppn}
+        cell = {"collective": calls, "mpi": mpi or _OTHER, "nodes": nodes, "ppn": ppn}
         print(json.dumps({**cell, "board": board, "bytes": size_bytes, "rows": rows}, indent=2))
         return
     where = f"{nodes} node{'' if nodes == 1 else 's'} of {ppn} rank{'' if ppn == 1 else 's'}"
     of = "" if size_bytes is None else f" of {format_size(size_bytes)}"
-    caption = f"{collective}{of} on {where}, MPI: {mpi or _OTHER}"
+    caption = f"{calls}{of} on {where}, MPI: {mpi or _OTHER}"
     console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
     console.print(to_terminal(rule_sheets.plan_sheet(caption, rows)))

@@ -37,7 +37,7 @@ class Choice:
 class Difference:
     """Calls for which the two files choose differently."""
 
-    collective: str
+    calls: str  # a collective, with an i before it for its non-blocking calls
     hosts: tuple[str, ...]
     nodes: Span
     ppn: Span
@@ -54,19 +54,21 @@ def differences(first: _core.Rules | None, second: _core.Rules | None) -> list[D
     found: list[Difference] = []
     for collective in [each["name"] for each in _core.collectives() if each["served"]]:
         rules = [rule for file in files for rule in file.rules if rule["collective"] == collective]
+        forms = [collective, *([f"i{collective}"] if any(rule["nonblocking"] for rule in rules) else [])]
         nodes = _spans((rule["nodes"] for rule in rules), MOST_NODES)
         ppn = _spans((rule["ppn"] for rule in rules), MOST_RANKS_PER_NODE)
         if len(nodes) * len(ppn) * len(_core.hosts()) > _MOST_CELLS:
             raise CommandError(f"the rules of {collective} have too many different ranges to compare")
-        by_host = {host: _of_host(collective, host, nodes, ppn, first, second) for host in _core.hosts()}
-        for one in dict.fromkeys(each for some in by_host.values() for each in some):
-            hosts = tuple(host for host, some in by_host.items() if one in some)
-            found.append(Difference(collective, hosts, *one))
+        for calls in forms:
+            by_host = {host: _of_host(calls, host, nodes, ppn, first, second) for host in _core.hosts()}
+            for one in dict.fromkeys(each for some in by_host.values() for each in some):
+                hosts = tuple(host for host, some in by_host.items() if one in some)
+                found.append(Difference(calls, hosts, *one))
     return found
 
 
 def _of_host(
-    collective: str,
+    calls: str,
     host: str,
     nodes: Sequence[Span],
     ppn: Sequence[Span],
@@ -77,7 +79,7 @@ def _of_host(
         (node_span, rank_span, choice)
         for node_span in nodes
         for rank_span in ppn
-        for choice in _choices(collective, host, node_span.least, rank_span.least, first, second)
+        for choice in _choices(calls, host, node_span.least, rank_span.least, first, second)
     ]
     by_ppn = [(n, joined, c) for (n, c), joined in _joined(((n, c), p) for n, p, c in cells)]
     return [(joined, p, c) for (p, c), joined in _joined(((p, c), n) for n, p, c in by_ppn)]
@@ -96,10 +98,10 @@ def _joined(cells: Iterable[tuple[tuple[Span, Choice], Span]]) -> list[tuple[tup
 
 
 def _choices(
-    collective: str, host: str, nodes: int, ppn: int, first: _core.Rules | None, second: _core.Rules | None
+    calls: str, host: str, nodes: int, ppn: int, first: _core.Rules | None, second: _core.Rules | None
 ) -> list[Choice]:
     """The ranges of lengths for which the two choices differ."""
-    plans = [_core.plan(collective, host, nodes, ppn, True, rules, "", "") for rules in (first, second)]
+    plans = [_core.plan(calls, host, nodes, ppn, True, rules, "", "") for rules in (first, second)]
     starts = sorted({row["least_bytes"] for plan in plans for row in plan})
     parts = [(start, _algorithms(plans[0], start), _algorithms(plans[1], start)) for start in starts]
     merged = [next(group) for _, group in groupby(parts, key=lambda part: part[1:])]

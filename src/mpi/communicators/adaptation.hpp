@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -19,10 +21,8 @@ namespace offbeat {
 
 class MeasuredCall;
 
-// Blocking and non-blocking calls have trials of their own.
-enum class CallForm : std::uint8_t { blocking, nonblocking };
-
-// The trial of one row of a plan, for calls whose lengths lie between two powers of two: 16 KiB to 32 KiB-1.
+// The trial of one row of a plan, for calls of one form whose lengths lie between two powers of two: 16 KiB
+// to 32 KiB-1.
 //
 // A call counts when it begins, so that ranks agree even if an error handler of the program jumps out of it.
 // When the ranks have to combine their times, they do so at the beginning of the next blocking call.
@@ -121,8 +121,9 @@ class Adaptation {
   // Returns the trial for such a call of a row that has a choice. The first such call makes it. Throws
   // std::bad_alloc.
   [[nodiscard]] RowTrial& trial(Collective collective, const PlanRow& row, CallForm form, std::size_t bytes) {
-    if (last_ == nullptr || !last_->is_for(row, form, bytes)) last_ = &find(collective, row, form, bytes);
-    return *last_;
+    RowTrial*& recent = recent_[place_of(collective, form, bytes)];
+    if (recent == nullptr || !recent->is_for(row, form, bytes)) recent = &find(collective, row, form, bytes);
+    return *recent;
   }
   // Calls visit(trial) for each trial that is due.
   template <class Visit>
@@ -137,15 +138,22 @@ class Adaptation {
   void use(const Plans& plans) {
     if (plans_ == &plans) return;
     plans_ = &plans;
-    last_ = nullptr;
+    recent_ = {};
     trials_.clear();
   }
 
  private:
   [[nodiscard]] RowTrial& find(Collective collective, const PlanRow& row, CallForm form, std::size_t bytes);
 
+  // Trials of different calls mostly have different places.
+  [[nodiscard]] static std::size_t place_of(Collective collective, CallForm form, std::size_t bytes) {
+    const std::size_t calls = 2 * index_of(collective) + (form == CallForm::nonblocking ? 1 : 0);
+    return (5 * calls + static_cast<std::size_t>(std::bit_width(bytes))) % recent_places;
+  }
+  static constexpr std::size_t recent_places = 32;
+
   const Plans* plans_ = nullptr;
-  RowTrial* last_ = nullptr;  // the one that was asked for last
+  std::array<RowTrial*, recent_places> recent_{};  // those that were asked for last
   std::vector<std::shared_ptr<RowTrial>> trials_;
 };
 

@@ -49,13 +49,13 @@ Range<std::size_t> bytes_of(const std::vector<PlanRow>& rows, std::size_t index)
 
 }  // namespace
 
-void Announcements::say_choice(Collective collective, const Plan& plan, std::size_t bytes, int ranks,
-                               std::string_view why_native) {
+void Announcements::say_choice(Collective collective, CallForm form, const Plan& plan, std::size_t bytes,
+                               int ranks, std::string_view why_native) {
   if (plan.empty()) return;
   const PlanRow& row = plan.row_for(bytes);
   const auto index = static_cast<std::size_t>(&row - plan.rows.data());
   const std::uint64_t bit = std::uint64_t{1} << std::min<std::size_t>(index, 63);
-  std::uint64_t& said = said_[index_of(collective)];
+  std::uint64_t& said = said_[form == CallForm::nonblocking ? 1 : 0][index_of(collective)];
   if ((said & bit) != 0) return;
   said |= bit;
   // The lines are never destroyed, because a program may call MPI while it exits.
@@ -65,8 +65,9 @@ void Announcements::say_choice(Collective collective, const Plan& plan, std::siz
     const Expression& expression = *row.expression;
     const bool varies = !expression.runs_on_host() && !expression.every_run();
     const std::string why = why_native.empty() ? row.reason : std::string(why_native);
-    const std::string line = std::string(name_of(collective)) + text_of(bytes_of(plan.rows, index)) +
-                             ", ranks: " + std::to_string(ranks) + ": " + expression.text() + " (" + why +
+    const std::string line = std::string(prefix_of(form)) + std::string(name_of(collective)) +
+                             text_of(bytes_of(plan.rows, index)) + ", ranks: " + std::to_string(ranks) +
+                             ": " + expression.text() + " (" + why +
                              (varies ? "; bits differ from run to run)" : ")");
     const std::lock_guard lock(mutex);
     if (lines->emplace(ranks, line).second) say(line);
@@ -83,10 +84,9 @@ void Announcements::say_pinned(const RowTrial& row, int ranks) {
       times += (k == 0 ? "" : ", ") + all[k].expression->text() + " " +
                (time == 0 ? "not measured" : microseconds_text(time));
     }
-    say(std::string(row.form() == CallForm::nonblocking ? "i" : "") + std::string(name_of(row.collective())) +
-        text_of(row.bytes()) + ", ranks: " + std::to_string(ranks) + ": " +
-        all[trial.pinned()].expression->text() + " is pinned after " +
-        std::to_string(trial.calls_measured()) + " measured calls (" + times + ")");
+    say(std::string(prefix_of(row.form())) + std::string(name_of(row.collective())) + text_of(row.bytes()) +
+        ", ranks: " + std::to_string(ranks) + ": " + all[trial.pinned()].expression->text() +
+        " is pinned after " + std::to_string(trial.calls_measured()) + " measured calls (" + times + ")");
   });
 }
 

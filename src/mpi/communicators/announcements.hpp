@@ -17,8 +17,9 @@ class Announcements {
  public:
   // Prints which row of the plan a call of `bytes` bytes takes. It prints nothing if this communicator, or
   // another one with as many ranks, has printed that line before. `why_native` says why the host serves every
-  // call; it is empty if the host does not.
-  void say_choice(Collective collective, const Plan& plan, std::size_t bytes, int ranks,
+  // call; it is empty if the host does not. `form` is nonblocking only if the plan is not that of blocking
+  // calls, too.
+  void say_choice(Collective collective, CallForm form, const Plan& plan, std::size_t bytes, int ranks,
                   std::string_view why_native);
   // Prints which alternative a trial has pinned, and the time of each.
   static void say_pinned(const RowTrial& trial, int ranks);
@@ -26,7 +27,8 @@ class Announcements {
   void forget() { said_ = {}; }
 
  private:
-  std::array<std::uint64_t, collectives.size()> said_{};  // bit k: row k; the last bit: all later rows
+  // Of each form and collective; bit k: row k; the last bit: all later rows.
+  std::array<std::array<std::uint64_t, collectives.size()>, 2> said_{};
 };
 
 }  // namespace offbeat

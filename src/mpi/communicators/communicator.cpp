@@ -250,7 +250,7 @@ Choice Communicator::choose_to_begin(Collective collective, std::size_t bytes, s
     if (!plans_.are_current() || !are_provided({collective})) return {};
     if (!adaptation_.is_any_due()) apply();
   }
-  const Plan& plan = plans_.of(collective).plan();
+  const Plan& plan = plans_.of(collective).nonblocking();
   if (plan.empty()) return {};
   const PlanRow& row = plan.row_for(bytes, width);
   if (&row == &plan.without_host || !begins_with_.contain(row.needs)) return {};
@@ -261,6 +261,13 @@ Choice Communicator::choose_to_begin(Collective collective, std::size_t bytes, s
   RowTrial* const trial = or_break(
       collective, bytes, [&] { return &adaptation_.trial(collective, row, CallForm::nonblocking, bytes); });
   return {Chosen::by(trial->next()), trial};
+}
+
+void Communicator::announce_begun(Collective collective, std::size_t bytes) {
+  if (!is_verbose_) return;
+  const PlanInUse& mine = plans_.of(collective);
+  const auto form = &mine.nonblocking() == &mine.plan() ? CallForm::blocking : CallForm::nonblocking;
+  announcements_.say_choice(collective, form, mine.nonblocking(), bytes, size_, why_native_);
 }
 
 void Communicator::begin(std::unique_ptr<Operation>& operation, Chosen chosen, const Call& call,
@@ -279,7 +286,7 @@ void Communicator::begin(std::unique_ptr<Operation>& operation, Chosen chosen, c
   });
   operation->is_complete_.store(false, std::memory_order_relaxed);
   if (process_.progress.has_working_thread()) {
-    // A short copy takes less time than the thread needs to notice that there is one.
+    // The progress thread takes the operation from here. But a short copy takes less time than the thread needs to notice that there is one.
     constexpr std::size_t short_bytes = 4096;
     const bool sends_messages = expression.algorithm->needs.board != OnBoard::one_node;
     operations_under_way.announce(*operation);

@@ -69,8 +69,11 @@ class Communicator {
   // Prints what `choose` finds for such calls, if OFFBEAT_VERBOSE is set. It has no influence on decisions.
   void announce(Collective collective, std::size_t bytes) {
     if (is_verbose_) [[unlikely]]
-      announcements_.say_choice(collective, plans_.of(collective).plan(), bytes, size_, why_native_);
+      announcements_.say_choice(collective, CallForm::blocking, plans_.of(collective).plan(), bytes, size_,
+                                why_native_);
   }
+  // The same for what `choose_to_begin` finds.
+  void announce_begun(Collective collective, std::size_t bytes);
   [[nodiscard]] bool serves() const { return why_native_.empty(); }
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }

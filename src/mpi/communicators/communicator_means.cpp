@@ -57,7 +57,7 @@ Patience CommunicatorMeans::patience_of(int index) {
   NodeBoard::Stage* const mine = stage(index);
   Patience patience = mine != nullptr ? mine->board.patience : transport_of(index).patience();
   patience.bell = nullptr;
-  // The working thread may have been interrupted on this core.
+  // The kernel may have put this rank off its core for the progress thread.
   if (process_.progress.has_working_thread()) patience.shares_cores = true;
   return patience;
 }

@@ -72,7 +72,7 @@ class CommunicatorMeans {
   // -- messages
 
   [[nodiscard]] bool have_messages() const { return shared_.have_messages(); }
-  // Returns true if a place has tags for this stage.
+  // Returns true if operations with this index have tags of their own for their messages.
   [[nodiscard]] static bool have_tags(int index) { return index < NodeBoard::stages_of_communicator; }
   // Returns the transport of the blocking calls, and that of the operations with this index.
   [[nodiscard]] MpiTransport& transport() { return *transport_; }

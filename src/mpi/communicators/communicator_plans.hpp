@@ -45,14 +45,16 @@ struct Choice : Chosen {
   RowTrial* trial = nullptr;  // null: the row has one alternative
 };
 
-// PlanInUse is the plan of one collective, with everything for short calls stored close together: a core that
-// has just waited does one load after the other.
+// PlanInUse is the plan of one collective, with everything for short blocking calls stored close together: a
+// core that has just waited does one load after the other.
 class PlanInUse {
  public:
-  // Puts `plan` into use. It must live until the next call of use(). It holds for `generation` of the
-  // Selection. 0 means that something it needs is missing, so the plan is never up to date.
-  void use(const Plan& plan, std::uint64_t generation) {
+  // Puts `plan` into use, and `nonblocking` for calls that begin something. They must live until the next
+  // call of use(). They hold for `generation` of the Selection. 0 means that something they need is missing,
+  // so they are never up to date.
+  void use(const Plan& plan, const Plan& nonblocking, std::uint64_t generation) {
     plan_ = &plan;
+    nonblocking_ = &nonblocking;
     generation_ = generation;
     short_ = {};
     short_least_ = any_length;
@@ -68,6 +70,7 @@ class PlanInUse {
   void outdate() { generation_ = 0; }
   [[nodiscard]] bool is_of(std::uint64_t generation) const { return generation_ == generation; }
   [[nodiscard]] const Plan& plan() const { return *plan_; }
+  [[nodiscard]] const Plan& nonblocking() const { return *nonblocking_; }
 
   // Returns true if a call of `bytes` bytes takes short_row(), the first row that has an immediate form and
   // no other alternative.
@@ -80,6 +83,7 @@ class PlanInUse {
   std::size_t short_span_ = 0;
   Chosen short_;
   const Plan* plan_ = nullptr;
+  const Plan* nonblocking_ = nullptr;
 };
 
 // CommunicatorPlans holds the plans of all collectives: those that the ranks have agreed on, and those in
@@ -100,8 +104,11 @@ class CommunicatorPlans {
   template <class IsReady>
   void use(const Plans& plans, IsReady&& is_ready) {
     const std::uint64_t generation = agreed_ != nullptr ? agreed_->generation() : selection_.generation();
-    for (std::size_t k = 0; k < in_use_.size(); ++k)
-      in_use_[k].use(plans.by_collective[k], is_ready(collective_at(k)) ? generation : 0);
+    for (std::size_t k = 0; k < in_use_.size(); ++k) {
+      const Collective collective = collective_at(k);
+      in_use_[k].use(plans.of(collective), plans.of(collective, CallForm::nonblocking),
+                     is_ready(collective) ? generation : 0);
+    }
   }
   // Makes the next blocking call bring the plans up to date, although nothing may have changed.
   void outdate() {

@@ -110,7 +110,8 @@ class NodeBoard {
     client_ = client;
     if (!turn_) turn_.emplace(*host_, own);
   }
-  // Call this when the communicator is gone and this rank has left its last collective.
+  // Ends the service for the present communicator. Call this when it is gone and this rank has left its last
+  // collective. The team keeps the board for the next communicator of the same ranks.
   void rest();
 
   // Ends all use of the board, because this rank cannot go on and so no rank can. Every rank that waits on a

@@ -28,7 +28,7 @@ SetUp::SetUp(const Host& host, MPI_Comm communicator, const Settings& settings, 
 
 SetUp::~SetUp() {
   try_to([&] {
-    const std::string waited = watch_.said_for();
+    const std::string waited = watch_.waited_if_said();
     const std::string where = what_waits({});
     if (!waited.empty() && !where.empty()) say(where + "set up after " + waited);
   });

@@ -122,9 +122,9 @@ class Teams {
  public:
   // Returns the team of these ranks, or null if none is known.
   [[nodiscard]] std::shared_ptr<Team> find(const std::vector<int>& world_ranks);
-  // add() replaces the team of the same ranks. It allocates no memory if reserve() was called before.
-  void reserve();
+  // Adds a team, in place of one of the same ranks. It allocates no memory if reserve() was called before.
   void add(std::shared_ptr<Team> team);
+  void reserve();
 
   // Returns a number that was never given out before.
   [[nodiscard]] std::uint64_t next_serial();

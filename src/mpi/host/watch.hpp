@@ -20,8 +20,8 @@ class Watch {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
   ~Watch();
-  // Returns how long this has lived if the line has been printed, otherwise an empty text.
-  [[nodiscard]] std::string said_for() const;
+  // Returns how long this has lived, such as "12 s", if the line has been printed. Otherwise an empty text.
+  [[nodiscard]] std::string waited_if_said() const;
 
  private:
   struct Slot {

@@ -81,7 +81,7 @@ Outcome Activity::begin() {
   const std::size_t bytes = call_.length(communicator.size());
   const Choice choice = communicator.choose_to_begin(call_.collective, bytes, call_.output.width);
   const Chosen chosen = choice;
-  communicator.announce(call_.collective, bytes);
+  communicator.announce_begun(call_.collective, bytes);
   const bool is_alone = !chosen && communicator.copies_alone(call_.collective);
   measured_ = {};
   if (choice.trial != nullptr) [[unlikely]]

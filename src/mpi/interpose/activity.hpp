@@ -114,7 +114,8 @@ class Activity {
   static int on_wait(int count, void** requests, double timeout, MPI_Status* status);
   // Puts the results where the program wants them, and tells all that ask for the end. Calls the host.
   void end() noexcept;
-  // Disposes of the request of an unclaimed collective that is over. `this` may be gone then.
+  // Frees the request of a collective that is over and that nobody will wait for, because the program has
+  // freed its request. `this` may be gone then.
   void drop(bool host_was_told) noexcept;
   void become_inactive() noexcept;  // this may be gone then
   [[nodiscard]] Communicator& runner() const { return apart_ != nullptr ? *apart_ : *communicator_; }

@@ -169,7 +169,7 @@ clock::Model Tracer::synchronised() const {
 
 void Tracer::finish() {
   Header& header = writer_.header();
-  clock::Model begin{.kind = static_cast<clock::Kind>(header.begin.kind),
+  clock::Model begin{.source = static_cast<clock::Source>(header.begin.kind),
                      .at = header.begin.at,
                      .offset = header.begin.offset,
                      .slope = header.begin.slope,
