@@ -19,7 +19,7 @@ inline Nanoseconds now() {
   return static_cast<Nanoseconds>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
 }
 
-// How a rank got its model of the global time. docs/trace-format.md lists these numbers.
+// How a rank got its model of the global time. docs/reference/trace-format.md lists these numbers.
 enum class Kind : std::uint32_t { none = 0, shared = 1, offset = 2, hca3 = 3 };
 
 [[nodiscard]] constexpr std::string_view name_of(Kind kind) {
