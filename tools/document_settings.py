@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Update docs/settings.md from the table of settings in the installed package.
+"""Update docs/reference/settings.md from the table of settings in the installed package.
 
     build/venv/bin/python tools/document_settings.py
 
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from offbeat import _core
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "settings.md"
 COLUMNS = 120
 
 

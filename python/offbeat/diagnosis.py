@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The public name of ``offbeat.trace.diagnosis`` (docs/reading-a-report.md)."""
+"""The public name of ``offbeat.trace.diagnosis`` (docs/how-to/reading-a-report.md)."""
 
 from offbeat.trace.diagnosis import Diagnosis, Finding, Kind, Period, Place, diagnose
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The public name of ``offbeat.trace.metrics`` (docs/reading-a-report.md)."""
+"""The public name of ``offbeat.trace.metrics`` (docs/how-to/reading-a-report.md)."""
 
 from offbeat.trace.metrics import CALL, Calls, Group, blocks_with_rows, collect, groups, mean_skew_us
 

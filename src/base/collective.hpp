@@ -14,7 +14,7 @@
 
 namespace offbeat {
 
-// Trace files contain these numbers, so they must not change (docs/trace-format.md).
+// Trace files contain these numbers, so they must not change (docs/reference/trace-format.md).
 enum class Collective : std::uint8_t {
   allreduce = 1,
   barrier,

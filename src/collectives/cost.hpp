@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // CostModel predicts how long an expression takes if all ranks arrive together. It evaluates the texts in
-// Algorithm::cost (models/formula.hpp). docs/models.md says how well they agree with the simulator.
+// Algorithm::cost (models/formula.hpp). docs/explanation/models.md says how well they agree with the
+// simulator.
 #pragma once
 
 #include <cstddef>

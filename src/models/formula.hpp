@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Formula evaluates the text of an algorithm's cost (Algorithm::cost), so that what people read is what the
-// program computes. docs/models.md explains the language and derives the formulas.
+// program computes. docs/explanation/models.md explains the language and derives the formulas.
 //
 //     cost       = formula { "," definition } [ "," words for people ]
 //     definition = letter "=" formula

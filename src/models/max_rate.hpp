@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The max-rate model predicts the time of an allreduce by messages on several nodes, if all ranks begin at
-// once. Its formulas are closed and agree with the simulator. docs/models.md derives them.
+// once. Its formulas are closed and agree with the simulator. docs/explanation/models.md derives them.
 //
 // Source: Bienz, Olson and Gropp, EuroMPI 2019, equations 3 to 6; Gropp, Olson and Samfass, EuroMPI 2016.
 #pragma once

@@ -5,7 +5,7 @@
 // a memfd or, if that is forbidden, an unnamed file in /dev/shm. Other processes get the file through /proc
 // or by pidfd_getfd. Both may be closed (hidepid, other process namespaces, a system that forbids tracing).
 // They then get it over a socket of the abstract namespace, which has no name in a file system either.
-// docs/security.md says what other users can do about it.
+// docs/explanation/security.md says what other users can do about it.
 #pragma once
 
 #include <sys/socket.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Rules say which algorithm runs in which case, as text. The built-in rules (rules.txt) and the user's rules
-// (OFFBEAT_RULES) have one format, which docs/rules.md describes:
+// (OFFBEAT_RULES) have one format, which docs/reference/rules.md describes:
 //
 //     collective  host  nodes  ppn  bytes  algorithm [| algorithm ...]  [# reason]
 #pragma once

@@ -13,9 +13,9 @@ namespace offbeat {
 
 class PhantomCalls {
  public:
-  // `bytes` is defined in docs/bench-format.md. In an allreduce, reduce, bcast or reduce_scatter it is the
-  // length of the vector, and in other collectives that of one block. Elements that are combined have four
-  // bytes.
+  // `bytes` is defined in docs/reference/bench-format.md. In an allreduce, reduce, bcast or reduce_scatter it
+  // is the length of the vector, and in other collectives that of one block. Elements that are combined have
+  // four bytes.
   PhantomCalls(Collective collective, std::size_t bytes, int ranks);
 
   [[nodiscard]] Call of(int rank) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The layout of a trace file, which docs/trace-format.md describes field by field.
+// The layout of a trace file, which docs/reference/trace-format.md describes field by field.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What another user of the host can do to a job: docs/security.md."""
+"""What another user of the host can do to a job: docs/explanation/security.md."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A decoder of trace files that shares nothing with offbeat's own, from docs/trace-format.md."""
+"""A decoder of trace files that shares nothing with offbeat's own, from docs/reference/trace-format.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from harness import said
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "trace-format.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "trace-format.md"
 HEADER, SLOT = 4096, 64
 # By their numbers, from 1.
 COLLECTIVES = re.findall(r"\d+ (\w+)", said(r"^Collectives: ([^.]*)\.$", PAGE.read_text()))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Results of ``offbeat bench`` with known truth (docs/bench-format.md)."""
+"""Results of ``offbeat bench`` with known truth (docs/reference/bench-format.md)."""
 
 from __future__ import annotations
 

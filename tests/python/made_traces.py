@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Trace files with known truth, written as docs/trace-format.md says, not by the reader's own types."""
+"""Trace files with known truth, written by docs/reference/trace-format.md, without the reader's types."""
 
 from __future__ import annotations
 

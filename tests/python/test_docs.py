@@ -16,7 +16,9 @@ from offbeat.commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
-    page for folder in (".", "docs", "benchmarks", "examples") for page in ROOT.glob(f"{folder}/*.md")
+    page
+    for pattern in ("*.md", "docs/**/*.md", "benchmarks/*.md", "examples/*.md")
+    for page in ROOT.glob(pattern)
 )
 ERROR = re.compile(r"^ +offbeat: allreduce expression '(.*)': (column \d+: .*)$", re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
@@ -25,7 +27,7 @@ LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
 def sections(page: str) -> dict[str, str]:
     """The text below each second-level heading that names a thing in code, as one line without its marks."""
     found = {}
-    for part in re.split(r"^## ", (ROOT / "docs" / page).read_text(), flags=re.MULTILINE)[1:]:
+    for part in re.split(r"^## ", (ROOT / "docs" / "reference" / page).read_text(), flags=re.MULTILINE)[1:]:
         heading, _, body = part.partition("\n")
         if heading.startswith("`"):
             found[heading.strip("`")] = " ".join(body.replace("`", "").split())
@@ -34,7 +36,7 @@ def sections(page: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("collective", [each["name"] for each in _core.collectives() if each["served"]])
 def test_every_algorithm_is_described_as_the_registry_has_it(collective: str) -> None:
-    described = sections("algorithms.md" if collective == "allreduce" else f"{collective}.md")
+    described = sections("algorithms.md" if collective == "allreduce" else f"collectives/{collective}.md")
     registered = {}
     for algorithm in _core.algorithms():
         if algorithm["collective"] != collective:
@@ -90,19 +92,19 @@ def test_the_page_on_settings_follows_the_table(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_collectives_have_the_numbers_that_the_page_on_trace_files_gives() -> None:
-    page = (ROOT / "docs" / "trace-format.md").read_text()
+    page = (ROOT / "docs" / "reference" / "trace-format.md").read_text()
     listed = re.findall(r"(\d+) (\w+)", said(r"^Collectives: ([^.]*)\.$", page))
     assert listed == [(str(number), each["name"]) for number, each in enumerate(_core.collectives(), 1)]
 
 
 def test_every_collective_of_the_benchmark_is_in_the_list() -> None:
-    page = (ROOT / "docs" / "commands.md").read_text()
+    page = (ROOT / "docs" / "reference" / "commands.md").read_text()
     listed = said(r"^- `--collectives`: ([^.]*)\.$", page)
     assert tuple(re.findall(r"`(\w+)`", listed)) == plan.COLLECTIVES
 
 
 def test_errors_of_expressions_are_those_of_the_parser() -> None:
-    examples = ERROR.findall((ROOT / "docs" / "expressions.md").read_text())
+    examples = ERROR.findall((ROOT / "docs" / "reference" / "expressions.md").read_text())
     assert len(examples) > 3
     for expression, error in examples:
         with pytest.raises(ValueError, match=re.escape(error)):
@@ -110,7 +112,7 @@ def test_errors_of_expressions_are_those_of_the_parser() -> None:
 
 
 def test_examples_of_expressions_are_canonical() -> None:
-    text = (ROOT / "docs" / "expressions.md").read_text()
+    text = (ROOT / "docs" / "reference" / "expressions.md").read_text()
     block = re.search(r"^## Examples\n\n((?:    .*\n)+)", text, re.MULTILINE)
     assert block is not None
     for line in block[1].splitlines():
@@ -120,7 +122,7 @@ def test_examples_of_expressions_are_canonical() -> None:
 
 def test_the_modules_that_the_page_on_reports_names_are_there() -> None:
     """In a process of its own, to which these imports are the first."""
-    page = (ROOT / "docs" / "reading-a-report.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "reading-a-report.md").read_text()
     program = said(r"^```python\n(from offbeat import .*)\n", page)
     program += "\nprint(trace.read.__name__, metrics.collect.__name__, diagnosis.diagnose.__name__)"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -136,20 +138,22 @@ def test_links_lead_somewhere_and_lines_are_short(page: Path) -> None:
 
 
 def test_every_pattern_is_described_with_its_formula() -> None:
-    text = (ROOT / "docs" / "commands.md").read_text().partition("## offbeat pattern")[2]
+    text = (ROOT / "docs" / "reference" / "commands.md").read_text().partition("## offbeat pattern")[2]
     table = dict(re.findall(r"^\| `(\w+)(?:\(\w\))?` \| .* \| (.*) \|$", text, re.MULTILINE))
     assert list(table) == list(arrival_patterns.PATTERNS), "the same patterns, in the same order"
     assert table["ascending"] == arrival_patterns.PATTERNS["ascending"].formula
 
 
 def test_every_command_is_in_the_list() -> None:
-    listed = re.findall(r"^    offbeat (\w+)  ", (ROOT / "docs" / "commands.md").read_text(), re.MULTILINE)
+    listed = re.findall(
+        r"^    offbeat (\w+)  ", (ROOT / "docs" / "reference" / "commands.md").read_text(), re.MULTILINE
+    )
     assert sorted(listed) == sorted(command.__name__.rpartition(".")[2] for command in COMMANDS)
 
 
 def test_every_test_on_the_security_page_exists() -> None:
     """A unit test may have a fixture, or parameters; a word with a capital and a point is its name there."""
-    page = (ROOT / "docs" / "security.md").read_text()
+    page = (ROOT / "docs" / "explanation" / "security.md").read_text()
     unit = "".join(path.read_text() for path in (ROOT / "tests" / "unit").glob("*.cpp"))
     mpi = "".join(path.read_text() for path in (ROOT / "tests" / "mpi").glob("test_*.py"))
     named = re.findall(r"`([A-Z]\w+)\.([A-Z]\w+)`", page)

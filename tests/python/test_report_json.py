@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The JSON of offbeat report and offbeat predict has the fields that docs/report-format.md shows."""
+"""The JSON of a report and of a prediction has the fields that docs/reference/report-format.md shows."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from fakes import Offbeat
 from made_traces import begun, iterations
 from offbeat import _core
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "report-format.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "report-format.md"
 BY_NAME = ("arrivals", "sizes", "delays_s", "scores")  # objects whose keys are not fixed
 
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The costs of algorithms, as their texts have them, against the simulator. docs/models.md has the errors.
+// The cost formulas of algorithms against the simulator. docs/explanation/models.md has the errors.
 #include "collectives/cost.hpp"
 
 #include <gtest/gtest.h>

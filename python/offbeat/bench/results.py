@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A benchmark and its file: the plan, where it ran, and the results (docs/bench-format.md)."""
+"""A benchmark and its file: the plan, where it ran, and the results (docs/reference/bench-format.md)."""
 
 from __future__ import annotations
 

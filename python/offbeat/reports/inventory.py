@@ -47,7 +47,7 @@ def host_algorithm_tables(installs: Rows) -> list[Table]:
         for call, names in (install["host_algorithms"] or {}).items():
             tables[mpi].add_row(call, ", ".join(names))
         if install["host_algorithms"] is None:
-            _empty(tables[mpi], "not checked under this version; docs/rules.md says which names to try")
+            _empty(tables[mpi], "not checked under this version; the page on rules says which names to try")
     return list(tables.values())
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Turn reports and predictions into plain data (docs/report-format.md)."""
+"""Turn reports and predictions into plain data (docs/reference/report-format.md)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Read the TOML files that describe machines to simulate (docs/simulate.md)."""
+"""Read the TOML files that describe machines to simulate (docs/how-to/simulate.md)."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ class Simulation:
         return [Row(self.plan.collective, size, label, delays) for (size, label), delays in found.items()]
 
     def to_json(self) -> str:
-        """The text of the result file (docs/simulate.md)."""
+        """The text of the result file (docs/how-to/simulate.md)."""
         plan = self.plan
         document = {
             "format": FORMAT,

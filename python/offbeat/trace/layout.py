@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The layout of docs/trace-format.md as NumPy types."""
+"""The layout of docs/reference/trace-format.md as NumPy types."""
 
 from __future__ import annotations
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Find the best algorithm for each collective and size on this machine, and write rules (docs/tune.md)."""
+"""Find the best algorithms for this machine, and write rules (docs/how-to/tune.md)."""

@@ -2,7 +2,7 @@
 """What a tuning measures on one number of ranks: its races, their times so far, and the file of both.
 
 The file is that of ``offbeat bench``, with one field more: ``tune``. It has the goal, and the medians of each
-job, because a race compares algorithms within jobs (docs/tune.md).
+job, because a race compares algorithms within jobs (docs/how-to/tune.md).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@
 //
 // Cost: log_(s+1)(nodes) (a + snb + snc), s ranks on a node, plus two exchanges on the board per step.
 // Without a board: log_s(nodes) (a + snb) + (1 + log_s(nodes)) log2(s) (a + nb + nc), the second term with a
-// and b of messages within a node (docs/models.md).
+// and b of messages within a node (docs/explanation/models.md).
 // Other sizes: groups of nodes as in recursive multiplying; the smallest node limits how large they can be.
 // If a node has one rank nothing is gained, so smp runs. Every rank of a surplus node sends to a rank of its
 // neighbour, + 2(a + nb) + nc.

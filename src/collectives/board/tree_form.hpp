@@ -17,8 +17,8 @@
 
 namespace offbeat {
 
-// The tree has groups of 2^2 ranks. In the simulator (docs/many-cores.md), groups of 8 take up to 1.2 times
-// as long for 8 bytes and 1.5 times as long for 4 KiB, and groups of 16 take twice as long.
+// The tree has groups of 2^2 ranks. In the simulator (docs/explanation/many-cores.md), groups of 8 take up
+// to 1.2 times as long for 8 bytes and 1.5 times as long for 4 KiB, and groups of 16 take twice as long.
 inline constexpr int tree_bits = 2;
 
 template <Collective collective, int bits = tree_bits>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Describes a call for its record in the trace.
 //
-// Bytes count the contribution of this rank; see docs/trace-format.md. Arguments that are not significant on
-// this rank may hold anything and are not read. These are the root's arguments on other ranks, and all
-// arguments on the idle side of an inter-communicator.
+// Bytes count the contribution of this rank; see docs/reference/trace-format.md. Arguments that are not
+// significant on this rank may hold anything and are not read. These are the root's arguments on other ranks,
+// and all arguments on the idle side of an inter-communicator.
 #pragma once
 
 #include "mpi/host/collective_call.hpp"
