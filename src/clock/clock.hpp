@@ -21,6 +21,7 @@ inline Nanoseconds now() {
 
 // Where a rank has its model of the global time from: a clock that all ranks share, or a measurement.
 // docs/reference/trace-format.md lists these numbers.
+enum class Source : std::uint32_t { none = 0, shared = 1, offset = 2, hca3 = 3 };
 
 [[nodiscard]] constexpr std::string_view name_of(Source source) {
   switch (source) {
