@@ -23,17 +23,16 @@ std::uint64_t robust_mean(std::span<const std::uint64_t> times) {
 }  // namespace
 
 // After `samples` calls of each alternative, warm-ups included, those are dropped whose shortest time is more
-// than `factor` times that of the best. An early look drops only what is hopeless. That bounds what a trial
+// than `factor` times that of the best. The fewer the calls, the larger the factor. That bounds what a trial
 // can cost.
 struct Trial::Look {
   std::size_t samples;
   double factor;
-  bool is_for_hopeless;
 
   // Returns the look that is due after this number of samples, or null. Several samples may have come at
   // once.
   static const Look* after(std::size_t samples, std::size_t at_once) {
-    static constexpr Look looks[] = {{3, 10.0, true}, {5, 3.0, true}, {10, 1.25, false}};
+    static constexpr Look looks[] = {{4, hopeless}, {8, 1.5}, {12, 1.25}};
     for (const Look& each : looks)
       if (samples >= each.samples && samples < each.samples + at_once) return &each;
     return nullptr;
@@ -54,7 +53,7 @@ Trial::Trial(std::size_t alternatives, CombineTimes combine, std::size_t calls_i
   times_.resize(alternatives * most_samples);
   sorted_.reserve(most_samples);
   open(warm_ups, first_samples);
-  until_first_look_ = warm_ups_;
+  until_first_look_ = warm_ups;
 }
 
 void Trial::open(std::size_t warm_ups, std::size_t samples) {
@@ -133,8 +132,9 @@ void Trial::drop_by(const Look& look) {
   for (const std::size_t each : alive_)
     if (shortest_[each] > 0) best = std::min(best, shortest_[each]);
   std::erase_if(alive_, [&](std::size_t each) {
-    const bool is_dropped = static_cast<double>(shortest_[each]) > look.factor * static_cast<double>(best);
-    if (is_dropped && look.is_for_hopeless) {
+    const double slower = static_cast<double>(shortest_[each]) / static_cast<double>(best);
+    const bool is_dropped = slower > look.factor;
+    if (is_dropped && slower > hopeless) {
       absences_[each].openings = absences_[each].next;
       absences_[each].next = 2 * absences_[each].next + 1;
     }

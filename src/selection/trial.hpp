@@ -32,8 +32,9 @@ enum class CombineTimes : std::uint8_t { shortest, longest };
 
 class Trial {
  public:
-  // A round runs each alternative `calls_in_a_row` times. The first `warm_ups` calls of each alternative are
-  // not averaged, and drop none. Throws std::bad_alloc; nothing else here allocates memory.
+  // A round runs each alternative `calls_in_a_row` times. The first `warm_ups` calls of each alternative,
+  // rounded up to whole rounds, are not averaged. No alternative is dropped before it has had more calls.
+  // Throws std::bad_alloc; nothing else here allocates memory.
   Trial(std::size_t alternatives, CombineTimes combine, std::size_t calls_in_a_row = 1,
         std::size_t warm_ups = 2);
 
@@ -78,9 +79,10 @@ class Trial {
   // How much faster an alternative must be than the one that was pinned before, or than the first one.
   static constexpr double margin = 0.05;
   // How many calls of each alternative are averaged, at first and when the trial opens again. Before these
-  // come warm-ups. An alternative that takes ten times as long as the best is dropped after three calls, and
-  // one that takes three times as long after five, at the end of a round. If that happens again, it misses
-  // the next opening, then three, seven and so on.
+  // come warm-ups. An alternative that takes `hopeless` times as long as the best is dropped after 4 calls,
+  // and then misses the next opening; the next time three, then seven and so on. One that takes 1.5 times as
+  // long is dropped after 8 calls, and one that takes 1.25 times as long after 12.
+  static constexpr double hopeless = 3;
   static constexpr std::size_t first_samples = 16;
   static constexpr std::size_t later_samples = 8;
   static constexpr std::size_t later_warm_ups = 1;
@@ -115,7 +117,7 @@ class Trial {
 
   struct Absence {
     std::uint32_t openings = 0;  // that the alternative still misses
-    std::uint32_t next = 0;      // how many it misses when it is hopeless again
+    std::uint32_t next = 1;      // how many it misses when it is hopeless the next time
   };
   std::vector<Absence> absences_;   // of each alternative
   std::vector<std::size_t> alive_;  // the alternatives that are not dropped

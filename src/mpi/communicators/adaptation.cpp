@@ -13,8 +13,9 @@ namespace {
 // the caches; its time is among the longest, which do not count. And several non-blocking calls may be under
 // way at once, and their waits overlap.
 constexpr std::size_t calls_in_a_row = 4;
-// The first calls touch memory for the first time. Each operation has its own part of a board.
-constexpr std::size_t warm_ups(CallForm form) { return form == CallForm::blocking ? 4 : 8; }
+// The first calls touch memory for the first time: both halves of a window, and of non-blocking calls eight
+// parts of a board.
+constexpr std::size_t warm_ups(CallForm form) { return form == CallForm::blocking ? 2 : 8; }
 
 // Returns true if this rank gets data of every other rank. It then cannot leave before all have arrived.
 bool waits_for_all(const Call& call, int rank, int ranks) {
