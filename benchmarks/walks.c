@@ -49,6 +49,8 @@ int main(int argc, char** argv) {
   }
   int kind = 0;
   while (kind < 3 && strcmp(argv[1], kinds[kind].name) != 0) ++kind;
+  // Only a blocking call can set a communicator up.
+  MPI_Allgather(mine, short_ints, MPI_INT, theirs, short_ints, MPI_INT, MPI_COMM_WORLD);
   for (int call = 0; call < atoi(argv[2]); ++call) walk(kind);
   MPI_Finalize();
   return 0;

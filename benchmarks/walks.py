@@ -88,6 +88,7 @@ def main() -> None:
     parser.add_argument("--mpicc", default="mpicc", help="compiler of an MPICH (default: the one on PATH)")
     parser.add_argument("--library", type=Path, required=True, help="liboffbeat-mpich.so with -g")
     parser.add_argument("--files", action="store_true", help="print the names of the files, too")
+    parser.add_argument("--walk", choices=WALKS, action="append", help="only this one (default: all)")
     arguments = parser.parse_args()
     mpicc = shutil.which(arguments.mpicc)
     if mpicc is None:
@@ -96,7 +97,7 @@ def main() -> None:
         program = Path(folder) / "walks"
         subprocess.run([mpicc, "-O2", str(SOURCE), "-o", str(program)], check=True)
         mpiexec = str(Path(mpicc).parent / "mpiexec")
-        for kind in WALKS:
+        for kind in arguments.walk or WALKS:
             passed = walk(mpiexec, program, arguments.library.resolve(strict=True), kind)
             if not passed:
                 sys.exit(f"{kind}: no file of src/: does the library have debug information?")
