@@ -5,23 +5,28 @@ from __future__ import annotations
 
 import posixpath
 import re
+import sys
 from pathlib import Path
 
 import offbeat
 from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import generated  # noqa: E402
 
 project = "offbeat"
 author = "the authors of offbeat"
 project_copyright = author
 release = version = offbeat.__version__
 
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
 source_suffix = {".md": "markdown"}
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence", "deflist"]
-nitpicky = True
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
 
 html_theme = "furo"
 html_title = f"offbeat {release}"
@@ -63,7 +68,7 @@ def read(app: Sphinx, page: str, content: list[str]) -> None:
         content[0] = on_the_site((ROOT / source).read_text(), source, f"{page}.md")
         app.env.note_dependency(str(ROOT / source))
     else:
-        content[0] = on_the_site(content[0], f"docs/{page}.md", f"{page}.md")
+        content[0] = generated.inserted(on_the_site(content[0], f"docs/{page}.md", f"{page}.md"))
 
 
 def setup(app: Sphinx) -> None:

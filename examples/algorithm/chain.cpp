@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Chain: the sum grows from rank to rank, and the result comes back the same way.
+// Idea: the sum grows from rank to rank, and the result comes back the same way.
 //
 //   0 --x0--> 1 --x0+x1--> 2 --x0+x1+x2--> 3
 //   0 <------ 1 <--------- 2 <------------ 3   the result
 //
 // Cost: (p-1)(2a + 2nb + nc), as linear; but each rank talks to two others only, and with many segments in
 // flight, as in pipeline(64, chain), all of them work at once.
-// Other than powers of two: nothing is different.
+// Other sizes: any p.
 // Order: rank order, left to right.
 // Source: Open MPI's reduce and broadcast by chain (coll_base_reduce.c, coll_base_bcast.c).
 #include "collectives/allreduce/allreduce.hpp"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Read traces (docs/reference/trace-format.md) as NumPy arrays, and compute metrics from them.
+"""Read traces (docs/reference/trace-format.md) as NumPy arrays, and compute metrics from them::
 
-trace = offbeat.trace.read("run.trace")
-trace.calls(3)                       the calls of rank 3, one structured array, times of one clock
-trace.dataframe()                    the calls of all ranks; needs pandas
-for block in trace.blocks(trace.communicators[0]):
-    block.arrival                    calls x ranks, nanoseconds
+    trace = offbeat.trace.read("run.trace")
+    trace.calls(3)                       the calls of rank 3, one structured array, times of one clock
+    trace.dataframe()                    the calls of all ranks; needs pandas
+    for block in trace.blocks(trace.communicators[0]):
+        block.arrival                    calls x ranks, nanoseconds
 """
 
 from offbeat.trace.layout import COLLECTIVES, Flag

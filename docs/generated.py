@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The generated parts of the site, as Markdown.
+
+A page asks for a part with a line `<!-- generated: NAME -->`; PARTS has the names. The parts come from the
+registry of the C++ core, the file of rules, the headers of the algorithm files, the C header, and the parser of
+the command line, so they cannot differ from what offbeat does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import os
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import offbeat.__main__
+from offbeat import _core
+from offbeat.commands import COMMANDS
+
+ROOT = Path(__file__).resolve().parent.parent
+COLLECTIVES = ROOT / "src" / "collectives"
+MARK = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
+FIELD = re.compile(r"^([A-Z][a-z]+(?: [a-z]+)?): ")  # such as `Other sizes: `
+SERVES = re.compile(r'\.name = "(\w+)",.*?\.serves = (\{[^}]*\}|\w+),', re.DOTALL)
+ANY = "any"  # an algorithm that is declared for each collective
+
+
+# -- the headers of the algorithm files
+
+
+@functools.cache
+def algorithm_files() -> dict[tuple[str, str], Path]:
+    """The file that defines an algorithm, by name and collective."""
+    found = {}
+    for path in sorted(COLLECTIVES.rglob("*.[ch]pp")):
+        for declared in re.finditer(SERVES, path.read_text()):
+            name, serves = declared[1], re.findall(r"Collective::(\w+)", declared[2])
+            for collective in serves or [ANY]:
+                found[name, collective] = path
+    return found
+
+
+def file_of(algorithm: _core.Algorithm) -> Path:
+    files = algorithm_files()
+    name = algorithm["name"]
+    return files.get((name, algorithm["collective"])) or files[name, ANY]
+
+
+def header(path: Path) -> list[str]:
+    """The lines of the comment at the top of a file, without their marks and the licence."""
+    lines = []
+    for line in path.read_text().splitlines()[1:]:
+        if not line.startswith("//"):
+            break
+        lines.append(line[3:])
+    return lines
+
+
+def escaped(text: str) -> str:
+    """Text of a comment, in which nothing but `code` has a meaning in Markdown."""
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(
+        part if index % 2 else re.sub(r"([<*\[\]|~$])", r"\\\1", part) for index, part in enumerate(parts)
+    )
+
+
+def described(lines: list[str]) -> str:
+    """The Markdown of a header: a paragraph for each field, and pictures as they are."""
+    blocks: list[tuple[str, list[str]]] = []
+    for line in lines:
+        kind = "picture" if line.startswith("  ") else "text"
+        starts = not line or FIELD.match(line) or not blocks or blocks[-1][0] != kind
+        if not line:
+            blocks.append(("gap", []))
+        elif starts and not (blocks and kind == "picture" and blocks[-1][0] == "picture"):
+            blocks.append((kind, [line]))
+        else:
+            blocks[-1][1].append(line)
+    written = []
+    for kind, block in blocks:
+        if kind == "picture":
+            written.append("```text\n" + textwrap.dedent("\n".join(block)) + "\n```")
+        elif kind == "text":
+            text = escaped(" ".join(block))
+            written.append(FIELD.sub(r"*\1*: ", text) if not text.startswith("Idea: ") else capital(text[6:]))
+    return "\n\n".join(written)
+
+
+def capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+# -- algorithms
+
+
+def with_parameters(algorithm: _core.Algorithm) -> str:
+    parameters = f"({algorithm['parameters']})" if algorithm["parameters"] else ""
+    return algorithm["name"] + parameters
+
+
+def anchor(algorithm: _core.Algorithm) -> str:
+    return f"{algorithm['collective']}-{algorithm['name']}".replace("_", "-")
+
+
+def rules_of(collective: str) -> str:
+    """The built-in rules of a collective, as the file has them."""
+    lines = (ROOT / "src" / "selection" / "rules.txt").read_text().splitlines()
+    columns = next(line for line in lines if line.startswith("# collective "))
+    return "\n".join([columns, *(line for line in lines if line.split()[:1] == [collective])])
+
+
+def algorithms() -> str:
+    """A section for each collective: its rules, and its algorithms as their files describe them."""
+    written: list[str] = []
+    first_with: dict[Path, _core.Algorithm] = {}
+    for collective in _core.collectives():
+        if not collective["served"]:
+            continue
+        name = collective["name"]
+        those = [each for each in _core.algorithms() if each["collective"] == name]
+        written += [f"## {name}", f"`MPI_{collective['function']}` moves {collective['moves']}."]
+        written += [f"The built-in rules:\n\n```text\n{rules_of(name)}\n```"]
+        for algorithm in those:
+            if algorithm["name"] == "native":
+                continue
+            written += [f"({anchor(algorithm)})=", f"### `{with_parameters(algorithm)}`"]
+            written += [capital(escaped(algorithm["summary"])) + "."]
+            path = file_of(algorithm)
+            if path in first_with:
+                same = first_with[path]
+                told = f"[`{same['name']}` of {same['collective']}](#{anchor(same)})"
+                written += [f"The idea is that of {told}."]
+            else:
+                first_with[path] = algorithm
+                written += [described(header(path))]
+            facts = [f"Formula: `{algorithm['cost']}`."]
+            facts += [f"Needs: {algorithm['needs']}."] if algorithm["needs"] else []
+            if collective["has_operation"]:
+                facts += [
+                    "The bits are equal in every run."
+                    if algorithm["every_run"]
+                    else "The bits may differ from run to run."
+                ]
+            written += [" ".join(facts)]
+    return "\n\n".join(written)
+
+
+# -- commands
+
+
+@contextlib.contextmanager
+def columns(number: int) -> Iterator[None]:
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = str(number)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["COLUMNS"]
+        else:
+            os.environ["COLUMNS"] = before
+
+
+def help_of(*arguments: str) -> str:
+    """What `offbeat ARGUMENTS --help` prints."""
+    out = io.StringIO()
+    with columns(96), contextlib.redirect_stdout(out):
+        offbeat.__main__.main([*arguments, "--help"])
+    return "\n".join(line.rstrip() for line in out.getvalue().strip().splitlines())
+
+
+def verbs() -> list[str]:
+    return [command.__name__.rpartition(".")[2] for command in COMMANDS]
+
+
+def commands() -> str:
+    """The help of offbeat, and a section for each verb."""
+    written = [f"```text\n{help_of()}\n```"]
+    for verb in verbs():
+        written += [f"## offbeat {verb}", f"```text\n{help_of(verb)}\n```"]
+    return "\n\n".join(written)
+
+
+# -- the C interface
+
+
+DECLARATION = re.compile(r"/\*\*(.*?)\*/\n(.*?)(?=\n\n|\n#ifdef|\n/\*\*)", re.DOTALL)
+
+
+def c_interface() -> str:
+    """Each declaration of the C header under the comment that describes it."""
+    text = (ROOT / "include" / "offbeat" / "offbeat.h").read_text()
+    text = text[text.index('extern "C" {') :]
+    written = []
+    for comment, declaration in DECLARATION.findall(text):
+        named = re.search(r"\b(offbeat_\w+)\s*\(", declaration) or re.search(r"\b(offbeat_\w+)", declaration)
+        if named is None:
+            continue
+        lines = [line.strip().removeprefix("*").strip() for line in comment.strip().splitlines()]
+        prose = "\n\n".join(" ".join(part.split()) for part in "\n".join(lines).split("\n\n"))
+        written += [f"### {named[1]}", escaped(prose), f"```c\n{declaration.strip()}\n```"]
+    return "\n\n".join(written)
+
+
+def python_core() -> str:
+    """The functions of `offbeat` itself, from the signatures and texts of the compiled module."""
+    written = []
+    for name in offbeat.__all__:
+        text = getattr(offbeat, name).__doc__ or ""
+        signature, _, meaning = text.partition("\n\n")
+        if signature.startswith(f"{name}("):
+            written += [f"```python\n{signature}\n```", escaped(meaning)]
+    return "\n\n".join(written)
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "algorithms": algorithms,
+    "commands": commands,
+    "c_interface": c_interface,
+    "python_core": python_core,
+}
+
+
+def inserted(page: str) -> str:
+    """The text of a page with its generated parts."""
+    return MARK.sub(lambda found: PARTS[found[1]](), page)
