@@ -31,6 +31,15 @@ autodoc_typehints = "signature"
 html_theme = "furo"
 html_title = f"offbeat {release}"
 html_copy_source = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+
+man_pages = [
+    ("reference/commands", "offbeat", "MPI collectives that stay fast when ranks arrive late", author, "1"),
+    ("reference/settings", "offbeat-settings", "environment variables of offbeat", author, "7"),
+    ("reference/rules", "offbeat-rules", "which algorithm offbeat runs where", author, "7"),
+    ("reference/expressions", "offbeat-expressions", "how to name algorithms of offbeat", author, "7"),
+]
 
 # Pages of the repository that are also pages of the site.
 INCLUDED = {

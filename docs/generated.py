@@ -2,8 +2,8 @@
 """The generated parts of the site, as Markdown.
 
 A page asks for a part with a line `<!-- generated: NAME -->`; PARTS has the names. The parts come from the
-registry of the C++ core, the file of rules, the headers of the algorithm files, the C header, and the parser of
-the command line, so they cannot differ from what offbeat does.
+registry of the C++ core, the file of rules, the headers of the algorithm files, the C header, and the parser
+of the command line, so they cannot differ from what offbeat does.
 """
 
 from __future__ import annotations
@@ -106,46 +106,68 @@ def anchor(algorithm: _core.Algorithm) -> str:
     return f"{algorithm['collective']}-{algorithm['name']}".replace("_", "-")
 
 
-def rules_of(collective: str) -> str:
-    """The built-in rules of a collective, as the file has them."""
-    lines = (ROOT / "src" / "selection" / "rules.txt").read_text().splitlines()
-    columns = next(line for line in lines if line.startswith("# collective "))
-    return "\n".join([columns, *(line for line in lines if line.split()[:1] == [collective])])
+def rules_of(collective: str) -> list[tuple[str, ...]]:
+    """The built-in rules of a collective: host, nodes, ranks per node, bytes, algorithm and reason."""
+    rules = []
+    for line in (ROOT / "src" / "selection" / "rules.txt").read_text().splitlines():
+        rule, _, reason = line.partition("#")
+        fields = rule.split(maxsplit=5)
+        if fields[:1] == [collective]:
+            rules.append((*fields[1:5], fields[5].strip(), reason.strip()))
+    return rules
+
+
+def table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [headings, ("---",) * len(headings), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
+
+
+def rule_table(collective: str) -> str:
+    rows = [(*(f"`{field}`" for field in rule[:-1]), escaped(rule[-1])) for rule in rules_of(collective)]
+    return table(("host", "nodes", "ranks on a node", "bytes", "algorithm", "reason"), rows)
+
+
+def section(algorithm: _core.Algorithm, described_before: dict[Path, _core.Algorithm]) -> list[str]:
+    """The section of an algorithm, with the text of its file if no section before has that."""
+    path = file_of(algorithm)
+    written = [f"({anchor(algorithm)})=", f"### `{with_parameters(algorithm)}`"]
+    if path in described_before:
+        same = described_before[path]
+        name = f"[`{same['name']}` of {same['collective']}](#{anchor(same)})"
+        written += [f"{capital(escaped(algorithm['summary']))}. The idea is that of {name}."]
+    else:
+        described_before[path] = algorithm
+        written += [described(header(path))]
+    facts = [f"Formula: `{algorithm['cost']}`."]
+    if algorithm["needs"]:
+        facts += [f"Needs: {algorithm['needs']}."]
+    if HAS_OPERATION[algorithm["collective"]] and not algorithm["every_run"]:
+        facts += ["**The bits may differ from run to run.**"]
+    return [*written, " ".join(facts)]
+
+
+HAS_OPERATION = {each["name"]: each["has_operation"] for each in _core.collectives()}
 
 
 def algorithms() -> str:
     """A section for each collective: its rules, and its algorithms as their files describe them."""
     written: list[str] = []
-    first_with: dict[Path, _core.Algorithm] = {}
+    described_before: dict[Path, _core.Algorithm] = {}
     for collective in _core.collectives():
         if not collective["served"]:
             continue
         name = collective["name"]
-        those = [each for each in _core.algorithms() if each["collective"] == name]
+        those = [
+            each for each in _core.algorithms() if each["collective"] == name and each["name"] != "native"
+        ]
+        index = [
+            (f"[`{with_parameters(each)}`](#{anchor(each)})", escaped(each["summary"])) for each in those
+        ]
         written += [f"## {name}", f"`MPI_{collective['function']}` moves {collective['moves']}."]
-        written += [f"The built-in rules:\n\n```text\n{rules_of(name)}\n```"]
+        written += [table(("algorithm", "what it does"), index)]
+        written += ["The built-in rules; the first one that fits decides:", rule_table(name)]
         for algorithm in those:
-            if algorithm["name"] == "native":
-                continue
-            written += [f"({anchor(algorithm)})=", f"### `{with_parameters(algorithm)}`"]
-            written += [capital(escaped(algorithm["summary"])) + "."]
-            path = file_of(algorithm)
-            if path in first_with:
-                same = first_with[path]
-                told = f"[`{same['name']}` of {same['collective']}](#{anchor(same)})"
-                written += [f"The idea is that of {told}."]
-            else:
-                first_with[path] = algorithm
-                written += [described(header(path))]
-            facts = [f"Formula: `{algorithm['cost']}`."]
-            facts += [f"Needs: {algorithm['needs']}."] if algorithm["needs"] else []
-            if collective["has_operation"]:
-                facts += [
-                    "The bits are equal in every run."
-                    if algorithm["every_run"]
-                    else "The bits may differ from run to run."
-                ]
-            written += [" ".join(facts)]
+            written += section(algorithm, described_before)
     return "\n\n".join(written)
 
 
@@ -201,8 +223,9 @@ def c_interface() -> str:
         if named is None:
             continue
         lines = [line.strip().removeprefix("*").strip() for line in comment.strip().splitlines()]
-        prose = "\n\n".join(" ".join(part.split()) for part in "\n".join(lines).split("\n\n"))
-        written += [f"### {named[1]}", escaped(prose), f"```c\n{declaration.strip()}\n```"]
+        text = re.sub(r"^@param (\w+)", r"\n- `\1`:", escaped("\n".join(lines)), flags=re.MULTILINE)
+        prose = "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+        written += [f"## {named[1]}", prose, f"```c\n{declaration.strip()}\n```"]
     return "\n\n".join(written)
 
 

@@ -41,7 +41,7 @@ class Figure:
     commands: tuple[str, ...]
 
 
-MIF_20 = ((8, "8.02us"), (1024, "10.56us"), (16384, "48.96us"), (65536, "171.84us"))
+MIF_20 = (("8", "8.02us"), ("1KiB", "10.56us"), ("16KiB", "48.96us"), ("64KiB", "171.84us"))
 FIGURES = (
     Figure(
         "late_node",
@@ -104,19 +104,20 @@ def simulated(figure: Figure) -> Lines:
 
 def written(figure: Figure, lines: Lines) -> str:
     """The data as JSON, with one algorithm in a line."""
-    rows = [f"  {json.dumps(name)}: {json.dumps(points)}" for name, points in lines.items()]
+    rounded = {name: [(x, float(f"{y:.4g}")) for x, y in points] for name, points in lines.items()}
+    rows = [f"  {json.dumps(name)}: {json.dumps(points)}" for name, points in rounded.items()]
     commands = ",\n  ".join(json.dumps(command) for command in figure.commands)
     head = f'{{\n "commands": [\n  {commands}\n ],\n "x": "{figure.x}",\n "last_delay_us": {{\n'
     return head + ",\n".join(rows) + "\n }\n}\n"
 
 
 def ticks(least: float, most: float) -> list[float]:
-    """1, 2 and 5 times powers of ten; only the powers if there are many."""
+    """1, 2 and 5 times powers of ten; only the powers if these are enough."""
     powers = range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
-    factors = (1, 2, 5) if len(powers) < 4 else (1,)
-    return [
-        factor * 10**power for power in powers for factor in factors if least <= factor * 10**power <= most
-    ]
+    inside = [power for power in powers if least <= 10**power <= most]
+    factors = (1, 2, 5) if len(inside) < 3 else (1,)
+    marks = [factor * 10**power for power in powers for factor in factors]
+    return [mark for mark in marks if least <= mark <= most]
 
 
 def drawn(figure: Figure, lines: Lines) -> str:

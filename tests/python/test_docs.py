@@ -34,29 +34,15 @@ def sections(page: str) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("collective", [each["name"] for each in _core.collectives() if each["served"]])
-def test_every_algorithm_is_described_as_the_registry_has_it(collective: str) -> None:
-    described = sections("algorithms.md" if collective == "allreduce" else f"collectives/{collective}.md")
-    registered = {}
-    for algorithm in _core.algorithms():
-        if algorithm["collective"] != collective:
-            continue
-        parameters = f"({algorithm['parameters']})" if algorithm["parameters"] else ""
-        registered[algorithm["name"] + parameters] = algorithm
-    assert list(described) == list(registered), "the same algorithms, in the same order"
-    for heading, algorithm in registered.items():
-        text = described[heading]
-        assert f"Summary: {algorithm['summary']}." in text
-        assert f"Cost: {algorithm['cost']}." in text
-        assert f"Needs: {algorithm['needs'] or 'nothing'}." in text
-        if algorithm["source"]:
-            assert f"Source: {algorithm['source']}." in text
-
-
 def test_the_example_of_an_algorithm_is_the_file_that_is_tested() -> None:
-    page = (ROOT / "CONTRIBUTING.md").read_text()
-    shown = re.findall(r"^```cpp\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    assert shown == [(ROOT / "examples" / "algorithm" / "chain.cpp").read_text()]
+    page = (ROOT / "docs" / "how-to" / "add-an-algorithm.md").read_text()
+    shown = re.findall(r"^```{literalinclude} (.*)$", page, re.MULTILINE)
+    example = ROOT / "examples" / "algorithm" / "chain.cpp"
+    assert [(ROOT / "docs" / "how-to" / path).resolve() for path in shown] == [example]
+    assert (
+        '#include "examples/algorithm/chain.cpp"'
+        in (ROOT / "tests" / "unit" / "example_test.cpp").read_text()
+    )
 
 
 def said(pattern: str, page: str) -> str:

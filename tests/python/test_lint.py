@@ -36,7 +36,7 @@ def test_python_code(command: list[str]) -> None:
         ["tests/mpi"],
         ["tests/cluster"],
         ["tests/clients"],
-        ["tools", "cmake", "benchmarks", "examples", "tests/gpu", "tests/unit"],
+        ["tools", "cmake", "docs", "benchmarks", "examples", "tests/gpu", "tests/unit"],
         ["test", "demo"],
     ],
     ids=lambda names: names[0] if names else "package",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The algorithm that CONTRIBUTING.md shows is right. Including it is what its line in CMakeLists.txt would
-// do.
+// The algorithm of docs/how-to/add-an-algorithm.md is right. Including it is what its line in CMakeLists.txt
+// would do.
 #include <gtest/gtest.h>
 
 #include "collectives/allreduce/allreduce.hpp"

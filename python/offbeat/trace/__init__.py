@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Read traces (docs/reference/trace-format.md) as NumPy arrays, and compute metrics from them::
+"""Read traces (docs/reference/trace-format.md) as NumPy arrays, and compute metrics from them.
+
+For example::
 
     trace = offbeat.trace.read("run.trace")
     trace.calls(3)                       the calls of rank 3, one structured array, times of one clock

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The site is built without a warning, says what the code says, and stays short."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import draw_gallery
+import generated
+import offbeat.__main__
+import pytest
+import shell
+import typer
+from offbeat import _core
+from offbeat.expressions import split_list
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+OTHERS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "examples/README.md")]
+MOST_WORDS = 35_000
+VERBS = generated.verbs()
+IDS = {"ids": lambda value: str(value.relative_to(ROOT)) if isinstance(value, Path) else None}
+
+
+def build(builder: str, folder: Path) -> None:
+    command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet"]
+    command += [
+        "--builder",
+        builder,
+        "--doctree-dir",
+        str(folder / "doctrees"),
+        str(DOCS),
+        str(folder / builder),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The HTML pages and the man pages, with all links and anchors resolved."""
+    folder = tmp_path_factory.mktemp("site")
+    build("html", folder)
+    build("man", folder)
+    return folder
+
+
+def test_every_algorithm_is_on_the_site(site: Path) -> None:
+    page = (site / "html" / "reference" / "algorithms.html").read_text()
+    for algorithm in _core.algorithms():
+        if algorithm["name"] != "native":
+            assert f'id="{generated.anchor(algorithm)}"' in page, algorithm
+
+
+def test_no_generated_part_is_missing(site: Path) -> None:
+    for page in (site / "html").rglob("*.html"):
+        assert "generated: " not in page.read_text(), page
+    used = {name for page in PAGES for name in generated.MARK.findall(page.read_text())}
+    assert used == set(generated.PARTS)
+
+
+def test_the_man_pages_describe_the_commands_and_the_settings(site: Path) -> None:
+    manual = (site / "man" / "offbeat.1").read_text()
+    for verb in generated.verbs():
+        assert f"offbeat {verb}" in manual
+    settings = (site / "man" / "offbeat-settings.7").read_text()
+    for setting in _core.settings():
+        assert setting["name"] in settings
+
+
+def test_the_pages_stay_short() -> None:
+    words = {page: len(page.read_text().split()) for page in [*PAGES, ROOT / "README.md"]}
+    assert sum(words.values()) <= MOST_WORDS, words
+
+
+# -- algorithms
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [each for each in _core.algorithms() if each["name"] != "native"],
+    ids=lambda each: f"{each['collective']}-{each['name']}",
+)
+def test_the_file_of_an_algorithm_describes_it(algorithm: _core.Algorithm) -> None:
+    """The page of algorithms shows these fields; a combinator may leave the cost to the formula."""
+    text = generated.described(generated.header(generated.file_of(algorithm)))
+    assert "Idea" not in text
+    assert len(text.split()) > 20
+    assert algorithm["source"]
+    assert algorithm["summary"]
+    assert algorithm["cost"]
+
+
+def test_algorithms_follow_registry_and_rules() -> None:
+    page = generated.algorithms()
+    headings = re.findall(r"^## (\w+)$", page, re.MULTILINE)
+    assert headings == [each["name"] for each in _core.collectives() if each["served"]]
+    for algorithm in _core.algorithms():
+        if algorithm["name"] != "native":
+            assert f"Formula: `{algorithm['cost']}`." in page
+            assert page.count(f"({generated.anchor(algorithm)})=") == 1
+    built_in = [rule["text"].split()[0] for rule in _core.built_in_rules().rules]
+    for collective in headings:
+        assert len(generated.rules_of(collective)) == built_in.count(collective)
+
+
+def test_a_header_becomes_paragraphs_and_pictures() -> None:
+    text = generated.described(
+        ["Idea: one", "two < 3.", "", "   a   b", "     c", "", "Cost: n*m.", "Order: any."]
+    )
+    assert text == "One two \\< 3.\n\n```text\na   b\n  c\n```\n\n*Cost*: n\\*m.\n\n*Order*: any."
+
+
+def test_the_c_interface_has_every_function() -> None:
+    header = (ROOT / "include" / "offbeat" / "offbeat.h").read_text()
+    functions = set(re.findall(r"^[a-z][\w *]*?\b(offbeat_\w+)\(", header, re.MULTILINE))
+    assert len(functions) > 10
+    shown = "\n".join(re.findall(r"^```c\n(.*?)^```", generated.c_interface(), re.MULTILINE | re.DOTALL))
+    assert [name for name in sorted(functions) if f"{name}(" not in shown] == []
+
+
+# -- command lines
+
+
+def parse(words: list[str]) -> None:
+    """Parse the arguments of `offbeat` as the program does. Raises what its parser raises."""
+    group = typer.main.get_command(offbeat.__main__.app)
+    context = group.make_context("offbeat", words[:1])
+    name, command, rest = group.resolve_command(context, words)  # type: ignore[attr-defined]
+    with command.make_context(name, rest, parent=context) as parsed:
+        chosen = dict(parsed.params)
+    for each in [chosen.get("allreduce"), *split_list(chosen.get("algorithms") or "")]:
+        if each and not re.match(r"native\(|default$|pipeline\(.*native|8", each):
+            assert any(serves(each, collective["name"]) for collective in _core.collectives()), each
+
+
+def serves(expression: str, collective: str) -> bool:
+    try:
+        _core.check_expression(collective, expression)
+    except ValueError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("page", [*PAGES, *OTHERS], **IDS)
+def test_command_lines_are_parsed(page: Path) -> None:
+    """Lines of a code block that begin with offbeat and a verb, but for those that leave something out."""
+    for words in shell.commands(page.read_text(), "offbeat"):
+        if words and words[0] in VERBS and "..." not in words:
+            try:
+                parse(words)
+            except Exception as error:  # the parser has errors of several kinds
+                pytest.fail(f"offbeat {' '.join(words)}: {error!r} {error}")
+
+
+@pytest.mark.parametrize("page", [*PAGES, *OTHERS], **IDS)
+def test_commands_in_the_text_exist(page: Path) -> None:
+    for words in shell.mentions(page.read_text()):
+        assert words[0] in VERBS, words
+        verb = words[: 2 if words[0] == "rules" else 1]
+        told = generated.help_of(*(verb if len(words) > 1 else verb[:1]))
+        for option in words[len(verb) :]:
+            if re.fullmatch(r"--?[a-z-]+", option) and option != "--":
+                assert re.search(rf"{option}\b", told), f"offbeat {' '.join(words)}"
+
+
+def test_command_lines_are_found() -> None:
+    page = """Text with `offbeat info --settings`.
+
+    A=1 offbeat bench --sizes 8 \\
+        --budget $b   how fast
+    eval "$(offbeat env -- ./p)"
+
+    for p in 8; do
+        offbeat run -n $((p-1)) ./p; done
+"""
+    expected = [
+        ["bench", "--sizes", "8", "--budget", "8"], ["env", "--", "./p"], ["run", "-n", "7", "./p"],
+    ]  # fmt: skip
+    assert list(shell.commands(page, "offbeat")) == expected
+    assert list(shell.mentions(page)) == [["info", "--settings"]]
+    with pytest.raises(Exception, match="No such option"):
+        parse(["bench", "--wrong"])
+    with pytest.raises(AssertionError):
+        parse(["bench", "--algorithms", "rng"])
+    assert sum(len(list(shell.commands(each.read_text(), "offbeat"))) for each in PAGES) > 80
+
+
+def test_scripts_have_the_options_that_pages_give_them() -> None:
+    scripts = [path for path in ROOT.glob("*/*.py") if path.parent.name in ("tools", "benchmarks")]
+    scripts.append(ROOT / "tests" / "cluster" / "start.py")
+    seen = 0
+    for page in [*PAGES, *OTHERS, ROOT / "benchmarks" / "README.md"]:
+        for line in shell.lines(page.read_text()):
+            for path in scripts:
+                name = str(path.relative_to(ROOT))
+                if re.match(rf"(\S*python3? )?{re.escape(name)} ", line):
+                    own = line.partition(name)[2].partition("  ")[0]
+                    for option in re.findall(r"(?<= )--[a-z-]+", own):
+                        seen += 1
+                        assert f'"{option}"' in path.read_text(), f"{page.name}: {line}"
+    assert seen > 10
+
+
+# -- figures
+
+
+@pytest.mark.parametrize("figure", draw_gallery.FIGURES, ids=lambda figure: figure.name)
+def test_figures_are_drawn_from_their_data(figure: draw_gallery.Figure) -> None:
+    data = json.loads((draw_gallery.FOLDER / f"{figure.name}.json").read_text())
+    drawing = (draw_gallery.FOLDER / f"{figure.name}.svg").read_text()
+    assert data["commands"] == list(figure.commands)
+    assert draw_gallery.drawn(figure, data["last_delay_us"]) == drawing, (
+        "run tools/draw_gallery.py --from-data"
+    )
+    page = (DOCS / "gallery" / "index.md").read_text()
+    assert f"({figure.name}.svg)" in page
+    shown = list(shell.commands(page, "offbeat"))
+    commands = [words for line in figure.commands for words in shell.commands(f"\n    {line}\n", "offbeat")]
+    assert any(words in shown for words in commands), "one of its commands is on the page"
+
+
+@pytest.mark.parametrize("page", [*PAGES, *OTHERS], **IDS)
+def test_figures_have_a_text(page: Path) -> None:
+    for text, target in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text()):
+        assert len(text.split()) > 4, target
+        assert (page.parent / target).exists()
