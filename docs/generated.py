@@ -14,7 +14,7 @@ import io
 import os
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import offbeat.__main__
@@ -117,8 +117,8 @@ def rules_of(collective: str) -> list[tuple[str, ...]]:
     return rules
 
 
-def table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = [headings, ("---",) * len(headings), *rows]
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
 
 
@@ -130,7 +130,9 @@ def rule_table(collective: str) -> str:
 def section(algorithm: _core.Algorithm, described_before: dict[Path, _core.Algorithm]) -> list[str]:
     """The section of an algorithm, with the text of its file if no section before has that."""
     path = file_of(algorithm)
-    written = [f"({anchor(algorithm)})=", f"### `{with_parameters(algorithm)}`"]
+    written = [f"({anchor(algorithm)})=", f"### `{algorithm['name']}`"]
+    if algorithm["parameters"]:
+        written += [f"Spelling: `{with_parameters(algorithm)}`."]
     if path in described_before:
         same = described_before[path]
         name = f"[`{same['name']}` of {same['collective']}](#{anchor(same)})"

@@ -35,9 +35,9 @@ std::optional<double> cost(std::string_view collective, std::string_view express
 }  // namespace
 
 void register_models(nb::module_& module) {
-  module.def("cost", cost, "collective"_a, "expression"_a, "ranks"_a, "size_bytes"_a, nb::kw_only(), "a"_a,
-             "b"_a, "c"_a, "o"_a = 0.0, "nodes"_a = 0, "a_within"_a = 0.0, "b_within"_a = 0.0,
-             "eager_bytes"_a = 8192,
-             "Evaluates the cost formula of an expression (docs/explanation/models.md): the time in seconds if "
-             "all ranks arrive together, or None if the cost of a part is only words.");
+  module.def(
+      "cost", cost, "collective"_a, "expression"_a, "ranks"_a, "size_bytes"_a, nb::kw_only(), "a"_a, "b"_a,
+      "c"_a, "o"_a = 0.0, "nodes"_a = 0, "a_within"_a = 0.0, "b_within"_a = 0.0, "eager_bytes"_a = 8192,
+      "Evaluates the cost formula of an expression (docs/explanation/models.md): the time in seconds if "
+      "all ranks arrive together, or None if the cost of a part is only words.");
 }

@@ -4,10 +4,10 @@
 For example::
 
     trace = offbeat.trace.read("run.trace")
-    trace.calls(3)                       the calls of rank 3, one structured array, times of one clock
-    trace.dataframe()                    the calls of all ranks; needs pandas
+    trace.calls(3)                       # the calls of rank 3, one structured array, times of one clock
+    trace.dataframe()                    # the calls of all ranks; needs pandas
     for block in trace.blocks(trace.communicators[0]):
-        block.arrival                    calls x ranks, nanoseconds
+        block.arrival                    # calls x ranks, nanoseconds
 """
 
 from offbeat.trace.layout import COLLECTIVES, Flag
