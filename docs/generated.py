@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The generated parts of the site, as Markdown.
 
-A page asks for a part with a line `<!-- generated: NAME -->`; PARTS has the names. The parts come from the
-registry of the C++ core, the file of rules, the headers of the algorithm files, the C header, and the parser
-of the command line, so they cannot differ from what offbeat does.
+A page asks for a part with a line `<!-- generated: NAME [ARGUMENT] -->`; PARTS has the names. The parts come
+from the registry of the C++ core, the file of rules, the headers of the algorithm files, the C header, and
+the parser of the command line, so they cannot differ from what offbeat does.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import offbeat.__main__
+import typer
 from offbeat import _core
+from offbeat.bench import arrival_patterns
 from offbeat.commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
 COLLECTIVES = ROOT / "src" / "collectives"
-MARK = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
+MARK = re.compile(r"^<!-- generated: (\w+)(?: (\w+))? -->$", re.MULTILINE)
 FIELD = re.compile(r"^([A-Z][a-z]+(?: [a-z]+)?): ")  # such as `Other sizes: `
 SERVES = re.compile(r'\.name = "(\w+)",.*?\.serves = (\{[^}]*\}|\w+),', re.DOTALL)
 ANY = "any"  # an algorithm that is declared for each collective
@@ -201,12 +203,21 @@ def verbs() -> list[str]:
     return [command.__name__.rpartition(".")[2] for command in COMMANDS]
 
 
-def commands() -> str:
-    """The help of offbeat, and a section for each verb."""
-    written = [f"```text\n{help_of()}\n```"]
-    for verb in verbs():
-        written += [f"## offbeat {verb}", f"```text\n{help_of(verb)}\n```"]
-    return "\n\n".join(written)
+def shown_help(*verb: str) -> str:
+    """The help of a verb, and of its subcommands if it has any."""
+    group = typer.main.get_command(offbeat.__main__.app)
+    below = getattr(group.commands[verb[0]], "commands", {}) if verb else {}  # type: ignore[attr-defined]
+    texts = [help_of(*verb), *(help_of(*verb, name) for name in below)]
+    return "\n\n".join(f"```text\n{text}\n```" for text in texts)
+
+
+def patterns() -> str:
+    """The arrival patterns of the benchmark."""
+    rows = [
+        (f"`{name}`", escaped(each.summary), escaped(each.formula))
+        for name, each in arrival_patterns.PATTERNS.items()
+    ]
+    return table(("pattern", "who is late", "delay"), rows)
 
 
 # -- the C interface
@@ -242,9 +253,10 @@ def python_core() -> str:
     return "\n\n".join(written)
 
 
-PARTS: dict[str, Callable[[], str]] = {
+PARTS: dict[str, Callable[..., str]] = {
     "algorithms": algorithms,
-    "commands": commands,
+    "help": shown_help,
+    "patterns": patterns,
     "c_interface": c_interface,
     "python_core": python_core,
 }
@@ -252,4 +264,4 @@ PARTS: dict[str, Callable[[], str]] = {
 
 def inserted(page: str) -> str:
     """The text of a page with its generated parts."""
-    return MARK.sub(lambda found: PARTS[found[1]](), page)
+    return MARK.sub(lambda found: PARTS[found[1]](*filter(None, [found[2]])), page)

@@ -11,8 +11,6 @@ from pathlib import Path
 import document_settings
 import pytest
 from offbeat import _core
-from offbeat.bench import arrival_patterns, plan
-from offbeat.commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
@@ -83,12 +81,6 @@ def test_collectives_have_the_numbers_that_the_page_on_trace_files_gives() -> No
     assert listed == [(str(number), each["name"]) for number, each in enumerate(_core.collectives(), 1)]
 
 
-def test_every_collective_of_the_benchmark_is_in_the_list() -> None:
-    page = (ROOT / "docs" / "reference" / "commands.md").read_text()
-    listed = said(r"^- `--collectives`: ([^.]*)\.$", page)
-    assert tuple(re.findall(r"`(\w+)`", listed)) == plan.COLLECTIVES
-
-
 def test_errors_of_expressions_are_those_of_the_parser() -> None:
     examples = ERROR.findall((ROOT / "docs" / "reference" / "expressions.md").read_text())
     assert len(examples) > 3
@@ -121,20 +113,6 @@ def test_links_lead_somewhere_and_lines_are_short(page: Path) -> None:
     for target in LINK.findall(text):
         assert (page.parent / target).exists(), target
     assert [line for line in text.splitlines() if len(line) > 120] == []
-
-
-def test_every_pattern_is_described_with_its_formula() -> None:
-    text = (ROOT / "docs" / "reference" / "commands.md").read_text().partition("## offbeat pattern")[2]
-    table = dict(re.findall(r"^\| `(\w+)(?:\(\w\))?` \| .* \| (.*) \|$", text, re.MULTILINE))
-    assert list(table) == list(arrival_patterns.PATTERNS), "the same patterns, in the same order"
-    assert table["ascending"] == arrival_patterns.PATTERNS["ascending"].formula
-
-
-def test_every_command_is_in_the_list() -> None:
-    listed = re.findall(
-        r"^    offbeat (\w+)  ", (ROOT / "docs" / "reference" / "commands.md").read_text(), re.MULTILINE
-    )
-    assert sorted(listed) == sorted(command.__name__.rpartition(".")[2] for command in COMMANDS)
 
 
 def test_every_test_on_the_security_page_exists() -> None:
