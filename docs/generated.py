@@ -223,22 +223,21 @@ def patterns() -> str:
 # -- the C interface
 
 
-DECLARATION = re.compile(r"/\*\*(.*?)\*/\n(.*?)(?=\n\n|\n#ifdef|\n/\*\*)", re.DOTALL)
-
-
 def c_interface() -> str:
-    """Each declaration of the C header under the comment that describes it."""
+    """Each declaration of the C header under the comment that describes it, if it has one."""
     text = (ROOT / "include" / "offbeat" / "offbeat.h").read_text()
-    text = text[text.index('extern "C" {') :]
     written = []
-    for comment, declaration in DECLARATION.findall(text):
-        named = re.search(r"\b(offbeat_\w+)\s*\(", declaration) or re.search(r"\b(offbeat_\w+)", declaration)
-        if named is None:
+    for part in text[text.index('extern "C" {') :].split("\n\n"):
+        found = re.match(r"(?:/\*\*(.*?)\*/\n)?((?:typedef|\w[\w *]*\boffbeat_).*)", part.strip(), re.DOTALL)
+        if found is None:
             continue
+        comment, declaration = found[1] or "", found[2].strip()
+        named = re.search(r"\b(offbeat_\w+)\s*\(", declaration) or re.search(r"\b(offbeat_\w+)", declaration)
+        assert named is not None
         lines = [line.strip().removeprefix("*").strip() for line in comment.strip().splitlines()]
-        text = re.sub(r"^@param (\w+)", r"\n- `\1`:", escaped("\n".join(lines)), flags=re.MULTILINE)
-        prose = "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
-        written += [f"## {named[1]}", prose, f"```c\n{declaration.strip()}\n```"]
+        prose = re.sub(r"^@param (\w+)", r"\n- `\1`:", escaped("\n".join(lines)), flags=re.MULTILINE)
+        paragraphs = "\n\n".join(" ".join(paragraph.split()) for paragraph in prose.split("\n\n"))
+        written += [f"## {named[1]}", paragraphs, f"```c\n{declaration}\n```"]
     return "\n\n".join(written)
 
 

@@ -126,6 +126,9 @@ def test_the_c_interface_has_every_function() -> None:
     assert len(functions) > 10
     shown = "\n".join(re.findall(r"^```c\n(.*?)^```", generated.c_interface(), re.MULTILINE | re.DOTALL))
     assert [name for name in sorted(functions) if f"{name}(" not in shown] == []
+    types = re.findall(r"^typedef (?:enum|struct) (offbeat_\w+)", header, re.MULTILINE)
+    assert len(types) > 3
+    assert [name for name in types if f" {name}" not in shown] == []
 
 
 # -- commands
