@@ -220,6 +220,26 @@ def patterns() -> str:
     return table(("pattern", "who is late", "delay"), rows)
 
 
+# -- settings
+
+
+def setting(name: str, level: str = "##") -> str:
+    """The heading of a setting, its meaning and its values."""
+    found = next(each for each in _core.settings() if each["name"] == name)
+    facts = f"Values: {found['values']}. Default: {found['default'] or 'unset'}."
+    if found["equal_on_all_ranks"]:
+        facts += " Must be equal on all ranks."
+    return f"{level} `{name}`\n\n{escaped(capital(found['meaning']))}.\n\n{escaped(facts)}"
+
+
+def other_settings() -> str:
+    """The settings to which the page says nothing more."""
+    page = (ROOT / "docs" / "reference" / "settings.md").read_text()
+    told = {name for part, name in MARK.findall(page) if part == "setting"}
+    names = [each["name"] for each in _core.settings() if each["name"] not in told]
+    return "\n\n".join(setting(name, "###") for name in names)
+
+
 # -- the C interface
 
 
@@ -255,6 +275,8 @@ def python_core() -> str:
 PARTS: dict[str, Callable[..., str]] = {
     "algorithms": algorithms,
     "help": shown_help,
+    "setting": setting,
+    "other_settings": other_settings,
     "patterns": patterns,
     "c_interface": c_interface,
     "python_core": python_core,

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import document_settings
 import pytest
 from offbeat import _core
 
@@ -20,16 +19,6 @@ PAGES = sorted(
 )
 ERROR = re.compile(r"^ +offbeat: allreduce expression '(.*)': (column \d+: .*)$", re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
-
-
-def sections(page: str) -> dict[str, str]:
-    """The text below each second-level heading that names a thing in code, as one line without its marks."""
-    found = {}
-    for part in re.split(r"^## ", (ROOT / "docs" / "reference" / page).read_text(), flags=re.MULTILINE)[1:]:
-        heading, _, body = part.partition("\n")
-        if heading.startswith("`"):
-            found[heading.strip("`")] = " ".join(body.replace("`", "").split())
-    return found
 
 
 def test_the_example_of_an_algorithm_is_the_file_that_is_tested() -> None:
@@ -48,31 +37,6 @@ def said(pattern: str, page: str) -> str:
     found = re.search(pattern, page, re.MULTILINE)
     assert found, pattern
     return found[1]
-
-
-def test_every_setting_is_described_as_the_library_has_it() -> None:
-    page = document_settings.PAGE.read_text()
-    assert page == document_settings.written(page), "run tools/document_settings.py"
-    assert list(sections("settings.md")) == [setting["name"] for setting in _core.settings()]
-
-
-def test_the_page_on_settings_follows_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A changed text replaces the old one, a new setting gets a section, no section is lost in silence."""
-    page = document_settings.PAGE.read_text()
-    *others, first, second = _core.settings()
-    added: _core.Setting = {**second, "name": "OFFBEAT_ADDED"}
-    changed: _core.Setting = {**first, "meaning": "changed", "equal_on_all_ranks": True}
-    monkeypatch.setattr(_core, "settings", lambda: [*others, changed, added, second])
-    written = document_settings.written(page)
-    assert document_settings.reference(changed) in written
-    assert "\nChanged.\n" in document_settings.reference(changed)
-    assert written.count(document_settings.reference(added)) == 1
-    replaced = [line for line in page.splitlines() if line not in written.splitlines()]
-    assert replaced
-    assert set(replaced) <= set(document_settings.reference(first).splitlines())
-    monkeypatch.setattr(_core, "settings", lambda: [*others, second])
-    with pytest.raises(ValueError, match=f"{first['name']}: no such setting"):
-        document_settings.written(page)
 
 
 def test_collectives_have_the_numbers_that_the_page_on_trace_files_gives() -> None:

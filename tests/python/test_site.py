@@ -154,6 +154,17 @@ def test_every_pattern_has_a_formula() -> None:
     assert [name for name, _, _ in rows] == list(arrival_patterns.PATTERNS)
 
 
+def test_every_setting_has_one_section() -> None:
+    page = generated.inserted((DOCS / "reference" / "settings.md").read_text())
+    sections = re.findall(r"^##+ `(\w+)`\n\n(.*)\n\n(.*)$", page, re.MULTILINE)
+    assert sorted(name for name, _, _ in sections) == sorted(each["name"] for each in _core.settings())
+    for name, meaning, facts in sections:
+        setting = next(each for each in _core.settings() if each["name"] == name)
+        assert meaning == generated.escaped(generated.capital(setting["meaning"])) + "."
+        assert facts.startswith("Values: ")
+        assert setting["equal_on_all_ranks"] == facts.endswith("Must be equal on all ranks.")
+
+
 # -- command lines
 
 
