@@ -136,7 +136,9 @@ def test_the_c_interface_has_every_function() -> None:
 
 def test_every_verb_has_its_help_on_the_page() -> None:
     page = (DOCS / "reference" / "commands.md").read_text()
-    assert [verb for _, verb in generated.MARK.findall(page) if verb] == VERBS
+    assert sorted(verb for part, verb in generated.MARK.findall(page) if part == "help" and verb) == sorted(
+        VERBS
+    )
     overview = generated.shown_help()
     assert [verb for verb in VERBS if not re.search(rf"^ +{verb} ", overview, re.MULTILINE)] == []
     help_of_rules = generated.shown_help("rules")
