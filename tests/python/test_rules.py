@@ -191,3 +191,20 @@ def test_ranges_are_spelled_as_in_rules(rules: Path) -> None:
         plan = _core.plan("allreduce", "other", 1, 4, True, _core.read_rules(str(rules)), "", "")
         (row,) = [row for row in plan if row["expression"] == "ring"]
         assert (row["least_bytes"], row["most_bytes"]) == (least, most)
+
+
+def test_explain_shows_the_grids_of_a_machine(offbeat: Offbeat, tmp_path: Path) -> None:
+    cell = ("allreduce", "--nodes", "1000", "--ppn", "1", "--bytes", "8MiB")
+    (row,) = explained(offbeat, *cell, OFFBEAT_ALLREDUCE="grid(auto)")["rows"]
+    assert row["expression"] == "grid(10x100, ring_segmented(64KiB))"
+    assert row["reason"] == "OFFBEAT_ALLREDUCE; grid(auto) on cluster"
+    (row,) = explained(offbeat, *cell, "--machine", "ethernet", OFFBEAT_ALLREDUCE="grid(auto)")["rows"]
+    assert row["reason"] == "OFFBEAT_ALLREDUCE; grid(auto) on 10 Gbit/s Ethernet"
+    machine = tmp_path / "my.toml"
+    machine.write_text("name = 7\n")
+    for done in (
+        offbeat("explain", *cell, OFFBEAT_MACHINE=str(machine)),
+        offbeat("explain", *cell, "--machine", str(machine)),
+    ):
+        assert done.returncode == 2
+        assert f"{machine}: the table [between_nodes] is missing" in done.stderr
