@@ -33,7 +33,9 @@ def register(app: typer.Typer) -> None:
 def explain(
     calls: Annotated[
         str,
-        typer.Argument(metavar="COLLECTIVE", help="A collective, such as bcast; ibcast: its non-blocking calls."),
+        typer.Argument(
+            metavar="COLLECTIVE", help="A collective, such as bcast; ibcast: its non-blocking calls."
+        ),
     ],
     mpi: HostOfRules = None,
     nodes: Annotated[int, typer.Option(metavar="N", help="Nodes of the communicator.")] = 1,
