@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Simulate figures 7 and 8 of paper 2 (Nuriyev et al., JPDC 2024): SUARA, an allreduce on a grid of ranks.
+
+    build/venv/bin/python benchmarks/papers/paper_2.py [--ranks 16,64] [--sizes 2MiB] [--json FILE]
+
+The optimiser takes the grid and the pair of algorithms with the least cost, over all divisors of the number
+of ranks and all pairs of the six base algorithms. The speed-up is over the best single algorithm.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+
+from offbeat import _core
+from offbeat.simulate.machine import parse
+from offbeat.simulate.simulation import Shape
+from offbeat.units import format_size, parse_sizes
+from paper_tables import digits, parser, print_table, simulate, write_json
+
+RANKS = "16,32,64,128,256,512,1024"
+SIZES = "1MiB,2MiB,4MiB,8MiB,16MiB,32MiB"  # the paper's messages take SUARA above 1 MiB, and end at 52 MB
+ALPHA, BETA, GAMMA = 1.5e-6, 6.25e-11, 2e-10  # table 4, of the segmented ring
+SEGMENT_BYTES = 8192
+SEGMENTED = "ring_segmented(8KiB)"
+BASE = ("linear", "binomial", "recursive_doubling", "ring", SEGMENTED, "rabenseifner")  # table 1
+GRID_OF_FIGURE_7 = (512, 16 << 20)
+
+SHAHEEN = parse(
+    f"""\
+name = "Shaheen II"
+source = "table 4 of Nuriyev et al. 2024; one rank on each node"
+[core]
+combine_ns_per_byte = {GAMMA * 1e9}
+[within_node]  # not used: each node has one rank
+latency_us = {ALPHA * 1e6}
+bandwidth_gb_per_s = {1e-9 / BETA}
+[between_nodes]
+latency_us = {ALPHA * 1e6}
+bandwidth_gb_per_s = {1e-9 / BETA}
+""",
+    "paper_2.py",
+)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The best grid and the best single algorithm, by the cost formulas, and what the simulator says."""
+
+    flat: str
+    flat_us: float
+    grid: str
+    grid_us: float
+
+    @property
+    def speedup(self) -> float:
+        return self.flat_us / self.grid_us
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of ranks and one size."""
+
+    ranks: int
+    size_bytes: int
+    published_speedup: float  # of segmented rings on the square grid, by the paper's formula
+    square: Choice  # the same two, simulated
+    without_rabenseifner: Choice  # over all grids and all pairs of the other algorithms
+    all_pairs: Choice
+
+
+def published_cost(ranks: float, size_bytes: int) -> float:
+    """The paper's cost of a segmented ring (equation 7), in seconds."""
+    segment = ALPHA + (BETA + GAMMA) * SEGMENT_BYTES
+    steps = ranks + size_bytes / (SEGMENT_BYTES * ranks) - 2
+    return steps * segment + (ranks - 1) * (ALPHA + BETA * size_bytes / ranks)
+
+
+def published_speedup(ranks: int, size_bytes: int) -> float:
+    """The paper's speed-up of segmented rings on a square grid (equations 13 and 14)."""
+    return published_cost(ranks, size_bytes) / (2 * published_cost(math.sqrt(ranks), size_bytes))
+
+
+@cache
+def cost(expression: str, ranks: int, size_bytes: int) -> float:
+    """The cost of an expression in seconds (docs/models.md)."""
+    seconds = _core.cost(
+        "allreduce", expression, ranks, size_bytes, a=ALPHA, b=BETA, c=GAMMA, eager_bytes=8192
+    )
+    assert seconds is not None
+    return seconds
+
+
+def grid(columns: int, rows: int, *algorithms: str) -> str:
+    return _core.check_expression("allreduce", f"grid({columns}x{rows}, {', '.join(algorithms)})")
+
+
+def divisors(ranks: int) -> list[int]:
+    return [number for number in range(2, ranks) if ranks % number == 0]
+
+
+def square_grid(ranks: int) -> tuple[int, int]:
+    """The grid that is nearest to a square."""
+    columns = min(divisors(ranks), key=lambda number: (abs(math.log(number * number / ranks)), number))
+    return columns, ranks // columns
+
+
+def best_grid(ranks: int, size_bytes: int, algorithms: Sequence[str]) -> str:
+    """The grid with the least cost: that of the rows, plus that of the columns."""
+
+    def total(each: tuple[int, str, str]) -> float:
+        columns, in_rows, in_columns = each
+        return cost(in_rows, columns, size_bytes) + cost(in_columns, ranks // columns, size_bytes)
+
+    columns, in_rows, in_columns = min(itertools.product(divisors(ranks), algorithms, algorithms), key=total)
+    same = in_rows == in_columns
+    return grid(columns, ranks // columns, *([in_rows] if same else [in_rows, in_columns]))
+
+
+def best_flat(ranks: int, size_bytes: int, algorithms: Sequence[str]) -> str:
+    return min(algorithms, key=lambda name: cost(name, ranks, size_bytes))
+
+
+def measure(ranks: int, size_bytes: int) -> Cell:
+    others = [name for name in BASE if name != "rabenseifner"]
+    pairs = [
+        (SEGMENTED, grid(*square_grid(ranks), SEGMENTED)),
+        *(
+            (best_flat(ranks, size_bytes, each), best_grid(ranks, size_bytes, each))
+            for each in (others, BASE)
+        ),
+    ]
+    expressions = list(dict.fromkeys(expression for pair in pairs for expression in pair))
+    found = simulate(SHAHEEN, Shape(ranks, 1), "allreduce", [size_bytes], expressions)
+    times = {result.algorithm: result.last_delays_us[0] for result in found.results}
+    choices = [Choice(flat, times[flat], on_grid, times[on_grid]) for flat, on_grid in pairs]
+    return Cell(ranks, size_bytes, published_speedup(ranks, size_bytes), *choices)
+
+
+def figure_7(ranks: int, size_bytes: int) -> dict[str, float]:
+    """The time in microseconds of each grid of segmented rings."""
+    grids = [grid(columns, ranks // columns, SEGMENTED) for columns in divisors(ranks)]
+    found = simulate(SHAHEEN, Shape(ranks, 1), "allreduce", [size_bytes], grids)
+    return {result.algorithm: result.last_delays_us[0] for result in found.results}
+
+
+def show(cells: Sequence[Cell]) -> None:
+    print_speedups("segmented rings on the square grid, by the paper's formula", cells,
+                   [each.published_speedup for each in cells])  # fmt: skip
+    print_speedups("segmented rings on the square grid, simulated", cells,
+                   [each.square.speedup for each in cells])  # fmt: skip
+    print_speedups("the best grid without Rabenseifner's algorithm, simulated", cells,
+                   [each.without_rabenseifner.speedup for each in cells])  # fmt: skip
+    print_speedups("the best grid of all, simulated", cells, [each.all_pairs.speedup for each in cells])
+    print_table(
+        "what the best grids are without Rabenseifner's algorithm, where they win",
+        ["ranks", "size", "one algorithm", "µs", "grid", "µs"],
+        [
+            [f"{each.ranks:,}", format_size(each.size_bytes), f"`{best.flat}`", digits(best.flat_us),
+             f"`{best.grid}`", digits(best.grid_us)]
+            for each in cells
+            if (best := each.without_rabenseifner).speedup > 1
+        ],
+    )  # fmt: skip
+
+
+def print_speedups(title: str, cells: Sequence[Cell], speedups: Sequence[float]) -> None:
+    """Print a table of ranks and sizes, and its least, mean and most."""
+    sizes = sorted({each.size_bytes for each in cells})
+    rows: dict[int, list[str]] = {}
+    for cell, speedup in zip(cells, speedups, strict=True):
+        rows.setdefault(cell.ranks, [f"{cell.ranks:,}"]).append(f"{speedup:.2f}")
+    print_table(
+        f"figure 8, times faster than one algorithm for all ranks: {title}",
+        ["ranks", *map(format_size, sizes)],
+        list(rows.values()),
+    )
+    mean = math.fsum(speedups) / len(speedups)
+    print(f"\nleast {min(speedups):.2f}, mean {mean:.2f}, most {max(speedups):.2f}")
+
+
+def main() -> None:
+    made = parser(__doc__)
+    made.add_argument("--ranks", default=RANKS, help="default: %(default)s")
+    made.add_argument("--sizes", default=SIZES, help="default: %(default)s")
+    arguments = made.parse_args()
+    numbers = [int(text) for text in arguments.ranks.split(",")]
+    cells = [measure(ranks, size) for ranks in numbers for size in parse_sizes(arguments.sizes)]
+    show(cells)
+    ranks, size = GRID_OF_FIGURE_7
+    grids = figure_7(ranks, size) if max(numbers) >= ranks else {}
+    if grids:
+        print_table(
+            f"figure 7: {ranks} ranks, {format_size(size)}, segmented rings on each grid",
+            ["grid", "µs"],
+            [[f"`{name}`", digits(microseconds)] for name, microseconds in grids.items()],
+        )
+    write_json(arguments.json, SHAHEEN, {"cells": [asdict(each) for each in cells], "figure_7_us": grids})
+
+
+if __name__ == "__main__":
+    main()
