@@ -48,13 +48,14 @@ def test_a_square_grid_wins_where_latency_counts(tmp_path: Path) -> None:
     found = results_of("paper_2.py", tmp_path, "--ranks", "16,256", "--sizes", "1MiB,32MiB")
     cells = {(each["ranks"], each["size_bytes"] >> 20): each for each in found["cells"]}
     assert list(cells) == [(16, 1), (16, 32), (256, 1), (256, 32)]
-    chosen = cells[256, 1]["without_rabenseifner"]
-    assert chosen["grid"] == cells[256, 1]["square"]["grid"] == SQUARE
-    assert chosen["flat_us"] > 1.5 * chosen["grid_us"]
+    assert cells[256, 1]["best_grid"]["after"] == cells[256, 1]["rings"]["after"] == SQUARE
+    assert cells[256, 1]["without_rabenseifner"]["after"] == SQUARE
+    assert cells[256, 1]["best_grid"]["before_us"] > 1.5 * cells[256, 1]["best_grid"]["after_us"]
     for cell in (cells[16, 1], cells[16, 32], cells[256, 32]):
-        assert cell["without_rabenseifner"]["flat_us"] < cell["without_rabenseifner"]["grid_us"]
+        assert cell["best_grid"]["before_us"] < cell["best_grid"]["after_us"]
+        assert cell["without_rabenseifner"]["after"] == cell["best_grid"]["before"]
     for cell in cells.values():
-        assert cell["all_pairs"]["flat_us"] <= cell["all_pairs"]["grid_us"]
+        assert not cell["all_six"]["after"].startswith("grid")
     # Equations 13 and 14 for 256 ranks and 1 MiB, in microseconds: 4.15 a segment of 8 KiB.
     segment, latency, byte = 1.5 + 8192 * 2.625e-4, 1.5, 6.25e-5
     flat = (256 + 0.5 - 2) * segment + 255 * (latency + byte * 4096)
