@@ -58,7 +58,7 @@ class Study:
 
     collective: str
     rows: Sequence[Row]  # all algorithms under the same skew
-    own: Sequence[Row]  # each algorithm under a skew of its own time (figure 6)
+    own: Sequence[Row]  # each algorithm under a skew of its own time; only for figure 6
 
     @property
     def sizes(self) -> list[int]:
@@ -73,7 +73,9 @@ def counted(delay_us: float) -> Delay:
     return summarize([max(delay_us, LEAST_US)])
 
 
-def by_offbeat(shape: Shape, collective: str, sizes: Sequence[int], algorithms: Sequence[str]) -> Study:
+def by_offbeat(
+    shape: Shape, collective: str, sizes: Sequence[int], algorithms: Sequence[str], *, with_own: bool
+) -> Study:
     def rows(some: Sequence[str], factor: float) -> list[Row]:
         patterns = [BALANCED, *PATTERNS]
         found = simulate(
@@ -84,11 +86,13 @@ def by_offbeat(shape: Shape, collective: str, sizes: Sequence[int], algorithms: 
             for row in found.rows(shape)
         ]
 
-    own = [row for each in algorithms for row in rows([each], 1.0)]
+    own = [row for each in algorithms if with_own for row in rows([each], 1.0)]
     return Study(collective, rows(algorithms, SKEW), merged(own))
 
 
-def by_smpi(shape: Shape, collective: str, sizes: Sequence[int], algorithms: Sequence[str]) -> Study:
+def by_smpi(
+    shape: Shape, collective: str, sizes: Sequence[int], algorithms: Sequence[str], *, with_own: bool
+) -> Study:
     shapes = {name: arrival_patterns.rounds(name, shape.ranks, SEED)[0] for name in PATTERNS}
 
     def rows(algorithm: str, skews_us: dict[int, float]) -> list[Row]:
@@ -117,7 +121,9 @@ def by_smpi(shape: Shape, collective: str, sizes: Sequence[int], algorithms: Seq
         return Study(
             collective,
             merged([*first, *(row for each in algorithms for row in rows(each, means))]),
-            merged([*first, *(row for each in algorithms for row in rows(each, balanced[each]))]),
+            merged([*first, *(row for each in algorithms for row in rows(each, balanced[each]))])
+            if with_own
+            else [],
         )
 
 
@@ -275,7 +281,8 @@ def main() -> None:
     found = []
     for collective in arguments.collectives.split(","):
         sizes = parse_sizes(arguments.sizes or SIZES[collective])
-        study = study_of(shape, collective, sizes, ALGORITHMS[arguments.by][collective])
+        algorithms = ALGORITHMS[arguments.by][collective]
+        study = study_of(shape, collective, sizes, algorithms, with_own="6" in figures)
         found += records(study)
         for number, figure in (("4", figure_4), ("5", figure_5), ("6", figure_6)):
             if number in figures:
