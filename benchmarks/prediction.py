@@ -160,7 +160,7 @@ def show(name: str, lines: Sequence[Line]) -> None:
         print(f"| `{line.algorithm}` | " + " | ".join(f"{number:.4g}" for number in numbers) + " |")
     for title, numbers in columns.items():
         order = sorted(range(len(lines)), key=numbers.__getitem__)
-        print(f"\n{title}: " + " < ".join(lines[k].algorithm for k in order))
+        print(f"\n{title}: " + " < ".join(lines[k].algorithm for k in order), flush=True)
 
 
 def main() -> None:
@@ -191,8 +191,9 @@ def main() -> None:
             {"program": name, "mpi": program.mpi, "ranks": arguments.ranks, "load": load,
              "algorithms": [asdict(line) for line in lines]}
         )  # fmt: skip
-    if arguments.output:
-        arguments.output.write_text(json.dumps({"command": sys.argv, "programs": found}, indent=1) + "\n")
+        if arguments.output:  # after each program, because a run takes minutes
+            document = {"command": sys.argv, "programs": found}
+            arguments.output.write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":
