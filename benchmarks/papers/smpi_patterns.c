@@ -37,8 +37,8 @@ static void read_calls(const char* path, int ranks) {
 }
 
 static void wait_until(double time) {
-  const double seconds = time - MPI_Wtime();
-  const struct timespec length = {(time_t)seconds, lround((seconds - floor(seconds)) * 1e9)};
+  const long long nanoseconds = llround((time - MPI_Wtime()) * 1e9);
+  const struct timespec length = {(time_t)(nanoseconds / 1000000000), (long)(nanoseconds % 1000000000)};
   nanosleep(&length, NULL);
 }
 
