@@ -63,7 +63,8 @@ nb::dict row_dict(const offbeat::PlanRow& row) {
 }
 
 nb::list plan(std::string_view calls, std::string_view host, int nodes, int ranks_per_node, bool board,
-              const offbeat::ParsedRules* users_rules, std::string_view fixed, std::string_view origin) {
+              const offbeat::ParsedRules* users_rules, std::string_view fixed, std::string_view origin,
+              const std::string& machine) {
   if (nodes < 1 || ranks_per_node < 1 || nodes > std::numeric_limits<int>::max() / ranks_per_node)
     throw offbeat::UsageError("the number of ranks must be from 1 to 2147483647");
   // No collective has a name that begins like those of non-blocking calls.
@@ -73,13 +74,16 @@ nb::list plan(std::string_view calls, std::string_view host, int nodes, int rank
   offbeat::FixedChoice choice{nullptr, std::string(origin)};
   if (!fixed.empty()) choice.expression = offbeat::interned_expression(known, fixed);
   const offbeat::HostOffer offer = offbeat::offer_of_any_version(known_host(host));
+  const offbeat::Machine grids =
+      machine.empty() ? offbeat::built_in_machine() : offbeat::read_machine(machine);
   const offbeat::Plan made = offbeat::make_plan(
       known, {.host = known_host(host),
               .calls = nonblocking ? offbeat::CallForm::nonblocking : offbeat::CallForm::blocking,
               .placement = {.ranks = nodes * ranks_per_node, .nodes = nodes, .board = board},
               .fixed = choice.expression != nullptr ? &choice : nullptr,
               .rules = {users_rules != nullptr ? &users_rules->rules : nullptr, &offbeat::built_in_rules()},
-              .offer = &offer});
+              .offer = &offer,
+              .machine = &grids});
   nb::list rows;
   for (const offbeat::PlanRow& row : made.rows) rows.append(row_dict(row));
   return rows;
@@ -130,12 +134,13 @@ void register_rules(nb::module_& module) {
       "and ranks (the only number of ranks that it runs on, or None).");
   module.def(
       "plan", plan, "calls"_a, "host"_a, "nodes"_a, "ranks_per_node"_a, "board"_a, "users_rules"_a.none(),
-      "fixed"_a, "origin"_a,
+      "fixed"_a, "origin"_a, "machine"_a = "",
       "Returns the plan of `calls`, such as bcast, or ibcast for its non-blocking calls, on a communicator "
       "of "
       "`nodes` times `ranks_per_node` ranks: one dict per byte range, shortest first. least_bytes and "
       "most_bytes are both included; most_bytes None means no upper end. "
       "The other keys are expression, form, needs, alternatives, reason and origin. `board` says whether the "
       "ranks of a node share memory. If `fixed` is not empty, calls of every length run that expression, and "
-      "`origin` says who chose it. Otherwise `users_rules` decide, and after them the built-in rules.");
+      "`origin` says who chose it. Otherwise `users_rules` decide, and after them the built-in rules. "
+      "`machine` is the path of the machine file that gives grid(auto) its shape; empty: the built-in one.");
 }

@@ -85,7 +85,12 @@ def plan(
     users_rules: Rules | None,
     fixed: str,
     origin: str,
+    machine: str = "",
 ) -> list[PlanRow]: ...
+def machine_name(path: str) -> str: ...
+def cheapest_grid(
+    ranks: int, size_bytes: int, *, ranks_per_node: int = 1, machine: str = "", mpi: str = ""
+) -> tuple[str, float]: ...
 def cost(
     collective: str,
     expression: str,

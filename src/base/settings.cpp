@@ -154,6 +154,9 @@ std::vector<Setting> all_settings() {
       {"OFFBEAT_RULES", any_text("a file", &Settings::rules), "", OnRanks::may_differ,
        "a file of rules that say which algorithm runs where; they come before the built-in rules, and all "
        "ranks must read equal rules"},
+      {"OFFBEAT_MACHINE", any_text("a file", &Settings::machine), "", OnRanks::may_differ,
+       "the machine file from which grid(auto) takes its shape; unset: the machine `cluster` of offbeat "
+       "simulate; all ranks must read equal machines"},
       {"OFFBEAT_ADAPT",
        one_of(&Settings::adapt, {{"off", Adapt::off}, {"on", Adapt::on}, {"any", Adapt::any}}), "on",
        OnRanks::equal,

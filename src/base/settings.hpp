@@ -27,7 +27,8 @@ enum class GpuPolicy { stage, native, off };
 struct Settings {
   // The expression for each collective, by index_of(); empty: offbeat chooses.
   std::array<std::string, collectives.size()> algorithms;
-  std::string rules;  // path of the rules; empty: only built-in rules
+  std::string rules;    // path of the rules; empty: only built-in rules
+  std::string machine;  // path of the machine file; empty: the built-in machine
   Adapt adapt;
   int verbose;
   bool report;

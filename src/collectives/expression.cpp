@@ -3,7 +3,7 @@
 //
 //     expression = name [ "(" argument { "," argument } ")" ]
 //     expression = "native" [ "(" name ")" ]
-//     argument   = number [ unit ] | number "x" number { "x" number } | expression
+//     argument   = number [ unit ] | number "x" number { "x" number } | "auto" | expression
 //     unit       = "B" | "KiB" | "MiB" | "GiB"
 #include <algorithm>
 #include <cctype>
@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/similar.hpp"
+#include "collectives/automatic_grid.hpp"
 #include "collectives/native.hpp"
 #include "collectives/repertoire.hpp"
 
@@ -22,6 +23,7 @@ constexpr int most_segments = 64;
 constexpr int most_radix = most_lanes;  // for recursive_multiplying
 constexpr std::size_t most_late_rank = std::numeric_limits<int>::max() - 1;
 constexpr int deepest_nesting = 16;
+constexpr std::string_view automatic = "auto";  // the shape that grid(auto) has until a plan is made
 
 struct Unit {
   std::string_view name;
@@ -80,6 +82,7 @@ class Parser {
     for (std::size_t k = 0; k < parameters.size(); ++k) {
       if (k > 0) expect(',', *result.algorithm);
       argument(parameters[k], result, depth);
+      if (is_automatic_grid(result)) break;  // the machine file says the rest
     }
     expect(')', *result.algorithm);
     if (is_part && result.runs_on_host())
@@ -161,6 +164,8 @@ class Parser {
           ++position_;
           result.parts.push_back(expression(depth + 1, Place::part));
         }
+        if (std::ranges::any_of(result.parts, has_automatic_grid))
+          fail_at(start, "grid(auto) cannot be a part of a grid that has a shape");
         if (result.parts.size() != 1 && result.parts.size() != result.dimensions.size()) {
           fail_at(start, "expected 1 algorithm or one for each of the " +
                              std::to_string(result.dimensions.size()) + " dimensions, found " +
@@ -171,10 +176,15 @@ class Parser {
   }
 
   void dimensions(Expression& result, std::size_t start) {
+    if (text_.substr(start).starts_with(automatic)) {
+      position_ += automatic.size();
+      if (peek() == ',') fail("grid(auto) takes no algorithms, because it chooses them, too");
+      return;
+    }
     std::size_t product = 1;
     do {
       if (!result.dimensions.empty()) ++position_;  // the x
-      const std::size_t value = number("dimensions such as 32x32");
+      const std::size_t value = number("dimensions such as 32x32, or auto");
       product *= std::min<std::size_t>(value, std::numeric_limits<int>::max());
       if (product > std::size_t{std::numeric_limits<int>::max()}) fail_at(start, "the grid is too large");
       result.dimensions.push_back(static_cast<int>(value));
@@ -337,6 +347,7 @@ int Expression::lanes() const {
 }
 
 std::string Expression::unsuitable(const Placement& placement) const {
+  if (is_automatic_grid(*this)) return "has no shape here";
   if (algorithm->needs.board == OnBoard::one_node && placement.nodes > 1)
     return "needs all ranks on one node";
   if (uses_board(placement) && !placement.board && algorithm->needs.board != OnBoard::if_any)
@@ -369,8 +380,18 @@ bool Expression::learns() const {
   return algorithm->learns || std::ranges::any_of(parts, &Expression::learns);
 }
 
+bool is_automatic_grid(const Expression& expression) {
+  const auto parameters = expression.algorithm->parameters;
+  return !parameters.empty() && parameters.front() == Parameter::dimensions && expression.dimensions.empty();
+}
+
+bool has_automatic_grid(const Expression& expression) {
+  return is_automatic_grid(expression) || std::ranges::any_of(expression.parts, has_automatic_grid);
+}
+
 std::string Expression::text() const {
   std::string result(algorithm->name);
+  if (is_automatic_grid(*this)) return result + "(" + std::string(automatic) + ")";
   if (!name_in_host.empty()) result += "(" + name_in_host + ")";
   std::string separator = "(";
   std::size_t next_part = 0;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.hpp"
+#include "collectives/automatic_grid.hpp"
 #include "collectives/repertoire.hpp"
 #include "node/board_shape.hpp"
 
@@ -31,9 +33,21 @@ void keep_those_with_equal_bits(std::vector<const Expression*>& alternatives, Co
   });
 }
 
+const Machine& machine_of(const PlanBasis& basis) {
+  return basis.machine != nullptr ? *basis.machine : built_in_machine();
+}
+
+// Returns the expression that calls of `bytes` bytes run: with a grid in the place of grid(auto).
+const Expression* with_grids(Collective collective, const Expression& expression, const PlanBasis& basis,
+                             std::size_t bytes) {
+  if (!has_automatic_grid(expression)) return &expression;
+  const Expression found = with_grids(expression, machine_of(basis), basis.placement, bytes);
+  return interned_expression(collective, found.text());
+}
+
 // Returns the reason why an expression cannot run on the communicator of the plan. Empty if it can.
 std::string why_unsuitable(Collective collective, const Expression& expression, const PlanBasis& basis) {
-  std::string reason = expression.unsuitable(basis.placement);
+  std::string reason = with_grids(collective, expression, basis, 1)->unsuitable(basis.placement);
   if (reason.empty() && basis.offer != nullptr)
     reason = basis.offer->why_not(collective, expression, basis.placement.ranks);
   return reason;
@@ -63,12 +77,13 @@ class RowsOfPlan {
  public:
   RowsOfPlan(Collective collective, const PlanBasis& basis)
       : collective_(collective),
+        basis_(basis),
         placement_(basis.placement),
         window_bytes_(basis.window_bytes),
         names_need_communicators_(basis.offer != nullptr && basis.offer->needs_communicators) {}
 
   // Adds a row that ends at `most`. If an alternative has an immediate form, short calls get a row of their
-  // own.
+  // own. grid(auto) gets a row for each of its grids.
   void add(std::size_t most, const std::vector<const Expression*>& alternatives, const std::string& reason,
            const std::string& origin) {
     while (next_ <= most) {
@@ -76,7 +91,7 @@ class RowsOfPlan {
       row.bytes = {next_, most};
       row.reason = reason;
       row.origin = origin;
-      for (const Expression* each : alternatives) {
+      for (const Expression* each : in_row(alternatives, row)) {
         row.alternatives.push_back(alternative_of(*each, row.bytes));
         if (row.alternatives.back().form != RowForm::task) continue;
         const ElementLimits elements = elements_of(*each);
@@ -94,6 +109,26 @@ class RowsOfPlan {
   [[nodiscard]] std::vector<PlanRow> result() { return std::move(rows_); }
 
  private:
+  // Returns the alternatives with their grids. Shortens the row to the lengths that have the same grids, and
+  // says in its reason where they come from.
+  [[nodiscard]] std::vector<const Expression*> in_row(std::vector<const Expression*> alternatives,
+                                                      PlanRow& row) const {
+    bool has_grids = false;
+    for (const Expression*& each : alternatives) {
+      if (!has_automatic_grid(*each)) continue;
+      row.bytes.most = end_of_grids(*each, machine_of(basis_), placement_, row.bytes.least, row.bytes.most);
+      each = with_grids(collective_, *each, basis_, typical_length(row.bytes.least));
+      has_grids = true;
+    }
+    if (!has_grids) return alternatives;
+    row.reason +=
+        (row.reason.empty() ? "" : "; ") + ("grid(auto) on " + printable(machine_of(basis_).name, 60));
+    std::vector<const Expression*> distinct;
+    for (const Expression* each : alternatives)
+      if (std::ranges::find(distinct, each) == distinct.end()) distinct.push_back(each);
+    return distinct;
+  }
+
   // Returns the alternative in the form that calls of length bytes.least take, and shortens `bytes` to the
   // lengths that take this form.
   [[nodiscard]] Alternative alternative_of(const Expression& expression, Range<std::size_t>& bytes) const {
@@ -152,6 +187,7 @@ class RowsOfPlan {
   }
 
   const Collective collective_;
+  const PlanBasis& basis_;
   const Placement placement_;
   const std::size_t window_bytes_;
   const bool names_need_communicators_;

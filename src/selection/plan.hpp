@@ -14,6 +14,7 @@
 #include "base/collective.hpp"
 #include "base/settings.hpp"
 #include "collectives/algorithm.hpp"
+#include "models/machine.hpp"
 #include "selection/host_algorithms.hpp"
 #include "selection/rules.hpp"
 
@@ -147,6 +148,7 @@ struct PlanBasis {
   std::array<const Rules*, 2> rules{};
   // The algorithms of the host that native(NAME) can name. Null: no rule and no choice names one.
   const HostOffer* offer = nullptr;
+  const Machine* machine = nullptr;  // gives grid(auto) its shape; null: the built-in one
 };
 
 // Returns true if rules may say more of some calls of the collective than of others.

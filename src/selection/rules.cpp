@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "selection/rules.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "base/log.hpp"
 #include "base/similar.hpp"
+#include "base/text_file.hpp"
 #include "collectives/repertoire.hpp"
 
 namespace offbeat {
@@ -354,32 +349,7 @@ ParsedRules parse_rules(std::string file, std::string_view text) {
   return parser.result();
 }
 
-std::string read_rules_text(const std::string& path) {
-  const auto refuse = [&](const std::string& why) { throw UsageError(printable(path) + ": " + why); };
-  // O_NONBLOCK keeps open() from waiting for the other end of a FIFO.
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (file < 0) refuse(std::strerror(errno));
-  struct stat status {};
-  const bool is_regular = fstat(file, &status) == 0 && S_ISREG(status.st_mode);
-  std::string text;
-  ssize_t length = 0;
-  int error = 0;
-  if (is_regular) {
-    // One extra byte shows that a file is too long, even if it grows while it is read.
-    text.resize(most_rules_bytes + 1);
-    std::size_t read_so_far = 0;
-    while ((length = read(file, text.data() + read_so_far, text.size() - read_so_far)) > 0)
-      read_so_far += static_cast<std::size_t>(length);
-    error = errno;
-    text.resize(read_so_far);
-  }
-  close(file);
-  if (!is_regular) refuse("not a regular file");
-  if (length < 0) refuse(std::strerror(error));
-  if (text.size() > most_rules_bytes)
-    refuse("longer than " + std::to_string(most_rules_bytes >> 20) + " MiB");
-  return text;
-}
+std::string read_rules_text(const std::string& path) { return read_text_file(path, most_rules_mib); }
 
 Rules read_rules(const std::string& path) {
   ParsedRules parsed = parse_rules(path, read_rules_text(path));

@@ -118,11 +118,11 @@ struct ParsedRules {
 // each.
 [[nodiscard]] ParsedRules parse_rules(std::string file, std::string_view text);
 
-// The largest number of rules and of bytes that a file of rules may have.
+// The largest number of rules and of MiB that a file of rules may have.
 inline constexpr std::size_t most_rules = 4096;
-inline constexpr std::size_t most_rules_bytes = std::size_t{1} << 20;
+inline constexpr std::size_t most_rules_mib = 1;
 
-// Reads a regular file of at most most_rules_bytes. Throws UsageError.
+// Reads a regular file of at most most_rules_mib. Throws UsageError.
 [[nodiscard]] std::string read_rules_text(const std::string& path);
 
 // Reads and parses a file of rules. Throws UsageError with the first error of the file.

@@ -57,7 +57,8 @@ PlanBasis Selection::basis(Collective collective, const Placement& placement, bo
           .window_bytes = window_bytes_,
           .adapt = has_choices ? adapt_ : Adapt::off,
           .rules = {&users_, &built_in_rules()},
-          .offer = offer()};
+          .offer = offer(),
+          .machine = machine_ ? &*machine_ : nullptr};
 }
 
 Plans Selection::plans(const Placement& placement, bool has_choices) const {
@@ -78,11 +79,12 @@ std::uint64_t Selection::hash_of_built_in(std::uint64_t hash) const {
   hash = fnv1a(name_of(host_), hash);
   for (std::size_t k = 0; k < collectives.size(); ++k)
     hash = fnv1a(repertoire(collective_at(k)).without_host, fnv1a(name_of(collective_at(k)), hash));
-  return built_in_rules().hash(hash);
+  return built_in_rules().hash(hash) ^ built_in_machine().hash();
 }
 
 std::uint64_t Selection::hash_of_users_rules() const {
-  const std::uint64_t hash = users_.rules.empty() ? 0 : users_.hash(fnv1a("rules"));
+  std::uint64_t hash = users_.rules.empty() ? 0 : users_.hash(fnv1a("rules"));
+  if (machine_) hash ^= machine_->hash();
   const HostOffer* const offered = offer();
   return offered != nullptr ? hash ^ offered->hash() : hash;
 }

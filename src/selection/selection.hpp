@@ -8,9 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "selection/plan.hpp"
 
@@ -28,6 +30,9 @@ class Selection {
 
   // Sets the user's rules, which come before the built-in ones. Only valid before the first call.
   void start_with(Rules rules);
+
+  // Sets the user's machine, which gives grid(auto) its shape. Only valid before the first call.
+  void start_with(Machine machine) { machine_ = std::move(machine); }
 
   // Sets the function that finds out what native(NAME) can name under this host. plans() calls it once a rule
   // or a choice names something, with MPI running. Only valid before the first call.
@@ -65,8 +70,8 @@ class Selection {
   // Returns `hash` extended by all built-in values that influence decisions. They belong to the identity of
   // the build.
   [[nodiscard]] std::uint64_t hash_of_built_in(std::uint64_t hash) const;
-  // Returns a number that almost surely differs if the user's rules decide differently, or if something is
-  // named and the hosts have different algorithms. 0 means no rules and no names.
+  // Returns a number that almost surely differs if the user's rules or machines decide differently, or if
+  // something is named and the hosts have different algorithms. 0 means no rules, no machine and no names.
   [[nodiscard]] std::uint64_t hash_of_users_rules() const;
 
   // Returns a number that grows with each change of a choice. The plans of a communicator are stale if their
@@ -88,6 +93,7 @@ class Selection {
   Offer offer_ = nullptr;  // null: nothing is known of the host's algorithms
   std::atomic<bool> names_host_algorithms_{built_in_rules().name_host_algorithms()};
   Rules users_;
+  std::optional<Machine> machine_;  // empty: the built-in one
   std::array<OfCollective, collectives.size()> of_;
   std::mutex mutex_;
   std::set<FixedChoice> ever_chosen_;  // never shrinks, because plan() reads `always` without the lock

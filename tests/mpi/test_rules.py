@@ -63,7 +63,8 @@ def test_non_blocking_calls_have_rules_of_their_own(
         assert lines[name] <= {row["expression"] for row in rows}
     assert lines["ibcast"] == {"chain"}
     assert lines["bcast"] == lines["iallgather"] == {"native"}
-    assert "native" not in lines["allgather"] and lines["allgather"]
+    assert "native" not in lines["allgather"]
+    assert lines["allgather"]
 
 
 @INSIDE_OFFBEAT
@@ -187,6 +188,76 @@ def test_ranks_with_different_rules_are_served_by_the_host(mpi: Mpi, tmp_path: P
         result = run(
             mpi, 3, ["sh", "-c", script, "sh", program], environment=settings, timeout=60
         ).succeeded()
-        lines = result.stderr.count("ranks have different rules (OFFBEAT_RULES)")
+        lines = result.stderr.count("ranks have different rules or machines (OFFBEAT_RULES, OFFBEAT_MACHINE)")
+        assert lines == (0 if is_served else 1), str(result)
+        assert result.report.served == (result.calls if is_served else 0), str(result)
+
+
+MACHINE = """\
+name = "far"
+[core]
+combine_ns_per_byte = 0.1
+[within_node]
+latency_us = 0.1
+bandwidth_gb_per_s = 1
+[between_nodes]
+latency_us = 100
+bandwidth_gb_per_s = {bandwidth}
+"""
+
+
+@INSIDE_OFFBEAT
+def test_a_grid_takes_its_shape_from_the_machine(
+    mpi: Mpi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All but the ring is slow here, and two small rings have fewer latencies than a large one."""
+    rules, machine = tmp_path / "my.rules", tmp_path / "my.toml"
+    rules.write_text("allreduce * * * * grid(auto)  # why\n")
+    ring = '[[algorithm]]\nexpression = "ring"\nlatency_us = 1\nbandwidth_gb_per_s = 1\n'
+    machine.write_text(MACHINE.format(bandwidth=1) + ring)
+    program = compile_program(mpi, PROGRAMS / "sum_once.c")
+    settings = {
+        "OFFBEAT_RULES": str(rules),
+        "OFFBEAT_MACHINE": str(machine),
+        "OFFBEAT_NODE_RANKS": "1",
+        "OFFBEAT_VERBOSE": "1",
+    }
+    result = run(mpi, 4, [program], environment=settings, timeout=60).succeeded()
+    assert result.report.served == result.calls, str(result)
+    lines = [line for line in said(result.stderr) if line[0] == "allreduce"]
+    assert [line[3] for line in lines] == ["grid(2x2, ring)", "ring"], str(result)
+    assert lines[0][4] == f"{rules}:1: why; grid(auto) on far", str(result)
+    cell = ("--nodes", "4", "--ppn", "1", "--rules", str(rules), "--machine", str(machine))
+    rows = explained(capsys, "allreduce", *cell)
+    assert [row["expression"] for row in rows] == ["grid(2x2, ring)", "ring"]
+
+
+@INSIDE_OFFBEAT
+def test_a_bad_machine_ends_the_job_with_one_line(mpi: Mpi, tmp_path: Path) -> None:
+    machine = tmp_path / "my.toml"
+    machine.write_text(MACHINE.format(bandwidth="fast"))
+    program = compile_program(mpi, PROGRAMS / "sum_once.c")
+    result = run(mpi, 2, [program], environment={"OFFBEAT_MACHINE": str(machine)}, timeout=60)
+    where = f"{machine}:9: between_nodes.bandwidth_gb_per_s: "
+    stops(result, "OFFBEAT_MACHINE: ", where, "'fast' is not a number")
+    assert result.returncode == 2, str(result)
+
+
+@INSIDE_OFFBEAT
+def test_ranks_with_different_machines_are_served_by_the_host(mpi: Mpi, tmp_path: Path) -> None:
+    for name, bandwidth in (("one", 1), ("other", 2), ("alike", "1.0 # why")):
+        (tmp_path / name).write_text(MACHINE.format(bandwidth=bandwidth))
+    program = compile_program(mpi, PROGRAMS / "sum_once.c")
+    script = f'if {IS_RANK_1}; then export OFFBEAT_MACHINE="$MACHINE"; fi; exec "$@"'
+    for other, is_served in (("other", False), ("", False), ("alike", True)):
+        settings = {
+            "OFFBEAT_MACHINE": str(tmp_path / "one"),
+            "OFFBEAT_ALLREDUCE": "grid(auto)",
+            "MACHINE": str(tmp_path / other) if other else "",
+        }
+        result = run(
+            mpi, 3, ["sh", "-c", script, "sh", program], environment=settings, timeout=60
+        ).succeeded()
+        lines = result.stderr.count("ranks have different rules or machines")
         assert lines == (0 if is_served else 1), str(result)
         assert result.report.served == (result.calls if is_served else 0), str(result)

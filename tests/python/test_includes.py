@@ -37,9 +37,13 @@ WITH_MPI = tuple(layer for layer in LAYERS if layer.startswith("mpi"))
 # Each is a library or a program of its own: none uses another one's parts.
 APART = ("mpi/interpose", "mpi/tracer", "mpi/bench")
 
-# Files that are not in the layer of their folder. The registry brings all algorithms together, and the costs
-# of combinators depend on them.
-ELSEWHERE = {"collectives/registry.cpp": "collectives/all", "collectives/cost.cpp": "collectives/all"}
+# Files that are not in the layer of their folder. The registry brings all algorithms together; the costs of
+# combinators depend on them, and so do automatic grids.
+ELSEWHERE = {
+    "collectives/registry.cpp": "collectives/all",
+    "collectives/cost.cpp": "collectives/all",
+    "collectives/automatic_grid.cpp": "collectives/all",
+}
 
 INCLUDE = re.compile(r'^#include ["<]([^">]+)[">]', re.MULTILINE)
 

@@ -65,3 +65,13 @@ def test_wrong_numbers_are_refused() -> None:
         _core.cost("allreduce", "ring", 4, 8, a=A, b=B, c=C, nodes=5)
     with pytest.raises(ValueError, match="unknown algorithm"):
         cost("allreduce", "rng", 4, 8)
+
+
+def test_the_cheapest_grid_is_an_expression_with_its_time() -> None:
+    expression, seconds = _core.cheapest_grid(1000, 8 << 20)
+    assert expression.startswith("grid(10x100, ring_segmented")
+    assert _core.check_expression("allreduce", expression) == expression
+    time = _core.cost("allreduce", expression, 1000, 8 << 20, a=1.5e-6, b=6.25e-11, c=2e-10)
+    assert time == pytest.approx(seconds)
+    with pytest.raises(ValueError, match="nodes of equally many"):
+        _core.cheapest_grid(10, 8, ranks_per_node=4)

@@ -48,7 +48,8 @@ def test_non_blocking_calls_alone(offbeat: Offbeat, rules: Path) -> None:
     assert [row["expression"] for row in rows[0]] != ["native"]
     assert [row["expression"] for row in rows[1]] == ["native"]
     done = offbeat("explain", "ibarier")
-    assert done.returncode == 2 and "barier" in done.stderr
+    assert done.returncode == 2
+    assert "barier" in done.stderr
 
 
 def test_check_of_a_right_file(offbeat: Offbeat, rules: Path) -> None:
@@ -101,7 +102,7 @@ def test_diff_has_the_calls_that_change(rules: Path) -> None:
     assert difference(rules, "") == []
     assert difference(rules, "barrier * 1 2.. * arrival_counter") == []
     (found,) = difference(rules, "barrier mpich 1 2.. * dissemination # why not")
-    assert (found.collective, found.hosts, found.nodes) == ("barrier", ("mpich",), Span(1, 1))
+    assert (found.calls, found.hosts, found.nodes) == ("barrier", ("mpich",), Span(1, 1))
     assert (found.ppn, found.choice.bytes) == (Span(2, None), Span(0, None))
     assert (found.choice.first, found.choice.second) == ("arrival_counter", "dissemination")
     (found,) = difference(rules, "allreduce * 3..5 1 1KiB..2047 linear")
@@ -191,3 +192,20 @@ def test_ranges_are_spelled_as_in_rules(rules: Path) -> None:
         plan = _core.plan("allreduce", "other", 1, 4, True, _core.read_rules(str(rules)), "", "")
         (row,) = [row for row in plan if row["expression"] == "ring"]
         assert (row["least_bytes"], row["most_bytes"]) == (least, most)
+
+
+def test_explain_shows_the_grids_of_a_machine(offbeat: Offbeat, tmp_path: Path) -> None:
+    cell = ("allreduce", "--nodes", "1000", "--ppn", "1", "--bytes", "8MiB")
+    (row,) = explained(offbeat, *cell, OFFBEAT_ALLREDUCE="grid(auto)")["rows"]
+    assert row["expression"] == "grid(10x100, ring_segmented(64KiB))"
+    assert row["reason"] == "OFFBEAT_ALLREDUCE; grid(auto) on cluster"
+    (row,) = explained(offbeat, *cell, "--machine", "ethernet", OFFBEAT_ALLREDUCE="grid(auto)")["rows"]
+    assert row["reason"] == "OFFBEAT_ALLREDUCE; grid(auto) on 10 Gbit/s Ethernet"
+    machine = tmp_path / "my.toml"
+    machine.write_text("name = 7\n")
+    for done in (
+        offbeat("explain", *cell, OFFBEAT_MACHINE=str(machine)),
+        offbeat("explain", *cell, "--machine", str(machine)),
+    ):
+        assert done.returncode == 2
+        assert f"{machine}: the table [between_nodes] is missing" in done.stderr

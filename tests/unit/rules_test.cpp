@@ -245,9 +245,9 @@ TEST_F(RulesFile, IsARegularFileOfBoundedSize) {
   EXPECT_EQ(refusal(fifo), fifo + ": not a regular file");
   EXPECT_EQ(refusal("/dev/zero"), "/dev/zero: not a regular file");
   EXPECT_EQ(refusal(""), ": No such file or directory");
-  const std::string large = with(std::string(most_rules_bytes + 1, '#'));
+  const std::string large = with(std::string((most_rules_mib << 20) + 1, '#'));
   EXPECT_EQ(refusal(large), large + ": longer than 1 MiB");
-  EXPECT_EQ(refusal(with(std::string(most_rules_bytes, '#'))), "");
+  EXPECT_EQ(refusal(with(std::string(most_rules_mib << 20, '#'))), "");
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ from offbeat.expressions import canonical
 from offbeat.reports import rule_sheets
 from offbeat.reports.sheet import to_terminal
 from offbeat.rules import rule_files
+from offbeat.simulate.machine import path_of
 from offbeat.units import format_size, parse_size
 
 _PLAIN_WIDTH = 160  # columns of output that goes to a file or a pipe
@@ -32,7 +33,9 @@ def register(app: typer.Typer) -> None:
 def explain(
     calls: Annotated[
         str,
-        typer.Argument(metavar="COLLECTIVE", help="A collective, such as bcast; ibcast: its non-blocking calls."),
+        typer.Argument(
+            metavar="COLLECTIVE", help="A collective, such as bcast; ibcast: its non-blocking calls."
+        ),
     ],
     mpi: HostOfRules = None,
     nodes: Annotated[int, typer.Option(metavar="N", help="Nodes of the communicator.")] = 1,
@@ -42,6 +45,13 @@ def explain(
         typer.Option("--bytes", metavar="SIZE", help="Length of the call, such as 64KiB. Default: any."),
     ] = None,
     rules: UsersRules = None,
+    machine: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="The machine from which grid(auto) takes its shape, as in offbeat simulate.",
+        ),
+    ] = None,
     board: Annotated[
         bool, typer.Option("--board/--no-board", help="Whether the ranks of a node share memory.")
     ] = True,
@@ -51,7 +61,7 @@ def explain(
 
     offbeat explain allreduce --mpi mpich --nodes 8 --ppn 64 --bytes 16KiB
 
-    OFFBEAT_RULES and OFFBEAT_<COLLECTIVE> have the same effect as in a program.
+    OFFBEAT_RULES, OFFBEAT_MACHINE and OFFBEAT_<COLLECTIVE> have the same effect as in a program.
     """
     collective = calls.removeprefix("i")  # no collective has a name that begins with it
     checked_served(collective)
@@ -65,8 +75,14 @@ def explain(
     fixed = os.environ.get(variable, "")
     if fixed:
         fixed = canonical(fixed, collective)
+    grids = path_of(machine) if machine is not None else os.environ.get("OFFBEAT_MACHINE", "")
     try:
-        rows = _core.plan(calls, mpi or _OTHER, nodes, ppn, board, users_rules, fixed, variable)
+        if grids:
+            _core.machine_name(grids)
+    except ValueError as error:
+        raise CommandError(f"{'--machine' if machine is not None else 'OFFBEAT_MACHINE'}: {error}") from None
+    try:
+        rows = _core.plan(calls, mpi or _OTHER, nodes, ppn, board, users_rules, fixed, variable, grids)
     except ValueError as error:
         raise CommandError(f"{nodes} nodes of {ppn} ranks: {error}") from None
     if size_bytes is not None:

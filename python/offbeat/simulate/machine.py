@@ -169,6 +169,13 @@ def names() -> list[str]:
     return sorted(file.name.removesuffix(".toml") for file in folder.iterdir() if file.name.endswith(".toml"))
 
 
+def path_of(name: str) -> str:
+    """The path of the file of a machine that comes with offbeat. Another name is a path already."""
+    if name not in names():
+        return name
+    return str(resources.files("offbeat.simulate").joinpath("machines", f"{name}.toml"))
+
+
 def read(name: str) -> Machine:
     """Read a machine by the name of one that comes with offbeat, or by the path of a file."""
     if name in names():

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -115,6 +116,8 @@ def compound(collective: str, place: Place, best: Sequence[str], size_bytes: int
         found += [f"pipeline({cut}, {part})" for cut in cuts for part in cut_parts]
     if "grid" in registered and (rows := _rows(place.ranks)) > 1:
         found += [f"grid({rows}x{place.ranks // rows}, {part})" for part in parts]
+    if "grid" in registered and place.ranks > 1:
+        found += [grid for grid in [_cheapest_grid(place, size_bytes)] if grid.startswith("grid(")]
     if place.nodes > 1 and place.ppn > 1:
         on_node = [name for name, each in registered.items() if _BOARD_ONLY in each["needs"]]
         among_leaders = [
@@ -143,6 +146,13 @@ def _registered(collective: str) -> list[_core.Algorithm]:
 def _needs(registered: dict[str, _core.Algorithm], expression: str) -> str:
     name = expression.partition("(")[0]
     return registered[name]["needs"] if name in registered else _NOT_A_PART
+
+
+def _cheapest_grid(place: Place, size_bytes: int) -> str:
+    """What ``grid(auto)`` would be here, on the machine that the job would read."""
+    per_node = place.ppn if place.ppn * place.nodes == place.ranks else 1
+    machine = os.environ.get("OFFBEAT_MACHINE", "")
+    return _core.cheapest_grid(place.ranks, size_bytes, ranks_per_node=per_node, machine=machine)[0]
 
 
 def _rows(ranks: int) -> int:

@@ -40,8 +40,9 @@ const Algorithm ring_segmented{
     .name = "ring_segmented",
     .summary = "ring whose reduce-scatter overlaps sending and combining, BYTES at a time; large messages",
     .cost =
-        "(p-1)(k max(x, 2y) + (s-2k) x + a + n/p b) + [s=2k] (x + y - max(x, 2y)), x = a + g(b + c), y "
-        "= g max(b, c), g = n/p/s, s = ceil(n/p/BYTES), k = floor(s/2)",
+        "(p-1)((k-[s=2k]) max(x, 2y) + [s=2k] max(x, y+z) + (s-2k) (a + r(b + c)) + a + n/p b) + [s=2k] "
+        "(x + z - max(x, y+z)), x = a + g(b + c), y = g max(b, c), z = r max(b, c), g = min(n/p, BYTES), r = "
+        "n/p - (s-1) g, s = ceil(n/p/BYTES), k = floor(s/2)",
     .serves = {Collective::allreduce},
     .source = "Nuriyev et al. 2024",
     .parameters = parameters,

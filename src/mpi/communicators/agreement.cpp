@@ -184,7 +184,8 @@ std::optional<Agreement> agree(SetUp& set_up, Runtime& process, const BoardSize*
     static constexpr Difference differences[] = {
         {has::same_build, "builds of offbeat", "the ranks run different builds of offbeat"},
         {has::same_settings, "OFFBEAT_ settings", "the ranks have different settings"},
-        {has::same_rules, "rules (OFFBEAT_RULES)", "the ranks have different rules"},
+        {has::same_rules, "rules or machines (OFFBEAT_RULES, OFFBEAT_MACHINE)",
+         "the ranks have different rules or machines"},
     };
     const auto* const found =
         std::ranges::find_if(differences, [&](const Difference& each) { return (all & each.bit) == 0; });

@@ -70,6 +70,13 @@ Runtime::Runtime() : settings(Settings::from_environment()) {
       throw UsageError(std::string("OFFBEAT_RULES: ") + error.what());
     }
   }
+  if (!settings.machine.empty()) {
+    try {
+      selection.start_with(read_machine(settings.machine));
+    } catch (const UsageError& error) {
+      throw UsageError(std::string("OFFBEAT_MACHINE: ") + error.what());
+    }
+  }
   for (std::size_t k = 0; k < collectives.size(); ++k) {
     const Collective collective = collective_at(k);
     const std::string& expression = settings.algorithm(collective);

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Simulate figures 2, 3 and 4 of paper 1 (Castello et al., Cluster Computing 2021): pipelined allreduce.
+
+    build/venv/bin/python benchmarks/papers/paper_1.py [--sizes 4MiB,1GiB] [--json FILE]
+
+The tables have the throughput in MB/s as the paper defines it: the bytes of the vector, divided by the time.
+The machine follows from two numbers of the paper (docs/reproduction.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from offbeat.simulate.machine import Machine, parse
+from offbeat.simulate.simulation import Shape
+from offbeat.units import format_size, parse_size, parse_sizes
+from paper_tables import digits, parser, print_table, simulate, write_json
+
+Table = dict[int, dict[str, float]]  # MB/s by size and expression
+
+NODES = (8, 9)
+ALGORITHMS = ("rabenseifner", "ring")  # what Open MPI takes by itself, and what was best
+SIZES = "1MiB,4MiB,16MiB,64MiB,256MiB,1GiB"
+SEGMENTS = ("4MiB", "16MiB", "32MiB")
+CONCURRENCY = (2, 4, 8)
+
+# Section 5.3: a ring over 8 nodes takes long messages at 3,000 MB/s, and 37% of that time is arithmetic.
+RING_MB_PER_S = 3000
+ARITHMETIC = 0.37
+_NS_PER_BYTE = 1e3 / RING_MB_PER_S
+_SENT = 2 * (8 - 1) / 8  # how often a rank of a ring sends the length of the vector
+CLUSTER = parse(
+    f"""\
+name = "the cluster of paper 1"
+source = "InfiniBand EDR; from section 5.3 of Castello et al. 2021"
+[core]
+combine_ns_per_byte = {2 * ARITHMETIC * _NS_PER_BYTE / _SENT}
+[within_node]  # not used: each node has one rank
+latency_us = 0.5
+bandwidth_gb_per_s = 12.5
+[between_nodes]
+latency_us = 0.5
+bandwidth_gb_per_s = {_SENT / ((1 - ARITHMETIC) * _NS_PER_BYTE)}
+""",
+    "paper_1.py",
+)
+
+
+def curves(figure: str, longest: int) -> list[str]:
+    """The expressions of a figure: each algorithm whole, then its pipelined variants."""
+    cuts = [str(number) for number in CONCURRENCY]
+    if figure == "figure 2":
+        cuts = [size for size in SEGMENTS if parse_size(size) < longest]
+    return [
+        expression
+        for algorithm in ALGORITHMS
+        for expression in (algorithm, *(f"pipeline({cut}, {algorithm})" for cut in cuts))
+    ]
+
+
+def cut_of(expression: str) -> str:
+    """The first argument of a pipeline."""
+    return expression.partition("(")[2].partition(",")[0]
+
+
+def throughputs(machine: Machine, nodes: int, sizes: Sequence[int], expressions: Sequence[str]) -> Table:
+    """The throughput in MB/s by size and expression."""
+    found = simulate(machine, Shape(nodes, 1), "allreduce", sizes, expressions)
+    table: Table = {}
+    for result in found.results:
+        size = result.cell.size_bytes
+        table.setdefault(size, {})[result.algorithm] = size / result.last_delays_us[0]
+    return table
+
+
+def show(title: str, table: Table) -> None:
+    """Print a table. A column "in ..." is the algorithm before it in that many, or that long, segments."""
+    first, *_ = table.values()
+    names = [name if name in ALGORITHMS else f"in {cut_of(name)}" for name in first]
+    rows = [
+        [format_size(size), *(digits(each) for each in by_name.values())] for size, by_name in table.items()
+    ]
+    print_table(title, ["size", *names], rows)
+
+
+def arithmetic(size: int, table: Table, without: Table) -> list[dict[str, Any]]:
+    """The share of the time that arithmetic adds, for each expression at one size (figure 4)."""
+    return [
+        {"algorithm": name, "size_bytes": size, "share": 1 - mb_per_s / without[size][name]}
+        for name, mb_per_s in table[size].items()
+    ]
+
+
+def main() -> None:
+    made = parser(__doc__)
+    made.add_argument("--sizes", default=SIZES, help="default: %(default)s")
+    arguments = made.parse_args()
+    sizes = parse_sizes(arguments.sizes)
+    longest = [max(sizes)]
+    points: list[dict[str, Any]] = []
+    shares: list[dict[str, Any]] = []
+    for nodes in NODES:
+        for figure in ("figure 2", "figure 3"):
+            table = throughputs(CLUSTER, nodes, sizes, curves(figure, longest[0]))
+            show(f"{figure}: {nodes} nodes, MB/s", table)
+            points += [
+                {"figure": figure, "nodes": nodes, "size_bytes": size, "algorithm": name, "mb_per_s": each}
+                for size, by_name in table.items()
+                for name, each in by_name.items()
+            ]
+        both = ["ring", "pipeline(4, ring)"]
+        free = replace(CLUSTER, combine_ns_per_byte=0.0)
+        added = arithmetic(
+            longest[0], throughputs(CLUSTER, nodes, longest, both), throughputs(free, nodes, longest, both)
+        )
+        shares += [{"nodes": nodes, **each} for each in added]
+    print_table(
+        "figure 4: the share of the time that arithmetic adds",
+        ["nodes", "size", "algorithm", "share"],
+        [
+            [str(each["nodes"]), format_size(each["size_bytes"]), f"`{each['algorithm']}`",
+             f"{each['share']:.0%}"]
+            for each in shares
+        ],
+    )  # fmt: skip
+    write_json(arguments.json, CLUSTER, {"throughput": points, "arithmetic": shares})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Simulate figures 7 and 8 of paper 2 (Nuriyev et al., JPDC 2024): SUARA, an allreduce on a grid of ranks.
+
+    build/venv/bin/python benchmarks/papers/paper_2.py [--ranks 16,64] [--sizes 2MiB] [--json FILE]
+
+The optimiser takes the grid and the pair of algorithms with the least cost, over all divisors of the number
+of ranks and all pairs of the six base algorithms.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+
+from offbeat import _core
+from offbeat.simulate.machine import parse
+from offbeat.simulate.simulation import Shape
+from offbeat.units import format_size, parse_sizes
+from paper_tables import digits, parser, print_table, simulate, write_json
+
+RANKS = "16,32,64,128,256,512,1024"
+SIZES = "1MiB,2MiB,4MiB,8MiB,16MiB,32MiB"  # the paper's messages take SUARA above 1 MiB, and end at 52 MB
+ALPHA, BETA, GAMMA = 1.5e-6, 6.25e-11, 2e-10  # table 4, of the segmented ring
+SEGMENT_BYTES = 8192
+SEGMENTED = "ring_segmented(8KiB)"
+BASE = ("linear", "binomial", "recursive_doubling", "ring", SEGMENTED, "rabenseifner")  # table 1
+FIGURE_7 = (512, (2 << 20, 16 << 20))  # ranks and sizes
+
+SHAHEEN = parse(
+    f"""\
+name = "Shaheen II"
+source = "table 4 of Nuriyev et al. 2024; one rank on each node"
+[core]
+combine_ns_per_byte = {GAMMA * 1e9}
+[within_node]  # not used: each node has one rank
+latency_us = {ALPHA * 1e6}
+bandwidth_gb_per_s = {1e-9 / BETA}
+[between_nodes]
+latency_us = {ALPHA * 1e6}
+bandwidth_gb_per_s = {1e-9 / BETA}
+""",
+    "paper_2.py",
+)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two expressions with their simulated times."""
+
+    before: str
+    before_us: float
+    after: str
+    after_us: float
+
+    @property
+    def speedup(self) -> float:
+        return self.before_us / self.after_us
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of ranks and one size."""
+
+    ranks: int
+    size_bytes: int
+    published_speedup: float  # of segmented rings on the square grid over a flat one, by the paper's formula
+    rings: Pair  # the same two, simulated
+    best_grid: Pair  # the best flat algorithm and the best grid, without Rabenseifner's algorithm
+    without_rabenseifner: Pair  # Open MPI's choice, and the better of those two
+    all_six: Pair  # Open MPI's choice, and the best flat algorithm or grid
+
+
+def published_cost(ranks: float, size_bytes: int) -> float:
+    """The paper's cost of a segmented ring (equation 7), in seconds."""
+    segment = ALPHA + (BETA + GAMMA) * SEGMENT_BYTES
+    steps = ranks + size_bytes / (SEGMENT_BYTES * ranks) - 2
+    return steps * segment + (ranks - 1) * (ALPHA + BETA * size_bytes / ranks)
+
+
+def published_speedup(ranks: int, size_bytes: int) -> float:
+    """The paper's speed-up of segmented rings on a square grid (equations 13 and 14)."""
+    return published_cost(ranks, size_bytes) / (2 * published_cost(math.sqrt(ranks), size_bytes))
+
+
+@cache
+def cost(expression: str, ranks: int, size_bytes: int) -> float:
+    """The cost of an expression in seconds (docs/models.md)."""
+    seconds = _core.cost(
+        "allreduce", expression, ranks, size_bytes, a=ALPHA, b=BETA, c=GAMMA, eager_bytes=8192
+    )
+    assert seconds is not None
+    return seconds
+
+
+def grid(columns: int, rows: int, *algorithms: str) -> str:
+    return _core.check_expression("allreduce", f"grid({columns}x{rows}, {', '.join(algorithms)})")
+
+
+def divisors(ranks: int) -> list[int]:
+    return [number for number in range(2, ranks) if ranks % number == 0]
+
+
+def square_grid(ranks: int) -> tuple[int, int]:
+    """The grid that is nearest to a square."""
+    columns = min(divisors(ranks), key=lambda number: (abs(math.log(number * number / ranks)), number))
+    return columns, ranks // columns
+
+
+def best_grid(ranks: int, size_bytes: int, algorithms: Sequence[str]) -> str:
+    """The grid with the least cost: that of the rows, plus that of the columns."""
+
+    def total(each: tuple[int, str, str]) -> float:
+        columns, in_rows, in_columns = each
+        return cost(in_rows, columns, size_bytes) + cost(in_columns, ranks // columns, size_bytes)
+
+    columns, in_rows, in_columns = min(itertools.product(divisors(ranks), algorithms, algorithms), key=total)
+    same = in_rows == in_columns
+    return grid(columns, ranks // columns, *([in_rows] if same else [in_rows, in_columns]))
+
+
+def best_flat(ranks: int, size_bytes: int, algorithms: Sequence[str]) -> str:
+    return min(algorithms, key=lambda name: cost(name, ranks, size_bytes))
+
+
+def choice_of_open_mpi(ranks: int, size_bytes: int) -> str:
+    """What Open MPI before 4.1 takes by itself above 10,000 bytes, as SMPI's selector `ompi` has it."""
+    return "ring" if size_bytes <= ranks << 20 else "ring_segmented(1MiB)"
+
+
+def measure(ranks: int, size_bytes: int) -> Cell:
+    others = [name for name in BASE if name != "rabenseifner"]
+    flat, flat_of_all = (best_flat(ranks, size_bytes, each) for each in (others, BASE))
+    on_grid, on_grid_of_all = (best_grid(ranks, size_bytes, each) for each in (others, BASE))
+    native = choice_of_open_mpi(ranks, size_bytes)
+
+    def cheaper(*expressions: str) -> str:
+        return min(expressions, key=lambda each: cost(each, ranks, size_bytes))
+
+    pairs = [
+        (SEGMENTED, grid(*square_grid(ranks), SEGMENTED)),
+        (flat, on_grid),
+        (native, cheaper(flat, on_grid)),
+        (native, cheaper(flat_of_all, on_grid_of_all)),
+    ]
+    expressions = list(dict.fromkeys(expression for pair in pairs for expression in pair))
+    found = simulate(SHAHEEN, Shape(ranks, 1), "allreduce", [size_bytes], expressions)
+    times = {result.algorithm: result.last_delays_us[0] for result in found.results}
+    made = [Pair(before, times[before], after, times[after]) for before, after in pairs]
+    return Cell(ranks, size_bytes, published_speedup(ranks, size_bytes), *made)
+
+
+def figure_7(ranks: int, size_bytes: int) -> dict[str, float]:
+    """The time in microseconds of each grid of segmented rings."""
+    grids = [grid(columns, ranks // columns, SEGMENTED) for columns in divisors(ranks)]
+    found = simulate(SHAHEEN, Shape(ranks, 1), "allreduce", [size_bytes], grids)
+    return {result.algorithm: result.last_delays_us[0] for result in found.results}
+
+
+def show(cells: Sequence[Cell]) -> None:
+    for title, speedups in (
+        (
+            "segmented rings on the square grid over a flat one, by the paper's formula",
+            [each.published_speedup for each in cells],
+        ),
+        ("segmented rings on the square grid over a flat one", [each.rings.speedup for each in cells]),
+        (
+            "the best grid over the best algorithm for all ranks, without Rabenseifner's",
+            [each.best_grid.speedup for each in cells],
+        ),
+        (
+            "the better of these two over Open MPI's choice",
+            [each.without_rabenseifner.speedup for each in cells],
+        ),
+        ("the best of all over Open MPI's choice", [each.all_six.speedup for each in cells]),
+    ):
+        print_speedups(title, cells, speedups)
+    print_table(
+        "where a grid wins, without Rabenseifner's algorithm",
+        ["ranks", "size", "one algorithm", "µs", "grid", "µs"],
+        [
+            [f"{each.ranks:,}", format_size(each.size_bytes), f"`{pair.before}`", digits(pair.before_us),
+             f"`{pair.after}`", digits(pair.after_us)]
+            for each in cells
+            if (pair := each.best_grid).speedup > 1
+        ],
+    )  # fmt: skip
+
+
+def print_speedups(title: str, cells: Sequence[Cell], speedups: Sequence[float]) -> None:
+    """Print a table of ranks and sizes, and its least, mean and most."""
+    sizes = sorted({each.size_bytes for each in cells})
+    rows: dict[int, list[str]] = {}
+    for cell, speedup in zip(cells, speedups, strict=True):
+        rows.setdefault(cell.ranks, [f"{cell.ranks:,}"]).append(f"{speedup:.2f}")
+    print_table(
+        f"figure 8, speed-up of {title}",
+        ["ranks", *map(format_size, sizes)],
+        list(rows.values()),
+    )
+    mean = math.fsum(speedups) / len(speedups)
+    print(f"\nleast {min(speedups):.2f}, mean {mean:.2f}, most {max(speedups):.2f}")
+
+
+def main() -> None:
+    made = parser(__doc__)
+    made.add_argument("--ranks", default=RANKS, help="default: %(default)s")
+    made.add_argument("--sizes", default=SIZES, help="default: %(default)s")
+    arguments = made.parse_args()
+    numbers = [int(text) for text in arguments.ranks.split(",")]
+    cells = [measure(ranks, size) for ranks in numbers for size in parse_sizes(arguments.sizes)]
+    show(cells)
+    ranks, sizes = FIGURE_7
+    grids = {size: figure_7(ranks, size) for size in sizes if ranks in numbers}
+    for size, times in grids.items():
+        print_table(
+            f"figure 7: {ranks} ranks, {format_size(size)}, segmented rings on each grid",
+            ["grid", "µs"],
+            [[f"`{name}`", digits(microseconds)] for name, microseconds in times.items()],
+        )
+    write_json(arguments.json, SHAHEEN, {"cells": [asdict(each) for each in cells], "figure_7_us": grids})
+
+
+if __name__ == "__main__":
+    main()

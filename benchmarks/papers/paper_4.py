@@ -1,0 +1,301 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Simulate figures 4, 5, 6 and 8 of paper 4 (Salimi Beni et al., Cluster 2024): algorithms and arrival.
+
+    build/venv/bin/python benchmarks/papers/paper_4.py [--by smpi] [--nodes 32] [--ppn 32]
+        [--collectives reduce,allreduce,alltoall] [--figures 4,5,6,8] [--json FILE]
+
+`--by smpi` runs SMPI's collectives, as the paper does; otherwise offbeat simulates its own. All times are
+last delays. Under a pattern the latest rank is late by 1.5 times the mean time of the algorithms if no rank
+is late; in figure 6 by the algorithm's own time.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from offbeat.bench import arrival_patterns, ranking
+from offbeat.bench.ranking import BALANCED, Row
+from offbeat.bench.samples import Delay, summarize
+from offbeat.simulate import machine
+from offbeat.simulate.simulation import Shape
+from offbeat.units import Skew, format_size, parse_sizes
+from paper_tables import digits, parser, print_table, simulate, write_json
+from smpi import Call, Smpi
+
+# Figure 3 of the paper: eight shapes, of which its text names five.
+PATTERNS = (
+    "ascending", "descending", "first_delayed", "last_delayed", "random_once", "half_step", "bell", "valley",
+)  # fmt: skip
+SKEW = 1.5
+SEED = 1
+LEAST_US = 1.0  # a shorter delay counts as one latency: a late root finds everything there, at no cost
+FIGURE_8 = ("alltoall", 32768)  # what the application FT calls
+SIZES = {"reduce": "8,256,1KiB,32KiB,1MiB", "allreduce": "8,1KiB,1MiB", "alltoall": "8,1KiB,32KiB,1MiB"}
+ALGORITHMS = {
+    "offbeat": {
+        "reduce": ("linear", "chain", "pipeline(8, chain)", "binomial", "rabenseifner"),
+        "allreduce": ("binomial", "recursive_doubling", "ring", "ring_segmented(8KiB)", "rabenseifner"),
+        "alltoall": ("linear", "pairwise", "bruck"),
+    },
+    "smpi": {
+        "reduce": ("ompi_basic_linear", "ompi_chain", "ompi_pipeline", "ompi_binary", "ompi_binomial",
+                   "ompi_in_order_binary", "scatter_gather"),
+        "allreduce": ("redbcast", "rdb", "lr", "ompi_ring_segmented", "rab_rdb"),
+        "alltoall": ("basic_linear", "pair", "bruck"),
+    },
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Study:
+    """The last delays of one collective, by size and pattern."""
+
+    collective: str
+    rows: Sequence[Row]  # all algorithms under the same skew
+    own: Sequence[Row]  # each algorithm under a skew of its own time; only for figure 6
+
+    @property
+    def sizes(self) -> list[int]:
+        return ranking.sizes_of(self.rows, self.collective)
+
+    @property
+    def algorithms(self) -> list[str]:
+        return ranking.algorithms_of(self.rows, self.collective)
+
+
+def counted(delay_us: float) -> Delay:
+    return summarize([max(delay_us, LEAST_US)])
+
+
+def by_offbeat(
+    shape: Shape, collective: str, sizes: Sequence[int], algorithms: Sequence[str], *, with_own: bool
+) -> Study:
+    def rows(some: Sequence[str], factor: float) -> list[Row]:
+        patterns = [BALANCED, *PATTERNS]
+        found = simulate(
+            machine.read("ethernet"), shape, collective, sizes, some, patterns, Skew(factor=factor)
+        )
+        return [
+            replace(row, delays={name: counted(each.median) for name, each in row.delays.items()})
+            for row in found.rows(shape)
+        ]
+
+    own = [row for each in algorithms if with_own for row in rows([each], 1.0)]
+    return Study(collective, rows(algorithms, SKEW), merged(own))
+
+
+def by_smpi(
+    shape: Shape, collective: str, sizes: Sequence[int], algorithms: Sequence[str], *, with_own: bool
+) -> Study:
+    shapes = {name: arrival_patterns.rounds(name, shape.ranks, SEED)[0] for name in PATTERNS}
+
+    def rows(algorithm: str, skews_us: dict[int, float]) -> list[Row]:
+        """The delays of one algorithm under all patterns."""
+        keys = [(size, name) for size in sizes for name in PATTERNS]
+        calls: list[Call] = [(size, [skews_us[size] * late for late in shapes[name]]) for size, name in keys]
+        return [
+            Row(collective, size, name, {algorithm: counted(delay)})
+            for (size, name), delay in zip(keys, run(algorithm, calls), strict=True)
+        ]
+
+    with tempfile.TemporaryDirectory(prefix="offbeat-smpi-") as folder:
+        smpi = Smpi(Path(folder), shape)
+
+        def run(algorithm: str, calls: Sequence[Call]) -> list[float]:
+            return smpi.last_delays_us(collective, algorithm, calls)
+
+        together: list[Call] = [(size, [0.0] * shape.ranks) for size in sizes]
+        balanced = {each: dict(zip(sizes, run(each, together), strict=True)) for each in algorithms}
+        means = {size: SKEW * statistics.fmean(times[size] for times in balanced.values()) for size in sizes}
+        first = [
+            Row(collective, size, BALANCED, {each: counted(time)})
+            for each, times in balanced.items()
+            for size, time in times.items()
+        ]
+        return Study(
+            collective,
+            merged([*first, *(row for each in algorithms for row in rows(each, means))]),
+            merged([*first, *(row for each in algorithms for row in rows(each, balanced[each]))])
+            if with_own
+            else [],
+        )
+
+
+def merged(rows: Sequence[Row]) -> list[Row]:
+    """One row for each size and pattern, from rows that have some of the algorithms."""
+    found: dict[tuple[str, int, str], Row] = {}
+    for row in rows:
+        key = (row.collective, row.size_bytes, row.pattern)
+        found[key] = Row(*key, {**(found[key].delays if key in found else {}), **row.delays})
+    return list(found.values())
+
+
+# -- the figures
+
+
+def figure_4(study: Study) -> None:
+    """Under each pattern the best algorithm, and its delay divided by that of the balanced winner."""
+
+    def cell(row: Row) -> str:
+        best = ranking.winner(row, study.rows)
+        if best is None or best.ratio is None:
+            return ""
+        return f"`{best.algorithm}`" + ("" if row.balanced else f" {best.ratio:.2f}")
+
+    by_pattern: dict[str, list[str]] = {}
+    for size in study.sizes:
+        for row in ranking.at(study.rows, study.collective, size):
+            by_pattern.setdefault(row.pattern, []).append(cell(row))
+    print_table(
+        f"figure 4, {study.collective}: the best algorithm, and its delay over that of the balanced winner",
+        ["arrival", *map(format_size, study.sizes)],
+        [[pattern, *cells] for pattern, cells in by_pattern.items()],
+    )
+
+
+def figure_5(study: Study) -> None:
+    """The delay of each algorithm under each pattern; bold: at most 5% slower than the fastest."""
+    for size in study.sizes:
+        rows = ranking.at(study.rows, study.collective, size)
+        print_table(
+            f"figure 5, {study.collective}, {format_size(size)}: last delay in µs; bold: good",
+            ["arrival", *(f"`{name}`" for name in study.algorithms)],
+            [
+                [row.pattern, *(
+                    f"**{digits(row.times[name])}**" if name in ranking.good(row) else digits(row.times[name])
+                    for name in study.algorithms
+                )]
+                for row in rows
+            ],
+        )  # fmt: skip
+
+
+def figure_6(study: Study) -> None:
+    """How much the delay of each algorithm changes under a pattern whose skew is its own time."""
+
+    def cell(change: float) -> str:
+        sign = "▼" if change < -ranking.BAND else "▲" if change > ranking.BAND else ""
+        return f"{sign} {round(change, 2) + 0.0:+.2f}".strip()
+
+    for size in study.sizes:
+        rows = ranking.at(study.own, study.collective, size)
+        print_table(
+            f"figure 6, {study.collective}, {format_size(size)}: delay over the balanced delay, minus 1",
+            ["arrival", *(f"`{name}`" for name in study.algorithms)],
+            [
+                [row.pattern, *(cell(ranking.robustness(row, rows)[name]) for name in study.algorithms)]
+                for row in rows
+                if not row.balanced
+            ],
+        )
+
+
+def figure_8(study: Study, size: int) -> None:
+    """Each delay divided by the least in its line, and the averages."""
+    rows = ranking.at(study.rows, study.collective, size)
+    scores = ranking.scores(rows)
+    lines = [
+        [row.pattern, *(
+            f"{ranking.normalised(row)[name]:.2f} ({digits(row.times[name] / 1e3)})"
+            for name in study.algorithms
+        )]
+        for row in rows
+    ]  # fmt: skip
+    print_table(
+        f"figure 8, {study.collective}, {format_size(size)}: delay divided by the least; in brackets ms",
+        ["arrival", *(f"`{name}`" for name in study.algorithms)],
+        [*lines, ["average", *(f"{scores[name]:.2f}" for name in study.algorithms)]],
+    )
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What becomes of an algorithm that is good if no rank is late, when ranks are late."""
+
+    size_bytes: int
+    algorithm: str
+    balanced: float  # its balanced delay divided by the least
+    slowest_under: int  # the number of patterns under which no algorithm is slower
+    most: float  # its delay divided by the least, at most over the patterns
+    pattern: str  # where that is
+    by_score: str  # the algorithm that the average over the patterns chooses
+
+
+def fates(study: Study) -> Iterator[Fate]:
+    for size in study.sizes:
+        rows = ranking.at(study.rows, study.collective, size)
+        scores = ranking.scores(rows)
+        late = [row for row in rows if not row.balanced]
+        (balanced,) = [row for row in rows if row.balanced]
+        for name in sorted(ranking.good(balanced), key=balanced.times.__getitem__):
+            worst = max(late, key=lambda row: ranking.normalised(row)[name])
+            yield Fate(
+                size, name, ranking.normalised(balanced)[name],
+                sum(row.times[name] == max(row.times.values()) for row in late),
+                ranking.normalised(worst)[name], worst.pattern, min(scores, key=scores.__getitem__),
+            )  # fmt: skip
+
+
+def show_fates(study: Study) -> None:
+    print_table(
+        f"{study.collective}: the algorithms that are good if no rank is late",
+        ["size", "algorithm", "balanced, over the best", "slowest under", "at most, over the best",
+         "least average"],
+        [
+            [format_size(each.size_bytes), f"`{each.algorithm}`", f"{each.balanced:.3f}",
+             f"{each.slowest_under} of {len(PATTERNS)}", f"{digits(each.most)} ({each.pattern})",
+             f"`{each.by_score}`"]
+            for each in fates(study)
+        ],
+    )  # fmt: skip
+
+
+def records(study: Study) -> list[dict[str, Any]]:
+    """All delays as the JSON file has them."""
+    return [
+        {"skew": skew, "collective": row.collective, "size_bytes": row.size_bytes, "pattern": row.pattern,
+         "last_delays_us": row.times}
+        for skew, rows in (("1.5 x the mean", study.rows), ("1 x its own time", study.own))
+        for row in rows
+    ]  # fmt: skip
+
+
+def main() -> None:
+    made = parser(__doc__)
+    made.add_argument("--by", choices=sorted(ALGORITHMS), default="offbeat", help="default: %(default)s")
+    made.add_argument("--nodes", type=int, default=32, help="default: %(default)s")
+    made.add_argument("--ppn", type=int, default=32, help="default: %(default)s")
+    made.add_argument("--collectives", default=",".join(SIZES), help="default: %(default)s")
+    made.add_argument("--sizes", help="default: those of the figures")
+    made.add_argument("--figures", default="4,5,6,8", help="default: %(default)s")
+    arguments = made.parse_args()
+    shape = Shape(arguments.nodes, arguments.ppn)
+    study_of = by_smpi if arguments.by == "smpi" else by_offbeat
+    figures = arguments.figures.split(",")
+    found = []
+    for collective in arguments.collectives.split(","):
+        sizes = parse_sizes(arguments.sizes or SIZES[collective])
+        algorithms = ALGORITHMS[arguments.by][collective]
+        study = study_of(shape, collective, sizes, algorithms, with_own="6" in figures)
+        found += records(study)
+        for number, figure in (("4", figure_4), ("5", figure_5), ("6", figure_6)):
+            if number in figures:
+                figure(study)
+        if "8" in figures and collective == FIGURE_8[0] and FIGURE_8[1] in sizes:
+            figure_8(study, FIGURE_8[1])
+        show_fates(study)
+    write_json(
+        arguments.json,
+        machine.read("ethernet"),
+        {"by": arguments.by, "nodes": shape.nodes, "ranks_per_node": shape.ranks_per_node, "delays": found},
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the scripts of this folder share: simulations, tables in Markdown, and the JSON file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from offbeat import __version__
+from offbeat.bench.ranking import BALANCED
+from offbeat.simulate import simulation
+from offbeat.simulate.machine import Machine
+from offbeat.simulate.simulation import Plan, Shape, Simulation
+from offbeat.units import Skew
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """A parser with the option that all scripts have."""
+    made = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("--json", type=Path, metavar="FILE", help="write all numbers to this file")
+    return made
+
+
+def simulate(
+    machine: Machine,
+    shape: Shape,
+    collective: str,
+    sizes_bytes: Sequence[int],
+    algorithms: Sequence[str],
+    patterns: Sequence[str] = (BALANCED,),
+    skew: Skew | None = None,
+) -> Simulation:
+    """Simulate each algorithm at each size under each pattern."""
+    plan = Plan(
+        machine=machine,
+        shapes=[shape],
+        collective=collective,
+        sizes_bytes=sizes_bytes,
+        algorithms=algorithms,
+        patterns=patterns,
+        skews=[skew or Skew(factor=1.0)],
+    )
+    return simulation.run(plan, lambda what, done, events: None)
+
+
+def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table as the pages have it."""
+    print(f"\n{title}\n")
+    for line in (head, ["---"] * len(head), *rows):
+        print("| " + " | ".join(line) + " |", flush=True)
+
+
+def digits(value: float, most: int = 3) -> str:
+    """A number with ``most`` significant digits, without an exponent."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    decimals = most - 1 - math.floor(math.log10(abs(value)))
+    return f"{round(value, decimals):,.{max(decimals, 0)}f}"
+
+
+def write_json(path: Path | None, machine: Machine, figures: Mapping[str, Any]) -> None:
+    """Write what a script found, with the machine and the command."""
+    if path is None:
+        return
+    document = {
+        "command": shlex.join(["python", *sys.argv]),
+        "offbeat": __version__,
+        "machine": {name: None if each == math.inf else each for name, each in asdict(machine).items()},
+        **figures,
+    }
+    lines = [f" {json.dumps(name)}: {_indented(value)}" for name, value in document.items()]
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def _indented(value: Any) -> str:
+    """One line for each element of a list, so that files can be compared."""
+    if not isinstance(value, list):
+        return json.dumps(value, allow_nan=False)
+    return "[\n  " + ",\n  ".join(json.dumps(each, allow_nan=False) for each in value) + "\n ]"

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "collectives/automatic_grid.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "collectives/combinators/combinators.hpp"
+
+namespace offbeat {
+namespace {
+
+constexpr double good_enough = 1.03;                     // times the cheapest
+constexpr std::size_t longest = std::size_t{1} << 30;    // from here on latency plays no part
+constexpr std::size_t segments[] = {8 << 10, 64 << 10};  // of ring_segmented
+
+std::string name_in_expressions(const suara::Base& base, std::size_t segment) {
+  return std::string(base.name) + (segment > 0 ? "(" + std::to_string(segment >> 10) + "KiB)" : "");
+}
+
+// Returns the length of most messages that the algorithm sends in a square grid. It says which of the
+// machine's protocols counts.
+std::size_t message_bytes(const suara::Base& base, int ranks, std::size_t bytes, std::size_t segment) {
+  const auto block = static_cast<std::size_t>(static_cast<double>(bytes) / std::sqrt(ranks));
+  if (base.name == "ring") return block;
+  if (base.name == "ring_segmented") return std::min(block, segment);
+  return base.name == "rabenseifner" ? bytes / 2 : bytes;
+}
+
+suara::Hockney of_message(const Machine::Messages& messages, std::size_t bytes) {
+  const Machine::Protocol& protocol = messages.protocol(bytes);
+  const double handshake = bytes > messages.eager_bytes ? 2 * messages.handshake : 0;
+  return {protocol.latency + messages.send_overhead + messages.receive_overhead + handshake,
+          protocol.per_byte};
+}
+
+suara::Hockney hockney(const Machine& machine, std::string_view expression, bool within_node,
+                       std::size_t of_messages) {
+  const Machine::Algorithm* fitted = machine.algorithm(expression, within_node);
+  if (fitted != nullptr) return {fitted->latency, fitted->per_byte};
+  return of_message(within_node ? machine.within_node : machine.between_nodes, of_messages);
+}
+
+constexpr std::size_t hosts_segment = 1 << 20;  // of Open MPI's ring_segmented, by default
+
+// Returns the base algorithm whose formula the host's algorithm has, or null.
+const suara::Base* textbook(std::string_view host_expression) {
+  std::string_view name = host_expression;
+  name.remove_prefix(std::string_view("native(").size());
+  name.remove_suffix(1);
+  if (name == "nonoverlapping" || name == "reduce_bcast") name = "binomial";
+  if (name == "shumilin_ring") name = "ring";
+  const auto bases = suara::bases();
+  const auto found = std::ranges::find(bases, name, &suara::Base::name);
+  return found != bases.end() ? &*found : nullptr;
+}
+
+// Returns how many consecutive ranks share a node, or 1 if nodes differ.
+int consecutive_ranks(const Placement& placement) {
+  const bool is_even = placement.ranks % placement.nodes == 0 && placement.in_rank_order;
+  return is_even || placement.nodes == 1 ? placement.ranks / placement.nodes : 1;
+}
+
+}  // namespace
+
+std::vector<GridPart> grid_parts(const Machine& machine, const Placement& placement, std::size_t bytes,
+                                 std::string_view mpi) {
+  std::vector<GridPart> parts;
+  const auto add = [&](std::string expression, const suara::Base& base, std::size_t segment) {
+    const std::size_t of_messages = message_bytes(base, placement.ranks, bytes, segment);
+    const suara::Hockney within = hockney(machine, expression, true, of_messages);
+    const suara::Hockney between = hockney(machine, expression, false, of_messages);
+    parts.push_back({std::move(expression), {&base, within, between, static_cast<double>(segment)}});
+  };
+  for (const suara::Base& base : suara::bases()) {
+    if (base.name != "ring_segmented") {
+      add(name_in_expressions(base, 0), base, 0);
+      continue;
+    }
+    for (const std::size_t segment : segments) add(name_in_expressions(base, segment), base, segment);
+  }
+  for (const Machine::Algorithm& each : machine.algorithms) {
+    const bool is_hosts = each.expression.starts_with("native(") && each.expression.ends_with(")");
+    if (mpi.empty() || each.mpi != mpi || !is_hosts || each.is_within_node) continue;
+    const suara::Base* base = textbook(each.expression);
+    if (base != nullptr) add(each.expression, *base, base->name == "ring_segmented" ? hosts_segment : 0);
+  }
+  return parts;
+}
+
+namespace {
+
+// The question that the optimiser answers, and the names of the algorithms in its answer.
+class Question {
+ public:
+  Question(const Machine& machine, const Placement& placement, std::size_t bytes, std::string_view mpi)
+      : parts_(grid_parts(machine, placement, bytes, mpi)) {
+    for (const GridPart& part : parts_) candidates_.push_back(part.candidate);
+    const Machine::Messages& messages = placement.nodes == 1 ? machine.within_node : machine.between_nodes;
+    problem_ = {.ranks = placement.ranks,
+                .ranks_per_node = consecutive_ranks(placement),
+                .bytes = static_cast<double>(bytes),
+                .c = machine.combine_per_byte,
+                .o = std::max(messages.send_overhead, messages.receive_overhead),
+                .eager_bytes = static_cast<double>(messages.eager_bytes),
+                .node_b = machine.node_per_byte,
+                .message = of_message(messages, bytes)};
+  }
+
+  [[nodiscard]] suara::Grid answer() const { return suara::cheapest_grid(problem_, candidates_); }
+
+  [[nodiscard]] std::string text_of(const suara::Grid& grid) const {
+    const auto part = [&](int dimension) -> const std::string& {
+      return parts_[grid.algorithms[static_cast<std::size_t>(dimension)]].expression;
+    };
+    if (grid.dimensions == 1) return part(0);
+    std::string sizes;
+    std::string algorithms;
+    bool are_equal = true;
+    for (int k = 0; k < grid.dimensions; ++k) {
+      sizes += (k == 0 ? "" : "x") + std::to_string(grid.sizes[static_cast<std::size_t>(k)]);
+      algorithms += ", " + part(k);
+      are_equal = are_equal && part(k) == part(0);
+    }
+    return "grid(" + sizes + (are_equal ? ", " + part(0) : algorithms) + ")";
+  }
+
+  // Returns the time of what text_of() has returned for some length.
+  [[nodiscard]] double seconds(const Expression& chosen) const {
+    const bool is_grid = chosen.algorithm == &combinators::grid;
+    suara::Grid grid{.dimensions = is_grid ? static_cast<int>(chosen.dimensions.size()) : 1};
+    for (std::size_t k = 0; k < static_cast<std::size_t>(grid.dimensions); ++k) {
+      const Expression& part = is_grid ? chosen.parts[chosen.parts.size() == 1 ? 0 : k] : chosen;
+      const auto found = std::ranges::find(parts_, part.text(), &GridPart::expression);
+      grid.sizes[k] = is_grid ? chosen.dimensions[k] : problem_.ranks;
+      grid.algorithms[k] = static_cast<std::size_t>(found - parts_.begin());
+    }
+    return suara::seconds(problem_, candidates_, grid);
+  }
+
+ private:
+  std::vector<GridPart> parts_;
+  std::vector<suara::Candidate> candidates_;
+  suara::Problem problem_;
+};
+
+// Where a part of an expression runs, and on how many bytes.
+struct CallOfPart {
+  Placement placement;
+  std::size_t bytes;
+};
+CallOfPart call_of_parts(const Expression& expression, const Placement& placement, std::size_t bytes) {
+  if (expression.algorithm == &combinators::pipeline) {
+    const auto count = static_cast<std::size_t>(std::max(1, expression.segments));
+    return {placement, expression.segments > 0 ? bytes / count : std::min(bytes, expression.bytes)};
+  }
+  if (placement.nodes == placement.ranks) return {placement, bytes};
+  // The last part of hierarchy and lanes runs between the nodes; in lanes each rank of a node has a share.
+  const std::size_t shares =
+      static_cast<std::size_t>(placement.ranks) / static_cast<std::size_t>(placement.nodes);
+  const bool is_shared = expression.algorithm == &lanes::allreduce;
+  return {{.ranks = placement.nodes, .nodes = placement.nodes}, is_shared ? bytes / shares : bytes};
+}
+
+// Returns true if the grids in `chosen`, which have the places of grid(auto) in `expression`, are good
+// enough.
+bool are_good_enough(const Expression& expression, const Expression& chosen, const Machine& machine,
+                     const Placement& placement, std::size_t bytes) {
+  if (is_automatic_grid(expression)) {
+    if (placement.ranks < 2) return true;
+    const Question question(machine, placement, bytes, {});
+    return question.seconds(chosen) <= good_enough * question.answer().seconds;
+  }
+  const CallOfPart call = call_of_parts(expression, placement, bytes);
+  for (std::size_t k = 0; k < expression.parts.size(); ++k) {
+    if (has_automatic_grid(expression.parts[k]) &&
+        !are_good_enough(expression.parts[k], chosen.parts[k], machine, call.placement, call.bytes))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+ChosenGrid choose_grid(const Machine& machine, const Placement& placement, std::size_t bytes,
+                       std::string_view mpi) {
+  const Question question(machine, placement, bytes, mpi);
+  const suara::Grid grid = question.answer();
+  return {question.text_of(grid), grid.seconds};
+}
+
+double grid_seconds(const Expression& chosen, const Machine& machine, const Placement& placement,
+                    std::size_t bytes) {
+  return Question(machine, placement, bytes, {}).seconds(chosen);
+}
+
+Expression with_grids(const Expression& expression, const Machine& machine, const Placement& placement,
+                      std::size_t bytes) {
+  if (is_automatic_grid(expression)) {
+    if (placement.ranks < 2) return parse_expression(Collective::allreduce, "recursive_doubling");
+    return parse_expression(Collective::allreduce, choose_grid(machine, placement, bytes).expression);
+  }
+  if (!has_automatic_grid(expression)) return expression;
+  Expression result = expression;
+  const CallOfPart call = call_of_parts(expression, placement, bytes);
+  for (Expression& part : result.parts) part = with_grids(part, machine, call.placement, call.bytes);
+  return result;
+}
+
+std::size_t end_of_grids(const Expression& expression, const Machine& machine, const Placement& placement,
+                         std::size_t least, std::size_t most) {
+  const Expression chosen = with_grids(expression, machine, placement, typical_length(least));
+  std::size_t good = least;
+  while (good < std::min(most, longest)) {
+    const std::size_t quarter = std::max<std::size_t>(1, std::bit_floor(good) / 4);
+    const std::size_t next = std::min(most, (good / quarter + 1) * quarter);
+    if (!are_good_enough(expression, chosen, machine, placement, typical_length(next))) return next - 1;
+    good = next;
+  }
+  return most;
+}
+
+}  // namespace offbeat

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "models/suara.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <vector>
+
+namespace offbeat::suara {
+namespace {
+
+// Table 1 of the paper, as our algorithms are. Each function equals the text in Algorithm::cost, which people
+// read (tests/unit/suara_test.cpp compares them).
+
+int power_of_two(int p) { return static_cast<int>(std::bit_floor(static_cast<unsigned>(p))); }
+int log2_of_power(int q) { return std::countr_zero(static_cast<unsigned>(q)); }
+
+// Folding p ranks into q groups, and sending them the result.
+double fold(const Costs& k, int p, int q) {
+  if (q >= p) return 0;
+  const double others = (p + q - 1) / q - 1;  // of the largest group
+  const double collect = k.w > 0 ? others * (k.a + k.n * k.b + k.n * k.c)
+                                 : k.a + k.n * k.b + (others - 1) * k.n * std::max(k.b, k.c) + k.n * k.c;
+  return collect + k.a + others * k.n * k.b + k.w * (others - 1) * k.a;
+}
+
+double linear(const Costs& k, int p) {
+  const double move = k.n * k.b;
+  const double combine = k.n * k.c;
+  if (k.w > 0) return (p - 1) * (2 * k.a + 2 * move + combine);
+  const double at_once = std::min(p - 1.0, std::max(1.0, std::min(7.0, std::floor((1 << 20) / k.n))));
+  const double last = p - 1 - at_once * (std::ceil((p - 1) / at_once) - 1);
+  const double each = std::max(move, k.o);
+  const double combined_last =
+      (p - 2 - last) * each + std::min(p - 1.0, at_once + last) * combine + last * k.o;
+  const double busy_since_first = (at_once - 1) * each + (p - 1) * combine + (p - 1 - at_once) * k.o;
+  const double after_first = std::max({(p - 2) * each + last * combine, combined_last, busy_since_first});
+  return 2 * (k.a + move) + after_first + (p - 2) * (move + k.o);
+}
+
+double binomial(const Costs& k, int p) {
+  const int q = power_of_two(p);
+  const double log = log2_of_power(q);
+  const double surplus = p > q ? 1 : 0;
+  const double move = k.n * k.b;
+  const double combine = k.n * k.c;
+  const double log_up = log + surplus;
+  const double reduce = std::max(log * (k.a + move + combine) + surplus * (combine + k.w * (k.a + move)),
+                                 k.a + log_up * move + combine);
+  return reduce + log * (k.a + move) + surplus * (move + k.w * k.a);
+}
+
+double recursive_doubling(const Costs& k, int p) {
+  const int q = power_of_two(p);
+  const double early = k.w == 0 && p > q && 2 * p <= 3 * q ? k.a : 0;
+  return log2_of_power(q) * (k.a + k.n * k.b + k.n * k.c) + fold(k, p, q) - early;
+}
+
+double ring(const Costs& k, int p) {
+  const double part = k.n * (p - 1) / p;
+  return 2 * (p - 1) * k.a + part * (2 * k.b + k.c);
+}
+
+// Two segments are in flight. Each step of a pair ends with the slower of latency and work; the last segment
+// may be shorter than the others.
+double ring_segmented(const Costs& k, int p) {
+  const double block = k.n / p;
+  const double s = std::max(1.0, std::ceil(block / k.segment));
+  const double full = std::min(block, k.segment);
+  const double last = block - (s - 1) * full;
+  const double alone = k.a + full * (k.b + k.c);
+  const double work = full * std::max(k.b, k.c);
+  const double work_of_last = last * std::max(k.b, k.c);
+  const double pairs = std::floor(s / 2);
+  if (s > 2 * pairs) {
+    const double steps = pairs * std::max(alone, 2 * work) + k.a + last * (k.b + k.c);
+    return (p - 1) * (steps + k.a + block * k.b);
+  }
+  const double last_pair = std::max(alone, work + work_of_last);
+  const double steps = (pairs - 1) * std::max(alone, 2 * work) + last_pair;
+  return (p - 1) * (steps + k.a + block * k.b) + alone + work_of_last - last_pair;
+}
+
+double rabenseifner(const Costs& k, int p) {
+  const int q = power_of_two(p);
+  const double part = k.n * (q - 1) / q;
+  return 2 * log2_of_power(q) * k.a + part * (2 * k.b + k.c) + fold(k, p, q);
+}
+
+constexpr std::array table{
+    Base{"linear", linear,
+         [](const Costs& k, double) -> Terms { return {.linear = 2 * k.w * k.a + k.n * (2 * k.b + k.c)}; }},
+    Base{"binomial", binomial,
+         [](const Costs& k, double) -> Terms { return {.logarithmic = 2 * k.a + k.n * (2 * k.b + k.c)}; }},
+    Base{"recursive_doubling", recursive_doubling,
+         [](const Costs& k, double) -> Terms { return {.logarithmic = k.a + k.n * (k.b + k.c)}; }},
+    Base{"ring", ring,
+         [](const Costs& k, double) -> Terms {
+           return {.linear = 2 * k.a, .reciprocal = -k.n * (2 * k.b + k.c)};
+         }},
+    Base{"ring_segmented", ring_segmented,
+         [](const Costs& k, double p) -> Terms {
+           if (k.n / p <= k.segment) return {.linear = 2 * k.a, .reciprocal = -k.n * (2 * k.b + k.c)};
+           const double g = k.segment;
+           const double segment = std::max(k.a + g * (k.b + k.c), 2 * g * std::max(k.b, k.c)) / 2;
+           return {.linear = k.a, .reciprocal = -k.n * (segment / g + k.b)};
+         }},
+    Base{"rabenseifner", rabenseifner,
+         [](const Costs& k, double) -> Terms {
+           return {.logarithmic = 2 * k.a, .reciprocal = -k.n * (2 * k.b + k.c)};
+         }},
+};
+
+// What the members of a line of the grid share.
+enum Level : std::size_t {
+  within,  // all are on one node
+  alone,   // on several nodes, and no other line crosses the same nodes
+  shared,  // all ranks of a node send to other nodes at the same time
+  level_count,
+};
+
+class Search {
+ public:
+  Search(const Problem& problem, std::span<const Candidate> candidates)
+      : problem_(problem), candidates_(candidates) {
+    const double w = problem.bytes > problem.eager_bytes ? 1 : 0;
+    const double n = std::max(1.0, problem.bytes);
+    message_ = {.n = n, .a = problem.message.a, .b = problem.message.b, .c = problem.c, .w = w};
+    for (const Candidate& each : candidates) {
+      std::array<Costs, level_count>& of_levels = costs_.emplace_back();
+      for (std::size_t level = 0; level < level_count; ++level) {
+        const Hockney& h = level == within ? each.within : each.between;
+        const double b = level == shared ? std::max(h.b, problem.ranks_per_node * problem.node_b) : h.b;
+        of_levels[level] = {.n = n,
+                            .a = h.a,
+                            .b = b,
+                            .c = problem.c,
+                            .o = w > 0 ? 0 : problem.o,
+                            .w = w,
+                            .segment = each.segment};
+      }
+    }
+  }
+
+  // T is a sum over the dimensions. So the best pair of algorithms for a grid is the best algorithm of each
+  // dimension, and all pairs and all divisors cost one table: P up to 1,024 has at most 32 divisors.
+  void try_divisors(int core) {
+    find_divisors(core);
+    for (std::size_t k = 0; k < divisors_.size(); ++k) {
+      for (std::size_t level = 0; level < level_count; ++level) {
+        if (is_needed(static_cast<Level>(level)))
+          table_[k][level] = best_line(divisors_[k], static_cast<Level>(level));
+      }
+    }
+    const std::size_t whole = divisors_.size() - 1;
+    if (core == problem_.ranks) take({whole});
+    if (problem_.most_dimensions < 2) return;
+    for (std::size_t first = 1; first < whole; ++first) {
+      const int rest = core / divisors_[first];
+      take({first, index_of(rest)});
+      if (problem_.most_dimensions < 3) continue;
+      for (std::size_t second = 1; second < whole && divisors_[second] < rest; ++second) {
+        if (rest % divisors_[second] == 0) take({first, second, index_of(rest / divisors_[second])});
+      }
+    }
+  }
+
+  [[nodiscard]] double seconds(const Grid& grid) const {
+    double sum = folding(grid);
+    int stride = 1;
+    for (std::size_t k = 0; k < static_cast<std::size_t>(grid.dimensions); ++k) {
+      const std::size_t algorithm = grid.algorithms[k];
+      sum += candidates_[algorithm].base->time(costs_[algorithm][level_of(stride, grid.sizes[k])],
+                                               grid.sizes[k]);
+      stride *= grid.sizes[k];
+    }
+    return sum;
+  }
+
+  // Returns a number of ranks, less than P, into which folding pays most: a grid near the stationary point of
+  // a pair. Each rank of the grid then has at most one surplus rank. Returns 0 if there is none.
+  [[nodiscard]] int best_core() const {
+    const int least = (problem_.ranks + 1) / 2;
+    const double around = std::sqrt(least);
+    const int columns_around = static_cast<int>(around);
+    std::vector<int> columns;
+    for (std::size_t row = 0; row < candidates_.size(); ++row) {
+      for (std::size_t column = 0; column < candidates_.size(); ++column) {
+        const std::optional<double> x =
+            stationary_point(candidates_[row].base->terms(costs_[row][level_of(1, columns_around)], around),
+                             candidates_[column].base->terms(costs_[column][shared], around), least);
+        if (!x) continue;
+        const int below = static_cast<int>(*x);
+        for (const int each : {below, below + 1, power_of_two(below), 2 * power_of_two(below)})
+          if (std::ranges::find(columns, each) == columns.end()) columns.push_back(each);
+      }
+    }
+    int best = 0;
+    double seconds = std::numeric_limits<double>::infinity();
+    for (const int x : columns) {
+      const int y = (least + x - 1) / x;
+      for (const int rows : {y, static_cast<int>(std::bit_ceil(static_cast<unsigned>(y)))}) {
+        if (static_cast<long>(x) * rows >= problem_.ranks) continue;
+        const double time = best_line(x, level_of(1, x)).seconds + best_line(rows, level_of(x, rows)).seconds;
+        if (time >= seconds) continue;
+        seconds = time;
+        best = x * rows;
+      }
+    }
+    return best;
+  }
+
+  [[nodiscard]] const Grid& best() const { return best_; }
+
+ private:
+  // The best algorithm of one line.
+  struct Line {
+    double seconds = std::numeric_limits<double>::infinity();
+    std::size_t algorithm = 0;
+  };
+
+  [[nodiscard]] Line best_line(int ranks, Level level) const {
+    Line best;
+    for (std::size_t k = 0; k < candidates_.size(); ++k) {
+      const double seconds = candidates_[k].base->time(costs_[k][level], ranks);
+      if (seconds < best.seconds) best = {seconds, k};
+    }
+    return best;
+  }
+
+  [[nodiscard]] bool is_needed(Level level) const { return level == shared || problem_.ranks_per_node > 1; }
+  // Members of a line are `stride` ranks apart.
+  [[nodiscard]] Level level_of(int stride, int size) const {
+    const int ppn = problem_.ranks_per_node;
+    if (ppn == 1) return shared;
+    if (static_cast<long>(stride) * size <= ppn && ppn % (stride * size) == 0) return within;
+    return stride == 1 ? alone : shared;
+  }
+
+  void find_divisors(int core) {
+    divisors_.clear();
+    for (int d = 1; static_cast<long>(d) * d <= core; ++d)
+      if (core % d == 0) divisors_.push_back(d);
+    for (std::size_t k = divisors_.size(); k-- > 0;) {
+      const int partner = core / divisors_[k];
+      if (partner != divisors_[k]) divisors_.push_back(partner);
+    }
+    table_.assign(divisors_.size(), {});
+  }
+  [[nodiscard]] std::size_t index_of(int divisor) const {
+    return static_cast<std::size_t>(std::ranges::lower_bound(divisors_, divisor) - divisors_.begin());
+  }
+
+  // Compares the grid of these divisors with the best one.
+  void take(std::initializer_list<std::size_t> divisors) {
+    Grid grid;
+    int stride = 1;
+    for (const std::size_t k : divisors) {
+      const Line& line = table_[k][level_of(stride, divisors_[k])];
+      const auto at = static_cast<std::size_t>(grid.dimensions++);
+      grid.sizes[at] = divisors_[k];
+      grid.algorithms[at] = line.algorithm;
+      grid.seconds += line.seconds;
+      stride *= divisors_[k];
+    }
+    grid.seconds += folding(grid);
+    if (best_.dimensions == 0 || grid.seconds < best_.seconds) best_ = grid;
+  }
+
+  // Returns what folding surplus ranks into the grid costs.
+  [[nodiscard]] double folding(const Grid& grid) const {
+    const int core = grid.ranks();
+    const int surplus = problem_.ranks - core;
+    if (surplus == 0) return 0;
+    const double whole = fold(message_, problem_.ranks, core);
+    if (message_.w > 0 || surplus > grid.sizes[0]) return whole;
+    // Few ranks are late, and the others send before the folding ends. That saves a latency between the rows,
+    // and another one if a root collects from a row of which at most half is late.
+    const auto collects = [&](std::size_t algorithm) {
+      return candidates_[algorithm].base->name == "linear";
+    };
+    const auto* const end = grid.algorithms.begin() + grid.dimensions;
+    const bool is_half = 2 * surplus <= grid.sizes[0];
+    return whole - (is_half && std::any_of(grid.algorithms.begin(), end, collects) ? 2 : 1) * message_.a;
+  }
+
+  const Problem& problem_;
+  const std::span<const Candidate> candidates_;
+  std::vector<std::array<Costs, level_count>> costs_;
+  Costs message_;
+  std::vector<int> divisors_;
+  std::vector<std::array<Line, level_count>> table_;
+  Grid best_;
+};
+
+}  // namespace
+
+std::span<const Base> bases() { return table; }
+
+// T'(x) = 0 is a quadratic equation, whatever the pair: with T_row = L log2 x + U x + V / x and the same for
+// the column at P/x, T'(x) x^2 = u x^2 + l x - v. T''(x) > 0 where 2v > l x.
+std::optional<double> stationary_point(const Terms& row, const Terms& column, double ranks) {
+  const double u = row.linear + column.reciprocal / ranks;
+  const double l = (row.logarithmic - column.logarithmic) / std::numbers::ln2;
+  const double v = row.reciprocal + column.linear * ranks;
+  const double root = std::sqrt(l * l + 4 * u * v);  // not a number if there is no stationary point
+  // Both roots, without a difference of nearly equal numbers; one is infinite if u is 0.
+  const double sum = -(l + std::copysign(root, l)) / 2;
+  for (const double x : {sum / u, -v / sum}) {
+    if (x > 1 && x < ranks && 2 * v > l * x) return x;
+  }
+  return {};
+}
+
+double seconds(const Problem& problem, std::span<const Candidate> candidates, const Grid& grid) {
+  return Search(problem, candidates).seconds(grid);
+}
+
+Grid cheapest_grid(const Problem& problem, std::span<const Candidate> candidates) {
+  Search search(problem, candidates);
+  search.try_divisors(problem.ranks);
+  if (problem.ranks > 3 && problem.most_dimensions > 1) {
+    const int power = power_of_two(problem.ranks);
+    if (power < problem.ranks) search.try_divisors(power);
+    const int core = search.best_core();
+    if (core > 1 && core != power) search.try_divisors(core);
+    // Short messages do not wait for their receivers, so that a few surplus ranks cost next to nothing.
+    if (problem.bytes <= problem.eager_bytes) {
+      for (const int near : {problem.ranks - 1, problem.ranks - 2}) search.try_divisors(near);
+    }
+  }
+  return search.best();
+}
+
+}  // namespace offbeat::suara

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SUARA: the grid of allreduces that costs least (Nuriyev et al., JPDC 2024, section 4).
+//
+// A grid of x columns and P/x rows takes T(x) = T_row(x) + T_column(P/x), where each algorithm has latency
+// and bandwidth of its own. docs/explanation/models.md derives what is computed here.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace offbeat::suara {
+
+// Hockney's parameters: latency in seconds, and seconds per byte.
+struct Hockney {
+  double a = 0;
+  double b = 0;
+};
+
+// All that the cost of one algorithm depends on, besides the number of its ranks.
+struct Costs {
+  double n = 0;        // bytes of the vector
+  double a = 0;        // latency in seconds
+  double b = 0;        // seconds per byte that is sent
+  double c = 0;        // seconds per byte that is combined
+  double o = 0;        // time of a core for each further message that is under way at once; 0 if w is 1
+  double w = 0;        // 1 if a message of n bytes waits for its receiver, else 0
+  double segment = 0;  // bytes of a segment of ring_segmented
+};
+
+// The part of a cost that depends on the number p of ranks, without rounding:
+// logarithmic log2(p) + linear p + reciprocal / p.
+struct Terms {
+  double logarithmic = 0;
+  double linear = 0;
+  double reciprocal = 0;
+};
+
+// One of the algorithms that a grid can be made of.
+struct Base {
+  std::string_view name;  // as in expressions
+  double (*time)(const Costs& costs, int ranks);
+  Terms (*terms)(const Costs& costs, double ranks);  // those that hold near this number of ranks
+};
+// The six of the paper. `binomial` is its non-overlapping reduce and broadcast.
+[[nodiscard]] std::span<const Base> bases();
+
+// Returns the number x of columns at which T(x) is smallest between its ends, or nothing if T has no minimum
+// there.
+[[nodiscard]] std::optional<double> stationary_point(const Terms& row, const Terms& column, double ranks);
+
+// A base algorithm on a machine.
+struct Candidate {
+  const Base* base = nullptr;
+  Hockney within;  // its parameters among the ranks of one node
+  Hockney between;
+  double segment = 0;
+};
+
+struct Problem {
+  int ranks = 1;
+  int ranks_per_node = 1;  // consecutive ranks share a node
+  double bytes = 0;
+  double c = 0;
+  double o = 0;
+  double eager_bytes = 8192;  // longer messages wait for their receivers
+  double node_b = 0;          // seconds per byte of all messages together that leave a node; 0: no limit
+  Hockney message;            // a single message between nodes, to fold surplus ranks
+  int most_dimensions = 3;
+};
+
+inline constexpr int most_dimensions = 3;
+
+// With one dimension the ranks are not split. Surplus ranks, if any, are folded into the grid.
+struct Grid {
+  int dimensions = 0;
+  std::array<int, most_dimensions> sizes{};
+  std::array<std::size_t, most_dimensions> algorithms{};  // indices of candidates
+  double seconds = 0;
+
+  [[nodiscard]] int ranks() const {
+    int product = 1;
+    for (int k = 0; k < dimensions; ++k) product *= sizes[static_cast<std::size_t>(k)];
+    return product;
+  }
+};
+
+// Returns the cheapest grid. At least one candidate is needed. The same input gives the same result in every
+// process, so ranks that agree on the input agree on the grid.
+[[nodiscard]] Grid cheapest_grid(const Problem& problem, std::span<const Candidate> candidates);
+
+// Returns the time of a grid, which need not be the cheapest one.
+[[nodiscard]] double seconds(const Problem& problem, std::span<const Candidate> candidates, const Grid& grid);
+
+}  // namespace offbeat::suara

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The scripts that repeat figures of papers (docs/gallery/index.md), on few ranks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PAPERS = Path(__file__).resolve().parents[2] / "benchmarks" / "papers"
+SQUARE = "grid(16x16, ring_segmented(8KiB))"
+
+
+def results_of(script: str, folder: Path, *arguments: str) -> Any:
+    """Run a script. Returns what it writes."""
+    file = folder / "results.json"
+    command = [sys.executable, str(PAPERS / script), *arguments, "--json", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "\n| --- |" in done.stdout
+    return json.loads(file.read_text())
+
+
+def test_segments_overlap_sending_and_combining(tmp_path: Path) -> None:
+    found = results_of("paper_1.py", tmp_path, "--sizes", "4MiB,64MiB")
+    rates = {
+        (each["nodes"], each["algorithm"]): each["mb_per_s"]
+        for each in found["throughput"]
+        if (each["figure"], each["size_bytes"]) == ("figure 3", 64 << 20)
+    }
+    assert rates[8, "ring"] == pytest.approx(3000, rel=0.01), "what the machine was made from"
+    for nodes in (8, 9):
+        assert 4000 < rates[nodes, "pipeline(4, ring)"] < 1e3 * found["machine"]["between_nodes"][0][
+            "bandwidth_gb_per_s"
+        ] * nodes / (2 * (nodes - 1))  # fmt: skip
+    assert rates[9, "rabenseifner"] < rates[8, "rabenseifner"] / 2, "the ninth rank is folded"
+    shares = {(each["nodes"], each["algorithm"]): each["share"] for each in found["arithmetic"]}
+    assert shares[8, "ring"] == pytest.approx(0.37, abs=0.01)
+    assert shares[8, "pipeline(4, ring)"] < 0.14, "the paper's bound"
+
+
+def test_a_square_grid_wins_where_latency_counts(tmp_path: Path) -> None:
+    found = results_of("paper_2.py", tmp_path, "--ranks", "16,256", "--sizes", "1MiB,32MiB")
+    cells = {(each["ranks"], each["size_bytes"] >> 20): each for each in found["cells"]}
+    assert list(cells) == [(16, 1), (16, 32), (256, 1), (256, 32)]
+    assert cells[256, 1]["best_grid"]["after"] == cells[256, 1]["rings"]["after"] == SQUARE
+    assert cells[256, 1]["without_rabenseifner"]["after"] == SQUARE
+    assert cells[256, 1]["best_grid"]["before_us"] > 1.5 * cells[256, 1]["best_grid"]["after_us"]
+    for cell in (cells[16, 1], cells[16, 32], cells[256, 32]):
+        assert cell["best_grid"]["before_us"] < cell["best_grid"]["after_us"]
+        assert cell["without_rabenseifner"]["after"] == cell["best_grid"]["before"]
+    for cell in cells.values():
+        assert not cell["all_six"]["after"].startswith("grid")
+    # Equations 13 and 14 for 256 ranks and 1 MiB, in microseconds: 4.15 a segment of 8 KiB.
+    segment, latency, byte = 1.5 + 8192 * 2.625e-4, 1.5, 6.25e-5
+    flat = (256 + 0.5 - 2) * segment + 255 * (latency + byte * 4096)
+    square = 2 * (16 + 8 - 2) * segment + 2 * 15 * (latency + byte * 65536)
+    assert cells[256, 1]["published_speedup"] == pytest.approx(flat / square, rel=1e-6)
+
+
+def delays(found: Any, collective: str, size: int, pattern: str) -> dict[str, float]:
+    (row,) = [
+        each
+        for each in found["delays"]
+        if each["skew"] == "1.5 x the mean"
+        and (each["collective"], each["size_bytes"], each["pattern"]) == (collective, size, pattern)
+    ]
+    times: dict[str, float] = row["last_delays_us"]
+    return times
+
+
+def test_who_is_late_changes_the_best_algorithm(tmp_path: Path) -> None:
+    few = ("--nodes", "8", "--ppn", "8", "--collectives", "reduce,alltoall", "--sizes", "1KiB,1MiB")
+    found = results_of("paper_4.py", tmp_path, *few)
+    assert (found["by"], found["nodes"] * found["ranks_per_node"]) == ("offbeat", 64)
+    balanced = delays(found, "reduce", 1024, "balanced")
+    late = delays(found, "reduce", 1024, "last_delayed")
+    assert min(balanced, key=balanced.__getitem__) == "binomial"
+    assert min(late, key=late.__getitem__) == "linear"
+    assert late["linear"] < 0.5 * late["binomial"]
+    together = delays(found, "alltoall", 1 << 20, "balanced")
+    late = delays(found, "alltoall", 1 << 20, "last_delayed")
+    assert together["pairwise"] < 1.05 * min(together.values())
+    assert late["pairwise"] > 1.5 * late["linear"]
+
+
+@pytest.mark.skipif(shutil.which("smpirun") is None, reason="SimGrid's SMPI is not installed")
+def test_smpi_gives_binomial_trees_the_same_delays(tmp_path: Path) -> None:
+    few = ("--nodes", "4", "--ppn", "4", "--collectives", "reduce", "--sizes", "8,1KiB", "--figures", "4")
+    ours = results_of("paper_4.py", tmp_path, *few)
+    theirs = results_of("paper_4.py", tmp_path, *few, "--by", "smpi")
+    for size in (8, 1024):
+        for pattern in ("balanced", "last_delayed", "half_step"):
+            expected = delays(theirs, "reduce", size, pattern)["ompi_binomial"]
+            found = delays(ours, "reduce", size, pattern)["binomial"]
+            assert found == pytest.approx(expected, rel=0.01), (size, pattern)
