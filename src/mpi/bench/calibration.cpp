@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mpi/bench/calibration.hpp"
 
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <map>
-#include <memory>
 #include <numeric>
-#include <set>
 #include <span>
 #include <sstream>
 #include <stdexcept>
@@ -112,31 +117,9 @@ class Calibration {
  public:
   explicit Calibration(Job& job) : job_(job) {}
 
-  ~Calibration() {
-    if (window_ != MPI_WIN_NULL) MPI_Win_free(&window_);
-  }
+  ~Calibration() { unmap_lines(); }
   Calibration(const Calibration&) = delete;
   Calibration& operator=(const Calibration&) = delete;
-
-  // Makes the memory that the ranks of a node share. All ranks must call this.
-  void share_lines() {
-    MPI_Comm node = MPI_COMM_NULL;
-    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, job_.rank, MPI_INFO_NULL, &node);
-    int rank = 0;
-    MPI_Comm_rank(node, &rank);
-    void* mine = nullptr;
-    MPI_Win_allocate_shared(rank == 0 ? sizeof(Lines) + alignof(Lines) : 0, 1, MPI_INFO_NULL, node, &mine,
-                            &window_);
-    MPI_Aint bytes = 0;
-    int unit = 0;
-    void* of_first = nullptr;
-    MPI_Win_shared_query(window_, 0, &bytes, &unit, &of_first);
-    auto room = static_cast<std::size_t>(bytes);
-    lines_ = static_cast<Lines*>(std::align(alignof(Lines), sizeof(Lines), of_first, room));
-    if (rank == 0) new (lines_) Lines{};
-    MPI_Barrier(node);
-    MPI_Comm_free(&node);
-  }
 
   // Takes the samples of a probe in which this rank takes part.
   Samples run(const Probe& probe) {
@@ -169,7 +152,39 @@ class Calibration {
   [[nodiscard]] int leader() const { return probe_->ranks.front(); }
   [[nodiscard]] int bytes() const { return static_cast<int>(probe_->bytes); }
 
+  // Maps a page that both ranks of a `line` share. Its file has a name only until both have it.
+  void map_lines() {
+    unmap_lines();
+    std::array<char, 64> path{};
+    if (leads())
+      std::snprintf(path.data(), path.size(), "/dev/shm/offbeat-line-%d", static_cast<int>(getpid()));
+    const int flags = O_RDWR | O_CLOEXEC | (leads() ? O_CREAT | O_EXCL : 0);
+    if (!leads())
+      MPI_Recv(path.data(), path.size(), MPI_CHAR, leader(), meeting_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    const int file = open(path.data(), flags, 0600);
+    const bool is_long = file >= 0 && (!leads() || ftruncate(file, sizeof(Lines)) == 0);
+    void* address =
+        is_long ? mmap(nullptr, sizeof(Lines), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+    if (file >= 0) close(file);
+    if (address == MAP_FAILED) throw std::runtime_error(std::string("cannot map ") + path.data());
+    lines_ = static_cast<Lines*>(address);
+    turns_ = 0;
+    if (leads()) {
+      MPI_Send(path.data(), path.size(), MPI_CHAR, probe_->ranks[1], meeting_tag, MPI_COMM_WORLD);
+      MPI_Recv(nullptr, 0, MPI_CHAR, probe_->ranks[1], meeting_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      unlink(path.data());
+    } else {
+      MPI_Send(nullptr, 0, MPI_CHAR, leader(), meeting_tag, MPI_COMM_WORLD);
+    }
+  }
+
+  void unmap_lines() {
+    if (lines_ != nullptr) munmap(lines_, sizeof(Lines));
+    lines_ = nullptr;
+  }
+
   void prepare() {
+    if (probe_->kind == ProbeKind::line) map_lines();
     const std::size_t peers = probe_->ranks.size();
     std::size_t wanted = probe_->bytes * peers + 1;
     if (probe_->kind == ProbeKind::combine || probe_->kind == ProbeKind::copy)
@@ -390,7 +405,6 @@ class Calibration {
   Samples samples_;
   std::vector<std::byte> memory_;
   std::size_t cold_ = 0;
-  MPI_Win window_ = MPI_WIN_NULL;
   Lines* lines_ = nullptr;
   std::int64_t turns_ = 0;
 };
@@ -489,8 +503,6 @@ void run_calibration(Job& job, int argc, char** argv) {
   const std::vector<double> residuals_ns = gather(job, std::vector{job.clock.residual_ns});
   if (job.rank == 0) job.records.write(header_of(job, hosts, *std::ranges::max_element(residuals_ns)));
   Calibration calibration(job);
-  if (std::ranges::any_of(probes, [](const Probe& probe) { return probe.kind == ProbeKind::line; }))
-    calibration.share_lines();
   for (const Probe& probe : probes) {
     const Nanoseconds end = from_unix_time(arguments.deadline_s);
     if (of_rank_0(now_ns() >= end)) break;
