@@ -175,8 +175,11 @@ def part_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.part")
 
 
-def take_part(path: Path) -> Records | None:
-    """The records that a killed run left beside the file ``path``, if there are any. Removes nothing."""
+def take_part(path: Path, records: Records | None = None) -> Records | None:
+    """The records that a killed run left beside the file ``path``, if there are any. Removes nothing.
+
+    They are added to ``records``, by default to new ones.
+    """
     part = part_of(path)
     if not part.exists():
         return None
@@ -185,7 +188,7 @@ def take_part(path: Path) -> Records | None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise CommandError(f"ranks of an earlier run still write to {part}; stop them first") from None
-        records = Records()
+        records = Records() if records is None else records
         *lines, _ = file.read().split(b"\n")  # the last one may be cut
         for number, line in enumerate(lines, start=1):
             records.add(line, f"{part}, line {number},")
@@ -287,22 +290,22 @@ def run_job(
             files["output"] = part_of(path)
         _write_files(job, plan, native_us, files)
         built = build(job, plan, choice, files, deadline=until)
-        limits = _Limits(until + (_GRACE_S if grace_s is None else grace_s), silence_s)
-        _run_ranks(built, Path(folder), files["output"], limits, records, on_change, show_output=show_output)
+        limits = Limits(until + (_GRACE_S if grace_s is None else grace_s), silence_s)
+        run_ranks(built, Path(folder), files["output"], limits, records, on_change, show_output=show_output)
 
 
-class _Limits(NamedTuple):
+class Limits(NamedTuple):
     """When ranks are ended by force."""
 
     end: float  # as Unix time
     silence_s: float  # after this long without any news
 
 
-def _run_ranks(
+def run_ranks(
     built: launch.Launch,
     folder: Path,
     output: Path,
-    limits: _Limits,
+    limits: Limits,
     records: Records,
     on_change: Callable[[Records], None],
     *,
@@ -362,7 +365,7 @@ class _Reader:
 def _follow(
     job: subprocess.Popen[bytes],
     reader: _Reader,
-    limits: _Limits,
+    limits: Limits,
     records: Records,
     on_change: Callable[[Records], None],
 ) -> None:

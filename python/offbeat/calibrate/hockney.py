@@ -8,7 +8,7 @@ algorithms use the network differently. So each gets its own, from its own times
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,8 @@ _FORMULAS = {
 _LEAST_CASES = 6
 _ITERATIONS = 12
 _CONVERGED = 1e-4
+_LEAST = 1e-12  # of a parameter at which a formula is taken as linear
+_LEAST_REST = 0.02  # of a time, below which a case says nothing of latency and rate
 
 
 @dataclass(frozen=True)
@@ -95,8 +97,16 @@ def fitted(
         return f"{expression}: only {len(cases)} cases were measured, and a fit needs {_LEAST_CASES}"
     values = np.array([case.us for case in cases])
     cost = _Cost(formula, combine_ns_per_byte * 1e-9, eager_bytes)
-    groups = list(range(len(cases)))
-    latency, rate = bootstrap(groups, lambda numbers: cost.fit([cases[n] for n in numbers], values[numbers]))
+    try:
+        at = cost.fit(cases, values)
+    except ArithmeticError as error:
+        return f"{expression}: {error}"
+    columns, constant = cost.linear_at(cases, at)
+
+    def estimate(numbers: npt.NDArray[np.intp]) -> Array:
+        return _fit_rest(columns[numbers], constant[numbers], values[numbers])
+
+    latency, rate = replace(bootstrap(range(len(cases)), estimate), value=at).intervals()
     for each, name in ((latency, "latency_us"), (rate, "bandwidth_gb_per_s")):
         if each.low <= 0:
             return f"{expression}: {name}: its interval holds 0"
@@ -114,6 +124,15 @@ def fitted(
         1 - residual / spread if spread > 0 else 0.0,
         len(cases),
     )
+
+
+def _fit_rest(columns: Array, constant: Array, values: Array) -> Array:
+    """Fit what is left of the values beside a constant part, such as the time that combining takes."""
+    rest = values - constant
+    some = rest > _LEAST_REST * values
+    if some.sum() < 2:
+        raise ArithmeticError("combining takes all of the time")
+    return fit(columns[some], rest[some])
 
 
 class _Cost:
@@ -143,18 +162,12 @@ class _Cost:
         at = self._start(cases, values)
         best, error = at, self._error(cases, values, at)
         for _ in range(_ITERATIONS):
-            columns, constant = self._linear_at(cases, at)
-            rest = values - constant
-            # Where combining takes all of the time, nothing is left to divide among latency and rate.
-            some: npt.NDArray[np.bool_] = rest > 0.02 * values
-            if some.sum() < 2:
-                break
-            found = fit(columns[some], rest[some])
-            moved = np.abs(found - at).max() > _CONVERGED * max(float(np.abs(at).max()), 1e-12)
-            at = np.maximum(found, 1e-12)
+            found = _fit_rest(*self.linear_at(cases, np.maximum(at, _LEAST)), values)
+            moved = np.abs(found - at).max() > _CONVERGED * max(float(np.abs(at).max()), _LEAST)
+            at = found
             now = self._error(cases, values, at)
             if now < error:
-                best, error = found, now
+                best, error = at, now
             if not moved:
                 break
         return best
@@ -165,7 +178,7 @@ class _Cost:
         rate = values[long] / max(self(cases[long], 0, 1), 1e-9)
         return np.array([latency, rate])
 
-    def _linear_at(self, cases: Sequence[Case], at: Array) -> tuple[Array, Array]:
+    def linear_at(self, cases: Sequence[Case], at: Array) -> tuple[Array, Array]:
         step = 1e-3
         base = np.array([self(case, *at) for case in cases])
         columns = []

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from offbeat.calibrate.probes import LONGEST, Layout, Result
 from offbeat.calibrate.regression import (
     Array,
+    Draws,
     Interval,
     bootstrap,
     breakpoints,
@@ -72,8 +73,7 @@ def calibrated(results: Sequence[Result], layout: Layout) -> Calibrated:
     rounds = {result.round for result in results}
     if len(rounds) < LEAST_ROUNDS:
         raise CommandError(
-            f"only {len(rounds)} rounds were measured, and intervals need {LEAST_ROUNDS}; give a longer --budget",
-            FAILED,
+            f"only {len(rounds)} rounds were measured, and intervals need {LEAST_ROUNDS}", FAILED
         )
     found = Calibrated()
     node = layout.node_of_rank
@@ -107,7 +107,7 @@ def _medians(
 
 
 def _median(values: Array, groups: Sequence[int]) -> Interval:
-    return bootstrap(groups, lambda numbers: np.array([np.median(values[numbers])]))[0]
+    return bootstrap(groups, lambda numbers: np.array([np.median(values[numbers])])).intervals()[0]
 
 
 # -- messages
@@ -117,6 +117,7 @@ class _Line:
     """The line of a level: one latency, more of it in longer segments, and the rate of each segment."""
 
     def __init__(self, sizes: Array, values: Array, points: Sequence[int]) -> None:
+        self.sizes = sizes
         self.values = values
         self.points = [0, *points]
         numbers = np.searchsorted(np.array(self.points[1:]), sizes, side="right")
@@ -129,10 +130,16 @@ class _Line:
         self.columns = columns
 
     def estimate(self, numbers: Numbers) -> Array:
-        return fit(np.column_stack([column[numbers] for column in self.columns.values()]), self.values[numbers])
+        return fit(
+            np.column_stack([column[numbers] for column in self.columns.values()]), self.values[numbers]
+        )
 
-    def intervals(self, groups: Sequence[int]) -> dict[str, Interval]:
-        return dict(zip(self.columns, bootstrap(groups, self.estimate), strict=True))
+    def draws(self, groups: Sequence[int]) -> Draws:
+        return bootstrap(groups, self.estimate)
+
+    def weights(self, **by_column: float) -> list[float]:
+        """The weights of a sum of parameters, by column, with ``_`` for a blank."""
+        return [by_column.get(name.replace(" ", "_"), 0.0) for name in self.columns]
 
     def error(self) -> float:
         whole = np.column_stack(list(self.columns.values()))
@@ -144,26 +151,29 @@ def _messages(results: Sequence[Result], level: str, found: Calibrated) -> Messa
     trips = _of(results, "round_trip", 2)
     values, groups = _medians(trips)
     sizes = _sizes(trips)
-    messages = Messages(eager_limit_bytes=_eager_limit(results), points=len(trips))
-    limit = messages.eager_limit_bytes
+    limit = _eager_limit(results)
     points = breakpoints(sizes, values, [limit + 1] if limit is not None else [])
-    intervals, fitted = _without_zeros(sizes, values, groups, points, level, found)
-    messages.error = fitted.error()
-    messages.overheads = _overheads(results, level, intervals["latency"], found)
-    cores = sum(messages.overheads.get(f"{side}_overhead_us", _NOTHING).value for side in ("send", "receive"))
-    latency = intervals["latency"]
-    shift = 0.0
+    fitted, draws = _without_zeros(_Line(sizes, values, points), groups, level, found)
+    messages = Messages(limit, error=fitted.error(), points=len(trips))
+    messages.overheads = _overheads(results, level, draws.interval(fitted.weights(latency=1)), found)
+    cores = sum(each.value for each in messages.overheads.values())
+    waiting = ""  # the column of what a handshake adds
     for number, first in enumerate(fitted.points):
-        more = intervals.get(f"more {number}", _NOTHING)
-        if limit is not None and first == limit + 1 and more.value > 0:
-            messages.overheads["handshake_us"] = more.scaled(0.5)
-            shift = more.value
-        add = max(more.value - shift, -latency.value + cores)
+        more = f"more_{number}"
+        if limit is not None and first == limit + 1 and f"more {number}" in fitted.columns:
+            messages.overheads["handshake_us"] = draws.interval(fitted.weights(**{more: 0.5}))
+            waiting = more
+        latency = {"latency": 1.0, more: 1.0}
+        if waiting:
+            latency[waiting] = latency.get(waiting, 0.0) - 1
+        whole = draws.interval(fitted.weights(**latency))
         messages.segments.append(
             Segment(
                 first,
-                Interval(*(max(v + add - cores, 0.0) for v in (latency.value, latency.low, latency.high))),
-                intervals[f"rate {number}"].inverse().scaled(1e-3),  # bytes per microsecond
+                Interval(*(max(us - cores, 0.0) for us in (whole.value, whole.low, whole.high))),
+                draws.interval(fitted.weights(**{f"rate_{number}": 1}))
+                .inverse()
+                .scaled(1e-3),  # bytes per microsecond
             )
         )
     messages.overheads |= _gaps(results, level, messages, found)
@@ -182,38 +192,37 @@ def _eager_limit(results: Sequence[Result]) -> int | None:
 
 
 def _without_zeros(
-    sizes: Array, values: Array, groups: Sequence[int], points: list[int], level: str, found: Calibrated
-) -> tuple[dict[str, Interval], _Line]:
+    fitted: _Line, groups: Sequence[int], level: str, found: Calibrated
+) -> tuple[_Line, Draws]:
     """Fit the line, and leave out what may be zero: a segment without a rate, or more of a latency."""
     while True:
-        fitted = _Line(sizes, values, points)
-        intervals = fitted.intervals(groups)
+        draws = fitted.draws(groups)
+        intervals = dict(zip(fitted.columns, draws.intervals(), strict=True))
         flat = [n for n in range(len(fitted.points)) if intervals[f"rate {n}"].low <= 0]
         if not flat:
             break
-        if not points:
-            raise CommandError(
-                f"the bandwidth of messages {_where(level)} is not known: its interval holds 0; give a longer "
-                "--budget",
-                FAILED,
-            )
+        if len(fitted.points) == 1:
+            raise _unknown("bandwidth", level)
+        points = fitted.points[1:]
         gone = points.pop(max(flat[0] - 1, 0))
         found.refused.append(
             f"{level}: no other numbers from {format_size(gone)} on: the rate there may be 0"
         )
-    for name in [name for name in fitted.columns if name.startswith("more ")]:
-        if intervals[name].low <= 0:
-            del fitted.columns[name]
-            first = fitted.points[int(name.split()[1])]
-            found.refused.append(
-                f"{level}: no more latency from {format_size(first)} on: its interval holds 0"
-            )
-    if intervals["latency"].low <= 0:
-        raise CommandError(
-            f"the latency of messages {_where(level)} is not known: its interval holds 0; give a longer --budget",
-            FAILED,
-        )
-    return fitted.intervals(groups), fitted
+        fitted = _Line(fitted.sizes, fitted.values, points)
+    names = [name for name in fitted.columns if name.startswith("more ") and intervals[name].low <= 0]
+    for name in names:
+        del fitted.columns[name]
+        first = fitted.points[int(name.split()[1])]
+        found.refused.append(f"{level}: no more latency from {format_size(first)} on: its interval holds 0")
+    if names:
+        draws = fitted.draws(groups)
+    if draws.intervals()[0].low <= 0:
+        raise _unknown("latency", level)
+    return fitted, draws
+
+
+def _unknown(what: str, level: str) -> CommandError:
+    return CommandError(f"the {what} of messages {_where(level)} is not known: its interval holds 0", FAILED)
 
 
 def _where(level: str) -> str:
@@ -241,7 +250,7 @@ def _overheads(
 def _gaps(
     results: Sequence[Result], level: str, messages: Messages, found: Calibrated
 ) -> dict[str, Interval]:
-    """The gaps of ports: what each further message of many at once takes, if it is more than the core's time."""
+    """The gaps of ports: what each further message of many at once takes, if that is more than the core's."""
     gaps = {}
     for kind, side in (("fan_out", "send"), ("fan_in", "receive")):
         fans = _of(results, kind)
@@ -254,9 +263,11 @@ def _gaps(
             return fit(columns[numbers], values[numbers])[1:]
 
         overhead = messages.overheads.get(f"{side}_overhead_us", _NOTHING)
-        each = bootstrap(groups, period)[0]
+        each = bootstrap(groups, period).intervals()[0]
         if each.low <= overhead.high:
-            found.refused.append(f"{level}: {side}_gap_us: no more than the core's time, or its interval holds 0")
+            found.refused.append(
+                f"{level}: {side}_gap_us: no more than the core's time, or its interval holds 0"
+            )
         else:
             gaps[f"{side}_gap_us"] = each
     return gaps
@@ -277,7 +288,9 @@ def _node_limit(results: Sequence[Result], found: Calibrated) -> None:
         return
     pairs = most // 2
     handshake = 2 * found.between_nodes.overheads.get("handshake_us", _NOTHING).value
-    cores = sum(found.between_nodes.overheads.get(f"{s}_overhead_us", _NOTHING).value for s in ("send", "receive"))
+    cores = sum(
+        found.between_nodes.overheads.get(f"{s}_overhead_us", _NOTHING).value for s in ("send", "receive")
+    )
 
     def slower(result: Result) -> float:
         """How many times as long a byte takes as by itself."""
@@ -308,7 +321,7 @@ def _cores(results: Sequence[Result], found: Calibrated) -> None:
         def rate(numbers: Numbers, columns: Array = columns, values: Array = values) -> Array:
             return fit(columns[numbers], values[numbers])[1:]
 
-        each = bootstrap(groups, rate)[0].scaled(1e3)
+        each = bootstrap(groups, rate).intervals()[0].scaled(1e3)
         if each.low <= 0:
             found.refused.append(f"core: {kind}_ns_per_byte: its interval holds 0")
         else:
@@ -327,7 +340,9 @@ def _memory_limit(results: Sequence[Result], found: Calibrated) -> None:
         return
     ratios, groups = _medians(all_, lambda r: quantile(r) / one[r.round, r.size_bytes])
     if _median(ratios, groups).low <= 1 + _LEAST_LIMIT:
-        found.refused.append("core: node_memory_bandwidth_gb_per_s: all cores at once are not slower than one")
+        found.refused.append(
+            "core: node_memory_bandwidth_gb_per_s: all cores at once are not slower than one"
+        )
         return
     rates, groups = _medians(all_, lambda r: _OPERANDS * r.size_bytes * len(r.ranks) / quantile(r) * 1e-3)
     found.core["node_memory_bandwidth_gb_per_s"] = _median(rates, groups)

@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 _EDGES = (1, 64, 1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20)
@@ -114,7 +115,7 @@ def _round(layout: Layout, number: int, chance: random.Random) -> Iterator[Probe
         yield from _messages(number, pair, [pair[0], *others], chance)
         most = min(len(one), len(other))
         for pairs in sorted({2, most} if most > 1 else set()):
-            for least, longest in zip(_EDGES[-3:], _EDGES[-2:], strict=False):
+            for least, longest in pairwise(_EDGES[-3:]):
                 ranks = [rank for both in zip(one[:pairs], other[:pairs], strict=True) for rank in both]
                 yield Probe("round_trip", number, _size(least, longest, chance), 0, ranks)
 
@@ -134,9 +135,9 @@ def _messages(
     """Messages between two ranks, and between the first of them and those of ``near``."""
     if number < _EAGER_ROUNDS:
         yield Probe("eager", number, LONGEST, _LATE_US, pair)
-    for least, longest in zip(_EDGES, _EDGES[1:], strict=False):
+    for least, longest in pairwise(_EDGES):
         yield Probe("round_trip", number, _size(least, longest, chance), 0, pair)
-    yield Probe("late", number, _size(1, _SHORT, chance), _LATE_US, pair)
+    yield Probe("late", number, _size(1, _SHORT, chance), 0, pair)
     others = [rank for rank in near if rank != pair[0]]
     if len(others) > 1:
         for kind in ("fan_out", "fan_in"):

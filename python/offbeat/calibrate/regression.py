@@ -41,28 +41,51 @@ class Interval:
 
 
 def fit(columns: Array, values: Array) -> Array:
-    """The coefficients of at least 0 with the smallest sum of ``|columns @ x - values| / values``."""
-    rows, count = columns.shape
+    """The coefficients of at least 0 with the smallest sum of ``|columns @ x - values| / values``.
+
+    This solves the dual program, which has as many constraints as coefficients; they are its multipliers.
+    """
     relative = columns / values[:, None]
     scale = relative.max(axis=0)
     scale[scale == 0] = 1
-    # The error of each row is the difference of two variables of at least 0.
-    system = np.hstack([relative / scale, np.eye(rows), -np.eye(rows)])
-    cost = np.concatenate([np.zeros(count), np.ones(2 * rows)])
-    found = linprog(cost, A_eq=system, b_eq=np.ones(rows), bounds=(0, None), method="highs")
+    count = columns.shape[1]
+    found = linprog(
+        -np.ones(len(values)), A_ub=(relative / scale).T, b_ub=np.zeros(count), bounds=(-1, 1), method="highs"
+    )
     if not found.success:
         raise ArithmeticError(found.message)
-    return np.asarray(found.x[:count] / scale, dtype=float)
+    coefficients: Array = np.maximum(np.asarray(-found.ineqlin.marginals, dtype=float), 0) / scale
+    return coefficients
 
 
 def relative_errors(columns: Array, values: Array, coefficients: Array) -> Array:
     return np.asarray((columns @ coefficients - values) / values)
 
 
+@dataclass(frozen=True)
+class Draws:
+    """Estimates from all points, and from each draw of them: a row per draw, and a column per parameter."""
+
+    value: Array
+    drawn: Array
+
+    def interval(self, weights: Sequence[float] | Array) -> Interval:
+        """The weighted sum of the parameters, with its interval."""
+        weighted = np.asarray(weights, dtype=float)
+        value = float(self.value @ weighted)
+        if len(self.drawn) < REPLICATES // 2:
+            return Interval(value, 0.0, math.inf)
+        low, high = np.percentile(self.drawn @ weighted, [_LOW, _HIGH])
+        return Interval(value, min(float(low), value), max(float(high), value))
+
+    def intervals(self) -> list[Interval]:
+        return [self.interval(row) for row in np.eye(len(self.value))]
+
+
 def bootstrap(
     groups: Sequence[int], estimate: Callable[[npt.NDArray[np.intp]], Array], *, seed: int = 1
-) -> list[Interval]:
-    """The estimates with their intervals.
+) -> Draws:
+    """Estimate from all points, and from points that are drawn with replacement.
 
     Whole groups are drawn, because what one round measured has the noise of that moment in common.
     ``estimate`` gets the numbers of the points that it may use, each as often as it was drawn.
@@ -80,13 +103,7 @@ def bootstrap(
             found.append(estimate(np.concatenate([members[number] for number in drawn])))
         except (ArithmeticError, ValueError):
             continue  # a draw that has too few different points
-    if len(found) < REPLICATES // 2:
-        return [Interval(float(each), 0.0, math.inf) for each in value]
-    low, high = np.percentile(np.array(found), [_LOW, _HIGH], axis=0)
-    return [
-        Interval(float(v), min(float(least), float(v)), max(float(most), float(v)))
-        for v, least, most in zip(value, low, high, strict=True)
-    ]
+    return Draws(value, np.array(found).reshape(-1, len(value)))
 
 
 def breakpoints(sizes: Array, values: Array, fixed: Sequence[int], most: int = 2) -> list[int]:

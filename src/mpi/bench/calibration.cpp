@@ -191,6 +191,7 @@ class Calibration {
       wanted = std::max(cold_bytes, 3 * probe_->bytes);
     if (memory_.size() < wanted) memory_.resize(wanted);
     cold_ = 0;
+    if (probe_->kind == ProbeKind::late) find_lateness();
   }
 
   // Brings the ranks of the probe together. The leader gets what each measured in the sample before.
@@ -310,8 +311,23 @@ class Calibration {
     return since(start);
   }
 
+  // How long a receive is late: for several times what the message is on the way, and no longer, because the
+  // receiver's caches should stay warm.
+  void find_lateness() {
+    const int peer = probe_->ranks[1 - place_];
+    Nanoseconds least = never;
+    for (int trip = 0; trip < 4; ++trip) {
+      const Nanoseconds begin = now_ns();
+      if (leads()) send(peer);
+      receive(peer);
+      if (!leads()) send(peer);
+      least = std::min(least, now_ns() - begin);
+    }
+    late_ns_ = std::max<Nanoseconds>(5 * least, 5'000);
+  }
+
   double late() {
-    if (!leads()) wait_until(now_ns() + probe_->lead_ns, job_.yield);
+    if (!leads()) wait_until(now_ns() + late_ns_, job_.yield);
     const Nanoseconds begin = now_ns();
     leads() ? send(probe_->ranks[1]) : receive(leader());
     return microseconds(now_ns() - begin);
@@ -405,6 +421,7 @@ class Calibration {
   Samples samples_;
   std::vector<std::byte> memory_;
   std::size_t cold_ = 0;
+  Nanoseconds late_ns_ = 0;
   Lines* lines_ = nullptr;
   std::int64_t turns_ = 0;
 };
