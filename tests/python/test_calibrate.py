@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from offbeat import _core
-from offbeat.calibrate import hockney, machine_file, parameters, probes, session
+from offbeat.calibrate import hockney, machine_file, parameters, probes, regression, session
 from offbeat.calibrate.hockney import Case
 from offbeat.calibrate.parameters import Calibrated
 from offbeat.calibrate.probes import LONGEST, Layout, Probe, Result
@@ -87,6 +87,12 @@ class MadeUp:
         """Only ever longer, and now and then much longer."""
         late = self._random.expovariate(20) if self._random.random() < 0.1 else 0.0
         return us * (1 + abs(self._random.gauss(0, self._truth.noise)) + late)
+
+
+@pytest.fixture(autouse=True)
+def fewer_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Intervals from fewer draws are less exact, and all tests together several times as quick."""
+    monkeypatch.setattr(regression, "REPLICATES", 60)
 
 
 EIGHT = Layout([0, 1, 2, 3, 4, 5, 6, 7], cpus=2)

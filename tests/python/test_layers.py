@@ -15,9 +15,8 @@ TOP = {"__init__", "_core", "errors", "expressions", "machine", "units"}  # what
 # What each part may import, besides itself.
 MAY_IMPORT = {
     "__main__": {"commands", "top"},
-    "commands": {
-        "reports", "tune", "calibrate", "predict", "simulate", "bench", "rules", "trace", "mpi", "top",
-    },  # fmt: skip
+    "commands": {"reports", "tune", "calibrate", "predict", "simulate", "bench", "rules", "trace", "mpi"}
+    | {"top"},
     "reports": {"tune", "calibrate", "predict", "simulate", "bench", "rules", "trace", "top"},
     "predict": {"simulate", "bench", "trace", "top"},
     "simulate": {"bench", "top"},

@@ -216,9 +216,11 @@ def run(
     native_us: NativeUs | None = None,
     on_change: Callable[[Records, float], None] = lambda records, deadline: None,
     show_output: bool = False,
+    shared_folder: Path | None = None,
 ) -> None:
     """Measure the missing results until the budget is spent. Finished results survive any kind of end.
 
+    ``shared_folder`` is one that all nodes see, for the files of a job; None: the ranks are on this node.
     ``path`` is the file of the benchmark. ``on_change`` is called with everything that the ranks have written
     so far and with the deadline as Unix time.
     """
@@ -243,6 +245,7 @@ def run(
                 path=path,
                 on_change=lambda seen: on_change(seen, deadline),
                 show_output=show_output,
+                shared_folder=shared_folder,
             )
         finally:
             benchmark.add(records.results)
@@ -277,6 +280,7 @@ def run_job(
     show_output: bool = False,
     grace_s: float | None = None,
     silence_s: float = math.inf,
+    shared_folder: Path | None = None,
 ) -> None:
     """Run one job until its time is over. Fills ``records`` while it runs, and also if the job fails.
 
@@ -284,7 +288,7 @@ def run_job(
     written nothing for ``silence_s``; both raise CommandError. If ``path`` is the file of a benchmark, the
     ranks write beside it (``part_of``), so that their results survive a kill of this process.
     """
-    with tempfile.TemporaryDirectory(prefix="offbeat-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="offbeat-bench-", dir=shared_folder) as folder:
         files = {name: Path(folder) / name for name in _FILES}
         if path is not None:
             files["output"] = part_of(path)

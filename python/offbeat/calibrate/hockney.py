@@ -29,7 +29,10 @@ _FORMULAS = {
 _LEAST_CASES = 6
 _ITERATIONS = 12
 _CONVERGED = 1e-4
-_LEAST = 1e-12  # of a parameter at which a formula is taken as linear
+_STEP, _LEAST_STEPS = (
+    1e-3,
+    (1e-3, 1e-9),
+)  # how far a formula is taken as linear: relative, in µs and in µs a byte
 _LEAST_REST = 0.02  # of a time, below which a case says nothing of latency and rate
 
 
@@ -162,8 +165,8 @@ class _Cost:
         at = self._start(cases, values)
         best, error = at, self._error(cases, values, at)
         for _ in range(_ITERATIONS):
-            found = _fit_rest(*self.linear_at(cases, np.maximum(at, _LEAST)), values)
-            moved = np.abs(found - at).max() > _CONVERGED * max(float(np.abs(at).max()), _LEAST)
+            found = _fit_rest(*self.linear_at(cases, at), values)
+            moved = np.abs(found - at).max() > _CONVERGED * max(float(np.abs(at).max()), min(_LEAST_STEPS))
             at = found
             now = self._error(cases, values, at)
             if now < error:
@@ -179,14 +182,13 @@ class _Cost:
         return np.array([latency, rate])
 
     def linear_at(self, cases: Sequence[Case], at: Array) -> tuple[Array, Array]:
-        step = 1e-3
         base = np.array([self(case, *at) for case in cases])
         columns = []
-        for number in range(2):
+        for number, least in enumerate(_LEAST_STEPS):
             further = at.copy()
-            further[number] *= 1 + step
-            width = further[number] - at[number]
-            columns.append((np.array([self(case, *further) for case in cases]) - base) / width)
+            further[number] += max(at[number] * _STEP, least)
+            moved = np.array([self(case, *further) for case in cases])
+            columns.append((moved - base) / (further[number] - at[number]))
         matrix = np.maximum(np.column_stack(columns), 0)
         return matrix, base - matrix @ at
 

@@ -254,6 +254,7 @@ class _Run:
                 budget_s=seconds,
                 on_change=on_change,
                 show_output=self._verbose,
+                shared_folder=own.absolute().parent if len(self._session.layout.nodes) > 1 else None,
             )
             self._session.seconds += found.seconds - before
         return found
