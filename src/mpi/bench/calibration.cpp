@@ -28,7 +28,7 @@
 namespace offbeat::bench {
 namespace {
 
-constexpr std::size_t least_samples = 3;
+constexpr std::size_t few_samples = 3;
 constexpr std::size_t most_samples = 40;
 constexpr Nanoseconds longest_probe_ns = 60'000'000;
 constexpr Nanoseconds nap_ns = 200'000;
@@ -131,11 +131,11 @@ class Calibration {
       return std::move(samples_);
     }
     prepare();
-    const Nanoseconds end = now_ns() + longest_probe_ns;
+    const Nanoseconds begin = now_ns();
     double mine = 0;
     for (std::size_t count = 0;; ++count) {
       // The first sample finds caches and connections cold, and is not counted.
-      const bool more = count <= least_samples || (count <= most_samples && now_ns() < end);
+      const bool more = count <= 1 || is_time_for(count, now_ns() - begin);
       const Go go = meet(mine, more, count > 1);
       if (go.go == 0) return std::move(samples_);
       mine = sample(go.start);
@@ -147,6 +147,12 @@ class Calibration {
     alignas(128) std::atomic<std::int64_t> there;
     alignas(128) std::atomic<std::int64_t> back;
   };
+
+  // Long messages get fewer samples: other rounds have others.
+  static bool is_time_for(std::size_t count, Nanoseconds passed_ns) {
+    if (count <= few_samples) return passed_ns < 4 * longest_probe_ns;
+    return count <= most_samples && passed_ns < longest_probe_ns;
+  }
 
   [[nodiscard]] bool leads() const { return place_ == 0; }
   [[nodiscard]] int leader() const { return probe_->ranks.front(); }

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""offbeat calibrate between hosts: it tells nodes apart, and finds what their network is like."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from harness import clean_environment
+from hosts import Cluster
+from launch import on_hosts, patient
+from offbeat.calibrate import session
+from offbeat.simulate import machine
+
+MBIT, DELAY_US = 200.0, 2000.0  # so slow that other work on the machine matters little
+
+
+def test_two_hosts_become_a_machine_file(three: Cluster, tmp_path: Path) -> None:
+    three.shape(MBIT, DELAY_US)
+    mpi = on_hosts("mpich", three, [1, 1])
+    command = mpi.launch(mpi.ranks)
+    at = command.index(mpi.mpirun)
+    prefix = Path(mpi.mpirun).resolve().parents[1]
+    arguments = "--mpirun-args=" + " ".join(command[at + 1 : -2])
+    file = tmp_path / "m.toml"
+    calibrate = [sys.executable, "-m", "offbeat", "calibrate", "-n", "2", "--mpi", str(prefix), arguments]
+    environment = clean_environment(mpi) | patient(mpi)
+    if "PYTHONPATH" in os.environ:
+        environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
+    try:
+        done = subprocess.run(
+            [*command[:at], *calibrate, "-o", str(file), "--budget", "60s", "--algorithms", "none"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+    finally:
+        three.shape(0, 0)
+    assert done.returncode == 0, done.stderr
+    read = session.read(file.with_suffix(".json"))
+    assert read.node_of_rank == [0, 1]
+    known = machine.read(str(file))
+    found = known.between_nodes[0].latency_us
+    overheads = known.message_between_nodes
+    found += overheads.send_overhead_us + overheads.receive_overhead_us
+    assert DELAY_US < found < 3 * DELAY_US
+    assert MBIT / 8e3 / 2 < known.between_nodes[-1].bandwidth_gb_per_s < MBIT / 8e3 * 1.1
+    assert 0 < known.eager_limit_bytes < 4 << 20
+    assert "[within_node]  # not measured" in file.read_text()
