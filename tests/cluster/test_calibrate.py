@@ -29,14 +29,16 @@ def test_two_hosts_become_a_machine_file(three: Cluster, tmp_path: Path) -> None
     environment = clean_environment(mpi) | patient(mpi)
     if "PYTHONPATH" in os.environ:
         environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
+    first = [*calibrate, "-o", str(file), "--budget", "60s", "--algorithms", "none"]
+    resume = [*calibrate[:4], "--resume", "-o", str(file), "--budget", "60s"]
     try:
-        done = subprocess.run(
-            [*command[:at], *calibrate, "-o", str(file), "--budget", "60s", "--algorithms", "none"],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        for words in (first, resume, resume, resume):  # a busy machine measures too little in one of them
+            done = subprocess.run(
+                [*command[:at], *words], env=environment, capture_output=True, text=True, timeout=200
+            )
+            if done.returncode == 0:
+                break
+            assert "to go on: offbeat calibrate --resume" in done.stderr, done.stderr
     finally:
         three.shape(0, 0)
     assert done.returncode == 0, done.stderr

@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from offbeat import _core
 from offbeat.calibrate import hockney, machine_file, parameters, probes, regression, session
 from offbeat.calibrate.hockney import Case
 from offbeat.calibrate.parameters import Calibrated
 from offbeat.calibrate.probes import LONGEST, Layout, Probe, Result
-from offbeat.calibrate.regression import Interval, bootstrap, breakpoints, fit, line
+from offbeat.calibrate.regression import Array, Interval, bootstrap, breakpoints, fit, line
 from offbeat.errors import CommandError
 from offbeat.simulate import machine
 
@@ -203,7 +204,11 @@ def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
         random_ = np.random.default_rng(seed)
         groups = [k // 5 for k in range(100)]
         values = random_.normal(10, 1, 20)[[k // 5 for k in range(100)]] + random_.normal(0, 0.1, 100)
-        draws = bootstrap(groups, lambda numbers, values=values: np.array([np.median(values[numbers])]))
+
+        def median(numbers: npt.NDArray[np.intp], values: Array = values) -> Array:
+            return np.array([np.median(values[numbers])])
+
+        draws = bootstrap(groups, median)
         interval = draws.intervals()[0]
         inside += interval.low <= 10 <= interval.high
     assert inside >= 33  # 38 on average; without groups it would be about 20
