@@ -160,7 +160,7 @@ function(offbeat_family family headers)
     OFFBEAT_FAMILY_${upper} OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
   target_include_directories(offbeat-bench-${family} PRIVATE include src)
   target_include_directories(offbeat-bench-${family} SYSTEM PRIVATE "${headers}")
-  target_link_libraries(offbeat-bench-${family} PRIVATE offbeat_clock)
+  target_link_libraries(offbeat-bench-${family} PRIVATE offbeat_clock offbeat_reduction)
   target_link_options(offbeat-bench-${family} PRIVATE ${own_runtime} -Wl,--exclude-libs,ALL)
 
   install(TARGETS offbeat-${family} offbeat-trace-${family} offbeat-bench-${family} LIBRARY DESTINATION offbeat/lib)

@@ -13,8 +13,8 @@ from offbeat import __version__
 from offbeat.commands import COMMANDS, standard_output
 from offbeat.errors import BAD_INPUT, CommandError, printable
 
-# Packages that only reports need. A plain installation does not have them.
-_REPORT_PACKAGES = ("numpy", "plotly", "kaleido")
+# Packages that only some commands need, and the extra that has them. A plain installation does not have them.
+_EXTRAS = {"numpy": "report", "plotly": "report", "kaleido": "report", "scipy": "calibrate"}
 
 app = typer.Typer(
     name="offbeat",
@@ -60,9 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _stop(str(error), error.exit_code)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in _REPORT_PACKAGES:
+        if package not in _EXTRAS:
             raise
-        return _stop(f"this needs {package}: pip install 'offbeat[report]'", BAD_INPUT)
+        return _stop(f"this needs {package}: pip install 'offbeat[{_EXTRAS[package]}]'", BAD_INPUT)
     except typer.Abort:
         return 130
     except KeyboardInterrupt:

@@ -15,11 +15,13 @@ TOP = {"__init__", "_core", "errors", "expressions", "machine", "units"}  # what
 # What each part may import, besides itself.
 MAY_IMPORT = {
     "__main__": {"commands", "top"},
-    "commands": {"reports", "tune", "predict", "simulate", "bench", "rules", "trace", "mpi", "top"},
-    "reports": {"tune", "predict", "simulate", "bench", "rules", "trace", "top"},
+    "commands": {"reports", "tune", "calibrate", "predict", "simulate", "bench", "rules", "trace", "mpi"}
+    | {"top"},
+    "reports": {"tune", "calibrate", "predict", "simulate", "bench", "rules", "trace", "top"},
     "predict": {"simulate", "bench", "trace", "top"},
     "simulate": {"bench", "top"},
     "tune": {"bench", "rules", "trace", "mpi", "top"},
+    "calibrate": {"bench", "mpi", "top"},
     "bench": {"trace", "mpi", "top"},
     "rules": {"bench", "mpi", "top"},
     "trace": {"top"},

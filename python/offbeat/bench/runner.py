@@ -175,8 +175,11 @@ def part_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.part")
 
 
-def take_part(path: Path) -> Records | None:
-    """The records that a killed run left beside the file ``path``, if there are any. Removes nothing."""
+def take_part(path: Path, records: Records | None = None) -> Records | None:
+    """The records that a killed run left beside the file ``path``, if there are any. Removes nothing.
+
+    They are added to ``records``, by default to new ones.
+    """
     part = part_of(path)
     if not part.exists():
         return None
@@ -185,7 +188,7 @@ def take_part(path: Path) -> Records | None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise CommandError(f"ranks of an earlier run still write to {part}; stop them first") from None
-        records = Records()
+        records = Records() if records is None else records
         *lines, _ = file.read().split(b"\n")  # the last one may be cut
         for number, line in enumerate(lines, start=1):
             records.add(line, f"{part}, line {number},")
@@ -213,9 +216,11 @@ def run(
     native_us: NativeUs | None = None,
     on_change: Callable[[Records, float], None] = lambda records, deadline: None,
     show_output: bool = False,
+    shared_folder: Path | None = None,
 ) -> None:
     """Measure the missing results until the budget is spent. Finished results survive any kind of end.
 
+    ``shared_folder`` is one that all nodes see, for the files of a job; None: the ranks are on this node.
     ``path`` is the file of the benchmark. ``on_change`` is called with everything that the ranks have written
     so far and with the deadline as Unix time.
     """
@@ -240,6 +245,7 @@ def run(
                 path=path,
                 on_change=lambda seen: on_change(seen, deadline),
                 show_output=show_output,
+                shared_folder=shared_folder,
             )
         finally:
             benchmark.add(records.results)
@@ -274,6 +280,7 @@ def run_job(
     show_output: bool = False,
     grace_s: float | None = None,
     silence_s: float = math.inf,
+    shared_folder: Path | None = None,
 ) -> None:
     """Run one job until its time is over. Fills ``records`` while it runs, and also if the job fails.
 
@@ -281,28 +288,28 @@ def run_job(
     written nothing for ``silence_s``; both raise CommandError. If ``path`` is the file of a benchmark, the
     ranks write beside it (``part_of``), so that their results survive a kill of this process.
     """
-    with tempfile.TemporaryDirectory(prefix="offbeat-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="offbeat-bench-", dir=shared_folder) as folder:
         files = {name: Path(folder) / name for name in _FILES}
         if path is not None:
             files["output"] = part_of(path)
         _write_files(job, plan, native_us, files)
         built = build(job, plan, choice, files, deadline=until)
-        limits = _Limits(until + (_GRACE_S if grace_s is None else grace_s), silence_s)
-        _run_ranks(built, Path(folder), files["output"], limits, records, on_change, show_output=show_output)
+        limits = Limits(until + (_GRACE_S if grace_s is None else grace_s), silence_s)
+        run_ranks(built, Path(folder), files["output"], limits, records, on_change, show_output=show_output)
 
 
-class _Limits(NamedTuple):
+class Limits(NamedTuple):
     """When ranks are ended by force."""
 
     end: float  # as Unix time
     silence_s: float  # after this long without any news
 
 
-def _run_ranks(
+def run_ranks(
     built: launch.Launch,
     folder: Path,
     output: Path,
-    limits: _Limits,
+    limits: Limits,
     records: Records,
     on_change: Callable[[Records], None],
     *,
@@ -362,7 +369,7 @@ class _Reader:
 def _follow(
     job: subprocess.Popen[bytes],
     reader: _Reader,
-    limits: _Limits,
+    limits: Limits,
     records: Records,
     on_change: Callable[[Records], None],
 ) -> None:

@@ -3,6 +3,7 @@
 
 from offbeat.commands import (
     bench,
+    calibrate,
     compare,
     env,
     explain,
@@ -19,5 +20,6 @@ from offbeat.commands import (
 )
 
 COMMANDS = (
-    run, trace, env, report, predict, bench, tune, simulate, compare, pattern, export, rules, explain, info,
+    run, trace, env, report, predict, bench, tune, calibrate, simulate, compare, pattern, export, rules,
+    explain, info,
 )  # fmt: skip

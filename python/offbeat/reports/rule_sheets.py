@@ -47,7 +47,7 @@ def difference_sheet(caption: str, names: tuple[str, str], found: Sequence[Diffe
         columns=("collective", "host", "nodes", "ppn", "bytes", *names),
         rows=[
             cells(
-                each.calls,
+                each.collective,
                 "*" if len(each.hosts) == every else ", ".join(each.hosts),
                 _count_text(each.nodes),
                 _count_text(each.ppn),
@@ -74,7 +74,7 @@ def seen_sheet(vendor: str, seen: Sequence[Seen]) -> Sheet:
         columns=("collective", "ranks", "bytes", "algorithm", "default us", "exported us", "seen by"),
         rows=[
             cells(
-                each.calls,
+                each.collective,
                 f"{each.ranks}",
                 spelling.size_text(each.size_bytes),
                 each.name,

@@ -88,6 +88,17 @@ class Board:
 
 
 @dataclass(frozen=True)
+class FittedAlgorithm:
+    """Hockney's parameters of one algorithm of an allreduce. Simulations do not use them."""
+
+    expression: str
+    mpi: str  # of native(NAME), as rules name it
+    level: str  # within_node or between_nodes
+    latency_us: float
+    bandwidth_gb_per_s: float
+
+
+@dataclass(frozen=True)
 class Machine:
     """A cluster of equal nodes. Each simulation says how many."""
 
@@ -107,6 +118,7 @@ class Machine:
     node_gap_us: float  # between messages that leave a node
     node_receive_bandwidth_gb_per_s: float  # for all messages together that enter a node; may be infinite
     node_memory_bandwidth_gb_per_s: float  # for all that the cores of a node do together; may be infinite
+    algorithms: tuple[FittedAlgorithm, ...] = ()
 
     def simulated(self, nodes: int, ranks_per_node: int) -> _core.SimulatedMachine:
         """Make ``nodes`` nodes with ``ranks_per_node`` ranks each."""
@@ -225,6 +237,7 @@ def parse(text: str, where: str) -> Machine:
             "node_memory_bandwidth_gb_per_s", least=_LEAST, default=math.inf
         ),
         board=_board(whole.table("board")) if "board" in document else None,
+        algorithms=tuple(map(_algorithm, whole.tables("algorithm"))),
     )
     core.done()
     whole.done()
@@ -266,6 +279,21 @@ def _board(table: _Table) -> Board:
     return board
 
 
+def _algorithm(table: _Table) -> FittedAlgorithm:
+    level = table.text("level", "between_nodes")
+    if level not in ("within_node", "between_nodes"):
+        raise table.wrong("level", f"{_shown(level)} is neither between_nodes nor within_node")
+    found = FittedAlgorithm(
+        table.text("expression"),
+        table.text("mpi", ""),
+        level,
+        table.number("latency_us"),
+        table.number("bandwidth_gb_per_s", least=_LEAST),
+    )
+    table.done()
+    return found
+
+
 class _Table:
     """A table of the file. It remembers which keys were read, so ``done`` can refuse the unknown ones."""
 
@@ -278,7 +306,7 @@ class _Table:
     def text(self, key: str, default: str | None = None) -> str:
         value = self._get(key, default)
         if not isinstance(value, str):
-            raise self._wrong(key, f"{_shown(value)} is not a text in quotes")
+            raise self.wrong(key, f"{_shown(value)} is not a text in quotes")
         return value
 
     def number(self, key: str, *, least: float = 0, default: float | None = None) -> float:
@@ -286,7 +314,7 @@ class _Table:
         if value is default and default is not None:
             return float(default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= _MOST:
-            raise self._wrong(key, f"{_shown(value)} is not a number from {least:g} to {_MOST:g}")
+            raise self.wrong(key, f"{_shown(value)} is not a number from {least:g} to {_MOST:g}")
         return float(value)
 
     def integer(
@@ -294,19 +322,19 @@ class _Table:
     ) -> int:
         value = self._get(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise self._wrong(key, f"{_shown(value)} is not a whole number from {least} to {most}")
+            raise self.wrong(key, f"{_shown(value)} is not a whole number from {least} to {most}")
         return value
 
     def table(self, key: str) -> _Table:
         value = self._get(key, None)
         if not isinstance(value, dict):
-            raise self._wrong(key, f"it must be a table, which begins with [{self._name(key)}]")
+            raise self.wrong(key, f"it must be a table, which begins with [{self._name(key)}]")
         return _Table(value, self._where, self._name(key))
 
     def tables(self, key: str) -> list[_Table]:
         value = self._get(key, [])
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-            raise self._wrong(key, f"it must be tables, each of which begins with [[{self._name(key)}]]")
+            raise self.wrong(key, f"it must be tables, each of which begins with [[{self._name(key)}]]")
         return [
             _Table(each, self._where, f"{self._name(key)} number {number}")
             for number, each in enumerate(value, start=1)
@@ -317,18 +345,18 @@ class _Table:
             if key not in self._known:
                 near = difflib.get_close_matches(key, self._known, n=1)
                 hint = f" (did you mean {near[0]}?)" if near else f"; known are {', '.join(self._known)}"
-                raise self._wrong(key, f"unknown key{hint}")
+                raise self.wrong(key, f"unknown key{hint}")
 
     def _get(self, key: str, default: Any) -> Any:
         self._known.append(key)
         if key not in self._values and default is None:
-            raise self._wrong(key, "it is missing")
+            raise self.wrong(key, "it is missing")
         return self._values.get(key, default)
 
     def _name(self, key: str) -> str:
         return f"{self._path}.{key}" if self._path else key
 
-    def _wrong(self, key: str, why: str) -> CommandError:
+    def wrong(self, key: str, why: str) -> CommandError:
         return CommandError(f"{self._where}: {self._name(key)}: {why}")
 
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The program that the ranks of `offbeat bench` run, under mpirun and the preload. They measure every cell
-// that they are asked for, and rank 0 writes JSON lines.
+// that they are asked for, and rank 0 writes JSON lines. With --calibrate they run calibration.hpp instead.
 
 #include <sched.h>
 
@@ -15,32 +15,14 @@
 #include <string>
 #include <vector>
 
+#include "mpi/bench/calibration.hpp"
 #include "mpi/bench/measure.hpp"
 #include "mpi/bench/mpi_header.hpp"
 #include "mpi/bench/records.hpp"
 #include "mpi/bench/size_bench.hpp"
-#include "mpi/host/clock_messenger.hpp"
 
 namespace offbeat::bench {
 namespace {
-
-// Returns the texts of all ranks on rank 0, each cut to 255 bytes.
-std::vector<std::string> texts_of_all(const Job& job, const std::string& mine) {
-  constexpr std::size_t most_bytes = 256;
-  std::vector<char> padded(most_bytes);
-  mine.copy(padded.data(), most_bytes - 1);
-  const std::vector<char> all = gather(job, padded);
-  std::vector<std::string> texts;
-  for (std::size_t k = 0; k < all.size(); k += most_bytes) texts.emplace_back(&all[k]);
-  return texts;
-}
-
-std::string host_name() {
-  char name[MPI_MAX_PROCESSOR_NAME + 1] = "";
-  int length = 0;
-  MPI_Get_processor_name(name, &length);
-  return name;
-}
 
 // Returns the CPUs that this rank may use, such as "0-3,8".
 std::string allowed_cpus() {
@@ -56,18 +38,6 @@ std::string allowed_cpus() {
     first = last;
   }
   return text;
-}
-
-// Synchronises the clocks. On several hosts this measures for half a second, so that the slope holds for
-// minutes. On one host it sends no message.
-clock::Model synchronised(const Job& job) {
-  const struct {
-    decltype(&MPI_Send) Send = MPI_Send;
-    decltype(&MPI_Recv) Recv = MPI_Recv;
-    decltype(&MPI_Allgather) Allgather = MPI_Allgather;
-  } mpi;
-  ClockMessenger messenger(mpi, MPI_COMM_WORLD, job.rank, job.ranks);
-  return clock::synchronise(messenger, messenger.hosts(), clock::Method::hca3, {.least_ns = 500'000'000});
 }
 
 Record header(const Job& job, const std::set<std::string>& hosts, double clock_residual_ns,
@@ -114,7 +84,7 @@ std::string run(Job& job, const Options& options) {
   const std::set<std::string> hosts(names.begin(), names.end());
   const bool is_one_host = of_rank_0(hosts.size() == 1);
   if (!job.library.is_loaded()) return "liboffbeat is not loaded in the ranks";
-  job.clock = synchronised(job);
+  job.clock = synchronised_clock(job);
   job.gate =
       std::make_unique<Gate>(is_one_host ? options.gate : std::string(), job.rank, job.ranks, job.yield);
   const std::vector<Arrival> arrivals = read_arrivals(options.arrivals, static_cast<std::size_t>(job.ranks));
@@ -142,7 +112,8 @@ extern "C" __attribute__((visibility("default"))) int offbeat_bench_main(int arg
   MPI_Comm_rank(MPI_COMM_WORLD, &job.rank);
   MPI_Comm_size(MPI_COMM_WORLD, &job.ranks);
   try {
-    run_options(job, argc, argv);
+    const bool is_calibration = argc > 1 && std::strcmp(argv[1], "--calibrate") == 0;
+    is_calibration ? run_calibration(job, argc - 1, argv + 1) : run_options(job, argc, argv);
   } catch (const std::exception& error) {
     // The error may have happened on this rank alone (rank 0 opens a file), so the others must not wait for
     // it.

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -52,5 +53,14 @@ template <class Value>
   share(std::span(&value, 1));
   return value;
 }
+
+// Returns the texts of all ranks on rank 0, each cut to 255 bytes.
+[[nodiscard]] std::vector<std::string> texts_of_all(const Job& job, const std::string& mine);
+
+[[nodiscard]] std::string host_name();
+
+// Synchronises the clocks. On several hosts this measures for half a second, so that the slope holds for
+// minutes. On one host it sends no message.
+[[nodiscard]] clock::Model synchronised_clock(const Job& job);
 
 }  // namespace offbeat::bench

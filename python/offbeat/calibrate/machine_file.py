@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Write what was calibrated as a machine file (docs/how-to/simulate.md), with the intervals as comments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from offbeat.calibrate.hockney import Hockney
+from offbeat.calibrate.parameters import Calibrated, Messages
+from offbeat.calibrate.probes import LONGEST
+from offbeat.calibrate.regression import Interval
+from offbeat.mpi import host_algorithms
+
+_LEVELS = ("within_node", "between_nodes")
+_HOSTS = {"Open MPI": "openmpi", "MPICH": "mpich", "Intel MPI": "intel"}  # as rules name them
+
+
+def text(
+    found: Calibrated, algorithms: Sequence[Hockney], *, name: str, source: str, vendor: str, level: str
+) -> str:
+    """The file. ``level`` is where the ranks of ``algorithms`` were."""
+    return "\n".join(_lines(found, algorithms, name, source, _HOSTS.get(vendor, ""), level)) + "\n"
+
+
+def _lines(
+    found: Calibrated, algorithms: Sequence[Hockney], name: str, source: str, host: str, level: str
+) -> Iterator[str]:
+    yield "# Written by offbeat calibrate. Comments have the 95% interval of a value."
+    for line in found.refused:
+        yield f"# left out: {line}"
+    yield f"name = {json.dumps(name, ensure_ascii=False)}"
+    yield f"source = {json.dumps(source, ensure_ascii=False)}"
+    known = [each for each in (found.between_nodes, found.within_node) if each is not None]
+    yield f"eager_limit_bytes = {_limit(known[0])}" if known else "eager_limit_bytes = 8192"
+    yield ""
+    yield "[core]"
+    if "combine_ns_per_byte" not in found.core:
+        yield "combine_ns_per_byte = 0  # not known"
+    for key, interval in found.core.items():
+        yield _value(key, interval)
+    for each, other in zip(_LEVELS, reversed(_LEVELS), strict=True):
+        yield ""
+        messages: Messages | None = getattr(found, each)
+        if messages is not None:
+            yield from _level(each, messages, found)
+        else:
+            yield f"[{each}]  # not measured: there were no such messages. These are those {_spoken(other)}"
+            yield from _level_values(getattr(found, other), each)
+    if found.line_ns is not None:
+        yield ""
+        yield "[board]"
+        yield _value("line_ns", found.line_ns)
+    for algorithm in algorithms:
+        yield from _algorithm(algorithm, host, level)
+
+
+def _spoken(level: str) -> str:
+    return "between nodes" if level == "between_nodes" else "within a node"
+
+
+def _limit(messages: Messages) -> str:
+    if messages.eager_limit_bytes is not None:
+        return str(messages.eager_limit_bytes)
+    return f"{LONGEST}  # no send of up to this length waited"
+
+
+def _level(level: str, messages: Messages, found: Calibrated) -> Iterator[str]:
+    yield f"[{level}]  # {messages.points} points; median error {messages.error:.1%}"
+    yield from _level_values(messages, level)
+    if level == "between_nodes" and found.node_bandwidth_gb_per_s is not None:
+        yield _value("node_bandwidth_gb_per_s", found.node_bandwidth_gb_per_s)
+    for segment in messages.segments[1:]:
+        yield ""
+        yield f"[[{level}.longer]]"
+        yield f"from_bytes = {segment.from_bytes}"
+        yield _value("latency_us", segment.latency_us)
+        yield _value("bandwidth_gb_per_s", segment.bandwidth_gb_per_s)
+
+
+def _level_values(messages: Messages | None, level: str) -> Iterator[str]:
+    if messages is None:
+        raise ValueError("neither level was measured")
+    yield _value("latency_us", messages.segments[0].latency_us)
+    yield _value("bandwidth_gb_per_s", messages.segments[0].bandwidth_gb_per_s)
+    if level == "within_node":
+        yield f"eager_limit_bytes = {_limit(messages)}"
+    for key, interval in messages.overheads.items():
+        yield _value(key, interval)
+
+
+def _value(key: str, interval: Interval) -> str:
+    return f"{key} = {_digits(interval.value)}  # {_digits(interval.low)} to {_digits(interval.high)}"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def _algorithm(found: Hockney, host: str, level: str) -> Iterator[str]:
+    yield ""
+    yield (
+        f"[[algorithm]]  # {found.cases} cases; error {found.error:.1%}, largest {found.largest_error:.0%}; "
+        f"R2 {found.r_squared:.3f}"
+    )
+    yield f"expression = {json.dumps(found.expression)}"
+    if host_algorithms.is_native(found.expression):
+        yield f"mpi = {json.dumps(host)}"
+    yield f"level = {json.dumps(level)}"
+    yield _value("latency_us", found.latency_us)
+    yield _value("bandwidth_gb_per_s", found.bandwidth_gb_per_s)

@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The parameters of a machine file, each with its interval, from the results of the probes.
+
+The model is the simulator's (src/simulator/simulator.hpp). A parameter whose interval holds zero is left out.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from offbeat.calibrate.probes import LONGEST, Layout, Result
+from offbeat.calibrate.regression import (
+    Array,
+    Draws,
+    Interval,
+    bootstrap,
+    breakpoints,
+    fit,
+    line,
+    relative_errors,
+)
+from offbeat.errors import FAILED, CommandError
+from offbeat.units import format_size
+
+LEAST_ROUNDS = 6
+_QUANTILE = 0.25  # of the samples of a probe: whatever disturbs a message makes it longer
+_LEAST_LIMIT = 0.05  # how much slower than one by itself many at once must be to count as limited
+_LONG = 64 << 10
+_OPERANDS = 3  # vectors that a combination reads and writes
+
+Numbers = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """The messages from ``from_bytes`` bytes on."""
+
+    from_bytes: int
+    latency_us: Interval
+    bandwidth_gb_per_s: Interval
+
+
+@dataclass
+class Messages:
+    """What messages cost, within a node or between nodes."""
+
+    eager_limit_bytes: int | None = None  # None: no message was so long that its send waited
+    segments: list[Segment] = field(default_factory=list)
+    overheads: dict[str, Interval] = field(default_factory=dict)  # by key, such as send_overhead_us
+    error: float = 0.0  # median of the relative errors
+    points: int = 0
+
+
+@dataclass
+class Calibrated:
+    """All that is known of a machine."""
+
+    within_node: Messages | None = None  # None: no node has two ranks
+    between_nodes: Messages | None = None  # None: there is one node
+    core: dict[str, Interval] = field(default_factory=dict)
+    node_bandwidth_gb_per_s: Interval | None = None
+    line_ns: Interval | None = None
+    refused: list[str] = field(default_factory=list)  # one line for each parameter that is left out
+
+
+def calibrated(results: Sequence[Result], layout: Layout) -> Calibrated:
+    """Fit all parameters. Raises CommandError if too little was measured."""
+    rounds = {result.round for result in results}
+    if len(rounds) < LEAST_ROUNDS:
+        raise CommandError(
+            f"only {len(rounds)} rounds were measured, and intervals need {LEAST_ROUNDS}", FAILED
+        )
+    found = Calibrated()
+    node = layout.node_of_rank
+    within = [result for result in results if len({node[rank] for rank in result.ranks}) == 1]
+    between = [result for result in results if len({node[rank] for rank in result.ranks}) > 1]
+    _cores(within, found)
+    if layout.ranks_per_node > 1:
+        found.within_node = _messages(within, "within_node", found)
+    if len(layout.nodes) > 1:
+        found.between_nodes = _messages(between, "between_nodes", found)
+        _node_limit(between, found)
+    return found
+
+
+def quantile(result: Result) -> float:
+    return float(np.quantile(result.us, _QUANTILE))
+
+
+def _of(results: Sequence[Result], kind: str, ranks: int | None = None) -> list[Result]:
+    return [r for r in results if r.kind == kind and (ranks is None or len(r.ranks) == ranks)]
+
+
+def _sizes(results: Sequence[Result]) -> Array:
+    return np.array([result.size_bytes for result in results], dtype=float)
+
+
+def _medians(
+    results: Sequence[Result], value: Callable[[Result], float] = quantile
+) -> tuple[Array, list[int]]:
+    return np.array([value(result) for result in results]), [result.round for result in results]
+
+
+def _median(values: Array, groups: Sequence[int]) -> Interval:
+    return bootstrap(groups, lambda numbers: np.array([np.median(values[numbers])])).intervals()[0]
+
+
+# -- messages
+
+
+class _Line:
+    """The line of a level: one latency, more of it in longer segments, and the rate of each segment."""
+
+    def __init__(self, sizes: Array, values: Array, points: Sequence[int]) -> None:
+        self.sizes = sizes
+        self.values = values
+        self.points = [0, *points]
+        numbers = np.searchsorted(np.array(self.points[1:]), sizes, side="right")
+        columns = {"latency": np.ones_like(sizes)}
+        for number in range(len(self.points)):
+            inside = (numbers == number).astype(float)
+            columns[f"rate {number}"] = inside * sizes
+            if number > 0:
+                columns[f"more {number}"] = inside
+        self.columns = columns
+
+    def estimate(self, numbers: Numbers) -> Array:
+        return fit(
+            np.column_stack([column[numbers] for column in self.columns.values()]), self.values[numbers]
+        )
+
+    def draws(self, groups: Sequence[int]) -> Draws:
+        return bootstrap(groups, self.estimate)
+
+    def weights(self, **by_column: float) -> list[float]:
+        """The weights of a sum of parameters, by column, with ``_`` for a blank."""
+        return [by_column.get(name.replace(" ", "_"), 0.0) for name in self.columns]
+
+    def error(self) -> float:
+        whole = np.column_stack(list(self.columns.values()))
+        found = relative_errors(whole, self.values, self.estimate(np.arange(len(self.values))))
+        return float(np.median(np.abs(found)))
+
+
+def _messages(results: Sequence[Result], level: str, found: Calibrated) -> Messages:
+    trips = _of(results, "round_trip", 2)
+    values, groups = _medians(trips)
+    sizes = _sizes(trips)
+    limit = _eager_limit(results)
+    points = breakpoints(sizes, values, [limit + 1] if limit is not None else [])
+    fitted, draws = _without_zeros(_Line(sizes, values, points), groups, level, found)
+    messages = Messages(limit, error=fitted.error(), points=len(trips))
+    messages.overheads = _overheads(results, level, draws.interval(fitted.weights(latency=1)), found)
+    cores = sum(each.value for each in messages.overheads.values())
+    waiting = ""  # the column of what a handshake adds
+    for number, first in enumerate(fitted.points):
+        more = f"more_{number}"
+        if limit is not None and first == limit + 1 and f"more {number}" in fitted.columns:
+            messages.overheads["handshake_us"] = draws.interval(fitted.weights(**{more: 0.5}))
+            waiting = more
+        latency = {"latency": 1.0, more: 1.0}
+        if waiting:
+            latency[waiting] = latency.get(waiting, 0.0) - 1
+        whole = draws.interval(fitted.weights(**latency))
+        messages.segments.append(
+            Segment(
+                first,
+                Interval(*(max(us - cores, 0.0) for us in (whole.value, whole.low, whole.high))),
+                draws.interval(fitted.weights(**{f"rate_{number}": 1}))
+                .inverse()
+                .scaled(1e-3),  # bytes per microsecond
+            )
+        )
+    messages.overheads |= _gaps(results, level, messages, found)
+    return messages
+
+
+_NOTHING = Interval(0.0, 0.0, 0.0)
+
+
+def _eager_limit(results: Sequence[Result]) -> int | None:
+    limits = [int(result.us[0]) for result in _of(results, "eager")]
+    if not limits:
+        return None
+    limit = max(statistics.median_low(limits), 0)
+    return limit if limit < LONGEST else None
+
+
+def _without_zeros(
+    fitted: _Line, groups: Sequence[int], level: str, found: Calibrated
+) -> tuple[_Line, Draws]:
+    """Fit the line, and leave out what may be zero: a segment without a rate, or more of a latency."""
+    while True:
+        draws = fitted.draws(groups)
+        intervals = dict(zip(fitted.columns, draws.intervals(), strict=True))
+        flat = [n for n in range(len(fitted.points)) if intervals[f"rate {n}"].low <= 0]
+        if not flat:
+            break
+        if len(fitted.points) == 1:
+            raise _unknown("bandwidth", level)
+        points = fitted.points[1:]
+        gone = points.pop(max(flat[0] - 1, 0))
+        found.refused.append(
+            f"{level}: no other numbers from {format_size(gone)} on: the rate there may be 0"
+        )
+        fitted = _Line(fitted.sizes, fitted.values, points)
+    names = [name for name in fitted.columns if name.startswith("more ") and intervals[name].low <= 0]
+    for name in names:
+        del fitted.columns[name]
+        first = fitted.points[int(name.split()[1])]
+        found.refused.append(f"{level}: no more latency from {format_size(first)} on: its interval holds 0")
+    if names:
+        draws = fitted.draws(groups)
+    if draws.intervals()[0].low <= 0:
+        raise _unknown("latency", level)
+    return fitted, draws
+
+
+def _unknown(what: str, level: str) -> CommandError:
+    return CommandError(f"the {what} of messages {_where(level)} is not known: its interval holds 0", FAILED)
+
+
+def _where(level: str) -> str:
+    return level.replace("_", " ").replace("within node", "within a node")
+
+
+def _overheads(
+    results: Sequence[Result], level: str, latency: Interval, found: Calibrated
+) -> dict[str, Interval]:
+    late = [result for result in _of(results, "late") if result.receive_us]
+    if not late:
+        return {}
+    sent, groups = _medians(late)
+    received, _ = _medians(late, lambda result: float(np.quantile(result.receive_us, _QUANTILE)))
+    overheads = {"send_overhead_us": _median(sent, groups), "receive_overhead_us": _median(received, groups)}
+    if sum(each.value for each in overheads.values()) >= latency.value:
+        # Part of what a late receive takes is not on the way of a message that is waited for.
+        found.refused.append(
+            f"{level}: send_overhead_us and receive_overhead_us: together they are longer than a message"
+        )
+        return {}
+    return overheads
+
+
+def _gaps(
+    results: Sequence[Result], level: str, messages: Messages, found: Calibrated
+) -> dict[str, Interval]:
+    """The gaps of ports: what each further message of many at once takes, if that is more than the core's."""
+    gaps = {}
+    for kind, side in (("fan_out", "send"), ("fan_in", "receive")):
+        fans = _of(results, kind)
+        if len({len(fan.ranks) for fan in fans}) < 2:
+            continue
+        values, groups = _medians(fans)
+        columns = line(np.array([len(fan.ranks) - 2 for fan in fans], dtype=float))
+
+        def period(numbers: Numbers, columns: Array = columns, values: Array = values) -> Array:
+            return fit(columns[numbers], values[numbers])[1:]
+
+        overhead = messages.overheads.get(f"{side}_overhead_us", _NOTHING)
+        each = bootstrap(groups, period).intervals()[0]
+        if each.low <= overhead.high:
+            found.refused.append(
+                f"{level}: {side}_gap_us: no more than the core's time, or its interval holds 0"
+            )
+        else:
+            gaps[f"{side}_gap_us"] = each
+    return gaps
+
+
+# -- nodes and cores
+
+
+def _node_limit(results: Sequence[Result], found: Calibrated) -> None:
+    """R_N, from as many pairs at once as there are (the max-rate model)."""
+    assert found.between_nodes is not None
+    many = [result for result in _of(results, "round_trip") if len(result.ranks) > 2]
+    if not many:
+        return
+    most = max(len(result.ranks) for result in many)
+    several = [result for result in many if len(result.ranks) == most and result.size_bytes >= _LONG]
+    if not several:
+        return
+    pairs = most // 2
+    handshake = 2 * found.between_nodes.overheads.get("handshake_us", _NOTHING).value
+    cores = sum(
+        found.between_nodes.overheads.get(f"{s}_overhead_us", _NOTHING).value for s in ("send", "receive")
+    )
+
+    def slower(result: Result) -> float:
+        """How many times as long a byte takes as by itself."""
+        assert found.between_nodes is not None
+        segment = [s for s in found.between_nodes.segments if s.from_bytes <= result.size_bytes][-1]
+        limit = found.between_nodes.eager_limit_bytes
+        waits = handshake if limit is not None and result.size_bytes > limit else 0
+        bytes_us = quantile(result) - segment.latency_us.value - cores - waits
+        return bytes_us * segment.bandwidth_gb_per_s.value * 1e3 / result.size_bytes
+
+    values, groups = _medians(several, slower)
+    times = _median(values, groups)
+    if times.low <= 1 + _LEAST_LIMIT:
+        found.refused.append(
+            f"between_nodes: node_bandwidth_gb_per_s: {pairs} pairs at once are not slower than one"
+        )
+        return
+    rate = found.between_nodes.segments[-1].bandwidth_gb_per_s.value
+    found.node_bandwidth_gb_per_s = times.inverse().scaled(pairs * rate)
+
+
+def _cores(results: Sequence[Result], found: Calibrated) -> None:
+    for kind in ("combine", "copy"):
+        alone = _of(results, kind, 1)
+        values, groups = _medians(alone)
+        columns = line(_sizes(alone))
+
+        def rate(numbers: Numbers, columns: Array = columns, values: Array = values) -> Array:
+            return fit(columns[numbers], values[numbers])[1:]
+
+        each = bootstrap(groups, rate).intervals()[0].scaled(1e3)
+        if each.low <= 0:
+            found.refused.append(f"core: {kind}_ns_per_byte: its interval holds 0")
+        else:
+            found.core[f"{kind}_ns_per_byte"] = each
+    _memory_limit(results, found)
+    lines = _of(results, "line")
+    if lines:
+        found.line_ns = _median(*_medians(lines)).scaled(1e3)
+
+
+def _memory_limit(results: Sequence[Result], found: Calibrated) -> None:
+    """What the memory gives all cores together, if they combine slower together than one by itself."""
+    one = {(r.round, r.size_bytes): quantile(r) for r in _of(results, "combine", 1)}
+    all_ = [r for r in _of(results, "combine") if len(r.ranks) > 1 and (r.round, r.size_bytes) in one]
+    if not all_:
+        return
+    ratios, groups = _medians(all_, lambda r: quantile(r) / one[r.round, r.size_bytes])
+    if _median(ratios, groups).low <= 1 + _LEAST_LIMIT:
+        found.refused.append(
+            "core: node_memory_bandwidth_gb_per_s: all cores at once are not slower than one"
+        )
+        return
+    rates, groups = _medians(all_, lambda r: _OPERANDS * r.size_bytes * len(r.ranks) / quantile(r) * 1e-3)
+    found.core["node_memory_bandwidth_gb_per_s"] = _median(rates, groups)

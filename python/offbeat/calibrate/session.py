@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One calibration: its plan, its file of measurements, and the jobs that measure.
+
+The file has every sample, so that ``--resume`` can measure more and fit again. While ranks measure, their
+results are in a file beside it (``runner.part_of``), which outlives a kill of this process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from offbeat import machine
+from offbeat.bench import results as bench_results
+from offbeat.bench import runner
+from offbeat.bench.plan import Plan
+from offbeat.bench.records import Records
+from offbeat.bench.results import Benchmark
+from offbeat.calibrate import hockney, probes
+from offbeat.calibrate.hockney import Case, Hockney
+from offbeat.calibrate.parameters import Calibrated
+from offbeat.calibrate.probes import Layout, Probe, Result
+from offbeat.calibrate.regression import Interval
+from offbeat.errors import FAILED, CommandError
+from offbeat.mpi import host_algorithms, launch, libraries
+from offbeat.mpi.choice import Choice
+
+FORMAT = "offbeat calibrate"
+VERSION = 1
+_ROUNDS_OF_JOB = 400  # more than any budget lets the ranks run
+_LAYOUT_S = 30.0
+_GRACE_S = 20.0
+_SILENCE_S = 60.0
+# Sizes of the fits of algorithms: log-uniform would be better, but cells of a benchmark are whole floats.
+ALGORITHM_SIZES = (256, 3000, 20000, 80000, 300000, 1200000)
+
+
+@dataclass
+class Goal:
+    """What the user wants to have calibrated."""
+
+    ranks: int
+    name: str
+    algorithms: Sequence[str]
+    algorithm_ranks: Sequence[int]
+    seed: int = 1
+    mpirun_arguments: Sequence[str] = field(default_factory=list)
+
+
+@dataclass
+class Session:
+    """A calibration, as its file has it."""
+
+    goal: Goal
+    about: dict[str, Any]
+    results: list[Result] = field(default_factory=list)
+    node_of_rank: list[int] = field(default_factory=list)
+    clock_residual_ns: float = 0.0
+    seconds: float = 0.0  # that ranks have measured
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.node_of_rank, machine.cpus())
+
+    @property
+    def core_seconds(self) -> float:
+        """What it cost: all cores that the ranks had, for as long as they measured."""
+        nodes = len(set(self.node_of_rank)) or 1
+        return self.seconds * min(self.goal.ranks, nodes * machine.cpus())
+
+    def next_round(self) -> int:
+        return max((result.round for result in self.results), default=-1) + 1
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            **self.about,
+            "goal": asdict(self.goal),
+            "node_of_rank": self.node_of_rank,
+            "clock_residual_ns": self.clock_residual_ns,
+            "seconds": round(self.seconds, 1),
+            "core_seconds": round(self.core_seconds, 1),
+        }
+
+    def write(self, path: Path, more: Mapping[str, Any] | None = None) -> None:
+        """Write the file, by renaming a complete one."""
+        head = {**self.to_json(), **(more or {})}
+        lines = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
+        rows = ",\n  ".join(json.dumps(result.to_json()) for result in self.results)
+        new = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            new.write_text("{\n" + ",\n".join([*lines, f' "probes": [\n  {rows}\n ]']) + "\n}\n")
+            new.replace(path)
+        except OSError as error:
+            new.unlink(missing_ok=True)
+            raise CommandError(f"cannot write {path}: {error.strerror}", FAILED) from None
+
+    def take_part(self, path: Path) -> int:
+        """Add what a killed run left beside the file. Returns how many probes that are."""
+        records = ProbeRecords()
+        if runner.take_part(path, records) is None:
+            return 0
+        self.add(records)
+        self.write(path)
+        runner.part_of(path).unlink()
+        return len(records.probes)
+
+    def add(self, records: ProbeRecords) -> None:
+        self.results += records.probes
+        if records.header:
+            self.node_of_rank = [int(node) for node in records.header["node_of_rank"]]
+            self.clock_residual_ns = float(records.header["clock_residual_ns"])
+
+
+def read(path: Path) -> Session:
+    """Read the file of a calibration. Raises CommandError if it is anything else."""
+    try:
+        document = json.loads(path.read_text())
+    except OSError as error:
+        raise CommandError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError:
+        raise CommandError(f"{path} is not a file of offbeat calibrate: it is not JSON") from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise CommandError(f"{path} is not a file of offbeat calibrate")
+    if (version := document.get("version")) != VERSION:
+        raise CommandError(
+            f"{path} has version {version} of the format; this offbeat reads version {VERSION}"
+        )
+    try:
+        fields = ("offbeat", "started", "updated", "machine", "mpi", "binding", "environment")
+        return Session(
+            Goal(**document["goal"]),
+            {name: document[name] for name in fields},
+            [Result.from_json(values) for values in document["probes"]],
+            [int(node) for node in document["node_of_rank"]],
+            float(document["clock_residual_ns"]),
+            float(document["seconds"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        what = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise CommandError(f"{path} is damaged: {what}") from None
+
+
+class ProbeRecords(Records):
+    """What the ranks of a calibration have written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.probes: list[Result] = []
+
+    def _add(self, record: dict[str, Any]) -> None:
+        if record["record"] == "probe":
+            self.probes.append(Result.from_json(record))
+            self.doing = f"round {self.probes[-1].round + 1}, {self.probes[-1].kind.replace('_', ' ')}"
+        else:
+            super()._add(record)
+
+
+# -- messages and cores
+
+
+def find_layout(session: Session, choice: Choice, path: Path) -> None:
+    """Start the ranks once, to learn which nodes they are on."""
+    if not session.node_of_rank:
+        _run(session, choice, path, [], time.time() + _LAYOUT_S, lambda records: None, show_output=False)
+
+
+def measure_messages(
+    session: Session,
+    choice: Choice,
+    path: Path,
+    until: float,
+    on_change: Callable[[ProbeRecords], None],
+    *,
+    show_output: bool,
+) -> None:
+    """Measure rounds of probes until a Unix time."""
+    todo = probes.rounds(session.layout, session.next_round(), _ROUNDS_OF_JOB, session.goal.seed)
+    _run(session, choice, path, todo, until, on_change, show_output=show_output)
+
+
+def _run(
+    session: Session,
+    choice: Choice,
+    path: Path,
+    todo: Iterable[Probe],
+    until: float,
+    on_change: Callable[[ProbeRecords], None],
+    *,
+    show_output: bool,
+) -> None:
+    records = ProbeRecords()
+    lines = path.with_name(f"{path.name}.probes")  # beside the file: rank 0 may be on another host
+    began = time.time()
+    try:
+        lines.write_text("".join(probe.line() for probe in todo))
+        with tempfile.TemporaryDirectory(prefix="offbeat-calibrate-") as folder:
+            runner.run_ranks(
+                _launch(session, choice, lines, runner.part_of(path), until),
+                Path(folder),
+                runner.part_of(path),
+                runner.Limits(until + _GRACE_S, _SILENCE_S),
+                records,
+                lambda _: on_change(records),
+                show_output=show_output,
+            )
+    except OSError as error:
+        raise CommandError(f"cannot write {lines}: {error.strerror}", FAILED) from None
+    finally:
+        lines.unlink(missing_ok=True)
+        session.add(records)
+        session.seconds += time.time() - began
+        session.about["updated"] = runner.timestamp()
+        session.write(path)
+        runner.part_of(path).unlink(missing_ok=True)
+
+
+def _launch(session: Session, choice: Choice, lines: Path, output: Path, until: float) -> launch.Launch:
+    install = choice.install
+    starter, bench = libraries.bench_files(install.family)
+    shares = session.layout.shares_cores if session.node_of_rank else session.goal.ranks > machine.cpus()
+    arguments = ["--calibrate", "--probes", str(lines), "--output", str(output), "--deadline", f"{until:.3f}"]
+    request = launch.Request(
+        install=install,
+        ranks=session.goal.ranks,
+        program=[str(starter), str(install.libmpi), str(bench), *arguments, *(["--yield"] if shares else [])],
+        libraries=[],
+        mpirun_arguments=session.goal.mpirun_arguments,
+        variables=choice.variables,
+    )
+    base = dict(os.environ)
+    slots = None if machine.in_batch_job(base) else machine.cores()
+    return launch.build(request, base, slots=slots, is_root=os.geteuid() == 0)
+
+
+# -- algorithms
+
+
+def benchmark_path(path: Path, ranks: int) -> Path:
+    """Where the times of the algorithms on so many ranks are: a file of offbeat bench."""
+    return path.with_name(f"{path.stem}-{ranks}-ranks.json")
+
+
+def benchmark(session: Session, choice: Choice, path: Path, ranks: int) -> Benchmark:
+    """The times of the algorithms on so many ranks, as far as they were measured."""
+    own = benchmark_path(path, ranks)
+    plan = Plan(
+        ranks=ranks,
+        sizes_bytes=ALGORITHM_SIZES,
+        algorithms=["native", *session.goal.algorithms],
+        seed=session.goal.seed,
+        mpirun_arguments=session.goal.mpirun_arguments,
+    )
+    if not own.exists():
+        return Benchmark(plan, runner.about(plan, choice))
+    found = bench_results.read(own)
+    runner.refuse_other(found.about, runner.about(plan, choice), own)
+    runner.join_part(found, own)
+    return found
+
+
+def level(session: Session) -> str | None:
+    """Where the ranks of the algorithms are. None: several on each of several nodes: no formula has that."""
+    layout = session.layout
+    if len(layout.nodes) == 1:
+        return "within_node"
+    return "between_nodes" if max(map(len, layout.nodes)) == 1 else None
+
+
+def fit_algorithms(
+    session: Session, found: Calibrated, benchmarks: Sequence[Benchmark]
+) -> tuple[list[Hockney], list[str]]:
+    """The parameters of each algorithm, and one line for each algorithm that has none."""
+    combine = found.core.get("combine_ns_per_byte", Interval(0, 0, 0)).value
+    messages = found.within_node if level(session) == "within_node" else found.between_nodes
+    eager = messages.eager_limit_bytes if messages is not None else None
+    fitted, refused = [], []
+    for expression in session.goal.algorithms:
+        cases: list[Case] = []
+        for each in benchmarks:
+            cases += hockney.cases_of(each.results, each.plan.ranks, expression)
+        one = hockney.fitted(expression, cases, combine, probes.LONGEST if eager is None else eager)
+        fitted.append(one) if isinstance(one, Hockney) else refused.append(one)
+    return fitted, refused
+
+
+def named_algorithms(choice: Choice) -> list[str]:
+    return hockney.usual(choice.install.vendor, choice.install.version)
+
+
+def check_algorithms(choice: Choice, names: Sequence[str]) -> None:
+    for name in names:
+        host_algorithms.check(choice.install.vendor, ["allreduce"], name)
+        if hockney.formula_of(name) is None:
+            raise CommandError(f"--algorithms {name}: it has no cost formula, so nothing can be fitted")

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a calibration found, as tables: parameters with their intervals, and the fits of algorithms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from offbeat.calibrate.hockney import Hockney
+from offbeat.calibrate.parameters import Calibrated, Messages
+from offbeat.calibrate.regression import Interval
+from offbeat.reports.sheet import Cell, Sheet
+from offbeat.units import format_size
+
+
+def sheets(found: Calibrated, algorithms: Sequence[Hockney]) -> Iterator[Sheet]:
+    """The parameters, and the algorithms if any were fitted."""
+    yield Sheet(
+        caption="The machine: values with 95% intervals",
+        columns=("of", "parameter", "value", "from", "to"),
+        rows=[[Cell(of), Cell(key), *_cells(interval)] for of, key, interval in parameters(found)],
+        left=frozenset({0, 1}),
+    )
+    if algorithms:
+        yield Sheet(
+            caption="allreduce algorithms: Hockney's parameters, and the relative errors of the fits",
+            columns=(
+                "algorithm",
+                "latency, µs",
+                "from",
+                "to",
+                "GB/s",
+                "from",
+                "to",
+                "error",
+                "largest",
+                "R²",
+            ),
+            rows=[
+                [
+                    Cell(each.expression),
+                    *_cells(each.latency_us),
+                    *_cells(each.bandwidth_gb_per_s),
+                    Cell(f"{each.error:.0%}"),
+                    Cell(f"{each.largest_error:.0%}"),
+                    Cell(f"{each.r_squared:.3f}"),
+                ]
+                for each in algorithms
+            ],
+        )
+
+
+def parameters(found: Calibrated) -> Iterator[tuple[str, str, Interval]]:
+    """Each parameter as the table of the machine file, its key, and its value."""
+    for key, interval in found.core.items():
+        yield "core", key, interval
+    levels = (("within_node", found.within_node), ("between_nodes", found.between_nodes))
+    for name, messages in levels:
+        if messages is not None:
+            yield from _level(name, messages)
+    if found.node_bandwidth_gb_per_s is not None:
+        yield "between_nodes", "node_bandwidth_gb_per_s", found.node_bandwidth_gb_per_s
+    if found.line_ns is not None:
+        yield "board", "line_ns", found.line_ns
+
+
+def _level(name: str, messages: Messages) -> Iterator[tuple[str, str, Interval]]:
+    for segment in messages.segments:
+        of = name if segment.from_bytes == 0 else f"{name}, from {format_size(segment.from_bytes)}"
+        yield of, "latency_us", segment.latency_us
+        yield of, "bandwidth_gb_per_s", segment.bandwidth_gb_per_s
+    for key, interval in messages.overheads.items():
+        yield name, key, interval
+
+
+def _cells(interval: Interval) -> list[Cell]:
+    values = (interval.value, interval.low, interval.high)
+    return [Cell(f"{value:.3g}" if math.isfinite(value) else "no limit") for value in values]
