@@ -101,7 +101,7 @@ def test_diff_has_the_calls_that_change(rules: Path) -> None:
     assert difference(rules, "") == []
     assert difference(rules, "barrier * 1 2.. * arrival_counter") == []
     (found,) = difference(rules, "barrier mpich 1 2.. * dissemination # why not")
-    assert (found.collective, found.hosts, found.nodes) == ("barrier", ("mpich",), Span(1, 1))
+    assert (found.calls, found.hosts, found.nodes) == ("barrier", ("mpich",), Span(1, 1))
     assert (found.ppn, found.choice.bytes) == (Span(2, None), Span(0, None))
     assert (found.choice.first, found.choice.second) == ("arrival_counter", "dissemination")
     (found,) = difference(rules, "allreduce * 3..5 1 1KiB..2047 linear")
