@@ -4,6 +4,7 @@
 from offbeat.commands import (
     bench,
     compare,
+    doctor,
     env,
     explain,
     export,
@@ -19,5 +20,6 @@ from offbeat.commands import (
 )
 
 COMMANDS = (
-    run, trace, env, report, predict, bench, tune, simulate, compare, pattern, export, rules, explain, info,
+    run, env, trace, doctor, report, predict, export, bench, compare, tune, rules, explain, simulate, pattern,
+    info,
 )  # fmt: skip
