@@ -74,7 +74,7 @@ def seen_sheet(vendor: str, seen: Sequence[Seen]) -> Sheet:
         columns=("collective", "ranks", "bytes", "algorithm", "default us", "exported us", "seen by"),
         rows=[
             cells(
-                each.calls,
+                each.collective,
                 f"{each.ranks}",
                 spelling.size_text(each.size_bytes),
                 each.name,
