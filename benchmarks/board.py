@@ -27,7 +27,7 @@ from typing import Any
 
 from offbeat import machine
 from offbeat.bench import arrival_patterns, runner
-from offbeat.bench.plan import Cell, Plan, parse_algorithms, parse_collectives
+from offbeat.bench.plan import Call, Cell, Plan, parse_algorithms, parse_collectives
 from offbeat.bench.results import FEW_SAMPLES, MEASURED, Benchmark
 from offbeat.errors import CommandError
 from offbeat.expressions import split_list
@@ -302,12 +302,12 @@ def main() -> None:
 
     board = Board()
     measure(board, plans_for(options, ["balanced"]), {}, options.installs, options.repeats)
-    natives: dict[int, dict[tuple[str, int], float]] = defaultdict(dict)
+    natives: dict[int, dict[Call, float]] = defaultdict(dict)
     for ranks, collective in itertools.product(options.ranks, options.collectives):
         for size in options.sizes if collective != "barrier" else [0]:
             best = board.best_native(Key(collective, ranks, "balanced", 0.0, size, "native", ""), mpis)
             if best is not None:
-                natives[ranks][collective, size] = best
+                natives[ranks][Call(collective, size)] = best
     skewed = [pattern for pattern in options.patterns if pattern != "balanced"]
     if skewed:
         measure(board, plans_for(options, skewed), natives, options.installs, options.repeats)

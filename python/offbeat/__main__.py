@@ -10,15 +10,17 @@ from typing import Annotated
 import typer
 
 from offbeat import __version__
-from offbeat.commands import COMMANDS, standard_output
-from offbeat.errors import BAD_INPUT, CommandError, printable
+from offbeat.commands import COMMANDS, help_pages, standard_output
+from offbeat.errors import BAD_INPUT, CANNOT_START, INTERRUPTED, CommandError, printable
 
-# Packages that only some commands need, and the extra that has them. A plain installation does not have them.
-_EXTRAS = {"numpy": "report", "plotly": "report", "kaleido": "report", "scipy": "calibrate"}
+# Packages that a plain installation does not have, and the extra that brings each.
+_EXTRAS = {"numpy": "report", "plotly": "report", "kaleido": "report", "scipy": "calibrate", "otf2": "otf2"}
+# They become another program, whose exit codes are its own.
+_STARTERS = ("run", "trace")
 
-app = typer.Typer(
+app = help_pages.App(
     name="offbeat",
-    add_completion=False,
+    cls=help_pages.Verbs,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -39,7 +41,14 @@ def offbeat(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
-    """Make MPI collectives fast when ranks do not arrive together, without changing the program."""
+    """Make MPI collectives fast when ranks do not arrive together, without changing the program.
+
+    `offbeat COMMAND --help` explains a command. --install-completion teaches your shell the options.
+
+    offbeat run -n 4 -- ./program arguments
+    offbeat trace -n 4 -o run.trace -- ./program arguments
+    offbeat report run.trace
+    """
     if context.invoked_subcommand is None:
         print(context.get_help())
 
@@ -51,33 +60,30 @@ for _command in COMMANDS:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     standard_output.make_robust()
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        result = app(
-            list(sys.argv[1:] if arguments is None else arguments), prog_name="offbeat", standalone_mode=False
-        )
+        result = app(words, prog_name="offbeat", standalone_mode=False)
         sys.stdout.flush()
     except CommandError as error:
-        return _stop(str(error), error.exit_code)
+        return _stop(str(error), error.exit_code, words)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in _EXTRAS:
             raise
-        return _stop(f"this needs {package}: pip install 'offbeat[{_EXTRAS[package]}]'", BAD_INPUT)
-    except typer.Abort:
-        return 130
-    except KeyboardInterrupt:
-        return 130
+        return _stop(f"this needs {package}: pip install 'offbeat[{_EXTRAS[package]}]'", BAD_INPUT, words)
+    except (typer.Abort, KeyboardInterrupt):
+        return INTERRUPTED
     except Exception as error:
         # typer's usage errors have no common public base class, but all of them have format_message().
         if not hasattr(error, "format_message"):
             raise
-        return _stop(" ".join(error.format_message().split()), BAD_INPUT)
+        return _stop(" ".join(error.format_message().split()), BAD_INPUT, words)
     return result if isinstance(result, int) else 0
 
 
-def _stop(message: str, exit_code: int) -> int:
+def _stop(message: str, exit_code: int, words: Sequence[str]) -> int:
     print(f"offbeat: {printable(message)}", file=sys.stderr)
-    return exit_code
+    return CANNOT_START if words and words[0] in _STARTERS else exit_code
 
 
 if __name__ == "__main__":

@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+ANSWER_NO = 1  # the work was done, and its answer is no: a result is wrong, a cell is slower, files differ
 BAD_INPUT = 2
-FAILED = 1
+FAILED = 3  # the work could not be done
+CANNOT_START = 125  # run and trace did not start the program; other codes are the program's own
+INTERRUPTED = 130
 
 
 class CommandError(Exception):
     """Stops a command. Only ``main`` catches it, prints ``offbeat: message``, and exits.
 
-    The exit code is 2 for bad input, and 1 if the work itself failed.
+    The exit code is 2 for bad input, 3 if the work itself failed, and 1 if its answer is no.
     """
 
     def __init__(self, message: str, exit_code: int = BAD_INPUT) -> None:

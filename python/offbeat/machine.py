@@ -45,6 +45,14 @@ def in_batch_job(environment: Mapping[str, str]) -> bool:
     return any(name in environment for name in _BATCH_VARIABLES)
 
 
+def usual_ranks(environment: Mapping[str, str]) -> int | None:
+    """How many ranks a program has if the user does not say: one for each core, as Open MPI's mpirun starts.
+
+    None: a scheduler says how many, and the launcher asks it.
+    """
+    return None if in_batch_job(environment) else cores()
+
+
 def description() -> dict[str, str | int]:
     """The facts about this machine that a result file holds."""
     model = platform.machine()

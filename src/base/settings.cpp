@@ -125,6 +125,35 @@ Parser list_of_cpus(std::vector<int> Settings::*field) {
           }};
 }
 
+// Reads names with commas between them. Returns false if one is no collective, or if there is none.
+bool read_collectives(std::string_view text, Collectives& found) {
+  found = {};
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    const auto known = collective_named(text.substr(0, comma));
+    if (!known) return false;
+    found.add(*known);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return !found.empty();
+}
+
+// The default, an empty text, stands for all collectives.
+Parser list_of_collectives(Collectives Settings::*field) {
+  return {"names of collectives, allreduce,bcast",
+          [=](Settings& settings, std::string_view text) {
+            if (!text.empty()) return read_collectives(text, settings.*field);
+            for (std::size_t k = 0; k < collectives.size(); ++k) (settings.*field).add(collective_at(k));
+            return true;
+          },
+          [=](const Settings& settings) {
+            std::string text;
+            for (std::size_t k = 0; k < collectives.size(); ++k)
+              text += (settings.*field).contain(collective_at(k)) ? '1' : '0';
+            return text;
+          }};
+}
+
 constexpr auto mebibytes = [](long count) { return count << 20; };
 // Half of `kib` KiB, in whole pages of 4 KiB.
 constexpr auto half_in_pages = [](long kib) { return kib == 0 ? 0 : std::max(1L, kib / 8) * 4096; };
@@ -210,6 +239,16 @@ std::vector<Setting> all_settings() {
        "trace every Nth call of each communicator"},
       {"OFFBEAT_TRACE_RANKS_EVERY", number(&Settings::trace_ranks_every, 1, 1'000'000'000), "1",
        OnRanks::may_differ, "trace every Nth rank of MPI_COMM_WORLD"},
+      {"OFFBEAT_TRACE_COLLECTIVES", list_of_collectives(&Settings::trace_collectives), "",
+       OnRanks::may_differ, "trace only calls of these collectives; unset: all"},
+      {"OFFBEAT_TRACE_COMMUNICATORS",
+       any_text("world, numbers of ranks such as 8 or 8..64, and names, with commas between",
+                &Settings::trace_communicators),
+       "", OnRanks::may_differ,
+       "trace only calls on these communicators: world stands for all that have every rank, and a name is "
+       "one that the program gave by MPI_Comm_set_name; unset: all"},
+      {"OFFBEAT_TRACE_PAUSED", yes_or_no(&Settings::trace_paused), "0", OnRanks::may_differ,
+       "1: a rank records nothing before it calls MPI_Pcontrol(1)"},
       {"OFFBEAT_TRACE_MIB", number(&Settings::trace_bytes, 2, 1 << 20, mebibytes), "1024",
        OnRanks::may_differ, "the largest size of the trace of one rank, in MiB"},
   };

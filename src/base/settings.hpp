@@ -44,6 +44,9 @@ struct Settings {
   std::string trace;  // empty: no trace
   int trace_every;
   int trace_ranks_every;
+  Collectives trace_collectives;    // the collectives that are recorded
+  std::string trace_communicators;  // see trace/communicator_filter.hpp; empty: all
+  bool trace_paused;                // record nothing before MPI_Pcontrol(1)
   std::uint64_t trace_bytes;
 
   // Sets every field to its default.

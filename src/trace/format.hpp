@@ -40,7 +40,11 @@ struct Clock {
           model.residual_ns};
 }
 
-enum HeaderFlag : std::uint32_t { ended_in_order = 1, does_not_record = 2 };
+enum HeaderFlag : std::uint32_t {
+  ended_in_order = 1,
+  does_not_record = 2,  // sampling of ranks
+  is_partial = 4        // some calls were left out by a filter, or while the trace was paused
+};
 
 struct Header {
   char magic[8];

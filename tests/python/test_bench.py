@@ -25,7 +25,7 @@ from offbeat.bench.plan import (
 )
 from offbeat.bench.results import Benchmark
 from offbeat.bench.runner import rank_arguments
-from offbeat.errors import CommandError
+from offbeat.errors import FAILED, CommandError
 from offbeat.mpi import host_algorithms
 from offbeat.mpi.choice import Choice
 from offbeat.mpi.install import MpiInstall
@@ -169,7 +169,7 @@ first, *rest = ("native", "pipeline(4, ring)") if sys.argv[3] == "native" else (
 with open(sys.argv[1], "a", buffering=1) as out:
     def write(**record): out.write(json.dumps(record) + "\\n")
     for line in open(sys.argv[2]):
-        collective, size, pattern, skew, factor, us, native = line.split()
+        collective, size, pattern, skew, factor, us, native, *data = line.split()
         stop_at(int(size))
         for algorithm in (first, *rest):
             write(record="result", collective=collective, size_bytes=int(size), pattern=pattern, skew=skew,
@@ -211,7 +211,7 @@ def test_a_job_that_fails_says_where(monkeypatch: pytest.MonkeyPatch, script: st
     fake_job(monkeypatch, script)
     with pytest.raises(CommandError, match=message) as caught:
         runner.run(new_benchmark(), CHOICE)
-    assert caught.value.exit_code == 1
+    assert caught.value.exit_code == FAILED
 
 
 def test_a_job_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

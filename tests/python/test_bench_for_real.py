@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import fcntl
 import json
 import os
@@ -21,7 +22,7 @@ from typing import Any
 
 import pytest
 from fakes import Offbeat
-from offbeat.bench import results, runner
+from offbeat.bench import plan, results, runner
 from offbeat.bench.records import Records
 
 ARGUMENTS = [
@@ -108,7 +109,7 @@ def test_killed_and_resumed(
         before = records.results
         left = f" ({len(before)} of them left by a run that was killed)"
     else:
-        assert process.returncode == 1
+        assert process.returncode == 3
         doing = rb"(?:calibrating|measuring)"
         assert re.match(rb"offbeat: the benchmark job ended with exit code \d+ while " + doing, said), said
         assert not part.exists()
@@ -157,3 +158,25 @@ def test_progress_on_a_terminal(tmp_path: Path, clean_environment: dict[str, str
     # One for each second and each thing that is begun, of which a line may be drawn twice.
     begun = 2 * (3 * (2 + 1 + 2) + 3 * (1 + 2))
     assert len(left) <= 2 * seconds + begun
+
+
+def test_every_collective_with_other_data_for_real(offbeat: Offbeat) -> None:
+    """Types, operations, a root other than 0, and calls in place: all results are right."""
+    done = offbeat(
+        "bench", "-n", "2", "--mpi", "embedded", "--collectives", ",".join(plan.COLLECTIVES),
+        "--sizes", "64", "-d", "int16,double", "-o", "bxor", "--root", "1", "--in-place", "both",
+        "--patterns", "balanced", "--algorithms", "default", "--iterations", "2", "--budget", "100",
+        "--format", "csv",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert {row["status"] for row in rows} == {"measured"}, done.stdout
+    assert {row["collective"] for row in rows} == set(plan.COLLECTIVES)
+    allreduces = {
+        (row["type"], row["operation"], row["in_place"]) for row in rows if row["collective"] == "allreduce"
+    }
+    assert allreduces == {("int16", "bxor", "0"), ("int16", "bxor", "1")}, "doubles have no bxor"
+    assert {row["root"] for row in rows if row["collective"] == "scatter"} == {"1"}
+    for row in rows:
+        assert int(row["iterations"]) <= 2
+        assert float(row["t_min_us"]) <= float(row["t_avg_us"]) <= float(row["t_max_us"])

@@ -9,25 +9,12 @@ from pathlib import Path
 import offbeat as package
 import pytest
 from fakes import MakeMpi, Offbeat
+from offbeat.commands import COMMANDS
 from offbeat.commands.env import Shell, render
 from offbeat.errors import CommandError
 from offbeat.mpi import libraries
 
-VERBS = (
-    "run",
-    "trace",
-    "env",
-    "report",
-    "predict",
-    "bench",
-    "simulate",
-    "compare",
-    "pattern",
-    "export",
-    "rules",
-    "explain",
-    "info",
-)
+VERBS = [command.__name__.rpartition(".")[2] for command in COMMANDS]
 
 
 def test_version_and_help(offbeat: Offbeat) -> None:
@@ -36,8 +23,6 @@ def test_version_and_help(offbeat: Offbeat) -> None:
         done = offbeat(*arguments)
         assert done.returncode == 0
         assert all(verb in done.stdout for verb in VERBS)
-    for verb in VERBS:
-        assert offbeat(verb, "--help").returncode == 0
 
 
 def values(text: str, kind: str) -> list[str]:
@@ -75,10 +60,10 @@ def test_run_needs_no_dashes_before_the_program(offbeat: Offbeat, fake_mpi: Make
 def test_run_says_what_it_does(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path) -> None:
     fake = fake_mpi("mpich")
     fake.program(tmp_path / "solver")
-    done = offbeat("run", "-v", "./solver")
+    done = offbeat("run", "-n", "3", "-v", "./solver")
     first, second = done.stderr.splitlines()
     assert first == f"offbeat: MPICH 4.3.1 ({fake.libmpi}): solver is linked to it"
-    assert second.startswith(f"offbeat: {fake.prefix}/bin/mpirun -n 1 -genv LD_PRELOAD ")
+    assert second.startswith(f"offbeat: {fake.prefix}/bin/mpirun -n 3 -genv LD_PRELOAD ")
 
 
 def test_run_under_intel_mpi(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path) -> None:
@@ -123,12 +108,12 @@ def test_a_trace_is_replaced_only_on_demand(offbeat: Offbeat, fake_mpi: MakeMpi,
         (folder / name).write_text("mine")
     for arguments in (["trace", "-o"], ["run", "--trace"], ["env", "--trace"]):
         done = offbeat(*arguments, "old.trace", "./solver")
-        assert done.returncode == 2
+        assert done.returncode == (2 if arguments[0] == "env" else 125)
         assert done.stderr.startswith("offbeat: old.trace already has a trace; ")
         assert done.stderr.count("\n") == 1
     assert offbeat("trace", "-o", "old.trace", "--force", "./solver").returncode == 7
     assert [path.name for path in folder.iterdir()] == ["notes.txt"], "nothing but traces is removed"
-    assert offbeat("trace", "-o", "old.trace/notes.txt", "./solver").returncode == 2
+    assert offbeat("trace", "-o", "old.trace/notes.txt", "./solver").returncode == 125
 
 
 def test_env_can_be_evaluated(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path) -> None:

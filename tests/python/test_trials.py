@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A report lists the alternatives that a job has measured (rules `A | B`)."""
 
+import json
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from made_traces import START_NS, begun
 from offbeat.metrics import collect
 from offbeat.trace import Trace, summaries
 from offbeat.trace.reader import read
+from test_report_json import PAGE, shape
 
 RANKS = 3
 NATIVE, RING, OTHER = 0, 1, 2
@@ -54,6 +56,26 @@ def test_blocking_and_nonblocking_calls_are_apart(tmp_path: Path) -> None:
 
 def test_no_trial_without_a_choice(tmp_path: Path) -> None:
     assert trials_of(made(tmp_path, [RING] * 50)) == []
+
+
+def test_the_json_of_a_report_has_the_trials(offbeat: Offbeat, tmp_path: Path) -> None:
+    made(tmp_path / "run.trace", [NATIVE, RING] * 10 + [RING] * 100)
+    done = offbeat("report", "run.trace", "--json")
+    ((trial,),) = [trace["trials"] for trace in json.loads(done.stdout)["traces"]]
+    assert (trial["collective"], trial["nonblocking"], trial["communicator_ranks"]) == (
+        "allreduce",
+        False,
+        RANKS,
+    )
+    assert (trial["least_bytes"], trial["most_bytes"]) == (20 << 10, 24 << 10)
+    native, ring = trial["alternatives"]
+    assert (native["algorithm"], native["calls"], native["pinned"]) == ("native", 10, False)
+    assert (ring["calls"], ring["pinned"]) == (110, True)
+    assert ring["last_delay_us"] == pytest.approx(30, abs=0.1)
+    (block,) = re.findall(
+        r"^    \{\n      \"collective\".*?^    \}$", PAGE.read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert shape(trial) == shape(json.loads(block)), "the page shows its fields"
 
 
 def test_the_report_says_what_is_pinned(offbeat: Offbeat, tmp_path: Path) -> None:

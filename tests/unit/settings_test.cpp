@@ -46,12 +46,19 @@ TEST_F(SettingsTest, ReadsEveryVariable) {
   setenv("OFFBEAT_GPU", "native", 1);
   setenv("OFFBEAT_CACHE_MIB", "3", 1);
   setenv("OFFBEAT_TRACE", "folder", 1);
+  setenv("OFFBEAT_TRACE_COLLECTIVES", "bcast,neighbor_alltoallw", 1);
+  setenv("OFFBEAT_TRACE_COMMUNICATORS", "world,8..,rows", 1);
+  setenv("OFFBEAT_TRACE_PAUSED", "1", 1);
   setenv("OFFBEAT_PROGRESS_CPUS", "14,2-4", 1);
   const Settings settings = Settings::from_environment();
   EXPECT_EQ(settings.algorithm(Collective::allreduce), "ring");
   EXPECT_EQ(settings.rules, "my.rules");
   EXPECT_EQ(settings.adapt, Adapt::any);
   EXPECT_EQ(settings.trace, "folder");
+  EXPECT_EQ(settings.trace_collectives.count(), 2);
+  EXPECT_TRUE(settings.trace_collectives.contain(Collective::neighbor_alltoallw));
+  EXPECT_EQ(settings.trace_communicators, "world,8..,rows");
+  EXPECT_TRUE(settings.trace_paused);
   EXPECT_EQ(settings.verbose, 1);
   EXPECT_TRUE(settings.report);
   EXPECT_EQ(settings.stall_s, 7);
@@ -75,6 +82,7 @@ TEST_F(SettingsTest, HasTheDefaultsOfTheTable) {
   EXPECT_EQ(settings.cache_bytes, std::size_t{256} << 20);
   EXPECT_EQ(settings.trace, "");
   EXPECT_EQ(settings.trace_every, 1);
+  EXPECT_EQ(settings.trace_collectives.count(), static_cast<int>(collectives.size()));
   EXPECT_EQ(settings.trace_bytes, std::uint64_t{1} << 30);
 }
 
@@ -261,11 +269,12 @@ TEST_F(SettingsTest, RandomBytesAreErrorsInOneLine) {
 }
 
 TEST_F(SettingsTest, EveryDescribedVariableIsRead) {
-  // A value that no setting takes: each must object, but for the expressions, which are parsed later, and the
-  // file and the folder, which may have any name. ReadsEveryVariable has those.
+  // A value that no setting takes: each must object, but for the expressions, which are parsed later, and for
+  // files, folders and communicators, which may have any name. ReadsEveryVariable has those.
   for (const SettingDescription& setting : setting_descriptions()) {
     const bool is_path = setting.values == "a file" || setting.values == "a folder";
-    if (is_path || setting.values.starts_with("an algorithm expression")) continue;
+    const bool has_names = setting.values.find("and names") != std::string::npos;
+    if (is_path || has_names || setting.values.starts_with("an algorithm expression")) continue;
     expect_error(setting.name.c_str(), "#");
   }
 }

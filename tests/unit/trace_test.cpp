@@ -18,6 +18,7 @@
 
 #include "base/error.hpp"
 #include "base/handle_tables.hpp"
+#include "trace/communicator_filter.hpp"
 #include "trace/writer.hpp"
 
 namespace offbeat::trace {
@@ -211,6 +212,28 @@ TEST(HandleTable, TellsEntriesOfOneHandleApart) {
   table.erase(64, is_two);
   EXPECT_EQ(table.find(64, is_two), nullptr);
   EXPECT_EQ(table.size(), 2U);
+}
+
+TEST(CommunicatorFilter, TakesSizesNamesAndTheWorld) {
+  const auto takes = [](const char* filter, int ranks, const char* name = "") {
+    return contains(filter, ranks, 8, name);
+  };
+  EXPECT_TRUE(takes("", 3));
+  EXPECT_TRUE(takes("world", 8));
+  EXPECT_FALSE(takes("world", 4, "rows"));
+  EXPECT_TRUE(takes("world,rows", 4, "rows"));
+  EXPECT_TRUE(takes("4", 4));
+  EXPECT_FALSE(takes("4", 5));
+  EXPECT_TRUE(takes("5..7", 5));
+  EXPECT_TRUE(takes("5..7", 7));
+  EXPECT_FALSE(takes("5..7", 4));
+  EXPECT_TRUE(takes("5..", 8));
+  EXPECT_TRUE(takes("..4", 2));
+  EXPECT_FALSE(takes("..4", 5));
+  EXPECT_FALSE(takes("row", 4, "rows"));
+  EXPECT_FALSE(takes("rows", 4, "")) << "a communicator without a name";
+  EXPECT_FALSE(takes(",", 4, "")) << "an empty part takes nothing";
+  EXPECT_FALSE(takes("4x", 4));
 }
 
 TEST(DirectCache, ForgetsOnlyWhatItIsTold) {

@@ -65,9 +65,7 @@ def compare(
     if relative:
         keys = [key for key in keys if (key[0], "native") in befores and (key[0], "native") in afters]
     if not keys:
-        raise CommandError(
-            "the two files have no cell in common (collective, size, pattern, skew, algorithm)"
-        )
+        raise CommandError("the two files have no cell in common (call, pattern, skew, algorithm)")
     # Bonferroni correction: without it, some of many cells would differ by chance.
     deviations = NormalDist().inv_cdf(1 - (1 - _CONFIDENCE) / (2 * len(keys)))
     comparisons = []
@@ -101,7 +99,16 @@ def conditions(first: Benchmark, second: Benchmark) -> list[str]:
     for field in ("machine", "mpi", "offbeat", "binding", "environment"):
         ours, theirs = first.about.get(field) or {}, second.about.get(field) or {}
         lines += _differences(field, ours, theirs)
-    for name in ("ranks", "seed", "same_buffers", "computing", "asleep", "mpirun_arguments"):
+    for name in (
+        "ranks",
+        "seed",
+        "same_buffers",
+        "computing",
+        "asleep",
+        "warm_up",
+        "mpirun_arguments",
+        "launcher",
+    ):
         ours, theirs = getattr(first.plan, name), getattr(second.plan, name)
         if ours != theirs:
             lines.append(f"{name}: {ours}, {theirs}")

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -19,8 +20,17 @@ COLLECTIVES = tuple(each["name"] for each in _core.collectives() if each["served
 BUILT_IN = "default"  # the name, among algorithms, of the preload's own choice
 USUAL = "allreduce"  # the default collective of a benchmark; the output leaves its name out
 MAX_ITERATIONS = 1000
-FLOAT_BYTES = 4
-MOST_FLOATS = (1 << 31) - 1  # the count of an MPI call is an int
+_FACTS = {each["name"]: each for each in _core.collectives()}
+# The types of element that src/mpi/bench/elements.cpp has, and their bytes.
+TYPES = {
+    "float": 4, "double": 8, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4,
+    "int64": 8, "uint64": 8,
+}  # fmt: skip
+BITWISE = ("band", "bor", "bxor")  # only for integers
+OPERATIONS = ("sum", "prod", "max", "min", *BITWISE)
+FLOAT, SUM = "float", "sum"
+FLOAT_BYTES = TYPES[FLOAT]
+MOST_ELEMENTS = (1 << 31) - 1  # the count of an MPI call is an int
 NO_SKEW = Skew(microseconds=0.0)
 
 
@@ -31,6 +41,38 @@ class Cell(NamedTuple):
     size_bytes: int
     pattern: str
     skew: str  # its label, such as 1.5x or 100us
+    type: str = FLOAT
+    operation: str = SUM  # means nothing if the collective combines nothing
+    root: int = 0  # means nothing if the collective has no root
+    in_place: bool = False
+
+    @property
+    def variant(self) -> str:
+        """What is not as usual in the call, such as ``int32, max, in place``; usually nothing."""
+        parts = [
+            self.type if self.type != FLOAT else "",
+            self.operation if self.operation != SUM else "",
+            f"root {self.root}" if self.root != 0 else "",
+            "in place" if self.in_place else "",
+        ]
+        return ", ".join(filter(None, parts))
+
+    @property
+    def call(self) -> Call:
+        return Call(
+            self.collective, self.size_bytes, self.type, self.operation, self.root, in_place=self.in_place
+        )
+
+
+class Call(NamedTuple):
+    """What the cells of one call have in common, whenever the ranks arrive."""
+
+    collective: str
+    size_bytes: int
+    type: str = FLOAT
+    operation: str = SUM
+    root: int = 0
+    in_place: bool = False
 
 
 class Job(NamedTuple):
@@ -54,11 +96,18 @@ class Plan:
     budget_s: float = 60.0
     seed: int = 1
     max_iterations: int = MAX_ITERATIONS
+    all_iterations: bool = False  # measure exactly max_iterations calls, however precise fewer are
+    warm_up: int | None = None  # uncounted calls before those of a turn; None: by the time of a call
+    types: Sequence[str] = (FLOAT,)
+    operations: Sequence[str] = (SUM,)
+    roots: Sequence[int] = (0,)
+    in_place: Sequence[bool] = (False,)
     same_buffers: bool = False
     # How long each rank computes between a non-blocking call and its wait; None: measure blocking calls.
     computing: Skew | None = None
     asleep: bool = False  # ranks sleep instead of computing
     mpirun_arguments: Sequence[str] = ()
+    launcher: str | None = None  # instead of the MPI's own mpirun
     chosen_cells: Sequence[Sequence[Any]] | None = None  # instead of every combination of the above
 
     @cached_property
@@ -67,12 +116,25 @@ class Plan:
         if self.chosen_cells is not None:
             return [Cell(*cell) for cell in self.chosen_cells]
         return [
-            Cell(collective, size, pattern, skew.label)
-            for collective in self.collectives
-            for size in (self.sizes_bytes if collective != "barrier" else [0])
+            Cell(call.collective, call.size_bytes, pattern, skew.label, *call[2:])
+            for call in self._calls()
             for pattern in self.patterns
             for skew in (self.skews if arrival_patterns.is_skewed(pattern, self.ranks) else [NO_SKEW])
         ]
+
+    def _calls(self) -> Iterator[Call]:
+        for collective in self.collectives:
+            sizes, types = (self.sizes_bytes, self.types) if collective != "barrier" else ([0], [FLOAT])
+            for size, type_ in itertools.product(sizes, types):
+                operations = [
+                    operation
+                    for operation in (self.operations if combines(collective) else [SUM])
+                    if is_defined(operation, type_)
+                ]
+                roots = self.roots if has_root(collective) else [0]
+                places = self.in_place if has_in_place_form(collective) else [False]
+                for each in itertools.product(operations, roots, places):
+                    yield Call(collective, size, type_, *each)
 
     def jobs(self, vendor: str) -> list[Job]:
         """One job for native and all expressions, so that noise hits them alike, and one per native(NAME)."""
@@ -113,6 +175,24 @@ class Plan:
         return Plan(**values)
 
 
+def combines(collective: str) -> bool:
+    """Whether the collective has an operation."""
+    return _FACTS[collective]["has_operation"]
+
+
+def has_root(collective: str) -> bool:
+    return _FACTS[collective]["has_root"]
+
+
+def has_in_place_form(collective: str) -> bool:
+    return collective not in ("barrier", "bcast")
+
+
+def is_defined(operation: str, type_: str) -> bool:
+    """Whether the operation can combine elements of the type."""
+    return operation not in BITWISE or type_ not in ("float", "double")
+
+
 def parse_collectives(text: str) -> list[str]:
     """Split a list of collectives such as ``allreduce,bcast``."""
     names = list(dict.fromkeys(name.strip() for name in text.split(",")))
@@ -122,19 +202,51 @@ def parse_collectives(text: str) -> list[str]:
     return names
 
 
-def parse_sizes(text: str) -> list[int]:
-    """The sizes that ``4,1KiB`` or ``4..1MiB`` means, in bytes. Each is a whole number of MPI_FLOATs."""
+def parse_sizes(text: str, types: Sequence[str] = (FLOAT,)) -> list[int]:
+    """The sizes that ``4,1KiB`` or ``4..1MiB`` means, in bytes. Each is a whole number of elements."""
     sizes = units.parse_sizes(text)
-    for size in sizes:
-        if size == 0 or size % FLOAT_BYTES != 0:
+    for size, type_ in itertools.product(sizes, types):
+        width = TYPES[type_]
+        if size == 0 or size % width != 0:
             raise CommandError(
-                f"--sizes {text}: {size} bytes is not a whole number of floats (multiples of {FLOAT_BYTES})"
+                f"--sizes {text}: {size} bytes is not a whole number of {type_}s (multiples of {width})"
             )
-        if size > MOST_FLOATS * FLOAT_BYTES:
+        if size > MOST_ELEMENTS * width:
             raise CommandError(
-                f"--sizes {text}: {size} bytes are more than the {MOST_FLOATS} floats that an MPI call counts"
+                f"--sizes {text}: {size} bytes are more than the {MOST_ELEMENTS} {type_}s that an MPI call "
+                "counts"
             )
     return list(dict.fromkeys(sizes))
+
+
+def parse_types(text: str) -> list[str]:
+    """Split a list of types of element, such as ``float,int32``; ``all`` stands for all."""
+    return _names(text, "-d", "type", tuple(TYPES))
+
+
+def parse_operations(text: str) -> list[str]:
+    """Split a list of operations, such as ``sum,max``; ``all`` stands for all."""
+    return _names(text, "-o", "operation", OPERATIONS)
+
+
+def _names(text: str, option: str, what: str, known: Sequence[str]) -> list[str]:
+    names = list(known) if text == "all" else list(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in names:
+        if name not in known:
+            raise CommandError(f"{option} {text}: unknown {what} '{name}'; there are {', '.join(known)}")
+    return names
+
+
+def parse_roots(text: str, ranks: int) -> list[int]:
+    """Split a list of ranks, such as ``0,3``; ``all`` stands for all."""
+    if text == "all":
+        return list(range(ranks))
+    roots = []
+    for word in text.split(","):
+        if not word.strip().isdecimal() or int(word) >= ranks:
+            raise CommandError(f"--root {text}: '{word}' is not a rank of {ranks}")
+        roots.append(int(word))
+    return list(dict.fromkeys(roots))
 
 
 def parse_algorithms(text: str, collectives: Sequence[str] = (USUAL,)) -> list[str]:

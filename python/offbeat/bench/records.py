@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from offbeat.bench.plan import USUAL, Cell
-from offbeat.bench.results import MEASURES, Result, Wrong
+from offbeat.bench.plan import USUAL
+from offbeat.bench.results import MEASURES, Result, Wrong, cell_of
 from offbeat.errors import CommandError
 from offbeat.units import format_size
 
@@ -69,7 +69,7 @@ def _doing(record: Json) -> str:
 
 def _result(record: Json) -> Result:
     return Result(
-        Cell(record["collective"], record["size_bytes"], record["pattern"], record["skew"]),
+        cell_of(record),
         record["algorithm"],
         record["status"],
         **{name: record[name] for name in MEASURES if name in record},

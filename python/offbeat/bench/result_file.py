@@ -81,8 +81,9 @@ def _rows(benchmark: Benchmark) -> list[Row]:
         skews.setdefault(result.cell.pattern, set()).add(result.cell.skew)
     found: dict[tuple[str, int, str], dict[str, Delay]] = {}
     for result in measured:
-        collective, size, pattern, skew = result.cell
+        collective, size, pattern, skew = result.cell[:4]
         label = f"{pattern}, {skew}" if len(skews[pattern]) > 1 else pattern
+        label += f" ({result.cell.variant})" if result.cell.variant else ""
         delay = result.last_delay
         if not all(map(math.isfinite, (delay.median, delay.ci95_low, delay.ci95_high))):
             raise ValueError("not a number")

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from offbeat.bench.plan import USUAL, Cell, Job, Plan
+from offbeat.bench.plan import USUAL, Call, Cell, Job, Plan, combines, has_root
 from offbeat.bench.samples import Delay, summarize
 from offbeat.errors import FAILED, CommandError
 from offbeat.units import format_size
@@ -23,8 +23,18 @@ FEW_SAMPLES = 5
 # The fields that a measured result has. Only results of non-blocking calls have the last two.
 MEASURES = (
     "skew_us", "native_us", "stopped", "on_time", "last_delays_us", "total_delays_us", "computing_us",
-    "waiting_delays_us",
+    "waiting_delays_us", "t_min_us", "t_avg_us", "t_max_us",
 )  # fmt: skip
+
+
+def cell_of(values: Mapping[str, Any]) -> Cell:
+    """The cell that a record or a file describes. Files of offbeat 0.1 lack the last four fields."""
+    given = {
+        name: values[name]
+        for name in ("type", "operation", "root", "in_place")
+        if values.get(name) is not None
+    }
+    return Cell(values["collective"], values["size_bytes"], values["pattern"], values["skew"], **given)
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,10 @@ class Result:
     total_delays_us: list[float] = field(default_factory=list)
     computing_us: float | None = None  # the computation, which delays do not include; None: blocking calls
     waiting_delays_us: list[float] = field(default_factory=list)  # the last delays without computation
+    # The mean time of a call on the fastest rank, on the average one, and on the slowest.
+    t_min_us: float | None = None
+    t_avg_us: float | None = None
+    t_max_us: float | None = None
     wrong: Wrong | None = None
 
     @cached_property
@@ -98,6 +112,8 @@ class Result:
     def to_json(self) -> dict[str, Any]:
         values: dict[str, Any] = {
             **self.cell._asdict(),
+            "operation": self.cell.operation if combines(self.cell.collective) else None,
+            "root": self.cell.root if has_root(self.cell.collective) else None,
             "algorithm": self.algorithm,
             "status": self.status,
             "wrong": asdict(self.wrong) if self.wrong is not None else None,
@@ -109,6 +125,9 @@ class Result:
                 "stopped": self.stopped,
                 "on_time": self.on_time,
                 "iterations": self.iterations,
+                "t_min_us": self.t_min_us,
+                "t_avg_us": self.t_avg_us,
+                "t_max_us": self.t_max_us,
                 "last_delay_us": _rounded(self.last_delay),
                 "total_delay_us": _rounded(self.total_delay),
                 "last_delays_us": self.last_delays_us,
@@ -125,9 +144,8 @@ class Result:
 
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> Result:
-        cell = Cell(values["collective"], values["size_bytes"], values["pattern"], values["skew"])
         result = Result(
-            cell,
+            cell_of(values),
             values["algorithm"],
             values["status"],
             **{name: values[name] for name in MEASURES if name in values},
@@ -174,9 +192,9 @@ class Benchmark:
         )
         return [key for key in wanted if key not in there]
 
-    def native_us(self) -> dict[tuple[str, int], float]:
-        """The host's medians when no rank is late, by collective and size, as far as they are known."""
-        return {(r.cell.collective, r.cell.size_bytes): r.native_us for r in self.results if r.native_us > 0}
+    def native_us(self) -> dict[Call, float]:
+        """The host's medians when no rank is late, by call, as far as they are known."""
+        return {r.cell.call: r.native_us for r in self.results if r.native_us > 0}
 
     def wrong_results(self) -> list[str]:
         """One line for each algorithm, collective and size with a wrong result."""
@@ -185,7 +203,8 @@ class Benchmark:
             if result.wrong is not None:
                 cell = result.cell
                 where = "" if cell.collective == USUAL else f"{cell.collective} by "
-                key = f"{where}{result.algorithm} at {format_size(cell.size_bytes)}"
+                variant = f" ({cell.variant})" if cell.variant else ""
+                key = f"{where}{result.algorithm} at {format_size(cell.size_bytes)}{variant}"
                 pattern = f" ({cell.pattern} arrival)" if result.last_delays_us else ""
                 found.setdefault(key, f"{key}: {result.wrong}{pattern}")
         return list(found.values())

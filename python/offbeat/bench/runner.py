@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from offbeat import __version__, machine
 from offbeat.bench import arrival_patterns
-from offbeat.bench.plan import Cell, Job, Plan
+from offbeat.bench.plan import Call, Cell, Job, Plan
 from offbeat.bench.records import Records
 from offbeat.bench.results import Benchmark
 from offbeat.errors import FAILED, CommandError
@@ -31,7 +31,7 @@ from offbeat.mpi import launch, libraries
 from offbeat.mpi.choice import Choice
 from offbeat.units import Skew, parse_skew
 
-NativeUs = Mapping[tuple[str, int], float]  # the host's medians when no rank is late, by collective and size
+NativeUs = Mapping[Call, float]  # the host's medians when no rank is late
 
 _FILES = ("output", "arrivals", "cells", "gate")  # files that the ranks share with this process
 _POLL_S = 0.1
@@ -127,6 +127,8 @@ def rank_arguments(
         arguments += ["--algorithm", algorithm]
     arguments += ["--deadline", f"{deadline:.3f}", "--max-iterations", str(plan.max_iterations)]
     arguments += ["--same-buffers"] if plan.same_buffers else []
+    arguments += ["--all-iterations"] if plan.all_iterations else []
+    arguments += ["--warm-up", str(plan.warm_up)] if plan.warm_up is not None else []
     if plan.computing is not None:
         arguments += ["--computing", _as_numbers(plan.computing)]
         arguments += ["--asleep"] if plan.asleep else []
@@ -139,12 +141,13 @@ def _as_numbers(skew: Skew) -> str:
 
 def _cell_line(cell: Cell, native_us: float) -> str:
     where = f"{cell.collective} {cell.size_bytes} {cell.pattern} {cell.skew}"
-    return f"{where} {_as_numbers(parse_skew(cell.skew))} {native_us!r}\n"
+    data = f"{cell.type} {cell.operation} {cell.root} {int(cell.in_place)}"
+    return f"{where} {_as_numbers(parse_skew(cell.skew))} {native_us!r} {data}\n"
 
 
 def _write_files(job: Job, plan: Plan, native_us: NativeUs, files: Mapping[str, Path]) -> None:
     files["arrivals"].write_text(arrival_patterns.as_text(list(plan.patterns), plan.ranks, plan.seed))
-    lines = [_cell_line(c, native_us.get((c.collective, c.size_bytes), 0.0)) for c in job.cells]
+    lines = [_cell_line(c, native_us.get(c.call, 0.0)) for c in job.cells]
     files["cells"].write_text("".join(lines))
     files["gate"].write_bytes(bytes(mmap.PAGESIZE))
 
@@ -165,6 +168,7 @@ def build(
         libraries=[libraries.preload_library(install.family)],
         mpirun_arguments=plan.mpirun_arguments,
         variables={**choice.variables, **job.variables},
+        launcher=plan.launcher,
     )
     slots = None if machine.in_batch_job(base) else machine.cores()
     return launch.build(request, base, slots=slots, is_root=os.geteuid() == 0)
@@ -288,7 +292,8 @@ def run_job(
     written nothing for ``silence_s``; both raise CommandError. If ``path`` is the file of a benchmark, the
     ranks write beside it (``part_of``), so that their results survive a kill of this process.
     """
-    with tempfile.TemporaryDirectory(prefix="offbeat-bench-", dir=shared_folder) as folder:
+    shared = shared_folder or _shared_folder(plan)
+    with tempfile.TemporaryDirectory(prefix=".offbeat-bench-", dir=shared) as folder:
         files = {name: Path(folder) / name for name in _FILES}
         if path is not None:
             files["output"] = part_of(path)
@@ -296,6 +301,12 @@ def run_job(
         built = build(job, plan, choice, files, deadline=until)
         limits = Limits(until + (_GRACE_S if grace_s is None else grace_s), silence_s)
         run_ranks(built, Path(folder), files["output"], limits, records, on_change, show_output=show_output)
+
+
+def _shared_folder(plan: Plan) -> str | None:
+    """A folder that other hosts see as well. None: /tmp will do, as all ranks are on this host."""
+    elsewhere = plan.launcher is not None or machine.in_batch_job(os.environ)
+    return os.getcwd() if elsewhere and os.access(os.getcwd(), os.W_OK) else None
 
 
 class Limits(NamedTuple):

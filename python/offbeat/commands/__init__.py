@@ -5,6 +5,7 @@ from offbeat.commands import (
     bench,
     calibrate,
     compare,
+    doctor,
     env,
     explain,
     export,
@@ -20,6 +21,6 @@ from offbeat.commands import (
 )
 
 COMMANDS = (
-    run, trace, env, report, predict, bench, tune, calibrate, simulate, compare, pattern, export, rules,
-    explain, info,
+    run, env, trace, doctor, report, predict, export, bench, compare, tune, calibrate, rules, explain,
+    simulate, pattern, info,
 )  # fmt: skip

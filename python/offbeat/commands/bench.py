@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -21,23 +22,49 @@ from offbeat.bench import arrival_patterns, runner
 from offbeat.bench import plan as plans
 from offbeat.bench.records import Records
 from offbeat.bench.results import Benchmark, read
+from offbeat.commands import completion
 from offbeat.commands.options import (
+    HostFile,
+    HostNames,
+    Launcher,
     MpiOfNoProgram,
     MpirunArgs,
     Ranks,
     Verbose,
     checked_ranks,
-    split_arguments,
+    where,
 )
-from offbeat.errors import FAILED, CommandError
+from offbeat.errors import ANSWER_NO, FAILED, INTERRUPTED, CommandError
 from offbeat.mpi import host_algorithms
 from offbeat.mpi.choice import Choice, choose
-from offbeat.reports import table
+from offbeat.reports import bench_formats, table
 from offbeat.units import parse_skew
 
 _PLAIN_WIDTH = 120  # columns of output that goes to a file or a pipe
 _ALGORITHMS = "arrival_tree,recursive_doubling,rabenseifner"
-_WITH_RESUME = {"resume", "budget", "verbose"}
+_WITH_RESUME = {"resume", "budget", "verbose", "output_format"}
+
+
+class Place(str, Enum):
+    """Whether calls are in place."""
+
+    no = "no"
+    yes = "yes"
+    both = "both"
+
+
+_PLACES = {Place.no: [False], Place.yes: [True], Place.both: [False, True]}
+
+
+class Format(str, Enum):
+    """The output."""
+
+    table = "table"
+    csv = "csv"
+    json = "json"
+    osu = "osu"
+    imb = "imb"
+    nccl = "nccl"
 
 
 def register(app: typer.Typer) -> None:
@@ -50,7 +77,12 @@ def bench(
     ranks: Ranks = 2,
     mpi: MpiOfNoProgram = None,
     collectives: Annotated[
-        str, typer.Option(metavar="NAME,...", help=f"Collectives: {', '.join(plans.COLLECTIVES)}.")
+        str,
+        typer.Option(
+            metavar="NAME,...",
+            autocompletion=completion.collectives,
+            help=f"Collectives: {', '.join(plans.COLLECTIVES)}.",
+        ),
     ] = plans.USUAL,
     sizes: Annotated[
         str,
@@ -72,7 +104,11 @@ def bench(
     ] = "",
     patterns: Annotated[
         str,
-        typer.Option(metavar="NAME,...", help=f"Arrival patterns: {', '.join(arrival_patterns.PATTERNS)}."),
+        typer.Option(
+            metavar="NAME,...",
+            autocompletion=completion.patterns,
+            help=f"Arrival patterns: {', '.join(arrival_patterns.PATTERNS)}.",
+        ),
     ] = "balanced,last_delayed,random",
     skew: Annotated[
         str,
@@ -98,15 +134,78 @@ def bench(
         typer.Option("--asleep", help="With --computing: sleep instead, like a rank that waits for a GPU."),
     ] = False,
     budget: Annotated[float, typer.Option(metavar="SECONDS", help="Time for the whole benchmark.")] = 60.0,
-    seed: Annotated[int, typer.Option(help="Seed of the random arrival patterns.")] = 1,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the random arrival patterns.")] = 1,
+    types: Annotated[
+        str,
+        typer.Option(
+            "-d",
+            "--type",
+            metavar="TYPE,...",
+            autocompletion=completion.types,
+            help=f"Types of element: {', '.join(plans.TYPES)}.",
+        ),
+    ] = plans.FLOAT,
+    operations: Annotated[
+        str,
+        typer.Option(
+            "-o",
+            "--op",
+            metavar="OP,...",
+            autocompletion=completion.operations,
+            help=f"Operations: {', '.join(plans.OPERATIONS)} (bit by bit: integers).",
+        ),
+    ] = plans.SUM,
+    roots: Annotated[
+        str, typer.Option("--root", metavar="RANK,...", help="Roots of collectives that have one, or `all`.")
+    ] = "0",
+    in_place: Annotated[
+        Place,
+        typer.Option(
+            metavar="no|yes|both",
+            help="Whether calls are made with MPI_IN_PLACE. A barrier and a bcast have no such form.",
+        ),
+    ] = Place.no,
+    iterations: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Count exactly N calls of each algorithm in a cell. Default: until the median is known to "
+            f"2.5%, at most {plans.MAX_ITERATIONS}.",
+        ),
+    ] = None,
+    warm_up: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Calls that are not counted when an algorithm has its turn. Default: 4 of short calls, none "
+            "of those that take longer than 100us.",
+        ),
+    ] = None,
+    output_format: Annotated[
+        Format,
+        typer.Option(
+            "--format",
+            metavar="table|csv|json|osu|imb|nccl",
+            help="The output: tables, tidy rows, the JSON of --json, or as the benchmarks of OSU, Intel or "
+            "NVIDIA print it.",
+        ),
+    ] = Format.table,
     json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write all results to FILE as JSON.")
+        Path | None,
+        typer.Option(
+            "--json",
+            metavar="FILE",
+            help="Write all results to FILE as JSON; - prints them, as --format json.",
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
     resume: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Continue the run of FILE, which was interrupted or cut short."),
     ] = None,
+    launcher: Launcher = None,
+    hosts: HostNames = None,
+    hostfile: HostFile = None,
     mpirun_args: MpirunArgs = "",
     verbose: Verbose = 0,
 ) -> None:
@@ -114,7 +213,14 @@ def bench(
 
     Before it measures, offbeat compares every result with the exact one; if one is wrong, the exit
     code is 1. All algorithms take turns in one job, so that noise hits them alike.
+
+    offbeat bench -n 4 --sizes 8,64KiB,1MiB --algorithms 'arrival_tree, ring, pipeline(4, ring)'
+    offbeat bench -n 8 --patterns balanced,random --skew 1,100us --budget 600 --json before.json
+    offbeat bench -n 4 --collectives reduce,bcast -d float,int32 -o sum,max --root 0,3 --format csv
+    offbeat bench -n 64 --launcher srun --patterns balanced --format osu
     """
+    if json_file is not None and str(json_file) == "-":
+        json_file, output_format = None, Format.json
     if resume is not None:
         refuse_others(context, _WITH_RESUME)
         found, choice = _resumed(resume)
@@ -122,10 +228,22 @@ def bench(
         seconds = budget if is_given(context, "budget") else found.plan.budget_s
     else:
         names = plans.parse_collectives(collectives)
+        type_names = plans.parse_types(types)
+        place = where(ranks, launcher, hosts, hostfile, mpirun_args)
+        for option, number in (("--iterations", iterations), ("--warm-up", warm_up)):
+            if number is not None and number < (1 if option == "--iterations" else 0):
+                raise CommandError(f"{option} {number}: too few")
         plan = plans.Plan(
             ranks=checked_ranks(ranks),
             collectives=names,
-            sizes_bytes=plans.parse_sizes(sizes),
+            sizes_bytes=plans.parse_sizes(sizes, type_names),
+            types=type_names,
+            operations=plans.parse_operations(operations),
+            roots=plans.parse_roots(roots, ranks),
+            in_place=_PLACES[in_place],
+            max_iterations=iterations or plans.MAX_ITERATIONS,
+            all_iterations=iterations is not None,
+            warm_up=warm_up,
             algorithms=plans.parse_algorithms(algorithms or _usual_algorithms(names), names),
             patterns=arrival_patterns.parse_names(patterns),
             skews=list(dict.fromkeys(parse_skew(text) for text in skew.split(","))),
@@ -134,28 +252,37 @@ def bench(
             asleep=asleep,
             budget_s=budget,
             seed=seed,
-            mpirun_arguments=split_arguments(mpirun_args),
+            launcher=launcher,
         )
+        if not plan.cells:
+            raise CommandError(f"-d {types} -o {operations}: no operation is defined for any type")
         if asleep and computing is None:
             raise CommandError("--asleep changes how ranks spend the time of --computing; give both")
         _checked_budget(budget)
         _refuse_overwrite(json_file, force=force)
         choice = choose(mpi, None, [], os.environ)
+        plan = replace(plan, mpirun_arguments=place.arguments(choice.install))
         for algorithm in plan.algorithms:
             host_algorithms.check(
                 choice.install.vendor, names, algorithm, nonblocking=plan.computing is not None
             )
         found = Benchmark(plan, runner.about(plan, choice))
         path, seconds = json_file, budget
-    _measure(found, choice, path, _checked_budget(seconds), verbose=verbose > 0)
+    _measure(found, choice, path, _checked_budget(seconds), output_format, verbose=verbose > 0)
 
 
 def _usual_algorithms(collectives: list[str]) -> str:
     return _ALGORITHMS if collectives == [plans.USUAL] else plans.BUILT_IN
 
 
-def _measure(found: Benchmark, choice: Choice, path: Path | None, budget_s: float, *, verbose: bool) -> None:
-    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
+def _measure(
+    found: Benchmark, choice: Choice, path: Path | None, budget_s: float, form: Format, *, verbose: bool
+) -> None:
+    is_table = form is Format.table
+    # With another format, standard output has nothing but that.
+    console = Console(
+        width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False, stderr=not is_table
+    )
     console.print(f"{found.plan.ranks} ranks, {choice.install}: {choice.why}", soft_wrap=True)
     if path is not None:
         found.write(path)
@@ -164,7 +291,10 @@ def _measure(found: Benchmark, choice: Choice, path: Path | None, budget_s: floa
             runner.run(found, choice, path=path, budget_s=budget_s, on_change=on_change, show_output=verbose)
     except KeyboardInterrupt:
         _stop_interrupted(found, path)
-    console.print(table.render(found, console.width))
+    if is_table:
+        console.print(table.render(found, console.width))
+    else:
+        print(bench_formats.FORMATS[form.value](found))
     missing = found.missing()
     if missing:
         cells = len({cell for cell, _ in missing})
@@ -172,7 +302,7 @@ def _measure(found: Benchmark, choice: Choice, path: Path | None, budget_s: floa
         console.print(f"{cells} of {len(found.plan.cells)} cells are missing: the budget was spent{hint}")
     wrong = found.wrong_results()
     if wrong:
-        raise CommandError(f"wrong results in {len(wrong)} cases, the first: {wrong[0]}", FAILED)
+        raise CommandError(f"wrong results in {len(wrong)} cases, the first: {wrong[0]}", ANSWER_NO)
     if not found.results:
         raise CommandError(f"nothing was measured within {budget_s:g} s; give a longer --budget", FAILED)
 
@@ -185,7 +315,7 @@ def _stop_interrupted(found: Benchmark, path: Path | None) -> NoReturn:
             f"to continue: offbeat bench --resume {path}",
             file=sys.stderr,
         )
-    raise typer.Exit(130)
+    raise typer.Exit(INTERRUPTED)
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from offbeat.commands.options import (
     split_arguments,
     write_text,
 )
-from offbeat.errors import FAILED, CommandError
+from offbeat.errors import FAILED, INTERRUPTED, CommandError
 from offbeat.mpi.choice import Choice, choose
 from offbeat.reports.sheet import to_terminal
 from offbeat.units import format_duration, parse_duration_s
@@ -316,7 +316,7 @@ class _Run:
         print(
             f"offbeat: interrupted; all measurements are kept. To go on: {self._to_go_on()}", file=sys.stderr
         )
-        raise typer.Exit(130)
+        raise typer.Exit(INTERRUPTED)
 
 
 def _finite(value: Any) -> Any:

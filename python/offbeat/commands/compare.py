@@ -14,7 +14,7 @@ from rich.console import Console
 
 from offbeat.bench import compare as comparing
 from offbeat.bench.results import read
-from offbeat.errors import FAILED, CommandError
+from offbeat.errors import ANSWER_NO, CommandError
 from offbeat.reports import comparison
 
 _PLAIN_WIDTH = 120  # columns of output that goes to a file or a pipe
@@ -38,9 +38,13 @@ def compare(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say which cells are certainly faster or slower in B than in A.
+    """Compare two results of offbeat bench.
 
-    The exit code is 1 if a cell is slower or wrong.
+    This says which cells are certainly faster or slower in B than in A. The exit code is 1 if a cell is
+    slower or wrong.
+
+    offbeat compare before.json after.json
+    offbeat compare --relative --threshold 10% before.json after.json
     """
     before, after = read(first), read(second)
     comparisons = comparing.compare(before, after, threshold=_checked_threshold(threshold), relative=relative)
@@ -55,9 +59,9 @@ def compare(
         console.print(comparison.render(comparisons, differences, everything=everything))
     wrong = after.wrong_results()
     if wrong:
-        raise CommandError(f"{second} has wrong results, the first: {wrong[0]}", FAILED)
+        raise CommandError(f"{second} has wrong results, the first: {wrong[0]}", ANSWER_NO)
     if any(c.verdict == comparing.SLOWER for c in comparisons):
-        raise typer.Exit(FAILED)
+        raise typer.Exit(ANSWER_NO)
 
 
 def _checked_threshold(text: str) -> float:

@@ -15,6 +15,7 @@ import typer
 from offbeat.commands.options import (
     Algorithm,
     Allreduce,
+    AsJson,
     Mpi,
     Trace,
     Verbose,
@@ -49,14 +50,18 @@ def env(
     allreduce: Allreduce = None,
     algorithm: Algorithm = None,
     trace: Trace = None,
-    shell: Annotated[Shell, typer.Option("--shell", help="Syntax of the lines.")] = Shell.sh,
+    shell: Annotated[
+        Shell, typer.Option("--shell", metavar="sh|csh|fish|json", help="Syntax of the lines.")
+    ] = Shell.sh,
+    as_json: AsJson = False,
     verbose: Verbose = 0,
 ) -> None:
     """Print the variables for srun and other launchers.
 
-    eval "$(offbeat env -- ./program)"; srun -n 64 ./program
-
     The preload does nothing in programs that make no MPI call, so you can export it safely.
+
+    eval "$(offbeat env -- ./program)"; srun -n 64 ./program
+    offbeat env --shell fish --allreduce ring -- ./program
     """
     base = dict(os.environ)
     settings = launch.Settings(chosen_algorithms(allreduce, algorithm), verbose, trace=checked_trace(trace))
@@ -67,7 +72,7 @@ def env(
     settings = with_stored_rules(settings, choice.install, base)
     preloaded = libraries(choice.install.family, traced=trace is not None)
     variables |= launch.rank_variables(preloaded, settings, base)
-    print(render(variables, shell))
+    print(render(variables, Shell.json if as_json else shell))
 
 
 def render(variables: dict[str, str], shell: Shell) -> str:

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from offbeat import _core
+from offbeat.commands import completion
 from offbeat.commands.options import HostOfRules, UsersRules, checked_host, checked_served
 from offbeat.errors import CommandError
 from offbeat.expressions import canonical
@@ -34,7 +35,9 @@ def explain(
     calls: Annotated[
         str,
         typer.Argument(
-            metavar="COLLECTIVE", help="A collective, such as bcast; ibcast: its non-blocking calls."
+            metavar="COLLECTIVE",
+            autocompletion=completion.collectives,
+            help="A collective, such as bcast; ibcast: its non-blocking calls.",
         ),
     ],
     mpi: HostOfRules = None,
@@ -57,11 +60,13 @@ def explain(
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Say which algorithm a collective runs, in which form, and which rule chose it.
+    """Say which algorithm a call runs, and why.
+
+    This runs nothing. It also says in which form the algorithm runs, and which rule chose it. OFFBEAT_RULES,
+    OFFBEAT_MACHINE and OFFBEAT_<COLLECTIVE> have the same effect as in a program.
 
     offbeat explain allreduce --mpi mpich --nodes 8 --ppn 64 --bytes 16KiB
-
-    OFFBEAT_RULES, OFFBEAT_MACHINE and OFFBEAT_<COLLECTIVE> have the same effect as in a program.
+    offbeat explain bcast --nodes 4 --ppn 16 --json
     """
     collective = calls.removeprefix("i")  # no collective has a name that begins with it
     checked_served(collective)

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from offbeat.commands.options import checked_output
+from offbeat.commands.options import AsJson, checked_output, print_json
 from offbeat.errors import CommandError
+
+_OTF2 = ".otf2"
+_FORMATS = {".json": "Perfetto", ".csv": "a table", _OTF2: "OTF2"}
 
 
 def register(app: typer.Typer) -> None:
@@ -21,7 +25,12 @@ def export(
     trace: Annotated[Path, typer.Argument(metavar="TRACE", help="The folder that offbeat trace made.")],
     output: Annotated[
         Path,
-        typer.Option("-o", "--output", metavar="FILE", help="FILE.json for Perfetto, FILE.csv for a table."),
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="FILE.json for Perfetto, FILE.csv for a table, FILE.otf2 for OTF2.",
+        ),
     ],
     begin: Annotated[
         float, typer.Option("--from", metavar="SECONDS", help="Leave out calls that end earlier.")
@@ -30,23 +39,48 @@ def export(
         float, typer.Option("--to", metavar="SECONDS", help="Leave out calls that begin later.")
     ] = float("inf"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Write the calls of a trace for other tools.
-
-    offbeat export run.trace -o run.json
+    """Write a trace for Perfetto, Vampir or a table.
 
     A .json file opens in https://ui.perfetto.dev and in chrome://tracing. It shows one line per rank, with
     the time in each call divided into waiting and communicating. A .csv file has one line for each call of
-    each rank. Seconds count from the first call.
+    each rank. A name that ends in .otf2 is a folder with an OTF2 archive, for Vampir, Scalasca and others
+    (pip install 'offbeat[otf2]'). Seconds count from the first call.
+
+    offbeat export run.trace -o run.json
+    offbeat export run.trace -o run.csv --from 1.5 --to 2
+    offbeat export run.trace -o run.otf2
     """
-    checked_output(output, force=force)
-    if output.suffix not in (".json", ".csv"):
-        raise CommandError(f"-o {output}: the name must end in .json (Perfetto) or .csv (a table)")
+    _check_output(output, force=force)
     if not begin < end:
         raise CommandError(f"--from {begin:g} --to {end:g}: there is nothing between")
     from offbeat.trace import export as exporting
     from offbeat.trace import read
 
-    write = exporting.write_perfetto if output.suffix == ".json" else exporting.write_csv
-    count = write(read(trace), output, begin, end)
-    print(f"wrote {count} calls to {output}")
+    found = read(trace)
+    if output.suffix == _OTF2:
+        from offbeat.trace import otf2_archive
+
+        count = otf2_archive.write(found, output, begin, end)
+    else:
+        write = exporting.write_perfetto if output.suffix == ".json" else exporting.write_csv
+        count = write(found, output, begin, end)
+    if as_json:
+        print_json({"output": str(output), "format": _FORMATS[output.suffix], "calls": count})
+    else:
+        print(f"wrote {count} calls to {output}")
+
+
+def _check_output(output: Path, *, force: bool) -> None:
+    if output.suffix not in _FORMATS:
+        known = ", ".join(f"{suffix} ({name})" for suffix, name in _FORMATS.items())
+        raise CommandError(f"-o {output}: the name must end in one of {known}")
+    if output.suffix != _OTF2:
+        checked_output(output, force=force)
+    elif output.exists():
+        if not force:
+            raise CommandError(f"{output} exists; add --force to replace it")
+        if not output.is_dir() or not (output / "traces.otf2").exists():
+            raise CommandError(f"{output} is not an OTF2 archive, so it is not replaced")
+        shutil.rmtree(output)

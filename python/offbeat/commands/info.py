@@ -29,7 +29,11 @@ def info(
 ) -> None:
     """Show the MPIs found, the libraries and the algorithms.
 
-    offbeat uses the first MPI for programs that do not show which one they need.
+    The first MPI is the one for programs that do not show which one they need.
+
+    offbeat info
+    offbeat info --settings
+    offbeat info --json
     """
     found = collect()
     if as_json:

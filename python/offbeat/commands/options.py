@@ -3,18 +3,56 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from offbeat import _core
+from offbeat import _core, machine
 from offbeat.bench.plan import COLLECTIVES
+from offbeat.commands import completion
 from offbeat.errors import FAILED, CommandError
 from offbeat.expressions import canonical
+from offbeat.mpi import launcher as launcher_
+from offbeat.mpi.install import MpiInstall
+from offbeat.mpi.launcher import Hosts
 
 Ranks = Annotated[int, typer.Option("-n", "--ranks", metavar="N", help="Number of ranks.")]
+RanksOfProgram = Annotated[
+    int | None,
+    typer.Option(
+        "-n",
+        "--ranks",
+        metavar="N",
+        help="Number of ranks. Default: one for each core; in a batch job, or with --hosts, --hostfile or "
+        "--launcher, as many as the launcher starts by itself.",
+    ),
+]
+Launcher = Annotated[
+    str | None,
+    typer.Option(
+        "--launcher",
+        metavar="'COMMAND'",
+        help="Start the ranks by this command instead of the MPI's mpirun, such as srun or "
+        "'flux run -n {n}'. {n} stands for the number of ranks (otherwise -n N is added) and {program} for "
+        "the program (otherwise it comes last).",
+    ),
+]
+HostNames = Annotated[
+    str | None,
+    typer.Option("--hosts", metavar="HOST,...", help="The hosts to use, in the form of the MPI's mpirun."),
+]
+HostFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--hostfile", metavar="FILE", help="A file of the hosts to use, in the form of the MPI's mpirun."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Mpi = Annotated[
     str | None,
     typer.Option(
@@ -63,7 +101,9 @@ Trace = Annotated[
 ]
 MpirunArgs = Annotated[
     str,
-    typer.Option("--mpirun-args", metavar="'ARGS'", help="Arguments for mpirun, placed before the program."),
+    typer.Option(
+        "--mpirun-args", metavar="'ARGS'", help="Arguments for mpirun or the launcher, before the program."
+    ),
 ]
 Verbose = Annotated[
     int,
@@ -78,10 +118,21 @@ Verbose = Annotated[
 
 HostOfRules = Annotated[
     str | None,
-    typer.Option("--mpi", metavar="NAME", help=f"The MPI as rules name it: {', '.join(_core.hosts())}."),
+    typer.Option(
+        "--mpi",
+        metavar="NAME",
+        autocompletion=completion.hosts,
+        help=f"The MPI as rules name it: {', '.join(_core.hosts())}.",
+    ),
 ]
 CollectiveOfRules = Annotated[
-    str | None, typer.Option("--collective", metavar="NAME", help="Show only the rules of this collective.")
+    str | None,
+    typer.Option(
+        "--collective",
+        metavar="NAME",
+        autocompletion=completion.collectives,
+        help="Show only the rules of this collective.",
+    ),
 ]
 UsersRules = Annotated[
     Path | None,
@@ -101,6 +152,45 @@ def checked_served(collective: str | None) -> None:
     """Refuse a collective that offbeat does not serve."""
     if collective is not None and collective not in COLLECTIVES:
         raise CommandError(f"offbeat does not serve '{collective}', only {', '.join(COLLECTIVES)}")
+
+
+@dataclass(frozen=True)
+class Where:
+    """How and where the user wants ranks to run."""
+
+    ranks: int | None = None
+    hosts: Hosts = field(default_factory=Hosts)
+    launcher: str | None = None
+    mpirun_args: str = ""
+
+    def arguments(self, install: MpiInstall) -> list[str]:
+        """The arguments of the launcher."""
+        return [
+            *launcher_.host_options(self.hosts, install, self.launcher),
+            *split_arguments(self.mpirun_args),
+        ]
+
+    def number(self, environment: Mapping[str, str]) -> int | None:
+        """How many ranks to start; None: the launcher decides."""
+        if self.ranks is not None:
+            return checked_ranks(self.ranks)
+        return None if self.launcher or self.hosts else machine.usual_ranks(environment)
+
+
+def where(
+    ranks: int | None, launcher: str | None, hosts: str | None, hostfile: Path | None, mpirun_args: str
+) -> Where:
+    """The options of a verb that starts ranks, checked."""
+    if launcher is not None:
+        launcher_.parse(launcher)
+    if hostfile is not None and not hostfile.is_file():
+        raise CommandError(f"--hostfile {hostfile}: there is no such file")
+    return Where(ranks, Hosts(hosts, hostfile), launcher, mpirun_args)
+
+
+def print_json(document: Any) -> None:
+    """Print what ``--json`` asks for."""
+    print(json.dumps(document, indent=1))
 
 
 def checked_ranks(ranks: int) -> int:

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from offbeat.bench import arrival_patterns
-from offbeat.commands.options import checked_output, checked_ranks, write_text
+from offbeat.commands.options import AsJson, checked_output, checked_ranks, print_json, write_text
 from offbeat.errors import CommandError
 from offbeat.reports import pattern_chart
 from offbeat.units import checked_delay, parse_skew, parse_time_us
@@ -39,26 +39,36 @@ def pattern(
     alpha: Annotated[
         str | None, typer.Option(metavar="TIME", help="The time to communicate one message, for --mif.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the random patterns.")] = 1,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the random patterns.")] = 1,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a pattern file; - prints it.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Draw an arrival pattern, or write it as a file: one line per rank, in microseconds.
+    """Draw an arrival pattern, or write it as a file.
 
+    A file has one line per rank, in microseconds. NAME is a pattern of the list. FILE is a pattern file. The
+    pattern of a TRACE is the mean skew of each rank. If a pattern is drawn anew for each call, this shows the
+    first draw.
+
+    offbeat pattern
     offbeat pattern ascending -n 8 --skew 100us -o ascending.txt
-
-    NAME is a pattern of the list. FILE is a pattern file. The pattern of a TRACE is the mean skew of each
-    rank. If a pattern is drawn anew for each call, this shows the first draw.
+    offbeat pattern 'bimodal(2)' -n 64 --mif 20 --alpha 1.5us --json
     """
     console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
     checked_ranks(ranks)
+    if name is None and as_json:
+        print_json({"patterns": _described()})
+        return
     if name is None:
         console.print(pattern_chart.overview(seed))
         return
     skew_us = _skew_us(skew, mif, alpha)
     delays = _delays(name, ranks, skew_us, seed)
+    if as_json and output is None:
+        print_json({"pattern": name, "ranks": len(delays), "seed": seed, "delays_us": delays})
+        return
     if output is None:
         console.print(pattern_chart.chart(name, arrival_patterns.find(name).summary, delays, console.width))
         return
@@ -68,6 +78,13 @@ def pattern(
         return
     checked_output(output, force=force)
     write_text(output, text)
+    if as_json:
+        print_json({"pattern": name, "ranks": len(delays), "output": str(output)})
+
+
+def _described() -> list[dict[str, object]]:
+    found = arrival_patterns.PATTERNS.items()
+    return [{"name": name, "summary": each.summary, "formula": each.formula} for name, each in found]
 
 
 def _delays(name: str, ranks: int, skew_us: float | None, seed: int) -> list[float]:

@@ -47,12 +47,14 @@ def predict(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Predict the run time of a program under each algorithm of a benchmark or a simulation.
+    """Predict the run time of a traced program.
+
+    There is a prediction for each algorithm of a benchmark or a simulation. The computation takes as long as
+    in the trace. Each collective takes as long as the benchmark measured for its size, under the pattern that
+    is nearest to its arrivals.
 
     offbeat predict run.trace --from bench.json
-
-    The computation takes as long as in the trace. Each collective takes as long as the benchmark measured
-    for its size, under the pattern that is nearest to its arrivals.
+    offbeat predict run.trace --from bench.json --measured tree.trace
     """
     # Imported here because NumPy is slow to load and may not be installed.
     from offbeat.predict import delays, prediction

@@ -55,11 +55,13 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files.")] = False,
 ) -> None:
-    """Say what collectives cost, how much time could be saved, and which ranks are late, when, by how much.
+    """Say what collectives cost, and which ranks are late.
 
-    offbeat report run.trace -o run.html
+    The report begins with how much time could be saved. The traced program may still run, or may have been
+    killed. The report says what is missing.
 
-    The traced program may still run, or may have been killed. The report says what is missing.
+    offbeat report run.trace
+    offbeat report run.trace bench.json -o report.html --figures figures
     """
     checked_output(output, force=force)
     checked_output(pattern, force=force)

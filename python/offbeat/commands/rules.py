@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -12,15 +13,18 @@ import typer
 from rich.console import Console
 
 from offbeat import _core
+from offbeat.commands import help_pages
 from offbeat.commands.options import (
+    AsJson,
     CollectiveOfRules,
     HostOfRules,
     MpiOfExport,
     UsersRules,
     checked_host,
     checked_served,
+    print_json,
 )
-from offbeat.errors import BAD_INPUT, FAILED, CommandError
+from offbeat.errors import ANSWER_NO, BAD_INPUT, CommandError
 from offbeat.reports import rule_sheets
 from offbeat.reports.sheet import to_terminal
 from offbeat.rules import export_run, rule_files
@@ -29,20 +33,28 @@ from offbeat.rules.export_choices import OBJECTIVES, ROBUST, VENDORS
 
 _PLAIN_WIDTH = 160  # columns of output that goes to a file or a pipe
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = help_pages.App(cls=help_pages.Group, no_args_is_help=True, rich_markup_mode=None)
 
 
 def register(parent: typer.Typer) -> None:
     """Add the verb."""
-    parent.add_typer(
-        app, name="rules", help="Check, show, compare and export the rules that choose algorithms."
-    )
+    parent.add_typer(app, name="rules", help="Check, show, compare and export rules that choose algorithms.")
 
 
 @app.command()
-def check(file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of rules.")]) -> None:
-    """Print all errors in a file of rules. The exit code is 2 if there are any."""
+def check(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of rules.")], as_json: AsJson = False
+) -> None:
+    """Print all errors in a file of rules.
+
+    The exit code is 2 if there are any.
+
+    offbeat rules check my.rules
+    """
     found = rule_files.read(str(file))
+    if as_json:
+        print_json({"file": str(file), "errors": list(found.errors), "rules": list(found.rules)})
+        raise typer.Exit(BAD_INPUT if found.errors else 0)
     for line in found.errors:
         print(line, file=sys.stderr)
     if found.errors:
@@ -56,12 +68,19 @@ def show(
     mpi: HostOfRules = None,
     collective: CollectiveOfRules = None,
     rules: UsersRules = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Print the rules in force, as a file of rules: first yours, if you have any, then the built-in ones."""
+    """Print the rules in force, as a file of rules.
+
+    First come yours, if you have any, then the built-in ones.
+
+    offbeat rules show --mpi mpich --collective bcast
+    """
     checked_host(mpi)
     checked_served(collective)
     parts = [] if rules is None else [(str(rules), rule_files.without_errors(str(rules)))]
     parts.append(("built-in rules", _core.built_in_rules()))
+    shown = []
     for name, part in parts:
         wanted = [
             rule
@@ -69,29 +88,40 @@ def show(
             if (mpi is None or rule["host"] in ("*", mpi))
             and (collective is None or rule["collective"] == collective)
         ]
+        if as_json:
+            shown += [{"file": name, **rule} for rule in wanted]
+            continue
         print(f"# {name}")
         print(*rule_sheets.rule_lines(wanted), sep="\n", end="\n\n" if name != parts[-1][0] else "\n")
+    if as_json:
+        print_json({"rules": shown})
 
 
 @app.command()
 def diff(
     first: Annotated[str, typer.Argument(metavar="A", help="A file of rules, or `built-in`.")],
     second: Annotated[str, typer.Argument(metavar="B", help="Another file of rules, or `built-in`.")],
+    as_json: AsJson = False,
 ) -> None:
-    """List the calls for which two files choose differently. The exit code is 1 if there are any.
+    """List the calls for which two files choose differently.
 
-    The built-in rules follow each file, as they do with OFFBEAT_RULES.
+    The exit code is 1 if there are any. The built-in rules follow each file, as they do with OFFBEAT_RULES.
+
+    offbeat rules diff built-in my.rules
     """
     files = [
         None if name == rule_files.BUILT_IN else rule_files.without_errors(name) for name in (first, second)
     ]
     found = differences(files[0], files[1])
+    if as_json:
+        print_json({"files": [first, second], "differences": [asdict(each) for each in found]})
+        raise typer.Exit(ANSWER_NO if found else 0)
     if not found:
         print(f"{first} and {second} choose the same everywhere")
         return
     console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
     console.print(to_terminal(rule_sheets.difference_sheet("Different choices", (first, second), found)))
-    raise typer.Exit(FAILED)
+    raise typer.Exit(ANSWER_NO)
 
 
 @app.command()
@@ -109,16 +139,20 @@ def export(
     objective: Annotated[
         str,
         typer.Option(
-            help="robust: the best mean over all arrival patterns. balanced: only without late ranks."
+            metavar="robust|balanced",
+            help="robust: the best mean over all arrival patterns. balanced: only without late ranks.",
         ),
     ] = ROBUST,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files in FOLDER.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Tell an MPI which of its own algorithms are best, for programs that run without offbeat.
+    """Tell an MPI which of its own algorithms are best.
 
-    The MPI's default wins unless a named algorithm is better by more than 3%. Before anything is
-    written, the MPI runs alone with the new files: its results must be right, and each algorithm
-    must take effect.
+    This is for programs that run without offbeat. The MPI's default wins unless a named algorithm is better
+    by more than 3%. Before anything is written, the MPI runs alone with the new files: its results must be
+    right, and each algorithm must take effect. The exit code is 1 if the MPI's defaults are best.
+
+    offbeat rules export results.json --to mpich -o tuned
     """
     if to not in VENDORS:
         raise CommandError(f"--to {to}: offbeat exports only to {', '.join(VENDORS)}")
@@ -130,10 +164,16 @@ def export(
     vendor = request.choice.install.vendor
     with Console(stderr=True).status("starting") as status:
         made = export_run.checked(request, folder, status.update)
+    if as_json and made.files:
+        export_run.write(folder, made.files)
+    if as_json:
+        files = [str(folder / name) for name in made.files]
+        print_json({"mpi": vendor, "files": files, "settings": list(made.settings), "notes": made.notes})
+        raise typer.Exit(0 if made.files else ANSWER_NO)
     for note in made.notes:
         print(note)
     if not made.files:
-        raise CommandError(f"nothing to export: {vendor} is best left to its default here", FAILED)
+        raise CommandError(f"nothing to export: {vendor} is best left to its default here", ANSWER_NO)
     console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
     console.print(to_terminal(rule_sheets.seen_sheet(vendor, made.seen)))
     export_run.write(folder, made.files)

@@ -12,13 +12,18 @@ import typer
 from offbeat.commands.options import (
     Algorithm,
     Allreduce,
+    HostFile,
+    HostNames,
+    Launcher,
     Mpi,
     MpirunArgs,
-    Ranks,
+    RanksOfProgram,
     Trace,
     Verbose,
     checked_trace,
     chosen_algorithms,
+    print_json,
+    where,
 )
 from offbeat.commands.start import built
 from offbeat.errors import CommandError
@@ -32,23 +37,38 @@ def register(app: typer.Typer) -> None:
 
 def run(
     program: Annotated[list[str], typer.Argument(metavar="PROGRAM", help="The program and its arguments.")],
-    ranks: Ranks = 1,
+    ranks: RanksOfProgram = None,
     mpi: Mpi = None,
     allreduce: Allreduce = None,
     algorithm: Algorithm = None,
     trace: Trace = None,
+    launcher: Launcher = None,
+    hosts: HostNames = None,
+    hostfile: HostFile = None,
     mpirun_args: MpirunArgs = "",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Start nothing. Print the command and its environment as JSON.")
+    ] = False,
     verbose: Verbose = 0,
 ) -> None:
     """Run an unchanged MPI program under offbeat.
 
-    offbeat run -n 4 --allreduce 'pipeline(4, ring)' -- ./program arguments
+    offbeat finds the MPI that the program uses and becomes the mpirun of that MPI, or the launcher, so
+    exit code and signals are those of mpirun. The exit code is 125 if offbeat itself cannot start it.
+    There may be more ranks than cores.
 
-    offbeat finds the MPI that the program uses and becomes the mpirun of that MPI, so
-    exit code and signals are those of mpirun. There may be more ranks than cores.
+    offbeat run -n 4 -- ./program arguments
+    offbeat run -n 4 --allreduce 'pipeline(4, ring)' -- ./program arguments
+    offbeat run -n 64 --launcher 'srun --mpi=pmix' -- ./program arguments
+    offbeat run -n 8 --hosts node1:4,node2:4 -- python simulation.py
     """
     settings = launch.Settings(chosen_algorithms(allreduce, algorithm), verbose, trace=checked_trace(trace))
-    job = built(program, ranks, mpi, mpirun_args, settings)
+    place = where(ranks, launcher, hosts, hostfile, mpirun_args)
+    started = built(program, mpi, place, settings)
+    if as_json:
+        print_json(started.to_json())
+        return
+    job = started.job
     sys.stdout.flush()
     try:
         os.execvpe(job.command[0], job.command, job.environment)

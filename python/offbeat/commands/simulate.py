@@ -74,9 +74,10 @@ def simulate(
     draws: Annotated[
         int, typer.Option(metavar="N", help="Calls to simulate under a pattern that is drawn anew each time.")
     ] = 5,
-    seed: Annotated[int, typer.Option(help="Seed of the random patterns.")] = 1,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the random patterns.")] = 1,
     json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write all results to FILE as JSON.")
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write all results to FILE as JSON; - prints them."),
     ] = None,
     output: Annotated[
         Path | None,
@@ -89,12 +90,14 @@ def simulate(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files.")] = False,
 ) -> None:
-    """Compare expressions on a machine of any size, and show which ranks wait for which.
+    """Say how long collectives take on a machine of any size.
+
+    It also shows which ranks wait for which. A machine is a text file of latencies and bandwidths. The ranks
+    run the same code as in a program, but in virtual time, so equal input gives equal times, to the last
+    digit.
 
     offbeat simulate --machine blue_waters --nodes 2048 --ppn 16 --sizes 8..4KiB
-
-    A machine is a text file of latencies and bandwidths. The ranks run the same code as in a program, but in
-    virtual time, so equal input gives equal times, to the last digit.
+    offbeat simulate --machine my.toml --nodes 1..64 --sizes 8 --patterns balanced,random -o page.html
     """
     if collective not in plans.COLLECTIVES:
         raise CommandError(f"--collective {collective}: offbeat serves {', '.join(plans.COLLECTIVES)}")
@@ -111,19 +114,22 @@ def simulate(
         draws=draws,
         seed=seed,
     )
-    for path in (json_file, output):
+    to_stdout = json_file is not None and str(json_file) == "-"
+    for path in (None if to_stdout else json_file, output):
         checked_output(path, force=force)
     if figures is not None and figures.exists() and not figures.is_dir():
         raise CommandError(f"--figures {figures}: it is not a folder")
     with _progress(simulation.number_of_results(plan)) as on_progress:
         found = simulation.run(plan, on_progress)
-    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False, quiet=to_stdout)
+    if to_stdout:
+        print(found.to_json())
     for name, value in plan.machine.facts():
         console.print(f"{name:<15}{value}", soft_wrap=True)
     console.print()
     for sheet in simulation_sheets.sheets(found):
         console.print(to_terminal(sheet), "")
-    if json_file is not None:
+    if json_file is not None and not to_stdout:
         write_text(json_file, found.to_json())
     if output is not None or figures is not None:
         _draw(found, output, figures, console)

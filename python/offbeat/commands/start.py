@@ -9,30 +9,50 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from offbeat import machine
-from offbeat.commands.options import checked_ranks, split_arguments
+from offbeat.commands.options import Where
 from offbeat.errors import printable
 from offbeat.mpi import launch
-from offbeat.mpi.choice import choose
+from offbeat.mpi.choice import Choice, choose
 from offbeat.mpi.install import MpiInstall
 from offbeat.mpi.libraries import preload_library, trace_library
 from offbeat.mpi.program import find_program
 from offbeat.rules import stored
 
 
+class Started(NamedTuple):
+    """A command that starts a program, and the MPI that it uses."""
+
+    job: launch.Launch
+    choice: Choice
+
+    def to_json(self) -> dict[str, Any]:
+        """The command as ``--json`` prints it, with the variables that it adds or changes."""
+        install = self.choice.install
+        changed = {
+            name: value for name, value in self.job.environment.items() if os.environ.get(name) != value
+        }
+        return {
+            "mpi": {"vendor": install.vendor, "version": install.version, "libmpi": str(install.libmpi)},
+            "why": self.choice.why,
+            "command": self.job.command,
+            "environment": changed,
+        }
+
+
 def built(
     program: Sequence[str],
-    ranks: int,
     mpi: str | None,
-    mpirun_args: str,
+    where: Where,
     settings: launch.Settings,
     *,
     algorithms: bool = True,
-) -> launch.Launch:
+) -> Started:
     """Build the mpirun command. Without ``algorithms`` the host MPI runs the collectives."""
     base = dict(os.environ)
-    checked_ranks(ranks)
+    ranks = where.number(base)
     path = find_program(program[0], base)
     choice = choose(mpi, path, program[1:], base)
     family = choice.install.family
@@ -44,15 +64,16 @@ def built(
         program=[program[0] if os.sep in program[0] else str(path), *program[1:]],
         libraries=libraries(family, traced=settings.trace is not None, algorithms=algorithms),
         settings=settings,
-        mpirun_arguments=split_arguments(mpirun_args),
+        mpirun_arguments=where.arguments(choice.install),
         variables=choice.variables,
+        launcher=where.launcher,
     )
     slots = None if machine.in_batch_job(base) else machine.cores()
     result = launch.build(request, base, slots=slots, is_root=os.geteuid() == 0)
     if settings.verbose:
         print(f"offbeat: {choice.install}: {choice.why}", file=sys.stderr)
         print(f"offbeat: {shlex.join(result.command)}", file=sys.stderr)
-    return result
+    return Started(result, choice)
 
 
 def with_stored_rules(

@@ -9,24 +9,34 @@ import signal
 import struct
 import subprocess
 import sys
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from offbeat import _core
+from offbeat.commands import completion
 from offbeat.commands.options import (
     Algorithm,
     Allreduce,
+    HostFile,
+    HostNames,
+    Launcher,
     Mpi,
     MpirunArgs,
-    Ranks,
+    RanksOfProgram,
     Verbose,
     chosen_algorithms,
+    print_json,
+    where,
 )
 from offbeat.commands.start import built
 from offbeat.errors import CommandError
 from offbeat.mpi import launch
+
+_PARTIAL = 4  # a flag of the file; see docs/trace-format.md
 
 
 def register(app: typer.Typer) -> None:
@@ -36,30 +46,62 @@ def register(app: typer.Typer) -> None:
 
 def trace(
     program: Annotated[list[str], typer.Argument(metavar="PROGRAM", help="The program and its arguments.")],
-    ranks: Ranks = 1,
+    ranks: RanksOfProgram = None,
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="FOLDER", help="The folder to write the trace to.")
     ] = Path("run.trace"),
     every: Annotated[
-        int, typer.Option("--every", metavar="K", min=1, help="Record every K-th call of each communicator.")
+        int, typer.Option("--every", metavar="K", help="Record every K-th call of each communicator.")
     ] = 1,
     ranks_every: Annotated[
-        int, typer.Option("--ranks-every", metavar="R", min=1, help="Record on every R-th rank.")
+        int, typer.Option("--ranks-every", metavar="R", help="Record on every R-th rank.")
     ] = 1,
+    collectives: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,...",
+            autocompletion=completion.all_collectives,
+            help="Record only these collectives, such as allreduce,barrier.",
+        ),
+    ] = None,
+    communicators: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHICH,...",
+            help="Record only calls on these communicators: `world` for those with all ranks, numbers of "
+            "ranks such as 8 or 8..64, and names that the program gave by MPI_Comm_set_name.",
+        ),
+    ] = None,
+    paused: Annotated[
+        bool, typer.Option("--paused", help="Record nothing before the program calls MPI_Pcontrol(1).")
+    ] = False,
     allreduce: Allreduce = None,
     algorithm: Algorithm = None,
     mpi: Mpi = None,
+    launcher: Launcher = None,
+    hosts: HostNames = None,
+    hostfile: HostFile = None,
     mpirun_args: MpirunArgs = "",
     force: Annotated[bool, typer.Option("--force", help="Replace the trace that FOLDER has.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print what was traced as JSON, after what the program prints.")
+    ] = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Record when each rank arrives at each collective of an unchanged MPI program.
+    """Record when each rank arrives at each collective.
+
+    The program is unchanged. The host MPI runs the collectives, unless you give --allreduce or --algorithm.
+    Then offbeat serves every collective that it has algorithms for, and chooses those that you do not name.
+    MPI_Pcontrol(0) in the program pauses the trace of a rank, and MPI_Pcontrol(1) goes on with it. The exit
+    code is that of mpirun, or 125 if offbeat itself cannot start it.
 
     offbeat trace -n 4 -o run.trace -- ./program arguments
-
-    The host MPI runs the collectives, unless you give --allreduce or --algorithm. Then offbeat
-    serves every collective that it has algorithms for, and chooses those that you do not name.
+    offbeat trace -n 64 --every 10 --launcher srun -- ./program arguments
+    offbeat trace -n 4 --collectives allreduce --communicators 2.. -- ./program arguments
     """
+    for option, value in (("--every", every), ("--ranks-every", ranks_every)):
+        if value < 1:
+            raise CommandError(f"{option} {value}: it must be at least 1")
     algorithms = chosen_algorithms(allreduce, algorithm)
     settings = launch.Settings(
         algorithms,
@@ -67,11 +109,19 @@ def trace(
         trace=output.resolve(),
         trace_every=every,
         trace_ranks_every=ranks_every,
+        trace_collectives=_checked_collectives(collectives),
+        trace_communicators=communicators,
+        trace_paused=paused,
     )
-    job = built(program, ranks, mpi, mpirun_args, settings, algorithms=bool(algorithms))
+    place = where(ranks, launcher, hosts, hostfile, mpirun_args)
+    started = built(program, mpi, place, settings, algorithms=bool(algorithms))
     make_room(output, force=force)
-    status = run(job)
-    print(f"offbeat: {summary(output)}", file=sys.stderr)
+    status = run(started.job)
+    found = Traced.of(output)
+    if as_json:
+        print_json({**found.to_json(), "exit_code": status})
+    else:
+        print(f"offbeat: {found}", file=sys.stderr)
     raise typer.Exit(status)
 
 
@@ -109,21 +159,54 @@ def run(job: launch.Launch) -> int:
     return status if status >= 0 else 128 - status
 
 
-def summary(folder: Path) -> str:
-    """One line that says what the trace contains and how to read it."""
-    calls, lost, ranks = 0, 0, 0
-    for path in folder.glob("rank-*.trace"):
-        with path.open("rb") as file:
-            header = file.read(64)
-        if len(header) == 64 and header.startswith(b"OFFBEAT\n"):
-            made, missing = struct.unpack_from("<QQ", header, 40)
-            calls, lost, ranks = calls + made, lost + missing, ranks + 1
-    if ranks == 0:
-        return "there is no trace, because the program did not start MPI"
-    not_recorded = f", {lost} of them not recorded because there was no room" if lost else ""
-    spawned = sum(1 for _ in folder.glob("spawned-*"))
-    jobs = f" (and {spawned} spawned job{'s' * (spawned > 1)}: {folder}/spawned-*)" if spawned else ""
-    return (
-        f"{calls} collective calls on {ranks} ranks{not_recorded}, traced in {folder}{jobs}; "
-        f"next: offbeat report {shlex.quote(str(folder))}"
-    )
+def _checked_collectives(text: str | None) -> str | None:
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    known = [each["name"] for each in _core.collectives()]
+    for name in names:
+        if name not in known:
+            raise CommandError(
+                f"--collectives {text}: unknown collective '{name}'; there are {', '.join(known)}"
+            )
+    return ",".join(names)
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What a trace contains."""
+
+    folder: Path
+    ranks: int
+    calls: int
+    partial: bool  # filters or MPI_Pcontrol left calls out
+    lost: int  # calls that were not recorded because there was no room
+    spawned: int  # jobs that the program spawned
+
+    @staticmethod
+    def of(folder: Path) -> Traced:
+        calls, lost, ranks, partial = 0, 0, 0, False
+        for path in folder.glob("rank-*.trace"):
+            with path.open("rb") as file:
+                header = file.read(64)
+            if len(header) == 64 and header.startswith(b"OFFBEAT\n"):
+                made, missing = struct.unpack_from("<QQ", header, 40)
+                calls, lost, ranks = calls + made, lost + missing, ranks + 1
+                partial = partial or bool(struct.unpack_from("<I", header, 20)[0] & _PARTIAL)
+        return Traced(folder, ranks, calls, partial, lost, sum(1 for _ in folder.glob("spawned-*")))
+
+    def __str__(self) -> str:
+        """One line that says what the trace contains and how to read it."""
+        if self.ranks == 0:
+            return "there is no trace, because the program did not start MPI"
+        not_recorded = f", {self.lost} of them not recorded because there was no room" if self.lost else ""
+        plural = "s" * (self.spawned > 1)
+        traced = "a part of them traced" if self.partial else "traced"
+        jobs = f" (and {self.spawned} spawned job{plural}: {self.folder}/spawned-*)" if self.spawned else ""
+        return (
+            f"{self.calls} collective calls on {self.ranks} ranks{not_recorded}, {traced} in "
+            f"{self.folder}{jobs}; next: offbeat report {shlex.quote(str(self.folder))}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "folder": str(self.folder)}

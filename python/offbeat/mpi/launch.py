@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from offbeat.errors import CommandError
+from offbeat.mpi import launcher
 from offbeat.mpi.install import MpiInstall
 from offbeat.mpi.libraries import joined_preload
 
@@ -31,6 +32,9 @@ class Settings:
     trace: Path | None = None
     trace_every: int = 1
     trace_ranks_every: int = 1
+    trace_collectives: str | None = None
+    trace_communicators: str | None = None
+    trace_paused: bool = False
     rules: Path | None = None  # the file of rules, if the user's environment names none
 
     def variables(self) -> dict[str, str]:
@@ -46,6 +50,12 @@ class Settings:
             chosen[f"{_PREFIX}TRACE_EVERY"] = str(self.trace_every)
         if self.trace_ranks_every != 1:
             chosen[f"{_PREFIX}TRACE_RANKS_EVERY"] = str(self.trace_ranks_every)
+        if self.trace_collectives is not None:
+            chosen[f"{_PREFIX}TRACE_COLLECTIVES"] = self.trace_collectives
+        if self.trace_communicators is not None:
+            chosen[f"{_PREFIX}TRACE_COMMUNICATORS"] = self.trace_communicators
+        if self.trace_paused:
+            chosen[f"{_PREFIX}TRACE_PAUSED"] = "1"
         if self.rules is not None:
             chosen[f"{_PREFIX}RULES"] = str(self.rules)
         return chosen
@@ -56,13 +66,14 @@ class Request:
     """A program to start, and how."""
 
     install: MpiInstall
-    ranks: int
+    ranks: int | None  # None: the launcher decides
     program: Sequence[str]
     libraries: Sequence[Path]
     settings: Settings = field(default_factory=Settings)
     mpirun_arguments: Sequence[str] = ()
     # Variables for both mpirun and the ranks, such as LD_LIBRARY_PATH.
     variables: Mapping[str, str] = field(default_factory=dict)
+    launcher: str | None = None  # a template, instead of the MPI's own mpirun; see launcher.py
 
 
 @dataclass(frozen=True)
@@ -82,18 +93,30 @@ def rank_variables(libraries: Sequence[Path], settings: Settings, base: Mapping[
 def build(request: Request, base: Mapping[str, str], *, slots: int | None, is_root: bool) -> Launch:
     """Build the mpirun command. ``slots`` is how many ranks fit here; None: the scheduler decides."""
     install = request.install
+    environment = {**base, **request.variables}
+    of_install = install.environment(environment)
+    environment.update(of_install)
+    ranks = rank_variables(request.libraries, request.settings, base)
+    if request.launcher is not None:
+        if install.vendor == "Open MPI" and is_root:
+            environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        variables = {**request.variables, **of_install, **ranks}
+        return Launch(
+            launcher.command(
+                request.launcher, request.ranks, request.mpirun_arguments, variables, request.program
+            ),
+            environment,
+        )
     if install.mpirun is None:
         raise CommandError(
-            f"{install} has no mpirun; use your own launcher, with the variables that `offbeat env` prints"
+            f"{install} has no mpirun; name your launcher, as in --launcher srun, or use it with the "
+            "variables that `offbeat env` prints"
         )
-    environment = {**base, **request.variables}
-    environment.update(install.environment(environment))
-    ranks = rank_variables(request.libraries, request.settings, base)
-    command = [str(install.mpirun), "-n", str(request.ranks)]
+    command = [str(install.mpirun), *(["-n", str(request.ranks)] if request.ranks is not None else [])]
     if install.vendor == "Open MPI":
         if is_root:
             environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        if slots is not None and request.ranks > slots and not _places_ranks(request.mpirun_arguments):
+        if slots is not None and (request.ranks or 0) > slots and not _places_ranks(request.mpirun_arguments):
             command += ["--map-by", ":OVERSUBSCRIBE"]
         for name, value in {**ranks, **request.variables}.items():
             command += ["-x", f"{name}={value}"]

@@ -131,9 +131,9 @@ def _of_benchmark(path: Path, ranks: int) -> Delays:
     if plan.ranks != ranks:
         raise CommandError(f"{path} has {plan.ranks} ranks, the trace has {ranks}: offbeat bench -n {ranks}")
     lines = [
-        _Line(*result.cell, result.algorithm, result.skew_us, result.last_delay.median)
+        _Line(*result.cell[:4], result.algorithm, result.skew_us, result.last_delay.median)
         for result in benchmark.results
-        if result.status == results.MEASURED
+        if result.status == results.MEASURED and not result.cell.variant
     ]
     recorded = {name: each["mean"] for name, each in about.get("patterns", {}).items()}
     machine, mpi = about["machine"], f"{about['mpi']['vendor']} {about['mpi']['version']}"

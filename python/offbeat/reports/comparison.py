@@ -43,9 +43,10 @@ def _table(comparisons: Sequence[Comparison]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("")
     for c in comparisons:
+        variant = f", {c.cell.variant}" if c.cell.variant else ""
         lateness = "" if c.cell.skew == NO_SKEW.label else f" {c.cell.skew}"
         table.add_row(
-            f"{c.cell.collective}, {c.cell.pattern}{lateness}",
+            f"{c.cell.collective}{variant}, {c.cell.pattern}{lateness}",
             Text(c.algorithm),
             format_size(c.cell.size_bytes),
             format_us(c.first.median),

@@ -60,6 +60,27 @@ def of_trace(calls: Calls, diagnosis: Diagnosis, commands: Sequence[str]) -> dic
         "commands": list(commands),
         "collectives": _collectives(calls),
         "lateness": _lateness(calls),
+        "trials": [_trial(trial) for trial in summaries.trials(calls)],
+    }
+
+
+def _trial(trial: summaries.Trial) -> dict[str, Any]:
+    return {
+        "collective": COLLECTIVES[trial.collective],
+        "nonblocking": trial.is_nonblocking,
+        "communicator_ranks": trial.ranks,
+        "least_bytes": trial.least_bytes,
+        "most_bytes": trial.most_bytes,
+        "time_s": trial.time_ns / 1e9,
+        "alternatives": [
+            {
+                "algorithm": each.algorithm,
+                "calls": each.calls,
+                "last_delay_us": each.last_delay_us,
+                "pinned": each.is_pinned,
+            }
+            for each in trial.alternatives
+        ],
     }
 
 

@@ -40,6 +40,7 @@ class _Group(NamedTuple):
     collective: str
     pattern: str
     skew: str
+    variant: str  # such as "int32, max"; usually empty
 
 
 def render(benchmark: Benchmark, width: int) -> Group:
@@ -48,14 +49,18 @@ def render(benchmark: Benchmark, width: int) -> Group:
     cells = list(dict.fromkeys(result.cell for result in benchmark.results))
     per_table = max(1, (width - _SIZE_WIDTH) // _CELL_WIDTH - 1)
     parts: list[Table | Text] = []
-    for group in dict.fromkeys(_Group(cell.collective, cell.pattern, cell.skew) for cell in cells):
-        rows = [cell for cell in cells if (cell.collective, cell.pattern, cell.skew) == group]
+    for group in dict.fromkeys(_group(cell) for cell in cells):
+        rows = [cell for cell in cells if _group(cell) == group]
         names = [name for name in benchmark.plan.algorithms if any((row, name) in results for row in rows)]
         others = [name for name in names if name != "native"]
         for first in range(0, max(len(others), 1), per_table):
             parts.append(_title(group))
             parts.append(_table(results, rows, ["native", *others[first : first + per_table]]))
     return Group(*parts, *(Text(line, style="dim") for line in _legend(results)), *_wrong(benchmark))
+
+
+def _group(cell: Cell) -> _Group:
+    return _Group(cell.collective, cell.pattern, cell.skew, cell.variant)
 
 
 def _legend(results: dict[tuple[Cell, str], Result]) -> list[str]:
@@ -82,8 +87,9 @@ def _title(group: _Group) -> Text:
     # This is not the table's own title, which would be folded to the width of the table.
     lateness = "" if group.skew == NO_SKEW.label else f" (skew {parse_skew(group.skew)})"
     collective = "" if group.collective == USUAL else f"{group.collective}, "
+    variant = f"{group.variant}, " if group.variant else ""
     summary = arrival_patterns.summary(group.pattern)
-    return Text(f"{collective}{group.pattern} arrival: {summary}{lateness}", style="bold")
+    return Text(f"{collective}{variant}{group.pattern} arrival: {summary}{lateness}", style="bold")
 
 
 def _table(

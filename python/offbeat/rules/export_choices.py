@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from offbeat.bench import results
 from offbeat.bench.ranking import BALANCED, scores_of_times
@@ -119,15 +120,15 @@ def _example(vendor: str, collectives: Sequence[str]) -> str:
 def table(benchmark: Benchmark, objective: str) -> Table:
     """The best choice in each cell of a benchmark."""
     wrong = {(r.cell.collective, r.algorithm) for r in benchmark.results if r.wrong is not None}
-    delays: dict[tuple[str, int], dict[tuple[str, str], dict[str, Delay]]] = {}
+    delays: dict[tuple[str, int], dict[tuple[Any, ...], dict[str, Delay]]] = {}
     for result in benchmark.results:
-        collective, size, pattern, skew = result.cell
+        collective, size, pattern, *_ = result.cell
         is_used = host_algorithms.is_native(result.algorithm) and (collective, result.algorithm) not in wrong
         if result.status != MEASURED or not is_used or (objective == BALANCED and pattern != BALANCED):
             continue
         if result.iterations >= FEW_SAMPLES and _is_positive(result.last_delay):
             rows = delays.setdefault((collective, size), {})
-            rows.setdefault((pattern, skew), {})[result.algorithm] = result.last_delay
+            rows.setdefault(result.cell[2:], {})[result.algorithm] = result.last_delay
     choices: dict[str, list[Choice]] = {}
     for (collective, size), by_pattern in sorted(delays.items()):
         choice = _choice(size, list(by_pattern.values()))

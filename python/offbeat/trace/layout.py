@@ -40,6 +40,7 @@ class FileFlag(IntFlag):
 
     ENDED = 1
     NOT_RECORDING = 2
+    PARTIAL = 4
 
 
 class CommunicatorFlag(IntFlag):

@@ -196,7 +196,7 @@ class Trace:
         absent, unfinished, lost, times = map(
             list, (self._absent(), self._unfinished(), self._lost(), self._unclear_times())
         )
-        return [*self._file_notes, *absent, *unfinished, *lost, *times]
+        return [*self._file_notes, *absent, *unfinished, *self._left_out(), *lost, *times]
 
     def _set_wall_clocks(self) -> None:
         reference = self.files.get(0) or next(iter(self.files.values()))
@@ -241,6 +241,10 @@ class Trace:
             communicator = self.communicators[int(self._indices(rank)[last["communicator"]])]
             name = layout.COLLECTIVES[int(last["collective"])]
             yield f"rank {rank} had not left {name} number {last['number']} on {communicator}"
+
+    def _left_out(self) -> Iterator[str]:
+        if any(int(file.header["flags"]) & layout.FileFlag.PARTIAL for file in self.files.values()):
+            yield "calls were left out on purpose, by a filter or by MPI_Pcontrol(0)"
 
     def _lost(self) -> Iterator[str]:
         lost = {rank: int(file.header["lost"]) for rank, file in self.files.items() if file.header["lost"]}

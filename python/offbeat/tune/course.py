@@ -15,7 +15,7 @@ from typing import Any
 
 from offbeat import _core
 from offbeat.bench import results, runner
-from offbeat.bench.plan import Cell, Plan
+from offbeat.bench.plan import Call, Cell, Plan
 from offbeat.bench.records import Records
 from offbeat.bench.results import MEASURED, NOT_SERVED, WRONG, Benchmark, Result
 from offbeat.bench.runner import add_header
@@ -200,7 +200,7 @@ class Course:
         """Whether round ``number`` has measured an algorithm in a cell."""
         return number in self._rounds.get((cell, algorithm), ())
 
-    def native_us(self) -> dict[tuple[str, int], float]:
+    def native_us(self) -> dict[Call, float]:
         return self.benchmark.native_us()
 
     # -- the state of the races

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from offbeat.bench import arrival_patterns
-from offbeat.bench.plan import COLLECTIVES, FLOAT_BYTES, MOST_FLOATS, Cell
+from offbeat.bench.plan import COLLECTIVES, FLOAT_BYTES, MOST_ELEMENTS, Cell
 from offbeat.errors import FAILED, CommandError
 from offbeat.units import Skew
 
@@ -118,7 +118,7 @@ def _measured_size(collective: str, length: int, ranks: int) -> int:
         return 0
     of_bench = length // ranks if collective in _ALL_BLOCKS else length
     floats = max(1, round(of_bench / FLOAT_BYTES))
-    return min(floats, MOST_FLOATS) * FLOAT_BYTES
+    return min(floats, MOST_ELEMENTS) * FLOAT_BYTES
 
 
 def with_patterns(cells: list[RecordedCell], folder: Path) -> Mapping[int, list[Cell]]:

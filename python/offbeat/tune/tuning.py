@@ -294,7 +294,7 @@ class Tuning:
     def _native_us(course: Course, contest: Contest) -> float | None:
         known = course.native_us()
         cell = contest.cells[0]
-        return known.get((cell.collective, cell.size_bytes))
+        return known.get(cell.call)
 
     def _cost_s(self, work: _Work, samples: int) -> float:
         """How long a job takes, estimated from the times so far."""

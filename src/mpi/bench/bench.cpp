@@ -18,6 +18,7 @@
 #include "mpi/bench/calibration.hpp"
 #include "mpi/bench/measure.hpp"
 #include "mpi/bench/mpi_header.hpp"
+#include "mpi/bench/probe.hpp"
 #include "mpi/bench/records.hpp"
 #include "mpi/bench/size_bench.hpp"
 
@@ -67,8 +68,7 @@ std::string measure_cells(Job& job, const Options& options, const std::vector<Ar
   for (std::size_t c = 0; c < cells.size(); ++c) {
     const std::size_t left = cells.size() - c;
     if (time_is_over(options)) return {};
-    if (c == 0 || cells[c].size_bytes != cells[c - 1].size_bytes ||
-        cells[c].collective != cells[c - 1].collective) {
+    if (c == 0 || cells[c].call != cells[c - 1].call) {
       bench.reset();  // frees its memory before the next one is allocated
       bench = std::make_unique<SizeBench>(job, options, cells[c]);
       if (std::string error = bench->prepare(left); !error.empty()) return error;
@@ -81,6 +81,10 @@ std::string measure_cells(Job& job, const Options& options, const std::vector<Ar
 // Measures everything. Returns an empty text, or the reason why nothing more was measured.
 std::string run(Job& job, const Options& options) {
   const std::vector<std::string> names = texts_of_all(job, host_name());
+  if (options.probe) {
+    probe(job, names, texts_of_all(job, allowed_cpus()));
+    return {};
+  }
   const std::set<std::string> hosts(names.begin(), names.end());
   const bool is_one_host = of_rank_0(hosts.size() == 1);
   if (!job.library.is_loaded()) return "liboffbeat is not loaded in the ranks";

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
 namespace offbeat::bench {
 
@@ -14,72 +13,102 @@ namespace {
 constexpr std::size_t period_length = 251;
 constexpr std::size_t footprint_bytes = std::size_t{8} << 20;
 
-float value(std::size_t rank, std::size_t set, std::size_t index) {
+// Returns a number between -63 and 63. If all are multiplied, it is 1 or -1, so that no product overflows.
+int value(Operation operation, std::size_t rank, std::size_t set, std::size_t index) {
   const std::size_t mixed = (rank + 1) * 31 + (set + 1) * 17 + (index % period_length) * (2 * rank + 7);
-  return static_cast<float>(static_cast<int>(mixed % 127) - 63);
+  if (operation == Operation::prod) return mixed % 127 % 2 == 0 ? 1 : -1;
+  return static_cast<int>(mixed % 127) - 63;
 }
 
 }  // namespace
 
-Buffers::Buffers(const Runner& runner, std::size_t count, int rank, int ranks, bool only_one_set)
-    : runner_(runner), count_(count), shape_(runner.shape(count, rank, ranks)) {
-  const std::size_t set_bytes = 2 * sizeof(float) * std::max<std::size_t>(shape_.longest, 1);
+Buffers::Buffers(const CallRequest& request, int rank, int ranks, bool only_one_set)
+    : runner_(runner_of(request.collective)),
+      element_(element_type(request.type)),
+      position_{request.size_bytes / element_.width, rank, ranks, request.root},
+      shape_(runner_.shape(position_)),
+      in_place_(request.in_place) {
+  const std::size_t set_bytes = 2 * element_.width * std::max<std::size_t>(shape_.longest, 1);
   sets_.resize(only_one_set ? 1 : std::clamp<std::size_t>(footprint_bytes / set_bytes, 2, 8));
-  for (std::size_t s = 0; s < sets_.size(); ++s) {
-    Set& set = sets_[s];
-    set.sum.resize(period_length);
-    for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r) {
-      Period& given = set.given.emplace_back(period_length);
-      for (std::size_t i = 0; i < period_length; ++i) {
-        given[i] = value(r, s, i);
-        if (static_cast<int>(r) < shape_.givers) set.sum[i] += given[i];
-      }
-    }
-    const Period& mine = set.given[static_cast<std::size_t>(rank)];
-    set.send.resize(shape_.send_count);
-    for (std::size_t i = 0; i < set.send.size(); i += period_length)
-      std::copy_n(mine.begin(), std::min(period_length, set.send.size() - i),
-                  set.send.begin() + static_cast<std::ptrdiff_t>(i));
-    set.receive.resize(shape_.receive_count);
-    poison(s);
-  }
+  for (std::size_t set = 0; set < sets_.size(); ++set) fill(set, operation_named(request.operation));
 }
 
-void Buffers::call_in_place(std::size_t set) {
+void Buffers::fill(std::size_t set, const OperationHandle& operation) {
   Set& s = sets_[set];
-  s.receive = s.send;
-  runner_.call_in_place(count_, s.receive.data());
+  const std::size_t width = element_.width;
+  for (int r = 0; r < position_.ranks; ++r) {
+    Bytes& given = s.given.emplace_back(period_length * width);
+    for (std::size_t i = 0; i < period_length; ++i)
+      element_.put(&given[i * width], value(operation.operation, static_cast<std::size_t>(r), set, i));
+    if (r >= shape_.givers) continue;
+    if (r == 0) {
+      s.combined = given;
+    } else {
+      for (std::size_t at = 0; at < given.size(); at += width)
+        element_.combine(operation.operation, &s.combined[at], &given[at]);
+    }
+  }
+  const Bytes& mine = s.given[static_cast<std::size_t>(position_.rank)];
+  s.send.resize(shape_.send_count * width);
+  for (std::size_t at = 0; at < s.send.size(); at += mine.size())
+    std::memcpy(&s.send[at], mine.data(), std::min(mine.size(), s.send.size() - at));
+  const std::size_t own_end = shape_.own_at ? *shape_.own_at + shape_.send_count : 0;
+  s.receive.resize(std::max(shape_.receive_count, own_end) * width);
+  poison(set);
+
+  s.plain = {s.send.data(),     s.receive.data(),   static_cast<int>(position_.count),
+             element_.handle(), operation.handle(), position_.root};
+  s.in_place = s.plain;
+  if (shape_.own_at) s.in_place.send = MPI_IN_PLACE;
+  if (shape_.keeps_own) s.in_place.receive = MPI_IN_PLACE;
+}
+
+void Buffers::put_input(std::size_t set) {
+  Set& s = sets_[set];
+  if (shape_.own_at && !s.send.empty())
+    std::memcpy(&s.receive[*shape_.own_at * element_.width], s.send.data(), s.send.size());
+}
+
+Mismatch Buffers::check_in_place(std::size_t set) {
+  poison(set);
+  put_input(set);
+  runner_.call(shape_, sets_[set].in_place, nullptr);
+  return verify(set, true);
 }
 
 void Buffers::poison(std::size_t set) {
-  std::fill(sets_[set].receive.begin(), sets_[set].receive.end(), std::numeric_limits<float>::quiet_NaN());
+  std::fill(sets_[set].receive.begin(), sets_[set].receive.end(), element_.poison);
 }
 
-Mismatch Buffers::verify(std::size_t set) const {
+Mismatch Buffers::verify(std::size_t set, bool in_place) const {
   const Set& s = sets_[set];
   Mismatch mismatch;
+  if (in_place && shape_.keeps_own) return mismatch;
   std::size_t index = 0;
   for (const Piece& piece : shape_.result) {
-    const Period& period = piece.rank == Piece::sum ? s.sum : s.given[static_cast<std::size_t>(piece.rank)];
-    compare(s.receive.data() + index, piece, period, index, mismatch);
+    const Bytes& period =
+        piece.rank == Piece::combined ? s.combined : s.given[static_cast<std::size_t>(piece.rank)];
+    compare(s.receive.data() + index * element_.width, piece, period, index, mismatch);
     index += piece.count;
   }
   return mismatch;
 }
 
-void Buffers::compare(const float* got, const Piece& piece, const Period& period, std::size_t index,
-                      Mismatch& mismatch) {
+void Buffers::compare(const std::byte* got, const Piece& piece, const Bytes& period, std::size_t index,
+                      Mismatch& mismatch) const {
+  const std::size_t width = element_.width;
   for (std::size_t done = 0; done < piece.count;) {
     const std::size_t phase = (piece.begin + done) % period_length;
     const std::size_t length = std::min(period_length - phase, piece.count - done);
-    const float* expected = &period[phase];
-    const bool equal = std::memcmp(got + done, expected, length * sizeof(float)) == 0;
+    const std::byte* expected = &period[phase * width];
+    const bool equal = std::memcmp(got + done * width, expected, length * width) == 0;
     for (std::size_t i = 0; i < length && !equal; ++i) {
-      if (std::memcmp(&got[done + i], &expected[i], sizeof(float)) == 0) continue;
+      const std::byte* here = got + (done + i) * width;
+      if (std::memcmp(here, expected + i * width, width) == 0) continue;
       if (mismatch.wrong_elements++ > 0) continue;
       mismatch.first_index = static_cast<std::int64_t>(index + done + i);
-      mismatch.expected = expected[i];
-      mismatch.got = got[done + i];
+      mismatch.expected = element_.get(expected + i * width);
+      mismatch.got = element_.get(here);
     }
     done += length;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The send and receive buffers of a cell, in several sets. Calls use the sets in turn, so that a call does
 // not find its own data in the first-level cache, unless that is wanted. Values are small integers, so every
-// order of summation gives the same exact float.
+// order of summation gives the same exact result.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "mpi/bench/collectives.hpp"
+#include "mpi/bench/elements.hpp"
+#include "mpi/bench/options.hpp"
 
 namespace offbeat::bench {
 
@@ -21,35 +23,48 @@ struct Mismatch {
 
 class Buffers {
  public:
-  Buffers(const Runner& runner, std::size_t count, int rank, int ranks, bool only_one_set);
+  Buffers(const CallRequest& request, int rank, int ranks, bool only_one_set);
 
   [[nodiscard]] const Runner& runner() const { return runner_; }
   [[nodiscard]] std::size_t sets() const { return sets_.size(); }
+  // Returns true if the calls that are measured are in place.
+  [[nodiscard]] bool is_in_place() const { return in_place_; }
+
+  // Puts the input where a call in place expects it. Do this before each call, outside of the measured time.
+  void prepare(std::size_t set) {
+    if (in_place_) put_input(set);
+  }
   // Makes the blocking call or, if there is a `request`, begins the non-blocking one.
   void call(std::size_t set, MPI_Request* request = nullptr) {
-    runner_.call(shape_, count_, sets_[set].send.data(), sets_[set].receive.data(), request);
+    runner_.call(shape_, in_place_ ? sets_[set].in_place : sets_[set].plain, request);
   }
-  // Makes the call in place. Only for a runner that has such a call.
-  void call_in_place(std::size_t set);
+  // Makes the call in place, and checks its result, even if the measured calls are not in place.
+  [[nodiscard]] Mismatch check_in_place(std::size_t set);
 
   // Fills the receive buffer with values that no correct result has.
   void poison(std::size_t set);
   // Compares every element of the receive buffer with its correct value, bit by bit.
-  [[nodiscard]] Mismatch verify(std::size_t set) const;
+  [[nodiscard]] Mismatch verify(std::size_t set) const { return verify(set, in_place_); }
 
  private:
-  using Period = std::vector<float>;  // the values that repeat along a vector
+  using Bytes = std::vector<std::byte>;
   struct Set {
-    std::vector<float> send, receive;
-    std::vector<Period> given;  // for each rank
-    Period sum;
+    Bytes send, receive;
+    std::vector<Bytes> given;  // for each rank, the values that repeat along its vector
+    Bytes combined;
+    Arguments plain, in_place;
   };
-  static void compare(const float* got, const Piece& piece, const Period& period, std::size_t index,
-                      Mismatch& mismatch);
+  void fill(std::size_t set, const OperationHandle& operation);
+  void put_input(std::size_t set);
+  [[nodiscard]] Mismatch verify(std::size_t set, bool in_place) const;
+  void compare(const std::byte* got, const Piece& piece, const Bytes& period, std::size_t index,
+               Mismatch& mismatch) const;
 
   const Runner& runner_;
-  const std::size_t count_;
+  const ElementType& element_;
+  const Position position_;
   const Shape shape_;
+  const bool in_place_;
   std::vector<Set> sets_;
 };
 

@@ -47,6 +47,7 @@ Check check(Job& job, const Variant& variant, Buffers& buffers) {
   if (!is_blocking) buffers.call(0);  // lets the ranks agree on the algorithm
   const offbeat_counters before = job.library.counters(runner.collective);
   buffers.poison(0);
+  buffers.prepare(0);
   if (is_blocking) {
     buffers.call(0);
   } else {
@@ -56,10 +57,8 @@ Check check(Job& job, const Variant& variant, Buffers& buffers) {
   }
   Mismatch mismatch = buffers.verify(0);
   std::uint64_t calls = 1;
-  if (is_blocking && runner.call_in_place != nullptr) {
-    const std::size_t other = buffers.sets() - 1;
-    buffers.call_in_place(other);
-    add(mismatch, buffers.verify(other));
+  if (is_blocking && !buffers.is_in_place() && has_in_place_form(runner.collective)) {
+    add(mismatch, buffers.check_in_place(buffers.sets() - 1));
     ++calls;
   }
   const offbeat_counters after = job.library.counters(runner.collective);

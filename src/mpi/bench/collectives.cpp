@@ -12,193 +12,180 @@ namespace {
 int length(std::size_t count) { return static_cast<int>(count); }
 
 // Makes the blocking call, or begins the non-blocking one. Both take the same arguments except the request.
-template <class Blocking, class Begin, class... Arguments>
-void call(MPI_Request* request, Blocking* blocking, Begin* begin, Arguments... arguments) {
+template <class Blocking, class Begin, class... Parameters>
+void call(MPI_Request* request, Blocking* blocking, Begin* begin, Parameters... parameters) {
   if (request == nullptr) {
-    blocking(arguments...);
+    blocking(parameters...);
   } else {
-    begin(arguments..., request);
+    begin(parameters..., request);
   }
 }
 
-Shape barrier_shape(std::size_t, int, int) { return {}; }
+Shape barrier_shape(const Position&) { return {}; }
 
-void barrier(const Shape&, std::size_t, const float*, float*, MPI_Request* request) {
+void barrier(const Shape&, const Arguments&, MPI_Request* request) {
   call(request, MPI_Barrier, MPI_Ibarrier, MPI_COMM_WORLD);
 }
 
-Shape bcast_shape(std::size_t count, int rank, int) {
-  if (rank == 0) return {.send_count = count, .longest = count};
-  return {.receive_count = count, .longest = count, .result = {{0, 0, count}}};
+Shape bcast_shape(const Position& at) {
+  if (at.is_root()) return {.send_count = at.count, .longest = at.count};
+  return {.receive_count = at.count, .longest = at.count, .result = {{at.root, 0, at.count}}};
 }
 
-void bcast(const Shape& shape, std::size_t count, const float* send, float* receive, MPI_Request* request) {
+void bcast(const Shape& shape, const Arguments& a, MPI_Request* request) {
   // The const_cast is safe because the root only reads its buffer.
-  float* buffer = shape.send_count > 0 ? const_cast<float*>(send) : receive;
-  call(request, MPI_Bcast, MPI_Ibcast, buffer, length(count), MPI_FLOAT, 0, MPI_COMM_WORLD);
+  void* buffer = shape.send_count > 0 ? const_cast<void*>(a.send) : a.receive;
+  call(request, MPI_Bcast, MPI_Ibcast, buffer, a.count, a.type, a.root, MPI_COMM_WORLD);
 }
 
-Shape reduce_shape(std::size_t count, int rank, int) {
-  if (rank != 0) return {.send_count = count, .longest = count};
-  return {.send_count = count, .receive_count = count, .longest = count, .result = {{Piece::sum, 0, count}}};
+Shape combined_shape(std::size_t count, int givers = std::numeric_limits<int>::max()) {
+  Shape shape{.send_count = count, .receive_count = count, .longest = count, .givers = givers, .own_at = 0};
+  if (givers > 0) shape.result = {{Piece::combined, 0, count}};
+  return shape;
 }
 
-void reduce(const Shape&, std::size_t count, const float* send, float* receive, MPI_Request* request) {
-  call(request, MPI_Reduce, MPI_Ireduce, send, receive, length(count), MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
+Shape reduce_shape(const Position& at) {
+  if (at.is_root()) return combined_shape(at.count);
+  return {.send_count = at.count, .longest = at.count};
 }
 
-Shape allreduce_shape(std::size_t count, int, int) { return reduce_shape(count, 0, 1); }
-
-void allreduce(const Shape&, std::size_t count, const float* send, float* receive, MPI_Request* request) {
-  call(request, MPI_Allreduce, MPI_Iallreduce, send, receive, length(count), MPI_FLOAT, MPI_SUM,
-       MPI_COMM_WORLD);
+void reduce(const Shape&, const Arguments& a, MPI_Request* request) {
+  call(request, MPI_Reduce, MPI_Ireduce, a.send, a.receive, a.count, a.type, a.op, a.root, MPI_COMM_WORLD);
 }
 
-void allreduce_in_place(std::size_t count, float* data) {
-  MPI_Allreduce(MPI_IN_PLACE, data, length(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+Shape allreduce_shape(const Position& at) { return combined_shape(at.count); }
+
+void allreduce(const Shape&, const Arguments& a, MPI_Request* request) {
+  call(request, MPI_Allreduce, MPI_Iallreduce, a.send, a.receive, a.count, a.type, a.op, MPI_COMM_WORLD);
 }
 
-// Returns the elements [begin, begin + count) of each rank's input, in rank order.
-std::vector<Piece> from_all(std::size_t begin, std::size_t count, int ranks) {
+std::size_t of_all(const Position& at) { return at.count * static_cast<std::size_t>(at.ranks); }
+std::size_t of_ranks_before(const Position& at) { return at.count * static_cast<std::size_t>(at.rank); }
+
+// Returns `count` elements, from `begin` on, of each rank's input, in rank order.
+std::vector<Piece> from_all(std::size_t begin, const Position& at) {
   std::vector<Piece> pieces;
-  for (int rank = 0; rank < ranks; ++rank) pieces.push_back({rank, begin, count});
+  for (int rank = 0; rank < at.ranks; ++rank) pieces.push_back({rank, begin, at.count});
   return pieces;
 }
 
-Shape allgather_shape(std::size_t count, int, int ranks) {
-  const std::size_t all = count * static_cast<std::size_t>(ranks);
-  return {.send_count = count, .receive_count = all, .longest = all, .result = from_all(0, count, ranks)};
+Shape allgather_shape(const Position& at) {
+  return {.send_count = at.count,
+          .receive_count = of_all(at),
+          .longest = of_all(at),
+          .result = from_all(0, at),
+          .own_at = of_ranks_before(at)};
 }
 
-void allgather(const Shape&, std::size_t count, const float* send, float* receive, MPI_Request* request) {
-  call(request, MPI_Allgather, MPI_Iallgather, send, length(count), MPI_FLOAT, receive, length(count),
-       MPI_FLOAT, MPI_COMM_WORLD);
+void allgather(const Shape&, const Arguments& a, MPI_Request* request) {
+  call(request, MPI_Allgather, MPI_Iallgather, a.send, a.count, a.type, a.receive, a.count, a.type,
+       MPI_COMM_WORLD);
 }
 
 // Adds lists for blocks of `count` elements that follow one another, for calls that take lists.
-Shape with_lists(Shape shape, std::size_t count, int ranks) {
-  for (int rank = 0; rank < ranks; ++rank) {
-    shape.counts.push_back(length(count));
-    shape.begins.push_back(length(count * static_cast<std::size_t>(rank)));
+Shape with_lists(Shape shape, const Position& at) {
+  for (int rank = 0; rank < at.ranks; ++rank) {
+    shape.counts.push_back(length(at.count));
+    shape.begins.push_back(length(at.count * static_cast<std::size_t>(rank)));
   }
   return shape;
 }
 
-Shape allgatherv_shape(std::size_t count, int rank, int ranks) {
-  return with_lists(allgather_shape(count, rank, ranks), count, ranks);
+Shape allgatherv_shape(const Position& at) { return with_lists(allgather_shape(at), at); }
+
+void allgatherv(const Shape& shape, const Arguments& a, MPI_Request* request) {
+  call(request, MPI_Allgatherv, MPI_Iallgatherv, a.send, a.count, a.type, a.receive, shape.counts.data(),
+       shape.begins.data(), a.type, MPI_COMM_WORLD);
 }
 
-void allgatherv(const Shape& shape, std::size_t count, const float* send, float* receive,
-                MPI_Request* request) {
-  call(request, MPI_Allgatherv, MPI_Iallgatherv, send, length(count), MPI_FLOAT, receive, shape.counts.data(),
-       shape.begins.data(), MPI_FLOAT, MPI_COMM_WORLD);
+Shape gather_shape(const Position& at) {
+  if (at.is_root()) return allgather_shape(at);
+  return {.send_count = at.count, .longest = of_all(at)};
 }
 
-Shape gather_shape(std::size_t count, int rank, int ranks) {
-  Shape shape = allgather_shape(count, rank, ranks);
-  if (rank == 0) return shape;
-  return {.send_count = count, .longest = shape.longest};
-}
-
-void gather(const Shape&, std::size_t count, const float* send, float* receive, MPI_Request* request) {
-  call(request, MPI_Gather, MPI_Igather, send, length(count), MPI_FLOAT, receive, length(count), MPI_FLOAT, 0,
+void gather(const Shape&, const Arguments& a, MPI_Request* request) {
+  call(request, MPI_Gather, MPI_Igather, a.send, a.count, a.type, a.receive, a.count, a.type, a.root,
        MPI_COMM_WORLD);
 }
 
-Shape scatter_shape(std::size_t count, int rank, int ranks) {
-  const std::size_t all = count * static_cast<std::size_t>(ranks);
-  return {.send_count = rank == 0 ? all : 0,
-          .receive_count = count,
-          .longest = all,
-          .result = {{0, count * static_cast<std::size_t>(rank), count}}};
+Shape scatter_shape(const Position& at) {
+  return {.send_count = at.is_root() ? of_all(at) : 0,
+          .receive_count = at.count,
+          .longest = of_all(at),
+          .result = {{at.root, of_ranks_before(at), at.count}},
+          .keeps_own = at.is_root()};
 }
 
-void scatter(const Shape&, std::size_t count, const float* send, float* receive, MPI_Request* request) {
-  call(request, MPI_Scatter, MPI_Iscatter, send, length(count), MPI_FLOAT, receive, length(count), MPI_FLOAT,
-       0, MPI_COMM_WORLD);
+void scatter(const Shape&, const Arguments& a, MPI_Request* request) {
+  call(request, MPI_Scatter, MPI_Iscatter, a.send, a.count, a.type, a.receive, a.count, a.type, a.root,
+       MPI_COMM_WORLD);
 }
 
-Shape alltoall_shape(std::size_t count, int rank, int ranks) {
-  const std::size_t all = count * static_cast<std::size_t>(ranks);
-  const std::size_t mine = count * static_cast<std::size_t>(rank);
-  return {.send_count = all, .receive_count = all, .longest = all, .result = from_all(mine, count, ranks)};
+Shape alltoall_shape(const Position& at) {
+  return {.send_count = of_all(at),
+          .receive_count = of_all(at),
+          .longest = of_all(at),
+          .result = from_all(of_ranks_before(at), at),
+          .own_at = 0};
 }
 
-void alltoall(const Shape&, std::size_t count, const float* send, float* receive, MPI_Request* request) {
-  call(request, MPI_Alltoall, MPI_Ialltoall, send, length(count), MPI_FLOAT, receive, length(count),
-       MPI_FLOAT, MPI_COMM_WORLD);
+void alltoall(const Shape&, const Arguments& a, MPI_Request* request) {
+  call(request, MPI_Alltoall, MPI_Ialltoall, a.send, a.count, a.type, a.receive, a.count, a.type,
+       MPI_COMM_WORLD);
 }
 
-Shape alltoallv_shape(std::size_t count, int rank, int ranks) {
-  return with_lists(alltoall_shape(count, rank, ranks), count, ranks);
+Shape alltoallv_shape(const Position& at) { return with_lists(alltoall_shape(at), at); }
+
+void alltoallv(const Shape& shape, const Arguments& a, MPI_Request* request) {
+  call(request, MPI_Alltoallv, MPI_Ialltoallv, a.send, shape.counts.data(), shape.begins.data(), a.type,
+       a.receive, shape.counts.data(), shape.begins.data(), a.type, MPI_COMM_WORLD);
 }
 
-void alltoallv(const Shape& shape, std::size_t, const float* send, float* receive, MPI_Request* request) {
-  call(request, MPI_Alltoallv, MPI_Ialltoallv, send, shape.counts.data(), shape.begins.data(), MPI_FLOAT,
-       receive, shape.counts.data(), shape.begins.data(), MPI_FLOAT, MPI_COMM_WORLD);
-}
-
-Shape reduce_scatter_shape(std::size_t count, int rank, int ranks) {
-  Shape shape{.send_count = count, .longest = count};
+Shape reduce_scatter_shape(const Position& at) {
+  Shape shape{.send_count = at.count, .longest = at.count, .own_at = 0};
+  const auto ranks = static_cast<std::size_t>(at.ranks);
   std::size_t begin = 0;
-  for (int r = 0; r < ranks; ++r) {
-    const std::size_t part = count / static_cast<std::size_t>(ranks) +
-                             (static_cast<std::size_t>(r) < count % static_cast<std::size_t>(ranks) ? 1 : 0);
+  for (int r = 0; r < at.ranks; ++r) {
+    const std::size_t part = at.count / ranks + (static_cast<std::size_t>(r) < at.count % ranks ? 1 : 0);
     shape.counts.push_back(length(part));
-    if (r == rank) {
+    if (r == at.rank) {
       shape.receive_count = part;
-      shape.result = {{Piece::sum, begin, part}};
+      shape.result = {{Piece::combined, begin, part}};
     }
     begin += part;
   }
   return shape;
 }
 
-void reduce_scatter(const Shape& shape, std::size_t, const float* send, float* receive,
-                    MPI_Request* request) {
-  call(request, MPI_Reduce_scatter, MPI_Ireduce_scatter, send, receive, shape.counts.data(), MPI_FLOAT,
-       MPI_SUM, MPI_COMM_WORLD);
+void reduce_scatter(const Shape& shape, const Arguments& a, MPI_Request* request) {
+  call(request, MPI_Reduce_scatter, MPI_Ireduce_scatter, a.send, a.receive, shape.counts.data(), a.type, a.op,
+       MPI_COMM_WORLD);
 }
 
 // The vector has `count` elements for each rank, so that every length can be cut evenly.
-Shape reduce_scatter_block_shape(std::size_t count, int rank, int ranks) {
-  return reduce_scatter_shape(count * static_cast<std::size_t>(ranks), rank, ranks);
+Shape reduce_scatter_block_shape(const Position& at) {
+  return reduce_scatter_shape({of_all(at), at.rank, at.ranks, at.root});
 }
 
-void reduce_scatter_block(const Shape&, std::size_t count, const float* send, float* receive,
-                          MPI_Request* request) {
-  call(request, MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, send, receive, length(count), MPI_FLOAT,
-       MPI_SUM, MPI_COMM_WORLD);
+void reduce_scatter_block(const Shape&, const Arguments& a, MPI_Request* request) {
+  call(request, MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, a.send, a.receive, a.count, a.type, a.op,
+       MPI_COMM_WORLD);
 }
 
-Shape prefix_shape(std::size_t count, int givers) {
-  Shape shape{.send_count = count, .receive_count = count, .longest = count, .givers = givers};
-  if (givers > 0) shape.result = {{Piece::sum, 0, count}};
-  return shape;
+Shape scan_shape(const Position& at) { return combined_shape(at.count, at.rank + 1); }
+
+void scan(const Shape&, const Arguments& a, MPI_Request* request) {
+  call(request, MPI_Scan, MPI_Iscan, a.send, a.receive, a.count, a.type, a.op, MPI_COMM_WORLD);
 }
 
-Shape scan_shape(std::size_t count, int rank, int) { return prefix_shape(count, rank + 1); }
+Shape exscan_shape(const Position& at) { return combined_shape(at.count, at.rank); }
 
-void scan(const Shape&, std::size_t count, const float* send, float* receive, MPI_Request* request) {
-  call(request, MPI_Scan, MPI_Iscan, send, receive, length(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-}
-
-void scan_in_place(std::size_t count, float* data) {
-  MPI_Scan(MPI_IN_PLACE, data, length(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-}
-
-Shape exscan_shape(std::size_t count, int rank, int) { return prefix_shape(count, rank); }
-
-void exscan(const Shape&, std::size_t count, const float* send, float* receive, MPI_Request* request) {
-  call(request, MPI_Exscan, MPI_Iexscan, send, receive, length(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-}
-
-void exscan_in_place(std::size_t count, float* data) {
-  MPI_Exscan(MPI_IN_PLACE, data, length(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+void exscan(const Shape&, const Arguments& a, MPI_Request* request) {
+  call(request, MPI_Exscan, MPI_Iexscan, a.send, a.receive, a.count, a.type, a.op, MPI_COMM_WORLD);
 }
 
 constexpr std::array runners = {
-    Runner{Collective::allreduce, allreduce_shape, allreduce, allreduce_in_place},
+    Runner{Collective::allreduce, allreduce_shape, allreduce},
     Runner{Collective::barrier, barrier_shape, barrier},
     Runner{Collective::bcast, bcast_shape, bcast},
     Runner{Collective::reduce, reduce_shape, reduce},
@@ -210,8 +197,8 @@ constexpr std::array runners = {
     Runner{Collective::scatter, scatter_shape, scatter},
     Runner{Collective::reduce_scatter, reduce_scatter_shape, reduce_scatter},
     Runner{Collective::reduce_scatter_block, reduce_scatter_block_shape, reduce_scatter_block},
-    Runner{Collective::scan, scan_shape, scan, scan_in_place},
-    Runner{Collective::exscan, exscan_shape, exscan, exscan_in_place},
+    Runner{Collective::scan, scan_shape, scan},
+    Runner{Collective::exscan, exscan_shape, exscan},
 };
 
 constexpr const Runner* find_runner(Collective collective) {
@@ -237,6 +224,10 @@ const Runner& runner_of(std::string_view collective) {
   const Runner* runner = known ? find_runner(*known) : nullptr;
   if (runner == nullptr) throw std::runtime_error("no runner for " + std::string(collective));
   return *runner;
+}
+
+bool has_in_place_form(Collective collective) {
+  return collective != Collective::barrier && collective != Collective::bcast;
 }
 
 }  // namespace offbeat::bench

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A Runner makes the calls of one collective that is measured: MPI_FLOAT, MPI_SUM, root 0, MPI_COMM_WORLD.
+// A Runner makes the calls of one collective that is measured, on MPI_COMM_WORLD.
 #pragma once
 
 #include <cstddef>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -12,10 +13,10 @@
 
 namespace offbeat::bench {
 
-// A piece of a correct result. It comes from the input of one rank, or from the sum over all ranks that give
-// something to this one (`sum`).
+// A piece of a correct result. It comes from the input of one rank, or it combines the inputs of all ranks
+// that give something to this one (`combined`).
 struct Piece {
-  static constexpr int sum = -1;
+  static constexpr int combined = -1;
   int rank;
   std::size_t begin;
   std::size_t count;
@@ -29,20 +30,41 @@ struct Shape {
   std::vector<Piece> result{};  // what the received vector must contain, from front to end
   std::vector<int> counts{};    // block lengths, for calls that take lists
   std::vector<int> begins{};
-  int givers = std::numeric_limits<int>::max();  // the sum is over this many ranks, from rank 0 on
+  int givers = std::numeric_limits<int>::max();  // this many ranks are combined, from rank 0 on
+  // Where the input lies in the received vector if the call is in place. None: there is no such call here.
+  std::optional<std::size_t> own_at{};
+  // True if a call in place leaves this rank's part where it is, so that nothing is received.
+  bool keeps_own = false;
+};
+
+// What the shape of a call depends on.
+struct Position {
+  std::size_t count;
+  int rank;
+  int ranks;
+  int root;
+
+  [[nodiscard]] bool is_root() const { return rank == root; }
+};
+
+struct Arguments {
+  const void* send;
+  void* receive;
+  int count;
+  MPI_Datatype type;
+  MPI_Op op;
+  int root;
 };
 
 struct Runner {
   Collective collective;
-  Shape (*shape)(std::size_t count, int rank, int ranks);
+  Shape (*shape)(const Position& position);
   // Makes the blocking call or, if there is a `request`, begins the non-blocking one.
-  void (*call)(const Shape& shape, std::size_t count, const float* send, float* receive,
-               MPI_Request* request);
-  // Makes the call with MPI_IN_PLACE. Null: the benchmark does not check this collective in place.
-  void (*call_in_place)(std::size_t count, float* data) = nullptr;
+  void (*call)(const Shape& shape, const Arguments& arguments, MPI_Request* request);
 };
 
 // Returns the runner of a collective. Throws std::runtime_error if there is none.
 [[nodiscard]] const Runner& runner_of(std::string_view collective);
+[[nodiscard]] bool has_in_place_form(Collective collective);
 
 }  // namespace offbeat::bench

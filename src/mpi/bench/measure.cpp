@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -39,12 +40,13 @@ struct Block {
   int calls;
   int counted;
 };
-constexpr int most_calls = 16;
+constexpr int most_counted = 12;
+constexpr int usual_warm_up = 4;
 
-Block block_for(double expected_us) {
-  if (expected_us > 10'000) return {1, 1};
-  if (expected_us > 100) return {4, 4};
-  return {most_calls, most_calls - 4};
+Block block_for(double expected_us, std::optional<int> warm_up) {
+  if (expected_us > 10'000) return {warm_up.value_or(0) + 1, 1};
+  if (expected_us > 100) return {warm_up.value_or(0) + 4, 4};
+  return {warm_up.value_or(usual_warm_up) + most_counted, most_counted};
 }
 
 struct TimedCall {
@@ -54,6 +56,7 @@ struct TimedCall {
 
 Times call(const Job& job, Nanoseconds lead_ns, Nanoseconds delay_ns, Buffers& buffers, std::size_t set,
            Mode mode, const Computation& computation) {
+  buffers.prepare(set);
   const Nanoseconds start = job.gate->next_start(lead_ns);
   const Nanoseconds noticed = job.clock.global(now_ns());
   const Nanoseconds arrival = job.clock.global(wait_until(job.clock.own(start + delay_ns), job.yield));
@@ -136,7 +139,7 @@ class Run {
     for (int i = 0; i < block.calls; ++i) {
       const std::size_t set = next_set(variant);
       // Every variant gets the same delays, so that differences come from the variants.
-      const Nanoseconds late = delay(round_ * most_calls + static_cast<std::size_t>(i));
+      const Nanoseconds late = delay(round_ * most_calls() + static_cast<std::size_t>(i));
       times.push_back(call(job_, batch.lead_ns, late, buffers_, set, mode, computation_));
       calls.push_back({variant, i >= block.calls - block.counted});
     }
@@ -145,7 +148,9 @@ class Run {
   // Makes a blocking call, in which the ranks agree on an algorithm. Without it a non-blocking call would go
   // to the host.
   void begin_block(std::size_t variant) {
-    buffers_.call(next_set(variant));
+    const std::size_t set = next_set(variant);
+    buffers_.prepare(set);
+    buffers_.call(set);
     if (variants_[variant].mode == Mode::computing) computation_.measure_alone();
   }
 
@@ -160,7 +165,7 @@ class Run {
       const std::vector<double> delays_us = last_delays_us(measurements_[v], false);
       const bool enough = delays_us.size() >= static_cast<std::size_t>(cell_.max_iterations);
       const double us = delays_us.empty() ? expected_us(v) : summarize(delays_us).median;
-      blocks_[v] = enough ? Block{0, 0} : block_for(us + computing_us(v));
+      blocks_[v] = enough ? Block{0, 0} : block_for(us + computing_us(v), cell_.warm_up);
     }
   }
 
@@ -194,10 +199,19 @@ class Run {
                 std::max(last.late, other.late), std::max(last.notice, other.notice)};
       }
       notices.push_back(static_cast<double>(last.notice));
-      if (!calls[i].counted) continue;
-      measurements_[calls[i].variant].samples.push_back(
-          {static_cast<double>(last.exit - last.arrival) * 1e-3,
-           static_cast<double>(last.exit - first_arrival) * 1e-3, last.late <= tolerance_ns});
+      Measurement& m = measurements_[calls[i].variant];
+      const bool enough = m.samples.size() >= static_cast<std::size_t>(cell_.max_iterations);
+      if (!calls[i].counted || (cell_.all_iterations && enough)) continue;
+      m.samples.push_back({static_cast<double>(last.exit - last.arrival) * 1e-3,
+                           static_cast<double>(last.exit - first_arrival) * 1e-3, last.late <= tolerance_ns});
+      m.rank_us.resize(ranks);
+      m.rank_on_time_us.resize(ranks);
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        const Times mine = begun(all[rank * times.size() + i]);
+        const double us = static_cast<double>(mine.exit - mine.arrival) * 1e-3;
+        m.rank_us[rank] += us;
+        if (m.samples.back().on_time) m.rank_on_time_us[rank] += us;
+      }
     }
     // The next start is soon enough not to waste time, and late enough that nearly every rank knows of it in
     // time.
@@ -230,7 +244,7 @@ class Run {
   bool stopped() {
     const Nanoseconds now = now_ns();
     std::size_t fewest = measurements_.front().samples.size();
-    bool precise = job_.yield || mostly_on_time(measurements_);
+    bool precise = !cell_.all_iterations && (job_.yield || mostly_on_time(measurements_));
     bool wrong = false;
     for (const Measurement& m : measurements_) {
       fewest = std::min(fewest, m.samples.size());
@@ -253,6 +267,11 @@ class Run {
     const Summary summary = summarize(last_delays_us(measurements_[variant], !job_.yield));
     return summary.count >= precise_samples &&
            summary.high - summary.low <= 2 * precision * (summary.median + computing_us(variant));
+  }
+
+  // Returns how many calls a turn has at most. Each of them has its own delays.
+  std::size_t most_calls() const {
+    return static_cast<std::size_t>(most_counted + std::max(cell_.warm_up.value_or(0), usual_warm_up));
   }
 
   double computing_us(std::size_t variant) const {
@@ -303,6 +322,14 @@ std::vector<double> last_delays_us(const Measurement& measurement, bool only_on_
 
 std::vector<double> total_delays_us(const Measurement& measurement, bool only_on_time) {
   return collect(measurement, only_on_time, &Sample::total_delay_us);
+}
+
+RankTimes rank_times(const Measurement& measurement, bool only_on_time) {
+  const auto calls = static_cast<double>(last_delays_us(measurement, only_on_time).size());
+  const std::vector<double>& us = only_on_time ? measurement.rank_on_time_us : measurement.rank_us;
+  const auto [least, most] = std::ranges::minmax(us);
+  const double all = std::accumulate(us.begin(), us.end(), 0.0);
+  return {least / calls, all / static_cast<double>(us.size()) / calls, most / calls};
 }
 
 }  // namespace offbeat::bench

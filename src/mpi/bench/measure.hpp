@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,8 @@ struct Cell {
   Nanoseconds deadline_ns = never;  // when the measurement should end
   Nanoseconds end_ns = never;       // when it must end, even with few samples
   int max_iterations = 1000;
+  bool all_iterations = false;  // measure exactly max_iterations calls, however precise fewer are
+  std::optional<int> warm_up;   // uncounted calls of a turn; none: depends on how long a call takes
 };
 
 struct Sample {
@@ -65,6 +68,8 @@ struct Wrong {
 // The result for one variant. It is complete on rank 0 and empty elsewhere.
 struct Measurement {
   std::vector<Sample> samples;
+  // For each rank, its time in all these calls together, and in those in which all ranks were on time.
+  std::vector<double> rank_us, rank_on_time_us;
   Wrong wrong;
   std::string stopped;  // why it stopped: "precision", "budget", "iterations" or "wrong result"
 };
@@ -78,7 +83,7 @@ struct Check {
 
 // All ranks of MPI_COMM_WORLD must call the next three functions.
 
-// Makes one call and checks its result; if the runner can, also in place.
+// Makes one call and checks its result. A blocking call that has a form in place is checked in both forms.
 [[nodiscard]] Check check(Job& job, const Variant& variant, Buffers& buffers);
 [[nodiscard]] std::vector<Measurement> measure(Job& job, const Cell& cell,
                                                const std::vector<Variant>& variants, Buffers& buffers);
@@ -91,5 +96,13 @@ struct Check {
 
 [[nodiscard]] std::vector<double> last_delays_us(const Measurement& measurement, bool only_on_time);
 [[nodiscard]] std::vector<double> total_delays_us(const Measurement& measurement, bool only_on_time);
+
+// The mean time of a call on the fastest rank, on the average one, and on the slowest.
+struct RankTimes {
+  double min_us;
+  double mean_us;
+  double max_us;
+};
+[[nodiscard]] RankTimes rank_times(const Measurement& measurement, bool only_on_time);
 
 }  // namespace offbeat::bench

@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "mpi/bench/elements.hpp"
+
 namespace offbeat::bench {
 
 Options parse_options(int argc, char** argv) {
@@ -23,6 +25,14 @@ Options parse_options(int argc, char** argv) {
     }
     if (name == "--asleep") {
       options.asleep = true;
+      continue;
+    }
+    if (name == "--probe") {
+      options.probe = true;
+      continue;
+    }
+    if (name == "--all-iterations") {
+      options.all_iterations = true;
       continue;
     }
     if (i + 1 == argc) throw std::runtime_error("missing value for " + std::string(name));
@@ -44,12 +54,15 @@ Options parse_options(int argc, char** argv) {
       if (!(std::istringstream(value) >> computing.factor >> computing.us))
         throw std::runtime_error("--computing needs \"FACTOR US\"");
       options.computing = computing;
+    } else if (name == "--warm-up") {
+      options.warm_up = std::stoi(value);
     } else if (name == "--max-iterations") {
       options.max_iterations = std::stoi(value);
     } else {
       throw std::runtime_error("unknown option " + std::string(name));
     }
   }
+  if (options.probe && !options.output.empty()) return options;
   if (options.output.empty() || options.arrivals.empty() || options.cells.empty() || options.gate.empty() ||
       options.algorithms.empty() || options.deadline_s <= 0) {
     throw std::runtime_error(
@@ -81,11 +94,12 @@ std::vector<CellRequest> read_cells(const std::string& path) {
   std::ifstream file(path);
   std::vector<CellRequest> cells;
   CellRequest cell;
-  while (file >> cell.collective >> cell.size_bytes >> cell.pattern >> cell.skew >> cell.skew_factor >>
-         cell.skew_us >> cell.native_us) {
-    if (cell.size_bytes / sizeof(float) > std::numeric_limits<int>::max()) {
-      throw std::runtime_error(std::to_string(cell.size_bytes) +
-                               " bytes are more floats than an MPI call counts");
+  CallRequest& call = cell.call;
+  while (file >> call.collective >> call.size_bytes >> cell.pattern >> cell.skew >> cell.skew_factor >>
+         cell.skew_us >> cell.native_us >> call.type >> call.operation >> call.root >> call.in_place) {
+    if (call.size_bytes / element_type(call.type).width > std::numeric_limits<int>::max()) {
+      throw std::runtime_error(std::to_string(call.size_bytes) +
+                               " bytes are more elements than an MPI call counts");
     }
     cells.push_back(cell);
   }

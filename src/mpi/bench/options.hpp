@@ -24,10 +24,21 @@ struct Arrival {
   }
 };
 
-// One cell to measure: all algorithms at one size under one arrival pattern.
-struct CellRequest {
+// The call that a cell measures.
+struct CallRequest {
   std::string collective;
   std::size_t size_bytes = 0;
+  std::string type;       // see elements.hpp
+  std::string operation;  // see elements.hpp
+  int root = 0;
+  bool in_place = false;
+
+  [[nodiscard]] bool operator==(const CallRequest&) const = default;
+};
+
+// One cell to measure: all algorithms in one call under one arrival pattern.
+struct CellRequest {
+  CallRequest call;
   std::string pattern;
   std::string skew;        // as the user wrote it, for the record
   double skew_factor = 0;  // the skew is this many times native's balanced median ...
@@ -50,10 +61,13 @@ struct Options {
   std::vector<std::string> algorithms;  // the first one measures native's time if that is not known
   double deadline_s = 0;                // Unix time; cells that are not measured by then are left out
   int max_iterations = 1000;
+  bool all_iterations = false;         // measure exactly max_iterations calls, however precise fewer are
+  std::optional<int> warm_up;          // uncounted calls before the counted ones of a turn
   bool same_buffers = false;           // use the same buffers in every call, instead of several in turn
   bool yield = false;                  // ranks share cores, so a waiting rank gives its core away
   std::optional<Computing> computing;  // non-blocking calls; none: blocking calls
   bool asleep = false;                 // sleep instead of computing
+  bool probe = false;                  // measure nothing, see probe.hpp; only `output` is needed
 };
 
 // Returns true if the host runs this algorithm, by its own choice or as its own variables say.
@@ -68,9 +82,9 @@ inline constexpr std::string_view built_in_choice = "default";
 // Reads the patterns. The file has, for each pattern, "NAME ROUNDS" and then ROUNDS x ranks numbers.
 [[nodiscard]] std::vector<Arrival> read_arrivals(const std::string& path, std::size_t ranks);
 
-// Reads the cells. The file has, for each cell, "COLLECTIVE BYTES PATTERN SKEW SKEW_FACTOR SKEW_US
-// NATIVE_US". Cells with the same collective and size must follow one another. Throws if a size has more
-// floats than an int can count.
+// Reads the cells. The file has, for each cell, "COLLECTIVE BYTES PATTERN SKEW SKEW_FACTOR SKEW_US NATIVE_US
+// TYPE OPERATION ROOT IN_PLACE". Cells with the same call must follow one another. Throws if a size has more
+// elements than an int can count.
 [[nodiscard]] std::vector<CellRequest> read_cells(const std::string& path);
 
 }  // namespace offbeat::bench

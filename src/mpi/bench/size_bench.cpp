@@ -21,8 +21,11 @@ void add_wrong(Record& record, const Wrong& wrong) {
 
 Record result(const CellRequest& request, const std::string& algorithm) {
   Record record("result");
-  record.add("collective", request.collective);
-  record.add("size_bytes", static_cast<std::int64_t>(request.size_bytes));
+  const CallRequest& call = request.call;
+  record.add("collective", call.collective);
+  record.add("size_bytes", static_cast<std::int64_t>(call.size_bytes));
+  record.add("type", call.type).add("operation", call.operation);
+  record.add("root", std::int64_t{call.root}).add("in_place", call.in_place);
   record.add("pattern", request.pattern).add("skew", request.skew).add("algorithm", algorithm);
   return record;
 }
@@ -37,9 +40,8 @@ SizeBench::SizeBench(Job& job, const Options& options, const CellRequest& first)
     : job_(job),
       options_(options),
       end_ns_(from_unix_time(options.deadline_s)),
-      size_bytes_(static_cast<std::int64_t>(first.size_bytes)),
-      buffers_(runner_of(first.collective), first.size_bytes / sizeof(float), job.rank, job.ranks,
-               options.same_buffers),
+      size_bytes_(static_cast<std::int64_t>(first.call.size_bytes)),
+      buffers_(first.call, job.rank, job.ranks, options.same_buffers),
       native_us_(first.native_us) {}
 
 std::string SizeBench::prepare(std::size_t cells_left) {
@@ -65,6 +67,8 @@ void SizeBench::measure_all(const CellRequest& request, const Arrival& arrival, 
   cell.deadline_ns = now + share;
   cell.end_ns = std::min(end_ns_, now + most_shares * share);
   cell.max_iterations = options_.max_iterations;
+  cell.all_iterations = options_.all_iterations;
+  cell.warm_up = options_.warm_up;
   begin("measure", arrival.name, "");
   std::vector<Measurement> measurements;
   if (!usable_.empty()) measurements = measure(job_, cell, variants(), buffers_);
@@ -84,6 +88,8 @@ void SizeBench::measure_all(const CellRequest& request, const Arrival& arrival, 
     record.add("skew_us", skew_us).add("native_us", native_us_);
     record.add("on_time", on_time).add("stopped", m.stopped);
     record.add("last_delays_us", last_us).add("total_delays_us", total_delays_us(m, only));
+    const RankTimes times = rank_times(m, only);
+    record.add("t_min_us", times.min_us).add("t_avg_us", times.mean_us).add("t_max_us", times.max_us);
     if (waiting != nullptr)
       record.add("computing_us", computing_us).add("waiting_delays_us", last_delays_us(*waiting, only));
     add_wrong(record, wrong);

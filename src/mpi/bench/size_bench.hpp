@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// SizeBench measures a collective at one message size, one cell after the other. Rank 0 writes the records.
+// SizeBench measures one call, such as an allreduce of one size, one cell after the other. Rank 0 writes the
+// records.
 #pragma once
 
 #include <cstddef>

@@ -26,7 +26,7 @@ std::uint64_t begins(const ObservedCall& call) noexcept {
   if_possible([&] {
     const auto lock = tracer->lock();
     Communicator* communicator = tracer->counted(below().host.Comm_f2c(call.communicator));
-    if (communicator == nullptr || !tracer->wants(*communicator)) return;
+    if (communicator == nullptr || !tracer->wants(call.collective, *communicator)) return;
     const int flags = call.is_blocking ? 0 : CallFlag::nonblocking;
     open = tracer->begin(call.collective, static_cast<std::uint8_t>(flags), *communicator,
                          facts_of(*tracer, *communicator, call), arrival);

@@ -19,6 +19,7 @@
 #include "mpi/host/clock_messenger.hpp"
 #include "mpi/host/exit_with.hpp"
 #include "mpi/tracer/c_interface.hpp"
+#include "trace/communicator_filter.hpp"
 
 namespace offbeat::trace {
 
@@ -115,6 +116,8 @@ Tracer::Tracer(const Below& below, const Settings& settings)
       rank_(host_.rank_in(MPI_COMM_WORLD)),
       ranks_(host_.size_of(MPI_COMM_WORLD)),
       records_(rank_ % settings.trace_ranks_every == 0),
+      recorded_(records_ ? settings.trace_collectives : Collectives()),
+      communicators_filter_(settings.trace_communicators),
       is_threaded_(is_threaded()),
       private_(private_communicator(host_)),
       run_(random_number(host_, private_)),
@@ -127,6 +130,7 @@ Tracer::Tracer(const Below& below, const Settings& settings)
       {MPI_REPLACE, "MPI_REPLACE"}, {MPI_NO_OP, "MPI_NO_OP"},
   };
   fill_header(settings);
+  pause(settings.trace_paused);
   add(MPI_COMM_WORLD, null_communicator_, false);
   add(MPI_COMM_SELF, null_communicator_, false);
 }
@@ -137,6 +141,9 @@ void Tracer::fill_header(const Settings& settings) {
   header.header_size = header_bytes;
   header.slot_size = slot_bytes;
   header.flags = records_ ? 0U : static_cast<std::uint32_t>(does_not_record);
+  const bool has_filter = settings.trace_collectives.count() < static_cast<int>(collectives.size()) ||
+                          !communicators_filter_.empty();
+  if (has_filter) header.flags |= is_partial;
   header.rank = static_cast<std::uint32_t>(rank_);
   header.ranks = static_cast<std::uint32_t>(ranks_);
   header.every_call = static_cast<std::uint32_t>(settings.trace_every);
@@ -331,10 +338,23 @@ std::shared_ptr<Communicator> Tracer::prepared(MPI_Comm handle) {
   return communicators_.find(abi::bits(handle))->second;
 }
 
+bool Tracer::is_wanted(const Communicator& communicator, MPI_Comm handle) const {
+  if (communicators_filter_.empty()) return true;
+  char name[MPI_MAX_OBJECT_NAME + 1] = "";
+  int length = 0;
+  of_host<"PMPI_Comm_get_name", decltype(PMPI_Comm_get_name)>()(handle, name, &length);
+  return contains(communicators_filter_, communicator.ranks, ranks_, name);
+}
+
 // Writes the communicator's record. A rank that records no calls writes only the list of ranks, if it is rank
 // 0 of the communicator.
 void Tracer::define(Communicator& communicator, MPI_Comm handle) {
   if (writer_.is_full()) return;
+  communicator.is_wanted = is_wanted(communicator, handle);
+  if (!communicator.is_wanted) {
+    communicator.is_defined = true;
+    return;
+  }
   if (!records_ && communicator.rank != 0) {
     communicator.is_defined = true;
     return;

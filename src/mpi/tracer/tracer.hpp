@@ -36,7 +36,8 @@ struct Communicator {
   int peers = 1;  // ranks that this rank sends to in an alltoall; the remote group in an inter-communicator
   bool is_inter = false;
   bool is_of_several_jobs = false;  // some of its processes are outside this MPI_COMM_WORLD
-  bool is_defined = false;          // true if its record is in the file
+  bool is_defined = false;          // true if its record is in the file, or is not wanted there
+  bool is_wanted = true;            // false: the filter leaves its calls out
   std::uint32_t number = 0;
   int neighbours = -1;  // ranks that this rank sends to in a neighbourhood collective; -1: not known yet
   std::uint64_t calls = 0;
@@ -109,9 +110,16 @@ class Tracer {
   }
   // Returns the communicator of a persistent collective. The call is counted when it is started.
   [[nodiscard]] std::shared_ptr<Communicator> prepared(MPI_Comm handle);
-  // Returns true if the last counted call on `communicator` is to be recorded.
-  [[nodiscard]] bool wants(const Communicator& communicator) const {
-    return records_ && (every_ == 1 || (communicator.calls - 1) % every_ == 0);
+  // Returns true if the last counted call on `communicator`, one of `collective`, is to be recorded.
+  [[nodiscard]] bool wants(Collective collective, const Communicator& communicator) const {
+    return recorded_now_.contain(collective) && communicator.is_wanted &&
+           (every_ == 1 || (communicator.calls - 1) % every_ == 0);
+  }
+  // Stops recording calls, or goes on with it. Calls are still counted, so that their numbers stay equal on
+  // all ranks.
+  void pause(bool paused) {
+    recorded_now_ = paused ? Collectives() : recorded_;
+    if (paused) writer_.header().flags |= is_partial;
   }
   // Begins the record of a call. It is inlined so that the facts stay in registers; otherwise it takes 3 ns
   // longer.
@@ -186,7 +194,7 @@ class Tracer {
   [[nodiscard]] bool starts(TracedRequest& request, Nanoseconds arrival) {
     const Prepared& prepared = *request.prepared;
     count(*prepared.communicator);
-    if (!wants(*prepared.communicator)) return false;
+    if (!wants(prepared.collective, *prepared.communicator)) return false;
     request.open =
         begin(prepared.collective, CallFlag::persistent, *prepared.communicator, prepared.facts, arrival);
     return request.open.is_recorded();
@@ -211,6 +219,7 @@ class Tracer {
   [[nodiscard]] Communicator* look_up(MPI_Comm handle);
   [[nodiscard]] std::vector<int> world_ranks(MPI_Group group) const;
   void define(Communicator& communicator, MPI_Comm handle);
+  [[nodiscard]] bool is_wanted(const Communicator& communicator, MPI_Comm handle) const;
   [[nodiscard]] KnownType learn_type(MPI_Datatype handle);
   [[nodiscard]] std::uint8_t learn_operation(MPI_Op handle);
   [[nodiscard]] std::uint8_t number_of(const char* algorithm) {
@@ -231,8 +240,11 @@ class Tracer {
   const int rank_;
   const int ranks_;
   const bool records_;
+  const Collectives recorded_;  // empty on a rank that records no calls
+  const std::string communicators_filter_;
   const bool is_threaded_;
-  MPI_Comm private_;  // for the tracer's own messages
+  Collectives recorded_now_;  // empty while the trace is paused
+  MPI_Comm private_;          // for the tracer's own messages
   const std::uint64_t run_;
   Writer writer_;
   std::mutex mutex_;

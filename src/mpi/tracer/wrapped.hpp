@@ -53,7 +53,7 @@ int blocking(Tracer& tracer, Next* next, Arguments... arguments) {
     const auto lock = tracer.lock();
     const auto call = Signature<collective>::read(arguments...);
     Communicator* communicator = tracer.counted(call.communicator);
-    if (communicator == nullptr || !tracer.wants(*communicator)) return;
+    if (communicator == nullptr || !tracer.wants(collective, *communicator)) return;
     const Facts facts = describe<collective>(tracer, *communicator, call);
     open = tracer.begin(collective, 0, *communicator, facts, arrival);
   });
@@ -77,7 +77,7 @@ int nonblocking(Tracer& tracer, Next* next, Arguments... arguments) {
     const auto lock = tracer.lock();
     const auto call = Signature<collective>::read(arguments...);
     Communicator* communicator = tracer.counted(call.communicator);
-    if (communicator == nullptr || !tracer.wants(*communicator)) return;
+    if (communicator == nullptr || !tracer.wants(collective, *communicator)) return;
     const Facts facts = describe<collective>(tracer, *communicator, call);
     open = tracer.begin(collective, CallFlag::nonblocking, *communicator, facts, arrival);
   });
@@ -209,6 +209,17 @@ inline int op_free(decltype(PMPI_Op_free)* next, MPI_Op* op) {
 }
 
 // -- life
+
+// MPI_Pcontrol(0) pauses the trace of this rank, and MPI_Pcontrol(1) goes on with it. The host gets only the
+// level, because C cannot pass on further arguments.
+template <class Next>
+int pcontrol(Next* next, int level) {
+  if (Tracer* tracer = Tracer::of_program(); tracer != nullptr && (level == 0 || level == 1)) {
+    const auto lock = tracer->lock();
+    tracer->pause(level == 0);
+  }
+  return next(level);
+}
 
 // Serves MPI_Init and MPI_Init_thread. A host may implement one by calling the other.
 template <class Next, class... Arguments>

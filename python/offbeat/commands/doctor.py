@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""offbeat doctor: find out what keeps offbeat from working here."""
+
+from __future__ import annotations
+
+import ctypes.util
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from offbeat import __version__, _core
+from offbeat.bench import health
+from offbeat.bench.health import Check, Status
+from offbeat.bench.probe import probe
+from offbeat.commands.options import (
+    AsJson,
+    HostFile,
+    HostNames,
+    Launcher,
+    Mpi,
+    MpirunArgs,
+    RanksOfProgram,
+    print_json,
+    where,
+)
+from offbeat.errors import ANSWER_NO, CommandError
+from offbeat.mpi.choice import Choice, choose
+from offbeat.mpi.program import find_program
+from offbeat.rules import rule_files, stored
+
+_STYLES = {Status.ok: "green", Status.warning: "dark_orange", Status.failed: "bold red"}
+_DRIVERS = {"cuda": "CUDA", "amdhip64": "HIP", "ze_loader": "Level Zero"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(context_settings={"allow_interspersed_args": False})(doctor)
+
+
+def doctor(
+    program: Annotated[
+        list[str] | None, typer.Argument(metavar="PROGRAM", help="The program that will be started.")
+    ] = None,
+    ranks: RanksOfProgram = None,
+    mpi: Mpi = None,
+    launcher: Launcher = None,
+    hosts: HostNames = None,
+    hostfile: HostFile = None,
+    mpirun_args: MpirunArgs = "",
+    as_json: AsJson = False,
+) -> None:
+    """Find out what keeps offbeat from working here.
+
+    This starts ranks as offbeat run does, and looks: which MPI is it, does the preload reach the ranks, do
+    they share memory, do they share cores, which rules hold, is there a GPU driver. PROGRAM itself is not
+    started. The exit code is 1 if a check has failed.
+
+    offbeat doctor
+    offbeat doctor -n 4 -- ./program
+    offbeat doctor -n 64 --launcher srun
+    """
+    base = dict(os.environ)
+    place = where(ranks, launcher, hosts, hostfile, mpirun_args)
+    checks: list[Check] = []
+    try:
+        path = find_program(program[0], base) if program else None
+        choice = choose(mpi, path, (program or [])[1:], base)
+    except CommandError as error:
+        checks.append(Check("MPI", Status.failed, str(error)))
+    else:
+        checks += _of_program(path, choice)
+        try:
+            found = probe(choice, place.number(base), place.arguments(choice.install), launcher)
+            checks += health.of_ranks(found)
+        except CommandError as error:
+            checks.append(Check("ranks", Status.failed, str(error), "Start any MPI program by hand first."))
+        checks += _rules(choice, base)
+    checks += [*_settings(base), *_devices(base)]
+    failed = any(check.status is Status.failed for check in checks)
+    if as_json:
+        print_json(
+            {"offbeat": __version__, "healthy": not failed, "checks": [asdict(each) for each in checks]}
+        )
+    else:
+        _show(checks)
+    raise typer.Exit(ANSWER_NO if failed else 0)
+
+
+def _of_program(path: Path | None, choice: Choice) -> Iterator[Check]:
+    yield Check("MPI", Status.ok, f"{choice.install}: {choice.why}")
+    if path is not None and path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID):
+        text = f"{path} changes its user or group, so the dynamic linker ignores LD_PRELOAD"
+        yield Check("program", Status.failed, text)
+    elif path is not None and "PATH" in choice.why:
+        text = f"{path} shows no MPI library"
+        advice = (
+            "That is right for scripts and for programs that load their MPI late. No preload reaches a "
+            "program that is linked statically."
+        )
+        yield Check("program", Status.warning, text, advice)
+
+
+def _rules(choice: Choice, base: Mapping[str, str]) -> Iterator[Check]:
+    install = choice.install
+    users = base.get(stored.VARIABLE)
+    if users:
+        try:
+            rule_files.without_errors(users)
+            yield Check("rules", Status.ok, f"those of {stored.VARIABLE}={users}, then the built-in ones")
+        except CommandError as error:
+            yield Check("rules", Status.failed, str(error))
+        return
+    found = stored.find(install.vendor, install.version, base)
+    if found.warning is not None:
+        yield Check("rules", Status.warning, found.warning)
+    elif found.path is not None:
+        yield Check("rules", Status.ok, f"tuned here: {found.path}, then the built-in ones")
+    else:
+        yield Check(
+            "rules", Status.ok, "the built-in ones; `offbeat tune` makes better ones for this machine"
+        )
+
+
+def _settings(base: Mapping[str, str]) -> Iterator[Check]:
+    known = {setting["name"] for setting in _core.settings()}
+    given = {name: value for name, value in base.items() if name.startswith("OFFBEAT_")}
+    unknown = sorted(name for name in given if name not in known)
+    if unknown:
+        advice = "`offbeat info --settings` lists all settings."
+        yield Check("settings", Status.warning, f"no settings of offbeat: {', '.join(unknown)}", advice)
+    changed = [f"{name}={value}" for name, value in sorted(given.items()) if name in known]
+    if changed:
+        yield Check("settings", Status.ok, ", ".join(changed))
+
+
+def _devices(base: Mapping[str, str]) -> Iterator[Check]:
+    found = [name for library, name in _DRIVERS.items() if ctypes.util.find_library(library)]
+    if not found:
+        yield Check("GPU driver", Status.ok, "none found")
+        return
+    policy = base.get("OFFBEAT_GPU") or "stage"
+    text = f"{', '.join(found)}; OFFBEAT_GPU is {policy}"
+    if "Level Zero" in found and policy == "stage":
+        advice = "The MPI serves communicators whose ranks have loaded Level Zero; see docs/gpu.md."
+        yield Check("GPU driver", Status.warning, text, advice)
+    else:
+        yield Check("GPU driver", Status.ok, text)
+
+
+def _show(checks: list[Check]) -> None:
+    console = Console(highlight=False)
+    for check in checks:
+        line = Text(f"{check.status.value:<8}", style=_STYLES[check.status])
+        console.print(line.append(f" {check.name:<14} {check.text}", style="default"), soft_wrap=True)
+        if check.advice:
+            console.print(Text(f"{'':<24}{check.advice}", style="dim"), soft_wrap=True)
