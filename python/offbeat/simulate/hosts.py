@@ -20,7 +20,15 @@ from offbeat.simulate.simulation import Shape
 from offbeat.units import parse_size
 
 NAMES = ("openmpi", "mpich", "intel")
-_HAS_BLOCKS = ("allgather", "allgatherv", "gather", "scatter", "alltoall", "alltoallv", "reduce_scatter_block")
+_HAS_BLOCKS = (
+    "allgather",
+    "allgatherv",
+    "gather",
+    "scatter",
+    "alltoall",
+    "alltoallv",
+    "reduce_scatter_block",
+)
 _MOST_EVENTS = 400_000_000
 _NS_PER_US = 1000.0
 
@@ -82,9 +90,7 @@ def decisions(text: str) -> list[Decision]:
             if host not in NAMES:
                 raise ValueError(f"unknown host {host}")
             alternatives = tuple(_phases(collective, each.strip()) for each in algorithm.split("|"))
-            found.append(
-                Decision(collective, host, _range(ranks), _range(ppn), _range(bytes_), alternatives)
-            )
+            found.append(Decision(collective, host, _range(ranks), _range(ppn), _range(bytes_), alternatives))
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from None
     return found
@@ -135,6 +141,11 @@ def _decisions() -> tuple[Decision, ...]:
     return tuple(decisions(text))
 
 
+def collectives() -> list[str]:
+    """The collectives of which it is known what the hosts do."""
+    return list(dict.fromkeys(each.collective for each in _decisions()))
+
+
 def default(host: str, collective: str, shape: Shape, size_bytes: int) -> tuple[Phases, ...]:
     """What a host runs. If nothing is known of it, the result is empty."""
     for each in _decisions():
@@ -156,7 +167,9 @@ class TooManyEvents(Exception):
 class Place:
     """A number of nodes of a machine. It runs calls in virtual time, and keeps what it needs for that."""
 
-    def __init__(self, machine: Machine, shape: Shape, on_progress: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, machine: Machine, shape: Shape, on_progress: Callable[[], None] = lambda: None
+    ) -> None:
         self._machine, self.shape = machine, shape
         self._on_progress = on_progress
         self._made: dict[Shape, _core.SimulatedMachine] = {}

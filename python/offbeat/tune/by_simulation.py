@@ -27,7 +27,9 @@ from offbeat.tune import candidates, decisions
 from offbeat.units import format_size
 
 NATIVE = "native"
-_MODEL_ERROR = 1.1  # an algorithm that a model puts further behind the best one, or the hosts, is not simulated
+_MODEL_ERROR = (
+    1.1  # an algorithm that a model puts further behind the best one, or the hosts, is not simulated
+)
 _MAY_BE_SLOWER = 1.1  # how far the more robust of two may be behind if no rank is late
 _MOST_SIMULATED = 4
 _TIE = 0.03  # scores that differ by less count as equal
@@ -307,9 +309,7 @@ def _standing(terms: Terms, trials: Sequence[_Trial], name: str, host: str) -> S
     return Standing(math.exp(fmean(logs)), max(fmean(row) for row in ratios), max(balanced))
 
 
-def _ordered(
-    terms: Terms, question: Question, trials: Sequence[_Trial]
-) -> list[tuple[str, list[float]]]:
+def _ordered(terms: Terms, question: Question, trials: Sequence[_Trial]) -> list[tuple[str, list[float]]]:
     """The candidates with their times by models, fastest first; those without a model come last."""
     if terms.algorithms is not None:
         return [
@@ -423,9 +423,7 @@ def choose(answers_: Sequence[Answer], host: str, margin: float) -> list[Choice]
 def rules(terms: Terms, found: Sequence[Answer]) -> list[SimulatedRow]:
     """The rules that the answers make: for any host if all choose alike, otherwise for each."""
     rows: list[SimulatedRow] = []
-    keys = list(
-        dict.fromkeys((a.question.collective, a.question.ppn, a.question.nodes) for a in found)
-    )
+    keys = list(dict.fromkeys((a.question.collective, a.question.ppn, a.question.nodes) for a in found))
     by_nodes: dict[tuple[str, int], list[tuple[tuple[int, int], Mapping[str, list[Choice]]]]] = {}
     for collective, ppn, nodes in keys:
         of = [
@@ -457,7 +455,8 @@ def _joined(
 
 def _texts(chosen: Mapping[str, list[Choice]]) -> list[tuple[str, list[tuple[int, str]]]]:
     return [
-        (host, [(c.answer.question.size_bytes, c.algorithm) for c in choices]) for host, choices in chosen.items()
+        (host, [(c.answer.question.size_bytes, c.algorithm) for c in choices])
+        for host, choices in chosen.items()
     ]
 
 
