@@ -91,7 +91,7 @@ def decisions(text: str) -> list[Decision]:
                 raise ValueError(f"unknown host {host}")
             alternatives = tuple(_phases(collective, each.strip()) for each in algorithm.split("|"))
             found.append(Decision(collective, host, _range(ranks), _range(ppn), _range(bytes_), alternatives))
-        except ValueError as error:
+        except (ValueError, CommandError) as error:
             raise ValueError(f"line {number}: {error}") from None
     return found
 
