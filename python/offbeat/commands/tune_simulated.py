@@ -27,8 +27,8 @@ from offbeat.units import format_duration, parse_skew
 
 # The options of offbeat tune that are of use with --simulate.
 OPTIONS = {
-    "collectives", "sizes", "mpi", "rules", "force", "patterns", "skew", "algorithms", "seed", "simulated", "nodes",
-    "ppn", "objective",
+    "collectives", "sizes", "mpi", "rules", "force", "patterns", "skew", "algorithms", "seed", "simulated",
+    "nodes", "ppn", "objective",
 }  # fmt: skip
 _PLAIN_WIDTH = 140
 _LINE_EVERY_S = 15.0
@@ -97,7 +97,7 @@ def run(
 
 def _node_groups(text: str) -> list[tuple[tuple[int, int], tuple[int, ...]]]:
     """The ranges of nodes that get rules: A..B in parts, and each single number by itself."""
-    found = []
+    found: list[tuple[tuple[int, int], tuple[int, ...]]] = []
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d{1,9})(?:\.\.(\d{1,9}))?\s*", part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)

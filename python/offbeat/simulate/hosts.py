@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What an MPI library would run by default: its decision function as data, and its time in the simulator.
 
-``hosts.txt`` has the decisions. An algorithm of a host is one of offbeat's expressions or several phases, such as a
-reduce on each node, an allreduce among the leaders of the nodes, and a bcast on each node.
+``hosts.txt`` has the decisions. An algorithm of a host is one of offbeat's expressions or several phases,
+such as a reduce on each node, an allreduce among the leaders of the nodes, and a bcast on each node.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def default(host: str, collective: str, shape: Shape, size_bytes: int) -> tuple[
     return ()
 
 
-class TooManyEvents(Exception):
+class TooManyEventsError(Exception):
     """A simulation that takes too long."""
 
 
@@ -236,14 +236,14 @@ class Place:
             begins = [1e-6 * late for late in row]
             try:
                 run = simulated.run(phase.collective, phase.expression, size, begins, self._report)
-            except TooManyEvents:
+            except TooManyEventsError:
                 self._made.pop(shape)  # its ranks are in the middle of a call
                 raise
         return [1e6 * late for late in run["exits"]]
 
     def _report(self, events: int) -> None:
         if events > _MOST_EVENTS:
-            raise TooManyEvents
+            raise TooManyEventsError
         self._on_progress()
 
     def _simulated(self, shape: Shape) -> _core.SimulatedMachine:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Choose algorithms for machines that nobody has measured: models prune the candidates, simulation decides.
 
-A *question* is one collective and size on a group of numbers of nodes, which get one rule. An algorithm is chosen only
-if it beats the host MPI on every machine and number of nodes of the question: under each of them its mean last delay
-over the arrival patterns is less than the host's by a margin, and it is not slower if all ranks arrive together.
+A *question* is one collective and size on a group of numbers of nodes, which get one rule. An algorithm is
+chosen only if it beats the host MPI on every machine and number of nodes of the question: there its mean last
+delay over the arrival patterns is less than the host's by a margin, and it is not slower if all ranks arrive
+together.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from itertools import groupby
 from statistics import fmean, median
+from typing import NamedTuple
 
 from offbeat import _core
 from offbeat.bench import arrival_patterns
 from offbeat.bench.ranking import BALANCED
+from offbeat.rules.spelling import bytes_text
 from offbeat.simulate import hosts
-from offbeat.simulate.hosts import Phase, Phases, Place, TooManyEvents
+from offbeat.simulate.hosts import Phase, Phases, Place, TooManyEventsError
 from offbeat.simulate.machine import Machine, Message, Protocol
 from offbeat.simulate.simulation import Shape
 from offbeat.tune import candidates, decisions
@@ -102,8 +105,8 @@ class Answer:
 def node_groups(least: int, most: int) -> list[tuple[tuple[int, int], tuple[int, ...]]]:
     """Divide a range of numbers of nodes, each part with the numbers that stand for it.
 
-    Powers of two are by themselves: there the algorithms of the hosts are at their best. Of the numbers between two
-    of them the first needs most folding, and the last has most steps.
+    Powers of two are by themselves: there the algorithms of the hosts are at their best. Of the numbers
+    between two of them the first needs most folding, and the last has most steps.
     """
     found = []
     while least <= most:
@@ -144,44 +147,64 @@ def _node_algorithm(collective: str) -> str | None:
     )
 
 
-def _candidates(question: Question, nodes: int, size_bytes: int) -> dict[str, tuple[str, int, int]]:
-    """The expressions, each with what models know of it: an expression on so many ranks, and a size."""
-    collective = question.collective
-    place = candidates.Place("", nodes * question.ppn, nodes)
+class _Known(NamedTuple):
+    """What a model can say of an algorithm: an expression on so many ranks of so many nodes."""
+
+    expression: str
+    ranks: int
+    nodes: int
+    size_bytes: int
+
+
+def _candidates(question: Question, nodes: int, size_bytes: int) -> dict[str, _Known]:
+    """The expressions, each with the part that has a model. That of a hierarchy are the leaders."""
+    collective, ppn = question.collective, question.ppn
+    place = candidates.Place("", nodes * ppn, nodes)
     leaders = _on_leaders(collective, nodes, size_bytes)
-    if question.ppn == 1:
-        return {name: (name, nodes, size_bytes) for name in leaders}
-    found = {}
-    node = _node_algorithm(collective)
-    for name in leaders:
-        per_node = size_bytes * question.ppn if collective == "allgather" else size_bytes
-        found[f"hierarchy({node}, {name})"] = name, nodes, per_node
-        found[f"lanes({node}, {name})"] = name, nodes, per_node
-    for name in candidates.plain(collective, place, size_bytes):
-        found[name] = name, place.ranks, size_bytes
-    return {
-        name: known
-        for name, known in found.items()
-        if node is not None and candidates.can_run(collective, name, place)
+    if ppn == 1:
+        return {name: _Known(name, nodes, nodes, size_bytes) for name in leaders}
+    found = {
+        name: _Known(name, place.ranks, nodes, size_bytes)
+        for name in candidates.plain(collective, place, size_bytes)
     }
+    if (node := _node_algorithm(collective)) is not None:
+        per_node = size_bytes * ppn if collective == "allgather" else size_bytes
+        for name in leaders:
+            found[f"hierarchy({node}, {name})"] = _Known(name, nodes, nodes, per_node)
+            found[f"lanes({node}, {name})"] = _Known(name, nodes, nodes, math.ceil(per_node / ppn))
+    return {name: of for name, of in found.items() if candidates.can_run(collective, name, place)}
 
 
-def _model_s(machine: Machine, collective: str, known: tuple[str, int, int]) -> float | None:
-    """The time by the cost formula, if there is one."""
-    expression, ranks, size_bytes = known
-    between = _protocol(machine.between_nodes, size_bytes)
-    message = machine.message_between_nodes
-    overhead = message.send_overhead_us + message.receive_overhead_us
+def _model_s(machine: Machine, collective: str, known: _Known) -> float | None:
+    """The time by the cost formula, if there is one; rather too low, because it serves as a bound."""
+    a, b, o = _hockney(machine.between_nodes, machine.message_between_nodes, known.size_bytes)
+    a_within, b_within, _ = _hockney(machine.within_node, machine.message_within_node, known.size_bytes)
+    if known.ranks > known.nodes and known.expression not in ("nap", "smp"):
+        a, b = min(a, a_within), min(b, b_within)  # some of the messages stay on the node
     return _core.cost(
         collective,
-        expression,
-        ranks,
-        size_bytes,
-        a=1e-6 * (between.latency_us + overhead),
-        b=1e-9 / between.bandwidth_gb_per_s,
+        known.expression,
+        known.ranks,
+        known.size_bytes,
+        a=a,
+        b=b,
         c=1e-9 * machine.combine_ns_per_byte,
-        o=1e-6 * _busy_us(message),
+        o=o,
+        nodes=known.nodes,
+        a_within=a_within,
+        b_within=b_within,
         eager_bytes=machine.eager_limit_bytes,
+    )
+
+
+def _hockney(protocols: Sequence[Protocol], message: Message, size_bytes: int) -> tuple[float, float, float]:
+    """Latency with both overheads, time of a byte, and of a further message: a, b and o in seconds."""
+    protocol = _protocol(protocols, size_bytes)
+    overhead = message.send_overhead_us + message.receive_overhead_us
+    return (
+        1e-6 * (protocol.latency_us + overhead),
+        1e-9 / protocol.bandwidth_gb_per_s,
+        1e-6 * _busy_us(message),
     )
 
 
@@ -240,7 +263,7 @@ class _Trial:
             rounds = [[self._skew_us * late for late in row] for row in some]
         try:
             delays = self.place.last_delays_us(phases, self._question.size_bytes, rounds)
-        except TooManyEvents:
+        except TooManyEventsError:
             return math.inf
         self.simulations += len(delays)
         return median(delays)
@@ -389,7 +412,7 @@ class SimulatedRow:
     def fields(self) -> list[str]:
         least, most = self.nodes
         nodes = str(least) if least == most else f"{least}..{most}"
-        size = decisions.bytes_text(self.least, self.most)
+        size = bytes_text(self.least, self.most)
         return [self.collective, self.host, nodes, str(self.ppn), size, self.algorithm]
 
     def of_host(self, names: Sequence[str]) -> float | None:
@@ -431,7 +454,7 @@ def rules(terms: Terms, found: Sequence[Answer]) -> list[SimulatedRow]:
             for a in found
             if (a.question.collective, a.question.ppn, a.question.nodes) == (collective, ppn, nodes)
         ]
-        chosen = {host: choose(of, host, terms.margin) for host in terms.hosts}
+        chosen: Mapping[str, list[Choice]] = {host: choose(of, host, terms.margin) for host in terms.hosts}
         by_nodes.setdefault((collective, ppn), []).append((nodes, chosen))
     for (collective, ppn), groups in by_nodes.items():
         for nodes, chosen in _joined(groups):
@@ -464,7 +487,7 @@ def _rows(
     collective: str, host: str, nodes: tuple[int, int], ppn: int, choices: Sequence[Choice]
 ) -> Iterator[SimulatedRow]:
     sizes = [c.answer.question.size_bytes for c in choices]
-    limits = decisions.limits(sizes) if decisions.has_lengths(collective) else [0, None]
+    limits = decisions.limits(sizes) if candidates.has_lengths(collective) else [0, None]
     for algorithm, numbers in groupby(range(len(choices)), key=lambda k: choices[k].algorithm):
         which = list(numbers)
         last = limits[which[-1] + 1]
