@@ -301,3 +301,35 @@ def test_wrong_options_are_one_line(offbeat: Offbeat, options: list[str], messag
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") <= 2
+
+
+# -- the built-in rules
+
+
+@pytest.mark.parametrize("nodes", [9, 15, 16, 24, 32, 48])
+@pytest.mark.parametrize("size", [64, 512, 2048, 32768, 65536, 262144, 1 << 20])
+def test_what_the_built_in_rules_choose_beats_every_host(nodes: int, size: int) -> None:
+    (row,) = [
+        row
+        for row in _core.plan("allreduce", "mpich", nodes, 1, True, None, "", "")
+        if row["least_bytes"] <= size and (row["most_bytes"] is None or size <= row["most_bytes"])
+    ]
+    if row["expression"] == "native":
+        return
+    asked = terms(*MACHINES, algorithms=[row["expression"]])
+    found = by_simulation.answer(asked, Question("allreduce", size, (nodes, nodes), 1, (nodes,)))
+    for host in hosts.NAMES:
+        assert found.better(host, 0.0) == [row["expression"]], f"{host}: {found.standings}"
+
+
+def test_the_built_in_rules_go_beyond_the_test_bed() -> None:
+    def chosen(nodes: int, size: int) -> str:
+        return next(
+            row["expression"]
+            for row in _core.plan("allreduce", "openmpi", nodes, 1, True, None, "", "")
+            if row["most_bytes"] is None or size <= row["most_bytes"]
+        )
+
+    assert chosen(10, 1 << 20) == chosen(100, 1 << 20) == "arrival_owners"
+    assert chosen(1000, 64) == "recursive_multiplying(7)"
+    assert chosen(5000, 64) == "native"
