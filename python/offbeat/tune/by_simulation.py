@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -37,6 +38,8 @@ _MAY_BE_SLOWER = 1.1  # how far the more robust of two may be behind if no rank 
 _MOST_SIMULATED = 4
 _TIE = 0.03  # scores that differ by less count as equal
 _RADIXES = (4, 7, 8)
+_MANY_RANKS = 8192  # on which the work on the nodes takes long to simulate
+_MOST_OF_A_STRUCTURE = 2  # there, hierarchies that differ in their leaders' part only: the best by models
 _SEGMENT_BYTES = (16 << 10, 64 << 10)
 
 
@@ -297,7 +300,14 @@ def _balanced(terms: Terms, question: Question, trials: Sequence[_Trial]) -> dic
     """The times if no rank is late of the algorithms that are as fast as some host everywhere."""
     found: dict[str, list[float]] = {}
     best = math.inf
+    simulated = Counter[str]()
+    has_many_ranks = max(trial.place.shape.ranks for trial in trials) > _MANY_RANKS
     for name, models in _ordered(terms, question, trials):
+        structure = name.partition("(")[0]
+        if structure in ("hierarchy", "lanes") and has_many_ranks:
+            simulated[structure] += 1
+            if simulated[structure] > _MOST_OF_A_STRUCTURE:
+                continue
         # The models are of machines without handshakes, so they are rather too low: a bound.
         if models and _mean_log(models) > best + math.log(_MODEL_ERROR):
             continue
