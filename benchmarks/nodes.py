@@ -227,8 +227,8 @@ def against_defaults(measured: Measurement) -> list[str]:
                 where = f"{job.mpi}, {job.shape}, {format_size(size)}" + (", late" if job.late else "")
                 ratios[job.collective].append((mine / theirs, where))
     return [
-        f"{collective}: {len(cells)} cells; offbeat takes {math.exp(mean_log(cells)):.2f} of the default's time "
-        f"(geometric mean), at most {max(cells)[0]:.2f} ({max(cells)[1]})"
+        f"{collective}: {len(cells)} cells; offbeat takes {math.exp(mean_log(cells)):.2f} of the default's "
+        f"time (geometric mean), at most {max(cells)[0]:.2f} ({max(cells)[1]})"
         for collective, cells in ratios.items()
     ]
 

@@ -14,8 +14,9 @@ from offbeat.units import format_us
 
 NOTE = "Last delays and their quotients are geometric means over the arrival patterns; below 1 is faster."
 SIMULATED_NOTE = (
-    "of the MPI's: the last delay divided by that of what the MPI runs by default, in the simulator; a geometric mean "
-    "over machines, numbers of nodes, sizes and arrival patterns. native: nothing is faster everywhere."
+    "of the MPI's: the last delay divided by that of what the MPI runs by default, in the simulator; a "
+    "geometric mean over machines, numbers of nodes, sizes and arrival patterns. "
+    "native: nothing is faster everywhere."
 )
 _NOTICED = 0.03  # a smaller difference counts as none
 _UNCERTAIN = 0.25
