@@ -282,7 +282,8 @@ def answer(terms: Terms, question: Question) -> Answer:
     names = sorted(balanced, key=lambda name: _mean_log(balanced[name]))
     if names:
         limit = _mean_log(balanced[names[0]]) + math.log(_MAY_BE_SLOWER)
-        names = [name for name in names if _mean_log(balanced[name]) <= limit][:_MOST_SIMULATED]
+        most = 2 if _has_many_ranks(trials) else _MOST_SIMULATED
+        names = [name for name in names if _mean_log(balanced[name]) <= limit][:most]
     for name in names:
         for host in terms.hosts:
             found.standings.setdefault(host, {})[name] = _standing(terms, trials, name, host)
@@ -301,7 +302,7 @@ def _balanced(terms: Terms, question: Question, trials: Sequence[_Trial]) -> dic
     found: dict[str, list[float]] = {}
     best = math.inf
     simulated = Counter[str]()
-    has_many_ranks = max(trial.place.shape.ranks for trial in trials) > _MANY_RANKS
+    has_many_ranks = _has_many_ranks(trials)
     for name, models in _ordered(terms, question, trials):
         structure = name.partition("(")[0]
         if structure in ("hierarchy", "lanes") and has_many_ranks:
@@ -326,6 +327,10 @@ def _balanced(terms: Terms, question: Question, trials: Sequence[_Trial]) -> dic
             found[name] = times
             best = min(best, _mean_log(times))
     return found
+
+
+def _has_many_ranks(trials: Sequence[_Trial]) -> bool:
+    return max(trial.place.shape.ranks for trial in trials) > _MANY_RANKS
 
 
 def _mean_log(times: Sequence[float]) -> float:
