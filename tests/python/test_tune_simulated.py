@@ -249,6 +249,19 @@ def test_rules_are_for_any_host_where_all_agree() -> None:
     assert math.isclose(rows[0].of_host(["mpich"]) or 0, 0.5)
 
 
+def test_what_needs_a_message_for_each_pair_stays_small() -> None:
+    def names(nodes: int, ppn: int) -> set[str]:
+        question = Question("allreduce", 65536, (nodes, nodes), ppn, (nodes,))
+        return set(by_simulation._candidates(question, nodes, 65536))
+
+    assert {"arrival_owners", "linear", "rabenseifner"} <= names(256, 1)
+    assert not {"arrival_owners", "linear"} & names(257, 1)
+    many = names(256, 64)
+    assert "hierarchy(arrival_tree, arrival_owners)" in many
+    assert not {"arrival_owners", "linear"} & many
+    assert "nap" in many
+
+
 # -- the command
 
 

@@ -38,6 +38,9 @@ _MAY_BE_SLOWER = 1.1  # how far the more robust of two may be behind if no rank 
 _MOST_SIMULATED = 4
 _TIE = 0.03  # scores that differ by less count as equal
 _RADIXES = (4, 7, 8)
+# Algorithms in which each rank has a message for every other one. Their memory grows with the square.
+_ALL_TO_ALL = ("arrival_owners", "linear")
+_MOST_FOR_ALL_TO_ALL = 256
 _MANY_RANKS = 8192  # on which the work on the nodes takes long to simulate
 _MOST_OF_A_STRUCTURE = 2  # there, hierarchies that differ in their leaders' part only: the best by models
 _SEGMENT_BYTES = (16 << 10, 64 << 10)
@@ -164,18 +167,19 @@ def _candidates(question: Question, nodes: int, size_bytes: int) -> dict[str, _K
     collective, ppn = question.collective, question.ppn
     place = candidates.Place("", nodes * ppn, nodes)
     leaders = _on_leaders(collective, nodes, size_bytes)
-    if ppn == 1:
-        return {name: _Known(name, nodes, nodes, size_bytes) for name in leaders}
-    found = {
-        name: _Known(name, place.ranks, nodes, size_bytes)
-        for name in candidates.plain(collective, place, size_bytes)
-    }
-    if (node := _node_algorithm(collective)) is not None:
+    flat = leaders if ppn == 1 else candidates.plain(collective, place, size_bytes)
+    found = {name: _Known(name, place.ranks, nodes, size_bytes) for name in flat}
+    if ppn > 1 and (node := _node_algorithm(collective)) is not None:
         per_node = size_bytes * ppn if collective == "allgather" else size_bytes
         for name in leaders:
             found[f"hierarchy({node}, {name})"] = _Known(name, nodes, nodes, per_node)
             found[f"lanes({node}, {name})"] = _Known(name, nodes, nodes, math.ceil(per_node / ppn))
-    return {name: of for name, of in found.items() if candidates.can_run(collective, name, place)}
+    return {
+        name: of
+        for name, of in found.items()
+        if (of.ranks <= _MOST_FOR_ALL_TO_ALL or of.expression not in _ALL_TO_ALL)
+        and candidates.can_run(collective, name, place)
+    }
 
 
 def _model_s(machine: Machine, collective: str, known: _Known) -> float | None:
