@@ -42,7 +42,8 @@ _RADIXES = (4, 7, 8)
 _ALL_TO_ALL = ("arrival_owners", "linear")
 _MOST_FOR_ALL_TO_ALL = 256
 _MANY_RANKS = 8192  # on which the work on the nodes takes long to simulate
-_MOST_OF_A_STRUCTURE = 2  # there, hierarchies that differ in their leaders' part only: the best by models
+_MOST_OF_A_STRUCTURE = 2  # there, of the hierarchies, the lanes, and the algorithms that know of no nodes
+_NODE_AWARE = ("nap", "smp")
 _SEGMENT_BYTES = (16 << 10, 64 << 10)
 
 
@@ -186,7 +187,7 @@ def _model_s(machine: Machine, collective: str, known: _Known) -> float | None:
     """The time by the cost formula, if there is one; rather too low, because it serves as a bound."""
     a, b, o = _hockney(machine.between_nodes, machine.message_between_nodes, known.size_bytes)
     a_within, b_within, _ = _hockney(machine.within_node, machine.message_within_node, known.size_bytes)
-    if known.ranks > known.nodes and known.expression not in ("nap", "smp"):
+    if known.ranks > known.nodes and known.expression not in _NODE_AWARE:
         a, b = min(a, a_within), min(b, b_within)  # some of the messages stay on the node
     return _core.cost(
         collective,
@@ -308,8 +309,9 @@ def _balanced(terms: Terms, question: Question, trials: Sequence[_Trial]) -> dic
     simulated = Counter[str]()
     has_many_ranks = _has_many_ranks(trials)
     for name, models in _ordered(terms, question, trials):
-        structure = name.partition("(")[0]
-        if structure in ("hierarchy", "lanes") and has_many_ranks:
+        if has_many_ranks and name not in _NODE_AWARE:
+            head = name.partition("(")[0]
+            structure = head if head in ("hierarchy", "lanes") else "flat"
             simulated[structure] += 1
             if simulated[structure] > _MOST_OF_A_STRUCTURE:
                 continue
