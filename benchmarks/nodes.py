@@ -15,8 +15,12 @@ chooses the best native algorithm for each size. The other passes measure it aga
 offbeat, and only they count: the least of ten times of one pass would be the luckiest. A skew is a multiple
 of the time of the MPI's default when no rank is late.
 
-The output ends with the ratios to the best native algorithm. It also lists results that differ between ranks
-or runs and, for collectives that do not combine, between jobs. With --cost each time is followed by the
+On more than 8 hosts only sizes from 64 KiB are measured: the cores of one machine decide how long shorter
+messages take.
+
+The output ends with the ratios to the best native algorithm, and for each collective with those of offbeat's
+choice to the MPI's default over all cells. It also lists results that differ between ranks or runs and, for
+collectives that do not combine, between jobs. With --cost each time is followed by the
 packets of all hosts and the processor time of all ranks for one call, including the barriers between batches.
 """
 
@@ -48,6 +52,8 @@ from rich.table import Table
 
 VENDORS = {"openmpi": "Open MPI", "mpich": "MPICH", "impi": "Intel MPI"}
 NATIVE = "native"
+MOST_HOSTS_FOR_SHORT = 8  # on more of them the network decides how long a message takes from here only:
+LONG_BYTES = 64 << 10
 COMBINING = ("allreduce", "reduce", "reduce_scatter", "reduce_scatter_block")
 
 
@@ -107,8 +113,10 @@ def is_forced(job: Job) -> bool:
     return job.algorithm.startswith("native(")
 
 
-def sizes_of(options: argparse.Namespace, collective: str) -> list[int]:
-    return [0] if collective == "barrier" else options.sizes
+def sizes_of(options: argparse.Namespace, collective: str, shape: str) -> list[int]:
+    sizes: list[int] = [0] if collective == "barrier" else options.sizes
+    least = LONG_BYTES if len(parse_shape(shape)) > MOST_HOSTS_FOR_SHORT else 0
+    return [size for size in sizes if size >= least]
 
 
 def settings(job: Job) -> dict[str, str]:
@@ -134,7 +142,9 @@ class Measurement:
 
     def measure(self, job: Job) -> None:
         shape = parse_shape(job.shape)
-        sizes = [size for size in sizes_of(self.options, job.collective) if self.is_wanted(job, size)]
+        sizes = [
+            size for size in sizes_of(self.options, job.collective, job.shape) if self.is_wanted(job, size)
+        ]
         if not sizes:
             return
         with Cluster(len(shape)) as cluster:
@@ -201,8 +211,30 @@ def serves(algorithm: str, collective: str) -> bool:
 def tables(console: Console, options: argparse.Namespace, measured: Measurement) -> None:
     for _, jobs in itertools.groupby(measured.found, key=lambda job: replace(job, algorithm="")):
         console.print(table(options, measured, list(jobs)))
-    for line in [*different_bits(measured), *measured.failed]:
+    for line in [*against_defaults(measured), *different_bits(measured), *measured.failed]:
         console.print(line)
+
+
+def against_defaults(measured: Measurement) -> list[str]:
+    """One line for each collective: offbeat's choice against the MPI's default, over all cells."""
+    ratios: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    for job, found in measured.found.items():
+        if job.algorithm != "default":
+            continue
+        for size in found.passes_us:
+            mine, theirs = found.median(size), measured.found[native(job)].median(size)
+            if mine and theirs:
+                where = f"{job.mpi}, {job.shape}, {format_size(size)}" + (", late" if job.late else "")
+                ratios[job.collective].append((mine / theirs, where))
+    return [
+        f"{collective}: {len(cells)} cells; offbeat takes {math.exp(mean_log(cells)):.2f} of the default's "
+        f"time (geometric mean), at most {max(cells)[0]:.2f} ({max(cells)[1]})"
+        for collective, cells in ratios.items()
+    ]
+
+
+def mean_log(cells: list[tuple[float, str]]) -> float:
+    return statistics.fmean(math.log(ratio) for ratio, _ in cells)
 
 
 def table(options: argparse.Namespace, measured: Measurement, jobs: list[Job]) -> Table:
@@ -214,7 +246,7 @@ def table(options: argparse.Namespace, measured: Measurement, jobs: list[Job]) -
     offbeats = [job for job in jobs if not host_algorithms.is_native(job.algorithm)]
     for job in offbeats:
         made.add_column(job.algorithm, justify="right")
-    for size in sizes_of(options, first.collective):
+    for size in sizes_of(options, first.collective, first.shape):
         found = {job: measured.found[job].median(size) for job in jobs}
         best = measured.best_native(first, size)
         best_us = found[best]
@@ -258,7 +290,7 @@ def parse() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--collectives", type=words, default=["allreduce"])
-    parser.add_argument("--shapes", type=words, default=["8x1", "4x2"])
+    parser.add_argument("--shapes", type=words, default=["8x1", "4x2", "5x2", "10x1", "12x1", "16x1"])
     parser.add_argument("--mpi", type=words, default=list(VENDORS))
     parser.add_argument(
         "--sizes", type=parse_sizes, default=parse_sizes("8,64,1KiB,8KiB,64KiB,256KiB,1MiB,16MiB")

@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "reports": {"tune", "calibrate", "predict", "simulate", "bench", "rules", "trace", "top"},
     "predict": {"simulate", "bench", "trace", "top"},
     "simulate": {"bench", "top"},
-    "tune": {"bench", "rules", "trace", "mpi", "top"},
+    "tune": {"simulate", "bench", "rules", "trace", "mpi", "top"},
     "calibrate": {"bench", "mpi", "top"},
     "bench": {"trace", "mpi", "top"},
     "rules": {"bench", "mpi", "top"},

@@ -27,7 +27,13 @@ constexpr auto numbers_to = [] {
   std::iota(all.begin(), all.end(), 1);
   return all;
 }();
-constexpr auto nodes_looked_at = numbers_to<64>;
+constexpr auto nodes_looked_at = [] {
+  // All numbers up to 65, and beyond them the limits of rules.
+  constexpr std::array more{96, 127, 128, 129, 255, 256, 512, 1023, 1024, 1025, 4096};
+  std::array<int, 65 + more.size()> all{};
+  std::ranges::copy(more, std::ranges::copy(numbers_to<65>, all.begin()).out);
+  return all;
+}();
 constexpr auto ppn_looked_at = numbers_to<128>;
 
 bool have_equal_expressions(const PlanRow& one, const PlanRow& other) {

@@ -139,16 +139,17 @@ TEST(Selection, TheDefaultChangesExactlyAtItsLimits) {
     return row(selection, {.ranks = 4 * nodes, .nodes = nodes, .board = true}, bytes).expression->text();
   };
   EXPECT_EQ(on_nodes(512, 8), "hierarchy(arrival_tree, recursive_multiplying(8))");
-  EXPECT_EQ(on_nodes(512, 9), "hierarchy(arrival_tree, recursive_multiplying(7))");
+  EXPECT_EQ(on_nodes(512, 9), "nap");
+  EXPECT_EQ(on_nodes(513, 9), "native");
   EXPECT_EQ(on_nodes(513), "hierarchy(arrival_tree, recursive_multiplying(7))");
   EXPECT_EQ(on_nodes(4095), "hierarchy(arrival_tree, recursive_multiplying(7))");
   EXPECT_EQ(on_nodes(4096), "hierarchy(arrival_tree, recursive_doubling)");
   EXPECT_EQ(on_nodes(16383), "hierarchy(arrival_tree, recursive_doubling)");
   EXPECT_EQ(on_nodes(16384), "hierarchy(arrival_tree, arrival_owners)");
   EXPECT_EQ(on_nodes(16384, 8), "hierarchy(arrival_tree, arrival_owners)");
-  EXPECT_EQ(on_nodes(16384, 9), "hierarchy(arrival_tree, recursive_doubling)");
-  EXPECT_EQ(on_nodes(32767, 9), "hierarchy(arrival_tree, recursive_doubling)");
-  EXPECT_EQ(on_nodes(32768, 9), "hierarchy(arrival_tree, rabenseifner)");
+  EXPECT_EQ(on_nodes(262143, 9), "native");
+  EXPECT_EQ(on_nodes(262144, 9), "lanes(arrival_tree, arrival_owners)");
+  EXPECT_EQ(on_nodes(262144, 16), "native");
   const auto on_a_node_each = [&](std::size_t bytes, int nodes = 8) {
     return row(selection, {.ranks = nodes, .nodes = nodes, .board = true}, bytes).expression->text();
   };
@@ -157,10 +158,17 @@ TEST(Selection, TheDefaultChangesExactlyAtItsLimits) {
   EXPECT_EQ(on_a_node_each(513), "recursive_multiplying(7)");
   EXPECT_EQ(on_a_node_each(4095), "recursive_multiplying(7)");
   EXPECT_EQ(on_a_node_each(4096), "arrival_owners");
-  EXPECT_EQ(on_a_node_each(4096, 9), "recursive_doubling");
-  EXPECT_EQ(on_a_node_each((1 << 20) - 1), "arrival_owners");
-  EXPECT_EQ(on_a_node_each(1 << 20), "ring");
-  EXPECT_EQ(on_a_node_each(1 << 20, 9), "rabenseifner");
+  EXPECT_EQ(on_a_node_each(2048, 9), "recursive_multiplying(7)");
+  EXPECT_EQ(on_a_node_each(2049, 9), "native");
+  EXPECT_EQ(on_a_node_each((2 << 20) - 1), "arrival_owners");
+  EXPECT_EQ(on_a_node_each(2 << 20), "ring");
+  EXPECT_EQ(on_a_node_each(32767, 16), "native");
+  EXPECT_EQ(on_a_node_each(32768, 16), "arrival_owners");
+  EXPECT_EQ(on_a_node_each(32768, 17), "native");
+  EXPECT_EQ(on_a_node_each(1 << 20, 127), "arrival_owners");
+  EXPECT_EQ(on_a_node_each(1 << 20, 128), "native");
+  EXPECT_EQ(on_a_node_each(512, 1023), "recursive_multiplying(7)");
+  EXPECT_EQ(on_a_node_each(512, 1024), "native");
 }
 
 // What is chosen for calls of any length there, in the order of the lengths.

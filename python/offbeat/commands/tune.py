@@ -20,6 +20,7 @@ from offbeat.bench import arrival_patterns, runner
 from offbeat.bench import plan as plans
 from offbeat.bench.plan import Plan
 from offbeat.bench.results import Benchmark
+from offbeat.commands import tune_simulated
 from offbeat.commands.bench import ended_by_signals, is_given, refuse_others
 from offbeat.commands.options import (
     AsJson,
@@ -135,6 +136,19 @@ def tune(
         ),
     ] = True,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of the random arrival patterns.")] = 1,
+    simulated: Annotated[
+        str,
+        typer.Option(
+            "--simulate",
+            metavar="MACHINE,...",
+            help="Measure nothing: simulate these machines, and write rules that pay on all of them. --mpi "
+            "is then openmpi, mpich or intel, whose decisions are known.",
+        ),
+    ] = "",
+    nodes: Annotated[
+        str, typer.Option(metavar="N,...|N..M", help="With --simulate: numbers of nodes.")
+    ] = "9..1024",
+    ppn: Annotated[str, typer.Option(metavar="N,...", help="With --simulate: ranks on each node.")] = "1",
     launcher: Launcher = None,
     hosts: HostNames = None,
     hostfile: HostFile = None,
@@ -151,6 +165,27 @@ def tune(
     offbeat tune --objective trace:run.trace --budget 5min
     offbeat tune --resume --budget 5min
     """
+    if simulated:
+        _refuse_measuring(context)
+        names = _collectives(collectives)
+        tune_simulated.run(
+            simulated,
+            names,
+            plans.parse_sizes(sizes),
+            nodes,
+            ppn,
+            host=mpi,
+            patterns=["balanced"] if objective == "balanced" else arrival_patterns.parse_names(patterns),
+            skew=skew,
+            algorithms=plans.parse_algorithms(algorithms, names) if algorithms else None,
+            seed=seed,
+            rules_file=rules,
+            force=force,
+        )
+        return
+    for name in ("nodes", "ppn"):
+        if is_given(context, name):
+            raise CommandError(f"--{name} belongs to --simulate MACHINE; the ranks of a job are -n")
     budget_s = parse_duration_s(budget)
     if resume:
         refuse_others(context, _WITH_RESUME)
@@ -196,6 +231,16 @@ def tune(
 
 
 # -- what to tune
+
+
+def _refuse_measuring(context: typer.Context) -> None:
+    """With --simulate, refuse the options that say how to measure."""
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if name not in tune_simulated.OPTIONS and is_given(context, name):
+            raise CommandError(
+                f"{max(parameter.opts, key=len)} does not go with --simulate, which measures nothing"
+            )
 
 
 def _collectives(words: Sequence[str] | None) -> list[str]:

@@ -140,7 +140,7 @@ def rows_of(decisions: Sequence[Decision], sizes: Sequence[int]) -> list[Row]:
     if not has_lengths(first.collective):
         return [Row(0, None, decisions)]
     lengths = [rule_bytes(first.collective, size, first.place.ranks) for size in sorted(sizes)]
-    limits = _limits(lengths)
+    edges = limits(lengths)
     by_length = {rule_bytes(d.collective, d.size_bytes, d.place.ranks): d for d in decisions}
     found: list[Row] = []
     # A size that was not measured ends a range.
@@ -151,11 +151,11 @@ def rows_of(decisions: Sequence[Decision], sizes: Sequence[int]) -> list[Row]:
         numbers = list(group)
         if algorithm is not None:
             within = [by_length[lengths[k]] for k in numbers]
-            found.append(Row(limits[numbers[0]], limits[numbers[-1] + 1] - 1, within))
+            found.append(Row(edges[numbers[0]], edges[numbers[-1] + 1] - 1, within))
     return found
 
 
-def _limits(lengths: Sequence[int]) -> list[int]:
+def limits(lengths: Sequence[int]) -> list[int]:
     """Where the range of each length begins, and where the last one ends."""
     middles = [math.ceil(math.sqrt(one * other)) for one, other in pairwise(lengths)]
     least = 0 if lengths[0] <= _CACHE_LINE else math.ceil(lengths[0] / 2)

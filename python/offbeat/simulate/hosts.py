@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What an MPI library would run by default: its decision function as data, and its time in the simulator.
+
+``hosts.txt`` has the decisions. An algorithm of a host is one of offbeat's expressions or several phases,
+such as a reduce on each node, an allreduce among the leaders of the nodes, and a bcast on each node.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from offbeat import _core
+from offbeat.errors import CommandError
+from offbeat.simulate.machine import Machine
+from offbeat.simulate.simulation import Shape
+from offbeat.units import parse_size
+
+NAMES = ("openmpi", "mpich", "intel")
+_HAS_BLOCKS = (
+    "allgather",
+    "allgatherv",
+    "gather",
+    "scatter",
+    "alltoall",
+    "alltoallv",
+    "reduce_scatter_block",
+)
+_MOST_EVENTS = 400_000_000
+_NS_PER_US = 1000.0
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of a host's algorithm."""
+
+    where: str  # "all" ranks, each "node" by itself, or the "leaders" of the nodes
+    collective: str
+    expression: str
+    is_cut: bool = False  # works on blocks, one per rank, of the vector of the whole call
+
+    def __str__(self) -> str:
+        place = "" if self.where == "all" else f"{self.where} "
+        return f"{place}{self.collective} {self.expression}"
+
+
+Phases = tuple[Phase, ...]
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from ``least`` to ``most``, both included."""
+
+    least: int = 0
+    most: float = math.inf
+    is_per_rank: bool = False  # divided by the number of ranks
+    is_power_of_two: bool = False
+
+    def holds(self, value: int, ranks: int) -> bool:
+        if self.is_power_of_two and value & (value - 1):
+            return False
+        scaled = value * ranks if self.is_per_rank else value
+        return self.least <= scaled <= self.most
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A line of ``hosts.txt``."""
+
+    collective: str
+    host: str
+    ranks: Range
+    ranks_per_node: Range
+    bytes: Range
+    alternatives: tuple[Phases, ...]  # the fastest one counts
+
+
+def decisions(text: str) -> list[Decision]:
+    """Parse the text of ``hosts.txt``. Raises ValueError that names the line."""
+    found = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.partition("#")[0].split(maxsplit=5)
+        if not words:
+            continue
+        try:
+            collective, host, ranks, ppn, bytes_, algorithm = words
+            if host not in NAMES:
+                raise ValueError(f"unknown host {host}")
+            alternatives = tuple(_phases(collective, each.strip()) for each in algorithm.split("|"))
+            found.append(Decision(collective, host, _range(ranks), _range(ppn), _range(bytes_), alternatives))
+        except (ValueError, CommandError) as error:
+            raise ValueError(f"line {number}: {error}") from None
+    return found
+
+
+def _phases(collective: str, text: str) -> Phases:
+    if len(text.partition("(")[0].split()) == 1:
+        return (_checked(Phase("all", collective, text)),)
+    found = []
+    for part in text.split(" then "):
+        words = part.split(maxsplit=2)
+        if words[0] not in ("node", "leaders"):
+            words = ["all", *part.split(maxsplit=1)]
+        if len(words) != 3:
+            raise ValueError(f"'{part}' is no phase")
+        is_cut = words[1] in _HAS_BLOCKS and collective not in _HAS_BLOCKS
+        found.append(_checked(Phase(words[0], words[1], words[2], is_cut)))
+    return tuple(found)
+
+
+def _checked(phase: Phase) -> Phase:
+    """Refuse an expression that the collective does not have."""
+    _core.SimulatedMachine.learns(phase.collective, phase.expression)
+    return phase
+
+
+def _range(text: str) -> Range:
+    if text == "*":
+        return Range()
+    if text == "pow2":
+        return Range(is_power_of_two=True)
+    numbers, slash, unit = text.partition("/")
+    if slash and unit != "ranks":
+        raise ValueError(f"'{text}' is no range")
+    least, dots, most = numbers.partition("..")
+    begin = parse_size(least) if least else 0
+    if not dots:
+        return Range(begin, begin, bool(slash))
+    if not most:
+        return Range(begin, math.inf, bool(slash))
+    end = parse_size(most[1:]) - 1 if most.startswith("<") else parse_size(most)
+    return Range(begin, end, bool(slash))
+
+
+@cache
+def _decisions() -> tuple[Decision, ...]:
+    text = resources.files("offbeat.simulate").joinpath("hosts.txt").read_text()
+    return tuple(decisions(text))
+
+
+def collectives() -> list[str]:
+    """The collectives of which it is known what the hosts do."""
+    return list(dict.fromkeys(each.collective for each in _decisions()))
+
+
+def default(host: str, collective: str, shape: Shape, size_bytes: int) -> tuple[Phases, ...]:
+    """What a host runs. If nothing is known of it, the result is empty."""
+    for each in _decisions():
+        if (
+            each.collective == collective
+            and each.host == host
+            and each.ranks.holds(shape.ranks, shape.ranks)
+            and each.ranks_per_node.holds(shape.ranks_per_node, shape.ranks)
+            and each.bytes.holds(size_bytes, shape.ranks)
+        ):
+            return each.alternatives
+    return ()
+
+
+class TooManyEventsError(Exception):
+    """A simulation that takes too long."""
+
+
+class Place:
+    """A number of nodes of a machine. It runs calls in virtual time, and keeps what it needs for that."""
+
+    def __init__(
+        self, machine: Machine, shape: Shape, on_progress: Callable[[], None] = lambda: None
+    ) -> None:
+        self._machine, self.shape = machine, shape
+        self._on_progress = on_progress
+        self._made: dict[Shape, _core.SimulatedMachine] = {}
+        self._node_exits: dict[tuple[Phase, int, tuple[int, ...]], list[float]] = {}
+
+    @property
+    def machine(self) -> Machine:
+        return self._machine
+
+    def can_run(self, collective: str, expression: str) -> bool:
+        return not self._simulated(self.shape).unsuitable(collective, expression)
+
+    def last_delays_us(
+        self, phases: Phases, size_bytes: int, rounds: Sequence[Sequence[float]]
+    ) -> list[float]:
+        """The time from the last arrival to the last exit, for each round of arrivals in microseconds."""
+        found = []
+        for number, arrivals in enumerate(rounds):
+            now = list(arrivals)
+            for phase in phases:
+                # An algorithm that learns has seen one call before: the last round, or the one before.
+                now = self._exits(phase, size_bytes, now, rounds[number - 1] if len(phases) == 1 else None)
+            found.append(max(now) - max(arrivals))
+        return found
+
+    def _exits(
+        self, phase: Phase, size_bytes: int, arrivals: Sequence[float], before: Sequence[float] | None
+    ) -> list[float]:
+        nodes, ppn = self.shape
+        if phase.where == "all":
+            return self._run(self.shape, phase, size_bytes, arrivals, before)
+        exits = list(arrivals)
+        if phase.where == "leaders":
+            exits[::ppn] = self._run(Shape(nodes, 1), phase, size_bytes, arrivals[::ppn], None)
+            return exits
+        for node in range(nodes):
+            first = node * ppn
+            mine = arrivals[first : first + ppn]
+            begin = min(mine)
+            key = phase, size_bytes, tuple(round(_NS_PER_US * (late - begin)) for late in mine)
+            if key not in self._node_exits:
+                relative = [ns / _NS_PER_US for ns in key[2]]
+                self._node_exits[key] = self._run(Shape(1, ppn), phase, size_bytes, relative, None)
+            exits[first : first + ppn] = [begin + late for late in self._node_exits[key]]
+        return exits
+
+    def _run(
+        self,
+        shape: Shape,
+        phase: Phase,
+        size_bytes: int,
+        arrivals: Sequence[float],
+        before: Sequence[float] | None,
+    ) -> list[float]:
+        if shape.ranks == 1:
+            return list(arrivals)
+        size = math.ceil(size_bytes / shape.ranks) if phase.is_cut else size_bytes
+        simulated = self._simulated(shape)
+        simulated.forget()
+        rows = [arrivals]
+        if simulated.learns(phase.collective, phase.expression):
+            rows.insert(0, arrivals if before is None else before)
+        for row in rows:
+            begins = [1e-6 * late for late in row]
+            try:
+                run = simulated.run(phase.collective, phase.expression, size, begins, self._report)
+            except TooManyEventsError:
+                self._made.pop(shape)  # its ranks are in the middle of a call
+                raise
+        return [1e6 * late for late in run["exits"]]
+
+    def _report(self, events: int) -> None:
+        if events > _MOST_EVENTS:
+            raise TooManyEventsError
+        self._on_progress()
+
+    def _simulated(self, shape: Shape) -> _core.SimulatedMachine:
+        if shape not in self._made:
+            self._made[shape] = self._machine.simulated(*shape)
+        return self._made[shape]
+
+
+def check(host: str) -> str:
+    """Return the name of a host, or raise CommandError."""
+    if host not in NAMES:
+        raise CommandError(f"unknown MPI '{host}'; the decisions of {', '.join(NAMES)} are known")
+    return host

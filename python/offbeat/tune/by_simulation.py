@@ -1,0 +1,518 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Choose algorithms for machines that nobody has measured: models prune the candidates, simulation decides.
+
+A *question* is one collective and size on a group of numbers of nodes, which get one rule. An algorithm is
+chosen only if it beats the host MPI on every machine and number of nodes of the question: there its mean last
+delay over the arrival patterns is less than the host's by a margin, and it is not slower if all ranks arrive
+together.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from itertools import groupby
+from statistics import fmean, median
+from typing import NamedTuple
+
+from offbeat import _core
+from offbeat.bench import arrival_patterns
+from offbeat.bench.ranking import BALANCED
+from offbeat.rules.spelling import bytes_text
+from offbeat.simulate import hosts
+from offbeat.simulate.hosts import Phase, Phases, Place, TooManyEventsError
+from offbeat.simulate.machine import Machine, Message, Protocol
+from offbeat.simulate.simulation import Shape
+from offbeat.tune import candidates, decisions
+from offbeat.units import format_size
+
+NATIVE = "native"
+_MODEL_ERROR = (
+    1.1  # an algorithm that a model puts further behind the best one, or the hosts, is not simulated
+)
+_MAY_BE_SLOWER = 1.1  # how far the more robust of two may be behind if no rank is late
+_MOST_SIMULATED = 4
+_TIE = 0.03  # scores that differ by less count as equal
+_RADIXES = (4, 7, 8)
+# Algorithms in which each rank has a message for every other one. Their memory grows with the square.
+_ALL_TO_ALL = ("arrival_owners", "linear")
+_MOST_FOR_ALL_TO_ALL = 256
+_MANY_RANKS = 8192  # on which the work on the nodes takes long to simulate
+_MOST_OF_A_STRUCTURE = 2  # there, of the hierarchies, the lanes, and the algorithms that know of no nodes
+_NODE_AWARE = ("nap", "smp")
+_SEGMENT_BYTES = (16 << 10, 64 << 10)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What all questions of a tuning share."""
+
+    machines: Sequence[Machine]
+    hosts: Sequence[str]
+    patterns: Sequence[str]
+    skew: float = 1.0  # times the mean of the hosts' times if no rank is late
+    margin: float = 0.05
+    draws: int = 1
+    seed: int = 1
+    algorithms: Sequence[str] | None = None  # None: all that offbeat has
+
+
+@dataclass(frozen=True)
+class Question:
+    """A collective and a size, on numbers of nodes that get one rule."""
+
+    collective: str
+    size_bytes: int
+    nodes: tuple[int, int]  # the range of the rule
+    ppn: int
+    simulated_nodes: tuple[int, ...]  # those that stand for the range
+
+    def shapes(self) -> list[Shape]:
+        return [Shape(nodes, self.ppn) for nodes in self.simulated_nodes]
+
+    def __str__(self) -> str:
+        least, most = self.nodes
+        nodes = str(least) if least == most else f"{least}..{most}"
+        size = format_size(self.size_bytes)
+        return f"{self.collective}, {size}, {nodes} nodes x {self.ppn}"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How an algorithm compares with one host, over all machines and numbers of nodes."""
+
+    of_host: float  # its last delay divided by the host's: the geometric mean of all
+    worst: float  # the greatest mean over patterns on one machine and number of nodes
+    worst_balanced: float
+
+
+@dataclass
+class Answer:
+    """What the simulations of a question say."""
+
+    question: Question
+    scores: dict[str, float] = field(default_factory=dict)  # of the algorithms that were simulated to the end
+    standings: dict[str, dict[str, Standing]] = field(default_factory=dict)  # by host, then by algorithm
+    simulations: int = 0
+
+    def better(self, host: str, margin: float) -> list[str]:
+        """The algorithms that beat a host everywhere, best first."""
+        found = [
+            name
+            for name, standing in self.standings.get(host, {}).items()
+            if standing.worst <= 1 - margin and standing.worst_balanced <= 1
+        ]
+        return sorted(found, key=lambda name: self.scores[name])
+
+
+def node_groups(least: int, most: int) -> list[tuple[tuple[int, int], tuple[int, ...]]]:
+    """Divide a range of numbers of nodes, each part with the numbers that stand for it.
+
+    Powers of two are by themselves: there the algorithms of the hosts are at their best. Of the numbers
+    between two of them the first needs most folding, and the last has most steps.
+    """
+    found = []
+    while least <= most:
+        power = 1 << (least - 1).bit_length()
+        end = least if least == power else min(power - 1, most)
+        found.append(((least, end), tuple(sorted({least, (least + end) // 2, end}))))
+        least = end + 1
+    return found
+
+
+# -- candidates
+
+
+def _on_leaders(collective: str, nodes: int, size_bytes: int) -> list[str]:
+    """The expressions for one rank on each node."""
+    place = candidates.Place("", nodes, nodes)
+    found = [
+        name
+        for name in candidates.plain(collective, place, size_bytes)
+        if not name.startswith("recursive_multiplying")
+    ]
+    radixes = [k for k in _RADIXES if k < nodes] if collective == "allreduce" else []
+    found += [f"recursive_multiplying({k})" for k in radixes]
+    cuts = [cut for cut in _SEGMENT_BYTES if size_bytes >= 2 * cut]
+    parts = [name for name in ("chain", "binomial", "ring") if name in found]
+    found += [f"pipeline({cut >> 10}KiB, {part})" for cut in cuts for part in parts]
+    return [each for each in dict.fromkeys(found) if candidates.can_run(collective, each, place)]
+
+
+def _node_algorithm(collective: str) -> str | None:
+    return next(
+        (
+            each["name"]
+            for each in _core.algorithms()
+            if each["collective"] == collective and each["every_run"] and "one node" in each["needs"]
+        ),
+        None,
+    )
+
+
+class _Known(NamedTuple):
+    """What a model can say of an algorithm: an expression on so many ranks of so many nodes."""
+
+    expression: str
+    ranks: int
+    nodes: int
+    size_bytes: int
+
+
+def _candidates(question: Question, nodes: int, size_bytes: int) -> dict[str, _Known]:
+    """The expressions, each with the part that has a model. That of a hierarchy are the leaders."""
+    collective, ppn = question.collective, question.ppn
+    place = candidates.Place("", nodes * ppn, nodes)
+    leaders = _on_leaders(collective, nodes, size_bytes)
+    flat = leaders if ppn == 1 else candidates.plain(collective, place, size_bytes)
+    found = {name: _Known(name, place.ranks, nodes, size_bytes) for name in flat}
+    if ppn > 1 and (node := _node_algorithm(collective)) is not None:
+        per_node = size_bytes * ppn if collective == "allgather" else size_bytes
+        for name in leaders:
+            found[f"hierarchy({node}, {name})"] = _Known(name, nodes, nodes, per_node)
+            found[f"lanes({node}, {name})"] = _Known(name, nodes, nodes, math.ceil(per_node / ppn))
+    return {
+        name: of
+        for name, of in found.items()
+        if (of.ranks <= _MOST_FOR_ALL_TO_ALL or of.expression not in _ALL_TO_ALL)
+        and candidates.can_run(collective, name, place)
+    }
+
+
+def _model_s(machine: Machine, collective: str, known: _Known) -> float | None:
+    """The time by the cost formula, if there is one; rather too low, because it serves as a bound."""
+    a, b, o = _hockney(machine.between_nodes, machine.message_between_nodes, known.size_bytes)
+    a_within, b_within, _ = _hockney(machine.within_node, machine.message_within_node, known.size_bytes)
+    if known.ranks > known.nodes and known.expression not in _NODE_AWARE:
+        a, b = min(a, a_within), min(b, b_within)  # some of the messages stay on the node
+    return _core.cost(
+        collective,
+        known.expression,
+        known.ranks,
+        known.size_bytes,
+        a=a,
+        b=b,
+        c=1e-9 * machine.combine_ns_per_byte,
+        o=o,
+        nodes=known.nodes,
+        a_within=a_within,
+        b_within=b_within,
+        eager_bytes=machine.eager_limit_bytes,
+    )
+
+
+def _hockney(protocols: Sequence[Protocol], message: Message, size_bytes: int) -> tuple[float, float, float]:
+    """Latency with both overheads, time of a byte, and of a further message: a, b and o in seconds."""
+    protocol = _protocol(protocols, size_bytes)
+    overhead = message.send_overhead_us + message.receive_overhead_us
+    return (
+        1e-6 * (protocol.latency_us + overhead),
+        1e-9 / protocol.bandwidth_gb_per_s,
+        1e-6 * _busy_us(message),
+    )
+
+
+def _busy_us(message: Message) -> float:
+    return max(
+        message.send_overhead_us + message.send_gap_us, message.receive_overhead_us + message.receive_gap_us
+    )
+
+
+def _protocol(protocols: Sequence[Protocol], size_bytes: int) -> Protocol:
+    return [each for each in protocols if each.from_bytes <= size_bytes][-1]
+
+
+# -- simulations of one question
+
+
+class _Trial:
+    """The simulations of one question on one machine with one number of nodes."""
+
+    def __init__(self, terms: Terms, question: Question, machine: Machine, shape: Shape) -> None:
+        self._terms, self._question = terms, question
+        self.place = Place(machine, shape)
+        self._us: dict[tuple[str, str], float] = {}  # by algorithm and pattern
+        self.simulations = 0
+        balanced = [self.host_us(host, BALANCED) for host in terms.hosts]
+        self._skew_us = terms.skew * fmean(balanced) if balanced else 0.0
+
+    def us(self, algorithm: str, pattern: str) -> float:
+        key = algorithm, pattern
+        if key not in self._us:
+            phases = (Phase("all", self._question.collective, algorithm),)
+            self._us[key] = self._simulate(phases, pattern)
+        return self._us[key]
+
+    def host_us(self, host: str, pattern: str) -> float:
+        """The last delay of a host: that of its fastest alternative."""
+        alternatives = hosts.default(
+            host, self._question.collective, self.place.shape, self._question.size_bytes
+        )
+        times = []
+        for phases in alternatives:
+            key = " then ".join(map(str, phases)), pattern
+            if key not in self._us:
+                self._us[key] = self._simulate(phases, pattern)
+            times.append(self._us[key])
+        return min(times, default=math.inf)
+
+    def _simulate(self, phases: Phases, pattern: str) -> float:
+        ranks = self.place.shape.ranks
+        if pattern == BALANCED:
+            rounds = [[0.0] * ranks]
+        else:
+            drawn = f"{pattern}({self.place.shape.ranks_per_node})" if pattern == "node_late" else pattern
+            # One draw more than counts: the first call of an algorithm that learns has to differ.
+            some = arrival_patterns.rounds(drawn, ranks, self._terms.seed, self._terms.draws + 1)
+            rounds = [[self._skew_us * late for late in row] for row in some]
+        try:
+            delays = self.place.last_delays_us(phases, self._question.size_bytes, rounds)
+        except TooManyEventsError:
+            return math.inf
+        self.simulations += len(delays)
+        return median(delays)
+
+
+def answer(terms: Terms, question: Question) -> Answer:
+    """Simulate what may win, and compare it with the hosts."""
+    found = Answer(question)
+    trials = [
+        _Trial(terms, question, machine, shape) for shape in question.shapes() for machine in terms.machines
+    ]
+    balanced = _balanced(terms, question, trials)
+    names = sorted(balanced, key=lambda name: _mean_log(balanced[name]))
+    if names:
+        limit = _mean_log(balanced[names[0]]) + math.log(_MAY_BE_SLOWER)
+        most = 2 if _has_many_ranks(trials) else _MOST_SIMULATED
+        names = [name for name in names if _mean_log(balanced[name]) <= limit][:most]
+    for name in names:
+        for host in terms.hosts:
+            found.standings.setdefault(host, {})[name] = _standing(terms, trials, name, host)
+    for name in names:
+        found.scores[name] = fmean(
+            trial.us(name, pattern) / min(trial.us(other, pattern) for other in names)
+            for trial in trials
+            for pattern in terms.patterns
+        )
+    found.simulations = sum(trial.simulations for trial in trials)
+    return found
+
+
+def _balanced(terms: Terms, question: Question, trials: Sequence[_Trial]) -> dict[str, list[float]]:
+    """The times if no rank is late of the algorithms that are as fast as some host everywhere."""
+    found: dict[str, list[float]] = {}
+    best = math.inf
+    simulated = Counter[str]()
+    has_many_ranks = _has_many_ranks(trials)
+    for name, models in _ordered(terms, question, trials):
+        if has_many_ranks and name not in _NODE_AWARE:
+            head = name.partition("(")[0]
+            structure = head if head in ("hierarchy", "lanes") else "flat"
+            simulated[structure] += 1
+            if simulated[structure] > _MOST_OF_A_STRUCTURE:
+                continue
+        # The models are of machines without handshakes, so they are rather too low: a bound.
+        if models and _mean_log(models) > best + math.log(_MODEL_ERROR):
+            continue
+        alive = set(terms.hosts)
+        times = []
+        for k, trial in enumerate(trials):
+            hosts_us = {host: trial.host_us(host, BALANCED) for host in alive}
+            if models and models[k] > _MODEL_ERROR * max(hosts_us.values()):
+                alive = set()
+            else:
+                times.append(trial.us(name, BALANCED))
+                alive = {host for host in alive if times[-1] <= hosts_us[host]}
+            if not alive:
+                break
+        if alive:
+            found[name] = times
+            best = min(best, _mean_log(times))
+    return found
+
+
+def _has_many_ranks(trials: Sequence[_Trial]) -> bool:
+    return max(trial.place.shape.ranks for trial in trials) > _MANY_RANKS
+
+
+def _mean_log(times: Sequence[float]) -> float:
+    return fmean(map(math.log, times))
+
+
+def _standing(terms: Terms, trials: Sequence[_Trial], name: str, host: str) -> Standing:
+    ratios = [
+        [trial.us(name, pattern) / trial.host_us(host, pattern) for pattern in terms.patterns]
+        for trial in trials
+    ]
+    balanced = [trial.us(name, BALANCED) / trial.host_us(host, BALANCED) for trial in trials]
+    logs = [math.log(max(ratio, 1e-9)) for row in ratios for ratio in row]
+    return Standing(math.exp(fmean(logs)), max(fmean(row) for row in ratios), max(balanced))
+
+
+def _ordered(terms: Terms, question: Question, trials: Sequence[_Trial]) -> list[tuple[str, list[float]]]:
+    """The candidates with their times by models, fastest first; those without a model come last."""
+    if terms.algorithms is not None:
+        return [
+            (name, [])
+            for name in terms.algorithms
+            if all(trial.place.can_run(question.collective, name) for trial in trials)
+        ]
+    models: dict[str, list[float]] = {}
+    unknown: dict[str, int] = {}
+    for trial in trials:
+        known = _candidates(question, trial.place.shape.nodes, question.size_bytes)
+        for name, of in known.items():
+            if not trial.place.can_run(question.collective, name):
+                continue
+            seconds = _model_s(trial.place.machine, question.collective, of)
+            if seconds is None:
+                unknown[name] = unknown.get(name, 0) + 1
+            else:
+                models.setdefault(name, []).append(1e6 * seconds)
+    whole = {name: times for name, times in models.items() if len(times) == len(trials)}
+    ordered = sorted(whole.items(), key=lambda item: _mean_log(item[1]))
+    return [*ordered, *((name, []) for name, count in unknown.items() if count == len(trials))]
+
+
+def answers(
+    terms: Terms, questions: Sequence[Question], on_progress: Callable[[Answer, int], None], workers: int = 0
+) -> list[Answer]:
+    """Answer the questions on all cores. The order of the answers is that of the questions."""
+    count = workers or len(os.sched_getaffinity(0))
+    found: dict[Question, Answer] = {}
+    if count == 1 or len(questions) == 1:
+        for question in questions:
+            found[question] = answer(terms, question)
+            on_progress(found[question], len(found))
+    else:
+        with ProcessPoolExecutor(count) as pool:
+            try:
+                # The longest ones first, so that no core is left with one at the end.
+                order = sorted(questions, key=lambda q: -q.size_bytes * max(q.simulated_nodes) * q.ppn)
+                for done in as_completed([pool.submit(answer, terms, question) for question in order]):
+                    result = done.result()
+                    found[result.question] = result
+                    on_progress(result, len(found))
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    return [found[question] for question in questions]
+
+
+# -- rules
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The algorithm for one size, with the answer that it comes from."""
+
+    algorithm: str
+    answer: Answer
+
+
+@dataclass(frozen=True)
+class SimulatedRow:
+    """A rule."""
+
+    collective: str
+    host: str
+    nodes: tuple[int, int]
+    ppn: int
+    least: int
+    most: int | None
+    choices: tuple[Choice, ...]
+
+    @property
+    def algorithm(self) -> str:
+        return self.choices[0].algorithm
+
+    def fields(self) -> list[str]:
+        least, most = self.nodes
+        nodes = str(least) if least == most else f"{least}..{most}"
+        size = bytes_text(self.least, self.most)
+        return [self.collective, self.host, nodes, str(self.ppn), size, self.algorithm]
+
+    def of_host(self, names: Sequence[str]) -> float | None:
+        """The last delay divided by the host's: the geometric mean over sizes and hosts."""
+        ratios = [
+            choice.answer.standings[host][choice.algorithm].of_host
+            for choice in self.choices
+            for host in names
+            if choice.algorithm != NATIVE
+        ]
+        return math.exp(fmean(map(math.log, ratios))) if ratios else None
+
+    def reason(self, names: Sequence[str]) -> str:
+        if (ratio := self.of_host(names)) is None:
+            return "simulated: nothing of offbeat's is faster everywhere"
+        return f"simulated: {ratio:.2f} of the MPI's time"
+
+
+def choose(answers_: Sequence[Answer], host: str, margin: float) -> list[Choice]:
+    """The choices for one host: for each size the best, or the neighbour's if it is as good."""
+    found: list[Choice] = []
+    for each in sorted(answers_, key=lambda a: a.question.size_bytes):
+        better = each.better(host, margin)
+        near = [name for name in better if each.scores[name] <= (1 + _TIE) * each.scores[better[0]]]
+        before = found[-1].algorithm if found else ""
+        algorithm = before if before in near else near[0] if near else NATIVE
+        found.append(Choice(algorithm, each))
+    return found
+
+
+def rules(terms: Terms, found: Sequence[Answer]) -> list[SimulatedRow]:
+    """The rules that the answers make: for any host if all choose alike, otherwise for each."""
+    rows: list[SimulatedRow] = []
+    keys = list(dict.fromkeys((a.question.collective, a.question.ppn, a.question.nodes) for a in found))
+    by_nodes: dict[tuple[str, int], list[tuple[tuple[int, int], Mapping[str, list[Choice]]]]] = {}
+    for collective, ppn, nodes in keys:
+        of = [
+            a
+            for a in found
+            if (a.question.collective, a.question.ppn, a.question.nodes) == (collective, ppn, nodes)
+        ]
+        chosen: Mapping[str, list[Choice]] = {host: choose(of, host, terms.margin) for host in terms.hosts}
+        by_nodes.setdefault((collective, ppn), []).append((nodes, chosen))
+    for (collective, ppn), groups in by_nodes.items():
+        for nodes, chosen in _joined(groups):
+            texts = {host: [c.algorithm for c in choices] for host, choices in chosen.items()}
+            if len({tuple(text) for text in texts.values()}) == 1:
+                rows += _rows(collective, "*", nodes, ppn, next(iter(chosen.values())))
+            else:
+                for host, choices in chosen.items():
+                    rows += _rows(collective, host, nodes, ppn, choices)
+    return rows
+
+
+def _joined(
+    groups: Sequence[tuple[tuple[int, int], Mapping[str, list[Choice]]]],
+) -> Iterator[tuple[tuple[int, int], Mapping[str, list[Choice]]]]:
+    """Neighbouring ranges of nodes with the same choices become one."""
+    for _, same in groupby(groups, key=lambda group: _texts(group[1])):
+        together = list(same)
+        yield (together[0][0][0], together[-1][0][1]), together[0][1]
+
+
+def _texts(chosen: Mapping[str, list[Choice]]) -> list[tuple[str, list[tuple[int, str]]]]:
+    return [
+        (host, [(c.answer.question.size_bytes, c.algorithm) for c in choices])
+        for host, choices in chosen.items()
+    ]
+
+
+def _rows(
+    collective: str, host: str, nodes: tuple[int, int], ppn: int, choices: Sequence[Choice]
+) -> Iterator[SimulatedRow]:
+    sizes = [c.answer.question.size_bytes for c in choices]
+    limits = decisions.limits(sizes) if candidates.has_lengths(collective) else [0, None]
+    for algorithm, numbers in groupby(range(len(choices)), key=lambda k: choices[k].algorithm):
+        which = list(numbers)
+        last = limits[which[-1] + 1]
+        most = None if last is None else last - 1
+        within = tuple(choices[k] for k in which)
+        assert within[0].algorithm == algorithm
+        yield SimulatedRow(collective, host, nodes, ppn, limits[which[0]] or 0, most, within)

@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""offbeat tune --simulate: what MPIs run by default, the choice of algorithms, and the rules."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from fakes import Offbeat
+from offbeat import _core
+from offbeat.simulate import hosts, machine
+from offbeat.simulate.hosts import Phase, Place
+from offbeat.simulate.simulation import Shape
+from offbeat.tune import by_simulation
+from offbeat.tune.by_simulation import Answer, Question, Standing, Terms
+
+# 8 bytes take 2 us within a node and 10 us between nodes.
+PLAIN = """\
+name = "plain"
+[core]
+combine_ns_per_byte = 0
+[within_node]
+latency_us = 1
+bandwidth_gb_per_s = 0.008
+[between_nodes]
+latency_us = 2
+bandwidth_gb_per_s = 0.001
+"""
+TWO_LEVELS = "node reduce binomial then leaders allreduce recursive_doubling then node bcast binomial"
+MACHINES = ("ethernet_tcp", "infiniband", "slingshot")
+
+
+def plain() -> machine.Machine:
+    return machine.parse(PLAIN, "plain")
+
+
+def phases(text: str, collective: str = "allreduce") -> hosts.Phases:
+    (decision,) = hosts.decisions(f"{collective} mpich * * * {text}")
+    (found,) = decision.alternatives
+    return found
+
+
+def terms(*names: str, **others: object) -> Terms:
+    usual = {"hosts": hosts.NAMES, "patterns": ("balanced", "last_delayed")}
+    return Terms(machines=[machine.read(name) for name in names], **(usual | others))  # type: ignore[arg-type]
+
+
+# -- what MPIs run
+
+
+@pytest.mark.parametrize("host", hosts.NAMES)
+@pytest.mark.parametrize("collective", hosts.collectives())
+def test_a_host_has_an_algorithm_for_every_call(host: str, collective: str) -> None:
+    for nodes in (2, 3, 8, 9, 16, 17, 100, 128, 129, 513, 1024, 2049, 4096, 65536):
+        for ppn in (1, 2, 16):
+            for size in (0, 1, 64, 1024, 2048, 2049, 65536, 1 << 20, 1 << 30):
+                found = hosts.default(host, collective, Shape(nodes, ppn), size)
+                assert found, f"{nodes} x {ppn}, {size} bytes"
+                assert all(alternative for alternative in found)
+
+
+def test_hosts_decide_as_published() -> None:
+    def texts(host: str, collective: str, nodes: int, ppn: int, size: int) -> list[str]:
+        return [
+            " then ".join(map(str, each)) for each in hosts.default(host, collective, Shape(nodes, ppn), size)
+        ]
+
+    # SMPI's selector runs these for 1024 ranks.
+    assert texts("openmpi", "allreduce", 32, 32, 1 << 13) == ["allreduce recursive_doubling"]
+    assert texts("openmpi", "allreduce", 32, 32, 1 << 16) == ["allreduce rabenseifner"]
+    assert texts("mpich", "allreduce", 10, 1, 2048) == ["allreduce recursive_doubling"]
+    assert texts("mpich", "allreduce", 10, 1, 2049) == ["allreduce rabenseifner"]
+    assert texts("mpich", "allreduce", 32, 4, 8) == [TWO_LEVELS]
+    # Limits that depend on the number of ranks, and on whether it is a power of two.
+    assert texts("mpich", "allgather", 16, 1, (512 << 10) // 16 - 1) == ["allgather recursive_doubling"]
+    assert texts("mpich", "allgather", 16, 1, (512 << 10) // 16) == ["allgather ring"]
+    assert texts("mpich", "allgather", 10, 1, 8192) == ["allgather bruck"]
+    assert texts("mpich", "allgather", 10, 1, 8193) == ["allgather ring"]
+    assert texts("mpich", "bcast", 16, 1, 1 << 16) == ["scatter binomial then allgather recursive_doubling"]
+    assert texts("mpich", "bcast", 10, 1, 1 << 16) == ["bcast scatter_allgather"]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("allreduce mpi5 * * * ring", "unknown host mpi5"),
+        ("allreduce mpich * * *", "not enough values"),
+        ("allreduce mpich 8..4x * * ring", "4x"),
+        ("allreduce mpich 8/nodes.. * * ring", "8/nodes"),
+        ("allreduce mpich * * * bogus", "bogus"),
+        ("allreduce mpich * * * node reduce", "is no phase"),
+        ("allreduce mpich * * * node reduce ring", "ring"),
+    ],
+)
+def test_errors_name_the_line(line: str, why: str) -> None:
+    with pytest.raises(ValueError, match=f"line 2: .*{why}"):
+        hosts.decisions(f"# a comment\n{line}\n")
+
+
+def test_phases_follow_one_another() -> None:
+    """Two ranks on each of two nodes: 2 us on the node, 10 us between the leaders, 2 us on the node."""
+    place = Place(plain(), Shape(2, 2))
+    assert place.last_delays_us(phases(TWO_LEVELS), 8, [[0.0] * 4]) == pytest.approx([14])
+    # The second rank of the second node comes 20 us later than all others.
+    assert place.last_delays_us(phases(TWO_LEVELS), 8, [[0, 0, 0, 20.0]]) == pytest.approx([14])
+    # A leader that is late by 1 us: its node's other rank has sent meanwhile.
+    assert place.last_delays_us(phases(TWO_LEVELS), 8, [[0, 0, 1.0, 0]]) == pytest.approx([13])
+
+
+def test_phases_agree_with_the_algorithm_that_has_them_all() -> None:
+    arrivals = [[0.0] * 16, [1.25 * (7 * k % 16) for k in range(16)]]
+    place = Place(plain(), Shape(4, 4))
+    assert place.last_delays_us(phases(TWO_LEVELS), 64, arrivals) == pytest.approx(
+        place.last_delays_us(phases("smp"), 64, arrivals), rel=0.01
+    )
+
+
+def test_a_phase_on_blocks_has_a_part_of_the_vector() -> None:
+    """A scatter of 4 blocks of 2 bytes: 2+2*2 ms, then 2+2 bytes; then an allgather in two steps."""
+    place = Place(plain(), Shape(4, 1))
+    found = phases("scatter binomial then allgather recursive_doubling", "bcast")
+    assert [phase.is_cut for phase in found] == [True, True]
+    # 2 + 4 and 2 + 2 to the last leaf, then 2 + 2 and 2 + 4.
+    assert place.last_delays_us(found, 8, [[0.0] * 4]) == pytest.approx([20])
+
+
+def test_an_algorithm_that_learns_has_seen_a_call_before() -> None:
+    place = Place(machine.read("slingshot"), Shape(10, 1))
+    late = [0.0] * 9 + [500.0]
+    own = (Phase("all", "allreduce", "arrival_owners"),)
+    simulated = machine.read("slingshot").simulated(10, 1)
+    begins = [1e-6 * each for each in late]
+    first = max(simulated.run("allreduce", "arrival_owners", 1 << 20, begins, None)["exits"])
+    second = max(simulated.run("allreduce", "arrival_owners", 1 << 20, begins, None)["exits"])
+    assert second < first
+    assert place.last_delays_us(own, 1 << 20, [late]) == pytest.approx([1e6 * second - 500])
+
+
+# -- choices
+
+
+def test_powers_of_two_are_by_themselves() -> None:
+    assert by_simulation.node_groups(9, 40) == [
+        ((9, 15), (9, 12, 15)),
+        ((16, 16), (16,)),
+        ((17, 31), (17, 24, 31)),
+        ((32, 32), (32,)),
+        ((33, 40), (33, 36, 40)),
+    ]
+    assert by_simulation.node_groups(2, 3) == [((2, 2), (2,)), ((3, 3), (3,))]
+
+
+@pytest.mark.parametrize("size", [64, 4096, 65536, 1 << 20])
+@pytest.mark.parametrize("nodes", [(9, 12, 15), (16,)])
+def test_a_choice_beats_the_host_everywhere(nodes: tuple[int, ...], size: int) -> None:
+    asked = terms(*MACHINES)
+    found = by_simulation.answer(asked, Question("allreduce", size, (nodes[0], nodes[-1]), 1, nodes))
+    chosen = {host: found.better(host, asked.margin) for host in asked.hosts}
+    if size == 1 << 20:
+        assert all(names[0] == "arrival_owners" for names in chosen.values())
+    for host, names in chosen.items():
+        for name in names[:1]:
+            for each in asked.machines:
+                for count in nodes:
+                    place = Place(each, Shape(count, 1))
+                    arrivals = [[0.0] * count]
+                    mine = place.last_delays_us((Phase("all", "allreduce", name),), size, arrivals)
+                    theirs = [
+                        place.last_delays_us(other, size, arrivals)
+                        for other in hosts.default(host, "allreduce", Shape(count, 1), size)
+                    ]
+                    assert mine[0] <= min(theirs)[0], f"{name} and {host} on {each.name}, {count} nodes"
+
+
+def test_what_the_host_has_anyway_is_no_choice() -> None:
+    asked = terms("slingshot", hosts=["mpich"], algorithms=["rabenseifner"])
+    found = by_simulation.answer(asked, Question("allreduce", 1 << 20, (16, 16), 1, (16,)))
+    assert found.standings["mpich"]["rabenseifner"].worst == pytest.approx(1)
+    assert found.better("mpich", 0.05) == []
+
+
+def test_a_simulation_that_takes_too_long_is_no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosts, "_MOST_EVENTS", -1)
+    own = (Phase("all", "allreduce", "ring"),)
+    with pytest.raises(hosts.TooManyEventsError):
+        Place(plain(), Shape(1024, 1)).last_delays_us(own, 1 << 20, [[0.0] * 1024])
+
+
+def test_the_neighbours_algorithm_stays_if_it_is_as_good() -> None:
+    def answer(size: int, scores: dict[str, float]) -> Answer:
+        good = Standing(0.5, 0.6, 0.7)
+        return Answer(
+            Question("allreduce", size, (9, 15), 1, (9,)),
+            scores,
+            {"mpich": dict.fromkeys(scores, good)},
+        )
+
+    found = by_simulation.choose(
+        [
+            answer(64, {"bine": 1.0, "ring": 1.1}),
+            answer(1024, {"bine": 1.02, "ring": 1.0}),
+            answer(4096, {"bine": 1.04, "ring": 1.0}),
+            answer(16384, {}),
+        ],
+        "mpich",
+        0.05,
+    )
+    assert [each.algorithm for each in found] == ["bine", "bine", "ring", "native"]
+
+
+@pytest.mark.parametrize(
+    "standing", [Standing(0.5, 0.96, 0.7), Standing(0.5, 0.6, 1.01), Standing(0.99, 1.2, 1.2)]
+)
+def test_one_bad_machine_is_enough_for_native(standing: Standing) -> None:
+    question = Question("allreduce", 64, (9, 15), 1, (9,))
+    found = Answer(question, {"ring": 1.0}, {"mpich": {"ring": standing}})
+    assert found.better("mpich", 0.05) == []
+
+
+def test_rules_are_for_any_host_where_all_agree() -> None:
+    def answer(nodes: int, size: int, names: dict[str, str]) -> Answer:
+        good = Standing(0.5, 0.6, 0.7)
+        return Answer(
+            Question("allreduce", size, (nodes, nodes), 1, (nodes,)),
+            dict.fromkeys(names.values(), 1.0),
+            {host: {name: good} for host, name in names.items()},
+        )
+
+    asked = terms("slingshot", hosts=["mpich", "openmpi"])
+    both = {"mpich": "ring", "openmpi": "ring"}
+    rows = by_simulation.rules(
+        asked,
+        [
+            answer(9, 64, both), answer(9, 1024, both),
+            answer(10, 64, both), answer(10, 1024, both),
+            answer(11, 64, both), answer(11, 1024, {"mpich": "bine"}),
+        ],
+    )  # fmt: skip
+    assert [row.fields() for row in rows] == [
+        ["allreduce", "*", "9..10", "1", "..2KiB", "ring"],
+        ["allreduce", "mpich", "11", "1", "..255", "ring"],
+        ["allreduce", "mpich", "11", "1", "256..2KiB", "bine"],
+        ["allreduce", "openmpi", "11", "1", "..255", "ring"],
+        ["allreduce", "openmpi", "11", "1", "256..2KiB", "native"],
+    ]
+    assert rows[0].reason(["mpich", "openmpi"]) == "simulated: 0.50 of the MPI's time"
+    assert "native" not in rows[4].reason(["openmpi"])
+    assert math.isclose(rows[0].of_host(["mpich"]) or 0, 0.5)
+
+
+def test_what_needs_a_message_for_each_pair_stays_small() -> None:
+    def names(nodes: int, ppn: int) -> set[str]:
+        question = Question("allreduce", 65536, (nodes, nodes), ppn, (nodes,))
+        return set(by_simulation._candidates(question, nodes, 65536))
+
+    assert {"arrival_owners", "linear", "rabenseifner"} <= names(256, 1)
+    assert not {"arrival_owners", "linear"} & names(257, 1)
+    many = names(256, 64)
+    assert "hierarchy(arrival_tree, arrival_owners)" in many
+    assert not {"arrival_owners", "linear"} & many
+    assert "nap" in many
+
+
+# -- the command
+
+
+def test_the_command_writes_rules(offbeat: Offbeat, tmp_path: Path) -> None:
+    options = [
+        "tune", "--simulate", "infiniband,slingshot", "--nodes", "9..16", "--bytes", "64,1MiB",
+        "--patterns", "balanced,last_delayed",
+    ]  # fmt: skip
+    done = offbeat(*options, "--rules", "my.rules")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "arrival_owners" in done.stdout
+    assert "Slingshot 11" in done.stdout
+    rules = _core.read_rules(str(tmp_path / "my.rules"))
+    assert rules.errors == []
+    row = _core.plan("allreduce", "mpich", 12, 1, True, rules, "", "")[-1]
+    assert row["expression"] != "native"
+    (last,) = [
+        row
+        for row in _core.plan("allreduce", "mpich", 12, 1, True, rules, "", "")
+        if row["least_bytes"] <= 1 << 20 and (row["most_bytes"] or math.inf) >= 1 << 20
+    ]
+    assert last["expression"] == "arrival_owners"
+    assert "simulated" in last["reason"]
+    assert offbeat("rules", "check", "my.rules").returncode == 0
+    # The same again, and nothing is overwritten.
+    assert offbeat(*options, "--rules", "my.rules").returncode == 2
+    again = offbeat(*options)
+    assert (tmp_path / "my.rules").read_text() in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--simulate", "moon"], "unknown machine 'moon'"),
+        (["--simulate", "slingshot", "-n", "4"], "--ranks does not go with --simulate"),
+        (["--simulate", "slingshot", "--budget", "1h"], "--budget does not go with --simulate"),
+        (["--simulate", "slingshot", "--nodes", "1"], "--nodes 1:"),
+        (["--simulate", "slingshot", "--nodes", "16..9"], "--nodes 16..9:"),
+        (["--simulate", "slingshot", "--ppn", "0"], "--ppn 0:"),
+        (["--simulate", "slingshot", "--mpi", "lam"], "unknown MPI 'lam'"),
+        (["--simulate", "slingshot", "--skew", "10us"], "--skew 10us:"),
+        (["--simulate", "slingshot", "--nodes", "1048577"], "at most 1,048,576"),
+        (["scan", "--simulate", "slingshot"], "not for scan"),
+        (["--nodes", "16"], "--nodes belongs to --simulate"),
+        (["--ppn", "16"], "--ppn belongs to --simulate"),
+    ],
+)
+def test_wrong_options_are_one_line(offbeat: Offbeat, options: list[str], message: str) -> None:
+    done = offbeat("tune", *options)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") <= 2
+
+
+# -- the built-in rules
+
+
+@pytest.mark.parametrize("nodes", [9, 15, 16, 24, 32, 48])
+@pytest.mark.parametrize("size", [64, 512, 2048, 32768, 65536, 262144, 1 << 20])
+def test_what_the_built_in_rules_choose_beats_every_host(nodes: int, size: int) -> None:
+    (row,) = [
+        row
+        for row in _core.plan("allreduce", "mpich", nodes, 1, True, None, "", "")
+        if row["least_bytes"] <= size and (row["most_bytes"] is None or size <= row["most_bytes"])
+    ]
+    if row["expression"] == "native":
+        return
+    asked = terms(*MACHINES, algorithms=[row["expression"]])
+    found = by_simulation.answer(asked, Question("allreduce", size, (nodes, nodes), 1, (nodes,)))
+    for host in hosts.NAMES:
+        assert found.better(host, 0.0) == [row["expression"]], f"{host}: {found.standings}"
+
+
+def test_the_built_in_rules_go_beyond_the_test_bed() -> None:
+    def chosen(nodes: int, size: int) -> str:
+        return next(
+            row["expression"]
+            for row in _core.plan("allreduce", "openmpi", nodes, 1, True, None, "", "")
+            if row["most_bytes"] is None or size <= row["most_bytes"]
+        )
+
+    assert chosen(10, 1 << 20) == chosen(100, 1 << 20) == "arrival_owners"
+    assert chosen(1000, 64) == "recursive_multiplying(7)"
+    assert chosen(5000, 64) == "native"
