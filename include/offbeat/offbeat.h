@@ -255,11 +255,12 @@ typedef struct offbeat_request offbeat_request;
  * Begins a collective and returns at once. Until it is complete, the buffers must exist and the input must
  * not change. The collective advances in offbeat_test, in offbeat_wait, in every other offbeat collective
  * that waits, in MPI calls that test or wait for requests, and while the program waits inside the MPI
- * library, as docs/explanation/non-blocking.md says. A collective of a group also advances in a thread of offbeat, which
- * looks at it now and then; if it has a `done`, all the time. Any number of collectives may be under way on
- * any communicators and groups, together with blocking ones. All ranks of a communicator or group must begin
- * its collectives in the same order, and may complete them in any order. The communicator may be freed
- * meanwhile. The first call on a communicator sets it up; only that call waits for the other ranks.
+ * library, as docs/explanation/non-blocking.md says. A collective of a group also advances in a thread of
+ * offbeat, which looks at it now and then; if it has a `done`, all the time. Any number of collectives may be
+ * under way on any communicators and groups, together with blocking ones. All ranks of a communicator or
+ * group must begin its collectives in the same order, and may complete them in any order. The communicator
+ * may be freed meanwhile. The first call on a communicator sets it up; only that call waits for the other
+ * ranks.
  *
  * @param call     is copied and need not exist after the return
  * @param request  receives the request, or NULL on error. If `call` has a `done`, no request is needed: it
