@@ -111,16 +111,14 @@ function(offbeat_family family headers)
     src/mpi/interpose/measured_requests.cpp
     src/mpi/interpose/dlsym.cpp
     src/mpi/host/longest_message.cpp
-    src/mpi/communicators/node_board.cpp
-    src/mpi/operations/operation.cpp
     src/mpi/types/packing.cpp
     src/mpi/types/strided.cpp
     src/mpi/host/other_family.cpp
     src/mpi/host/host_variables.cpp
     src/mpi/host/private_communicator.cpp
-    src/mpi/operations/progress_thread.cpp
     src/mpi/process/runtime.cpp
     src/mpi/process/service.cpp
+    src/mpi/communicators/mpi_board_client.cpp
     src/mpi/communicators/set_up.cpp
     src/mpi/communicators/shadows.cpp
     src/mpi/communicators/team.cpp
@@ -128,10 +126,9 @@ function(offbeat_family family headers)
     src/mpi/communicators/transport.cpp
     src/mpi/types/types.cpp
     src/mpi/host/watch.cpp
-    src/mpi/communicators/window_budget.cpp
     "${entry_points}")
   target_include_directories(offbeat-${family} PRIVATE include)
-  target_link_libraries(offbeat-${family} PRIVATE offbeat_core)
+  target_link_libraries(offbeat-${family} PRIVATE offbeat_groups)
   target_precompile_headers(offbeat-${family} PRIVATE src/mpi/process/runtime.hpp)
   offbeat_preload(offbeat-${family} ${family} "${headers}" ${CMAKE_SOURCE_DIR}/src/capi/offbeat.map)
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -30,6 +31,23 @@ class CommunicationError : public std::runtime_error {
  public:
   explicit CommunicationError(const std::string& what, int code = 0) : std::runtime_error(what), code(code) {}
   int code;
+};
+
+// Why ranks cannot go on together.
+enum class Trouble : std::uint8_t {
+  set_up = 1,  // they could not get a board
+  rank,        // a rank has died, has left, or has given up
+  timeout,     // a rank has not come in time
+  mismatch,    // they did not make the same call
+};
+
+// The ranks of a board cannot go on, because of `rank`.
+class BoardError : public CommunicationError {
+ public:
+  BoardError(Trouble trouble, int rank, const std::string& what, int code = 0)
+      : CommunicationError(what, code), trouble(trouble), rank(rank) {}
+  Trouble trouble;
+  int rank;
 };
 
 // Runs `body`; returns false if it ran out of memory. This is for work that a call can do without, such as a

@@ -38,9 +38,9 @@ struct Cache {
   bool will_be_trimmed = false;
 };
 
-// The cache is constant-initialised and trivially destructible, so accessing it takes one instruction and no
-// guard.
-constinit thread_local Cache cache [[gnu::tls_model("initial-exec")]];
+// The cache is constant-initialised and trivially destructible, so accessing it takes no guard. It takes one
+// instruction where this file is compiled for libraries that are loaded with the program (CMakeLists.txt).
+constinit thread_local Cache cache;
 
 // Trims the cache when its thread exits. Only threads that cached something have this object.
 struct TrimAtThreadExit {

@@ -2,12 +2,17 @@
 #include <offbeat/offbeat.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "base/collective.hpp"
 #include "base/error.hpp"
-#include "mpi/process/service.hpp"
+#include "base/pool.hpp"
+#include "groups/group.hpp"
+#include "groups/mpi_service.hpp"
 
 static_assert(OFFBEAT_BOOL == static_cast<int>(offbeat::ElementType::boolean));
 static_assert(OFFBEAT_FLOAT16 == static_cast<int>(offbeat::ElementType::float16));
@@ -15,14 +20,15 @@ static_assert(OFFBEAT_BITWISE_XOR == static_cast<int>(offbeat::ReduceOp::bitwise
 
 namespace {
 
+using offbeat::CallEnd;
+using offbeat::Group;
+using offbeat::GroupRequest;
 using offbeat::Reduction;
-using offbeat::service::Request;
-using offbeat::service::RequestPointer;
 
 // The last error of this thread: the code of the host MPI, or 0, and one line of text.
 struct LastError {
   int code = 0;
-  char text[256] = "";
+  char text[320] = "";
 };
 constinit thread_local LastError last_error;
 
@@ -39,6 +45,20 @@ offbeat_status fail(offbeat_status status, const char* text, int code = 0) {
   return status;
 }
 
+offbeat_status status_of(offbeat::Trouble trouble) {
+  switch (trouble) {
+    case offbeat::Trouble::set_up:
+      return OFFBEAT_ERROR_SET_UP;
+    case offbeat::Trouble::rank:
+      return OFFBEAT_ERROR_RANK;
+    case offbeat::Trouble::timeout:
+      return OFFBEAT_ERROR_TIMEOUT;
+    case offbeat::Trouble::mismatch:
+      return OFFBEAT_ERROR_MISMATCH;
+  }
+  return OFFBEAT_ERROR_RANK;
+}
+
 // Turns exceptions of `body` into a status, because no exception may leave the library.
 template <class Body>
 offbeat_status guarded(Body&& body) {
@@ -48,6 +68,8 @@ offbeat_status guarded(Body&& body) {
     return fail(OFFBEAT_ERROR_EXPRESSION, failure.what());
   } catch (const offbeat::UsageError& failure) {
     return fail(OFFBEAT_ERROR_ARGUMENT, failure.what());
+  } catch (const offbeat::BoardError& failure) {
+    return fail(status_of(failure.trouble), failure.what(), failure.code);
   } catch (const offbeat::CommunicationError& failure) {
     return fail(OFFBEAT_ERROR_MPI, failure.what(), failure.code);
   } catch (const std::exception& failure) {
@@ -64,28 +86,71 @@ Reduction reduction_of(offbeat_type type, offbeat_op op) {
   return {static_cast<offbeat::ElementType>(type), static_cast<offbeat::ReduceOp>(op)};
 }
 
-// Calls body(arguments) if the call is valid; otherwise returns the error.
+Group* group_of(offbeat_group* group) { return reinterpret_cast<Group*>(group); }
+
+// What an older program passes: it knows no groups.
+constexpr std::size_t oldest_call_size = offsetof(offbeat_call, group);
+
+// Calls body(arguments, call) if the call is valid; otherwise returns the error.
 template <class Body>
-offbeat_status with_arguments(const offbeat_call* call, Body&& body) {
-  if (call == nullptr || call->size < sizeof(offbeat_call) || call->collective == nullptr)
+offbeat_status with_arguments(const offbeat_call* passed, Body&& body) {
+  if (passed == nullptr || passed->size < oldest_call_size || passed->collective == nullptr)
     return fail(OFFBEAT_ERROR_ARGUMENT, "not a call: begin with OFFBEAT_CALL_INIT and name the collective");
-  if (!is_known(call->type, call->op)) return fail(OFFBEAT_ERROR_ARGUMENT, "unknown type or operation");
+  offbeat_call call = OFFBEAT_CALL_INIT;
+  std::memcpy(&call, passed, std::min(passed->size, sizeof call));
+  if (!is_known(call.type, call.op)) return fail(OFFBEAT_ERROR_ARGUMENT, "unknown type or operation");
+  if (call.group == nullptr && (call.timeout_s != 0 || call.done != nullptr))
+    return fail(OFFBEAT_ERROR_ARGUMENT, "`timeout_s` and `done` need a group");
+  if (!(call.timeout_s >= 0)) return fail(OFFBEAT_ERROR_ARGUMENT, "`timeout_s` is negative");
   return guarded([&] {
-    const offbeat::service::Arguments arguments{.collective = call->collective,
-                                                .communicator = call->communicator,
-                                                .root = call->root,
-                                                .input = call->input,
-                                                .output = call->output,
-                                                .count = call->count,
-                                                .type = static_cast<offbeat::ElementType>(call->type),
-                                                .op = static_cast<offbeat::ReduceOp>(call->op),
-                                                .reduction = reduction_of(call->type, call->op)};
-    const auto collective = offbeat::collective_named(call->collective);
-    if (collective && offbeat::facts(*collective).has_operation && !arguments.reduction)
+    offbeat::service::Arguments arguments;
+    static_cast<offbeat::CallArguments&>(arguments) = {
+        .collective = offbeat::served_collective(call.collective),
+        .root = call.root,
+        .input = call.input,
+        .output = call.output,
+        .count = call.count,
+        .type = static_cast<offbeat::ElementType>(call.type),
+        .op = static_cast<offbeat::ReduceOp>(call.op),
+        .reduction = reduction_of(call.type, call.op),
+        .input_counts = call.input_counts,
+        .input_begins = call.input_begins,
+        .output_counts = call.output_counts,
+        .output_begins = call.output_begins};
+    arguments.communicator = call.communicator;
+    if (offbeat::facts(arguments.collective).has_operation && !arguments.reduction)
       return fail(OFFBEAT_ERROR_UNSUPPORTED, "this operation is not defined on this type");
-    return body(arguments);
+    return body(arguments, call);
   });
 }
+
+// A request of this interface: on a communicator, or in a group.
+struct AnyRequest {
+  static void* operator new(std::size_t bytes) { return offbeat::pool::allocate(bytes); }
+  static void operator delete(void* memory, std::size_t bytes) { offbeat::pool::release(memory, bytes); }
+
+  offbeat::service::RequestPointer on_communicator;
+  std::unique_ptr<GroupRequest> in_group;
+};
+AnyRequest* request_of(offbeat_request* request) { return reinterpret_cast<AnyRequest*>(request); }
+
+// The function of the program for the end of a call, with its state. It deletes itself.
+struct Done {
+  static void* operator new(std::size_t bytes) { return offbeat::pool::allocate(bytes); }
+  static void operator delete(void* memory, std::size_t bytes) { offbeat::pool::release(memory, bytes); }
+
+  void (*call)(void* state, offbeat_status status, const char* text);
+  void* state;
+
+  static void end(void* self, const std::exception_ptr& failure) {
+    const std::unique_ptr<Done> mine(static_cast<Done*>(self));
+    if (failure == nullptr) return mine->call(mine->state, OFFBEAT_OK, "");
+    const LastError before = last_error;
+    const offbeat_status status = guarded([&]() -> offbeat_status { std::rethrow_exception(failure); });
+    const LastError mine_error = std::exchange(last_error, before);
+    mine->call(mine->state, status, mine_error.text);
+  }
+};
 
 }  // namespace
 
@@ -105,6 +170,14 @@ const char* offbeat_status_string(offbeat_status status) {
       return "the operation is not defined on this type";
     case OFFBEAT_ERROR_MPI:
       return "the MPI library reported an error or is not running";
+    case OFFBEAT_ERROR_SET_UP:
+      return "the group could not be made";
+    case OFFBEAT_ERROR_RANK:
+      return "a rank has died, has left the group, or has given up";
+    case OFFBEAT_ERROR_TIMEOUT:
+      return "a call has taken longer than its time limit";
+    case OFFBEAT_ERROR_MISMATCH:
+      return "the ranks did not make the same call";
   }
   return "unknown status";
 }
@@ -115,12 +188,14 @@ const char* offbeat_family(void) { return offbeat::service::family().data(); }
 
 offbeat_status offbeat_select(const char* collective, const char* expression, char* error,
                               size_t error_size) {
-  const offbeat_status status = collective == nullptr || expression == nullptr
-                                    ? fail(OFFBEAT_ERROR_ARGUMENT, "the collective or the expression is NULL")
-                                    : guarded([&] {
-                                        offbeat::service::select(collective, expression);
-                                        return OFFBEAT_OK;
-                                      });
+  const offbeat_status status =
+      collective == nullptr || expression == nullptr
+          ? fail(OFFBEAT_ERROR_ARGUMENT, "the collective or the expression is NULL")
+          : guarded([&] {
+              offbeat::service::select(collective, expression);
+              offbeat::select_for_groups(offbeat::served_collective(collective), expression);
+              return OFFBEAT_OK;
+            });
   if (status != OFFBEAT_OK) write_line(error, error_size, last_error.text);
   return status;
 }
@@ -130,7 +205,8 @@ offbeat_status offbeat_count(const char* collective, offbeat_counters* counters,
     return fail(OFFBEAT_ERROR_ARGUMENT, "the collective or the counters are NULL, or `size` is too small");
   return guarded([&] {
     const auto counts = offbeat::service::count(collective);
-    *counters = {counts.intercepted, counts.served};
+    const auto in_groups = offbeat::calls_of_groups(offbeat::served_collective(collective));
+    *counters = {counts.intercepted + in_groups, counts.served + in_groups};
     return OFFBEAT_OK;
   });
 }
@@ -147,18 +223,70 @@ offbeat_status offbeat_reduce(void* destination, const void* const* operands, si
   return OFFBEAT_OK;
 }
 
+offbeat_status offbeat_group_make(int rank, int size, offbeat_exchange exchange, void* state,
+                                  offbeat_group** group) {
+  if (group == nullptr) return fail(OFFBEAT_ERROR_ARGUMENT, "`group` is NULL");
+  *group = nullptr;
+  if (size < 1 || size > offbeat::Board::most_ranks || rank < 0 || rank >= size)
+    return fail(OFFBEAT_ERROR_ARGUMENT, "`rank` or `size` is out of range");
+  if (exchange == nullptr && size > 1) return fail(OFFBEAT_ERROR_ARGUMENT, "`exchange` is NULL");
+  const offbeat_status status = guarded([&] {
+    *group = reinterpret_cast<offbeat_group*>(Group::make(rank, size, {exchange, state}).release());
+    return OFFBEAT_OK;
+  });
+  return status == OFFBEAT_ERROR_MPI ? OFFBEAT_ERROR_SET_UP : status;  // without MPI there is no such error
+}
+
+offbeat_status offbeat_group_free(offbeat_group** group) {
+  if (group == nullptr) return fail(OFFBEAT_ERROR_ARGUMENT, "`group` is NULL");
+  if (*group != nullptr) Group::free(std::unique_ptr<Group>(group_of(*group)));
+  *group = nullptr;
+  return OFFBEAT_OK;
+}
+
+offbeat_status offbeat_group_give_up(offbeat_group* group, const char* why) {
+  if (group == nullptr) return fail(OFFBEAT_ERROR_ARGUMENT, "`group` is NULL");
+  return guarded([&] {
+    group_of(group)->give_up(why != nullptr ? why : "");
+    return OFFBEAT_OK;
+  });
+}
+
 offbeat_status offbeat_run(const offbeat_call* call) {
-  return with_arguments(call, [](const offbeat::service::Arguments& arguments) {
-    offbeat::service::run(arguments);
+  return with_arguments(call, [](const offbeat::service::Arguments& arguments, const offbeat_call& known) {
+    if (known.group == nullptr) {
+      offbeat::service::run(arguments);
+      return OFFBEAT_OK;
+    }
+    Group& group = *group_of(known.group);
+    group.run(arguments, {.timeout_s = known.timeout_s});
+    offbeat::service::note_algorithm(group.last_algorithm());
     return OFFBEAT_OK;
   });
 }
 
 offbeat_status offbeat_begin(const offbeat_call* call, offbeat_request** request) {
-  if (request == nullptr) return fail(OFFBEAT_ERROR_ARGUMENT, "`request` is NULL");
-  *request = nullptr;
-  return with_arguments(call, [&](const offbeat::service::Arguments& arguments) {
-    *request = reinterpret_cast<offbeat_request*>(offbeat::service::begin(arguments).release());
+  if (request != nullptr) *request = nullptr;
+  return with_arguments(call, [&](const offbeat::service::Arguments& arguments, const offbeat_call& known) {
+    if (request == nullptr && known.done == nullptr) return fail(OFFBEAT_ERROR_ARGUMENT, "`request` is NULL");
+    auto made = std::make_unique<AnyRequest>();
+    if (known.group == nullptr) {
+      made->on_communicator = offbeat::service::begin(arguments);
+    } else {
+      Group& group = *group_of(known.group);
+      CallEnd end{.timeout_s = known.timeout_s};
+      std::unique_ptr<Done> done;
+      if (known.done != nullptr) {
+        done.reset(new Done{known.done, known.done_state});
+        end.done = Done::end;
+        end.state = done.get();
+      }
+      made->in_group = group.begin(arguments, end);
+      done.release();  // NOLINT(bugprone-unused-return-value): it deletes itself
+      offbeat::service::note_algorithm(group.last_algorithm());
+      if (made->in_group == nullptr) return OFFBEAT_OK;
+    }
+    *request = reinterpret_cast<offbeat_request*>(made.release());
     return OFFBEAT_OK;
   });
 }
@@ -168,10 +296,12 @@ offbeat_status offbeat_test(offbeat_request** request, int* complete) {
     return fail(OFFBEAT_ERROR_ARGUMENT, "`request` or `complete` is NULL");
   *complete = 1;
   if (*request == nullptr) return OFFBEAT_OK;
-  RequestPointer mine(reinterpret_cast<Request*>(*request));
+  std::unique_ptr<AnyRequest> mine(request_of(*request));
   *request = nullptr;
   return guarded([&] {
-    if (offbeat::service::test(*mine)) return OFFBEAT_OK;
+    if (mine->in_group != nullptr ? mine->in_group->test_call()
+                                  : offbeat::service::test(*mine->on_communicator))
+      return OFFBEAT_OK;
     *complete = 0;
     *request = reinterpret_cast<offbeat_request*>(mine.release());
     return OFFBEAT_OK;
@@ -181,10 +311,11 @@ offbeat_status offbeat_test(offbeat_request** request, int* complete) {
 offbeat_status offbeat_wait(offbeat_request** request) {
   if (request == nullptr) return fail(OFFBEAT_ERROR_ARGUMENT, "`request` is NULL");
   if (*request == nullptr) return OFFBEAT_OK;
-  const RequestPointer mine(reinterpret_cast<Request*>(*request));
+  const std::unique_ptr<AnyRequest> mine(request_of(*request));
   *request = nullptr;
   return guarded([&] {
-    offbeat::service::wait(*mine);
+    mine->in_group != nullptr ? mine->in_group->wait_for_call()
+                              : offbeat::service::wait(*mine->on_communicator);
     return OFFBEAT_OK;
   });
 }

@@ -116,7 +116,7 @@ struct Algorithm {
 
   // Returns an upper bound on the bytes that this rank leases of each half of its window for a call. They
   // count whether this rank puts them, or a rank that has swapped places with it. 0 if nothing is put. The
-  // bound on memory counts leases (mpi/communicators/window_budget.hpp). Null: Expression::lease applies its
+  // bound on memory counts leases (groups/window_budget.hpp). Null: Expression::lease applies its
   // general rule.
   std::size_t (*lease)(const Call& call, int rank, int ranks) = nullptr;
 

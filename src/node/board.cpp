@@ -15,6 +15,7 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
 }  // namespace
 
 static_assert(sizeof(Board::Presence) == BoardShape::line);
+static_assert(BoardShape::records_of_rank * sizeof(Board::Record) == 2 * BoardShape::line);
 static_assert(sizeof(Bell) == BoardShape::line);
 static_assert(sizeof(Board::TreeLine) == BoardShape::line);
 static_assert(sizeof(Board::InlineSlot) == BoardShape::inline_bytes + BoardShape::line);
@@ -24,10 +25,11 @@ static_assert(offsetof(Board::InlineSlot, data) <= 16,
 std::size_t BoardShape::round_words_bytes() const {
   return round_up((static_cast<std::size_t>(ranks) + 1) * sizeof(Board::Word), line);
 }
-std::size_t BoardShape::stages_offset() const { return round_up(gate_offset() + line, page); }
+std::size_t BoardShape::stages_offset() const { return round_up(reason_offset() + reason_bytes, page); }
 std::size_t BoardShape::steps_offset() const {
-  const auto lines = static_cast<std::size_t>(2 * ranks * tree_levels);
-  return round_up(tree_lines_offset() + lines * line, page);
+  if (!compares_calls) return round_up(records_offset(), page);
+  const auto pairs = static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks);
+  return round_up(pair_lengths_offset() + records_of_rank * pairs * sizeof(Board::Word), page);
 }
 std::size_t BoardShape::relay_words_offset() const {
   return steps_offset() + round_up(2 * most_chunks() * step_bytes(), page);

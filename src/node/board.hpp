@@ -98,6 +98,13 @@ class Board {
   // this board again. Only a rank that has waited long should read it.
   [[nodiscard]] Word& broken() const { return *reinterpret_cast<Word*>(memory_ + shape_.broken_offset()); }
 
+  // Guards the reason: the rank that sets it from 0 to 1 writes the reason, and then `broken`.
+  [[nodiscard]] Word& reason_claim() const {
+    return *reinterpret_cast<Word*>(memory_ + shape_.broken_offset() + sizeof(Word));
+  }
+  // A text that ends with a zero byte. Read it only after `broken`.
+  [[nodiscard]] char* reason() const { return reinterpret_cast<char*>(memory_ + shape_.reason_offset()); }
+
   // A mark is the value of a word. It says that the window of `holder` has a partial result of this round.
   struct Mark {
     std::uint64_t round;
@@ -111,6 +118,7 @@ class Board {
   struct alignas(BoardShape::line) Presence {
     Word entered;  // the number of its collective on this communicator, for the report of a stall
     Word core;     // the core on which the rank was last seen, plus 1
+    Word left;     // 1 if the rank has left the board for good, so that it may end
   };
   [[nodiscard]] Presence& presence(int owner) const {
     return *reinterpret_cast<Presence*>(memory_ + shape_.lines(owner));
@@ -121,6 +129,26 @@ class Board {
     current_bytes = bytes;
     presence(rank).entered.store(number, std::memory_order_relaxed);
     if (patience.shares_cores) show_core();
+  }
+
+  // A record describes one call of one rank, so that ranks can compare their calls
+  // (groups/call_record.hpp). Only boards that compare calls have records.
+  struct Record {
+    Word head;  // the number of the call on this stage, and what kind of call it is
+    Word root;
+    Word count;
+    Word lists;
+  };
+  [[nodiscard]] Record& record(int owner, std::uint64_t number) const {
+    auto* records = reinterpret_cast<Record*>(stage_ + shape_.records_offset() + shape_.lines(2 * owner));
+    return records[number % BoardShape::records_of_rank];
+  }
+  // The bytes that `giver` has for `taker` in an alltoallv.
+  [[nodiscard]] Word& pair_length(std::uint64_t number, int giver, int taker) const {
+    auto* lengths = reinterpret_cast<Word*>(stage_ + shape_.pair_lengths_offset());
+    const auto ranks = static_cast<std::size_t>(size);
+    return lengths[(number % BoardShape::records_of_rank * ranks + static_cast<std::size_t>(giver)) * ranks +
+                   static_cast<std::size_t>(taker)];
   }
 
   // Signs say how far a rank has come on this stage. Only that rank writes its signs.

@@ -8,12 +8,15 @@
 //   bell           1             wakes sleeping ranks (patience.hpp)
 //   broken         1             the rank that failed, if any
 //   gate           1             closed while the windows give their pages back
+//   reason         4             why the rank cannot go on, as text
 //   stages         one for each collective that can be under way at once; each has
 //     inline slots   2 x ranks     a sequence number and up to inline_bytes of data beside it
 //     signs          ranks         how far a rank has come in its rounds
 //     uses           ranks         how many collectives with windows a rank has begun and ended here
 //     round words    2 x (ranks + 1)  words of an algorithm for a whole round
 //     tree lines     2 x ranks x 8 short data for the children in a tree, a line for each level
+//     records        2 x ranks     the last four calls of each rank, if they are compared
+//     pair lengths   4 x ranks^2   the length of each block of an alltoallv, likewise
 //     steps          2 x chunks    how far each chunk is combined: words, each on its own line
 //     relay words    2 x ranks x chunks  set if a rank has a chunk of a result, each on its own line
 //     windows        ranks x 2     chunks that a rank puts for others to read
@@ -30,6 +33,7 @@ struct BoardShape {
   int ranks = 1;
   std::size_t window_bytes = 0;  // for each half of each rank; a multiple of the page size
   int stages = 1;
+  bool compares_calls = false;  // there are records and pair lengths
 
   static constexpr std::size_t inline_bytes = 4096;
   static constexpr std::size_t smallest_chunk = 4096;
@@ -41,6 +45,8 @@ struct BoardShape {
   [[nodiscard]] std::size_t bell_offset() const { return lines(ranks); }
   [[nodiscard]] std::size_t broken_offset() const { return bell_offset() + line; }
   [[nodiscard]] std::size_t gate_offset() const { return broken_offset() + line; }
+  static constexpr std::size_t reason_bytes = 4 * line;
+  [[nodiscard]] std::size_t reason_offset() const { return gate_offset() + line; }
   [[nodiscard]] std::size_t stages_offset() const;
   [[nodiscard]] std::size_t total_bytes() const;
   // Returns the bytes of everything before the first stage, and of the first stage without its windows.
@@ -56,6 +62,11 @@ struct BoardShape {
   [[nodiscard]] std::size_t tree_lines_offset() const {
     return round_words_offset() + 2 * round_words_bytes();
   }
+  [[nodiscard]] std::size_t records_offset() const {
+    return tree_lines_offset() + lines(2 * ranks * tree_levels);
+  }
+  static constexpr int records_of_rank = 4;  // in two lines
+  [[nodiscard]] std::size_t pair_lengths_offset() const { return records_offset() + lines(2 * ranks); }
   [[nodiscard]] std::size_t steps_offset() const;
   [[nodiscard]] int words_of_step() const { return ranks + 2; }
   [[nodiscard]] std::size_t step_bytes() const { return lines(words_of_step()); }  // for one chunk

@@ -69,19 +69,40 @@ struct ProcessorClock {
 // collectives may have begun something that proceeds only in turns of the host: a long message, a write to a
 // file that holds a lock, or an epoch of a window. So each collective of such a program gives a turn, as the
 // host's own collective would.
+//
+// The state of a thread is in `Storage`. A library that is loaded with the program may use the faster
+// initial-exec model of thread-local memory. One that is loaded later, by dlopen, must not, because the room
+// for it may be used up.
+struct TurnState {
+  std::uint64_t calls = 0;  // since the last turn; the other members are ticks of the clock
+  std::uint64_t last = 0;   // when the last turn ended
+  std::uint64_t interval = 0;
+  std::uint64_t interval_in_spin = 0;
+  std::uint64_t shortest = std::numeric_limits<std::uint64_t>::max();  // the shortest turn so far
+};
+// These are constant-initialised, so each access to the first one is one instruction without a guard.
 template <class Clock>
+struct LoadedWithProgram {
+  static inline constinit thread_local TurnState mine [[gnu::tls_model("initial-exec")]] = {};
+};
+template <class Clock>
+struct LoadedLater {
+  static inline constinit thread_local TurnState mine = {};
+};
+
+template <class Clock, class Storage = LoadedWithProgram<Clock>>
 class TurnDueOf {
  public:
-  [[nodiscard]] static bool is_due() { return mine_.passed() >= mine_.interval; }
+  [[nodiscard]] static bool is_due() { return passed() >= Storage::mine.interval; }
   // Returns true if a turn is due. Call this after each collective. If a program makes many calls without
   // computing, only some of these calls read the clock.
   [[nodiscard]] static bool is_due_after_call() {
-    const std::uint64_t calls = ++mine_.calls;
+    const std::uint64_t calls = ++Storage::mine.calls;
     return (calls <= calls_with_look || calls % calls_between_looks == 0) && is_due();
   }
   // Returns true if a turn is due while this rank spins. It has nothing better to do then, so turns are more
   // frequent.
-  [[nodiscard]] static bool is_due_in_spin() { return mine_.passed() >= mine_.interval_in_spin; }
+  [[nodiscard]] static bool is_due_in_spin() { return passed() >= Storage::mine.interval_in_spin; }
 
   // Gives a turn. A long turn has copied a part of a message, so the next turn comes soon, and later ones at
   // growing intervals. A turn without work takes 0.05 to 1 us, depending on host MPI and network. Such turns
@@ -89,24 +110,25 @@ class TurnDueOf {
   template <class Turn>
   static void give(Turn&& turn) {
     const std::uint64_t us = Clock::ticks_per_us();
-    const std::uint64_t before = mine_.interval;
-    mine_.calls = 0;
-    mine_.last = Clock::now();
-    mine_.interval = mine_.interval_in_spin = usual_us * us;  // set now, in case the turn throws
+    const std::uint64_t before = Storage::mine.interval;
+    Storage::mine.calls = 0;
+    Storage::mine.last = Clock::now();
+    Storage::mine.interval = Storage::mine.interval_in_spin =
+        usual_us * us;  // set now, in case the turn throws
     // The first time there are several turns in a row, which shows how long a turn without work takes.
-    const int turns = mine_.shortest == unknown ? 8 : 1;
+    const int turns = Storage::mine.shortest == unknown ? 8 : 1;
     std::uint64_t took = 0;
     for (int k = 0; k < turns; ++k) {
       const std::uint64_t began = Clock::now();
       turn();
-      mine_.last = Clock::now();
-      took = mine_.last - began;
-      mine_.shortest = std::min(mine_.shortest, took);
+      Storage::mine.last = Clock::now();
+      took = Storage::mine.last - began;
+      Storage::mine.shortest = std::min(Storage::mine.shortest, took);
     }
-    const std::uint64_t rare = 64 * mine_.shortest;
-    const bool was_long = took > us + 8 * mine_.shortest;
-    mine_.interval = was_long ? us : std::clamp(2 * before, us, std::max(usual_us * us, rare));
-    mine_.interval_in_spin = std::min(mine_.interval, std::max(usual_in_spin_us * us, rare));
+    const std::uint64_t rare = 64 * Storage::mine.shortest;
+    const bool was_long = took > us + 8 * Storage::mine.shortest;
+    Storage::mine.interval = was_long ? us : std::clamp(2 * before, us, std::max(usual_us * us, rare));
+    Storage::mine.interval_in_spin = std::min(Storage::mine.interval, std::max(usual_in_spin_us * us, rare));
   }
 
  private:
@@ -117,20 +139,18 @@ class TurnDueOf {
   static constexpr std::uint64_t calls_between_looks = 8;
   static constexpr std::uint64_t unknown = std::numeric_limits<std::uint64_t>::max();
 
-  struct OfThread {
-    std::uint64_t calls = 0;  // since the last turn; the other members are ticks of the clock
-    std::uint64_t last = 0;   // when the last turn ended
-    std::uint64_t interval = 0;
-    std::uint64_t interval_in_spin = 0;
-    std::uint64_t shortest = unknown;  // the shortest turn so far
-
-    // The result is very large if the clock has jumped back.
-    [[nodiscard]] std::uint64_t passed() const { return Clock::now() - last; }
-  };
-  // This is constant-initialised, so each access is one instruction without a guard.
-  static inline constinit thread_local OfThread mine_ [[gnu::tls_model("initial-exec")]] = {};
+  // Returns the time since the last turn. It is very large if the clock has jumped back.
+  [[nodiscard]] static std::uint64_t passed() { return Clock::now() - Storage::mine.last; }
 };
 using TurnDue = TurnDueOf<ProcessorClock>;
+
+// The turns of waits (patience.hpp), which are compiled once for all libraries. Each library is linked with
+// one definition: node/turns_in_waits.cpp, or groups/turns_in_waits.cpp if it may be loaded later.
+namespace turns_in_waits {
+[[nodiscard]] bool are_due();          // TurnDue::is_due
+[[nodiscard]] bool are_due_in_spin();  // TurnDue::is_due_in_spin
+void give(const TurnCall& turn);       // TurnDue::give
+}  // namespace turns_in_waits
 
 // Some turns of the host in a row that show whether messages come in. MPI does not say whether a turn moved
 // anything, but its duration does. Idle turns take equal times within some ten nanoseconds, and a turn that

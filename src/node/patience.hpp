@@ -105,7 +105,7 @@ struct Patience {
                      : core_is_wanted        ? 0
                                              : spins_when_sharing)) {
         relax();
-        if (spins_ % spins_between_turns == 0) give_turn_if(TurnDue::is_due_in_spin());
+        if (spins_ % spins_between_turns == 0) give_turn_if(turns_in_waits::are_due_in_spin());
       } else {
         pause_long();
       }
@@ -148,7 +148,7 @@ struct Patience {
         give_turn();
     }
     // This function is not inlined, so that a short wait and the code around it stay in registers.
-    [[gnu::noinline]] void give_turn() { TurnDue::give(patience_.turn); }
+    [[gnu::noinline]] void give_turn() { turns_in_waits::give(patience_.turn); }
 
     void look_around(double now) {
       if (since_s_ == 0) since_s_ = awake_since_s_ = now;
@@ -176,7 +176,7 @@ struct Patience {
       // The guess about cores may be wrong, so even a spinning rank yields now and then.
       if (patience_.shares_cores) {
         sched_yield();
-        give_turn_if(TurnDue::is_due());
+        give_turn_if(turns_in_waits::are_due());
         spins_ = 0;
       } else {
         if (!patience_.gives_way) {
@@ -187,7 +187,7 @@ struct Patience {
         } else {
           relax();
         }
-        give_turn_if(TurnDue::is_due_in_spin());
+        give_turn_if(turns_in_waits::are_due_in_spin());
       }
     }
 

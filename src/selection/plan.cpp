@@ -48,6 +48,8 @@ const Expression* with_grids(Collective collective, const Expression& expression
 // Returns the reason why an expression cannot run on the communicator of the plan. Empty if it can.
 std::string why_unsuitable(Collective collective, const Expression& expression, const PlanBasis& basis) {
   std::string reason = with_grids(collective, expression, basis, 1)->unsuitable(basis.placement);
+  if (reason.empty() && basis.without_mpi && expression.algorithm->needs.board != OnBoard::one_node)
+    reason = "needs an MPI";
   if (reason.empty() && basis.offer != nullptr)
     reason = basis.offer->why_not(collective, expression, basis.placement.ranks);
   return reason;
@@ -322,10 +324,12 @@ Plan make_plan(Collective collective, const PlanBasis& basis) {
     row.alternatives = {row};
     return row;
   };
-  return {
-      .rows = basis.fixed != nullptr ? rows_of_choice(collective, basis) : rows_of_rules(collective, basis),
-      .native = row_of("native", RowForm::native, {}),
-      .without_host = row_of(repertoire(collective).without_host, RowForm::task, Means::messages)};
+  const bool is_fixed =
+      basis.fixed != nullptr &&
+      (!basis.without_mpi || why_unsuitable(collective, *basis.fixed->expression, basis).empty());
+  return {.rows = is_fixed ? rows_of_choice(collective, basis) : rows_of_rules(collective, basis),
+          .native = row_of("native", RowForm::native, {}),
+          .without_host = row_of(repertoire(collective).without_host, RowForm::task, Means::messages)};
 }
 
 }  // namespace offbeat

@@ -149,6 +149,9 @@ struct PlanBasis {
   // The algorithms of the host that native(NAME) can name. Null: no rule and no choice names one.
   const HostOffer* offer = nullptr;
   const Machine* machine = nullptr;  // gives grid(auto) its shape; null: the built-in one
+  // There is no MPI: only algorithms that need nothing but the board of one node can run. A fixed choice of
+  // another one counts as none.
+  bool without_mpi = false;
 };
 
 // Returns true if rules may say more of some calls of the collective than of others.

@@ -75,6 +75,24 @@ Plans Selection::plans(const Placement& placement, bool has_choices) const {
   return plans;
 }
 
+Plans Selection::plans_without_mpi(int ranks) const {
+  Plans plans;
+  plans.generation = generation();
+  const Placement placement{.ranks = ranks, .nodes = 1, .board = true, .in_rank_order = true};
+  for (std::size_t k = 0; k < collectives.size(); ++k) {
+    plans.by_collective[k] =
+        make_plan(collective_at(k), {.host = HostMpi::other,
+                                     .placement = placement,
+                                     .fixed = of_[k].always.load(std::memory_order_acquire),
+                                     .window_bytes = window_bytes_,
+                                     .adapt = Adapt::off,
+                                     .rules = {&users_, &built_in_rules()},
+                                     .offer = nullptr,
+                                     .without_mpi = true});
+  }
+  return plans;
+}
+
 std::uint64_t Selection::hash_of_built_in(std::uint64_t hash) const {
   hash = fnv1a(name_of(host_), hash);
   for (std::size_t k = 0; k < collectives.size(); ++k)

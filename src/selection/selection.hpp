@@ -58,6 +58,9 @@ class Selection {
     return make_plan(collective, basis(collective, placement, has_choices));
   }
 
+  // Makes the plans for a group of ranks of one node that have no MPI.
+  [[nodiscard]] Plans plans_without_mpi(int ranks) const;
+
   // Returns plans for a communicator that the host serves, whatever the choices are. They give no reason.
   [[nodiscard]] const Plans& native() const { return native_; }
 

@@ -24,6 +24,7 @@ LAYERS = (
     "collectives/all",
     "simulator",
     "selection",
+    "groups",
     "clock",
     "trace",
     "mpi",

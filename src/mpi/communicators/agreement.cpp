@@ -103,7 +103,7 @@ std::string_view why_never_served(const Host& host, MPI_Comm communicator) {
   return is_foreign ? "ranks of several MPI_COMM_WORLDs" : "";
 }
 
-std::optional<Agreement> agree(SetUp& set_up, Runtime& process, const BoardSize* board_size) {
+std::optional<Agreement> agree(MpiSetUp& set_up, Runtime& process, const BoardSize* board_size) {
   std::vector<int> world_ranks;
   const bool is_ready = board_size != nullptr && try_to([&] {
                           world_ranks.resize(static_cast<std::size_t>(set_up.size));

@@ -31,6 +31,6 @@ inline constexpr std::string_view one_rank = "one rank";
 
 // Collective. `board_size` is the board that the communicator wants; it is null on a rank that has no memory.
 // Returns nothing, on all ranks, if a rank has no memory. Throws CommunicationError.
-[[nodiscard]] std::optional<Agreement> agree(SetUp& set_up, Runtime& process, const BoardSize* board_size);
+[[nodiscard]] std::optional<Agreement> agree(MpiSetUp& set_up, Runtime& process, const BoardSize* board_size);
 
 }  // namespace offbeat

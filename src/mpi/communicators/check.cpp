@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/hash.hpp"
-#include "mpi/communicators/set_up.hpp"
+#include "groups/set_up.hpp"
 
 namespace offbeat {
 

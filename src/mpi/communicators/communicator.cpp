@@ -28,10 +28,9 @@ Communicator::Communicator(Runtime& process, MPI_Comm handle)
     : Communicator(process, handle, why_never_served(process.host, handle)) {}
 
 Communicator::Communicator(Runtime& process, MPI_Comm handle, std::string_view why_native)
-    : process_(process),
+    : OperationsOwner(process.host.rank_in(handle), process.host.size_of(handle)),
+      process_(process),
       life_(process.fault_tolerance(), handle, may_be_revoked(process.fault_tolerance(), why_native)),
-      rank_(process.host.rank_in(handle)),
-      size_(process.host.size_of(handle)),
       is_one_rank_(why_native == one_rank),
       why_native_(why_native),
       means_(process, life_, {process.settings.window_bytes, NodeBoard::stages_of_communicator}, serves()),
@@ -40,10 +39,9 @@ Communicator::Communicator(Runtime& process, MPI_Comm handle, std::string_view w
 }
 
 Communicator::Communicator(const Communicator& origin, const BoardSize& board_size)
-    : process_(origin.process_),
+    : OperationsOwner(origin.rank_, origin.size_),
+      process_(origin.process_),
       life_(&origin.life_),
-      rank_(origin.rank_),
-      size_(origin.size_),
       why_native_(origin.why_native_),
       means_(process_, life_, board_size, serves()),
       plans_(process_.selection) {
@@ -60,11 +58,12 @@ void Communicator::break_down() {
   if (!failure || !means_.have_board()) return;
   NodeBoard& board = means_.node_board();
   // A rank that finds another process dead has not failed itself.
-  const int dead = failure->code == FaultTolerance::process_failed ? life_.first_lost() : MPI_UNDEFINED;
+  int dead = failure->dead_rank;
+  if (failure->code == FaultTolerance::process_failed) dead = life_.first_lost();
   if (dead != MPI_UNDEFINED) {
     board.give_up(dead, "its process has died", failure->code);
   } else {
-    board.give_up(board.world_rank(), failure->text, failure->code);
+    board.give_up(board.named_rank(), failure->text, failure->code);
   }
 }
 
@@ -119,7 +118,8 @@ void Communicator::decide(RowTrial& row) {
 void Communicator::combine(std::span<std::uint64_t> times, CombineTimes how) {
   const MPI_Op op = how == CombineTimes::shortest ? MPI_MIN : MPI_MAX;
   if (!means_.have_board() || means_.team().locality().membership.nodes() > 1) {
-    SetUp(process_.host, life_.handle(), process_.settings, Collective::allreduce, false).combine(times, op);
+    MpiSetUp(process_.host, life_.handle(), process_.settings, Collective::allreduce, false)
+        .combine(times, op);
     return;
   }
   const Expression& expression = *interned_expression(Collective::allreduce, "arrival_tree");
@@ -145,7 +145,7 @@ void Communicator::check(const CallSignature& mine) {
     // mismatch and leave the other nodes waiting.
     if (means_.have_board()) mismatch = find_mismatch(means_.node_board().board(), mine);
     if (!means_.have_board() || means_.team().locality().membership.nodes() > 1) {
-      SetUp set_up(process_.host, life_.handle(), process_.settings, mine.collective, false);
+      MpiSetUp set_up(process_.host, life_.handle(), process_.settings, mine.collective, false);
       mismatch = find_mismatch(set_up, mine);
     }
   });
@@ -182,7 +182,7 @@ bool Communicator::has_messages(Collective collective) {
   if (means_.have_messages()) return true;
   bool are_found = false;
   or_break([&] {
-    SetUp set_up(process_.host, life_.handle(), process_.settings, collective, false);
+    MpiSetUp set_up(process_.host, life_.handle(), process_.settings, collective, false);
     are_found = means_.provide_messages(set_up);
   });
   return are_found;
@@ -276,17 +276,16 @@ void Communicator::begin(std::unique_ptr<Operation>& operation, Chosen chosen, c
   enter_board(call.collective, bytes);
   or_break([&] {
     operation = std::make_unique<Operation>(*this, call, bytes, sequel);
-    operation->expression_ = &expression;
-    if (chosen.at_once != nullptr) operation->immediate_ = immediate_form(*expression.algorithm, size_);
-    operation->stand_ins_ = stand_ins;
-    operation->number_ = calls_;
-    operation->index_ = means_.next_index();
-    operation->stage_ = means_.stage(operation->index_);
-    operation->transport_ = &means_.transport_of(operation->index_);
+    OperationPlan plan{.expression = &expression, .stand_ins = stand_ins, .number = calls_};
+    if (chosen.at_once != nullptr) plan.immediate = immediate_form(*expression.algorithm, size_);
+    plan.index = means_.next_index();
+    plan.stage = means_.stage(plan.index);
+    plan.transport = &means_.transport_of(plan.index);
+    operation->begin(plan);
   });
-  operation->is_complete_.store(false, std::memory_order_relaxed);
   if (process_.progress.has_working_thread()) {
-    // The progress thread takes the operation from here. But a short copy takes less time than the thread needs to notice that there is one.
+    // The progress thread takes the operation from here. But a short copy takes less time than the thread
+    // needs to notice that there is one.
     constexpr std::size_t short_bytes = 4096;
     const bool sends_messages = expression.algorithm->needs.board != OnBoard::one_node;
     operations_under_way.announce(*operation);
@@ -294,7 +293,7 @@ void Communicator::begin(std::unique_ptr<Operation>& operation, Chosen chosen, c
   } else {
     const OperationsUnderWay::Lock lock(operations_under_way);
     accept(*operation);
-    operation->advance(HostCalls::messages);
+    operation->advance_first();
   }
   if (operations_under_way.any()) process_.progress.ensure();
 }
@@ -314,21 +313,6 @@ void Communicator::copy_alone(const Call& call) {
   const Vector to = call.output_blocks.of(call.output, 0, 1);
   const bool has_both = from.bytes() > 0 && to.data != nullptr;
   if (from.data != to.data && has_both) std::memmove(to.data, from.data, from.bytes());
-}
-
-void Communicator::accept(Operation& operation) noexcept {
-  Operation*& last = last_on_stage_[static_cast<std::size_t>(operation.index_)];
-  operation.before_ = last;
-  if (last != nullptr) last->after_ = &operation;
-  last = &operation;
-  life_.begin_use();
-  if (operation.before_ == nullptr) operations_under_way.add(operation);
-}
-
-void Communicator::forget(const Operation* operation, int index) noexcept {
-  Operation*& last = last_on_stage_[static_cast<std::size_t>(index)];
-  if (last == operation) last = nullptr;
-  if (life_.end_use()) operations_under_way.add_abandoned(*this);
 }
 
 void Communicator::hold() {

@@ -12,31 +12,29 @@
 #include <string_view>
 
 #include "collectives/algorithm.hpp"
+#include "groups/counts.hpp"
+#include "groups/operation.hpp"
 #include "mpi/communicators/adaptation.hpp"
 #include "mpi/communicators/announcements.hpp"
 #include "mpi/communicators/check.hpp"
 #include "mpi/communicators/communicator_life.hpp"
 #include "mpi/communicators/communicator_means.hpp"
 #include "mpi/communicators/communicator_plans.hpp"
-#include "mpi/communicators/counts.hpp"
 #include "mpi/operations/host_pipeline.hpp"
-#include "mpi/operations/operation.hpp"
 
 namespace offbeat {
 
 class Runtime;
-class SetUp;
+class MpiSetUp;
 
-class Communicator {
+class Communicator final : public OperationsOwner {
  public:
   // Allocates all memory that is needed before the first message, because that may fail on one rank alone.
   // The second constructor makes a Communicator that works apart, for persistent requests. `origin` must
   // outlive it.
   Communicator(Runtime& process, MPI_Comm handle);
   Communicator(const Communicator& origin, const BoardSize& board_size);
-  ~Communicator();
-  Communicator(const Communicator&) = delete;
-  Communicator& operator=(const Communicator&) = delete;
+  ~Communicator() override;
 
   // Sets up the Communicator. Call this before the first use, for `collective`; it is collective over
   // `handle`. `mine` is null on a rank that has no memory for it. Returns false on all ranks if any rank
@@ -155,6 +153,10 @@ class Communicator {
   void hold();
   void let_go() noexcept;
 
+  // Call before MPI_Finalize: this process may end from then on.
+  void leave() noexcept {
+    if (means_.have_board()) means_.node_board().leave();
+  }
   // Call when the program has freed its communicator. Returns true if no operation is under way; this object
   // may then be destroyed.
   [[nodiscard]] bool abandon();
@@ -177,8 +179,15 @@ class Communicator {
  private:
   Communicator(Runtime& process, MPI_Comm handle, std::string_view why_native);
 
-  friend class Operation;
-  friend class OperationsUnderWay;
+  // What operations need.
+  [[nodiscard]] Patience patience_of(int index) override { return means_.patience_of(index); }
+  void prepare(BoardTransport& transport, int index) override {
+    means_.prepare(static_cast<MpiTransport&>(transport), index);
+  }
+  void require_intact() const override { life_.require_intact(); }
+  void break_down() override;
+  void begin_use() noexcept override { life_.begin_use(); }
+  [[nodiscard]] bool end_use() noexcept override { return life_.end_use(); }
 
   struct OfCollective {
     Counter intercepted;
@@ -206,12 +215,10 @@ class Communicator {
   // Returns true if everything exists that the plans of these collectives need.
   [[nodiscard]] bool are_provided(Collectives collectives) const;
   // Creates everything that the plans of these collectives need and that does not exist yet. Collective.
-  void provide(SetUp& set_up, Collectives collectives);
+  void provide(MpiSetUp& set_up, Collectives collectives);
   // Puts plans into use. Call it after the plans, or the means to carry them out, have changed.
   void apply();
   void leave_to_host(std::string_view why);
-  // Ends all use of this communicator. Call it in the exception's handler.
-  void break_down();
   // Choose for a call that the host cannot serve. A result without an expression means that offbeat cannot
   // serve it, either.
   [[nodiscard]] Chosen choose_without_host(Chosen chosen, const Call& call, std::size_t bytes);
@@ -224,10 +231,6 @@ class Communicator {
     transport.serve(call.collective);
     return Endpoint(transport, rank_, size_, expression.lanes());
   }
-  // Record that an operation is under way, and that it is over. Call both while you hold the lock. forget()
-  // does not use the operation, which may be gone.
-  void accept(Operation& operation) noexcept;
-  void forget(const Operation* operation, int index) noexcept;
   // Gives the host a turn after a collective that may not have called the host.
   void give_turn();
   // Records the present call for the report of a stall.
@@ -254,14 +257,10 @@ class Communicator {
 
   Runtime& process_;
   CommunicatorLife life_;
-  int rank_ = 0;
-  int size_ = 1;
   bool is_one_rank_ = false;     // true if this is an intra-communicator of one rank
   std::string_view why_native_;  // why the host serves every call; empty if it does not
   CommunicatorMeans means_;
-  Collectives requested_;  // those of non-blocking and persistent calls
-  std::array<Operation*, NodeBoard::most_stages> last_on_stage_{};  // the last one under way, or null
-  Communicator* next_abandoned_ = nullptr;
+  Collectives requested_;         // those of non-blocking and persistent calls
   std::array<Berths, 2> berths_;  // for persistent requests that are short, and for others
   CommunicatorPlans plans_;
   Adaptation adaptation_;

@@ -14,6 +14,8 @@ CommunicatorLife::Failure failure_of(const std::exception_ptr& exception) {
     std::rethrow_exception(exception);
   } catch (const std::bad_alloc&) {
     return {"no memory", MPI_ERR_NO_MEM};
+  } catch (const BoardError& error) {
+    return {error.what(), MPI_ERR_OTHER, error.trouble == Trouble::rank ? error.rank : MPI_UNDEFINED};
   } catch (const CommunicationError& error) {
     if (error.code == FaultTolerance::revoked) return {nullptr, error.code};
     return {error.what(), error.code == MPI_SUCCESS ? MPI_ERR_OTHER : error.code};

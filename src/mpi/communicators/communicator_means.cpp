@@ -2,10 +2,12 @@
 #include "mpi/communicators/communicator_means.hpp"
 
 #include <atomic>
+#include <string>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "mpi/communicators/mpi_board_client.hpp"
 #include "mpi/communicators/set_up.hpp"
 #include "mpi/process/runtime.hpp"
 
@@ -20,6 +22,13 @@ void say_once_that_names_do_not_hold() {
     say("native(NAME) is plain native on some communicators: the MPI has no communicator left, or an "
         "MPI_Comm_idup may be under way");
   });
+}
+
+// Prints once per process, on the first rank that was refused the first time. The other ranks never print it.
+void say_once_why_no_board(const std::string& why) {
+  static std::atomic<bool> is_said{false};
+  if (is_said.exchange(true) || why.empty()) return;
+  try_to([&] { say(why + ": messages are used instead"); });
 }
 
 }  // namespace
@@ -77,7 +86,7 @@ bool CommunicatorMeans::suffice(const TeamPlans& plans, Collectives some) const 
          (host_pipelines() != MPI_COMM_NULL || !shared_.choose(plans).need(Means::host_pipeline));
 }
 
-bool CommunicatorMeans::provide(SetUp& set_up, const TeamPlans& plans, Collectives some) {
+bool CommunicatorMeans::provide(MpiSetUp& set_up, const TeamPlans& plans, Collectives some) {
   if (plans.with_board.need(Means::board, some)) provide_board(set_up);
   const Plans& present = shared_.choose(plans);
   if (present.need(Means::messages, some) && !provide_messages(set_up)) return false;
@@ -87,23 +96,26 @@ bool CommunicatorMeans::provide(SetUp& set_up, const TeamPlans& plans, Collectiv
   return true;
 }
 
-void CommunicatorMeans::provide_shadows(SetUp& set_up, const TeamPlans& plans) {
+void CommunicatorMeans::provide_shadows(MpiSetUp& set_up, const TeamPlans& plans) {
   shadows_generation_ = plans.generation();
   if (!shadows_.make(set_up, process_.host_variables(), process_.own_communicator(), plans) &&
       set_up.rank == 0)
     say_once_that_names_do_not_hold();
 }
 
-void CommunicatorMeans::provide_board(SetUp& set_up) {
+void CommunicatorMeans::provide_board(MpiSetUp& set_up) {
   if (std::exchange(shared_.is_board_settled, true)) return;
   if (!have_board()) {
-    shared_.place->board = NodeBoard::create(set_up, team().locality(), team().world_ranks(),
-                                             process_.settings, process_.windows, board_size_);
+    std::string why_not;
+    shared_.place->board = NodeBoard::create(set_up, team().locality(),
+                                             {team().world_ranks(), " of MPI_COMM_WORLD", "communicator"},
+                                             process_.settings, process_.windows, board_size_, why_not);
+    if (!have_board()) say_once_why_no_board(why_not);
   }
   take_over();
 }
 
-bool CommunicatorMeans::provide_messages(SetUp& set_up) {
+bool CommunicatorMeans::provide_messages(MpiSetUp& set_up) {
   if (!have_messages()) {
     if (!set_up.all(PrivateCommunicator::may_be_created(process_.host, process_.own_communicator())))
       return false;
@@ -114,7 +126,7 @@ bool CommunicatorMeans::provide_messages(SetUp& set_up) {
   return true;
 }
 
-bool CommunicatorMeans::provide_host_pipelines(SetUp& set_up) {
+bool CommunicatorMeans::provide_host_pipelines(MpiSetUp& set_up) {
   if (host_pipelines() != MPI_COMM_NULL) return true;
   return set_up.all(PrivateCommunicator::may_be_created(process_.host, process_.own_communicator())) &&
          host_pipelines_.create(set_up.communicator(), 0);
@@ -125,16 +137,18 @@ void CommunicatorMeans::take_over() {
   if (!have_board()) return;
   board_ = &node_board().board();
   board_->waiters = transport_.get();
-  BoardClient client;
-  if (have_messages()) {
-    client.messages = shared_.messages->handle();
-    client.failure_tag = shared_.tag_base + MpiTransport::failure_tag;
+  auto* client = static_cast<MpiBoardClient*>(node_board().client());
+  if (client == nullptr) {
+    auto made = std::make_unique<MpiBoardClient>(process_.host, process_.fault_tolerance(),
+                                                 process_.own_communicator(), team().locality());
+    client = made.get();
+    node_board().serve(std::move(made));
   }
+  if (have_messages()) client->use(shared_.messages->handle(), shared_.tag_base + MpiTransport::failure_tag);
   if (life_.may_be_revoked()) {
-    client.check = [](void* life) { static_cast<const CommunicatorLife*>(life)->check_processes(); };
-    client.state = const_cast<CommunicatorLife*>(&life_.origin());  // outlives the board
+    client->use([](void* life) { static_cast<const CommunicatorLife*>(life)->check_processes(); },
+                const_cast<CommunicatorLife*>(&life_.origin()));  // outlives the board
   }
-  node_board().serve(client, process_.own_communicator());
 }
 
 Means CommunicatorMeans::of_operations() const {

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <memory>
 
+#include "groups/node_board.hpp"
 #include "mpi/communicators/agreement.hpp"
 #include "mpi/communicators/communicator_life.hpp"
-#include "mpi/communicators/node_board.hpp"
 #include "mpi/communicators/shadows.hpp"
 #include "mpi/communicators/team.hpp"
 #include "mpi/communicators/transport.hpp"
@@ -102,9 +102,9 @@ class CommunicatorMeans {
   [[nodiscard]] bool suffice(const TeamPlans& plans, Collectives some) const;
   // Creates everything that these plans need for these collectives and that does not exist yet. Collective.
   // Returns false, on all ranks, if the host or a process has no room for it.
-  [[nodiscard]] bool provide(SetUp& set_up, const TeamPlans& plans, Collectives some);
+  [[nodiscard]] bool provide(MpiSetUp& set_up, const TeamPlans& plans, Collectives some);
   // Creates the communicator for messages if there is none. Otherwise like provide().
-  [[nodiscard]] bool provide_messages(SetUp& set_up);
+  [[nodiscard]] bool provide_messages(MpiSetUp& set_up);
   // Returns what an operation may use if its begin must not wait.
   [[nodiscard]] Means of_operations() const;
 
@@ -117,8 +117,8 @@ class CommunicatorMeans {
   void spoil();
 
  private:
-  void provide_board(SetUp& set_up);
-  [[nodiscard]] bool provide_host_pipelines(SetUp& set_up);
+  void provide_board(MpiSetUp& set_up);
+  [[nodiscard]] bool provide_host_pipelines(MpiSetUp& set_up);
   // Returns true if shadows for these plans have yet to be tried. Requests that work apart need none, because
   // the host serves only blocking calls there. A communicator that may be revoked has none.
   [[nodiscard]] bool lack_shadows(const TeamPlans& plans) const {
@@ -126,7 +126,7 @@ class CommunicatorMeans {
            shared_.choose(plans).need(Means::by_name);
   }
   // Creates the shadows that are possible. A name without a shadow is plain native.
-  void provide_shadows(SetUp& set_up, const TeamPlans& plans);
+  void provide_shadows(MpiSetUp& set_up, const TeamPlans& plans);
   // Puts a new board or communicator for messages into use.
   void take_over();
 

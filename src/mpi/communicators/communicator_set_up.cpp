@@ -16,7 +16,7 @@ bool Communicator::start(Communicator* mine, Runtime& process, MPI_Comm handle, 
       mine != nullptr ? !mine->serves() : !why_never_served(process.host, handle).empty();
   if (is_never_served) return mine != nullptr;
   try {
-    SetUp set_up(process.host, handle, process.settings, collective, true);
+    MpiSetUp set_up(process.host, handle, process.settings, collective, true);
     std::optional<Agreement> agreed =
         agree(set_up, process, mine != nullptr ? &mine->means_.board_size() : nullptr);
     if (!agreed) return false;
@@ -37,7 +37,7 @@ bool Communicator::are_provided(Collectives collectives) const {
   return !serves() || plans_.agreed() == nullptr || means_.suffice(*plans_.agreed(), collectives);
 }
 
-void Communicator::provide(SetUp& set_up, Collectives collectives) {
+void Communicator::provide(MpiSetUp& set_up, Collectives collectives) {
   if (means_.provide(set_up, *plans_.agreed(), collectives)) {
     apply();
   } else {
@@ -64,7 +64,7 @@ void Communicator::refresh(Collective collective) {
     return;
   }
   or_break([&] {
-    SetUp set_up(process_.host, life_.handle(), process_.settings, collective, false);
+    MpiSetUp set_up(process_.host, life_.handle(), process_.settings, collective, false);
     std::shared_ptr<const TeamPlans> plans;
     // If any rank lacks memory, all keep their present plans and try again in the next call.
     if (!set_up.all(try_to([&] { plans = means_.team().plans(process_.selection); }))) return;

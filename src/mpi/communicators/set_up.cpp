@@ -9,10 +9,9 @@
 
 namespace offbeat {
 
-SetUp::SetUp(const Host& host, MPI_Comm communicator, const Settings& settings, Collective collective,
-             bool is_first)
-    : rank(host.rank_in(communicator)),
-      size(host.size_of(communicator)),
+MpiSetUp::MpiSetUp(const Host& host, MPI_Comm communicator, const Settings& settings, Collective collective,
+                   bool is_first)
+    : SetUp(host.rank_in(communicator), host.size_of(communicator)),
       host_(host),
       communicator_(communicator),
       errors_return_(host, communicator),
@@ -22,11 +21,11 @@ SetUp::SetUp(const Host& host, MPI_Comm communicator, const Settings& settings, 
       watch_(
           settings.stall_s,
           [](const void* self, const std::string& waited) {
-            return static_cast<const SetUp*>(self)->what_waits(waited);
+            return static_cast<const MpiSetUp*>(self)->what_waits(waited);
           },
           this) {}
 
-SetUp::~SetUp() {
+MpiSetUp::~MpiSetUp() {
   try_to([&] {
     const std::string waited = watch_.waited_if_said();
     const std::string where = what_waits({});
@@ -34,51 +33,50 @@ SetUp::~SetUp() {
   });
 }
 
-void SetUp::broadcast(void* value, std::size_t bytes, int from) {
+void MpiSetUp::broadcast_bytes(void* value, std::size_t bytes, int from) {
   require(host_.Bcast(value, static_cast<int>(bytes), MPI_BYTE, from, communicator_));
 }
 
 // A rank without offbeat is inside the program's MPI_Allreduce. An allreduce here would match its messages,
 // which mean something else. Reductions to one rank use different messages.
 template <class Value>
-Value SetUp::reduce(Value mine, MPI_Datatype type, MPI_Op op) {
+Value MpiSetUp::reduce(Value mine, MPI_Datatype type, MPI_Op op) {
   Value result{};
   require(host_.Reduce(&mine, &result, 1, type, op, 0, communicator_));
   require(host_.Bcast(&result, 1, type, 0, communicator_));
   return result;
 }
 
-void SetUp::combine(std::span<std::uint64_t> values, MPI_Op op) {
+void MpiSetUp::combine(std::span<std::uint64_t> values, MPI_Op op) {
   const int count = static_cast<int>(values.size());
   const void* const mine = rank == 0 ? MPI_IN_PLACE : values.data();
   require(host_.Reduce(mine, values.data(), count, MPI_UINT64_T, op, 0, communicator_));
   require(host_.Bcast(values.data(), count, MPI_UINT64_T, 0, communicator_));
 }
 
-std::uint64_t SetUp::unanimous(std::uint64_t mine) { return reduce(mine, MPI_UINT64_T, MPI_BAND); }
+std::uint64_t MpiSetUp::unanimous(std::uint64_t mine) { return reduce(mine, MPI_UINT64_T, MPI_BAND); }
 
-int SetUp::least(int mine) { return reduce(mine, MPI_INT, MPI_MIN); }
+int MpiSetUp::least(int mine) { return reduce(mine, MPI_INT, MPI_MIN); }
 
-int SetUp::first_without(bool mine) { return least(mine ? size : rank); }
-
-void SetUp::gather(const void* mine, std::size_t bytes, void* all) {
+void MpiSetUp::gather_bytes(const void* mine, std::size_t bytes, void* all) {
   const int count = static_cast<int>(bytes);
   require(host_.Allgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, communicator_));
 }
 
-void SetUp::gather(const void* mine, std::span<const int> counts, std::span<const int> begins, void* all) {
+void MpiSetUp::gather_lists(const void* mine, std::span<const int> counts, std::span<const int> begins,
+                            void* all) {
   const int count = counts[static_cast<std::size_t>(rank)];
   require(
       host_.Allgatherv(mine, count, MPI_BYTE, all, counts.data(), begins.data(), MPI_BYTE, communicator_));
 }
 
-void SetUp::require(int code) const {
+void MpiSetUp::require(int code) const {
   if (code != MPI_SUCCESS) throw CommunicationError("a communicator could not be set up", code);
 }
 
 // Only ranks 0, 1, 2, 4, 8 and so on print, because no rank can know which one is missing: of a thousand
 // waiting ranks, eleven print.
-std::string SetUp::what_waits(const std::string& waited) const {
+std::string MpiSetUp::what_waits(const std::string& waited) const {
   if (!std::has_single_bit(static_cast<unsigned>(rank)) && rank != 0) return {};
   const std::string where = (is_first_ ? "the first " : "") + std::string(name_of(collective_)) +
                             " on a communicator of " + std::to_string(size) + " ranks: ";

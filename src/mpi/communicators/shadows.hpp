@@ -13,7 +13,7 @@
 
 namespace offbeat {
 
-class SetUp;
+class MpiSetUp;
 struct TeamPlans;
 
 // The shadows of one communicator. One shadow serves a name of each collective, because collectives on one
@@ -23,7 +23,7 @@ class Shadows {
   // Makes the shadows that the plans need and that do not exist yet. Collective. Returns false on all ranks
   // if it could not make all of them; calls by the other names then are plain native ones. `own` is a
   // communicator of this rank alone.
-  [[nodiscard]] bool make(SetUp& set_up, HostVariables& variables, MPI_Comm own, const TeamPlans& plans);
+  [[nodiscard]] bool make(MpiSetUp& set_up, HostVariables& variables, MPI_Comm own, const TeamPlans& plans);
 
   // Returns the communicator on which the host runs native(NAME), or null if there is none.
   [[nodiscard]] MPI_Comm of(const Expression* named) const {

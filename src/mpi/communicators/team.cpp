@@ -15,7 +15,7 @@ Team::Team(std::vector<int> world_ranks, int rank, std::uint64_t serial)
       identities_(world_ranks_.size()),
       membership_(static_cast<int>(world_ranks_.size())) {}
 
-void Team::locate(SetUp& set_up, const Settings& settings) {
+void Team::locate(MpiSetUp& set_up, const Settings& settings) {
   if (settings.node_ranks > 0) {
     membership_.group_by([&](int rank) { return rank / settings.node_ranks; });
   } else {

@@ -16,7 +16,7 @@
 #include <optional>
 #include <vector>
 
-#include "mpi/communicators/node_board.hpp"
+#include "groups/node_board.hpp"
 #include "mpi/communicators/set_up.hpp"
 #include "mpi/host/longest_message.hpp"
 #include "mpi/host/private_communicator.hpp"
@@ -41,7 +41,7 @@ class Team {
 
   // Finds out which ranks share a node, whether the host takes all memory that may come, and how long
   // messages between nodes may be. Collective; call it once.
-  void locate(SetUp& set_up, const Settings& settings);
+  void locate(MpiSetUp& set_up, const Settings& settings);
 
   [[nodiscard]] const std::vector<int>& world_ranks() const { return world_ranks_; }
   [[nodiscard]] const Locality& locality() const { return *locality_; }

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "mpi/operations/operation.hpp"
+#include "groups/operation.hpp"
 #include "node/wanted_core.hpp"
 
 namespace offbeat {
@@ -29,9 +29,7 @@ void MpiTransport::check(int code) const {
 }
 
 void MpiTransport::use(Board& node_board) {
-  board = &node_board;
-  patience_ = node_board.patience;
-  patience_.bell = nullptr;
+  BoardTransport::use(node_board);
   // A rank inside a blocking call of the host sees no failure: those of another node come as a message with a
   // special tag, those of this node show on the board.
   if (locality->membership.nodes() > 1) may_block_ = false;
@@ -125,67 +123,9 @@ void MpiTransport::post_send(Transfer& transfer) {
   } while (begun < end);
 }
 
-template <class Body>
-void MpiTransport::guarded(Task& task, Body&& body) {
-  try {
-    body();
-  } catch (...) {
-    // Memory to which the host may still write is never freed. A message that has begun to arrive cannot be
-    // cancelled, and MPI_Cancel itself was seen to crash (MPICH 5.0 with UCX).
-    if (abandon()) task.leak();
-    throw;
-  }
-}
-
-void MpiTransport::drive(Task& task, const StandInCopies* stand_ins) {
-  branches = 1;
-  branch_failure = nullptr;
-  stand_ins_ = stand_ins;
-  guarded(task, [&] {
-    task.start();
-    while (!is_over(task)) {
-      const bool only_board = requests_.empty();
-      Patience::Wait wait(only_board && board != nullptr ? board->patience : patience_);
-      while (!move() && !is_over(task) && requests_.empty() == only_board) {
-        if (!operations_under_way.advance(HostCalls::messages)) wait.pause();
-      }
-    }
-  });
-}
-
-void MpiTransport::begin(Task& task, const StandInCopies* stand_ins) {
-  stand_ins_ = stand_ins;
-  branches = 2;  // the program is the other branch: never wait inside start()
-  branch_failure = nullptr;
-  guarded(task, [&] { task.start(); });
-}
-
-bool MpiTransport::advance(Task& task, bool& got_further, HostCalls calls) {
-  guarded(task, [&] {
-    got_further = !is_over(task) && move();
-    // The host may still have messages of the program to move, and another rank may have failed.
-    if (!got_further && calls == HostCalls::all && !is_over(task)) patience_.turn();
-  });
-  return is_over(task);
-}
-
-bool MpiTransport::is_over(const Task& task) const {
-  if (branch_failure) std::rethrow_exception(branch_failure);
-  if (!task.done()) return false;
-  task.rethrow_if_failed();
-  return true;
-}
-
-bool MpiTransport::move() {
-  got_further_ = false;
-  const bool moved = test_messages();
-  look_at_board();
-  return moved || got_further_;
-}
-
 bool MpiTransport::test_messages() {
   const auto count = requests_.size();
-  if (count == 0 && !at_board_.empty()) return false;
+  if (count == 0 && awaits_board()) return false;
   completed_.resize(count);
   statuses_.resize(count);
   int done = 0;
@@ -228,14 +168,7 @@ bool MpiTransport::test_messages() {
   return true;
 }
 
-void MpiTransport::look_at_board() {
-  looking_.clear();
-  std::swap(looking_, at_board_);
-  for (const std::coroutine_handle<> waiter : looking_) waiter.resume();
-}
-
-// Called after an error.
-bool MpiTransport::abandon() noexcept {
+bool MpiTransport::abandon_messages() noexcept {
   bool any_under_way = false;
   for (MPI_Request& request : requests_) {
     if (request == MPI_REQUEST_NULL) continue;
@@ -244,7 +177,6 @@ bool MpiTransport::abandon() noexcept {
   }
   requests_.clear();
   owners_.clear();
-  at_board_.clear();
   return any_under_way;
 }
 

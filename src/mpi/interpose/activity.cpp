@@ -8,8 +8,8 @@
 #include <mutex>
 #include <utility>
 
+#include "groups/algorithm_text.hpp"
 #include "mpi/interpose/measured_requests.hpp"
-#include "mpi/process/service.hpp"
 
 namespace offbeat {
 
@@ -434,5 +434,5 @@ void Activities::free_spare_requests(const Host& host) noexcept {
 // request, because one MPI_Startall may start several. `request` points to an MPI_Request.
 extern "C" const char* offbeat_started_algorithm(const void* request) {
   const offbeat::Activity* started = offbeat::activities.find(*static_cast<const MPI_Request*>(request));
-  return started != nullptr ? offbeat::service::algorithm_text(started->algorithm()) : nullptr;
+  return started != nullptr ? offbeat::algorithm_text(started->algorithm()) : nullptr;
 }

@@ -10,7 +10,7 @@
 #include "base/pool.hpp"
 #include "collectives/staged_call.hpp"
 #include "mpi/interpose/side.hpp"
-#include "mpi/types/stand_in.hpp"
+#include "transport/stand_in.hpp"
 
 namespace offbeat {
 

@@ -13,7 +13,7 @@
 #include "base/pool.hpp"
 #include "collectives/call.hpp"
 #include "mpi/host/collective_call.hpp"
-#include "mpi/types/stand_in.hpp"
+#include "transport/stand_in.hpp"
 #include "mpi/types/types.hpp"
 #include "node/device_memory.hpp"
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "mpi/host/inside_offbeat.hpp"
-#include "mpi/operations/operation.hpp"
+#include "groups/operation.hpp"
 
 namespace offbeat {
 namespace {

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "mpi/host/host.hpp"
-#include "mpi/operations/progress_thread.hpp"
+#include "groups/progress_thread.hpp"
 
 namespace offbeat {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/hash.hpp"
-#include "mpi/communicators/node_board.hpp"
+#include "groups/node_board.hpp"
 #include "mpi/communicators/transport.hpp"
 #include "node/board_shape.hpp"
 

@@ -420,6 +420,10 @@ void Runtime::finalize() {
   if (settings.report && host.rank_in(MPI_COMM_WORLD) == 0) if_possible([&] { report(); });
   if (!is_started_.load(std::memory_order_acquire)) return;
   progress.stop();
+  {
+    const std::lock_guard lock(mutex_);
+    for (Communicator* communicator : communicators_) communicator->leave();
+  }
   remove(MPI_COMM_WORLD);
   remove(MPI_COMM_SELF);
   if (HostVariables* known = host_variables_.load(std::memory_order_acquire)) known->end();

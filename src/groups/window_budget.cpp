@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mpi/communicators/window_budget.hpp"
+#include "groups/window_budget.hpp"
 
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "mpi/communicators/node_board.hpp"
+#include "groups/node_board.hpp"
 
 namespace offbeat {
 

@@ -24,6 +24,7 @@ class Duty {
   void wait_until_it_begins();
   // Wakes the thread in wait_until_it_begins(). Call this if begins() returned true.
   void wake();
+  void reset() noexcept { is_on_.store(0, std::memory_order_relaxed); }
 
  private:
   std::atomic<std::uint32_t> is_on_{0};
@@ -42,6 +43,8 @@ class ProgressThread {
   void ensure() const;
   // Makes the thread end soon.
   static void stop();
+  // Call this in the child of a fork(), which has no such thread. The next operation starts one.
+  static void forget_thread() noexcept;
 
  private:
   bool does_all_work_;

@@ -1,16 +1,35 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mpi/operations/operation.hpp"
+#include "groups/operation.hpp"
 
 #include <utility>
-
-#include "mpi/communicators/communicator.hpp"
 
 namespace offbeat {
 
 constinit OperationsUnderWay operations_under_way;
 
-Operation::Operation(Communicator& communicator, const Call& call, std::size_t bytes, Sequel sequel)
-    : communicator_(&communicator),
+Task OperationsOwner::start_task(Operation& operation, Endpoint net) {
+  const OperationPlan& plan = operation.plan();
+  const auto run = plan.immediate != nullptr ? plan.immediate->run_in_steps : plan.expression->algorithm->run;
+  return run(net, operation.call(), *plan.expression);
+}
+
+void OperationsOwner::accept(Operation& operation) noexcept {
+  Operation*& last = last_on_stage_[static_cast<std::size_t>(operation.plan_.index)];
+  operation.before_ = last;
+  if (last != nullptr) last->after_ = &operation;
+  last = &operation;
+  begin_use();
+  if (operation.before_ == nullptr) operations_under_way.add(operation);
+}
+
+void OperationsOwner::forget(const Operation* operation, int index) noexcept {
+  Operation*& last = last_on_stage_[static_cast<std::size_t>(index)];
+  if (last == operation) last = nullptr;
+  if (end_use()) operations_under_way.add_abandoned(*this);
+}
+
+Operation::Operation(OperationsOwner& owner, const Call& call, std::size_t bytes, Sequel sequel)
+    : owner_(&owner),
       reduction_(call.op != nullptr ? *call.op : Reduction{}),
       call_(call),
       bytes_(bytes),
@@ -42,7 +61,7 @@ bool Operation::test() {
 
 void Operation::wait() {
   while (!is_complete()) {
-    const Patience patience = communicator_->means_.patience_of(index_);
+    const Patience patience = owner_->patience_of(plan_.index);
     Patience::Wait wait(patience);
     while (!operations_under_way.advance(HostCalls::all) && !is_complete()) wait.pause();
     operations_under_way.settle();
@@ -54,7 +73,7 @@ void Operation::wait() {
 // when it is advanced next.
 void Operation::wait_for_sequel() noexcept {
   while (!is_complete()) {
-    const Patience patience = communicator_->means_.patience_of(index_);
+    const Patience patience = owner_->patience_of(plan_.index);
     Patience::Wait wait(patience);
     auto calls = HostCalls::messages;
     while (!operations_under_way.advance(calls)) {
@@ -72,30 +91,35 @@ void Operation::wait_for_sequel() noexcept {
 
 void Operation::start() {
   has_started_ = true;
-  communicator_->means_.prepare(*transport_, index_);
-  if (stage_ != nullptr) {
-    stage_->board.waiters = transport_;
-    stage_->board.enter(number_, call_.collective, bytes_);
-    stage_->begin_use(
-        expression_->lease(call_, communicator_->rank(), communicator_->size(), stage_->board.size));
+  owner_->prepare(*plan_.transport, plan_.index);
+  if (plan_.stage != nullptr) {
+    Board& board = plan_.stage->board;
+    board.waiters = plan_.transport;
+    board.enter(plan_.number, call_.collective, bytes_);
+    plan_.stage->begin_use(plan_.expression->lease(call_, owner_->rank_, owner_->size_, board.size));
   }
-  const Endpoint net = communicator_->endpoint(*transport_, call_, *expression_);
-  const auto run = immediate_ != nullptr ? immediate_->run_in_steps : expression_->algorithm->run;
-  task_ = run(net, call_, *expression_);
-  transport_->begin(task_, stand_ins_);
+  plan_.transport->serve(call_.collective);
+  task_ = owner_->start_task(
+      *this, Endpoint(*plan_.transport, owner_->rank_, owner_->size_, plan_.expression->lanes()));
+  plan_.transport->begin(task_, plan_.stand_ins);
 }
 
 bool Operation::advance(HostCalls calls) noexcept {
   if (is_complete() || before_ != nullptr) return false;
-  if (calls == HostCalls::none && expression_->algorithm->needs.board != OnBoard::one_node) return false;
+  calls = owner_->calls_of_operation(calls);
+  if (calls == HostCalls::none && plan_.expression->algorithm->needs.board != OnBoard::one_node) return false;
   bool is_over = false;
   bool got_further = true;
   try {
-    communicator_->life_.require_intact();
-    communicator_->or_break([&] {
+    owner_->require_intact();
+    try {
       if (!has_started_) start();
-      is_over = transport_->advance(task_, got_further, calls);
-    });
+      is_over = plan_.transport->advance(task_, got_further, calls);
+      if (is_over) owner_->check_end(*this);
+    } catch (...) {
+      owner_->break_down_in(*this);
+      throw;
+    }
   } catch (...) {
     failure_ = std::current_exception();
     is_over = true;
@@ -106,23 +130,23 @@ bool Operation::advance(HostCalls calls) noexcept {
 
 void Operation::end() noexcept {
   operations_under_way.remove(*this);
-  if (stage_ != nullptr && has_started_) stage_->end_use();
+  if (plan_.stage != nullptr && has_started_) plan_.stage->end_use();
   task_ = {};  // in the thread that advanced it: the frame goes to this thread's pool
   if (after_ != nullptr) {
     after_->before_ = nullptr;
     operations_under_way.add(*after_);
   }
-  // Whoever destroys an abandoned communicator first settles the operations that are over. So add_over() must
+  // Whoever destroys an abandoned owner first settles the operations that are over. So add_over() must
   // come before forget().
-  Communicator& communicator = *communicator_;
-  const int index = index_;
+  OperationsOwner& owner = *owner_;
+  const int index = plan_.index;
   // After either of these two, the operation may have been destroyed.
   if (sequel_.call != nullptr) {
     operations_under_way.add_over(*this);
   } else {
     is_complete_.store(true, std::memory_order_release);
   }
-  communicator.forget(this, index);
+  owner.forget(this, index);
 }
 
 bool OperationsUnderWay::advance(HostCalls calls) noexcept {
@@ -138,14 +162,44 @@ bool OperationsUnderWay::advance(HostCalls calls) noexcept {
   return got_further;
 }
 
-void OperationsUnderWay::settle() noexcept {
-  if (over_.load(std::memory_order_relaxed) == nullptr) return;
-  for (Operation* each = over_.exchange(nullptr, std::memory_order_acquire); each != nullptr;) {
+void OperationsUnderWay::settle(std::atomic<Operation*>& over) noexcept {
+  if (over.load(std::memory_order_relaxed) == nullptr) return;
+  for (Operation* each = over.exchange(nullptr, std::memory_order_acquire); each != nullptr;) {
     Operation* const next = each->next_;
     each->is_complete_.store(true, std::memory_order_release);
     each->sequel_.call(each->sequel_.state);  // may destroy the operation
     each = next;
   }
+}
+
+void OperationsUnderWay::settle() noexcept {
+  settle(over_);
+  settle(over_anywhere_);
+}
+
+bool OperationsUnderWay::find_urgent(Patience& patience) noexcept {
+  const std::lock_guard guard(lock_);
+  take_announced();
+  for (Operation* each = first_.load(std::memory_order_relaxed); each != nullptr; each = each->next_) {
+    if (!each->is_urgent()) continue;
+    patience = each->owner_->patience_of(each->plan_.index);
+    patience.bell = nullptr;
+    patience.turn = {};
+    patience.stall = {};
+    return true;
+  }
+  return false;
+}
+
+void OperationsUnderWay::forget_all() noexcept {
+  lock_.unlock();
+  first_.store(nullptr, std::memory_order_relaxed);
+  next_to_advance_ = nullptr;
+  announced_.store(nullptr, std::memory_order_relaxed);
+  announced_count_.store(0, std::memory_order_relaxed);
+  over_.store(nullptr, std::memory_order_relaxed);
+  over_anywhere_.store(nullptr, std::memory_order_relaxed);
+  abandoned_.store(nullptr, std::memory_order_relaxed);
 }
 
 void OperationsUnderWay::announce(Operation& operation) noexcept {
@@ -165,28 +219,28 @@ void OperationsUnderWay::take_announced() noexcept {
   while (in_order != nullptr) {
     Operation& each = *std::exchange(in_order, in_order->next_);
     each.next_ = nullptr;
-    each.communicator_->accept(each);
+    each.owner_->accept(each);
     announced_count_.fetch_sub(1, std::memory_order_relaxed);
   }
 }
 
 void OperationsUnderWay::add_over(Operation& operation) noexcept {
-  operation.next_ = over_.load(std::memory_order_relaxed);
-  while (!over_.compare_exchange_weak(operation.next_, &operation, std::memory_order_release)) {
+  std::atomic<Operation*>& over = operation.sequel_.in_any_thread ? over_anywhere_ : over_;
+  operation.next_ = over.load(std::memory_order_relaxed);
+  while (!over.compare_exchange_weak(operation.next_, &operation, std::memory_order_release)) {
   }
 }
 
 void OperationsUnderWay::clear() noexcept {
   if (abandoned_.load(std::memory_order_relaxed) == nullptr) return;
-  Communicator* each = abandoned_.exchange(nullptr, std::memory_order_acquire);
-  settle();  // a thread that waits for an operation uses its communicator
+  OperationsOwner* each = abandoned_.exchange(nullptr, std::memory_order_acquire);
+  settle();  // a thread that waits for an operation uses its owner
   while (each != nullptr) delete std::exchange(each, each->next_abandoned_);
 }
 
-void OperationsUnderWay::add_abandoned(Communicator& communicator) noexcept {
-  communicator.next_abandoned_ = abandoned_.load(std::memory_order_relaxed);
-  while (!abandoned_.compare_exchange_weak(communicator.next_abandoned_, &communicator,
-                                           std::memory_order_release)) {
+void OperationsUnderWay::add_abandoned(OperationsOwner& owner) noexcept {
+  owner.next_abandoned_ = abandoned_.load(std::memory_order_relaxed);
+  while (!abandoned_.compare_exchange_weak(owner.next_abandoned_, &owner, std::memory_order_release)) {
   }
 }
 

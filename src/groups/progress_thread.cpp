@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mpi/operations/progress_thread.hpp"
+#include "groups/progress_thread.hpp"
 
 #include <linux/futex.h>
 #include <sched.h>
@@ -9,12 +9,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 
 #include "base/background_thread.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/pool.hpp"
-#include "mpi/operations/operation.hpp"
+#include "groups/operation.hpp"
 
 namespace offbeat {
 namespace {
@@ -35,16 +36,38 @@ void sleep_ns(long ns) {
   return operations_under_way.any() && !is_stopped.load(std::memory_order_relaxed);
 }
 
+// Advances operations that are urgent, because nobody else does: their callers wait for a function to be
+// called. Waits as a rank would.
+void do_urgent_work() {
+  constexpr int looks_at_once = 64;
+  Patience patience;
+  std::optional<Patience::Wait> wait;  // lasts until an operation advances, and so becomes patient
+  while (!is_stopped.load(std::memory_order_relaxed) && operations_under_way.find_urgent(patience)) {
+    if (!wait) wait.emplace(patience);
+    for (int look = 0; look < looks_at_once && operations_under_way.any(); ++look) {
+      const bool got_further = operations_under_way.advance(HostCalls::none);
+      operations_under_way.settle_in_any_thread();
+      if (got_further) {
+        wait.reset();
+        break;
+      }
+      wait->pause();
+    }
+  }
+}
+
 // Advances operations that the program does not advance. If one of them advanced, it may soon advance
 // again, so the next nap is short.
 void look_after_operations() {
   long nap_ns = longest_nap_ns;
   while (has_work()) {
+    do_urgent_work();
     const std::uint64_t looks = operations_under_way.looks();
     sleep_ns(nap_ns);
     nap_ns = std::min(2 * nap_ns, longest_nap_ns);
     if (operations_under_way.looks() != looks) continue;  // the program advances them itself
     while (operations_under_way.advance(HostCalls::none)) nap_ns = shortest_nap_ns;
+    operations_under_way.settle_in_any_thread();
   }
 }
 
@@ -57,6 +80,7 @@ void do_all_work() {
     bool got_further = false;
     for (int look = 0; look < looks_at_once; ++look) {
       while (operations_under_way.advance(HostCalls::none)) got_further = true;
+      operations_under_way.settle_in_any_thread();
       sched_yield();  // ranks may share these CPUs, and the program may want its turn
     }
     const double now_s = monotonic_s();
@@ -106,6 +130,11 @@ void ProgressThread::ensure() const {
     say("no thread is left for non-blocking collectives: they advance in calls of collectives and requests "
         "only");
   }
+}
+
+void ProgressThread::forget_thread() noexcept {
+  duty.reset();
+  is_there.store(false, std::memory_order_relaxed);
 }
 
 void ProgressThread::stop() { is_stopped.store(true, std::memory_order_relaxed); }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the C interface needs from a running MPI, in a header without mpi.h.
+// What the C interface needs from the MPI of a process, in a header without mpi.h. The preload libraries have
+// these functions in mpi/process/service.cpp. liboffbeat.so has them in capi/without_mpi.cpp.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +8,7 @@
 #include <memory>
 #include <string_view>
 
-#include "reduction/reduction.hpp"
+#include "groups/call_arguments.hpp"
 
 namespace offbeat {
 struct Expression;
@@ -25,9 +26,11 @@ void select(std::string_view collective, std::string_view expression);
 // Returns the text of the expression that this thread's last collective ran, or null if the host served the
 // call. The text lives as long as the process.
 [[nodiscard]] const char* last_algorithm();
-[[nodiscard]] const char* algorithm_text(const Expression* ran);
+// Records what this thread's last collective, a call in a group, ran.
+void note_algorithm(const Expression* ran);
 
-// Tells `observer` about all later calls through the C interface. It must live as long as the process.
+// Tells `observer` about all later calls on communicators through the C interface. It must live as long as
+// the process.
 void observe(const Observer& observer);
 
 struct Counts {
@@ -36,18 +39,10 @@ struct Counts {
 };
 [[nodiscard]] Counts count(std::string_view collective);
 
-// The arguments of one call. Members that the collective does not have are ignored. The functions below throw
-// UsageError for a collective that offbeat does not serve.
-struct Arguments {
-  std::string_view collective;
+// The arguments of a call on a communicator. The functions below throw UsageError for a collective that
+// offbeat does not serve, or that takes lists.
+struct Arguments : CallArguments {
   int communicator = 0;  // a Fortran handle
-  int root = 0;
-  const void* input = nullptr;  // null, or equal to `output`: in place
-  void* output = nullptr;
-  std::size_t count = 0;
-  ElementType type{};
-  ReduceOp op{};
-  Reduction reduction;  // of `type` and `op`; empty if the collective combines nothing
 };
 
 // Runs a collective over the communicator. GPU memory is copied to host memory and back. Throws

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mpi/communicators/node_board.hpp"
+#include "groups/node_board.hpp"
 
 #include <sys/sysinfo.h>
 #include <unistd.h>
@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <iterator>
 #include <new>
@@ -17,8 +18,8 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "mpi/communicators/set_up.hpp"
-#include "mpi/operations/operation.hpp"
+#include "groups/operation.hpp"
+#include "groups/set_up.hpp"
 #include "node/cores.hpp"
 
 namespace offbeat {
@@ -27,13 +28,14 @@ namespace {
 // Failure is the value of Board::broken. It is never 0.
 class Failure {
  public:
-  // `error_class` is a class of the host MPI, whose classes have equal numbers on all ranks.
-  Failure(int world_rank, int error_class)
+  // `error_class` is a class of the host MPI, whose classes have equal numbers on all ranks. On the board of
+  // a group it is a Trouble. `rank` is a number that people know.
+  Failure(int rank, int error_class)
       : word_(static_cast<std::uint64_t>(static_cast<std::uint32_t>(error_class)) << 32 |
-              (static_cast<std::uint32_t>(world_rank) + 1)) {}
+              (static_cast<std::uint32_t>(rank) + 1)) {}
   explicit Failure(std::uint64_t word) : word_(word) {}
   [[nodiscard]] std::uint64_t word() const { return word_; }
-  [[nodiscard]] int world_rank() const { return static_cast<int>(word_ & 0xffffffff) - 1; }
+  [[nodiscard]] int rank() const { return static_cast<int>(word_ & 0xffffffff) - 1; }
   [[nodiscard]] int error_class() const { return static_cast<int>(word_ >> 32); }
 
  private:
@@ -134,16 +136,13 @@ std::string rank_list(const std::vector<int>& ranks) {
   return text;
 }
 
-// Prints once per process, on the first rank that was refused the first time. The other ranks never print it.
-void say_why_not(const Refusals& refusals, std::size_t ranks, bool is_first) {
-  static std::atomic<bool> said{false};
-  if (said.exchange(true) || !is_first) return;
+// Says why there is no board.
+std::string why_not_text(const Refusals& refusals, std::size_t ranks) {
   std::string why;
   for (const Refusal& refusal : refusals) {
     why += (why.empty() ? "" : "; ") + std::string(refusal.call) + ": " + std::strerror(refusal.code);
   }
-  say("no shared memory for " + std::to_string(ranks) + " ranks on " + host_name() + " (" + why +
-      "): messages are used instead");
+  return "no shared memory for " + std::to_string(ranks) + " ranks on " + host_name() + " (" + why + ")";
 }
 
 Patience patience_for(const Settings& settings, bool shares_cores) {
@@ -178,12 +177,13 @@ bool seems_to_share_cores() {
 }  // namespace
 
 // Everything that can fail on one rank alone happens before a vote.
-std::unique_ptr<NodeBoard> NodeBoard::create(SetUp& set_up, const Locality& locality,
-                                             const std::vector<int>& world_ranks, const Settings& settings,
-                                             WindowBudget& budget, const BoardSize& size) {
+std::unique_ptr<NodeBoard> NodeBoard::create(SetUp& set_up, const Locality& locality, const RankNames& names,
+                                             const Settings& settings, WindowBudget& budget,
+                                             const BoardSize& size, std::string& why_not) {
   BoardShape shape{.ranks = static_cast<int>(locality.here().size()),
                    .window_bytes = size.window_bytes,
-                   .stages = size.stages};
+                   .stages = size.stages,
+                   .compares_calls = size.compares_calls};
   Refusals refusals;
   std::optional<HandOut> memory_of_node;
   std::vector<CoreSet> cores;
@@ -201,19 +201,18 @@ std::unique_ptr<NodeBoard> NodeBoard::create(SetUp& set_up, const Locality& loca
       const bool is_made = try_to([&] {
         SharedMemory memory = SharedMemory::map(file, shape.total_bytes(), refusals);
         if (!memory) return;
-        mine.reset(
-            new NodeBoard(set_up.host(), std::move(memory), shape, size, locality, world_ranks, budget));
+        mine.reset(new NodeBoard(std::move(memory), shape, size, locality, names, budget));
       });
       if (locality.member == 0 && mine != nullptr && can_give_pages_back(file)) mine->board().open_gate();
       if (!is_made) refusals.add("malloc", ENOMEM);
       first = set_up.first_without(mine != nullptr);
       if (first == locality.membership.ranks()) {
-        mine->look_at_cores(settings, cores);
+        mine->meet_others(settings, cores);
         return mine;
       }
     }
   }
-  try_to([&] { say_why_not(refusals, locality.here().size(), first == set_up.rank); });
+  if (first == set_up.rank) try_to([&] { why_not = why_not_text(refusals, locality.here().size()); });
   return nullptr;
 }
 
@@ -225,8 +224,12 @@ Patience patience_without_board(const Settings& settings) {
 
 NodeBoard::Stage::Stage(NodeBoard& owner, int index)
     : board(owner.memory_.data(), owner.shape_, owner.locality_.member, {}, index), owner_(owner) {
-  board.patience.turn = {.call = [](void* state) { static_cast<NodeBoard*>(state)->progress(); },
-                         .state = &owner};
+  board.patience.turn = {.call =
+                             [](void* state) {
+                               auto* stage = static_cast<Stage*>(state);
+                               stage->owner_.progress(*stage);
+                             },
+                         .state = this};
   board.patience.stall = {.call =
                               [](void* state, double waited_s, bool over) {
                                 auto* stage = static_cast<Stage*>(state);
@@ -249,36 +252,37 @@ bool NodeBoard::give_pages_back() noexcept {
   });
 }
 
-NodeBoard::NodeBoard(const Host& host, SharedMemory memory, const BoardShape& shape, const BoardSize& size,
-                     const Locality& locality, const std::vector<int>& world_ranks, WindowBudget& budget)
-    : host_(&host),
-      budget_(budget),
+NodeBoard::NodeBoard(SharedMemory memory, const BoardShape& shape, const BoardSize& size,
+                     const Locality& locality, const RankNames& names, WindowBudget& budget)
+    : budget_(budget),
       memory_(std::move(memory)),
       shape_(shape),
       size_(size),
       locality_(locality),
+      space_(names.space),
+      everyone_(names.everyone),
       host_name_(host_name()) {
   stages_.reserve(static_cast<std::size_t>(stages()));
   for (int k = 0; k < stages(); ++k) stages_.push_back(std::make_unique<Stage>(*this, k));
-  world_ranks_.reserve(locality.here().size());
-  for (const int rank : locality.here()) world_ranks_.push_back(world_ranks[static_cast<std::size_t>(rank)]);
+  ranks_.reserve(locality.here().size());
+  for (const int rank : locality.here()) ranks_.push_back(names.numbers[static_cast<std::size_t>(rank)]);
+  peers_.reserve(locality.here().size());
   // Only windows of at least a huge page get huge pages. Smaller windows would share one with windows of
   // other ranks, near the core that touched it first.
   constexpr std::size_t huge_page = std::size_t{2} << 20;
   if (shape.window_bytes >= huge_page) memory_.prefer_huge_pages();
-  // look_at_cores() of the other ranks reads this. They write nothing here before they have read it.
-  std::memcpy(board().inline_slot(0, locality_.member).data, &cores_, sizeof cores_);
+  // meet_others() of the other ranks reads this. They write nothing here before they have read it.
+  static_assert(sizeof mine_ <= BoardShape::inline_bytes);
+  std::memcpy(board().inline_slot(0, locality_.member).data, &mine_, sizeof mine_);
 }
 
-void NodeBoard::look_at_cores(const Settings& settings, std::span<CoreSet> work_space) {
+void NodeBoard::meet_others(const Settings& settings, std::span<CoreSet> work_space) {
   for (int rank = 0; rank < shape_.ranks; ++rank) {
-    CoreSet& cores = work_space[static_cast<std::size_t>(rank)];
+    Introduction other = mine_;
     // On a board of two ranks, the other one may already be in its first collective and use this rank's slot.
-    if (rank == locality_.member) {
-      cores = cores_;
-    } else {
-      std::memcpy(&cores, board().inline_slot(0, rank).data, sizeof cores);
-    }
+    if (rank != locality_.member) std::memcpy(&other, board().inline_slot(0, rank).data, sizeof other);
+    work_space[static_cast<std::size_t>(rank)] = other.cores;
+    peers_.emplace_back(other.process);
   }
   // All ranks compute this from equal data, because it decides how messages are cut.
   const int at_once = std::clamp(together(work_space).count(), 1, shape_.ranks);
@@ -299,8 +303,7 @@ void NodeBoard::look_at_cores(const Settings& settings, std::span<CoreSet> work_
 }
 
 void NodeBoard::rest() {
-  turn_.reset();
-  client_ = {};
+  client_.reset();
   for (int k = 0; k < stages(); ++k) stage(k).board.waiters = nullptr;
   board().entered = 0;
   board().presence(locality_.member).entered.store(0, std::memory_order_relaxed);
@@ -308,77 +311,153 @@ void NodeBoard::rest() {
 
 // One thread at a time gives the host a turn; the others need not wait for it or repeat it.
 int NodeBoard::look_for_failure() noexcept {
-  if (!turn_ || is_looking_.test_and_set(std::memory_order_acquire)) return MPI_SUCCESS;
-  const int code = take_turn();
+  if (client_ == nullptr || is_looking_.test_and_set(std::memory_order_acquire)) return 0;
+  std::uint64_t told = 0, none = 0;
+  const int code = client_->take_turn(told);
+  if (told != 0) board().broken().compare_exchange_strong(none, told, std::memory_order_relaxed);
   is_looking_.clear(std::memory_order_release);
   return code;
 }
 
-int NodeBoard::take_turn() noexcept {
-  int code = turn_->take();
-  if (code != MPI_SUCCESS || client_.failure_tag < 0) return code;
-  int is_told = 0;
-  code = host_->Iprobe(MPI_ANY_SOURCE, client_.failure_tag, client_.messages, &is_told, MPI_STATUS_IGNORE);
-  if (code != MPI_SUCCESS || is_told == 0) return code;
-  std::uint64_t told = 0, none = 0;
-  code = host_->Recv(&told, sizeof told, MPI_BYTE, MPI_ANY_SOURCE, client_.failure_tag, client_.messages,
-                     MPI_STATUS_IGNORE);
-  if (code == MPI_SUCCESS) board().broken().compare_exchange_strong(none, told, std::memory_order_relaxed);
-  return code;
-}
-
 bool NodeBoard::is_given_up() noexcept {
-  if (client_.failure_tag >= 0 && look_for_failure() != MPI_SUCCESS) return true;
+  if (client_ != nullptr && client_->hears_of_failures() && look_for_failure() != 0) return true;
   return board().broken().load(std::memory_order_relaxed) != 0;
 }
 
 void NodeBoard::progress() {
-  if (client_.check != nullptr) client_.check(client_.state);
-  if (const int code = look_for_failure(); code != MPI_SUCCESS)
+  if (client_ != nullptr) client_->check();
+  if (const int code = look_for_failure(); code != 0)
     throw CommunicationError("the MPI can no longer look for messages", code);
   operations_under_way.advance(HostCalls::messages);
-  const std::uint64_t broken = board().broken().load(std::memory_order_relaxed);
+  const std::uint64_t broken = board().broken().load(std::memory_order_acquire);
   if (broken == 0) return;
-  const Failure failure(broken);
-  throw CommunicationError("rank " + std::to_string(failure.world_rank()) + " of MPI_COMM_WORLD has failed",
-                           failure.error_class());
+  if (size_.compares_calls) throw failure();
+  const Failure failed(broken);
+  throw CommunicationError("rank " + std::to_string(failed.rank()) + std::string(space_) + " has failed",
+                           failed.error_class());
+}
+
+void NodeBoard::progress(Stage& stage) {
+  progress();
+  // Some 4 ms. The rest takes system calls, which a short wait should not make.
+  constexpr std::uint64_t us_between_looks = 4000;
+  const std::uint64_t now = ProcessorClock::now();
+  if (now - stage.last_look_.load(std::memory_order_relaxed) <
+      us_between_looks * ProcessorClock::ticks_per_us())
+    return;
+  stage.last_look_.store(now, std::memory_order_relaxed);
+  look_around(stage);
+}
+
+bool NodeBoard::has_come(const Stage& stage, int member) const {
+  const Board& board = stage.board;
+  if (stage.record_ != nullptr) return has_begun_call(board, member, stage.record_->number);
+  return board.presence(member).entered.load(std::memory_order_relaxed) >= board.entered;
+}
+
+void NodeBoard::look_around(Stage& stage) {
+  const double now_s = monotonic_s();
+  if (stage.record_ != nullptr) {
+    if (const auto mismatch = find_mismatch(stage.board, *stage.record_, *stage.call_))
+      throw BoardError(Trouble::mismatch, mismatch->rank, mismatch->text);
+    if (stage.deadline_s_ > 0 && now_s > stage.deadline_s_) report_timeout(stage);
+  }
+  constexpr double between_peer_looks_s = 0.1;
+  if (client_ != nullptr && client_->detects_dead_processes()) return;
+  if (now_s - stage.last_peer_look_s_ < between_peer_looks_s) return;
+  // The first look of a wait does nothing: most waits are over by then.
+  const bool is_first = now_s - stage.last_peer_look_s_ > 4 * between_peer_looks_s;
+  stage.last_peer_look_s_ = now_s;
+  if (is_first) {
+    stage.dead_since_s_ = 0;
+  } else {
+    look_at_peers(stage, now_s);
+  }
+}
+
+// A rank that has died before it came to this call is missing for ever. One that has died later may have done
+// its part, so this rank waits a little longer: what it waits for may be there at its next look, or come from
+// another rank.
+void NodeBoard::look_at_peers(Stage& stage, double now_s) {
+  constexpr double patience_with_dead_s = 0.5;
+  for (int member = 0; member < shape_.ranks; ++member) {
+    if (member == locality_.member) continue;
+    const std::string name =
+        "rank " + std::to_string(ranks_[static_cast<std::size_t>(member)]) + std::string(space_);
+    const bool has_left = board().presence(member).left.load(std::memory_order_acquire) != 0;
+    if (has_left) {
+      if (stage.record_ != nullptr && !has_come(stage, member))
+        throw BoardError(Trouble::rank, ranks_[static_cast<std::size_t>(member)],
+                         name + " has left the group");
+      continue;
+    }
+    if (!peers_[static_cast<std::size_t>(member)].is_dead()) continue;
+    if (stage.dead_since_s_ == 0) stage.dead_since_s_ = now_s;
+    if (has_come(stage, member) && now_s - stage.dead_since_s_ < patience_with_dead_s) continue;
+    throw BoardError(Trouble::rank, ranks_[static_cast<std::size_t>(member)],
+                     "the process of " + name + " has died");
+  }
+}
+
+void NodeBoard::report_timeout(const Stage& stage) const {
+  std::vector<int> missing;
+  for (int member = 0; member < shape_.ranks; ++member) {
+    if (member != locality_.member && !has_come(stage, member))
+      missing.push_back(ranks_[static_cast<std::size_t>(member)]);
+  }
+  char limit[32];
+  std::snprintf(limit, sizeof limit, "%g", stage.timeout_s_);
+  throw BoardError(Trouble::timeout, missing.empty() ? named_rank() : missing.front(),
+                   call(stage.board) + ": rank " + std::to_string(named_rank()) + " has waited " + limit +
+                       " s for " +
+                       (missing.empty() ? std::string("ranks that have begun it") : rank_list(missing)));
 }
 
 void NodeBoard::give_up(int failed, const char* why, int code) noexcept {
-  Board::Word& broken = board().broken();
-  // A thread of offbeat calls this only for lack of memory, and then asks the host for nothing.
-  int error_class = code;
-  if (code != MPI_ERR_NO_MEM && code != MPI_ERR_OTHER) host_->Error_class(code, &error_class);
-  const Failure mine(failed, error_class);
+  const Failure mine(failed, client_ != nullptr ? client_->error_class(code) : code);
   std::uint64_t none = 0;
-  const bool is_first = broken.compare_exchange_strong(none, mine.word(), std::memory_order_relaxed);
+  const bool is_first =
+      board().broken().compare_exchange_strong(none, mine.word(), std::memory_order_relaxed);
   board().bell().ring();
   // Only the rank that failed first tells other nodes. The other ranks of its node, and nodes that were told,
   // need not.
   if (!is_first) return;
   if (why != nullptr)
     try_to([&] {
-      say(call(board()) + ": rank " + std::to_string(failed) + " of MPI_COMM_WORLD has failed: " + why +
-          "; this communicator can no longer be used");
+      say(call(board()) + ": rank " + std::to_string(failed) + std::string(space_) + " has failed: " + why +
+          "; this " + std::string(everyone_) + " can no longer be used");
     });
-  if (client_.failure_tag < 0) return;
-  // All ranks of the other nodes get the notice, because it is unknown which of them have left the collective
-  // and look no more.
-  notice_ = mine.word();
-  const Membership& all = locality_.membership;
-  for (int rank = 0; rank < all.ranks(); ++rank) {
-    if (all.node_of(rank) == locality_.node) continue;
-    MPI_Request request;
-    if (host_->Isend(&notice_, sizeof notice_, MPI_BYTE, rank, client_.failure_tag, client_.messages,
-                     &request) == MPI_SUCCESS) {
-      host_->Request_free(&request);
-    }
+  if (client_ != nullptr && client_->hears_of_failures()) client_->tell_other_nodes(mine.word());
+}
+
+BoardError NodeBoard::break_off(const BoardError& error) {
+  Board::Word& broken = board().broken();
+  std::uint64_t unclaimed = 0;
+  if (board().reason_claim().compare_exchange_strong(unclaimed, 1, std::memory_order_acq_rel)) {
+    const std::string_view text(error.what());
+    char* const reason = board().reason();
+    reason[text.copy(reason, BoardShape::reason_bytes - 1)] = '\0';
+  } else {
+    // Another rank writes its reason. It may die meanwhile, so the wait is bounded.
+    for (int k = 0; k < 10'000 && broken.load(std::memory_order_acquire) == 0; ++k) sched_yield();
   }
+  std::uint64_t none = 0;
+  broken.compare_exchange_strong(none, Failure(error.rank, static_cast<int>(error.trouble)).word(),
+                                 std::memory_order_acq_rel);
+  board().bell().ring();
+  return failure();
+}
+
+BoardError NodeBoard::failure() const {
+  const Failure found(stages_.front()->board.broken().load(std::memory_order_acquire));
+  const char* const reason = stages_.front()->board.reason();
+  return {static_cast<Trouble>(found.error_class()), found.rank(),
+          std::string(reason, strnlen(reason, BoardShape::reason_bytes))};
 }
 
 std::string NodeBoard::call(const Board& board) const {
-  return std::string(name_of(board.current)) + " number " + std::to_string(board.entered) +
-         " on this communicator, " + std::to_string(board.current_bytes) + " bytes, " +
+  return std::string(name_of(board.current)) + " number " + std::to_string(board.entered) + " on this " +
+         std::string(everyone_) + ", " + std::to_string(board.current_bytes) + " bytes, " +
          std::to_string(board.size) + " ranks on " + host_name_;
 }
 
@@ -388,7 +467,7 @@ void NodeBoard::report_stall(Stage& stage, double waited_s, bool over) {
   bool lower_rank_waits = false;
   for (int rank = 0; rank < board.size; ++rank) {
     if (board.presence(rank).entered.load(std::memory_order_relaxed) < board.entered) {
-      missing.push_back(world_ranks_[static_cast<std::size_t>(rank)]);
+      missing.push_back(ranks_[static_cast<std::size_t>(rank)]);
     } else if (rank < board.rank) {
       lower_rank_waits = true;
     }
@@ -406,8 +485,8 @@ void NodeBoard::report_stall(Stage& stage, double waited_s, bool over) {
   const std::string whom = !missing.empty()                   ? rank_list(missing) + " on " + host_name_
                            : locality_.membership.nodes() > 1 ? "ranks on other nodes"
                                                               : "ranks that have entered it";
-  say(call(board) + ": rank " + std::to_string(world_rank()) + " has waited " + time + " for " + whom +
-      " (ranks of MPI_COMM_WORLD)");
+  say(call(board) + ": rank " + std::to_string(named_rank()) + " has waited " + time + " for " + whom +
+      (space_.empty() ? "" : " (ranks" + std::string(space_) + ")"));
 }
 
 }  // namespace offbeat

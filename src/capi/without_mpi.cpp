@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What liboffbeat.so has in place of an MPI.
+#include "base/error.hpp"
+#include "groups/algorithm_text.hpp"
+#include "groups/mpi_service.hpp"
+
+namespace offbeat::service {
+namespace {
+
+constinit thread_local const Expression* the_last_algorithm = nullptr;
+
+[[noreturn]] void refuse() { throw CommunicationError("liboffbeat.so knows no MPI: a call needs a group"); }
+
+}  // namespace
+
+struct Request {};
+void RequestDeleter::operator()(Request* request) const { delete request; }
+
+std::string_view family() { return "none"; }
+void select(std::string_view, std::string_view) {}
+const char* last_algorithm() { return algorithm_text(the_last_algorithm); }
+void note_algorithm(const Expression* ran) { the_last_algorithm = ran; }
+void observe(const Observer&) {}
+Counts count(std::string_view) { return {}; }
+void run(const Arguments&) { refuse(); }
+RequestPointer begin(const Arguments&) { refuse(); }
+bool test(Request&) { refuse(); }
+void wait(Request&) { refuse(); }
+
+}  // namespace offbeat::service

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// BoardTransport carries out tasks that meet on the board of a node. MpiTransport adds messages.
+#pragma once
+
+#include <array>
+#include <coroutine>
+#include <cstdint>
+#include <vector>
+
+#include "collectives/algorithm.hpp"
+#include "node/board.hpp"
+#include "node/shared_copies.hpp"
+#include "transport/endpoint.hpp"
+#include "transport/stand_in.hpp"
+
+namespace offbeat {
+
+// HostCalls says which host functions code that advances a task may call. `messages`: those that send and
+// test messages. `all`: also turns of the host, but not from inside the host. `none`: for example in a thread
+// of offbeat.
+enum class HostCalls : std::uint8_t { none, messages, all };
+
+class BoardTransport : public Transport, public BoardWaiters {
+ public:
+  explicit BoardTransport(const Patience& patience) : patience_(patience) {}
+
+  // Uses the board of the node's ranks, which must outlive this. Its patience replaces that of the transport,
+  // because the board knows more.
+  void use(Board& board);
+
+  // There are no messages here.
+  [[nodiscard]] bool start(Transfer& transfer) override;
+  [[nodiscard]] bool start(Computation& computation) final {
+    if (stand_ins_ != nullptr && computation.operand_count == 1) [[unlikely]] {
+      if (stand_ins_->copy(computation.destination.data,
+                           static_cast<const std::byte*>(computation.operands[0]),
+                           computation.destination.bytes()))
+        return true;
+    }
+    if (computation.to_shared && computation.operand_count == 1) {
+      copies_[index_of(collective_)].copy(computation.destination.data, computation.operands[0],
+                                          computation.destination.bytes());
+    } else {
+      computation.perform();
+    }
+    return true;
+  }
+
+  [[nodiscard]] bool others_can_run() const final { return branches > 1; }
+  void wait_for_board(std::coroutine_handle<> waiter, bool begins) final {
+    at_board_.push_back(waiter);
+    got_further_ = got_further_ || begins;
+  }
+
+  // Runs a task to its end, and waits. Throws what the task throws. After a CommunicationError no message is
+  // left in flight, and the ranks must not use their board and messages again. `stand_ins` makes copies from
+  // and to the task's stand-ins; null if it has none.
+  void drive(Task& task, const StandInCopies* stand_ins);
+
+  // Run a task without waiting, one task at a time. begin() runs it up to the first wait. advance() does what
+  // can be done now, and returns true if the task has ended. Both throw like drive().
+  void begin(Task& task, const StandInCopies* stand_ins);
+  [[nodiscard]] bool advance(Task& task, bool& got_further, HostCalls calls);
+
+  // Sets the collective that the next task carries out.
+  void serve(Collective collective) { collective_ = collective; }
+
+  // Returns how to wait for messages and for the board.
+  [[nodiscard]] const Patience& patience() const { return patience_; }
+
+ protected:
+  [[nodiscard]] bool awaits_board() const { return !at_board_.empty(); }
+  Patience patience_;  // for waits with messages under way, for which no bell rings
+
+ private:
+  [[nodiscard]] virtual bool has_messages() const { return false; }
+  // Tests all messages once and resumes the waiters of those that are complete. Returns false if nothing
+  // moved.
+  virtual bool test_messages();
+  // Called after an error. Forgets all messages. Returns true if some were under way.
+  virtual bool abandon_messages() noexcept { return false; }
+
+  // Lets the waiters for the board look again.
+  void look_at_board();
+  // Tests messages and looks at the board, once. Returns false if no message moved and each waiter for the
+  // board still waits for the same thing.
+  bool move();
+  // Returns true if the task has ended. Throws what the task, or a branch of it, threw.
+  [[nodiscard]] bool is_over(const Task& task) const;
+  template <class Body>
+  void guarded(Task& task, Body&& body);
+
+  Collective collective_ = Collective::allreduce;
+  std::array<SharedCopies, collectives.size()> copies_;
+  const StandInCopies* stand_ins_ = nullptr;  // for the vectors of the task
+  std::vector<std::coroutine_handle<>> at_board_;
+  std::vector<std::coroutine_handle<>> looking_;
+  bool got_further_ = false;  // true if a waiter for the board has begun a new wait since the last look
+};
+
+}  // namespace offbeat

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "groups/call_record.hpp"
+
+namespace offbeat {
+namespace {
+
+// The head of a record in one word: the low 32 bits of the number, and what kind of call it is. It is 0 while
+// the record is written.
+struct Head {
+  std::uint64_t word;
+
+  explicit Head(std::uint64_t word) : word(word) {}
+  explicit Head(const CallRecord& of)
+      : word(of.number << 32 | static_cast<std::uint64_t>(of.collective) << 24 |
+             static_cast<std::uint64_t>(of.type) << 16 | static_cast<std::uint64_t>(of.op) << 8 | 1) {}
+  // Returns how many calls later than `number` this one is.
+  [[nodiscard]] std::int32_t since(std::uint64_t number) const {
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(word >> 32) -
+                                     static_cast<std::uint32_t>(number));
+  }
+};
+
+// Reads the record of a call. Returns nothing if the rank has not begun it, or has overwritten the record.
+std::optional<CallRecord> read_record(const Board& board, int rank, std::uint64_t number) {
+  const Board::Record& from = board.record(rank, number);
+  const Head head(from.head.load(std::memory_order_acquire));
+  if (head.word == 0 || head.since(number) != 0) return {};
+  CallRecord found{.number = number,
+                   .collective = static_cast<Collective>(head.word >> 24 & 0xff),
+                   .type = static_cast<ElementType>(head.word >> 16 & 0xff),
+                   .op = static_cast<ReduceOp>(head.word >> 8 & 0xff),
+                   .root = static_cast<int>(from.root.load(std::memory_order_relaxed)),
+                   .count = from.count.load(std::memory_order_relaxed),
+                   .lists = from.lists.load(std::memory_order_relaxed)};
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (from.head.load(std::memory_order_relaxed) != head.word) return {};
+  return found;
+}
+
+// What this rank takes from `giver` in an alltoallv.
+std::uint64_t taken_from(const Call& call, int giver, int ranks) {
+  return call.output_blocks.of(call.output, giver, ranks).bytes();
+}
+
+std::string bytes_text(std::uint64_t bytes) { return std::to_string(bytes) + " bytes"; }
+
+std::string mismatch_text(const CallRecord& first, int first_rank, const CallRecord& second,
+                          int second_rank) {
+  return "the ranks did not make the same call: rank " + std::to_string(first_rank) + " made " +
+         first.text() + ", and rank " + std::to_string(second_rank) + " " + second.text();
+}
+
+}  // namespace
+
+std::string CallRecord::text() const {
+  std::string text(name_of(collective));
+  if (!moves_data(collective)) return text;
+  text += " of ";
+  if (collective == Collective::alltoallv) {
+    text += "lists";
+  } else if (facts(collective).has_operation) {
+    text += std::to_string(count) + " x " + std::string(name_of(type)) + ", " + std::string(name_of(op));
+  } else {
+    text += bytes_text(count);
+  }
+  if (lists != 0) text += ", lists " + std::to_string(lists % 10000);
+  if (facts(collective).has_root) text += ", root " + std::to_string(root);
+  return text;
+}
+
+void write_record(Board& board, const CallRecord& mine, const Call& call) {
+  if (mine.collective == Collective::alltoallv) {
+    for (int taker = 0; taker < board.size; ++taker) {
+      board.pair_length(mine.number, board.rank, taker)
+          .store(call.input_blocks.of(call.input, taker, board.size).bytes(), std::memory_order_relaxed);
+    }
+  }
+  Board::Record& to = board.record(board.rank, mine.number);
+  to.head.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  to.root.store(mine.root_word(), std::memory_order_relaxed);
+  to.count.store(mine.count, std::memory_order_relaxed);
+  to.lists.store(mine.lists, std::memory_order_relaxed);
+  to.head.store(Head(mine).word, std::memory_order_release);
+}
+
+bool has_begun_call(const Board& board, int rank, std::uint64_t number) {
+  for (std::uint64_t k = 0; k < BoardShape::records_of_rank; ++k) {
+    const Head head(board.record(rank, number + k).head.load(std::memory_order_acquire));
+    if (head.word != 0 && head.since(number) >= 0) return true;
+  }
+  return false;
+}
+
+bool all_fit(const Board& board, const CallRecord& mine, const Call& call) {
+  const std::uint64_t head = Head(mine).word;
+  for (int rank = 0; rank < board.size; ++rank) {
+    if (rank == board.rank) continue;
+    const Board::Record& theirs = board.record(rank, mine.number);
+    const std::uint64_t their_head = theirs.head.load(std::memory_order_acquire);
+    if (their_head >> 32 != head >> 32) continue;  // not there yet, or no longer there
+    if (their_head != head || theirs.root.load(std::memory_order_relaxed) != mine.root_word() ||
+        theirs.count.load(std::memory_order_relaxed) != mine.count ||
+        theirs.lists.load(std::memory_order_relaxed) != mine.lists)
+      return !find_mismatch(board, mine, call);
+    if (mine.collective == Collective::alltoallv &&
+        board.pair_length(mine.number, rank, board.rank).load(std::memory_order_relaxed) !=
+            taken_from(call, rank, board.size))
+      return false;
+  }
+  return true;
+}
+
+// Looks at earlier calls, too, as far as there are records: a rank may have made an empty call and be ahead.
+std::optional<CallMismatch> find_mismatch(const Board& board, const CallRecord& mine, const Call& call) {
+  for (int rank = 0; rank < board.size; ++rank) {
+    if (rank == board.rank) continue;
+    const std::uint64_t earlier = std::min<std::uint64_t>(mine.number - 1, BoardShape::records_of_rank - 1);
+    for (std::uint64_t number = mine.number - earlier; number <= mine.number; ++number) {
+      const auto theirs = read_record(board, rank, number);
+      const auto own = number == mine.number ? mine : read_record(board, board.rank, number);
+      if (!theirs || !own) continue;
+      if (!theirs->fits(*own)) {
+        const bool am_first = board.rank < rank;
+        return CallMismatch{rank, am_first ? mismatch_text(*own, board.rank, *theirs, rank)
+                                           : mismatch_text(*theirs, rank, *own, board.rank)};
+      }
+      if (number != mine.number || mine.collective != Collective::alltoallv) continue;
+      const std::uint64_t given = board.pair_length(number, rank, board.rank).load(std::memory_order_relaxed);
+      const std::uint64_t taken = taken_from(call, rank, board.size);
+      if (given != taken)
+        return CallMismatch{rank, "the ranks did not make the same call: in an alltoallv, rank " +
+                                      std::to_string(rank) + " has " + bytes_text(given) + " for rank " +
+                                      std::to_string(board.rank) + ", which takes " + bytes_text(taken)};
+    }
+  }
+  return {};
+}
+
+}  // namespace offbeat

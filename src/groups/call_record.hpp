@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The ranks of a group compare their calls on the board, so that unequal calls are an error and not a wrong
+// result.
+//
+// Each rank writes a record of its call on a stage before the call begins, and compares it with the records
+// of the others afterwards, and now and then while it waits. The four last records of a rank stay. That is
+// enough: a rank can be at most two calls ahead of another one, unless its calls are empty.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "collectives/call.hpp"
+#include "node/board.hpp"
+
+namespace offbeat {
+
+struct CallRecord {
+  std::uint64_t number = 0;  // counts the calls on a stage
+  Collective collective{};
+  ElementType type{};  // of a collective that combines; otherwise counts are bytes
+  ReduceOp op{};
+  int root = 0;
+  std::uint64_t count = 0;
+  std::uint64_t lists = 0;  // a hash of the counts that all ranks must know
+
+  [[nodiscard]] bool fits(const CallRecord& other) const {
+    return collective == other.collective && type == other.type && op == other.op && root == other.root &&
+           count == other.count && lists == other.lists;
+  }
+  [[nodiscard]] std::uint64_t root_word() const { return static_cast<std::uint64_t>(root); }
+  // Returns the call as text for people.
+  [[nodiscard]] std::string text() const;
+};
+
+// Writes the record of this rank's call. If the collective is alltoallv, the length of each block goes with
+// it.
+void write_record(Board& board, const CallRecord& mine, const Call& call);
+
+// Returns true if `rank` has begun call `number` on this stage, or a later one.
+[[nodiscard]] bool has_begun_call(const Board& board, int rank, std::uint64_t number);
+
+// A rank whose call differs, and a line that says how.
+struct CallMismatch {
+  int rank;
+  std::string text;
+};
+// Compares the records of all ranks that have begun the call with those of this rank. `call` is this rank's
+// call.
+[[nodiscard]] std::optional<CallMismatch> find_mismatch(const Board& board, const CallRecord& mine,
+                                                        const Call& call);
+// Returns true if the calls of all ranks that can be compared are equal. This is quick.
+[[nodiscard]] bool all_fit(const Board& board, const CallRecord& mine, const Call& call);
+
+}  // namespace offbeat

@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "groups/group.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/hash.hpp"
+#include "base/log.hpp"
+#include "groups/group_process.hpp"
+#include "node/board_awaitables.hpp"
+#include "node/node_identity.hpp"
+
+namespace offbeat {
+namespace {
+
+const Algorithm lone_copy{
+    .name = "copy", .summary = "a call in a group of one rank", .cost = "", .serves = {}, .source = ""};
+
+// What a rank tells the others first. All ranks must agree on most of it.
+struct Greeting {
+  std::uint64_t build = 0;
+  std::uint64_t settings = 0;
+  std::uint64_t rules = 0;
+  NodeIdentity node;
+  int rank = 0;
+  int size = 0;
+  int is_ready = 0;  // 0: this rank cannot make a group at all
+};
+
+[[noreturn]] void refuse(int rank, const std::string& why) { throw BoardError(Trouble::set_up, rank, why); }
+
+std::string name_of_rank(int rank) { return "rank " + std::to_string(rank); }
+
+// Throws BoardError if these ranks cannot have a group. The text is equal on all ranks.
+void require_agreement(const std::vector<Greeting>& all) {
+  const Greeting& first = all.front();
+  for (int rank = 0; rank < static_cast<int>(all.size()); ++rank) {
+    const Greeting& each = all[static_cast<std::size_t>(rank)];
+    const auto differ = [&](const char* what) {
+      refuse(rank, std::string("rank 0 and ") + name_of_rank(rank) + " have different " + what);
+    };
+    if (each.is_ready == 0) refuse(rank, name_of_rank(rank) + " cannot make a group");
+    if (each.size != static_cast<int>(all.size()) || each.rank != rank)
+      refuse(rank, "the exchange function mixes up the ranks: " + name_of_rank(each.rank) + " of " +
+                       std::to_string(each.size) + " ranks is in place " + std::to_string(rank));
+    if (each.build != first.build) differ("builds of offbeat");
+    if (each.settings != first.settings) differ("OFFBEAT_ settings");
+    if (each.rules != first.rules) differ("rules (OFFBEAT_RULES)");
+    const bool kernels_are_known = each.node.kernel != 0 && first.node.kernel != 0;
+    const bool is_same_node = kernels_are_known ? each.node.kernel == first.node.kernel
+                                                : each.node.host_name == first.node.host_name;
+    if (!is_same_node)
+      refuse(rank, "rank 0 and " + name_of_rank(rank) +
+                       " are on different machines or in different containers; a group has one machine");
+  }
+}
+
+std::uint64_t hash_of(std::span<const std::size_t> counts) {
+  const std::uint64_t hash =
+      fnv1a({reinterpret_cast<const char*>(counts.data()), counts.size_bytes()}, fnv1a("lists"));
+  return hash == 0 ? 1 : hash;
+}
+
+Task do_nothing() { co_return; }
+
+// Waits until all ranks have begun the call, in which they meet.
+void wait_for_records(Board& board, std::uint64_t number) {
+  for (int rank = 0; rank < board.size; ++rank) {
+    Patience::Wait wait(board.patience);
+    while (rank != board.rank && !has_begun_call(board, rank, number)) wait.pause();
+  }
+}
+
+bool is_empty_call(const Call& call, std::size_t bytes) {
+  return bytes == 0 && is_over_if_empty(call.collective);
+}
+
+void copy_alone(const Call& call) {
+  const ConstVector from = call.input_blocks.of(call.input, 0, 1);
+  const Vector to = call.output_blocks.of(call.output, 0, 1);
+  const bool has_both = from.bytes() > 0 && to.data != nullptr;
+  if (from.data != to.data && has_both) std::memmove(to.data, from.data, from.bytes());
+}
+
+}  // namespace
+
+const Expression copied_in_group{.algorithm = &lone_copy, .dimensions = {}, .parts = {}, .name_in_host = {}};
+
+// -- making a group
+
+Group::Group(GroupProcess& process, int rank, int size)
+    : OperationsOwner(rank, size),
+      process_(process),
+      membership_([&] {
+        Membership one_node(size);
+        one_node.group_by([](int) { return 0; });
+        return one_node;
+      }()),
+      locality_(membership_, rank),
+      fork_generation_(GroupProcess::fork_generation()) {}
+
+std::unique_ptr<Group> Group::make(int rank, int size, const Exchange& exchange) {
+  if (size > 1) return make_on_board(rank, size, exchange);
+  GroupProcess& process = GroupProcess::get();
+  std::unique_ptr<Group> group(new Group(process, rank, size));
+  process.joins_group(rank);
+  return group;
+}
+
+// A rank that cannot take part says so, because the others would wait for it otherwise.
+std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& exchange) {
+  std::vector<Greeting> greetings(static_cast<std::size_t>(size));
+  CallbackSetUp set_up(rank, size, exchange);
+  Greeting mine{.node = NodeIdentity::of_this_process(), .rank = rank, .size = size};
+  GroupProcess* process = nullptr;
+  std::unique_ptr<Group> group;
+  std::string why_not;
+  try {
+    process = &GroupProcess::get();
+    mine.build = process->build;
+    mine.settings = process->settings_hash;
+    mine.rules = process->selection.hash_of_users_rules();
+    group.reset(new Group(*process, rank, size));
+    mine.is_ready = 1;
+  } catch (const std::exception& error) {
+    why_not = error.what();
+  }
+  set_up.gather(mine, greetings.data());
+  if (mine.is_ready == 0) refuse(rank, why_not);
+  require_agreement(greetings);
+  if (process->settings.window_bytes == 0) refuse(rank, "OFFBEAT_BOARD_KIB=0 leaves no shared memory");
+
+  constexpr std::size_t widest_element = 32;
+  if (process->settings.window_bytes / static_cast<std::size_t>(size) < widest_element)
+    refuse(rank, "OFFBEAT_BOARD_KIB is too small for " + std::to_string(size) + " ranks");
+
+  RankNames names{
+      .numbers = std::vector<int>(static_cast<std::size_t>(size)), .space = "", .everyone = "group"};
+  for (int k = 0; k < size; ++k) names.numbers[static_cast<std::size_t>(k)] = k;
+  const BoardSize board_size{process->settings.window_bytes, NodeBoard::stages_of_communicator, true};
+  group->board_ = NodeBoard::create(set_up, group->locality_, names, process->settings, process->windows,
+                                    board_size, why_not);
+  if (group->board_ == nullptr) {
+    // Only the rank that was refused knows why.
+    struct Text {
+      std::array<char, 256> text{};
+    };
+    Text text;
+    why_not.copy(text.text.data(), text.text.size() - 1);
+    std::vector<Text> all(static_cast<std::size_t>(size));
+    set_up.gather(text, all.data());
+    const auto found = std::ranges::find_if(all, [](const Text& each) { return each.text[0] != '\0'; });
+    const auto refused = found == all.end() ? 0 : static_cast<int>(found - all.begin());
+    refuse(refused,
+           name_of_rank(refused) + ": " + (found == all.end() ? "no shared memory" : found->text.data()));
+  }
+  // Whatever fails here fails on one rank alone.
+  const bool is_made = try_to([&] {
+    group->plans_ = process->selection.plans_without_mpi(size);
+    for (auto& each : group->transports_) each = std::make_unique<BoardTransport>(Patience{});
+    NodeBoard::Stage& stage = group->board_->stage(0);
+    group->transport_.use(stage.board);
+    stage.board.waiters = &group->transport_;
+  });
+  if (!set_up.all(is_made)) refuse(rank, "a rank has no memory left");
+  process->joins_group(rank);
+  return group;
+}
+
+void Group::free(std::unique_ptr<Group> group) noexcept {
+  Group& mine = *group;
+  if (mine.fork_generation_ != GroupProcess::fork_generation()) {
+    // The memory is the parent's, too. Unmapping it here is all that can be done.
+    group.reset();
+    return;
+  }
+  const auto are_under_way = [&] {
+    const OperationsUnderWay::Lock lock(operations_under_way);
+    return mine.in_use_ > 0;
+  };
+  if (mine.board_ != nullptr) {
+    if (are_under_way()) if_possible([&] { mine.give_up("it has freed the group"); });
+    while (are_under_way()) {
+      operations_under_way.advance(HostCalls::all);
+      operations_under_way.settle_in_any_thread();
+      sched_yield();
+    }
+    mine.board_->leave();
+  }
+}
+
+// -- calls
+
+void Group::require_own_process() const {
+  if (fork_generation_ != GroupProcess::fork_generation()) [[unlikely]]
+    throw UsageError("this group belongs to the parent process; a child of fork() makes its own");
+}
+
+void Group::require_intact() const {
+  if (board_ != nullptr && board_->board().broken().load(std::memory_order_acquire) != 0) [[unlikely]]
+    throw board_->failure();
+}
+
+const PlanRow& Group::choose(const Call& call, std::size_t bytes) {
+  if (plans_.generation != process_.selection.generation()) [[unlikely]]
+    plans_ = process_.selection.plans_without_mpi(size_);
+  const PlanRow& row = plans_.of(call.collective).row_for(bytes);
+  if (row.expression->is_native()) [[unlikely]]
+    throw UsageError("no algorithm without MPI for this call");
+  if (process_.settings.verbose > 0 && rank_ == 0) [[unlikely]]
+    announce(call.collective, row);
+  return row;
+}
+
+void Group::announce(Collective collective, const PlanRow& row) {
+  static std::array<std::atomic<const Expression*>, collectives.size()> said{};
+  if (said[index_of(collective)].exchange(row.expression) == row.expression) return;
+  try_to([&] {
+    say(std::string(offbeat::name_of(collective)) + " in a group of " + std::to_string(size_) +
+        " ranks: " + row.expression->text() + " (" + row.reason + ")");
+  });
+}
+
+CallRecord Group::record_of(const CallArguments& arguments, const Call& call) const {
+  CallRecord record{.collective = call.collective, .root = call.root};
+  if (!moves_data(call.collective)) return record;
+  if (call.op != nullptr) {
+    record.type = arguments.type;
+    record.op = arguments.op;
+    record.count = call.input.count;
+    // Ranks that give nothing know the length by their output.
+    if (call.collective != Collective::reduce_scatter && call.collective != Collective::reduce_scatter_block)
+      record.count = call.output.count;
+  } else if (call.collective != Collective::alltoallv) {
+    record.count = call.length(size_);
+    if (call.collective == Collective::gather || call.collective == Collective::allgather ||
+        call.collective == Collective::alltoall || call.collective == Collective::scatter)
+      record.count = arguments.count * width_of(arguments.type);
+  }
+  if (call.collective == Collective::allgatherv)
+    record.lists = hash_of({call.output_blocks.counts, static_cast<std::size_t>(size_)});
+  if (call.collective == Collective::reduce_scatter)
+    record.lists = hash_of({call.input_blocks.counts, static_cast<std::size_t>(size_)});
+  return record;
+}
+
+// In an alltoallv a rank trusts the lengths of the others when it reads their slots.
+bool Group::compares_first(Collective collective) const {
+  return collective == Collective::alltoallv || process_.settings.check;
+}
+
+void Group::require_fit(const NodeBoard::Stage& stage, const CallRecord& mine, const Call& call) const {
+  if (all_fit(stage.board, mine, call)) [[likely]]
+    return;
+  if (const auto mismatch = find_mismatch(stage.board, mine, call))
+    throw BoardError(Trouble::mismatch, mismatch->rank, mismatch->text);
+}
+
+void Group::run(const CallArguments& arguments, const CallEnd& end) {
+  require_own_process();
+  require_intact();
+  PreparedCall prepared(arguments, rank_, size_);
+  process_.count(arguments.collective);
+  prepared.stage();
+  if (board_ == nullptr) {
+    copy_alone(prepared.call());
+    last_algorithm_ = &copied_in_group;
+  } else {
+    run_on_board(prepared.call(), record_of(arguments, prepared.call()), end);
+  }
+  prepared.deliver_output();
+  operations_under_way.settle_in_any_thread();
+}
+
+void Group::run_on_board(const Call& call, const CallRecord& unnumbered, const CallEnd& end) {
+  const std::size_t bytes = call.length(size_);
+  const PlanRow& row = choose(call, bytes);
+  NodeBoard::Stage& stage = board_->stage(0);
+  Board& board = stage.board;
+  CallRecord record = unnumbered;
+  record.number = stage.next_number();
+  write_record(board, record, call);
+  board.enter(++calls_, call.collective, bytes);
+  stage.watch(record, call, end.timeout_s > 0 ? monotonic_s() + end.timeout_s : 0, end.timeout_s);
+  try {
+    if (compares_first(call.collective)) {
+      wait_for_records(board, record.number);
+      require_fit(stage, record, call);
+    }
+    const bool is_over =
+        is_empty_call(call, bytes) || (row.immediate != nullptr && row.immediate->run(board, call));
+    if (!is_over) run_task(stage, *row.expression, call);
+    require_fit(stage, record, call);
+    stage.stop_watching();
+  } catch (...) {
+    stage.stop_watching();
+    break_down();
+    throw board_->failure();
+  }
+  last_algorithm_ = row.expression;
+}
+
+void Group::run_task(NodeBoard::Stage& stage, const Expression& expression, const Call& call) {
+  stage.begin_use(expression.lease(call, rank_, size_, size_));
+  transport_.serve(call.collective);
+  Task task =
+      expression.algorithm->run(Endpoint(transport_, rank_, size_, expression.lanes()), call, expression);
+  transport_.drive(task, nullptr);
+  stage.end_use();
+}
+
+void Group::break_down() {
+  std::optional<BoardError> error;
+  try {
+    throw;
+  } catch (const BoardError& known) {
+    error = known;
+  } catch (const std::bad_alloc&) {
+    error.emplace(Trouble::rank, rank_, name_of_rank(rank_) + " has no memory left");
+  } catch (const std::exception& other) {
+    error.emplace(Trouble::rank, rank_, name_of_rank(rank_) + " has failed: " + other.what());
+  }
+  if (board_ != nullptr) static_cast<void>(board_->break_off(*error));
+}
+
+void Group::break_down_in(Operation& operation) {
+  operation.plan().stage->stop_watching();
+  break_down();
+}
+
+void Group::give_up(std::string_view why) {
+  require_own_process();
+  if (board_ == nullptr) return;
+  constexpr std::size_t most_bytes = 150;
+  std::string text = name_of_rank(rank_) + " has given up";
+  if (!why.empty()) text += ": " + printable(why, most_bytes);
+  static_cast<void>(board_->break_off(BoardError(Trouble::rank, rank_, text)));
+}
+
+// -- calls that proceed while the program computes
+
+// No bell rings for an operation, because another thread may run it. Turns are for those who advance it: only
+// there an error belongs to the operation.
+Patience Group::patience_of(int index) {
+  Patience patience = board_->stage(index).board.patience;
+  patience.bell = nullptr;
+  patience.turn = {};
+  if (process_.progress.does_all_work()) patience.shares_cores = true;
+  return patience;
+}
+
+void Group::prepare(BoardTransport& transport, int index) { transport.use(board_->stage(index).board); }
+
+Task Group::start_task(Operation& operation, Endpoint net) {
+  auto& request = static_cast<GroupRequest&>(operation);
+  NodeBoard::Stage& stage = *operation.plan().stage;
+  const Call& call = operation.call();
+  request.record_.number = stage.next_number();
+  write_record(stage.board, request.record_, call);
+  stage.watch(request.record_, call, request.deadline_s_, request.end_.timeout_s);
+  Task task =
+      is_empty_call(call, call.length(size_)) ? do_nothing() : OperationsOwner::start_task(operation, net);
+  if (!compares_first(call.collective)) return task;
+  return compare_first(stage, request.record_, net, call, std::move(task));
+}
+
+Task Group::compare_first(NodeBoard::Stage& stage, const CallRecord& mine, Endpoint, Call call, Task rest) {
+  Board& board = stage.board;
+  for (int rank = 0; rank < board.size; ++rank) {
+    Patience::Wait wait(board.patience);
+    while (rank != board.rank && !has_begun_call(board, rank, mine.number)) co_await board.pause(wait);
+  }
+  if (const auto mismatch = find_mismatch(board, mine, call))
+    throw BoardError(Trouble::mismatch, mismatch->rank, mismatch->text);
+  co_await rest;
+}
+
+void Group::check_end(Operation& operation) {
+  auto& request = static_cast<GroupRequest&>(operation);
+  NodeBoard::Stage& stage = *operation.plan().stage;
+  require_fit(stage, request.record_, operation.call());
+  stage.stop_watching();
+}
+
+std::unique_ptr<GroupRequest> Group::begin(const CallArguments& arguments, const CallEnd& end) {
+  require_own_process();
+  require_intact();
+  auto prepared = std::make_unique<PreparedCall>(arguments, rank_, size_);
+  prepared->stage();
+  const CallRecord record = record_of(arguments, prepared->call());
+  const std::size_t bytes = prepared->call().length(size_);
+  std::unique_ptr<GroupRequest> request(new GroupRequest(*this, std::move(prepared), bytes, record, end));
+  process_.count(arguments.collective);
+  if (board_ == nullptr) {
+    copy_alone(request->call());
+    last_algorithm_ = &copied_in_group;
+    if (end.done == nullptr) return request;
+    GroupRequest::end(request.release());
+    return nullptr;
+  }
+  const PlanRow& row = choose(request->call(), bytes);
+  OperationPlan plan{.expression = row.expression, .immediate = row.immediate, .number = ++calls_};
+  plan.index = board_->stages() == 1 ? 0 : 1 + static_cast<int>(begun_++ % (board_->stages() - 1));
+  plan.stage = &board_->stage(plan.index);
+  plan.transport = transports_[static_cast<std::size_t>(plan.index)].get();
+  request->begin(plan);
+  last_algorithm_ = row.expression;
+  GroupRequest* const under_way = end.done != nullptr ? request.release() : request.get();
+  if (process_.progress.does_all_work()) {
+    // A short copy takes less time than the thread needs to notice that there is one.
+    constexpr std::size_t short_bytes = 4096;
+    operations_under_way.announce(*under_way);
+    if (bytes < short_bytes) operations_under_way.advance(HostCalls::messages);
+  } else {
+    const OperationsUnderWay::Lock lock(operations_under_way);
+    accept(*under_way);
+    under_way->advance_first();
+  }
+  // From here on, a request with a `done` may be gone.
+  operations_under_way.settle_in_any_thread();
+  if (operations_under_way.any()) process_.progress.ensure();
+  return request;
+}
+
+GroupRequest::GroupRequest(Group& group, std::unique_ptr<PreparedCall> prepared, std::size_t bytes,
+                           const CallRecord& record, const CallEnd& end)
+    : Operation(group, prepared->call(), bytes,
+                end.done != nullptr ? Sequel{.call = &GroupRequest::end, .state = this, .in_any_thread = true}
+                                    : Sequel{}),
+      prepared_(std::move(prepared)),
+      record_(record),
+      end_(end),
+      deadline_s_(end.timeout_s > 0 ? monotonic_s() + end.timeout_s : 0) {}
+
+void GroupRequest::end(void* request) noexcept {
+  const std::unique_ptr<GroupRequest> mine(static_cast<GroupRequest*>(request));
+  std::exception_ptr failure;
+  try {
+    mine->rethrow_if_failed();
+    mine->prepared_->deliver_output();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  mine->end_.done(mine->end_.state, failure);
+}
+
+bool GroupRequest::test_call() {
+  if (!test()) return false;
+  prepared_->deliver_output();
+  return true;
+}
+
+void GroupRequest::wait_for_call() {
+  wait();
+  prepared_->deliver_output();
+}
+
+// -- choices and counts
+
+void select_for_groups(Collective collective, std::string_view expression) {
+  GroupProcess::get().selection.choose_always(collective, expression, "offbeat_select");
+}
+
+std::uint64_t calls_of_groups(Collective collective) { return GroupProcess::get().calls(collective); }
+
+}  // namespace offbeat

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A Group is a set of processes of one node that run collectives on a board, without MPI.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "groups/call_arguments.hpp"
+#include "groups/callback_set_up.hpp"
+#include "groups/node_board.hpp"
+#include "groups/operation.hpp"
+#include "selection/selection.hpp"
+
+namespace offbeat {
+
+class GroupProcess;
+class GroupRequest;
+
+// How a call of a group ends if it does not simply wait.
+struct CallEnd {
+  double timeout_s = 0;  // 0: never
+  // Called once, in any thread, when a call of begin() is over. `failure` is null after success.
+  void (*done)(void* state, const std::exception_ptr& failure) = nullptr;
+  void* state = nullptr;
+};
+
+class Group final : public OperationsOwner {
+ public:
+  // Makes a group. Collective. Throws BoardError (Trouble::set_up), on all ranks.
+  [[nodiscard]] static std::unique_ptr<Group> make(int rank, int size, const Exchange& exchange);
+  // Ends all calls under way with an error. Waits for no other rank.
+  static void free(std::unique_ptr<Group> group) noexcept;
+
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return size_; }
+
+  // Runs a call to its end. Throws UsageError if this rank's arguments are wrong, and BoardError if the ranks
+  // can no longer use the group.
+  void run(const CallArguments& arguments, const CallEnd& end);
+  // Begins a call. Returns null if the end has a `done`, and throws like run().
+  [[nodiscard]] std::unique_ptr<GroupRequest> begin(const CallArguments& arguments, const CallEnd& end);
+  // Ends all use of the group. Any thread may call this.
+  void give_up(std::string_view why);
+
+  // Returns what this thread's last call in a group ran.
+  [[nodiscard]] const Expression* last_algorithm() const { return last_algorithm_; }
+
+ private:
+  friend class GroupRequest;
+
+  Group(GroupProcess& process, int rank, int size);
+  [[nodiscard]] static std::unique_ptr<Group> make_on_board(int rank, int size, const Exchange& exchange);
+
+  // What operations need.
+  [[nodiscard]] Patience patience_of(int index) override;
+  void prepare(BoardTransport& transport, int index) override;
+  [[nodiscard]] HostCalls calls_of_operation(HostCalls) const override { return HostCalls::all; }
+  [[nodiscard]] Task start_task(Operation& operation, Endpoint net) override;
+  void check_end(Operation& operation) override;
+  void require_intact() const override;
+  void break_down() override;
+  void break_down_in(Operation& operation) override;
+  void begin_use() noexcept override { ++in_use_; }
+  [[nodiscard]] bool end_use() noexcept override {
+    --in_use_;
+    return false;  // free() waits instead
+  }
+
+  void require_own_process() const;
+  [[nodiscard]] const PlanRow& choose(const Call& call, std::size_t bytes);
+  void run_on_board(const Call& call, const CallRecord& record, const CallEnd& end);
+  void run_task(NodeBoard::Stage& stage, const Expression& expression, const Call& call);
+  void require_fit(const NodeBoard::Stage& stage, const CallRecord& mine, const Call& call) const;
+  [[nodiscard]] CallRecord record_of(const CallArguments& arguments, const Call& call) const;
+  // Returns true if the ranks must compare their calls before data move.
+  [[nodiscard]] bool compares_first(Collective collective) const;
+  [[nodiscard]] static Task compare_first(NodeBoard::Stage& stage, const CallRecord& mine, Endpoint net,
+                                          Call call, Task rest);
+  void announce(Collective collective, const PlanRow& row);
+
+  GroupProcess& process_;
+  const Membership membership_;
+  const Locality locality_;
+  const std::uint64_t fork_generation_;
+  std::unique_ptr<NodeBoard> board_;  // null in a group of one rank
+  Plans plans_;
+  BoardTransport transport_{Patience{}};
+  std::array<std::unique_ptr<BoardTransport>, NodeBoard::stages_of_communicator> transports_;
+  std::uint64_t calls_ = 0;
+  std::uint64_t begun_ = 0;
+  int in_use_ = 0;  // operations under way
+  const Expression* last_algorithm_ = nullptr;
+};
+
+// A call that was begun.
+class GroupRequest final : public Operation {
+ public:
+  // Deliver the result, too.
+  [[nodiscard]] bool test_call();
+  void wait_for_call();
+
+ private:
+  friend class Group;
+  GroupRequest(Group& group, std::unique_ptr<PreparedCall> call, std::size_t bytes, const CallRecord& record,
+               const CallEnd& end);
+  static void end(void* request) noexcept;
+
+  std::unique_ptr<PreparedCall> prepared_;
+  CallRecord record_;
+  const CallEnd end_;
+  const double deadline_s_;
+};
+
+// Chooses the algorithm of a collective for all groups of this process; "" returns to the choice of the
+// start. Throws ExpressionError.
+void select_for_groups(Collective collective, std::string_view expression);
+
+// Returns how many calls of a collective the groups of this process have made.
+[[nodiscard]] std::uint64_t calls_of_groups(Collective collective);
+
+// The expression of a call in a group of one rank. It is not an algorithm that can be chosen.
+extern const Expression copied_in_group;
+
+}  // namespace offbeat

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// GroupProcess is what all groups of a process share.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "base/settings.hpp"
+#include "groups/counts.hpp"
+#include "groups/progress_thread.hpp"
+#include "groups/window_budget.hpp"
+#include "selection/selection.hpp"
+
+namespace offbeat {
+
+class GroupProcess {
+ public:
+  // Returns the state of this process, and makes it at the first call. It is never destroyed. Throws
+  // UsageError for a bad setting.
+  [[nodiscard]] static GroupProcess& get();
+
+  void count(Collective collective) { calls_[index_of(collective)].fetch_add(1, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t calls(Collective collective) const {
+    return calls_[index_of(collective)].load(std::memory_order_relaxed);
+  }
+  // Call this when a group is made. Rank 0 of the first one reports (OFFBEAT_REPORT) and names unknown
+  // settings.
+  void joins_group(int rank);
+
+  // Grows in the child of a fork(): groups of the parent are not the child's.
+  [[nodiscard]] static std::uint64_t fork_generation();
+
+  const Settings settings;
+  const std::uint64_t settings_hash = settings.agreement();
+  Selection selection{HostMpi::other, settings.window_bytes, Adapt::off};
+  const std::uint64_t build;  // equal on all ranks that may share a board
+  WindowBudget windows{settings.memory_bytes};
+  const ProgressThread progress{settings.progress_cpus};
+
+ private:
+  GroupProcess();
+  void report() const;
+
+  std::array<std::atomic<std::uint64_t>, collectives.size()> calls_{};
+  std::atomic<bool> has_joined_{false};
+};
+
+}  // namespace offbeat

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A collective that proceeds while the program computes is an `Operation`.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+
+#include "base/pool.hpp"
+#include "base/spin_lock.hpp"
+#include "collectives/algorithm.hpp"
+#include "groups/board_transport.hpp"
+#include "groups/node_board.hpp"
+
+namespace offbeat {
+
+class Operation;
+
+// What has operations under way: a communicator, or a group.
+class OperationsOwner {
+ public:
+  OperationsOwner(const OperationsOwner&) = delete;
+  OperationsOwner& operator=(const OperationsOwner&) = delete;
+  virtual ~OperationsOwner() = default;
+
+ protected:
+  OperationsOwner(int rank, int size) : rank_(rank), size_(size) {}
+
+  // Record that an operation is under way, and that it is over. Call both while you hold the lock. forget()
+  // does not use the operation, which may be gone.
+  void accept(Operation& operation) noexcept;
+  void forget(const Operation* operation, int index) noexcept;
+
+  // Returns the task of an operation that starts.
+  [[nodiscard]] virtual Task start_task(Operation& operation, Endpoint net);
+
+  const int rank_;
+  const int size_;
+
+ private:
+  friend class Operation;
+  friend class OperationsUnderWay;
+
+  // Returns how to wait for operation `index` of those under way.
+  [[nodiscard]] virtual Patience patience_of(int index) = 0;
+  // Prepares a transport for operation `index` of those under way.
+  virtual void prepare(BoardTransport& transport, int index) = 0;
+  // Returns what an operation may call, if the code that advances it may make `calls`.
+  [[nodiscard]] virtual HostCalls calls_of_operation(HostCalls calls) const { return calls; }
+  // Called when an operation is over, unless it has failed. May throw CommunicationError: then it has failed.
+  virtual void check_end(Operation&) {}
+  // Throws CommunicationError after an earlier failure.
+  virtual void require_intact() const = 0;
+  // Ends all use of the board and the messages. Called in an exception's handler.
+  virtual void break_down() = 0;
+  // Does so because this operation has failed.
+  virtual void break_down_in(Operation&) { break_down(); }
+  // Count the operations. end_use() returns true if nothing uses this object any more, so that it is to be
+  // destroyed.
+  virtual void begin_use() noexcept = 0;
+  [[nodiscard]] virtual bool end_use() noexcept = 0;
+
+  std::array<Operation*, NodeBoard::most_stages> last_on_stage_{};  // the last one under way, or null
+  OperationsOwner* next_abandoned_ = nullptr;
+};
+
+// A function to call when an operation is complete or has failed; see OperationsUnderWay::settle().
+struct Sequel {
+  void (*call)(void* state) noexcept = nullptr;
+  void* state = nullptr;
+  bool in_any_thread = false;  // false: only a thread of the program may call it, and not inside the host
+};
+
+// How one operation is carried out.
+struct OperationPlan {
+  const Expression* expression = nullptr;
+  const Immediate* immediate = nullptr;  // the immediate form that runs it; null: its task does
+  const StandInCopies* stand_ins = nullptr;
+  std::uint64_t number = 0;           // counts the calls of its owner
+  int index = 0;                      // the index of its stage and of its tags
+  NodeBoard::Stage* stage = nullptr;  // null: there is no board
+  // Belongs to the owner; the operations of a stage use it one after the other.
+  BoardTransport* transport = nullptr;
+};
+
+// One collective under way: begun by the program and not complete yet.
+//
+// Each operation of a communicator or group has its own lanes and its own stage of the board. If there are
+// enough stages, operations never wait for one another. Otherwise an operation starts when its predecessor on
+// the stage is complete; the program does not wait for that either.
+class Operation {
+ public:
+  // `bytes` is the length of the call (Call::length).
+  Operation(OperationsOwner& owner, const Call& call, std::size_t bytes, Sequel sequel = {});
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+  ~Operation();
+  static void* operator new(std::size_t bytes) { return pool::allocate(bytes); }
+  static void operator delete(void* memory, std::size_t bytes) { pool::release(memory, bytes); }
+
+  // Makes the operation one that is under way. accept() or announce() must follow.
+  void begin(const OperationPlan& plan) {
+    plan_ = plan;
+    is_complete_.store(false, std::memory_order_relaxed);
+  }
+  // Advances the operation from its owner's thread as it begins. Call this while you hold the lock.
+  void advance_first() noexcept { advance(HostCalls::messages); }
+
+  // Advances as far as it can without waiting. Returns true if the operation is complete. Throws
+  // CommunicationError if it failed.
+  [[nodiscard]] bool test();
+  // Returns when the operation is complete. Throws CommunicationError if it failed.
+  void wait();
+  // Returns when an operation with a sequel is complete. The sequel handles a failure.
+  void wait_for_sequel() noexcept;
+
+  [[nodiscard]] const OperationPlan& plan() const { return plan_; }
+  [[nodiscard]] const Call& call() const { return call_; }
+  // Returns true if a thread of offbeat should stay awake until the operation is over.
+  [[nodiscard]] bool is_urgent() const { return sequel_.call != nullptr && sequel_.in_any_thread; }
+
+  // Returns true if the operation is complete. An operation with a sequel is complete just before the sequel
+  // is called.
+  [[nodiscard]] bool is_complete() const { return is_complete_.load(std::memory_order_acquire); }
+  // Rethrows the failure of a complete operation.
+  void rethrow_if_failed() const {
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  friend class OperationsOwner;
+  friend class OperationsUnderWay;
+
+  void start();
+  // Advances without waiting. Returns true if the operation has advanced.
+  bool advance(HostCalls calls) noexcept;
+  void end() noexcept;
+
+  OperationsOwner* owner_;
+  Reduction reduction_;
+  Call call_;
+  const std::size_t bytes_;
+  OperationPlan plan_;
+  Task task_{};
+  bool has_started_ = false;
+  Operation* before_ = nullptr;  // its predecessor on the stage, until that is complete
+  Operation* after_ = nullptr;
+  Operation* next_ = nullptr;  // in the list of operations that are announced, under way, or over
+  Sequel sequel_;
+  std::exception_ptr failure_;
+  std::atomic<bool> is_complete_{true};
+};
+
+// The operations under way in this process. Any call that waits advances all of them, because MPI promises
+// progress in every such call. HostProgress advances them while the program waits inside the host.
+class OperationsUnderWay {
+ public:
+  [[nodiscard]] bool any() const {
+    return first_.load(std::memory_order_relaxed) != nullptr ||
+           announced_count_.load(std::memory_order_relaxed) != 0;
+  }
+  // Queues the operation; the next thread that runs the progress loop starts it. Never blocks.
+  void announce(Operation& operation) noexcept;
+  // Advances all operations once. Does nothing if another thread, or a caller further up in this thread, is
+  // doing so. Returns true if an operation has advanced.
+  bool advance(HostCalls calls) noexcept;
+  // Calls the sequels of operations that are over. Most sequels call the host. So call this only in a thread
+  // of the program, and not from inside the host.
+  void settle() noexcept;
+  // Calls those sequels that any thread may call.
+  void settle_in_any_thread() noexcept { settle(over_anywhere_); }
+  // Returns how to wait for an operation that a thread of offbeat should stay awake for. It refers to nothing
+  // that may end with the operation. Returns false if there is none.
+  [[nodiscard]] bool find_urgent(Patience& patience) noexcept;
+  // Call this in the child of a fork(). The operations of the parent are not the child's.
+  void forget_all() noexcept;
+  // Destroys communicators that the program has freed and whose last operation is over. Call it only where
+  // settle() may be called.
+  void clear() noexcept;
+  // Returns how many times threads have advanced the operations, to detect that one has done so.
+  [[nodiscard]] std::uint64_t looks() const { return looks_.load(std::memory_order_relaxed); }
+
+  // A thread must hold the lock to begin, advance or end operations.
+  class Lock {
+   public:
+    explicit Lock(OperationsUnderWay& all) : guard_(all.lock_) { all.take_announced(); }
+
+   private:
+    const std::lock_guard<SpinLock> guard_;
+  };
+  // Call these while you hold the lock.
+  void add(Operation& operation);
+  void remove(Operation& operation) noexcept;
+  void add_over(Operation& operation) noexcept;
+  void add_abandoned(OperationsOwner& owner) noexcept;
+
+ private:
+  // Call this while you hold the lock.
+  void take_announced() noexcept;
+  static void settle(std::atomic<Operation*>& over) noexcept;
+
+  SpinLock lock_;
+  std::atomic<Operation*> first_{nullptr};
+  Operation* next_to_advance_ = nullptr;
+  std::atomic<Operation*> announced_{nullptr};      // newest first
+  std::atomic<int> announced_count_{0};             // not yet taken by take_announced()
+  std::atomic<Operation*> over_{nullptr};           // waiting for their sequels to be called
+  std::atomic<Operation*> over_anywhere_{nullptr};  // likewise; any thread may call these sequels
+  std::atomic<OperationsOwner*> abandoned_{nullptr};
+  std::atomic<std::uint64_t> looks_{0};
+};
+
+extern constinit OperationsUnderWay operations_under_way;
+
+}  // namespace offbeat

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// For a library that may be loaded by dlopen.
+#include "node/host_turns.hpp"
+
+namespace offbeat::turns_in_waits {
+
+bool are_due() { return TurnDueOf<ProcessorClock, LoadedLater<ProcessorClock>>::is_due(); }
+
+bool are_due_in_spin() { return TurnDueOf<ProcessorClock, LoadedLater<ProcessorClock>>::is_due_in_spin(); }
+
+void give(const TurnCall& turn) { TurnDueOf<ProcessorClock, LoadedLater<ProcessorClock>>::give(turn); }
+
+}  // namespace offbeat::turns_in_waits

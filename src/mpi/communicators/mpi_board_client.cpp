@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/communicators/mpi_board_client.hpp"
+
+namespace offbeat {
+
+int MpiBoardClient::take_turn(std::uint64_t& told) noexcept {
+  int code = turn_.take();
+  if (code != MPI_SUCCESS || !hears_of_failures()) return code;
+  int is_told = 0;
+  code = host_.Iprobe(MPI_ANY_SOURCE, failure_tag_, messages_, &is_told, MPI_STATUS_IGNORE);
+  if (code != MPI_SUCCESS || is_told == 0) return code;
+  return host_.Recv(&told, sizeof told, MPI_BYTE, MPI_ANY_SOURCE, failure_tag_, messages_, MPI_STATUS_IGNORE);
+}
+
+// All ranks of the other nodes get the notice, because it is unknown which of them have left the collective
+// and look no more.
+void MpiBoardClient::tell_other_nodes(std::uint64_t failure) noexcept {
+  notice_ = failure;
+  const Membership& all = locality_.membership;
+  for (int rank = 0; rank < all.ranks(); ++rank) {
+    if (all.node_of(rank) == locality_.node) continue;
+    MPI_Request request;
+    if (host_.Isend(&notice_, sizeof notice_, MPI_BYTE, rank, failure_tag_, messages_, &request) ==
+        MPI_SUCCESS) {
+      host_.Request_free(&request);
+    }
+  }
+}
+
+// A thread of offbeat calls this only for lack of memory, and then asks the host for nothing.
+int MpiBoardClient::error_class(int code) noexcept {
+  int found = code;
+  if (code != MPI_ERR_NO_MEM && code != MPI_ERR_OTHER) host_.Error_class(code, &found);
+  return found;
+}
+
+}  // namespace offbeat

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// MpiBoardClient is the host MPI as a board sees it: it moves messages while ranks wait, and carries failures
+// to other nodes.
+#pragma once
+
+#include "groups/node_board.hpp"
+#include "mpi/host/fault_tolerance.hpp"
+#include "mpi/host/host.hpp"
+#include "mpi/host/host_turn.hpp"
+
+namespace offbeat {
+
+class MpiBoardClient final : public BoardClient {
+ public:
+  // `own` is a communicator of this rank alone, for turns of the host.
+  MpiBoardClient(const Host& host, const FaultTolerance& faults, MPI_Comm own, const Locality& locality)
+      : host_(host), faults_(faults), turn_(host, own), locality_(locality) {}
+
+  // Failures are sent to ranks of other nodes with this tag.
+  void use(MPI_Comm messages, int failure_tag) {
+    messages_ = messages;
+    failure_tag_ = failure_tag;
+  }
+  // `check` throws CommunicationError if the program's communicator can no longer be used.
+  void use(void (*check)(void* state), void* state) {
+    check_ = check;
+    state_ = state;
+  }
+
+  void check() override {
+    if (check_ != nullptr) check_(state_);
+  }
+  [[nodiscard]] bool hears_of_failures() const override { return failure_tag_ >= 0; }
+  [[nodiscard]] bool detects_dead_processes() const override { return faults_.is_on(); }
+  [[nodiscard]] int take_turn(std::uint64_t& told) noexcept override;
+  void tell_other_nodes(std::uint64_t failure) noexcept override;
+  [[nodiscard]] int error_class(int code) noexcept override;
+
+ private:
+  const Host& host_;
+  const FaultTolerance& faults_;
+  HostTurn turn_;
+  const Locality& locality_;
+  MPI_Comm messages_ = MPI_COMM_NULL;
+  int failure_tag_ = -1;  // negative if there are no messages
+  void (*check_)(void* state) = nullptr;
+  void* state_ = nullptr;
+  std::uint64_t notice_ = 0;  // what is sent to other nodes
+};
+
+}  // namespace offbeat

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "node/peer_process.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include "base/error.hpp"
+
+namespace offbeat {
+namespace {
+
+struct ProcessStatus {
+  char state = 0;  // 'Z' for a zombie; 0 if there is no such process or /proc is not readable
+  std::uint64_t start_time = 0;
+};
+
+// Reads /proc/PID/stat. Its second field is a name in parentheses, which may have any characters. The third
+// field is the state, and the 22nd the start time.
+ProcessStatus status_of(pid_t pid) {
+  char path[32];
+  char text[1024];
+  std::snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return {};
+  const ssize_t length = read(file, text, sizeof text - 1);
+  close(file);
+  if (length <= 0) return {};
+  text[length] = '\0';
+  const char* at = std::strrchr(text, ')');
+  if (at == nullptr || at[1] != ' ') return {};
+  ProcessStatus status{.state = at[2]};
+  for (int field = 2; at != nullptr && field < 22; ++field) at = std::strchr(at + 1, ' ');
+  if (at != nullptr) status.start_time = std::strtoull(at + 1, nullptr, 10);
+  return status;
+}
+
+std::uint64_t own_pid_namespace() {
+  struct stat status {};
+  return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
+// The program may have closed the descriptor by its number, and opened another file there. So a descriptor
+// alone does not say that a process is dead.
+bool has_ended(const ProcessIdentity& identity) {
+  const ProcessStatus status = status_of(identity.pid);
+  return status.state == 0 || status.state == 'Z' || status.state == 'X' ||
+         status.start_time != identity.start_time;
+}
+
+bool has_process(pid_t pid) { return kill(pid, 0) == 0 || errno == EPERM; }
+
+struct Opened {
+  pid_t pid;
+  std::uint64_t start_time;
+  int descriptor;
+};
+
+// Returns a pidfd, -1 if the process is gone, or -2 if none can be had. They are never closed: there is one
+// for each process of the node that this process has waited for.
+int pidfd_of(const ProcessIdentity& identity) {
+  static std::mutex mutex;
+  static auto* opened = new std::vector<Opened>;  // never destroyed, because threads of offbeat use it
+  const std::lock_guard lock(mutex);
+  for (const Opened& each : *opened)
+    if (each.pid == identity.pid && each.start_time == identity.start_time) return each.descriptor;
+  constexpr long pidfd_open = 434;  // on every architecture but Alpha; the C library may lack a function
+  const int descriptor = static_cast<int>(syscall(pidfd_open, identity.pid, 0));
+  if (descriptor < 0) return errno == ESRCH ? -1 : -2;
+  // The number may belong to another process by now.
+  if (identity.start_time != 0 && status_of(identity.pid).start_time != identity.start_time) {
+    close(descriptor);
+    return -1;
+  }
+  if (!try_to([&] { opened->push_back({identity.pid, identity.start_time, descriptor}); })) {
+    close(descriptor);
+    return -2;
+  }
+  return descriptor;
+}
+
+}  // namespace
+
+ProcessIdentity ProcessIdentity::of_this_process() {
+  static const std::uint64_t pid_namespace = own_pid_namespace();
+  const pid_t pid = getpid();
+  return {.pid = pid, .start_time = status_of(pid).start_time, .pid_namespace = pid_namespace};
+}
+
+PeerProcess::PeerProcess(const ProcessIdentity& identity)
+    : identity_(identity),
+      is_visible_(identity.pid > 0 && identity.pid_namespace != 0 &&
+                  identity.pid_namespace == own_pid_namespace() && has_process(identity.pid)) {}
+
+bool PeerProcess::is_dead() {
+  if (!is_visible_ || is_dead_) return is_dead_;
+  if (descriptor_ < 0) descriptor_ = pidfd_of(identity_);
+  if (descriptor_ >= 0) {
+    pollfd look{.fd = descriptor_, .events = POLLIN, .revents = 0};
+    is_dead_ = poll(&look, 1, 0) == 1 && (look.revents & (POLLIN | POLLNVAL)) != 0 && has_ended(identity_);
+  } else {
+    // Without a pidfd (before Linux 5.3, or with no descriptor left) a zombie counts as alive.
+    is_dead_ = descriptor_ == -1 || !has_process(identity_.pid);
+  }
+  return is_dead_;
+}
+
+}  // namespace offbeat

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Finds out whether the process of another rank on this node still runs.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+
+namespace offbeat {
+
+// Names a process for others. Plain data.
+struct ProcessIdentity {
+  pid_t pid = 0;
+  std::uint64_t start_time = 0;  // in clock ticks since the system started; 0: unknown
+  std::uint64_t pid_namespace = 0;
+
+  static ProcessIdentity of_this_process();
+};
+
+class PeerProcess {
+ public:
+  // Remembers a process that runs now. If its number means nothing here, because it is in another namespace
+  // or hidden, is_dead() is always false.
+  explicit PeerProcess(const ProcessIdentity& identity);
+
+  // Returns true if the process has ended. A zombie has ended, too. The first call opens a descriptor, which
+  // all who ask for this process share.
+  [[nodiscard]] bool is_dead();
+
+ private:
+  ProcessIdentity identity_;
+  bool is_visible_;
+  bool is_dead_ = false;
+  int descriptor_ = -1;  // a pidfd that the table owns; negative before the first look
+};
+
+}  // namespace offbeat
