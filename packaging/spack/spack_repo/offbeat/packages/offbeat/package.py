@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 import os
 
+from spack_repo.builtin.build_systems import cmake, python
 from spack_repo.builtin.build_systems.cmake import CMakePackage
 from spack_repo.builtin.build_systems.python import PythonPackage
 
@@ -14,12 +15,14 @@ class Offbeat(CMakePackage, PythonPackage):
     # The source archive of tools/portable_wheel.py, in $OFFBEAT_SOURCES.
     url = f"file://{os.environ.get('OFFBEAT_SOURCES', '/tmp')}/offbeat-0.1.0.tar.gz"
 
-    license("BSD-3-Clause", checked_by="offbeat")
+    license("BSD-3-Clause")
     tags = ["e4s"]
 
     version("0.1.0", sha256=os.environ.get("OFFBEAT_SHA256", "0" * 64))
 
-    build_system(conditional("python_pip", when="+python"), conditional("cmake", when="~python"), default="cmake")
+    build_system(
+        conditional("python_pip", when="+python"), conditional("cmake", when="~python"), default="cmake"
+    )
 
     variant("python", default=False, description="Install the command line tool (run, trace, bench, tune, report)")
     # One library serves every MPI of a family, so none depends on an MPI when it runs.
@@ -59,7 +62,7 @@ class Offbeat(CMakePackage, PythonPackage):
         return (f"OFFBEAT_{vendor}_INCLUDE", self.spec[name].prefix.include)
 
 
-class CMakeBuilder(spack_repo.builtin.build_systems.cmake.CMakeBuilder):
+class CMakeBuilder(cmake.CMakeBuilder):
     def cmake_args(self):
         families = self.spec.variants["abi"].value
         args = [self.define("OFFBEAT_FAMILIES", ";".join(families)), self.define("OFFBEAT_UNITY", True)]
@@ -70,7 +73,7 @@ class CMakeBuilder(spack_repo.builtin.build_systems.cmake.CMakeBuilder):
         return args
 
 
-class PythonPipBuilder(spack_repo.builtin.build_systems.python.PythonPipBuilder):
+class PythonPipBuilder(python.PythonPipBuilder):
     def config_settings(self, spec, prefix):
         headers = dict(self.pkg.headers_of(name, name.upper()) for name in ("openmpi", "mpich"))
         return {f"cmake.define.{name}": folder for name, folder in headers.items()}
