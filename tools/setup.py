@@ -23,7 +23,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -91,11 +90,7 @@ def missing_for_environments() -> list[str]:
 
 def missing_to_compile() -> list[str]:
     """The Debian packages that the compilation needs and that are missing."""
-    wanted = {
-        "g++": has_command("g++"),
-        "python3-dev": (Path(sysconfig.get_path("include")) / "Python.h").exists(),
-    }
-    return [name for name, present in wanted.items() if not present]
+    return [] if has_command("g++") else ["g++"]
 
 
 def missing_packages(names: tuple[str, ...]) -> list[str]:
