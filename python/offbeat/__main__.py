@@ -14,7 +14,7 @@ from offbeat.commands import COMMANDS, help_pages, standard_output
 from offbeat.errors import BAD_INPUT, CANNOT_START, INTERRUPTED, CommandError, printable
 
 # Packages that a plain installation does not have, and the extra that brings each.
-_EXTRAS = {"numpy": "report", "plotly": "report", "kaleido": "report", "scipy": "calibrate", "otf2": "otf2"}
+_EXTRAS = {"plotly": "report", "kaleido": "report", "scipy": "calibrate", "otf2": "otf2"}
 # They become another program, whose exit codes are its own.
 _STARTERS = ("run", "trace")
 

@@ -175,7 +175,6 @@ def test_without_a_browser_there_is_one_clear_line(offbeat: Offbeat, tmp_path: P
 @pytest.mark.parametrize(
     ("module", "arguments"),
     [
-        ("numpy", ["report", "run.trace"]),
         ("plotly", ["report", "bench.json", "-o", "page.html"]),
         ("kaleido", ["report", "bench.json", "--figures", "figures"]),
     ],
@@ -183,7 +182,6 @@ def test_without_a_browser_there_is_one_clear_line(offbeat: Offbeat, tmp_path: P
 def test_a_missing_package_is_named(
     offbeat: Offbeat, tmp_path: Path, module: str, arguments: list[str]
 ) -> None:
-    iterations(tmp_path / "run.trace", 2, 3, lambda rank, call: 0)
     made_benches.write(tmp_path / "bench.json")
     blocked = tmp_path / "blocked" / module
     blocked.mkdir(parents=True)

