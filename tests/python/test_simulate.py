@@ -177,7 +177,14 @@ def test_a_late_node_is_one_of_the_machine() -> None:
 
 
 def test_a_machine_comes_with_offbeat() -> None:
-    assert machine.names() == ["blue_waters", "cluster", "ethernet", "ethernet_tcp", "infiniband", "slingshot"]
+    assert machine.names() == [
+        "blue_waters",
+        "cluster",
+        "ethernet",
+        "ethernet_tcp",
+        "infiniband",
+        "slingshot",
+    ]
     for name in machine.names():
         known = machine.read(name)
         assert known.source

@@ -47,7 +47,7 @@ def difference_sheet(caption: str, names: tuple[str, str], found: Sequence[Diffe
         columns=("collective", "host", "nodes", "ppn", "bytes", *names),
         rows=[
             cells(
-                each.collective,
+                each.calls,
                 "*" if len(each.hosts) == every else ", ".join(each.hosts),
                 _count_text(each.nodes),
                 _count_text(each.ppn),

@@ -13,9 +13,9 @@
 #include "base/pool.hpp"
 #include "collectives/call.hpp"
 #include "mpi/host/collective_call.hpp"
-#include "transport/stand_in.hpp"
 #include "mpi/types/types.hpp"
 #include "node/device_memory.hpp"
+#include "transport/stand_in.hpp"
 
 namespace offbeat {
 

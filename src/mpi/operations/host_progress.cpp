@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "mpi/host/inside_offbeat.hpp"
 #include "groups/operation.hpp"
+#include "mpi/host/inside_offbeat.hpp"
 
 namespace offbeat {
 namespace {

@@ -21,8 +21,8 @@
 
 #include <vector>
 
-#include "mpi/host/host.hpp"
 #include "groups/progress_thread.hpp"
+#include "mpi/host/host.hpp"
 
 namespace offbeat {
 
