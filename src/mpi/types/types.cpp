@@ -13,7 +13,7 @@ namespace offbeat {
 namespace {
 
 // The groups of MPI 5.0, section 6.9.2, which say which operation is defined on which type.
-enum class Group {
+enum class TypeGroup {
   c_integer,
   fortran_integer,
   unsigned_integer,
@@ -30,7 +30,7 @@ enum class Group {
 constexpr int minloc = static_cast<int>(reduce_op_count);
 constexpr int maxloc = minloc + 1;
 
-bool is_defined(Group group, int op) {
+bool is_defined(TypeGroup group, int op) {
   const bool order = op == static_cast<int>(ReduceOp::min) || op == static_cast<int>(ReduceOp::max);
   const bool arithmetic = op == static_cast<int>(ReduceOp::sum) || op == static_cast<int>(ReduceOp::prod);
   const bool logic =
@@ -38,24 +38,24 @@ bool is_defined(Group group, int op) {
   const bool bitwise =
       op >= static_cast<int>(ReduceOp::bitwise_and) && op <= static_cast<int>(ReduceOp::bitwise_xor);
   switch (group) {
-    case Group::c_integer:
-    case Group::unsigned_integer:
+    case TypeGroup::c_integer:
+    case TypeGroup::unsigned_integer:
       return order || arithmetic || logic || bitwise;
-    case Group::fortran_integer:
-    case Group::multi_language:
+    case TypeGroup::fortran_integer:
+    case TypeGroup::multi_language:
       return order || arithmetic || bitwise;
-    case Group::floating:
+    case TypeGroup::floating:
       return order || arithmetic;
-    case Group::complex:
+    case TypeGroup::complex:
       return arithmetic;
-    case Group::byte:
+    case TypeGroup::byte:
       return bitwise;
-    case Group::c_bool:
-    case Group::logical:
+    case TypeGroup::c_bool:
+    case TypeGroup::logical:
       return logic;
-    case Group::pair:
+    case TypeGroup::pair:
       return op == minloc || op == maxloc;
-    case Group::text:
+    case TypeGroup::text:
       return false;
   }
   return false;
@@ -63,7 +63,7 @@ bool is_defined(Group group, int op) {
 
 // Returns the element type for offbeat's kernels, or nothing if the host combines the type: Fortran logicals,
 // whose "true" depends on the compiler; pairs; 128-bit reals.
-std::optional<ElementType> element_type(Group group, std::size_t width) {
+std::optional<ElementType> element_type(TypeGroup group, std::size_t width) {
   const auto by_width = [&](ElementType one, ElementType two, ElementType four,
                             ElementType eight) -> std::optional<ElementType> {
     switch (width) {
@@ -80,26 +80,26 @@ std::optional<ElementType> element_type(Group group, std::size_t width) {
     }
   };
   switch (group) {
-    case Group::c_integer:
-    case Group::fortran_integer:
-    case Group::multi_language:
+    case TypeGroup::c_integer:
+    case TypeGroup::fortran_integer:
+    case TypeGroup::multi_language:
       return by_width(ElementType::int8, ElementType::int16, ElementType::int32, ElementType::int64);
-    case Group::unsigned_integer:
-    case Group::byte:
+    case TypeGroup::unsigned_integer:
+    case TypeGroup::byte:
       return by_width(ElementType::uint8, ElementType::uint16, ElementType::uint32, ElementType::uint64);
-    case Group::floating:
+    case TypeGroup::floating:
       if (width == sizeof(float)) return ElementType::float32;
       if (width == sizeof(double)) return ElementType::float64;
       return std::nullopt;
-    case Group::complex:
+    case TypeGroup::complex:
       if (width == 2 * sizeof(float)) return ElementType::complex64;
       if (width == 2 * sizeof(double)) return ElementType::complex128;
       return std::nullopt;
-    case Group::c_bool:
+    case TypeGroup::c_bool:
       return width == 1 ? std::optional(ElementType::boolean) : std::nullopt;
-    case Group::logical:
-    case Group::pair:
-    case Group::text:
+    case TypeGroup::logical:
+    case TypeGroup::pair:
+    case TypeGroup::text:
       return std::nullopt;
   }
   return std::nullopt;
@@ -201,76 +201,76 @@ Types::Types(const Host& host) : host_(&host) {
   if (abi::handlers_can_be_put_back || own_communicator_ != MPI_COMM_SELF) ask_about_aliases();
 
   const struct {
-    Group group;
+    TypeGroup group;
     MPI_Datatype handle;
   } types[] = {
-      {Group::c_integer, MPI_SIGNED_CHAR},
-      {Group::c_integer, MPI_SHORT},
-      {Group::c_integer, MPI_INT},
-      {Group::c_integer, MPI_LONG},
-      {Group::c_integer, MPI_LONG_LONG},
-      {Group::c_integer, MPI_INT8_T},
-      {Group::c_integer, MPI_INT16_T},
-      {Group::c_integer, MPI_INT32_T},
-      {Group::c_integer, MPI_INT64_T},
-      {Group::unsigned_integer, MPI_UNSIGNED_CHAR},
-      {Group::unsigned_integer, MPI_UNSIGNED_SHORT},
-      {Group::unsigned_integer, MPI_UNSIGNED},
-      {Group::unsigned_integer, MPI_UNSIGNED_LONG},
-      {Group::unsigned_integer, MPI_UNSIGNED_LONG_LONG},
-      {Group::unsigned_integer, MPI_UINT8_T},
-      {Group::unsigned_integer, MPI_UINT16_T},
-      {Group::unsigned_integer, MPI_UINT32_T},
-      {Group::unsigned_integer, MPI_UINT64_T},
-      {Group::multi_language, MPI_AINT},
-      {Group::multi_language, MPI_OFFSET},
-      {Group::multi_language, MPI_COUNT},
-      {Group::byte, MPI_BYTE},
-      {Group::c_bool, MPI_C_BOOL},
-      {Group::c_bool, MPI_CXX_BOOL},
-      {Group::floating, MPI_FLOAT},
-      {Group::floating, MPI_DOUBLE},
-      {Group::floating, MPI_REAL},
-      {Group::floating, MPI_DOUBLE_PRECISION},
-      {Group::floating, MPI_REAL4},
-      {Group::floating, MPI_REAL8},
-      {Group::floating, MPI_REAL16},
-      {Group::complex, MPI_C_FLOAT_COMPLEX},
-      {Group::complex, MPI_C_DOUBLE_COMPLEX},
-      {Group::complex, MPI_CXX_FLOAT_COMPLEX},
-      {Group::complex, MPI_CXX_DOUBLE_COMPLEX},
-      {Group::complex, MPI_COMPLEX},
-      {Group::complex, MPI_DOUBLE_COMPLEX},
-      {Group::complex, MPI_COMPLEX8},
-      {Group::complex, MPI_COMPLEX16},
-      {Group::fortran_integer, MPI_INTEGER},
-      {Group::fortran_integer, MPI_INTEGER1},
-      {Group::fortran_integer, MPI_INTEGER2},
-      {Group::fortran_integer, MPI_INTEGER4},
-      {Group::fortran_integer, MPI_INTEGER8},
-      {Group::logical, MPI_LOGICAL},
-      {Group::pair, MPI_FLOAT_INT},
-      {Group::pair, MPI_DOUBLE_INT},
-      {Group::pair, MPI_LONG_INT},
-      {Group::pair, MPI_2INT},
-      {Group::pair, MPI_SHORT_INT},
-      {Group::pair, MPI_LONG_DOUBLE_INT},
-      {Group::pair, MPI_2REAL},
-      {Group::pair, MPI_2DOUBLE_PRECISION},
-      {Group::pair, MPI_2INTEGER},
-      {Group::text, MPI_CHAR},
-      {Group::text, MPI_WCHAR},
-      {Group::text, MPI_PACKED},
-      {Group::text, MPI_CHARACTER},
+      {TypeGroup::c_integer, MPI_SIGNED_CHAR},
+      {TypeGroup::c_integer, MPI_SHORT},
+      {TypeGroup::c_integer, MPI_INT},
+      {TypeGroup::c_integer, MPI_LONG},
+      {TypeGroup::c_integer, MPI_LONG_LONG},
+      {TypeGroup::c_integer, MPI_INT8_T},
+      {TypeGroup::c_integer, MPI_INT16_T},
+      {TypeGroup::c_integer, MPI_INT32_T},
+      {TypeGroup::c_integer, MPI_INT64_T},
+      {TypeGroup::unsigned_integer, MPI_UNSIGNED_CHAR},
+      {TypeGroup::unsigned_integer, MPI_UNSIGNED_SHORT},
+      {TypeGroup::unsigned_integer, MPI_UNSIGNED},
+      {TypeGroup::unsigned_integer, MPI_UNSIGNED_LONG},
+      {TypeGroup::unsigned_integer, MPI_UNSIGNED_LONG_LONG},
+      {TypeGroup::unsigned_integer, MPI_UINT8_T},
+      {TypeGroup::unsigned_integer, MPI_UINT16_T},
+      {TypeGroup::unsigned_integer, MPI_UINT32_T},
+      {TypeGroup::unsigned_integer, MPI_UINT64_T},
+      {TypeGroup::multi_language, MPI_AINT},
+      {TypeGroup::multi_language, MPI_OFFSET},
+      {TypeGroup::multi_language, MPI_COUNT},
+      {TypeGroup::byte, MPI_BYTE},
+      {TypeGroup::c_bool, MPI_C_BOOL},
+      {TypeGroup::c_bool, MPI_CXX_BOOL},
+      {TypeGroup::floating, MPI_FLOAT},
+      {TypeGroup::floating, MPI_DOUBLE},
+      {TypeGroup::floating, MPI_REAL},
+      {TypeGroup::floating, MPI_DOUBLE_PRECISION},
+      {TypeGroup::floating, MPI_REAL4},
+      {TypeGroup::floating, MPI_REAL8},
+      {TypeGroup::floating, MPI_REAL16},
+      {TypeGroup::complex, MPI_C_FLOAT_COMPLEX},
+      {TypeGroup::complex, MPI_C_DOUBLE_COMPLEX},
+      {TypeGroup::complex, MPI_CXX_FLOAT_COMPLEX},
+      {TypeGroup::complex, MPI_CXX_DOUBLE_COMPLEX},
+      {TypeGroup::complex, MPI_COMPLEX},
+      {TypeGroup::complex, MPI_DOUBLE_COMPLEX},
+      {TypeGroup::complex, MPI_COMPLEX8},
+      {TypeGroup::complex, MPI_COMPLEX16},
+      {TypeGroup::fortran_integer, MPI_INTEGER},
+      {TypeGroup::fortran_integer, MPI_INTEGER1},
+      {TypeGroup::fortran_integer, MPI_INTEGER2},
+      {TypeGroup::fortran_integer, MPI_INTEGER4},
+      {TypeGroup::fortran_integer, MPI_INTEGER8},
+      {TypeGroup::logical, MPI_LOGICAL},
+      {TypeGroup::pair, MPI_FLOAT_INT},
+      {TypeGroup::pair, MPI_DOUBLE_INT},
+      {TypeGroup::pair, MPI_LONG_INT},
+      {TypeGroup::pair, MPI_2INT},
+      {TypeGroup::pair, MPI_SHORT_INT},
+      {TypeGroup::pair, MPI_LONG_DOUBLE_INT},
+      {TypeGroup::pair, MPI_2REAL},
+      {TypeGroup::pair, MPI_2DOUBLE_PRECISION},
+      {TypeGroup::pair, MPI_2INTEGER},
+      {TypeGroup::text, MPI_CHAR},
+      {TypeGroup::text, MPI_WCHAR},
+      {TypeGroup::text, MPI_PACKED},
+      {TypeGroup::text, MPI_CHARACTER},
   };
   // A width of 16 can mean a long double or a binary128, so these types are told apart by name.
   const struct {
-    Group group;
+    TypeGroup group;
     MPI_Datatype handle;
     ElementType type;
-  } extended[] = {{Group::floating, MPI_LONG_DOUBLE, ElementType::long_double},
-                  {Group::complex, MPI_C_LONG_DOUBLE_COMPLEX, ElementType::complex_long_double},
-                  {Group::complex, MPI_CXX_LONG_DOUBLE_COMPLEX, ElementType::complex_long_double}};
+  } extended[] = {{TypeGroup::floating, MPI_LONG_DOUBLE, ElementType::long_double},
+                  {TypeGroup::complex, MPI_C_LONG_DOUBLE_COMPLEX, ElementType::complex_long_double},
+                  {TypeGroup::complex, MPI_CXX_LONG_DOUBLE_COMPLEX, ElementType::complex_long_double}};
 
   const MPI_Op ops[] = {MPI_SUM,  MPI_PROD, MPI_MIN, MPI_MAX,  MPI_LAND,   MPI_LOR,
                         MPI_LXOR, MPI_BAND, MPI_BOR, MPI_BXOR, MPI_MINLOC, MPI_MAXLOC};
@@ -280,7 +280,7 @@ Types::Types(const Host& host) : host_(&host) {
     op_handles_[op] = ops[op];
   }
 
-  const auto add = [&](Group group, MPI_Datatype handle, std::optional<ElementType> named) {
+  const auto add = [&](TypeGroup group, MPI_Datatype handle, std::optional<ElementType> named) {
     // If there is no handle, the host lacks Fortran or is older than the type.
     if (abi::bits(handle) == 0 || handle == MPI_DATATYPE_NULL) return;
     int size = 0;
@@ -293,7 +293,7 @@ Types::Types(const Host& host) : host_(&host) {
     if (size <= 0 || extent < size) return;
     // A pair's trailing padding belongs to its C struct, so moving the padding changes none of the user's
     // data.
-    const auto width = static_cast<std::size_t>(group == Group::pair ? extent : size);
+    const auto width = static_cast<std::size_t>(group == TypeGroup::pair ? extent : size);
     const std::optional<ElementType> type = named ? named : element_type(group, width);
     const bool known = type && width_of(*type) == width;
     layouts_[row_count_] = {
