@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What liboffbeat.so has in place of an MPI.
+// liboffbeat.so has these functions instead of an MPI.
 #include "base/error.hpp"
 #include "groups/algorithm_text.hpp"
 #include "groups/mpi_service.hpp"

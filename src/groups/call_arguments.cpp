@@ -49,7 +49,7 @@ PreparedCall::PreparedCall(const CallArguments& arguments, int rank, int ranks)
   has_gaps_ = arguments.input_begins != nullptr || arguments.output_begins != nullptr;
   const bool gives = who.gives(rank, arguments.root);
   const bool takes = who.takes(rank, arguments.root);
-  // How many elements this rank gives and takes.
+  // The numbers of elements that this rank gives and takes.
   std::size_t given = 0;
   std::size_t taken = 0;
   switch (collective) {
@@ -68,7 +68,7 @@ PreparedCall::PreparedCall(const CallArguments& arguments, int rank, int ranks)
       taken = output_lists_.total;
       if (input_lists_.counts[static_cast<std::size_t>(rank)] !=
           output_lists_.counts[static_cast<std::size_t>(rank)])
-        throw UsageError("this rank does not take from itself what it gives itself");
+        throw UsageError("input_counts and output_counts differ for the block of this rank");
       break;
     case Collective::reduce_scatter:
       require(arguments.input_counts, "input_counts");

@@ -21,7 +21,7 @@ struct CallArguments {
   ElementType type{};
   ReduceOp op{};
   Reduction reduction;  // of `type` and `op`; empty if the collective combines nothing
-  // Lists with an element for each rank, in elements. Begins may be null: the blocks follow one another.
+  // Lists with an element for each rank, in elements. If begins are null, the blocks follow one another.
   const std::size_t* input_counts = nullptr;
   const std::size_t* input_begins = nullptr;
   const std::size_t* output_counts = nullptr;

@@ -37,7 +37,7 @@ std::optional<CallRecord> read_record(const Board& board, int rank, std::uint64_
   return found;
 }
 
-// What this rank takes from `giver` in an alltoallv.
+// Returns how much this rank takes from `giver` in an alltoallv.
 std::uint64_t taken_from(const Call& call, int giver, int ranks) {
   return call.output_blocks.of(call.output, giver, ranks).bytes();
 }

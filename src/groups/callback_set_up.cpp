@@ -9,7 +9,7 @@
 namespace offbeat {
 namespace {
 
-// The longest things that ranks of one node tell one another are some hundred bytes long.
+// While a group is made, each message of a rank has at most some hundred bytes.
 constexpr std::size_t usual_bytes = 512;
 
 }  // namespace
@@ -18,7 +18,7 @@ CallbackSetUp::CallbackSetUp(int rank, int size, Exchange exchange)
     : SetUp(rank, size), exchange_(exchange), received_(usual_bytes * static_cast<std::size_t>(size)) {}
 
 void CallbackSetUp::exchange(const void* mine, std::size_t bytes) {
-  if (bytes > usual_bytes) throw CommunicationError("a set-up of a group has too much to say");
+  if (bytes > usual_bytes) throw CommunicationError("a message of the set-up of a group is too long");
   if (const int code = exchange_.call(exchange_.state, mine, bytes, received_.data()); code != 0)
     throw CommunicationError("the exchange function returned " + std::to_string(code), code);
 }
@@ -55,7 +55,7 @@ void CallbackSetUp::gather_bytes(const void* mine, std::size_t bytes, void* all)
   std::memcpy(all, received_.data(), bytes * static_cast<std::size_t>(size));
 }
 
-// Each rank gives as much as the one that gives most.
+// Each rank gives as many bytes as the rank that has most to give.
 void CallbackSetUp::gather_lists(const void* mine, std::span<const int> counts, std::span<const int> begins,
                                  void* all) {
   const auto most = static_cast<std::size_t>(*std::ranges::max_element(counts));

@@ -21,7 +21,7 @@ namespace {
 const Algorithm lone_copy{
     .name = "copy", .summary = "a call in a group of one rank", .cost = "", .serves = {}, .source = ""};
 
-// What a rank tells the others first. All ranks must agree on most of it.
+// The first message of a rank to the others. All ranks must agree on most of it.
 struct Greeting {
   std::uint64_t build = 0;
   std::uint64_t settings = 0;
@@ -344,8 +344,8 @@ void Group::give_up(std::string_view why) {
 
 // -- calls that proceed while the program computes
 
-// No bell rings for an operation, because another thread may run it. Turns are for those who advance it: only
-// there an error belongs to the operation.
+// No bell rings for an operation, because another thread may run it. A wait for one gives no turns: only the
+// code that advances the operation does, because an error there belongs to the operation.
 Patience Group::patience_of(int index) {
   Patience patience = board_->stage(index).board.patience;
   patience.bell = nullptr;
@@ -412,7 +412,7 @@ std::unique_ptr<GroupRequest> Group::begin(const CallArguments& arguments, const
   last_algorithm_ = row.expression;
   GroupRequest* const under_way = end.done != nullptr ? request.release() : request.get();
   if (process_.progress.does_all_work()) {
-    // A short copy takes less time than the thread needs to notice that there is one.
+    // A short copy takes less time than the thread needs to notice it.
     constexpr std::size_t short_bytes = 4096;
     operations_under_way.announce(*under_way);
     if (bytes < short_bytes) operations_under_way.advance(HostCalls::messages);

@@ -339,7 +339,7 @@ void NodeBoard::progress() {
 
 void NodeBoard::progress(Stage& stage) {
   progress();
-  // Some 4 ms. The rest takes system calls, which a short wait should not make.
+  // The looks below make system calls, which a short wait should not pay for.
   constexpr std::uint64_t us_between_looks = 4000;
   const std::uint64_t now = ProcessorClock::now();
   if (now - stage.last_look_.load(std::memory_order_relaxed) <
@@ -375,7 +375,7 @@ void NodeBoard::look_around(Stage& stage) {
   }
 }
 
-// A rank that has died before it came to this call is missing for ever. One that has died later may have done
+// A rank that has died before it came to this call is missing forever. One that has died later may have done
 // its part, so this rank waits a little longer: what it waits for may be there at its next look, or come from
 // another rank.
 void NodeBoard::look_at_peers(Stage& stage, double now_s) {

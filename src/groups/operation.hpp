@@ -55,10 +55,10 @@ class OperationsOwner {
   virtual void require_intact() const = 0;
   // Ends all use of the board and the messages. Called in an exception's handler.
   virtual void break_down() = 0;
-  // Does so because this operation has failed.
+  // Does what break_down() does, for an operation that has failed.
   virtual void break_down_in(Operation&) { break_down(); }
-  // Count the operations. end_use() returns true if nothing uses this object any more, so that it is to be
-  // destroyed.
+  // Count the operations. end_use() returns true if nothing uses this object any more. The caller then
+  // destroys it.
   virtual void begin_use() noexcept = 0;
   [[nodiscard]] virtual bool end_use() noexcept = 0;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// For a library that may be loaded by dlopen.
+// A library that a program may load with dlopen is linked with this file.
 #include "node/host_turns.hpp"
 
 namespace offbeat::turns_in_waits {
