@@ -138,10 +138,11 @@ offbeat_status offbeat_reduce(void* destination, const void* const* operands, si
 typedef struct offbeat_group offbeat_group;
 
 /**
- * A function of the program with which the ranks of a new group tell one another where they are. It is called
- * several times while a group is made, as often and with equal `bytes` (1 to 4096) on every rank. It gives
- * `bytes` bytes at `mine` to all ranks, and writes those of rank r to all + r * bytes, for each rank. It
- * returns when it has them all; 0 means success, and any other value ends offbeat_group_make with an error.
+ * A function of the program with which the ranks of a new group tell one another where they are. offbeat
+ * calls it several times while it makes a group: equally often, and with equal `bytes` (1 to 4096), on every
+ * rank. The function gives `bytes` bytes at `mine` to all ranks, and writes those of rank r to
+ * all + r * bytes, for each rank. It returns when it has them all; 0 means success, and any other value ends
+ * offbeat_group_make with an error.
  */
 typedef int (*offbeat_exchange)(void* state, const void* mine, size_t bytes, void* all);
 
@@ -193,8 +194,8 @@ offbeat_status offbeat_group_give_up(offbeat_group* group, const char* why);
  *     reduce_scatter         block r for rank r            its own block, combined
  *     barrier                none                          none
  *
- * Operands are combined in an order that only the ranks fix. The result has the same bits on every rank and
- * in every run.
+ * Operands are combined in an order that depends only on the ranks. The result has the same bits on every
+ * rank and in every run.
  */
 typedef struct offbeat_call {
   size_t size;            /**< sizeof(offbeat_call) */
@@ -225,7 +226,7 @@ typedef struct offbeat_call {
   const size_t* input_begins;
   const size_t* output_counts;
   const size_t* output_begins;
-  double timeout_s; /**< how long this rank waits for others before OFFBEAT_ERROR_TIMEOUT; 0: for ever */
+  double timeout_s; /**< how long this rank waits for others before OFFBEAT_ERROR_TIMEOUT; 0: forever */
   /**
    * Called once when a call of offbeat_begin is over, if it is not NULL. `status` and `text` are those that
    * offbeat_wait would give; `text` is "" after success and lives until the function returns. It runs in any
