@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // grid(auto) stands for the grid, with its algorithms, that costs least on a machine (models/suara.hpp). A
-// plan has the grid in its place, so this happens when a communicator is set up, never in a call.
+// plan has the grid instead, so offbeat chooses it when it sets up a communicator, never in a call.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +42,7 @@ struct ChosenGrid {
 [[nodiscard]] double grid_seconds(const Expression& chosen, const Machine& machine,
                                   const Placement& placement, std::size_t bytes);
 
-// Returns `expression` with a grid in the place of each grid(auto). All values are equal on all ranks, so the
+// Returns `expression` with a grid instead of each grid(auto). All values are equal on all ranks, so the
 // result is, too.
 [[nodiscard]] Expression with_grids(const Expression& expression, const Machine& machine,
                                     const Placement& placement, std::size_t bytes);

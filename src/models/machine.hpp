@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Machine has what a machine file says about messages (docs/how-to/simulate.md): all that choosing a grid
-// needs. `offbeat simulate` reads the same files, and checks every key.
+// Machine has what a machine file says about messages (docs/how-to/simulate.md). Choosing a grid needs no
+// more. `offbeat simulate` reads the same files, and checks every key.
 #pragma once
 
 #include <cstddef>

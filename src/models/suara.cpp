@@ -11,13 +11,13 @@
 namespace offbeat::suara {
 namespace {
 
-// Table 1 of the paper, as our algorithms are. Each function equals the text in Algorithm::cost, which people
-// read (tests/unit/suara_test.cpp compares them).
+// Table 1 of the paper, adapted to our algorithms. Each function equals the text in Algorithm::cost, which
+// people read (tests/unit/suara_test.cpp compares them).
 
 int power_of_two(int p) { return static_cast<int>(std::bit_floor(static_cast<unsigned>(p))); }
 int log2_of_power(int q) { return std::countr_zero(static_cast<unsigned>(q)); }
 
-// Folding p ranks into q groups, and sending them the result.
+// Returns the time to fold p ranks into q groups, and to send them the result.
 double fold(const Costs& k, int p, int q) {
   if (q >= p) return 0;
   const double others = (p + q - 1) / q - 1;  // of the largest group
@@ -113,7 +113,7 @@ constexpr std::array table{
          }},
 };
 
-// What the members of a line of the grid share.
+// How the members of a line of the grid share nodes.
 enum Level : std::size_t {
   within,  // all are on one node
   alone,   // on several nodes, and no other line crosses the same nodes
@@ -326,7 +326,7 @@ Grid cheapest_grid(const Problem& problem, std::span<const Candidate> candidates
     if (power < problem.ranks) search.try_divisors(power);
     const int core = search.best_core();
     if (core > 1 && core != power) search.try_divisors(core);
-    // Short messages do not wait for their receivers, so that a few surplus ranks cost next to nothing.
+    // Short messages do not wait for their receivers, so a few surplus ranks cost next to nothing.
     if (problem.bytes <= problem.eager_bytes) {
       for (const int near : {problem.ranks - 1, problem.ranks - 2}) search.try_divisors(near);
     }
