@@ -70,9 +70,9 @@ struct ProcessorClock {
 // file that holds a lock, or an epoch of a window. So each collective of such a program gives a turn, as the
 // host's own collective would.
 //
-// The state of a thread is in `Storage`. A library that is loaded with the program may use the faster
+// `Storage` has the state of a thread. A library that is loaded with the program may use the faster
 // initial-exec model of thread-local memory. One that is loaded later, by dlopen, must not, because the room
-// for it may be used up.
+// for such memory may be used up.
 struct TurnState {
   std::uint64_t calls = 0;  // since the last turn; the other members are ticks of the clock
   std::uint64_t last = 0;   // when the last turn ended

@@ -8,7 +8,7 @@
 
 namespace offbeat {
 
-// Names a process for others. Plain data.
+// Identifies a process to other processes. Plain data.
 struct ProcessIdentity {
   pid_t pid = 0;
   std::uint64_t start_time = 0;  // in clock ticks since the system started; 0: unknown
@@ -24,7 +24,7 @@ class PeerProcess {
   explicit PeerProcess(const ProcessIdentity& identity);
 
   // Returns true if the process has ended. A zombie has ended, too. The first call opens a descriptor, which
-  // all who ask for this process share.
+  // all objects for this process share.
   [[nodiscard]] bool is_dead();
 
  private:

@@ -37,7 +37,7 @@ const Machine& machine_of(const PlanBasis& basis) {
   return basis.machine != nullptr ? *basis.machine : built_in_machine();
 }
 
-// Returns the expression that calls of `bytes` bytes run: with a grid in the place of grid(auto).
+// Returns the expression that calls of `bytes` bytes run: with a grid instead of grid(auto).
 const Expression* with_grids(Collective collective, const Expression& expression, const PlanBasis& basis,
                              std::size_t bytes) {
   if (!has_automatic_grid(expression)) return &expression;

@@ -116,7 +116,7 @@ struct Plan {
 // The plans of one communicator.
 struct Plans {
   std::array<Plan, collectives.size()> by_collective;
-  // The plans of calls that begin something, where the rules have some for them alone.
+  // The plans of calls that only begin something; empty if rules treat them like blocking calls.
   std::array<std::optional<Plan>, collectives.size()> nonblocking;
   std::uint64_t generation = 0;  // Selection::generation() when the plans were made
 
@@ -154,7 +154,7 @@ struct PlanBasis {
   bool without_mpi = false;
 };
 
-// Returns true if rules may say more of some calls of the collective than of others.
+// Returns true if a rule tells blocking calls of the collective from those that only begin something.
 [[nodiscard]] bool tell_calls_apart(const PlanBasis& basis, Collective collective);
 
 // Makes the plan of one collective; nothing else decides which algorithms may run. A rule that cannot run on
