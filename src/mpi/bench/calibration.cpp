@@ -36,8 +36,8 @@ constexpr int message_tag = 1;
 constexpr int meeting_tag = 2;
 constexpr int result_tag = 3;
 constexpr int line_turns = 200;  // of one sample
-constexpr std::size_t cold_bytes = std::size_t{32}
-                                   << 20;  // vectors of a core are taken from this much memory
+// The vectors of a core come from this much memory.
+constexpr std::size_t cold_bytes = std::size_t{32} << 20;
 
 constexpr std::array<std::pair<std::string_view, ProbeKind>, 8> kinds = {{
     {"round_trip", ProbeKind::round_trip},
@@ -101,7 +101,7 @@ std::string text_of(const Job& job, const std::string& path) {
   return text;
 }
 
-// What the leader tells the others before each sample.
+// The message of the leader to the others before each sample.
 struct Go {
   std::int64_t go;    // 0: the probe is over
   Nanoseconds start;  // in the global clock; for kinds in which all begin at one time
@@ -317,8 +317,8 @@ class Calibration {
     return since(start);
   }
 
-  // How long a receive is late: for several times what the message is on the way, and no longer, because the
-  // receiver's caches should stay warm.
+  // Finds how late the receive is. Several round trips are enough for the message to come. A longer wait
+  // would cool the receiver's caches.
   void find_lateness() {
     const int peer = probe_->ranks[1 - place_];
     Nanoseconds least = never;
@@ -339,7 +339,7 @@ class Calibration {
     return microseconds(now_ns() - begin);
   }
 
-  // The leader tries lengths. The other rank is told each one, and -1 at the end.
+  // The leader tries lengths. It sends each one to the other rank, and -1 at the end.
   void bisect() {
     memory_.resize(std::max(memory_.size(), probe_->bytes));
     if (!leads()) {

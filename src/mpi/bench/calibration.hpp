@@ -8,9 +8,7 @@
 //   round_trip  a b [c d ...]   pairs exchange a message at once; a sample is half of a round trip
 //   fan_out     a b c ...       a sends to the others at once; until the last of them has its message
 //   fan_in      a b c ...       the others send to a at once; until a has all messages
-//   late        a b             a sends, b receives after the message has come; what the send takes, and what
-//   the
-//                               receive
+//   late        a b             a sends, b receives when the message is there; the times of both calls
 //   eager       a b             the longest message whose send does not wait until b receives, by bisection
 //   combine     a [b ...]       each rank combines two vectors into a third
 //   copy        a [b ...]       each rank copies a vector
