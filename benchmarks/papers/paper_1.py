@@ -5,7 +5,7 @@
     build/venv/bin/python benchmarks/papers/paper_1.py [--sizes 4MiB,1GiB] [--json FILE]
 
 The tables have the throughput in MB/s as the paper defines it: the bytes of the vector, divided by the time.
-The machine follows from two numbers of the paper (docs/reproduction.md).
+The machine follows from two numbers of the paper (docs/gallery/index.md).
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def published_speedup(ranks: int, size_bytes: int) -> float:
 
 @cache
 def cost(expression: str, ranks: int, size_bytes: int) -> float:
-    """The cost of an expression in seconds (docs/models.md)."""
+    """The cost of an expression in seconds (docs/explanation/models.md)."""
     seconds = _core.cost(
         "allreduce", expression, ranks, size_bytes, a=ALPHA, b=BETA, c=GAMMA, eager_bytes=8192
     )

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fit a machine file to runs on the machine (docs/calibrate.md)."""
+"""Fit a machine file to runs on the machine (docs/how-to/calibrate.md)."""

@@ -29,16 +29,14 @@ _FORMULAS = {
 _LEAST_CASES = 6
 _ITERATIONS = 12
 _CONVERGED = 1e-4
-_STEP, _LEAST_STEPS = (
-    1e-3,
-    (1e-3, 1e-9),
-)  # how far a formula is taken as linear: relative, in µs and in µs a byte
-_LEAST_REST = 0.02  # of a time, below which a case says nothing of latency and rate
+# A formula counts as linear within these steps: relative, in µs, and in µs per byte.
+_STEP, _LEAST_STEPS = 1e-3, (1e-3, 1e-9)
+_LEAST_REST = 0.02  # a smaller part of a time says nothing of latency and rate
 
 
 @dataclass(frozen=True)
 class Case:
-    """The time of one algorithm on so many ranks with so many bytes."""
+    """The time of one algorithm on ``ranks`` ranks with ``size_bytes`` bytes."""
 
     ranks: int
     size_bytes: int
@@ -130,7 +128,7 @@ def fitted(
 
 
 def _fit_rest(columns: Array, constant: Array, values: Array) -> Array:
-    """Fit what is left of the values beside a constant part, such as the time that combining takes."""
+    """Fit what is left of the values without a constant part, such as the time that combining takes."""
     rest = values - constant
     some = rest > _LEAST_REST * values
     if some.sum() < 2:

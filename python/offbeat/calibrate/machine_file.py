@@ -45,7 +45,7 @@ def _lines(
         if messages is not None:
             yield from _level(each, messages, found)
         else:
-            yield f"[{each}]  # not measured: there were no such messages. These are those {_spoken(other)}"
+            yield f"[{each}]  # not measured: no such messages. The values are those {_spoken(other)}"
             yield from _level_values(getattr(found, other), each)
     if found.line_ns is not None:
         yield ""

@@ -29,7 +29,7 @@ from offbeat.units import format_size
 
 LEAST_ROUNDS = 6
 _QUANTILE = 0.25  # of the samples of a probe: whatever disturbs a message makes it longer
-_LEAST_LIMIT = 0.05  # how much slower than one by itself many at once must be to count as limited
+_LEAST_LIMIT = 0.05  # many at once count as limited if they are slower than one alone by more
 _LONG = 64 << 10
 _OPERANDS = 3  # vectors that a combination reads and writes
 
@@ -58,7 +58,7 @@ class Messages:
 
 @dataclass
 class Calibrated:
-    """All that is known of a machine."""
+    """Everything that is known about a machine."""
 
     within_node: Messages | None = None  # None: no node has two ranks
     between_nodes: Messages | None = None  # None: there is one node
@@ -239,7 +239,7 @@ def _overheads(
     received, _ = _medians(late, lambda result: float(np.quantile(result.receive_us, _QUANTILE)))
     overheads = {"send_overhead_us": _median(sent, groups), "receive_overhead_us": _median(received, groups)}
     if sum(each.value for each in overheads.values()) >= latency.value:
-        # Part of what a late receive takes is not on the way of a message that is waited for.
+        # A late receive also does work that does not delay a message for which a rank already waits.
         found.refused.append(
             f"{level}: send_overhead_us and receive_overhead_us: together they are longer than a message"
         )
@@ -250,7 +250,7 @@ def _overheads(
 def _gaps(
     results: Sequence[Result], level: str, messages: Messages, found: Calibrated
 ) -> dict[str, Interval]:
-    """The gaps of ports: what each further message of many at once takes, if that is more than the core's."""
+    """The gaps of ports: the time of each further message of many at once, if it exceeds the core's time."""
     gaps = {}
     for kind, side in (("fan_out", "send"), ("fan_in", "receive")):
         fans = _of(results, kind)
@@ -293,7 +293,7 @@ def _node_limit(results: Sequence[Result], found: Calibrated) -> None:
     )
 
     def slower(result: Result) -> float:
-        """How many times as long a byte takes as by itself."""
+        """The time of a byte, divided by its time when one message travels alone."""
         assert found.between_nodes is not None
         segment = [s for s in found.between_nodes.segments if s.from_bytes <= result.size_bytes][-1]
         limit = found.between_nodes.eager_limit_bytes
@@ -333,7 +333,7 @@ def _cores(results: Sequence[Result], found: Calibrated) -> None:
 
 
 def _memory_limit(results: Sequence[Result], found: Calibrated) -> None:
-    """What the memory gives all cores together, if they combine slower together than one by itself."""
+    """The memory bandwidth of all cores together, if they combine slower than one alone."""
     one = {(r.round, r.size_bytes): quantile(r) for r in _of(results, "combine", 1)}
     all_ = [r for r in _of(results, "combine") if len(r.ranks) > 1 and (r.round, r.size_bytes) in one]
     if not all_:

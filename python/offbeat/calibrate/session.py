@@ -70,7 +70,7 @@ class Session:
 
     @property
     def core_seconds(self) -> float:
-        """What it cost: all cores that the ranks had, for as long as they measured."""
+        """The cost: the number of cores that the ranks had, times the seconds for which they measured."""
         nodes = len(set(self.node_of_rank)) or 1
         return self.seconds * min(self.goal.ranks, nodes * machine.cpus())
 
@@ -244,12 +244,12 @@ def _launch(session: Session, choice: Choice, lines: Path, output: Path, until: 
 
 
 def benchmark_path(path: Path, ranks: int) -> Path:
-    """Where the times of the algorithms on so many ranks are: a file of offbeat bench."""
+    """The path of the file of offbeat bench with the times of the algorithms on ``ranks`` ranks."""
     return path.with_name(f"{path.stem}-{ranks}-ranks.json")
 
 
 def benchmark(session: Session, choice: Choice, path: Path, ranks: int) -> Benchmark:
-    """The times of the algorithms on so many ranks, as far as they were measured."""
+    """The times of the algorithms on ``ranks`` ranks that were measured until now."""
     own = benchmark_path(path, ranks)
     plan = Plan(
         ranks=ranks,
@@ -267,7 +267,10 @@ def benchmark(session: Session, choice: Choice, path: Path, ranks: int) -> Bench
 
 
 def level(session: Session) -> str | None:
-    """Where the ranks of the algorithms are. None: several on each of several nodes: no formula has that."""
+    """The level on which the algorithms ran, or None.
+
+    None means several ranks on each of several nodes, for which no formula holds.
+    """
     layout = session.layout
     if len(layout.nodes) == 1:
         return "within_node"

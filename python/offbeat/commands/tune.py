@@ -91,8 +91,8 @@ def tune(
         str,
         typer.Option(
             metavar="robust|balanced|trace:FOLDER",
-            help="What the best algorithm is best at: the mean over arrival patterns, all ranks arriving "
-            "together, or the calls and arrivals of a recorded program.",
+            help="The last delay that counts: the mean over arrival patterns, that of ranks that arrive "
+            "together, or that under the calls and arrivals of a recorded program.",
         ),
     ] = "robust",
     budget: Annotated[

@@ -142,12 +142,12 @@ def _decisions() -> tuple[Decision, ...]:
 
 
 def collectives() -> list[str]:
-    """The collectives of which it is known what the hosts do."""
+    """The collectives for which ``hosts.txt`` has decisions."""
     return list(dict.fromkeys(each.collective for each in _decisions()))
 
 
 def default(host: str, collective: str, shape: Shape, size_bytes: int) -> tuple[Phases, ...]:
-    """What a host runs. If nothing is known of it, the result is empty."""
+    """What a host runs. The result is empty if no decision is known."""
     for each in _decisions():
         if (
             each.collective == collective

@@ -31,18 +31,17 @@ from offbeat.tune import candidates, decisions
 from offbeat.units import format_size
 
 NATIVE = "native"
-_MODEL_ERROR = (
-    1.1  # an algorithm that a model puts further behind the best one, or the hosts, is not simulated
-)
+# An algorithm that a model puts further behind the best one, or behind the hosts, is not simulated.
+_MODEL_ERROR = 1.1
 _MAY_BE_SLOWER = 1.1  # how far the more robust of two may be behind if no rank is late
 _MOST_SIMULATED = 4
 _TIE = 0.03  # scores that differ by less count as equal
 _RADIXES = (4, 7, 8)
-# Algorithms in which each rank has a message for every other one. Their memory grows with the square.
+# Each rank sends to every other one, so the memory of a simulation grows with the square of the ranks.
 _ALL_TO_ALL = ("arrival_owners", "linear")
 _MOST_FOR_ALL_TO_ALL = 256
-_MANY_RANKS = 8192  # on which the work on the nodes takes long to simulate
-_MOST_OF_A_STRUCTURE = 2  # there, of the hierarchies, the lanes, and the algorithms that know of no nodes
+_MANY_RANKS = 8192  # with more, simulating the work on the nodes takes long
+_MOST_OF_A_STRUCTURE = 2  # then, of hierarchies, of lanes, and of algorithms that ignore nodes
 _NODE_AWARE = ("nap", "smp")
 _SEGMENT_BYTES = (16 << 10, 64 << 10)
 
@@ -112,8 +111,8 @@ class Answer:
 def node_groups(least: int, most: int) -> list[tuple[tuple[int, int], tuple[int, ...]]]:
     """Divide a range of numbers of nodes, each part with the numbers that stand for it.
 
-    Powers of two are by themselves: there the algorithms of the hosts are at their best. Of the numbers
-    between two of them the first needs most folding, and the last has most steps.
+    Powers of two are by themselves: there the algorithms of the hosts are at their best. Between
+    two of them the first number needs most folding, and the last one has most steps.
     """
     found = []
     while least <= most:
@@ -155,7 +154,7 @@ def _node_algorithm(collective: str) -> str | None:
 
 
 class _Known(NamedTuple):
-    """What a model can say of an algorithm: an expression on so many ranks of so many nodes."""
+    """An expression on a number of ranks and nodes, for which a model may know the time."""
 
     expression: str
     ranks: int
