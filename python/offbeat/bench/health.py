@@ -46,8 +46,8 @@ def _preload(ranks: Sequence[RankFacts]) -> Iterator[Check]:
             "preload",
             Status.failed,
             f"not loaded in {len(without)} of {len(ranks)} ranks, the first is rank {without[0]}",
-            "Look whether the launcher passes LD_PRELOAD on, and whether offbeat is at the same path on "
-            "every host.",
+            "Check that the launcher passes LD_PRELOAD on, and that offbeat is at the same path on every "
+            "host.",
         )
         return
     unseen = [each.rank for each in ranks if not each.intercepted]
@@ -73,7 +73,7 @@ def _shared_memory(hosts: Mapping[str, Sequence[RankFacts]]) -> Iterator[Check]:
                 "shared memory",
                 Status.failed,
                 f"the ranks of {host} do not share memory, so their collectives go to the MPI",
-                "Give containers one /dev/shm (--ipc=host), and see that OFFBEAT_BOARD_KIB is not 0.",
+                "Give containers one /dev/shm (--ipc=host), and check that OFFBEAT_BOARD_KIB is not 0.",
             )
         elif free < len(ranks) * _WINDOWS_BYTES:
             wanted = format_size(len(ranks) * _WINDOWS_BYTES)

@@ -48,7 +48,7 @@ class Cell(NamedTuple):
 
     @property
     def variant(self) -> str:
-        """What is not as usual in the call, such as ``int32, max, in place``; usually nothing."""
+        """How the call differs from the default, such as ``int32, max, in place``; usually empty."""
         parts = [
             self.type if self.type != FLOAT else "",
             self.operation if self.operation != SUM else "",

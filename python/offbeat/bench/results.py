@@ -193,7 +193,7 @@ class Benchmark:
         return [key for key in wanted if key not in there]
 
     def native_us(self) -> dict[Call, float]:
-        """The host's medians when no rank is late, by call, as far as they are known."""
+        """The host's known medians when no rank is late, by call."""
         return {r.cell.call: r.native_us for r in self.results if r.native_us > 0}
 
     def wrong_results(self) -> list[str]:

@@ -80,7 +80,9 @@ def doctor(
             found = probe(choice, place.number(base), place.arguments(choice.install), launcher)
             checks += health.of_ranks(found)
         except CommandError as error:
-            checks.append(Check("ranks", Status.failed, str(error), "Start any MPI program by hand first."))
+            checks.append(
+                Check("ranks", Status.failed, str(error), "First start an MPI program without offbeat.")
+            )
         checks += _rules(choice, base)
     checks += [*_settings(base), *_devices(base)]
     failed = any(check.status is Status.failed for check in checks)
@@ -148,7 +150,7 @@ def _devices(base: Mapping[str, str]) -> Iterator[Check]:
     policy = base.get("OFFBEAT_GPU") or "stage"
     text = f"{', '.join(found)}; OFFBEAT_GPU is {policy}"
     if "Level Zero" in found and policy == "stage":
-        advice = "The MPI serves communicators whose ranks have loaded Level Zero; see docs/gpu.md."
+        advice = "The MPI serves communicators whose ranks have loaded Level Zero; see docs/how-to/gpu.md."
         yield Check("GPU driver", Status.warning, text, advice)
     else:
         yield Check("GPU driver", Status.ok, text)

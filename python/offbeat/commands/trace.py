@@ -36,7 +36,7 @@ from offbeat.commands.start import built
 from offbeat.errors import CommandError
 from offbeat.mpi import launch
 
-_PARTIAL = 4  # a flag of the file; see docs/trace-format.md
+_PARTIAL = 4  # a flag of the file; see docs/reference/trace-format.md
 
 
 def register(app: typer.Typer) -> None:
