@@ -86,7 +86,7 @@ def calibrate(
         ),
     ] = "",
     name: Annotated[
-        str, typer.Option(metavar="TEXT", help="The name of the machine. Default: that of this host.")
+        str, typer.Option(metavar="NAME", help="The name of the machine. Default: that of this host.")
     ] = "",
     seed: Annotated[int, typer.Option(help="Seed of the random sizes.")] = 1,
     resume: Annotated[
@@ -96,7 +96,7 @@ def calibrate(
     mpirun_args: MpirunArgs = "",
     verbose: Verbose = 0,
 ) -> None:
-    """Measure messages, cores and algorithms here, and write a machine file.
+    """Measure this machine, and write it as a machine file.
 
     offbeat calibrate -n 8 -o my.toml --budget 10min
 
