@@ -74,6 +74,8 @@ offbeat_status guarded(Body&& body) {
     return fail(OFFBEAT_ERROR_MPI, failure.what(), failure.code);
   } catch (const std::exception& failure) {
     return fail(OFFBEAT_ERROR_MPI, failure.what());
+  } catch (...) {  // from a function of the program
+    return fail(OFFBEAT_ERROR_MPI, "an exception that is no std::exception");
   }
 }
 

@@ -159,6 +159,8 @@ std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& 
     refuse(refused,
            name_of_rank(refused) + ": " + (found == all.end() ? "no shared memory" : found->text.data()));
   }
+  // Otherwise calls that were begun would use the stage of blocking ones. The number is equal on all ranks.
+  if (group->board_->stages() == 1) refuse(0, "no memory for the stages of a group");
   // Whatever fails here fails on one rank alone.
   const bool is_made = try_to([&] {
     group->plans_ = process->selection.plans_without_mpi(size);
@@ -466,6 +468,9 @@ void select_for_groups(Collective collective, std::string_view expression) {
   GroupProcess::get().selection.choose_always(collective, expression, "offbeat_select");
 }
 
-std::uint64_t calls_of_groups(Collective collective) { return GroupProcess::get().calls(collective); }
+std::uint64_t calls_of_groups(Collective collective) {
+  const GroupProcess* const process = GroupProcess::find();
+  return process != nullptr ? process->calls(collective) : 0;
+}
 
 }  // namespace offbeat

@@ -27,6 +27,8 @@ void be_a_child() {
   ProgressThread::forget_thread();
 }
 
+constinit std::atomic<GroupProcess*> made{nullptr};
+
 // The process that prints the report when it ends.
 constinit std::atomic<pid_t> reporter{0};
 
@@ -50,14 +52,15 @@ std::uint64_t identity_of_build(const Selection& selection) {
 // if libgcc is linked statically.
 GroupProcess& GroupProcess::get() {
   static std::mutex mutex;
-  static GroupProcess* made = nullptr;
   const std::lock_guard lock(mutex);
-  if (made == nullptr) {
-    made = new GroupProcess;
+  if (find() == nullptr) {
+    made.store(new GroupProcess, std::memory_order_release);
     pthread_atfork(nullptr, nullptr, be_a_child);
   }
-  return *made;
+  return *find();
 }
+
+GroupProcess* GroupProcess::find() { return made.load(std::memory_order_acquire); }
 
 std::uint64_t GroupProcess::fork_generation() { return forks.load(std::memory_order_relaxed); }
 

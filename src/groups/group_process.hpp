@@ -19,6 +19,8 @@ class GroupProcess {
   // Returns the state of this process, and makes it at the first call. It is never destroyed. Throws
   // UsageError for a bad setting.
   [[nodiscard]] static GroupProcess& get();
+  // Returns the same, or null before the first call of get().
+  [[nodiscard]] static GroupProcess* find();
 
   void count(Collective collective) { calls_[index_of(collective)].fetch_add(1, std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t calls(Collective collective) const {

@@ -328,7 +328,8 @@ void NodeBoard::progress() {
   if (client_ != nullptr) client_->check();
   if (const int code = look_for_failure(); code != 0)
     throw CommunicationError("the MPI can no longer look for messages", code);
-  operations_under_way.advance(HostCalls::messages);
+  // The program may use groups without MPI in threads that must not call MPI.
+  operations_under_way.advance(client_ != nullptr ? HostCalls::messages : HostCalls::none);
   const std::uint64_t broken = board().broken().load(std::memory_order_acquire);
   if (broken == 0) return;
   if (size_.compares_calls) throw failure();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "groups/operation.hpp"
 
+#include <sched.h>
+
 #include <utility>
 
 namespace offbeat {
@@ -59,8 +61,39 @@ bool Operation::test() {
   return true;
 }
 
+// Keeps the owner while a thread waits. Another thread may free the communicator as soon as the operation has
+// ended, which is before its sequel runs.
+class Operation::OwnerInUse {
+ public:
+  explicit OwnerInUse(const Operation& operation) {
+    const OperationsUnderWay::Lock lock(operations_under_way);
+    if (operation.has_ended_) return;
+    owner_ = operation.owner_;
+    owner_->begin_use();
+  }
+  OwnerInUse(const OwnerInUse&) = delete;
+  OwnerInUse& operator=(const OwnerInUse&) = delete;
+  ~OwnerInUse() {
+    if (owner_ == nullptr) return;
+    const OperationsUnderWay::Lock lock(operations_under_way);
+    if (owner_->end_use()) operations_under_way.add_abandoned(*owner_);
+  }
+  // Returns false if the operation has ended.
+  explicit operator bool() const { return owner_ != nullptr; }
+
+ private:
+  OperationsOwner* owner_ = nullptr;
+};
+
 void Operation::wait() {
+  if (is_complete()) return rethrow_if_failed();
+  const OwnerInUse owner(*this);
   while (!is_complete()) {
+    if (!owner) {
+      operations_under_way.settle();
+      sched_yield();
+      continue;
+    }
     const Patience patience = owner_->patience_of(plan_.index);
     Patience::Wait wait(patience);
     while (!operations_under_way.advance(HostCalls::all) && !is_complete()) wait.pause();
@@ -72,7 +105,14 @@ void Operation::wait() {
 // The pause gives the host its turns. If a turn throws because another rank has given up, the operation fails
 // when it is advanced next.
 void Operation::wait_for_sequel() noexcept {
+  if (is_complete()) return;
+  const OwnerInUse owner(*this);
   while (!is_complete()) {
+    if (!owner) {
+      operations_under_way.settle();
+      if (!is_complete()) sched_yield();  // another thread settles it
+      continue;
+    }
     const Patience patience = owner_->patience_of(plan_.index);
     Patience::Wait wait(patience);
     auto calls = HostCalls::messages;
@@ -140,6 +180,7 @@ void Operation::end() noexcept {
   // come before forget().
   OperationsOwner& owner = *owner_;
   const int index = plan_.index;
+  has_ended_ = true;
   // After either of these two, the operation may have been destroyed.
   if (sequel_.call != nullptr) {
     operations_under_way.add_over(*this);

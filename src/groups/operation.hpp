@@ -103,6 +103,7 @@ class Operation {
   // Makes the operation one that is under way. accept() or announce() must follow.
   void begin(const OperationPlan& plan) {
     plan_ = plan;
+    has_ended_ = false;
     is_complete_.store(false, std::memory_order_relaxed);
   }
   // Advances the operation from its owner's thread as it begins. Call this while you hold the lock.
@@ -133,6 +134,8 @@ class Operation {
   friend class OperationsOwner;
   friend class OperationsUnderWay;
 
+  class OwnerInUse;
+
   void start();
   // Advances without waiting. Returns true if the operation has advanced.
   bool advance(HostCalls calls) noexcept;
@@ -145,6 +148,7 @@ class Operation {
   OperationPlan plan_;
   Task task_{};
   bool has_started_ = false;
+  bool has_ended_ = false;       // guarded by the lock; the owner may be gone then
   Operation* before_ = nullptr;  // its predecessor on the stage, until that is complete
   Operation* after_ = nullptr;
   Operation* next_ = nullptr;  // in the list of operations that are announced, under way, or over

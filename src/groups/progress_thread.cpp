@@ -54,6 +54,7 @@ void do_urgent_work() {
       wait->pause();
     }
   }
+  operations_under_way.settle_in_any_thread();  // another thread may have ended the last one
 }
 
 // Advances operations that the program does not advance. If one of them advanced, it may soon advance

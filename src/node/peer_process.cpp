@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -21,8 +22,9 @@ namespace offbeat {
 namespace {
 
 struct ProcessStatus {
-  char state = 0;  // 'Z' for a zombie; 0 if there is no such process or /proc is not readable
+  char state = 0;  // 'Z' for a zombie; 0 if there is no such process, or nothing is known
   std::uint64_t start_time = 0;
+  bool is_unknown = false;  // true if it cannot be read, for example for lack of a free descriptor
 };
 
 // Reads /proc/PID/stat. Its second field is a name in parentheses, which may have any characters. The third
@@ -32,7 +34,7 @@ ProcessStatus status_of(pid_t pid) {
   char text[1024];
   std::snprintf(path, sizeof path, "/proc/%d/stat", pid);
   const int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return {};
+  if (file < 0) return {.is_unknown = errno != ENOENT && errno != ESRCH};
   const ssize_t length = read(file, text, sizeof text - 1);
   close(file);
   if (length <= 0) return {};
@@ -54,6 +56,7 @@ std::uint64_t own_pid_namespace() {
 // alone does not say that a process is dead.
 bool has_ended(const ProcessIdentity& identity) {
   const ProcessStatus status = status_of(identity.pid);
+  if (status.is_unknown) return false;
   return status.state == 0 || status.state == 'Z' || status.state == 'X' ||
          status.start_time != identity.start_time;
 }
@@ -77,8 +80,9 @@ int pidfd_of(const ProcessIdentity& identity) {
   constexpr long pidfd_open = 434;  // on every architecture but Alpha; the C library may lack a function
   const int descriptor = static_cast<int>(syscall(pidfd_open, identity.pid, 0));
   if (descriptor < 0) return errno == ESRCH ? -1 : -2;
-  // The number may belong to another process by now.
-  if (identity.start_time != 0 && status_of(identity.pid).start_time != identity.start_time) {
+  // The number may belong to another process by now. If its start time cannot be read, is_dead() looks again.
+  const std::uint64_t found = status_of(identity.pid).start_time;
+  if (identity.start_time != 0 && found != 0 && found != identity.start_time) {
     close(descriptor);
     return -1;
   }
@@ -92,9 +96,8 @@ int pidfd_of(const ProcessIdentity& identity) {
 }  // namespace
 
 ProcessIdentity ProcessIdentity::of_this_process() {
-  static const std::uint64_t pid_namespace = own_pid_namespace();
   const pid_t pid = getpid();
-  return {.pid = pid, .start_time = status_of(pid).start_time, .pid_namespace = pid_namespace};
+  return {.pid = pid, .start_time = status_of(pid).start_time, .pid_namespace = own_pid_namespace()};
 }
 
 PeerProcess::PeerProcess(const ProcessIdentity& identity)
@@ -102,17 +105,24 @@ PeerProcess::PeerProcess(const ProcessIdentity& identity)
       is_visible_(identity.pid > 0 && identity.pid_namespace != 0 &&
                   identity.pid_namespace == own_pid_namespace() && has_process(identity.pid)) {}
 
+// Threads that wait on different stages of a board may look at the same time.
 bool PeerProcess::is_dead() {
-  if (!is_visible_ || is_dead_) return is_dead_;
-  if (descriptor_ < 0) descriptor_ = pidfd_of(identity_);
-  if (descriptor_ >= 0) {
-    pollfd look{.fd = descriptor_, .events = POLLIN, .revents = 0};
-    is_dead_ = poll(&look, 1, 0) == 1 && (look.revents & (POLLIN | POLLNVAL)) != 0 && has_ended(identity_);
-  } else {
-    // Without a pidfd (before Linux 5.3, or with no descriptor left) a zombie counts as alive.
-    is_dead_ = descriptor_ == -1 || !has_process(identity_.pid);
+  const std::atomic_ref<bool> is_dead(is_dead_);
+  if (!is_visible_ || is_dead.load(std::memory_order_relaxed)) return is_dead.load(std::memory_order_relaxed);
+  const std::atomic_ref<int> kept(descriptor_);
+  int descriptor = kept.load(std::memory_order_relaxed);
+  if (descriptor < 0) {
+    descriptor = pidfd_of(identity_);
+    kept.store(descriptor, std::memory_order_relaxed);
   }
-  return is_dead_;
+  // Without a pidfd (before Linux 5.3, or with no descriptor left) a zombie counts as alive.
+  bool found = descriptor == -1 || (descriptor < 0 && !has_process(identity_.pid));
+  if (descriptor >= 0) {
+    pollfd look{.fd = descriptor, .events = POLLIN, .revents = 0};
+    found = poll(&look, 1, 0) == 1 && (look.revents & (POLLIN | POLLNVAL)) != 0 && has_ended(identity_);
+  }
+  if (found) is_dead.store(true, std::memory_order_relaxed);
+  return found;
 }
 
 }  // namespace offbeat

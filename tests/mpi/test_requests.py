@@ -23,6 +23,11 @@ def test_requests_of_the_host_in_segments(mpi: Mpi) -> None:
     run_requests(mpi, 2, environment={"OFFBEAT_ALLREDUCE": "pipeline(4, native)"})
 
 
+def test_freed_memory_is_not_used(mpi: Mpi) -> None:
+    """glibc overwrites what is freed."""
+    run_requests(mpi, 2, environment={"MALLOC_PERTURB_": "165"})
+
+
 def test_another_thread_may_complete_them(mpi: Mpi) -> None:
     run_requests(mpi, 2, "threads")
 

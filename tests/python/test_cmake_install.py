@@ -115,6 +115,7 @@ def test_the_files(prefix: Path) -> None:
         "bin/offbeat-env", "include/offbeat/offbeat.h", f"{lib}/pkgconfig/offbeat.pc",
         f"{lib}/cmake/offbeat/offbeat-config.cmake", f"{lib}/cmake/offbeat/offbeat-config-version.cmake",
         f"share/modulefiles/offbeat/{_core.version()}",
+        f"{lib}/liboffbeat.so",
         *(f"{lib}/liboffbeat-{family}.so" for family in FAMILIES),
         *(f"{lib}/liboffbeat-trace-{family}.so" for family in FAMILIES),
     }  # fmt: skip

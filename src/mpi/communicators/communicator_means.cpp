@@ -139,10 +139,15 @@ void CommunicatorMeans::take_over() {
   board_->waiters = transport_.get();
   auto* client = static_cast<MpiBoardClient*>(node_board().client());
   if (client == nullptr) {
-    auto made = std::make_unique<MpiBoardClient>(process_.host, process_.fault_tolerance(),
-                                                 process_.own_communicator(), team().locality());
-    client = made.get();
-    node_board().serve(std::move(made));
+    // All ranks have agreed to use the board by now. A rank without memory for this serves them all the same,
+    // but gives its host no turns.
+    const bool is_made = try_to([&] {
+      auto made = std::make_unique<MpiBoardClient>(process_.host, process_.fault_tolerance(),
+                                                   process_.own_communicator(), team().locality());
+      client = made.get();
+      node_board().serve(std::move(made));
+    });
+    if (!is_made) return;
   }
   if (have_messages()) client->use(shared_.messages->handle(), shared_.tag_base + MpiTransport::failure_tag);
   if (life_.may_be_revoked()) {

@@ -378,8 +378,10 @@ void Runtime::forget(const Communicator& communicator) {
 }
 
 void Runtime::destroy(Communicator* communicator) {
-  const InsideOffbeat guard;
+  // The host may call this while offbeat makes a call of it.
+  const bool was_inside = std::exchange(inside_offbeat, true);
   if (communicator->abandon()) delete communicator;
+  inside_offbeat = was_inside;
 }
 
 int Runtime::free_communicator(MPI_Comm handle, HostFunction<int(MPI_Comm*)> host_call, MPI_Comm* argument) {
