@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -119,6 +120,7 @@ std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& 
   Greeting mine{.node = NodeIdentity::of_this_process(), .rank = rank, .size = size};
   GroupProcess* process = nullptr;
   std::unique_ptr<Group> group;
+  std::vector<int> numbers;
   std::string why_not;
   try {
     process = &GroupProcess::get();
@@ -126,6 +128,8 @@ std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& 
     mine.settings = process->settings_hash;
     mine.rules = process->selection.hash_of_users_rules();
     group.reset(new Group(*process, rank, size));
+    numbers.resize(static_cast<std::size_t>(size));
+    std::iota(numbers.begin(), numbers.end(), 0);
     mine.is_ready = 1;
   } catch (const std::exception& error) {
     why_not = error.what();
@@ -139,9 +143,7 @@ std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& 
   if (process->settings.window_bytes / static_cast<std::size_t>(size) < widest_element)
     refuse(rank, "OFFBEAT_BOARD_KIB is too small for " + std::to_string(size) + " ranks");
 
-  RankNames names{
-      .numbers = std::vector<int>(static_cast<std::size_t>(size)), .space = "", .everyone = "group"};
-  for (int k = 0; k < size; ++k) names.numbers[static_cast<std::size_t>(k)] = k;
+  const RankNames names{.numbers = numbers, .space = "", .everyone = "group"};
   const BoardSize board_size{process->settings.window_bytes, NodeBoard::stages_of_communicator, true};
   group->board_ = NodeBoard::create(set_up, group->locality_, names, process->settings, process->windows,
                                     board_size, why_not);

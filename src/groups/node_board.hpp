@@ -40,9 +40,9 @@ struct BoardSize {
 
 // How messages for people name the ranks of a board.
 struct RankNames {
-  std::vector<int> numbers;   // of the ranks of the communicator or group, in their order
-  std::string_view space;     // follows a number: " of MPI_COMM_WORLD"; empty for a group
-  std::string_view everyone;  // "communicator" or "group"
+  std::span<const int> numbers;  // of the ranks of the communicator or group, in their order
+  std::string_view space;        // follows a number: " of MPI_COMM_WORLD"; empty for a group
+  std::string_view everyone;     // "communicator" or "group"
 };
 
 // BoardClient stands for what the present user of a board has besides the board: the host MPI. A group has
