@@ -64,7 +64,7 @@ def test_what_was_measured_survives_a_kill_and_is_resumed(
     wait_for_probes(part, 20)
     job.send_signal(signal.SIGKILL)
     job.wait()
-    again = [sys.executable, "-m", "offbeat", "calibrate", "--resume", "-o", str(file), "--budget", "25s"]
+    again = [sys.executable, "-m", "offbeat", "calibrate", "--resume", "-o", str(file), "--budget", "15s"]
     for _ in range(50):  # until the ranks of the killed command have ended
         done = subprocess.run(
             again, env=clean_environment, cwd=tmp_path, capture_output=True, text=True, timeout=200
@@ -86,7 +86,7 @@ def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path, clean_environment:
         [*command, "--budget", "90s"], env=clean_environment, cwd=tmp_path, stderr=subprocess.PIPE, text=True
     )
     wait_for_probes(runner.part_of(file.with_suffix(".json")), 5)
-    job.send_signal(signal.SIGINT)
+    job.send_signal(signal.SIGTERM)  # a background job of a shell ignores SIGINT
     _, said = job.communicate(timeout=60)
     assert job.returncode == 130
     last = said.splitlines()[-1]
