@@ -98,7 +98,7 @@ def test_an_algorithm_that_the_host_does_not_have(mpi: Mpi) -> None:
 def test_ranks_refuse_more_floats_than_a_call_counts(mpi: Mpi) -> None:
     """The command line refuses such a size; a file that is resumed, or was written by hand, may have one."""
     choice = choose(str(mpi.prefix), None, [], clean_environment(mpi))
-    with pytest.raises(CommandError, match="8589934592 bytes are more floats than an MPI call counts"):
+    with pytest.raises(CommandError, match="8589934592 bytes are more elements than an MPI call counts"):
         runner.measure(Plan(2, [8 << 30], ["native"], budget_s=20), choice)
 
 
