@@ -55,7 +55,7 @@ def test_non_blocking_calls_have_rules_of_their_own(
     rules = tmp_path / "my.rules"
     rules.write_text("ibcast * * * * chain\nbcast * * * * native\niallgather * * * * native\n")
     program = compile_program(mpi, PROGRAMS / "adapting.c")
-    settings = {"OFFBEAT_VERBOSE": "1", "OFFBEAT_RULES": str(rules)}
+    settings = {"OFFBEAT_VERBOSE": "1", "OFFBEAT_ADAPT": "off", "OFFBEAT_RULES": str(rules)}
     result = run(mpi, 2, [program], environment=settings, timeout=120).succeeded()
     lines = {name: {line[3] for line in said(result.stderr) if line[0] == name} for name in NAMES_OF_BOTH}
     for name in NAMES_OF_BOTH:
