@@ -98,7 +98,8 @@ bool all_fit(const Board& board, const CallRecord& mine, const Call& call) {
     if (rank == board.rank) continue;
     const Board::Record& theirs = board.record(rank, mine.number);
     const std::uint64_t their_head = theirs.head.load(std::memory_order_acquire);
-    if (their_head >> 32 != head >> 32) continue;  // not there yet, or no longer there
+    // If the record is not there yet, or no longer there, earlier ones count: after an empty call this rank
+    // may be ahead, and have met the others in their call before.
     if (their_head != head || theirs.root.load(std::memory_order_relaxed) != mine.root_word() ||
         theirs.count.load(std::memory_order_relaxed) != mine.count ||
         theirs.lists.load(std::memory_order_relaxed) != mine.lists)

@@ -67,24 +67,7 @@ std::uint64_t GroupProcess::fork_generation() { return forks.load(std::memory_or
 GroupProcess::GroupProcess() : settings(Settings::from_environment()), build(identity_of_build(selection)) {
   pool::set_cache_limit(settings.cache_bytes);
   if (settings.gpu == GpuPolicy::stage) devices::look_for_drivers();
-  if (!settings.rules.empty()) {
-    try {
-      selection.start_with(read_rules(settings.rules));
-    } catch (const UsageError& error) {
-      throw UsageError(std::string("OFFBEAT_RULES: ") + error.what());
-    }
-  }
-  for (std::size_t k = 0; k < collectives.size(); ++k) {
-    const Collective collective = collective_at(k);
-    const std::string& expression = settings.algorithm(collective);
-    if (expression.empty()) continue;
-    const std::string name = algorithm_setting(collective);
-    try {
-      selection.start_with(collective, expression, name);
-    } catch (const UsageError& error) {
-      throw UsageError(name + "='" + printable(expression) + "': " + error.what());
-    }
-  }
+  selection.start_with(settings);
 }
 
 void GroupProcess::joins_group(int rank) {

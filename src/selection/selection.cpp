@@ -3,7 +3,9 @@
 
 #include <utility>
 
+#include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/log.hpp"
 #include "collectives/repertoire.hpp"
 
 namespace offbeat {
@@ -14,6 +16,26 @@ Selection::Selection(HostMpi host, std::size_t window_bytes, Adapt adapt)
     if (repertoire(collective_at(k)).algorithms.empty()) continue;
     const FixedChoice fixed{interned_expression(collective_at(k), "native"), ""};
     native_.by_collective[k] = make_plan(collective_at(k), {.host = host, .placement = {}, .fixed = &fixed});
+  }
+}
+
+void Selection::start_with(const Settings& settings) {
+  const auto named = [](const std::string& setting, auto&& start) {
+    try {
+      start();
+    } catch (const UsageError& error) {
+      throw UsageError(setting + error.what());
+    }
+  };
+  if (!settings.rules.empty()) named("OFFBEAT_RULES: ", [&] { start_with(read_rules(settings.rules)); });
+  if (!settings.machine.empty())
+    named("OFFBEAT_MACHINE: ", [&] { start_with(read_machine(settings.machine)); });
+  for (std::size_t k = 0; k < collectives.size(); ++k) {
+    const Collective collective = collective_at(k);
+    const std::string& expression = settings.algorithm(collective);
+    if (expression.empty()) continue;
+    const std::string name = algorithm_setting(collective);
+    named(name + "='" + printable(expression) + "': ", [&] { start_with(collective, expression, name); });
   }
 }
 

@@ -24,6 +24,10 @@ class Selection {
   explicit Selection(HostMpi host = HostMpi::other, std::size_t window_bytes = any_length,
                      Adapt adapt = Adapt::on);
 
+  // Takes the user's rules, machine file and expressions from the settings, as the functions below do. Throws
+  // UsageError, which names the setting.
+  void start_with(const Settings& settings);
+
   // Sets the expression for every length at the start; choose_always() can return to it. Only valid before
   // the first call. Throws ExpressionError.
   void start_with(Collective collective, std::string_view expression, std::string_view origin);

@@ -239,20 +239,24 @@ def _one_cell_a_line(head: dict[str, Any], cells: Sequence[str]) -> str:
     return "{\n" + ",\n".join([*lines, f' "cells": [\n  {rows}\n ]']) + "\n}\n"
 
 
-def read(path: Path) -> Benchmark:
-    """Read the file of a benchmark. Raises CommandError if it is anything else."""
+def read_document(path: Path, command: str, file_format: str, version: int) -> dict[str, Any]:
+    """Read a JSON file that ``command`` has written. Raises CommandError if it is anything else."""
     try:
         document = json.loads(path.read_text())
     except OSError as error:
         raise CommandError(f"cannot read {path}: {error.strerror}") from None
     except ValueError:
-        raise CommandError(f"{path} is not a file of offbeat bench: it is not JSON") from None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise CommandError(f"{path} is not a file of offbeat bench")
-    if (version := document.get("version")) != VERSION:
-        raise CommandError(
-            f"{path} has version {version} of the format; this offbeat reads version {VERSION}"
-        )
+        raise CommandError(f"{path} is not a file of {command}: it is not JSON") from None
+    if not isinstance(document, dict) or document.get("format") != file_format:
+        raise CommandError(f"{path} is not a file of {command}")
+    if (found := document.get("version")) != version:
+        raise CommandError(f"{path} has version {found} of the format; this offbeat reads version {version}")
+    return document
+
+
+def read(path: Path) -> Benchmark:
+    """Read the file of a benchmark. Raises CommandError if it is anything else."""
+    document = read_document(path, "offbeat bench", FORMAT, VERSION)
     ours = {"format", "version", "seconds", "complete", "plan", "cells"}
     try:
         about = {name: value for name, value in document.items() if name not in ours}

@@ -21,7 +21,7 @@ from offbeat.bench import results as bench_results
 from offbeat.bench import runner
 from offbeat.bench.plan import Plan
 from offbeat.bench.records import Records
-from offbeat.bench.results import Benchmark
+from offbeat.bench.results import Benchmark, read_document
 from offbeat.calibrate import hockney, probes
 from offbeat.calibrate.hockney import Case, Hockney
 from offbeat.calibrate.parameters import Calibrated
@@ -121,18 +121,7 @@ class Session:
 
 def read(path: Path) -> Session:
     """Read the file of a calibration. Raises CommandError if it is anything else."""
-    try:
-        document = json.loads(path.read_text())
-    except OSError as error:
-        raise CommandError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError:
-        raise CommandError(f"{path} is not a file of offbeat calibrate: it is not JSON") from None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise CommandError(f"{path} is not a file of offbeat calibrate")
-    if (version := document.get("version")) != VERSION:
-        raise CommandError(
-            f"{path} has version {version} of the format; this offbeat reads version {VERSION}"
-        )
+    document = read_document(path, "offbeat calibrate", FORMAT, VERSION)
     try:
         fields = ("offbeat", "started", "updated", "machine", "mpi", "binding", "environment")
         return Session(

@@ -31,14 +31,13 @@ from offbeat.commands.options import (
     split_arguments,
     write_text,
 )
+from offbeat.commands.progress_line import ProgressLine
 from offbeat.errors import FAILED, INTERRUPTED, CommandError
 from offbeat.mpi.choice import Choice, choose
 from offbeat.reports.sheet import to_terminal
 from offbeat.units import format_duration, parse_duration_s
 
 _PLAIN_WIDTH = 120  # columns of output that goes to a file or a pipe
-_LINE_EVERY_S = 15.0  # progress that goes to a file
-_ON_TERMINAL_EVERY_S = 1.0  # each line takes time from the ranks
 _WITH_RESUME = {"resume", "budget", "output", "json_file", "verbose"}
 _MESSAGES_SHARE = 0.6  # of the budget; the rest is for the algorithms
 _MOST_RANK_COUNTS = 4
@@ -187,7 +186,7 @@ class _Run:
         self._began = time.time()
         self._budget_s = budget_s
         self._verbose = verbose
-        self._line = _Line()
+        self._line = ProgressLine()
         self._console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
 
     def run(self) -> None:
@@ -326,32 +325,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-class _Line:
-    """Tells on standard error what is measured: one line that changes, or one now and then in a file."""
-
-    def __init__(self) -> None:
-        self._terminal = sys.stderr.isatty()
-        self._next = 0.0
-        self._shown = False
-
-    def show(self, text: str) -> None:
-        now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + (_ON_TERMINAL_EVERY_S if self._terminal else _LINE_EVERY_S)
-        if self._terminal:
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-            self._shown = True
-        else:
-            print(f"offbeat: {text}", file=sys.stderr, flush=True)
-
-    def say(self, line: str) -> None:
-        self.clear()
-        print(f"offbeat: {line}", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-            self._shown = False

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -36,6 +35,7 @@ from offbeat.commands.options import (
     where,
     write_text,
 )
+from offbeat.commands.progress_line import ProgressLine
 from offbeat.errors import FAILED, INTERRUPTED, CommandError
 from offbeat.mpi import host_algorithms
 from offbeat.mpi.choice import Choice, choose
@@ -50,8 +50,6 @@ from offbeat.tune.tuning import Progress, Tuning
 from offbeat.units import format_duration, format_size, parse_duration_s, parse_skew
 
 _PLAIN_WIDTH = 140  # columns of output that goes to a file or a pipe
-_LINE_EVERY_S = 15.0  # progress that goes to a file
-_ON_TERMINAL_EVERY_S = 1.0  # each line takes time from the ranks
 _PATTERNS = "balanced,ascending,descending,last_delayed,random"
 _MOST_RECORDED_CELLS = 64
 _WITH_RESUME = {"resume", "budget", "output", "rules", "store", "as_json", "verbose"}
@@ -366,9 +364,15 @@ def _run(
     users_rules = (
         rule_files.without_errors(in_force) if in_force is not None and Path(in_force).exists() else None
     )
-    line = _Line()
+    line = ProgressLine()
     work = Tuning(
-        courses, choice, budget_s, users_rules, on_progress=line.show, say=line.say, show_output=verbose
+        courses,
+        choice,
+        budget_s,
+        users_rules,
+        on_progress=lambda progress: line.show(_text(progress)),
+        say=line.say,
+        show_output=verbose,
     )
     try:
         with ended_by_signals():
@@ -440,40 +444,15 @@ def _stop_interrupted(output: Path) -> NoReturn:
     raise typer.Exit(INTERRUPTED)
 
 
-class _Line:
-    """Tells on standard error how far the tuning is: one line that changes, or one now and then in a file."""
-
-    def __init__(self) -> None:
-        self._terminal = sys.stderr.isatty()
-        self._next = 0.0
-        self._shown = False
-
-    def show(self, progress: Progress) -> None:
-        now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + (_ON_TERMINAL_EVERY_S if self._terminal else _LINE_EVERY_S)
-        what = "measuring the winners again" if progress.round == FINAL else f"round {progress.round + 1}"
-        text = (
-            f"{format_duration(progress.passed_s)} of {format_duration(progress.budget_s)}: {what}, "
-            f"{progress.ranks} ranks: {progress.doing}"
-        )
-        if progress.candidates:
-            text += f"; {progress.racing} of {progress.candidates} candidates are in the race"
-        if self._terminal:
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-            self._shown = True
-        else:
-            print(f"offbeat: {text}", file=sys.stderr, flush=True)
-
-    def say(self, line: str) -> None:
-        self.clear()
-        print(f"offbeat: {line}", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-            self._shown = False
+def _text(progress: Progress) -> str:
+    what = "measuring the winners again" if progress.round == FINAL else f"round {progress.round + 1}"
+    text = (
+        f"{format_duration(progress.passed_s)} of {format_duration(progress.budget_s)}: {what}, "
+        f"{progress.ranks} ranks: {progress.doing}"
+    )
+    if progress.candidates:
+        text += f"; {progress.racing} of {progress.candidates} candidates are in the race"
+    return text
 
 
 # -- results

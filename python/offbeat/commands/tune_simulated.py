@@ -15,6 +15,7 @@ from rich.console import Console
 from offbeat.bench import arrival_patterns
 from offbeat.bench.ranking import BALANCED
 from offbeat.commands.options import checked_output, write_text
+from offbeat.commands.progress_line import ProgressLine
 from offbeat.errors import FAILED, CommandError
 from offbeat.reports import tune_sheets
 from offbeat.reports.sheet import to_terminal
@@ -31,7 +32,6 @@ OPTIONS = {
     "nodes", "ppn", "objective",
 }  # fmt: skip
 _PLAIN_WIDTH = 140
-_LINE_EVERY_S = 15.0
 
 
 def run(
@@ -82,9 +82,13 @@ def run(
             if shape.ranks > simulation.MOST_RANKS:
                 raise CommandError(f"{shape} are {shape.ranks:,} ranks; at most {simulation.MOST_RANKS:,}")
     began = time.monotonic()
-    line = _Line(len(questions))
+    line = ProgressLine(on_terminal_every_s=0.2)
     try:
-        answers = by_simulation.answers(terms, questions, line.show)
+        answers = by_simulation.answers(
+            terms,
+            questions,
+            lambda answer, done: line.show(f"{done} of {len(questions)} questions: {answer.question}"),
+        )
     except MemoryError:
         raise CommandError("these simulations need more memory than there is", FAILED) from None
     finally:
@@ -154,29 +158,3 @@ def _write(console: Console, terms: Terms, rows: Sequence[SimulatedRow], rules_f
     write_text(rules_file, text)
     rule_files.without_errors(str(rules_file))
     console.print(f"Rules: {rules_file}; to use them: OFFBEAT_RULES={rules_file}", soft_wrap=True)
-
-
-class _Line:
-    """Tells on standard error how far the simulations are."""
-
-    def __init__(self, questions: int) -> None:
-        self._questions = questions
-        self._terminal = sys.stderr.isatty()
-        self._next = time.monotonic() + (0.0 if self._terminal else _LINE_EVERY_S)
-        self._shown = False
-
-    def show(self, answer: Answer, done: int) -> None:
-        if time.monotonic() < self._next:
-            return
-        self._next = time.monotonic() + (0.2 if self._terminal else _LINE_EVERY_S)
-        text = f"{done} of {self._questions} questions: {answer.question}"
-        if self._terminal:
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-            self._shown = True
-        else:
-            print(f"offbeat: {text}", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-            self._shown = False

@@ -27,7 +27,8 @@ class Announcements {
   void forget() { said_ = {}; }
 
  private:
-  // Of each form and collective; bit k: row k; the last bit: all later rows.
+  // The rows that were printed, for each form and collective. Bit k stands for row k, and the last bit for
+  // all later rows.
   std::array<std::array<std::uint64_t, collectives.size()>, 2> said_{};
 };
 

@@ -122,7 +122,8 @@ class Teams {
  public:
   // Returns the team of these ranks, or null if none is known.
   [[nodiscard]] std::shared_ptr<Team> find(const std::vector<int>& world_ranks);
-  // Adds a team, in place of one of the same ranks. It allocates no memory if reserve() was called before.
+  // Adds a team. If there is one of the same ranks, the new one replaces it. Allocates no memory if reserve()
+  // was called before.
   void add(std::shared_ptr<Team> team);
   void reserve();
 

@@ -63,31 +63,7 @@ bool start_runtime_or_pass_on() {
 Runtime::Runtime() : settings(Settings::from_environment()) {
   pool::set_cache_limit(settings.cache_bytes);
   if (settings.gpu == GpuPolicy::stage) devices::look_for_drivers();
-  if (!settings.rules.empty()) {
-    try {
-      selection.start_with(read_rules(settings.rules));
-    } catch (const UsageError& error) {
-      throw UsageError(std::string("OFFBEAT_RULES: ") + error.what());
-    }
-  }
-  if (!settings.machine.empty()) {
-    try {
-      selection.start_with(read_machine(settings.machine));
-    } catch (const UsageError& error) {
-      throw UsageError(std::string("OFFBEAT_MACHINE: ") + error.what());
-    }
-  }
-  for (std::size_t k = 0; k < collectives.size(); ++k) {
-    const Collective collective = collective_at(k);
-    const std::string& expression = settings.algorithm(collective);
-    if (expression.empty()) continue;
-    const std::string name = algorithm_setting(collective);
-    try {
-      selection.start_with(collective, expression, name);
-    } catch (const UsageError& error) {
-      throw UsageError(name + "='" + printable(expression) + "': " + error.what());
-    }
-  }
+  selection.start_with(settings);
   selection.ask_for_offer([]() -> const HostOffer& { return runtime().host_variables().offer(); });
   HostVariables::prepare(host, host_mpi, selection);
 }
