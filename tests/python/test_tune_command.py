@@ -17,6 +17,7 @@ from offbeat.__main__ import main
 from offbeat.bench import runner
 from offbeat.bench.plan import COLLECTIVES
 from offbeat.commands import tune as command
+from offbeat.commands.progress_line import ProgressLine
 from offbeat.mpi.choice import Choice
 from offbeat.rules import rule_files
 from offbeat.tune.tuning import Progress
@@ -164,9 +165,9 @@ def test_progress_goes_to_a_file_now_and_then(
     """Every 15 seconds."""
     times = iter((100.0, 101.0, 114.0, 116.0))
     monkeypatch.setattr(time, "monotonic", lambda: next(times))
-    line = command._Line()
+    line = ProgressLine()
     for _ in range(4):
-        line.show(Progress(65, 300, 0, "measuring 4 KiB, random arrival", 2, 20, 31))
+        line.show(command._text(Progress(65, 300, 0, "measuring 4 KiB, random arrival", 2, 20, 31)))
     said = (
         "offbeat: 1:05 of 5:00: round 1, 2 ranks: measuring 4 KiB, random arrival; "
         "20 of 31 candidates are in the race"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -271,7 +272,8 @@ def test_the_command_writes_rules(offbeat: Offbeat, tmp_path: Path) -> None:
         "--patterns", "balanced,last_delayed",
     ]  # fmt: skip
     done = offbeat(*options, "--rules", "my.rules")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"offbeat: \d of 4 questions: allreduce, .*\n", done.stderr), "progress, at once"
     assert "arrival_owners" in done.stdout
     assert "Slingshot 11" in done.stdout
     rules = _core.read_rules(str(tmp_path / "my.rules"))
