@@ -443,3 +443,19 @@ def test_interrupted_and_resumed_for_real(
     after = results.read(path)
     assert after.missing() == []
     assert after.results[: len(before.results)] == before.results
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            "------\nMPI_ABORT was invoked\noffbeat: a warning\noffbeat-bench: too long",
+            "offbeat-bench: too long",
+        ),
+        ("----------\nMPI_ABORT was invoked\noffbeat-bench: too long", "offbeat-bench: too long"),
+        ("----------\nmpirun could not start\nanything", "mpirun could not start"),
+        ("----------", "----------"),
+    ],
+)
+def test_the_line_of_a_failed_job_that_says_most(text: str, line: str) -> None:
+    assert runner.what_failed(text) == line
