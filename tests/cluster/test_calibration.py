@@ -15,7 +15,7 @@ from offbeat.calibrate import session
 from offbeat.simulate import machine
 
 # So slow that other work on the machine does not hide them. It still makes messages several times slower.
-MBIT, DELAY_US = 100.0, 5000.0
+MBIT, DELAY_US = 100.0, 2000.0
 
 
 def test_two_hosts_become_a_machine_file(three: Cluster, tmp_path: Path) -> None:
@@ -30,8 +30,8 @@ def test_two_hosts_become_a_machine_file(three: Cluster, tmp_path: Path) -> None
     environment = clean_environment(mpi) | patient(mpi)
     if "PYTHONPATH" in os.environ:
         environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
-    first = [*calibrate, "-o", str(file), "--budget", "60s", "--algorithms", "none"]
-    resume = [*calibrate[:4], "--resume", "-o", str(file), "--budget", "60s"]
+    first = [*calibrate, "-o", str(file), "--budget", "20s", "--algorithms", "none"]
+    resume = [*calibrate[:4], "--resume", "-o", str(file), "--budget", "20s"]
     try:
         for words in (first, resume, resume, resume):  # a busy machine measures too little in one of them
             done = subprocess.run(
