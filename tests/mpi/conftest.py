@@ -21,7 +21,7 @@ from harness import MPIS, Mpi, use_libraries
 from turns import in_turn, seed_of_commit, tests_in_turn
 
 DEFAULT = "openmpi,mpich,mpich-abi"
-MANY_CASES = 4
+MANY_CASES = 2
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
