@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Which MPIs the tests run on: `pytest tests/mpi --mpi openmpi,mpich`.
 
-A case that could run on several of them runs on two kinds, of Open MPI, MPICH and Intel MPI. If its test has
-many cases, it runs on one kind, and other cases run on others. Which kinds, and which installation of each,
-follows from the seed (turns.py). The marker `kinds` names another number.
+A test that could run on several of them runs on two of the kinds Open MPI, MPICH and Intel MPI. If it has several
+cases, each runs on one kind. Which kinds, and which installation of each, follows from the seed (turns.py). The marker `kinds` names another number.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from harness import MPIS, Mpi, use_libraries
 from turns import in_turn, seed_of_commit, tests_in_turn
 
 DEFAULT = "openmpi,mpich,mpich-abi"
-MANY_CASES = 2
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -95,7 +93,7 @@ def whose_turn(items: list[pytest.Item], seed: int) -> set[pytest.Item]:
     for case, kinds in cases.items():
         first = next(iter(kinds.values()))[0]
         marker = first.get_closest_marker("kinds")
-        usual = 1 if cases_of_test[case.partition("[")[0]] >= MANY_CASES else 2
+        usual = 2 if cases_of_test[case.partition("[")[0]] == 1 else 1
         for kind in in_turn(kinds, marker.args[0] if marker else usual, seed, case):
             chosen.update(in_turn(kinds[kind], 1, seed, f"{case} {kind}"))
     return chosen
