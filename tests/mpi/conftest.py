@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Which MPIs the tests run on: `pytest tests/mpi --mpi openmpi,mpich`.
 
-A test that could run on several of them runs on two of the kinds Open MPI, MPICH and Intel MPI. If it has several
-cases, each runs on one kind. Which kinds, and which installation of each, follows from the seed (turns.py). The marker `kinds` names another number.
+A test that could run on several of them runs on two of the kinds Open MPI, MPICH and Intel MPI. If it has
+several cases, each runs on one kind. Which kinds, and which installation of each, follows from the seed
+(turns.py). The marker `kinds` names another number.
 """
 
 from __future__ import annotations
