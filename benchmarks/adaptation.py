@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Measure what rules `A | B` cost against the best fixed choice.
 
-    build/venv/bin/python benchmarks/adaptation.py [--mpi mpich] [--libraries build/dev] [--output FILE.json]
+    build/venv/bin/python benchmarks/adaptation.py [--mpi mpich] [--libraries build/dev] [--json]
 
 This compiles adaptation.c and runs its programs under three rules, in turn: each alternative alone, and both.
 The best fixed choice takes the faster alternative of each kind of calls, by the medians over the runs. The
@@ -13,7 +13,6 @@ best in the same round of runs: the median, the least and the most. The JSON fil
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import statistics
 import sys
@@ -25,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "mpi"))
 
 import harness  # noqa: E402
+import result_file  # noqa: E402
 
 SOURCE = Path(__file__).resolve().with_suffix(".c")
 LINE = re.compile(r"^(.+): (\d+) (\d+\.\d+)$", re.M)
@@ -42,22 +42,27 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=10_000, help="calls of a program (default: 10000)")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each program (default: 5)")
     parser.add_argument("--alternatives", default="arrival_direct | native", help="default: %(default)s")
-    parser.add_argument("--output", type=Path, help="the JSON file")
+    result_file.add_option(parser)
     arguments = parser.parse_args()
+    results = result_file.ResultFile(arguments.json)
     harness.use_libraries(arguments.libraries)
     each = [alternative.strip() for alternative in arguments.alternatives.split("|")]
     ways = [*each, " | ".join(each)]
 
-    data = []
+    cells = []
     for name in arguments.mpi.split(","):
         for program, share in PROGRAMS.items():
             calls = int(arguments.calls * share)
             found = measure(harness.MPIS[name], arguments.ranks, program, calls, ways, arguments.repeats)
-            data.append({"mpi": name, "ranks": arguments.ranks, "program": program, "calls": calls,
-                         "seconds": found})  # fmt: skip
+            about = {"mpi": name, "ranks": arguments.ranks, "program": program, "calls": calls}
+            cells += [
+                about | {"kind": kind, "rule": way, "runs_s": seconds}
+                for kind, of_kind in found.items()
+                for way, seconds in of_kind.items()
+            ]
             show(f"{name}, {program}, {calls} calls, {arguments.ranks} ranks", found, ways)
-    if arguments.output:
-        arguments.output.write_text(json.dumps({"command": sys.argv, "programs": data}, indent=1) + "\n")
+    mpis = [result_file.mpi(name, harness.MPIS[name].prefix) for name in arguments.mpi.split(",")]
+    results.write(cells, mpis)
 
 
 def measure(

@@ -24,6 +24,7 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
+import result_file
 from offbeat.bench import runner
 from offbeat.bench.plan import Plan
 from offbeat.errors import CommandError
@@ -92,7 +93,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2, help="longest time of one run (2)")
     parser.add_argument("--rounds", type=int, default=15, help="rounds of each way in one process (15)")
     parser.add_argument("--libraries", type=Path, help="take offbeat's compiled files from this build folder")
+    result_file.add_option(parser)
     options = parser.parse_args()
+    results = result_file.ResultFile(options.json)
     if options.libraries is not None:
         libraries.prefer(options.libraries)
     install = discovery.select(options.impi, {})
@@ -111,8 +114,15 @@ def main() -> None:
             f"{statistics.median(ratios):>6.2f}  {ratios[0]:.2f} .. {ratios[-1]:.2f}"
         )
     print(f"\nin one process, µs\n{'size':>10} {'barrier':>10} {'pause':>10} {'instant':>10}")
-    for size, waited in by_all_ways(install, SIZES, options.rounds).items():
+    in_one_process = by_all_ways(install, SIZES, options.rounds)
+    for size, waited in in_one_process.items():
         print(f"{format_size(size):>10}", *(f"{time:>10.2f}" for time in waited))
+    cells = [
+        {"size_bytes": size, "imb_us": times["imb", size], "offbeat_us": times["offbeat", size],
+         **dict(zip(("barrier_us", "pause_us", "instant_us"), in_one_process[size], strict=True))}
+        for size in SIZES
+    ]  # fmt: skip
+    results.write(cells, [result_file.mpi(install.name, install.prefix)])
 
 
 if __name__ == "__main__":

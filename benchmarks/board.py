@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import math
 import statistics
 import sys
@@ -25,6 +24,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import result_file
 from offbeat import machine
 from offbeat.bench import arrival_patterns, runner
 from offbeat.bench.plan import Call, Cell, Plan, parse_algorithms, parse_collectives
@@ -273,7 +273,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=3, help="passes over all MPIs (3)")
     parser.add_argument("--budget", type=float, default=600, help="seconds for the whole benchmark (600)")
     parser.add_argument("--libraries", type=Path, help="take the compiled files from this build folder")
-    parser.add_argument("--json", type=Path, help="also write the medians of each pass to this file")
+    result_file.add_option(parser)
     return parser.parse_args()
 
 
@@ -291,6 +291,7 @@ def plans_for(options: argparse.Namespace, patterns: Sequence[str]) -> list[Plan
 
 def main() -> None:
     options = parse()
+    results = result_file.ResultFile(options.json)
     if options.libraries is not None:
         libraries.prefer(options.libraries)
     options.installs = [discovery.select(mpi, {}) for mpi in options.mpi.split(",")]
@@ -322,10 +323,16 @@ def main() -> None:
             for skew in options.skews if pattern != "balanced" else [0.0]:
                 for algorithm in algorithms:
                     console.print(report.table(collective, ranks, pattern, skew, algorithm))
-    finish(console, board, report, options.json)
+    finish(console, board, report, options.installs, results)
 
 
-def finish(console: Console, board: Board, report: Report, path: Path | None) -> None:
+def finish(
+    console: Console,
+    board: Board,
+    report: Report,
+    installs: Sequence[MpiInstall],
+    results: result_file.ResultFile,
+) -> None:
     console.print(LEGEND)
     for key in sorted(board.cut, key=str):
         console.print(
@@ -337,9 +344,12 @@ def finish(console: Console, board: Board, report: Report, path: Path | None) ->
     console.print(f"{len(report.missed)} targets missed")
     for line in report.missed:
         console.print(f"missed: {line}")
-    if path is not None:
-        cells = [{**asdict(key), "passes_us": delays} for key, delays in board.delays_us.items()]
-        path.write_text(json.dumps({"machine": machine.description(), "cells": cells}, indent=1) + "\n")
+    cells = [
+        {**asdict(key), "few_samples": key in board.cut, "passes_us": delays}
+        for key, delays in board.delays_us.items()
+    ]
+    mpis = [result_file.mpi(install.name, install.prefix) for install in installs]
+    results.write(cells, mpis, missed=report.missed, wrong=board.wrong)
     if board.wrong:
         sys.exit(1)
 

@@ -29,10 +29,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "mpi"), str(ROOT / "tests" / "cluster")]
 
+import result_file
 from harness import clean_environment
 from hosts import Cluster, HostsError, parse_shape
-from launch import on_hosts, patient
-from offbeat import _core
+from launch import ON_HOSTS, on_hosts, patient
 from offbeat.bench import results
 from offbeat.simulate import machine
 from offbeat.units import format_size, format_us, parse_sizes
@@ -158,11 +158,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=200, help="Mbit/s of each host in each direction")
     parser.add_argument("--delay", type=float, default=100, help="microseconds from host to host")
     parser.add_argument("--with-algorithms", action="store_true", help="also Hockney's of each algorithm")
-    parser.add_argument("--json", type=Path, help="write the comparison to this file")
+    result_file.add_option(parser)
     return parser.parse_args()
 
 
 def run(options: argparse.Namespace) -> None:
+    written = result_file.ResultFile(options.json)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="calibrated-", dir="/var/tmp")))
         if options.here:
@@ -196,9 +197,9 @@ def run(options: argparse.Namespace) -> None:
             else switch_in_intervals(file.with_suffix(".json"), options.rate, options.delay)
         )
         print("\n".join(switch))
-        if options.json:
-            head = {"offbeat": _core.version(), "command": sys.argv, "machine": file.read_text()}
-            options.json.write_text(json.dumps({**head, "switch": switch, "lines": lines}, indent=1) + "\n")
+        prefix = None if options.here else ON_HOSTS[options.mpi].prefix
+        used = result_file.mpi(options.mpi, prefix)
+        written.write(lines, [used], machine_file=file.read_text(), switch=switch)
 
 
 def main() -> int:

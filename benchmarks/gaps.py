@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "mpi"))
 
 import harness  # noqa: E402
+import result_file  # noqa: E402
 
 SOURCE = Path(__file__).resolve().with_suffix(".c")
 TYPES = [("4", "gaps"), ("64", "gaps"), ("64", "dense")]  # bytes of data in an element
@@ -41,10 +42,13 @@ def main() -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of offbeat"
     )
+    result_file.add_option(parser)
     arguments = parser.parse_args()
+    results = result_file.ResultFile(arguments.json)
     ways: list[Path | None] = [None, *(arguments.libraries or [ROOT / "build" / "dev"])]
     settings = dict(setting.split("=", 1) for setting in arguments.set)
 
+    written = []
     for name in arguments.mpi.split(","):
         mpi = harness.MPIS[name]
         program = harness.compile_program(mpi, SOURCE, "-O2")
@@ -67,7 +71,14 @@ def main() -> None:
                 for way in ways:
                     least, median, memory = map(statistics.median, zip(*found[mib, way], strict=True))
                     cells.append(f"{least:8.2f} {median:8.2f} {memory:6.1f}")
+                    written.append(
+                        {"mpi": name, "collective": collective, "data_bytes": int(width), "kind": kind,
+                         "mib": mib, "libraries": str(way) if way else "native",
+                         "runs_least_ms_median_ms_mib": found[mib, way]}
+                    )  # fmt: skip
                 print(f"{collective:10}{width:>3} B {kind:6}{mib:3.0f} MiB", *cells, sep="  ", flush=True)
+    mpis = [result_file.mpi(name, harness.MPIS[name].prefix) for name in arguments.mpi.split(",")]
+    results.write(written, mpis, ranks=arguments.ranks, settings=settings)
 
 
 if __name__ == "__main__":

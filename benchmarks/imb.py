@@ -24,9 +24,10 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import result_file
 from board import PREFIXES, placed
 from offbeat.errors import CommandError
 from offbeat.mpi import discovery, libraries
@@ -189,7 +190,9 @@ def main() -> None:
     )
     parser.add_argument("--times", action="store_true", help="also print times")
     parser.add_argument("--libraries", type=Path, help="take offbeat's compiled files from this build folder")
+    result_file.add_option(parser)
     options = parser.parse_args()
+    results = result_file.ResultFile(options.json)
     if options.libraries is not None:
         libraries.prefer(options.libraries)
     installs = [discovery.select(mpi, {}) for mpi in options.mpi.split(",")]
@@ -222,6 +225,11 @@ def main() -> None:
         if program == NON_BLOCKING:
             measurement.print_overlap(collective, mpis)
     print("\n".join(measurement.failed))
+    cells = [
+        {**asdict(job), "ranks": options.ranks, "passes": values} for job, values in measurement.found.items()
+    ]
+    used = [result_file.mpi(install.name, install.prefix) for install in installs]
+    results.write(cells, used, failed=measurement.failed)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+import result_file
+
 SOURCE = Path(__file__).resolve().parent / "instructions.c"
 CALLS = 200
 RUN_LIMIT_S = 300
@@ -89,20 +91,27 @@ def main() -> None:
         "--library", type=Path, required=True, nargs="+", help="liboffbeat-mpich.so, one or several"
     )
     parser.add_argument("--functions", action="store_true", help="print the instructions of each function")
+    result_file.add_option(parser)
     arguments = parser.parse_args()
+    results = result_file.ResultFile(arguments.json)
     mpicc = shutil.which(arguments.mpicc)
     if mpicc is None:
         sys.exit(f"{arguments.mpicc}: not found")
     mpiexec = str(Path(mpicc).parent / "mpiexec")
+    cells = []
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "instructions"
         subprocess.run([mpicc, "-O2", str(SOURCE), "-o", str(program)], check=True)
         for library in arguments.library:
             call = least(mpiexec, program, library.resolve(strict=True))
             print(f"{call.total():6}  {library}")
+            cells.append(
+                {"library": str(library), "instructions": call.total(), "functions": dict(call.most_common())}
+            )
             if arguments.functions:
                 for function, count in call.most_common():
                     print(f"  {count:6}  {function}")
+    results.write(cells, [result_file.mpi_of_compiler(mpicc)])
 
 
 if __name__ == "__main__":

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import math
 import statistics
 import sys
@@ -40,6 +39,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "mpi"), str(ROOT / "tests" / "cluster")]
 
+import result_file
 from harness import compile_program, library, use_libraries
 from hosts import Cluster, HostsError, parse_shape
 from launch import ON_HOSTS, on_hosts, patient, run_job
@@ -310,12 +310,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--polling", action="store_true", help="let MPIs poll, as if each rank had a core")
     parser.add_argument("--cost", action="store_true", help="also show packets and processor time of a call")
     parser.add_argument("--libraries", type=Path, help="take the preload libraries from this build folder")
-    parser.add_argument("--json", type=Path)
+    result_file.add_option(parser)
     return parser.parse_args()
 
 
 def main() -> None:
     options = parse()
+    results = result_file.ResultFile(options.json)
     if options.libraries:
         use_libraries(options.libraries)
     measured = Measurement(options)
@@ -324,13 +325,16 @@ def main() -> None:
         for skew in options.skews:
             measured.passes(jobs_of(options, late, skew))
     tables(Console(width=200, highlight=False), options, measured)
-    if options.json:
-        cells = [
-            {**vars(job), "size_bytes": size, "passes_us": passes}
-            for job, found in measured.found.items()
-            for size, passes in found.passes_us.items()
-        ]
-        options.json.write_text(json.dumps(cells, indent=1) + "\n")
+    cells = [
+        {**vars(job), "size_bytes": size, "first_pass_us": passes[0], "passes_us": found.counted(size)}
+        | ({"packets_and_processor_us": found.costs[size]} if found.costs[size] else {})
+        for job, found in measured.found.items()
+        for size, passes in found.passes_us.items()
+    ]
+    mpis = [result_file.mpi(name, ON_HOSTS[name].prefix) for name in options.mpi]
+    wrong = different_bits(measured)
+    hosts = {"rate_mbit_per_s": options.rate, "delay_us": options.delay}
+    results.write(cells, mpis, hosts=hosts, wrong=wrong, failed=measured.failed)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import result_file
+
 SOURCE = Path(__file__).resolve().parent / "pass_through.c"
 REPORT = re.compile(r"^offbeat: allreduce: (\d+) calls intercepted, 0 served, \1 native$", re.MULTILINE)
 RUN_LIMIT_S = 120
@@ -64,7 +66,9 @@ def main() -> None:
     parser.add_argument(
         "--pairs", type=int, default=15, help="pairs of runs with and without the preload (default: 15)"
     )
+    result_file.add_option(parser)
     arguments = parser.parse_args()
+    results = result_file.ResultFile(arguments.json)
     mpicc = shutil.which(arguments.mpicc)
     if mpicc is None:
         sys.exit(f"{arguments.mpicc}: not found")
@@ -85,6 +89,8 @@ def main() -> None:
     print(f"{arguments.pairs} runs each, ns per call; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs")
     for name, values in (("native", native), ("preloaded", preloaded), ("difference", differences)):
         print(f"  {name:10} {statistics.median(values):7.1f}   ({min(values):.1f} .. {max(values):.1f})")
+    used = result_file.mpi_of_compiler(mpicc)
+    results.write([{"mpi": used["name"], "native_ns": native, "preloaded_ns": preloaded}], [used])
 
 
 if __name__ == "__main__":

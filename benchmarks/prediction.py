@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Predict how long programs run under each allreduce algorithm, then run them, and compare the orders.
 
-    build/venv/bin/python benchmarks/prediction.py [--programs examl,petsc] [--libraries FOLDER] [--output F]
+    build/venv/bin/python benchmarks/prediction.py [--programs examl,petsc] [--libraries FOLDER] [--json]
 
 The programs are those of tests/clients (`./test --clients` installs them). This benchmarks the algorithms at
 the sizes of the program, traces the program under each algorithm in turn, and predicts from the first native
@@ -13,7 +13,6 @@ order better than the run, most of which is computation.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -34,6 +33,7 @@ sys.path[:0] = [str(ROOT / "tests" / "mpi"), str(ROOT / "tools")]
 
 import examl  # noqa: E402
 import harness  # noqa: E402
+import result_file  # noqa: E402
 
 COLLECTIVE = "allreduce"
 ALGORITHMS = ("native", "arrival_tree", "recursive_doubling", "ring")
@@ -176,9 +176,11 @@ def main() -> None:
     )
     parser.add_argument("--budget", type=float, default=60, help="seconds of each benchmark; default: 60")
     parser.add_argument("--libraries", type=Path, default=ROOT / "build" / "dev", help="default: build/dev")
-    parser.add_argument("--output", type=Path, help="the JSON file")
+    result_file.add_option(parser)
     arguments = parser.parse_args()
-    found: list[dict[str, Any]] = []
+    results = result_file.ResultFile(arguments.json)
+    cells: list[dict[str, Any]] = []
+    mpis: dict[str, dict[str, str]] = {}
     for name in arguments.programs.split(","):
         program = program_named(name)
         before = os.getloadavg()[0]
@@ -187,13 +189,11 @@ def main() -> None:
             lines = compare(laboratory, arguments.ranks, arguments.repeats, arguments.budget)
         load = [before, os.getloadavg()[0]]
         show(f"{name}, {arguments.ranks} ranks, load {load[0]:.1f} before and {load[1]:.1f} after", lines)
-        found.append(
-            {"program": name, "mpi": program.mpi, "ranks": arguments.ranks, "load": load,
-             "algorithms": [asdict(line) for line in lines]}
-        )  # fmt: skip
-        if arguments.output:  # after each program, because a run takes minutes
-            document = {"command": sys.argv, "programs": found}
-            arguments.output.write_text(json.dumps(document, indent=1) + "\n")
+        about = {"program": name, "mpi": program.mpi, "ranks": arguments.ranks}
+        cells += [about | asdict(line) for line in lines]
+        prefix = harness.MPIS[program.mpi].prefix
+        mpis[program.mpi] = result_file.mpi(program.mpi, prefix or "openmpi-4")
+        results.write(cells, list(mpis.values()))  # after each program, because a run takes minutes
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Compare the grids that offbeat chooses with the best of all grids and pairs, found by simulating them all.
 
-    PYTHONPATH=... benchmarks/suara.py [--machine NAME|FILE] [--ranks 16,37,64] [--sizes 64KiB,1MiB]
+    PYTHONPATH=... benchmarks/suara.py [--machine NAME|FILE] [--ranks 16,37,64] [--sizes 64KiB,1MiB] [--json]
 
 For each number of ranks and each size it simulates the chosen grid, each of the base algorithms alone, and
 every pair of them on every grid of two dimensions whose ranks divide P. If P has no grid near its root, it
@@ -17,6 +17,7 @@ import argparse
 import time
 from dataclasses import dataclass
 
+import result_file
 from offbeat import _core
 from offbeat.simulate import machine as machines
 from offbeat.units import format_size, parse_size
@@ -110,8 +111,11 @@ def main() -> None:
     parser.add_argument("--ranks", default="16,23,36,37,48,61,64")
     parser.add_argument("--sizes", default="1KiB,64KiB,1MiB")
     parser.add_argument("--skip", type=float, default=2.0)
+    result_file.add_option(parser)
     arguments = parser.parse_args()
+    results = result_file.ResultFile(arguments.json)
     network = Network(arguments.machine)
+    cells = []
     losses = []
     for ranks in map(int, arguments.ranks.split(",")):
         for size in map(parse_size, arguments.sizes.split(",")):
@@ -126,6 +130,11 @@ def main() -> None:
             )
             loss = chosen.seconds / min(best.seconds, chosen.seconds) - 1
             losses.append(loss)
+            cells.append(
+                {"ranks": ranks, "size_bytes": size, "chosen": chosen.expression,
+                 "chosen_us": chosen.seconds * 1e6, "best_other": best.expression,
+                 "best_other_us": best.seconds * 1e6, "simulated": len(tried)}
+            )  # fmt: skip
             instead = f" instead of {best.expression}" if loss > 0 else ""
             print(
                 f"{ranks} ranks, {format_size(size)}: {chosen.expression} {chosen.seconds * 1e6:.1f} us, "
@@ -134,14 +143,16 @@ def main() -> None:
             )
     above = sum(loss > 0.03 for loss in losses)
     print(f"{len(losses)} cells, at most {max(losses):.1%} slower than the best, {above} above 3%")
+    decisions_us = {}
     for ranks in (16, 64, 840, 1021, 1024):
         times = []
         for _ in range(1000):
             start = time.perf_counter()
             _core.cheapest_grid(ranks, 1 << 20)
             times.append(time.perf_counter() - start)
-        least = min(times) * 1e6
+        decisions_us[ranks] = least = min(times) * 1e6
         print(f"{ranks} ranks: a decision takes {least:.1f} us (least of {len(times)}, from Python)")
+    results.write(cells, simulated_machine=arguments.machine, decisions_us=decisions_us)
 
 
 if __name__ == "__main__":

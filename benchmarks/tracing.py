@@ -21,6 +21,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import result_file
 from overhead import RUN_LIMIT_S, host_environment
 
 SOURCE = Path(__file__).resolve().parent / "tracing.c"
@@ -62,7 +63,9 @@ def main() -> None:
     )
     parser.add_argument("--folder", type=Path, help="folder for traces (default: that of temporary files)")
     parser.add_argument("--mpirun-args", default="", help="further arguments for mpirun")
+    result_file.add_option(parser)
     arguments = parser.parse_args()
+    results = result_file.ResultFile(arguments.json)
     mpicc = shutil.which(arguments.mpicc)
     if mpicc is None:
         sys.exit(f"{arguments.mpicc}: not found")
@@ -71,6 +74,8 @@ def main() -> None:
     tracer = arguments.library.resolve(strict=True)
 
     print(f"{arguments.pairs} runs each, ns per call; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs")
+    used = result_file.mpi_of_compiler(mpicc)
+    cells = []
     print("  where       bytes    without       with   difference: median (range)")
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         binary = Path(folder) / "tracing"
@@ -88,12 +93,17 @@ def main() -> None:
                     trace = Path(folder) / "run.trace" if is_traced else None
                     value = nanoseconds(command, program, preload, trace, BATCHES * calls)
                     (traced if is_traced else without).append(value)
+            cells.append(
+                {"mpi": used["name"], "ranks": ranks, "size_bytes": size, "untraced_ns": without,
+                 "traced_ns": traced}
+            )  # fmt: skip
             more = [b - a for a, b in zip(without, traced, strict=True)]
             print(
                 f"  {where:6} {size:10} {statistics.median(without):10.1f} {statistics.median(traced):10.1f}"
                 f"   {statistics.median(more):.1f} ({min(more):.1f} .. {max(more):.1f})",
                 flush=True,
             )
+    results.write(cells, [used], under="offbeat" if below else "the host MPI")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Compare what offbeat tune chooses with the built-in rules and with an exhaustive search of the same cells.
 
-    build/venv/bin/python benchmarks/tuned.py --mpi embedded -n 2,4 --bytes 8..8MiB --budget 600 -o tuned.json
+    build/venv/bin/python benchmarks/tuned.py --mpi embedded -n 2,4 --bytes 8..8MiB --budget 600 --json
 
 For each number of ranks this tunes, measures all candidates that rules may have in all cells for
 --exhaustive seconds, and then measures native, the built-in choice and both winners again for --fresh
@@ -17,7 +17,6 @@ take more than the built-in ones in the geometric mean.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -27,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from offbeat import machine
+import result_file
 from offbeat.bench import runner
 from offbeat.bench.results import MEASURED, Benchmark
 from offbeat.mpi import host_algorithms
@@ -172,8 +171,9 @@ def main() -> None:
     parser.add_argument("--budget", type=int, default=600, help="seconds to tune (default: 600)")
     parser.add_argument("--exhaustive", type=float, default=900, help="seconds for each number of ranks")
     parser.add_argument("--fresh", type=float, default=300, help="seconds for each number of ranks")
-    parser.add_argument("-o", "--output", type=Path, help="write all figures as JSON")
+    result_file.add_option(parser)
     arguments = parser.parse_args()
+    results = result_file.ResultFile(arguments.json)
     choice = choose(arguments.mpi, None, [], os.environ)
     with tempfile.TemporaryDirectory(prefix="offbeat-tuned-") as name:
         folder = Path(name)
@@ -188,10 +188,8 @@ def main() -> None:
     for label, of in (("native", [e.of_native for e in found]), ("built-in", [e.of_built_in for e in found])):
         print(f"tuned / {label}, geometric mean: {mean_ratio(of) or 1.0:.3f}")
     lines = missed(found)
-    if arguments.output is not None:
-        about = {"machine": machine.description(), "mpi": str(choice.install), "command": sys.argv}
-        document = {**about, "missed": lines, "races": [asdict(each) for each in found]}
-        arguments.output.write_text(json.dumps(document, indent=1) + "\n")
+    used = result_file.mpi(choice.install.name, choice.install.prefix)
+    results.write([{"mpi": used["name"], **asdict(each)} for each in found], [used], missed=lines)
     print("\n".join(lines) or "all targets are met")
     sys.exit(bool(lines) or not found)
 

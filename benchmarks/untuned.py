@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Find the cells in which a program is slower with offbeat than without, although nothing is tuned.
 
-    build/venv/bin/python benchmarks/untuned.py [--mpi openmpi,mpich,impi] [--ranks 2] [--passes 2] [-o FILE]
+    build/venv/bin/python benchmarks/untuned.py [--mpi openmpi,mpich,impi] [--ranks 2] [--passes 2] [--json]
 
 This compiles untuned.c, a plain loop over collectives that knows nothing of offbeat, and runs it natively and
 with the preload in turn. A pass has several such turns, and a cell's ratio in a pass is the median native
@@ -12,7 +12,6 @@ time divided by the median time with offbeat. A cell is listed if its ratio is b
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
 import sys
@@ -23,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "mpi"))
 
 import harness  # noqa: E402
+import result_file  # noqa: E402
 
 COLLECTIVES = (
     "allreduce,bcast,reduce,allgather,allgatherv,alltoall,alltoallv,gather,scatter,reduce_scatter,"
@@ -62,10 +62,11 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3, help="turns of a pass (default: 3)")
     parser.add_argument("--passes", type=int, default=2)
     parser.add_argument("--limit", type=float, default=0.95, help="ratio below which a cell is listed")
-    parser.add_argument("-o", "--output", type=Path, help="write all ratios to this file, as JSON")
+    result_file.add_option(parser)
     arguments = parser.parse_args()
+    results = result_file.ResultFile(arguments.json)
 
-    result: dict[str, list[dict[str, object]]] = {}
+    cells: list[dict[str, object]] = []
     for name in arguments.mpi.split(","):
         mpi = harness.MPIS[name]
         program = harness.compile_program(mpi, ROOT / "benchmarks" / "untuned.c", "-O2")
@@ -86,9 +87,13 @@ def main() -> None:
         for cell, each in sorted(ratios.items(), key=lambda item: max(item[1])):
             if max(each) < arguments.limit:
                 print("  " + " ".join(cell) + ": " + ", ".join(f"{ratio:.2f}" for ratio in each), flush=True)
-        result[name] = [{"cell": list(cell), "ratios": each} for cell, each in ratios.items()]
-    if arguments.output is not None:
-        arguments.output.write_text(json.dumps(result, indent=1))
+        cells += [
+            {"mpi": name, "ranks": arguments.ranks, "call": call, "size_bytes": int(size), "pattern": pattern,
+             "native_by_offbeat": each}
+            for (call, size, pattern), each in ratios.items()
+        ]  # fmt: skip
+    mpis = [result_file.mpi(name, harness.MPIS[name].prefix) for name in arguments.mpi.split(",")]
+    results.write(cells, mpis)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import result_file
+
 SOURCE = Path(__file__).resolve().with_suffix(".c")
 CALLS = 12
 EARLY_CALLS = 6  # these may set something up
@@ -89,10 +91,13 @@ def main() -> None:
     parser.add_argument("--library", type=Path, required=True, help="liboffbeat-mpich.so with -g")
     parser.add_argument("--files", action="store_true", help="print the names of the files, too")
     parser.add_argument("--walk", choices=WALKS, action="append", help="only this one (default: all)")
+    result_file.add_option(parser)
     arguments = parser.parse_args()
+    results = result_file.ResultFile(arguments.json)
     mpicc = shutil.which(arguments.mpicc)
     if mpicc is None:
         sys.exit(f"{arguments.mpicc}: not found")
+    cells = []
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "walks"
         subprocess.run([mpicc, "-O2", str(SOURCE), "-o", str(program)], check=True)
@@ -102,9 +107,11 @@ def main() -> None:
             if not passed:
                 sys.exit(f"{kind}: no file of src/: does the library have debug information?")
             print(f"{len(passed):4}  {kind}")
+            cells.append({"walk": kind, "ranks": WALKS[kind][0], "files": sorted(passed)})
             if arguments.files:
                 for name in sorted(passed):
                     print(f"      {name}")
+    results.write(cells, [result_file.mpi_of_compiler(mpicc)])
 
 
 if __name__ == "__main__":
