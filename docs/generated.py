@@ -3,7 +3,8 @@
 
 A page asks for a part with a line `<!-- generated: NAME [ARGUMENT] -->`; PARTS has the names. The parts come
 from the registry of the C++ core, the file of rules, the headers of the algorithm files, the C header, and
-the parser of the command line, so they cannot differ from what offbeat does.
+the parser of the command line, so they cannot differ from what offbeat does. What was measured comes from
+benchmarks/results/ (measured.py).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import measured
 import offbeat.__main__
 import typer
 from offbeat import _core
@@ -280,6 +282,12 @@ PARTS: dict[str, Callable[..., str]] = {
     "patterns": patterns,
     "c_interface": c_interface,
     "python_core": python_core,
+    "measured": measured.source,
+    "board_table": measured.board_table,
+    "nodes_table": measured.nodes_table,
+    "late_nodes_table": measured.late_nodes_table,
+    "tracing_table": measured.tracing_table,
+    "paper_1_table": measured.paper_1_table,
 }
 
 

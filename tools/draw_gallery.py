@@ -1,36 +1,36 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Simulate the figures of docs/gallery/ and draw them as SVG.
+"""Simulate or look up the figures of docs/gallery/ and draw them as SVG.
 
     build/venv/bin/python tools/draw_gallery.py                all figures, some minutes
     build/venv/bin/python tools/draw_gallery.py late_node      this one
     build/venv/bin/python tools/draw_gallery.py --from-data    draw again what the .json files have
 
-Each figure has NAME.json, with the commands and the last delays in microseconds, and NAME.svg.
+A simulated figure has NAME.json, with the commands and the last delays in microseconds, and NAME.svg. Those
+that were measured have NAME.svg; docs/measured.py takes their data from benchmarks/results/.
 """
 
 from __future__ import annotations
 
 import argparse
-import html
 import json
-import math
 import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import chart
 from offbeat.units import format_size
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "docs"))
+
+import measured  # noqa: E402
+
 FOLDER = ROOT / "docs" / "gallery"
-WIDTH, HEIGHT = 720, 360
-LEFT, RIGHT, TOP, BOTTOM = 64, 190, 44, 48  # the right margin has the names of the lines
-COLOURS = ("#1a7f74", "#b3261e", "#2f6db5", "#8250df", "#9a6700")
-DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4")
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,45 @@ FIGURES = (
     ),
 )
 
+RATIO = "times as fast as the best native"
+
+
+def over_sizes(title: str, found: measured.Ratios) -> str:
+    return chart.lines_over(title, "size_bytes", RATIO, found.lines, hollow=found.few_samples, has_one=True)
+
+
+def over_patterns(ranks: int) -> str:
+    size, pairs = measured.board_pairs(ranks)
+    title = f"allreduce of {format_size(size)} on {ranks} ranks: natively (ring) and with offbeat (dot)"
+    return chart.pairs_under(title, "arrival", "last delay, µs", pairs)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A figure that is drawn from a file in benchmarks/results/."""
+
+    result: str
+    draw: Callable[[], str]
+
+
+def of_board(ranks: int) -> Measured:
+    title = f"allreduce on one node, {ranks} ranks"
+    return Measured("board", lambda: over_sizes(title, measured.board_ratios(ranks)))
+
+
+def of_nodes(shape: str, title: str) -> Measured:
+    return Measured("nodes", lambda: over_sizes(title, measured.nodes_ratios(shape)))
+
+
+MEASURED = {
+    "board_2_ranks": of_board(2),
+    "board_4_ranks": of_board(4),
+    "board_patterns": Measured("board", lambda: over_patterns(2)),
+    "nodes_8x1": of_nodes("8x1", "allreduce on 8 hosts of 1 rank"),
+    "nodes_4x2": of_nodes("4x2", "allreduce on 4 hosts of 2 ranks"),
+}
+NAMES = (*(figure.name for figure in FIGURES), *MEASURED)
+
 # By algorithm: the points of its line.
 Lines = dict[str, list[tuple[int, float]]]
 
@@ -111,72 +150,15 @@ def written(figure: Figure, lines: Lines) -> str:
     return head + ",\n".join(rows) + "\n }\n}\n"
 
 
-def ticks(least: float, most: float) -> list[float]:
-    """1, 2 and 5 times powers of ten; only the powers if these are enough."""
-    powers = range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
-    inside = [power for power in powers if least <= 10**power <= most]
-    factors = (1, 2, 5) if len(inside) < 3 else (1,)
-    marks = [factor * 10**power for power in powers for factor in factors]
-    return [mark for mark in marks if least <= mark <= most]
-
-
-def drawn(figure: Figure, lines: Lines) -> str:
-    """The figure as SVG: both axes are logarithmic, and each line has its name at its end."""
-    xs = sorted({x for points in lines.values() for x, _ in points})
-    ys = [y for points in lines.values() for _, y in points]
-    low, high = math.log(min(ys) / 1.15), math.log(max(ys) * 1.15)
-
-    def across(x: float) -> float:
-        share = (math.log(x) - math.log(xs[0])) / (math.log(xs[-1]) - math.log(xs[0]))
-        return LEFT + share * (WIDTH - LEFT - RIGHT)
-
-    def down(y: float) -> float:
-        return HEIGHT - BOTTOM - (math.log(y) - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
-
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-size="13"'
-        ' font-family="system-ui, sans-serif">',
-        f"<title>{html.escape(figure.title)}</title>",
-        f'<rect width="{WIDTH}" height="{HEIGHT}" rx="6" fill="#fff"/>',
-        f'<text x="{LEFT}" y="24" font-weight="600">{html.escape(figure.title)}</text>',
-    ]
-    for y in ticks(math.exp(low), math.exp(high)):
-        parts.append(f'<path d="M{LEFT} {down(y):.1f}H{WIDTH - RIGHT}" stroke="#d8dee4"/>')
-        parts.append(f'<text x="{LEFT - 8}" y="{down(y) + 4:.1f}" text-anchor="end">{y:g}</text>')
-    for x in xs:
-        shown = format_size(x) if figure.x == "size_bytes" else f"{x:,}"
-        parts.append(
-            f'<text x="{across(x):.1f}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{shown}</text>'
-        )
-    axis = "message" if figure.x == "size_bytes" else "nodes"
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    parts.append(f'<text x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">{axis}</text>')
-    parts.append(
-        f'<text transform="translate(16 {HEIGHT / 2}) rotate(-90)" text-anchor="middle">last delay, µs</text>'
-    )
-    ends = sorted((down(points[-1][1]), name) for name, points in lines.items())
-    labels: dict[str, float] = {}
-    for end, name in ends:  # names must not overlap
-        labels[name] = max([end, *(label + 16 for label in labels.values())])
-    for number, (name, points) in enumerate(lines.items()):
-        colour, dash = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
-        path = " ".join(f"{across(x):.1f},{down(y):.1f}" for x, y in points)
-        style = f'fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"'
-        parts.append(f'<polyline points="{path}" {style}/>')
-        parts += [
-            f'<circle cx="{across(x):.1f}" cy="{down(y):.1f}" r="3" fill="{colour}"/>' for x, y in points
-        ]
-        parts.append(
-            f'<text x="{WIDTH - RIGHT + 12}" y="{labels[name] + 4:.1f}" fill="{colour}">{name}</text>'
-        )
-    return "\n".join([*parts, "</svg>", ""])
+def drawn(figure: Figure, lines: chart.Lines) -> str:
+    return chart.lines_over(figure.title, figure.x, "last delay, µs", lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="*", metavar="FIGURE", help=", ".join(each.name for each in FIGURES))
+    parser.add_argument("names", nargs="*", metavar="FIGURE", help=", ".join(NAMES))
     parser.add_argument("--from-data", action="store_true", help="simulate nothing")
     chosen = parser.parse_args(arguments)
     for figure in FIGURES:
@@ -187,6 +169,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             data.write_text(written(figure, simulated(figure)))
         lines = json.loads(data.read_text())["last_delay_us"]
         data.with_suffix(".svg").write_text(drawn(figure, lines))
+    for name, figure_of_results in MEASURED.items():
+        if not chosen.names or name in chosen.names:
+            (FOLDER / f"{name}.svg").write_text(figure_of_results.draw())
     return 0
 
 

@@ -22,7 +22,7 @@ from fakes import (
     write_program,
 )
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[2] / name) for name in ("tools", "docs")]
+sys.path[:0] = [str(Path(__file__).resolve().parents[2] / name) for name in ("tools", "docs", "benchmarks")]
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import draw_gallery
 import generated
 import offbeat.__main__
 import pytest
+import result_file
 import shell
 import typer
 from offbeat import _core
@@ -244,9 +245,12 @@ def test_scripts_have_the_options_that_pages_give_them() -> None:
                 name = str(path.relative_to(ROOT))
                 if re.match(rf"(\S*python3? )?{re.escape(name)} ", line):
                     own = line.partition(name)[2].partition("  ")[0]
+                    text = path.read_text()
+                    if "result_file.add_option" in text:
+                        text += Path(result_file.__file__).read_text()
                     for option in re.findall(r"(?<= )--[a-z-]+", own):
                         seen += 1
-                        assert f'"{option}"' in path.read_text(), f"{page.name}: {line}"
+                        assert f'"{option}"' in text, f"{page.name}: {line}"
     assert seen > 10
 
 
@@ -273,6 +277,97 @@ def test_figures_have_a_text(page: Path) -> None:
     for text, target in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text()):
         assert len(text.split()) > 4, target
         assert (page.parent / target).exists()
+
+
+@pytest.mark.parametrize("name", draw_gallery.MEASURED)
+def test_measured_figures_are_drawn_from_their_result_files(name: str) -> None:
+    drawing = (draw_gallery.FOLDER / f"{name}.svg").read_text()
+    assert draw_gallery.MEASURED[name].draw() == drawing, "run tools/draw_gallery.py --from-data"
+
+
+@pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=relative)
+def test_every_figure_names_its_data(page: Path) -> None:
+    """All but the drawings and the screenshot in docs/images/, in which nothing was measured or simulated."""
+    text = page.read_text()
+    for target in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text):
+        drawing = (page.parent / target).resolve()
+        if drawing.parent == DOCS / "images":
+            continue
+        if drawing.stem in draw_gallery.MEASURED:
+            result = draw_gallery.MEASURED[drawing.stem].result
+            section = text[: text.index(f"]({target})")].rpartition("\n## ")[2]
+            assert ("measured", result) in generated.MARK.findall(section), target
+        else:
+            assert drawing.stem in {figure.name for figure in draw_gallery.FIGURES}, target
+            data = target.removesuffix(".svg") + ".json"
+            assert f"({data})" in text[text.index(f"]({target})") :][:200], f"the data of {target}"
+            assert {"commands", "x", "last_delay_us"} <= json.loads((page.parent / data).read_text()).keys()
+
+
+NAMED = re.compile(r"benchmarks/results/(\w+\.json)")
+
+
+@pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=relative)
+def test_result_files_that_pages_name_exist(page: Path) -> None:
+    for name in NAMED.findall(generated.inserted(page.read_text())):
+        assert (result_file.FOLDER / name).exists(), name
+
+
+@pytest.mark.parametrize("path", sorted(result_file.FOLDER.iterdir()), ids=lambda path: path.name)
+def test_result_files_say_what_made_them(path: Path) -> None:
+    if path.name.startswith("paper_"):  # simulated, so they have no MPI and no load
+        document = json.loads(path.read_text())
+        assert {"command", "offbeat", "machine"} < document.keys()
+    else:
+        document = result_file.read(path)
+        assert document["cells"]
+        names = [each["name"] for each in document["mpis"]]
+        assert [cell for cell in document["cells"] if cell.get("mpi", names[0]) not in names] == []
+    _, script, *words = document["command"].split()
+    text = (ROOT / script).read_text() + Path(result_file.__file__).read_text()
+    text += (ROOT / "benchmarks" / "papers" / "paper_tables.py").read_text()
+    options = [word for word in words if re.fullmatch(r"--[a-z-]+", word)]
+    assert [option for option in options if f'"{option}"' not in text] == []
+
+
+# Tables of numbers that a unit test computes and checks, and a word by which the page names it.
+CHECKED = {
+    "explanation/many-cores.md": "ManyCoresCost",
+    "explanation/models.md": "tests/unit/cost_test.cpp",
+}
+
+
+def rows_of_numbers(text: str) -> list[str]:
+    """The rows of tables that have several numbers. In a heading numbers are names."""
+    rows = re.findall(r"(?<=\|\n)^\|(?! ?-)(.*)\|$", text, re.MULTILINE)
+    cells = {row: [cell.strip() for cell in re.split(r"(?<!\\)\|", row)] for row in rows}
+    return [row for row in rows if sum(bool(re.match(r"-?[\d.,]+( |$)", cell)) for cell in cells[row]) > 1]
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "benchmarks" / "README.md"], ids=relative)
+def test_tables_of_numbers_are_generated(page: Path) -> None:
+    text = page.read_text()
+    if page.parent.name == "reference":  # formats
+        return
+    if page.is_relative_to(DOCS) and (test := CHECKED.get(str(page.relative_to(DOCS)))):
+        assert test in text
+        assert rows_of_numbers(text)
+        return
+    assert rows_of_numbers(text) == []
+
+
+def test_rows_of_numbers_are_found() -> None:
+    table = "\n| size | 8 ranks | 16 ranks |\n|---|---|---|\n| 8 B | 1.5 | 2 (3 .. 4) |\n| `1` | x | 5 |\n"
+    assert rows_of_numbers(table) == [" 8 B | 1.5 | 2 (3 .. 4) "]
+
+
+def test_every_benchmark_writes_a_result_file() -> None:
+    scripts = [path for path in (ROOT / "benchmarks").glob("*.py") if path.name != "result_file.py"]
+    assert len(scripts) > 10
+    for path in scripts:
+        text = path.read_text()
+        assert "result_file.add_option(parser)" in text, path.name
+        assert re.search(r"\b(results|written)\.write\(", text), path.name
 
 
 # -- links of pages that are not on the site

@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the site shows of the files in benchmarks/results/: the data of figures, and tables.
+
+Every ratio is a native time divided by a time with offbeat, so that more is better. Times are medians of the
+passes.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import math
+import statistics
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from offbeat.bench.ranking import BALANCED
+from offbeat.units import format_size
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "benchmarks"))
+
+import result_file  # noqa: E402
+
+NATIVE, OFFBEAT = "native", "default"
+SHOWN_BYTES = 64 << 10  # the size of the figure over arrival patterns, or the next one that was measured
+
+
+@functools.cache
+def results(name: str) -> dict[str, Any]:
+    return result_file.read(result_file.FOLDER / f"{name}.json")
+
+
+def vendors(document: dict[str, Any]) -> dict[str, str]:
+    """The names of MPIs as pages write them, by the names in the cells."""
+    return {each["name"]: each["vendor"] for each in document["mpis"]}
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def mean(ratios: Sequence[float]) -> str:
+    return f"{statistics.geometric_mean(ratios):.2f}" if ratios else "-"
+
+
+def source(name: str) -> str:
+    """Where a result file comes from: its command, and one sentence about the run."""
+    found = results(name)
+    machine, load, ours = found["machine"], found["load"], found["offbeat"]
+    mpis = ", ".join(f"{each['vendor']} {each['version']}" for each in found["mpis"])
+    return (
+        f"{shown(found['command'])}\n\n"
+        f"Result file: `benchmarks/results/{name}.json`, measured on {found['started'][:10]}. offbeat "
+        f"{ours['version']} ({ours['commit']}); {mpis}; {machine['cores']} cores ({machine['processor']}); "
+        f"load average {load['start']:g} at the start, {load['end']:g} at the end."
+    )
+
+
+def shown(command: str) -> str:
+    """A command as pages have it: indented, with an option at the beginning of each further line."""
+    first, *options = command.split(" --")
+    lines = [f"    {first}"]
+    for option in options:
+        if len(lines[-1]) + len(option) > 105:
+            lines[-1] += " \\"
+            lines.append(" " * 7)
+        lines[-1] += f" --{option}"
+    return "\n".join(lines)
+
+
+# -- on one node: benchmarks/board.py
+
+
+@dataclass(frozen=True)
+class Cell:
+    collective: str
+    ranks: int
+    pattern: str
+    skew: float
+    size_bytes: int
+    algorithm: str
+    mpi: str
+
+
+@dataclass
+class Ratios:
+    """Ratios over sizes, for each MPI a line."""
+
+    lines: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    few_samples: set[tuple[str, float]] = field(default_factory=set)
+
+
+class Board:
+    def __init__(self) -> None:
+        self.document = results("board")
+        self.vendors = vendors(self.document)
+        self.delays_us: dict[Cell, float] = {}
+        self.few: set[Cell] = set()
+        for found in self.document["cells"]:
+            cell = Cell(**{name: found[name] for name in Cell.__dataclass_fields__})
+            self.delays_us[cell] = statistics.median(found["passes_us"])
+            if found["few_samples"]:
+                self.few.add(cell)
+
+    def best(self, cell: Cell) -> Cell | None:
+        """The same cell under the MPI where it is fastest."""
+        those = [replace(cell, mpi=mpi) for mpi in self.vendors]
+        return min(filter(self.delays_us.__contains__, those), key=self.delays_us.__getitem__, default=None)
+
+    def cells(self, **wanted: object) -> list[Cell]:
+        """The cells of offbeat's own choice with these values, in the order of the file."""
+        ours = [cell for cell in self.delays_us if cell.algorithm == OFFBEAT]
+        return [cell for cell in ours if all(getattr(cell, name) == each for name, each in wanted.items())]
+
+    def to_best_native(self, cell: Cell) -> float | None:
+        native = self.best(replace(cell, algorithm=NATIVE))
+        return self.delays_us[native] / self.delays_us[cell] if native else None
+
+    def to_own(self, cell: Cell) -> float | None:
+        native = self.delays_us.get(replace(cell, algorithm=NATIVE))
+        return native / self.delays_us[cell] if native else None
+
+
+def board_ratios(ranks: int) -> Ratios:
+    """An allreduce whose ranks arrive together: the best native of all MPIs divided by offbeat under each."""
+    board, found = Board(), Ratios()
+    for cell in board.cells(collective="allreduce", ranks=ranks, pattern=BALANCED):
+        ratio = board.to_best_native(cell)
+        if ratio is not None:
+            vendor = board.vendors[cell.mpi]
+            found.lines.setdefault(vendor, []).append((cell.size_bytes, ratio))
+            if board.few & {cell, board.best(replace(cell, algorithm=NATIVE))}:
+                found.few_samples.add((vendor, cell.size_bytes))
+    return in_order(found)
+
+
+def in_order(ratios: Ratios) -> Ratios:
+    return replace(ratios, lines={name: sorted(points) for name, points in ratios.lines.items()})
+
+
+def board_pairs(ranks: int) -> tuple[int, dict[str, dict[str, tuple[float, float]]]]:
+    """An allreduce under each pattern and MPI: its size, and the native time and that with offbeat."""
+    board = Board()
+    cells = board.cells(collective="allreduce", ranks=ranks)
+    size = min(
+        {cell.size_bytes for cell in cells}, key=lambda each: abs(math.log(max(each, 1) / SHOWN_BYTES))
+    )
+    pairs: dict[str, dict[str, tuple[float, float]]] = {}
+    for cell in cells:
+        native = replace(cell, algorithm=NATIVE)
+        if cell.size_bytes == size and native in board.delays_us:
+            heading = cell.pattern + (f", skew {cell.skew:g}" if cell.skew else "")
+            of_pattern = pairs.setdefault(heading, {})
+            of_pattern[board.vendors[cell.mpi]] = (board.delays_us[native], board.delays_us[cell])
+    return size, pairs
+
+
+def board_table() -> str:
+    """By collective and ranks: the ratio to the best native for each pattern, and to each MPI's own."""
+    board = Board()
+    patterns = list(dict.fromkeys(cell.pattern for cell in board.cells()))
+    headings = ["collective", "ranks", *(f"`{pattern}`" for pattern in patterns), "least"]
+    headings += [f"{vendor}'s own" for vendor in board.vendors.values()]
+    rows = []
+    for ranks, collective in dict.fromkeys((cell.ranks, cell.collective) for cell in board.cells()):
+        those = board.cells(collective=collective, ranks=ranks)
+        bests = [cell for cell in those if cell == board.best(cell)]
+        ratios = {cell: ratio for cell in bests if (ratio := board.to_best_native(cell)) is not None}
+        row = [collective, str(ranks)]
+        row += [mean([ratios[cell] for cell in ratios if cell.pattern == pattern]) for pattern in patterns]
+        row.append(f"{min(ratios.values()):.2f}" if ratios else "-")
+        for mpi in board.vendors:
+            row.append(mean([own for cell in those if cell.mpi == mpi and (own := board.to_own(cell))]))
+        rows.append(row)
+    counted = f"{len(board.few)} of {len(board.delays_us)} medians are of fewer than five calls in some pass."
+    return table(headings, rows) + "\n\n" + counted
+
+
+# -- between hosts: benchmarks/nodes.py
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One size of a shape under one MPI. The best native algorithm is the fastest of the first pass."""
+
+    shape: str
+    vendor: str
+    size_bytes: int
+    native_us: float
+    offbeat_us: float
+
+    @property
+    def ratio(self) -> float:
+        return self.native_us / self.offbeat_us
+
+
+def nodes_compared() -> list[Compared]:
+    """All cells of an allreduce in which no host is late, and offbeat chooses."""
+    document = results("nodes")
+    natives: dict[tuple[str, str, int], list[tuple[float, float]]] = {}
+    offbeat: dict[tuple[str, str, int], float] = {}
+    for cell in document["cells"]:
+        if cell["late"] or cell["collective"] != "allreduce":
+            continue
+        key = (cell["shape"], cell["mpi"], cell["size_bytes"])
+        time_us = statistics.median(cell["passes_us"])
+        if cell["algorithm"] == OFFBEAT:
+            offbeat[key] = time_us
+        elif cell["algorithm"].startswith(NATIVE):
+            natives.setdefault(key, []).append((cell["first_pass_us"], time_us))
+    names = vendors(document)
+    return [
+        Compared(key[0], names[key[1]], key[2], min(natives[key])[1], time_us)
+        for key, time_us in offbeat.items()
+        if key in natives
+    ]
+
+
+def nodes_ratios(shape: str) -> Ratios:
+    found = Ratios()
+    for each in nodes_compared():
+        if each.shape == shape:
+            found.lines.setdefault(each.vendor, []).append((each.size_bytes, each.ratio))
+    return in_order(found)
+
+
+def nodes_table() -> str:
+    """By shape and MPI: the ratios over all sizes, and the times of the shortest and the longest message."""
+    found = nodes_compared()
+    headings = ["hosts", "ranks on each", "MPI", "mean", "least", "at", "greatest", "at"]
+    rows = []
+    for shape, vendor in dict.fromkeys((each.shape, each.vendor) for each in found):
+        those = [each for each in found if (each.shape, each.vendor) == (shape, vendor)]
+        row = [*shape.split("x"), vendor, mean([each.ratio for each in those])]
+        for choose in (min, max):
+            end = choose(those, key=lambda each: each.ratio)
+            row += [f"{end.ratio:.2f}", format_size(end.size_bytes)]
+        rows.append(row)
+    return table(headings, rows)
+
+
+def late_nodes_table() -> str:
+    """Milliseconds of each algorithm, by MPI, late hosts and size."""
+    document = results("late_nodes")
+    cells = [cell for cell in document["cells"] if cell["late"]]
+    algorithms = list(dict.fromkeys(cell["algorithm"] for cell in cells))
+    times: dict[tuple[str, str, float, int], dict[str, float]] = {}
+    for cell in cells:
+        key = (cell["mpi"], cell["late"], cell["skew"], cell["size_bytes"])
+        times.setdefault(key, {})[cell["algorithm"]] = statistics.median(cell["passes_us"])
+    names = vendors(document)
+    rows = [
+        [names[mpi], late, f"{skew:g}", format_size(size)]
+        + [f"{of[name] / 1e3:.3g}" if name in of else "-" for name in algorithms]
+        for (mpi, late, skew, size), of in times.items()
+    ]
+    return table(["MPI", "late", "skew", "size", *(f"`{name}`" for name in algorithms)], rows)
+
+
+# -- others
+
+
+def tracing_table() -> str:
+    """Nanoseconds of a call without and with the tracer, and the differences of neighbouring runs."""
+    rows = []
+    for cell in results("tracing")["cells"]:
+        more = [b - a for a, b in zip(cell["untraced_ns"], cell["traced_ns"], strict=True)]
+        medians = [statistics.median(cell[name]) for name in ("untraced_ns", "traced_ns")]
+        numbers = [f"{value:.1f}" for value in (*medians, statistics.median(more), min(more), max(more))]
+        rows.append([str(cell["ranks"]), format_size(cell["size_bytes"]), *numbers])
+    headings = ["ranks", "size", "untraced, ns", "traced, ns", "difference, ns", "least", "greatest"]
+    return table(headings, rows)
+
+
+def paper_1_table() -> str:
+    """Simulated throughput of 256 MiB in MB/s, whole and in the segments that the page talks about."""
+    document = json.loads((result_file.FOLDER / "paper_1.json").read_text())
+    found = {
+        (each["nodes"], each["algorithm"]): each["mb_per_s"]
+        for each in document["throughput"]
+        if each["size_bytes"] == 256 << 20
+    }
+    rows = []
+    for name, nodes in itertools.product(("rabenseifner", "ring"), sorted({nodes for nodes, _ in found})):
+        cut = (name, f"pipeline(32MiB, {name})", f"pipeline(4, {name})")
+        rows.append([str(nodes), f"`{name}`", *(f"{found[nodes, text]:,.0f}" for text in cut)])
+    return table(["nodes", "algorithm", "whole", "in segments of 32 MiB", "in 4 segments"], rows)
