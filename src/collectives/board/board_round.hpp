@@ -148,8 +148,7 @@ class Uncollected {
 // number of ranks that share the work, decides how the message is cut.
 template <class One>
 Task in_rounds(Endpoint net, Call call, int at_once, One one) {
-  // Longer chunks are no faster, and they let other ranks wait longer for the last one
-  // (benchmarks/README.md).
+  // Longer chunks are no faster, and they let other ranks wait longer for the last one.
   constexpr std::size_t longest_chunk = 64 * 1024;
   Board& board = *net.board();
   const std::size_t width = call.input.width;
