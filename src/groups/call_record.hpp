@@ -16,6 +16,7 @@
 
 namespace offbeat {
 
+// What the ranks of a group compare to find out whether they make the same call.
 struct CallRecord {
   std::uint64_t number = 0;  // counts the calls on a stage
   Collective collective{};

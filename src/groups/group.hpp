@@ -45,7 +45,8 @@ class Group final : public OperationsOwner {
   void run(const CallArguments& arguments, const CallEnd& end);
   // Begins a call. Returns null if the end has a `done`, and throws like run().
   [[nodiscard]] std::unique_ptr<GroupRequest> begin(const CallArguments& arguments, const CallEnd& end);
-  // Ends all use of the group. Any thread may call this.
+  // Ends all use of the group on all ranks: calls that wait fail, with `why` in the text of their error. Any
+  // thread may call this.
   void give_up(std::string_view why);
 
   // Returns what this thread's last call in a group ran.

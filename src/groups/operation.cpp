@@ -176,8 +176,8 @@ void Operation::end() noexcept {
     after_->before_ = nullptr;
     operations_under_way.add(*after_);
   }
-  // Whoever destroys an abandoned owner first settles the operations that are over. So add_over() must
-  // come before forget().
+  // If the program has freed the owner, the thread that destroys it first calls the sequels that add_over()
+  // has listed. So add_over() must come before forget().
   OperationsOwner& owner = *owner_;
   const int index = plan_.index;
   has_ended_ = true;

@@ -9,7 +9,8 @@
 
 namespace offbeat {
 
-// Duty says whether a thread or a hook looks after operations, so that a new operation is never overlooked.
+// Duty is a flag: something (a thread of offbeat, or a hook in the host) looks after operations at present.
+// A new operation is never overlooked, even if it is announced while that thread or hook is about to stop.
 class Duty {
  public:
   // Call this when an operation has been announced. Returns true if nothing looks after operations, so that

@@ -28,7 +28,7 @@ struct Machine {
 
     [[nodiscard]] const Protocol& protocol(std::size_t bytes) const;
   };
-  // Hockney's parameters of one algorithm of an allreduce.
+  // The latency and the time per byte of Hockney's model, measured for one allreduce algorithm.
   struct Algorithm {
     std::string expression;  // in the canonical spelling; also native(NAME)
     std::string mpi;         // of native(NAME), as in rules

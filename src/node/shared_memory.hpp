@@ -126,7 +126,7 @@ class Mailbox {
   };
   explicit Mailbox(Refusals& refusals);
   [[nodiscard]] const Address& address() const { return address_; }
-  // From now on, the mailbox at `sender` can write here.
+  // From now on, the mailbox at `sender` can send to this one.
   void listen_to(const Address& sender, Refusals& refusals);
   // Sends `file` to a mailbox that listens to this one.
   void send(const Descriptor& file, const Address& to, Refusals& refusals) const;

@@ -257,7 +257,7 @@ struct Float16 {
 
 #else
 
-// Converts binary16 with integers and without branches, so that compilers vectorise it. It never computes
+// Converts binary16 by integer operations without branches, so that compilers vectorise it. It never computes
 // with a subnormal float, which a program linked with -ffast-math would flush to zero.
 struct Float16 {
   using Element = std::uint16_t;

@@ -13,7 +13,7 @@ namespace offbeat {
 namespace {
 
 // A rule that fits the communicator of the plan.
-struct Candidate {
+struct FittingRule {
   Range<std::size_t> bytes;
   std::vector<const Expression*> alternatives;  // only those that can run on the communicator
   const Rule* rule;
@@ -55,20 +55,20 @@ std::string why_unsuitable(Collective collective, const Expression& expression, 
   return reason;
 }
 
-std::vector<Candidate> candidates(Collective collective, const PlanBasis& basis) {
-  std::vector<Candidate> found;
+std::vector<FittingRule> fitting_rules(Collective collective, const PlanBasis& basis) {
+  std::vector<FittingRule> found;
   for (const Rules* rules : basis.rules) {
     if (rules == nullptr) continue;
     for (const Rule& rule : rules->rules) {
       if (rule.collective != collective || !rule.fits(basis.host, basis.placement, basis.calls)) continue;
-      Candidate candidate{rule.bytes.on(basis.placement.nodes), {}, &rule, rules->file};
-      if (candidate.bytes.is_empty()) continue;
+      FittingRule fitting{rule.bytes.on(basis.placement.nodes), {}, &rule, rules->file};
+      if (fitting.bytes.is_empty()) continue;
       std::ranges::copy_if(
-          rule.alternatives, std::back_inserter(candidate.alternatives),
+          rule.alternatives, std::back_inserter(fitting.alternatives),
           [&](const Expression* each) { return why_unsuitable(collective, *each, basis).empty(); });
-      if (candidate.alternatives.empty()) continue;
-      keep_those_with_equal_bits(candidate.alternatives, collective, basis.adapt);
-      found.push_back(std::move(candidate));
+      if (fitting.alternatives.empty()) continue;
+      keep_those_with_equal_bits(fitting.alternatives, collective, basis.adapt);
+      found.push_back(std::move(fitting));
     }
   }
   return found;
@@ -211,14 +211,14 @@ std::vector<PlanRow> rows_of_choice(Collective collective, const PlanBasis& basi
 }
 
 std::vector<PlanRow> rows_of_rules(Collective collective, const PlanBasis& basis) {
-  const std::vector<Candidate> all = candidates(collective, basis);
+  const std::vector<FittingRule> all = fitting_rules(collective, basis);
   RowsOfPlan rows(collective, basis);
   while (!rows.is_complete()) {
     // The first rule that holds for this length applies. Its row ends before the length at which a rule
     // earlier in the list begins.
     std::size_t most = any_length;
-    const Candidate* chosen = nullptr;
-    for (const Candidate& each : all) {
+    const FittingRule* chosen = nullptr;
+    for (const FittingRule& each : all) {
       if (each.bytes.contains(rows.next())) {
         chosen = &each;
         most = std::min(most, each.bytes.most);

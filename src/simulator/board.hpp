@@ -38,7 +38,8 @@ class SimulatedBoard final : public BoardInSimulation {
   void pause(int member, std::coroutine_handle<> waiter) override;
   bool fetch(int member, int owner, const void* data, std::size_t bytes,
              std::coroutine_handle<> waiter) override;
-  // Resumes every paused rank, after the event that is being dispatched: a touch by rank `toucher`.
+  // Resumes every paused rank. Call it at the end of a touch by rank `toucher`; the ranks go on after that
+  // event.
   void wake(int toucher);
 
   // Adds to `result` what the ranks have read since clear().

@@ -293,7 +293,8 @@ class Simulator {
   void note_wait(int waiter, double since, int other);
 
   void measure(SimulatedMessage& message) const;
-  // Returns the port of its node that the message shares with others on its way out; null if there is none.
+  // Returns what a message shares with other messages from its node: the link out of the node or, if it stays
+  // on the node, the node's memory. Returns null if no limit there can delay it.
   [[nodiscard]] SharedPort* shared_by(const SimulatedMessage& message);
   [[nodiscard]] bool waits_for_card(const SimulatedMessage& message) const {
     return !message.stays && network_.node_gap > 0;

@@ -23,8 +23,8 @@ namespace offbeat {
 // Scratch memory that an algorithm holds while its coroutine lives.
 class Scratch {
  public:
-  // `count` elements of `width` bytes. If `real` is false, the vector is a phantom and only its first
-  // `head_bytes` bytes have memory.
+  // Allocates `count` elements of `width` bytes. If `real` is false, the vector is a phantom: only its first
+  // `head_bytes` bytes are allocated.
   Scratch(bool real, std::size_t count, std::size_t width, std::size_t head_bytes = 0)
       : allocated_(real ? count * width : head_bytes),
         vector_{allocated_ > 0 ? static_cast<std::byte*>(pool::allocate(allocated_)) : nullptr, count,

@@ -67,7 +67,8 @@ class SpinningWaits {
     }
     return true;
   }
-  // Stand for Board::touch and Board::fetch. Only virtual time calls reading().
+  // In virtual time these take the time of Board::touch and Board::fetch. In real time there is nothing to
+  // wait for, and `reading` is not called.
   [[nodiscard]] static bool touch() { return true; }
   template <class MakeReading>
   [[nodiscard]] static bool fetch(int, MakeReading&&) {

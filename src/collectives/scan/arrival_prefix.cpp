@@ -250,8 +250,9 @@ Task in_doubling_steps(Endpoint net, Call call) {
                         call.input.width};
     return window.slice(static_cast<std::size_t>(sum) * count, count);
   };
-  // This is also the rank's word in a chain. If another rank wrote to it two rounds later, a rank that still
-  // waits for this round would miss the mark.
+  // If a later scan runs as a chain, its ranks write to the same words. Each word must have the same writer
+  // there: if another rank wrote to it two rounds later, a rank that still waits for this round would miss
+  // the mark.
   const auto word = [&](int rank) -> Board::Word& { return BoardRound::own(board.step(number, 0), rank); };
   const auto has_come = [&](int rank, int sum) {
     const Board::Mark mark(word(rank).load(std::memory_order_acquire));

@@ -85,7 +85,8 @@ void RowTrial::copy_times(std::span<std::uint64_t> to) {
   std::ranges::copy(trial_.times(), to.begin());
 }
 
-// The ranks have already decided if the call is of an earlier opening.
+// If the call began in an earlier opening of the trial, its time comes too late and is dropped: the ranks
+// have already decided.
 void MeasuredCall::end() {
   const std::lock_guard lock(trial_->lock_);
   if (trial_->trial_.opening() == opening_) trial_->trial_.set_time(slot_, spent_);

@@ -254,7 +254,8 @@ Choice Communicator::choose_to_begin(Collective collective, std::size_t bytes, s
   if (plan.empty()) return {};
   const PlanRow& row = plan.row_for(bytes, width);
   if (&row == &plan.without_host || !begins_with_.contain(row.needs)) return {};
-  // A persistent request has few starts, and its requests are not compared.
+  // Alternatives of a persistent request are not measured: it has few starts, and the ranks never compare
+  // times for it.
   const bool is_measured =
       row.has_choice() && !life_.works_apart() && begins_with_.contain(row.needs_of_all());
   if (!is_measured) return {Chosen::by(row)};

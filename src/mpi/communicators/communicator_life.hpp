@@ -14,7 +14,8 @@ class CommunicatorLife {
  public:
   CommunicatorLife(const FaultTolerance& faults, MPI_Comm handle, bool may_be_revoked)
       : faults_(faults), handle_(handle), may_be_revoked_(may_be_revoked) {}
-  // A communicator that works apart for a request of the program's communicator. `origin` must outlive it.
+  // A communicator that works apart: it serves one persistent request of the program's communicator, with a
+  // board stage and tags of its own. `origin` must outlive it.
   explicit CommunicatorLife(const CommunicatorLife* origin)
       : faults_(origin->faults_), origin_(origin), may_be_revoked_(origin->may_be_revoked_) {}
   CommunicatorLife(const CommunicatorLife&) = delete;

@@ -52,7 +52,8 @@ class CommunicatorMeans {
 
   // -- the board
 
-  // Returns the stage of the board for blocking calls, or for a request that works apart. Null: no board.
+  // Returns the stage of the board for blocking calls. If these are the means of a persistent request, it
+  // returns the request's own stage. Null: no board.
   [[nodiscard]] Board* board() const { return board_; }
   [[nodiscard]] bool have_board() const { return shared_.have_board(); }
   [[nodiscard]] NodeBoard& node_board() const { return *shared_.place->board; }

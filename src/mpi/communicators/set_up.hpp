@@ -22,8 +22,8 @@ namespace offbeat {
 class MpiSetUp final : public SetUp {
  public:
   // `communicator` has at least two ranks. While this object lives, its errors return if they can
-  // (ReturnErrors). `collective` is the program's call for which the set-up is done. `is_first` says whether
-  // it is the first one on the communicator.
+  // (ReturnErrors). `collective` is the call of the program that needs the set-up. `is_first` is true if that
+  // is the program's first collective on the communicator; only messages for people use both.
   MpiSetUp(const Host& host, MPI_Comm communicator, const Settings& settings, Collective collective,
            bool is_first);
   ~MpiSetUp() override;

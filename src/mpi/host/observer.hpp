@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tells the tracer about calls through the C interface. The tracer is another library and cannot see these
-// calls by itself, because they do not pass through a function of MPI.
+// Tells the tracer about the calls that a program makes by offbeat_run() and offbeat_begin(). The tracer is
+// another library and cannot see these calls by itself, because they do not pass through a function of MPI.
 #pragma once
 
 #include <cstdint>

@@ -89,7 +89,7 @@ void* Elsewhere::narrow_function() {
 NarrowedCall::NarrowedCall(const Elsewhere& function, std::span<Word> arguments)
     : has_counts_of_all_(has_counts_of_all(function.name())) {
   const std::string_view name = function.name();
-  // An info and a request, or only a request, come after the communicator.
+  // The arguments after the communicator are an info and a request, or only a request.
   const bool is_persistent = name.ends_with("_init_c");
   const bool is_nonblocking = !is_persistent && name[name.find('_') + 1] == 'I';
   are_kept_ = is_persistent || is_nonblocking;

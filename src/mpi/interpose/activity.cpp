@@ -329,13 +329,13 @@ void Activities::cancel_reservation() noexcept {
 void Activities::insert_persistent(HostRequest& known_as) noexcept {
   const std::lock_guard lock(lock_);
   table_.insert(abi::bits(known_as.handle), known_as);
-  change(persistent_, 1);
+  add_to(persistent_, 1);
 }
 
 void Activities::erase_persistent(const HostRequest& known_as) noexcept {
   const std::lock_guard lock(lock_);
   table_.erase(abi::bits(known_as.handle));
-  change(persistent_, -1);
+  add_to(persistent_, -1);
 }
 
 HostRequest* Activities::take_request(Activity& activity) {
@@ -344,7 +344,7 @@ HostRequest* Activities::take_request(Activity& activity) {
     if (spare_ != nullptr) {
       HostRequest* const request = std::exchange(spare_, spare_->next_spare);
       request->serves = &activity;
-      change(active_, 1);
+      add_to(active_, 1);
       return request;
     }
   }
@@ -361,7 +361,7 @@ HostRequest* Activities::take_request(Activity& activity) {
   activity.process_.progress.tell_of_polls(on_poll_of_host);
   const std::lock_guard lock(lock_);
   table_.insert(abi::bits(made->handle), *made);
-  change(active_, 1);
+  add_to(active_, 1);
   return made.release();
 }
 
@@ -372,19 +372,19 @@ bool Activities::give_back(Activity& activity) noexcept {
   HostRequest* const request = std::exchange(activity.request_, nullptr);
   request->serves = nullptr;
   request->next_spare = std::exchange(spare_, request);
-  change(active_, -1);
+  add_to(active_, -1);
   return true;
 }
 
 void Activities::watch_requests_of_host(int by) noexcept {
   const std::lock_guard lock(lock_);
-  change(active_, by);
+  add_to(active_, by);
 }
 
 void Activities::forget(const HostRequest& request) noexcept {
   const std::lock_guard lock(lock_);
   table_.erase(abi::bits(request.handle));
-  if (request.serves != nullptr) change(active_, -1);
+  if (request.serves != nullptr) add_to(active_, -1);
 }
 
 // This function cannot tell which function the host is in. If the program waits there for a request of

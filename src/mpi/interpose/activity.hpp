@@ -62,8 +62,8 @@ class Activity {
   // Takes a judged call. A persistent call is kept for later; any other begins at once.
   Outcome take(Communicator& communicator, const Call& call, bool shares);
 
-  // Begins the collective, while this has no request. If the outcome is `served`, it has one from now on. May
-  // throw what Communicator::begin throws.
+  // Begins the collective. Call it only while the activity has no request. If the outcome is `served`, it has
+  // one from now on. May throw what Communicator::begin throws.
   Outcome begin();
   // Returns when the collective is over, or has failed.
   void wait() noexcept;
@@ -73,8 +73,9 @@ class Activity {
   [[nodiscard]] bool is_over() const { return (state_.load(std::memory_order_acquire) & over) != 0; }
   // Tells the host of the end, now or when it comes.
   void share_with_host() noexcept;
-  // Completes the request of a collective that is over; `this` may be gone then. Only the thread that
-  // completes the request calls it.
+  // Ends the request of a collective that is over, as MPI_Wait does: a persistent one becomes inactive.
+  // Returns the collective's error. `this` may be gone then. Call it only in the thread that completes the
+  // request for the program.
   [[nodiscard]] RequestFailure finish() noexcept;
   // Returns the error of a collective that is over.
   [[nodiscard]] RequestFailure failure() const { return {failure_, handle_}; }
@@ -191,8 +192,8 @@ class Activities {
   }
 
  private:
-  // Changes a count. Call this with the lock held, so that one thread writes at a time.
-  static void change(std::atomic<int>& count, int by) {
+  // Adds `by` to a count. Call this with the lock held, so that one thread writes at a time.
+  static void add_to(std::atomic<int>& count, int by) {
     count.store(count.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
   }
   // The host calls this while it waits.

@@ -45,14 +45,14 @@ int call_host(const Host& host, MPI_Comm communicator, Arguments... arguments) {
   return function(arguments...);
 }
 
-// Calls the host by the native(NAME) in last_algorithm. If that cannot be told to the host for this call, the
-// host chooses.
+// Makes the host run this call by the algorithm NAME, if native(NAME) is in last_algorithm. If offbeat cannot
+// tell the host the NAME for this call, the host chooses.
 template <Collective collective, Form form, CountKind counts, class... Arguments>
 [[gnu::noinline]] int call_by_name(Runtime& process, MPI_Comm communicator, Arguments... arguments) {
   static_assert(form != Form::persistent);
   const ByName way = process.by_name(communicator, collective, form == Form::nonblocking);
   if (way.shadow != MPI_COMM_NULL) {
-    // The communicator is the last argument, or stands before the request.
+    // The communicator is the last argument, or the one before the request.
     std::tuple all(arguments...);
     std::get<sizeof...(arguments) - (form == Form::blocking ? 1 : 2)>(all) = way.shadow;
     const int code = std::apply(

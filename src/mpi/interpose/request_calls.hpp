@@ -388,7 +388,7 @@ class OnRequests {
 
   // -- some of a list
 
-  // Completes the first request that is over. Returns its place, or -1.
+  // Ends the first request whose collective is over, as MPI_Waitany does. Returns its index, or -1.
   [[gnu::noinline]] static int finish_first(int count, MPI_Request* requests, MPI_Status* status,
                                             std::uint64_t begun, Failure& failure) noexcept {
     int found = -1;
@@ -403,7 +403,7 @@ class OnRequests {
     });
     return found;
   }
-  // Completes all requests that are over. Returns how many there were.
+  // Ends all requests whose collectives are over, as MPI_Waitsome does. Returns how many there were.
   [[gnu::noinline]] static int finish_some(int count, MPI_Request* requests, int* indices,
                                            MPI_Status* statuses, std::uint64_t begun,
                                            Failure& failure) noexcept {

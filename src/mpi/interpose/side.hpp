@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Side presents the program's memory in a call to an algorithm.
+// Side hands the program's memory in a call to an algorithm, as bytes.
 #pragma once
 
 #include <algorithm>
@@ -74,7 +74,8 @@ class Side {
     vector_ = {is_packed() ? nullptr : data_, bytes(), 1};
   }
   [[nodiscard]] bool needs_packing() const { return is_packed() && vector_.count > 0; }
-  // Give a vector that needs packing its address: that of memory, or of a stand-in.
+  // Give a vector that needs packing its address. After allocate() it has memory for all its bytes. After
+  // stand_in() it has none, and is packed part by part as the algorithm copies (transport/stand_in.hpp).
   void allocate() { vector_.data = packed_.emplace(vector_.count).data(); }
   void stand_in(int vector) { vector_.data = stand_in::address(vector); }
   // Returns true if a stand-in is possible and pays. Shorter vectors stay in the cache when they are packed.

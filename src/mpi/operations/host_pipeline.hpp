@@ -20,8 +20,9 @@ namespace offbeat {
 // CommunicationError; after that the communicator must not be used again.
 class HostPipeline {
  public:
-  // The operation of `call` must be one of `types`, or null. `communicator` must be used for nothing else;
-  // its errors return. `variables` tells the host the name in native(NAME), or is null.
+  // `call.op` must be a reduction that `types` returned, or null if the collective combines nothing. Nothing
+  // else may use `communicator`, and its errors must return. `variables` makes the host run the NAME in
+  // native(NAME); it is null if the expression has no NAME.
   HostPipeline(const Host& host, const Types& types, MPI_Comm communicator, const Call& call,
                const Expression& expression, HostVariables* variables);
 

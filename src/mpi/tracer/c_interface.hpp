@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Records calls through offbeat's C interface. offbeat tells the tracer about them.
+// Records the calls that a program makes by offbeat_run() and offbeat_begin() instead of MPI. offbeat tells
+// the tracer about them (Observer).
 #pragma once
 
 #include "mpi/host/observer.hpp"
