@@ -144,7 +144,8 @@ std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& 
     refuse(rank, "OFFBEAT_BOARD_KIB is too small for " + std::to_string(size) + " ranks");
 
   const RankNames names{.numbers = numbers, .space = "", .everyone = "group"};
-  const BoardSize board_size{process->settings.window_bytes, NodeBoard::stages_of_communicator, true};
+  const BoardSize board_size{process->settings.window_bytes, NodeBoard::stages_of_communicator, true,
+                             Messages::ring_bytes(size)};
   group->board_ = NodeBoard::create(set_up, group->locality_, names, process->settings, process->windows,
                                     board_size, why_not);
   if (group->board_ == nullptr) {
@@ -165,6 +166,7 @@ std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& 
   if (group->board_->stages() == 1) refuse(0, "no memory for the stages of a group");
   // Whatever fails here fails on one rank alone.
   const bool is_made = try_to([&] {
+    group->messages_ = std::make_unique<Messages>(*group->board_);
     group->plans_ = process->selection.plans_without_mpi(size);
     for (auto& each : group->transports_) each = std::make_unique<BoardTransport>(Patience{});
     NodeBoard::Stage& stage = group->board_->stage(0);
@@ -333,7 +335,7 @@ void Group::break_down() {
 }
 
 void Group::break_down_in(Operation& operation) {
-  operation.plan().stage->stop_watching();
+  if (operation.plan().stage != nullptr) operation.plan().stage->stop_watching();
   break_down();
 }
 
@@ -351,7 +353,9 @@ void Group::give_up(std::string_view why) {
 // No bell rings for an operation, because another thread may run it. A wait for one gives no turns: only the
 // code that advances the operation does, because an error there belongs to the operation.
 Patience Group::patience_of(int index) {
-  Patience patience = board_->stage(index).board.patience;
+  const bool has_stage = index != OperationPlan::no_index;
+  Patience patience = board_->stage(has_stage ? index : 0).board.patience;
+  if (!has_stage) patience.stall = {};  // a message reports its own
   patience.bell = nullptr;
   patience.turn = {};
   if (process_.progress.does_all_work()) patience.shares_cores = true;
@@ -361,7 +365,7 @@ Patience Group::patience_of(int index) {
 void Group::prepare(BoardTransport& transport, int index) { transport.use(board_->stage(index).board); }
 
 Task Group::start_task(Operation& operation, Endpoint net) {
-  auto& request = static_cast<GroupRequest&>(operation);
+  auto& request = static_cast<CollectiveRequest&>(operation);
   NodeBoard::Stage& stage = *operation.plan().stage;
   const Call& call = operation.call();
   request.record_.number = stage.next_number();
@@ -385,7 +389,7 @@ Task Group::compare_first(NodeBoard::Stage& stage, const CallRecord& mine, Endpo
 }
 
 void Group::check_end(Operation& operation) {
-  auto& request = static_cast<GroupRequest&>(operation);
+  auto& request = static_cast<CollectiveRequest&>(operation);
   NodeBoard::Stage& stage = *operation.plan().stage;
   require_fit(stage, request.record_, operation.call());
   stage.stop_watching();
@@ -398,7 +402,8 @@ std::unique_ptr<GroupRequest> Group::begin(const CallArguments& arguments, const
   prepared->stage();
   const CallRecord record = record_of(arguments, prepared->call());
   const std::size_t bytes = prepared->call().length(size_);
-  std::unique_ptr<GroupRequest> request(new GroupRequest(*this, std::move(prepared), bytes, record, end));
+  std::unique_ptr<GroupRequest> request(
+      new CollectiveRequest(*this, std::move(prepared), bytes, record, end));
   process_.count(arguments.collective);
   if (board_ == nullptr) {
     copy_alone(request->call());
@@ -415,53 +420,62 @@ std::unique_ptr<GroupRequest> Group::begin(const CallArguments& arguments, const
   request->begin(plan);
   last_algorithm_ = row.expression;
   GroupRequest* const under_way = end.done != nullptr ? request.release() : request.get();
-  if (process_.progress.does_all_work()) {
-    // A short copy takes less time than the thread needs to notice it.
-    constexpr std::size_t short_bytes = 4096;
-    operations_under_way.announce(*under_way);
-    if (bytes < short_bytes) operations_under_way.advance(HostCalls::messages);
-  } else {
-    const OperationsUnderWay::Lock lock(operations_under_way);
-    accept(*under_way);
-    under_way->advance_first();
-  }
-  // From here on, a request with a `done` may be gone.
-  operations_under_way.settle_in_any_thread();
-  if (operations_under_way.any()) process_.progress.ensure();
+  // A short copy takes less time than the progress thread needs to notice it.
+  constexpr std::size_t short_bytes = 4096;
+  put_under_way(*under_way, bytes < short_bytes);
   return request;
 }
 
-GroupRequest::GroupRequest(Group& group, std::unique_ptr<PreparedCall> prepared, std::size_t bytes,
-                           const CallRecord& record, const CallEnd& end)
-    : Operation(group, prepared->call(), bytes,
-                end.done != nullptr ? Sequel{.call = &GroupRequest::end, .state = this, .in_any_thread = true}
-                                    : Sequel{}),
-      prepared_(std::move(prepared)),
-      record_(record),
-      end_(end),
-      deadline_s_(end.timeout_s > 0 ? monotonic_s() + end.timeout_s : 0) {}
-
-void GroupRequest::end(void* request) noexcept {
-  const std::unique_ptr<GroupRequest> mine(static_cast<GroupRequest*>(request));
-  std::exception_ptr failure;
-  try {
-    mine->rethrow_if_failed();
-    mine->prepared_->deliver_output();
-  } catch (...) {
-    failure = std::current_exception();
+void Group::put_under_way(GroupRequest& request, bool is_short) {
+  if (process_.progress.does_all_work()) {
+    operations_under_way.announce(request);
+    if (is_short) operations_under_way.advance(HostCalls::messages);
+  } else {
+    const OperationsUnderWay::Lock lock(operations_under_way);
+    accept(request);
+    request.advance_first();
   }
-  mine->end_.done(mine->end_.state, failure);
+  operations_under_way.settle_in_any_thread();
+  if (operations_under_way.any()) process_.progress.ensure();
 }
 
-bool GroupRequest::test_call() {
-  if (!test()) return false;
-  prepared_->deliver_output();
-  return true;
+// -- messages
+
+void Group::prepare_transfer(const MessageArguments& arguments) {
+  require_own_process();
+  require_intact();
+  const bool may_be_any = !arguments.is_send && arguments.peer == Message::any_rank;
+  if (!may_be_any && (arguments.peer < 0 || arguments.peer >= size_))
+    throw UsageError("rank " + std::to_string(arguments.peer) + " of " + std::to_string(size_) + " ranks");
+  if (arguments.peer == rank_) throw UsageError("a rank cannot send to itself");
+  if (size_ == 1) throw UsageError("a group of one rank has no messages");
+  if (arguments.tag < 0) throw UsageError("a tag must not be negative");
+  if (arguments.bytes > 0 && arguments.data == nullptr) throw UsageError("there are bytes, but no data");
+  process_.count_message(arguments.is_send);
 }
 
-void GroupRequest::wait_for_call() {
-  wait();
-  prepared_->deliver_output();
+void Group::transfer(const MessageArguments& arguments, const CallEnd& end) {
+  prepare_transfer(arguments);
+  MessageRequest request(*this, *messages_, *board_, arguments, {.timeout_s = end.timeout_s},
+                         process_.settings.stall_s);
+  request.begin({.index = OperationPlan::no_index});
+  {
+    const OperationsUnderWay::Lock lock(operations_under_way);
+    accept(request);
+    request.advance_first();
+  }
+  request.wait_for_call();
+  operations_under_way.settle_in_any_thread();
+}
+
+std::unique_ptr<GroupRequest> Group::begin_transfer(const MessageArguments& arguments, const CallEnd& end) {
+  prepare_transfer(arguments);
+  std::unique_ptr<GroupRequest> request(
+      new MessageRequest(*this, *messages_, *board_, arguments, end, process_.settings.stall_s));
+  request->begin({.index = OperationPlan::no_index});
+  GroupRequest* const under_way = end.done != nullptr ? request.release() : request.get();
+  put_under_way(*under_way, true);
+  return request;
 }
 
 // -- choices and counts

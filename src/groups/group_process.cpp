@@ -34,14 +34,17 @@ constinit std::atomic<pid_t> reporter{0};
 
 // With three ranks and two stages, a change of any number of the layout changes the text.
 std::uint64_t identity_of_build(const Selection& selection) {
-  constexpr BoardShape shape{
-      .ranks = 3, .window_bytes = std::size_t{1} << 20, .stages = 2, .compares_calls = true};
+  constexpr BoardShape shape{.ranks = 3,
+                             .window_bytes = std::size_t{1} << 20,
+                             .stages = 2,
+                             .compares_calls = true,
+                             .ring_bytes = 8192};
   std::string text = "offbeat group " OFFBEAT_VERSION;
   for (const std::size_t number :
        {BoardShape::inline_bytes, BoardShape::smallest_chunk, shape.bell_offset(), shape.reason_offset(),
         shape.stages_offset(), shape.signs_offset(), shape.round_words_offset(), shape.tree_lines_offset(),
         shape.records_offset(), shape.steps_offset(), shape.relay_words_offset(), shape.windows_offset(),
-        shape.total_bytes()})
+        shape.channels_offset(), shape.rings_offset(), shape.total_bytes()})
     text += ' ' + std::to_string(number);
   return selection.hash_of_built_in(fnv1a(text));
 }
@@ -89,6 +92,9 @@ void GroupProcess::report() const {
     if (calls(collective) > 0)
       say(std::string(name_of(collective)) + ": " + std::to_string(calls(collective)) + " calls in groups");
   }
+  if (sent_ + received_ > 0)
+    say("messages: " + std::to_string(sent_) + " sent and " + std::to_string(received_) +
+        " received in groups");
 }
 
 }  // namespace offbeat

@@ -26,6 +26,7 @@ class GroupProcess {
   [[nodiscard]] std::uint64_t calls(Collective collective) const {
     return calls_[index_of(collective)].load(std::memory_order_relaxed);
   }
+  void count_message(bool is_send) { (is_send ? sent_ : received_).fetch_add(1, std::memory_order_relaxed); }
   // Call this when a group is made. Rank 0 of the first one reports (OFFBEAT_REPORT) and names unknown
   // settings.
   void joins_group(int rank);
@@ -45,6 +46,8 @@ class GroupProcess {
   void report() const;
 
   std::array<std::atomic<std::uint64_t>, collectives.size()> calls_{};
+  std::atomic<std::uint64_t> sent_{0};
+  std::atomic<std::uint64_t> received_{0};
   std::atomic<bool> has_joined_{false};
 };
 

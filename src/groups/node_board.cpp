@@ -183,7 +183,8 @@ std::unique_ptr<NodeBoard> NodeBoard::create(SetUp& set_up, const Locality& loca
   BoardShape shape{.ranks = static_cast<int>(locality.here().size()),
                    .window_bytes = size.window_bytes,
                    .stages = size.stages,
-                   .compares_calls = size.compares_calls};
+                   .compares_calls = size.compares_calls,
+                   .ring_bytes = size.ring_bytes};
   Refusals refusals;
   std::optional<HandOut> memory_of_node;
   std::vector<CoreSet> cores;
@@ -385,8 +386,7 @@ void NodeBoard::look_at_peers(Stage& stage, double now_s) {
     if (member == locality_.member) continue;
     const std::string name =
         "rank " + std::to_string(ranks_[static_cast<std::size_t>(member)]) + std::string(space_);
-    const bool has_left = board().presence(member).left.load(std::memory_order_acquire) != 0;
-    if (has_left) {
+    if (has_left(member)) {
       if (stage.record_ != nullptr && !has_come(stage, member))
         throw BoardError(Trouble::rank, ranks_[static_cast<std::size_t>(member)],
                          name + " has left the group");
@@ -398,6 +398,15 @@ void NodeBoard::look_at_peers(Stage& stage, double now_s) {
     throw BoardError(Trouble::rank, ranks_[static_cast<std::size_t>(member)],
                      "the process of " + name + " has died");
   }
+}
+
+std::optional<BoardError> NodeBoard::find_loss(int member) {
+  const int number = ranks_[static_cast<std::size_t>(member)];
+  const std::string name = "rank " + std::to_string(number) + std::string(space_);
+  if (has_left(member)) return BoardError(Trouble::rank, number, name + " has left the group");
+  if (peers_[static_cast<std::size_t>(member)].is_dead())
+    return BoardError(Trouble::rank, number, "the process of " + name + " has died");
+  return std::nullopt;
 }
 
 void NodeBoard::report_timeout(const Stage& stage) const {

@@ -16,6 +16,10 @@ Task OperationsOwner::start_task(Operation& operation, Endpoint net) {
 }
 
 void OperationsOwner::accept(Operation& operation) noexcept {
+  if (operation.plan_.index == OperationPlan::no_index) {
+    begin_use();
+    return operations_under_way.add(operation);
+  }
   Operation*& last = last_on_stage_[static_cast<std::size_t>(operation.plan_.index)];
   operation.before_ = last;
   if (last != nullptr) last->after_ = &operation;
@@ -25,8 +29,10 @@ void OperationsOwner::accept(Operation& operation) noexcept {
 }
 
 void OperationsOwner::forget(const Operation* operation, int index) noexcept {
-  Operation*& last = last_on_stage_[static_cast<std::size_t>(index)];
-  if (last == operation) last = nullptr;
+  if (index != OperationPlan::no_index) {
+    Operation*& last = last_on_stage_[static_cast<std::size_t>(index)];
+    if (last == operation) last = nullptr;
+  }
   if (end_use()) operations_under_way.add_abandoned(*this);
 }
 
@@ -144,18 +150,25 @@ void Operation::start() {
   plan_.transport->begin(task_, plan_.stand_ins);
 }
 
+bool Operation::step(bool& got_further, HostCalls calls) {
+  if (!has_started_) start();
+  if (!plan_.transport->advance(task_, got_further, calls)) return false;
+  owner_->check_end(*this);
+  return true;
+}
+
 bool Operation::advance(HostCalls calls) noexcept {
   if (is_complete() || before_ != nullptr) return false;
   calls = owner_->calls_of_operation(calls);
-  if (calls == HostCalls::none && plan_.expression->algorithm->needs.board != OnBoard::one_node) return false;
+  const bool needs_host =
+      plan_.expression != nullptr && plan_.expression->algorithm->needs.board != OnBoard::one_node;
+  if (calls == HostCalls::none && needs_host) return false;
   bool is_over = false;
   bool got_further = true;
   try {
     owner_->require_intact();
     try {
-      if (!has_started_) start();
-      is_over = plan_.transport->advance(task_, got_further, calls);
-      if (is_over) owner_->check_end(*this);
+      is_over = step(got_further, calls);
     } catch (...) {
       owner_->break_down_in(*this);
       throw;

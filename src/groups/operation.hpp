@@ -75,11 +75,12 @@ struct Sequel {
 
 // How one operation is carried out.
 struct OperationPlan {
+  static constexpr int no_index = -1;
   const Expression* expression = nullptr;
   const Immediate* immediate = nullptr;  // the immediate form that runs it; null: its task does
   const StandInCopies* stand_ins = nullptr;
   std::uint64_t number = 0;           // counts the calls of its owner
-  int index = 0;                      // the index of its stage and of its tags
+  int index = 0;                      // the index of its stage and of its tags; no_index: it has none
   NodeBoard::Stage* stage = nullptr;  // null: there is no board
   // Belongs to the owner; the operations of a stage use it one after the other.
   BoardTransport* transport = nullptr;
@@ -96,7 +97,7 @@ class Operation {
   Operation(OperationsOwner& owner, const Call& call, std::size_t bytes, Sequel sequel = {});
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
-  ~Operation();
+  virtual ~Operation();
   static void* operator new(std::size_t bytes) { return pool::allocate(bytes); }
   static void operator delete(void* memory, std::size_t bytes) { pool::release(memory, bytes); }
 
@@ -136,6 +137,9 @@ class Operation {
 
   class OwnerInUse;
 
+  // Advances without waiting, and sets `got_further` if that was possible. Returns true if the operation is
+  // over. Throws what ends it.
+  [[nodiscard]] virtual bool step(bool& got_further, HostCalls calls);
   void start();
   // Advances without waiting. Returns true if the operation has advanced.
   bool advance(HostCalls calls) noexcept;

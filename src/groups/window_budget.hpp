@@ -22,6 +22,8 @@ class WindowBudget {
 
   // Counts `more_bytes` of the windows of `board` that are touched for the first time. The board is in use.
   void add(NodeBoard& board, std::size_t more_bytes) noexcept;
+  // Counts `more_bytes` of `board` that are never given back before it is destroyed.
+  void add_for_good(NodeBoard& board, std::size_t more_bytes) noexcept;
   // Call before `board` is destroyed.
   void remove(NodeBoard& board) noexcept;
 

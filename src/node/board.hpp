@@ -151,6 +151,20 @@ class Board {
                    static_cast<std::size_t>(taker)];
   }
 
+  // A channel carries bytes from one rank to another one, through a ring (groups/channel.hpp). Its words
+  // count bytes since the beginning.
+  struct ChannelWords {
+    alignas(BoardShape::line) Word written;  // by the sender
+    alignas(BoardShape::line) Word read;     // by the receiver
+    Word received;                           // those of short messages that are received
+  };
+  [[nodiscard]] ChannelWords& channel_words(int from, int to) const {
+    return reinterpret_cast<ChannelWords*>(memory_ + shape_.channels_offset())[pair(from, to)];
+  }
+  [[nodiscard]] std::byte* ring(int from, int to) const {
+    return memory_ + shape_.rings_offset() + pair(from, to) * shape_.ring_bytes;
+  }
+
   // Signs say how far a rank has come on this stage. Only that rank writes its signs.
   struct alignas(BoardShape::line) Signs {
     Word contributed;  // the last round in which the rank has done all that others need from it
@@ -343,6 +357,9 @@ class Board {
   void wait_at_gate() const noexcept;
   [[nodiscard]] std::byte* stage_at(int stage) const {
     return memory_ + shape_.stages_offset() + static_cast<std::size_t>(stage) * shape_.stage_bytes();
+  }
+  [[nodiscard]] std::size_t pair(int from, int to) const {
+    return static_cast<std::size_t>(from) * static_cast<std::size_t>(size) + static_cast<std::size_t>(to);
   }
   // Counts the collectives of one rank on one stage that use windows. Only that rank writes the counts.
   struct alignas(BoardShape::line) Uses {

@@ -20,6 +20,8 @@
 //     steps          2 x chunks    how far each chunk is combined: words, each on its own line
 //     relay words    2 x ranks x chunks  set if a rank has a chunk of a result, each on its own line
 //     windows        ranks x 2     chunks that a rank puts for others to read
+//   channels       ranks^2       how far a rank has written and read what it sends to another one, if ranks
+//   send rings          ranks^2       the bytes that are under way there
 //
 // Vectors are aligned as their elements require: a window begins at a page boundary, and a chunk a whole
 // number of elements after that.
@@ -34,6 +36,7 @@ struct BoardShape {
   std::size_t window_bytes = 0;  // for each half of each rank; a multiple of the page size
   int stages = 1;
   bool compares_calls = false;  // there are records and pair lengths
+  std::size_t ring_bytes = 0;   // a multiple of the page size; 0: there are no channels and rings
 
   static constexpr std::size_t inline_bytes = 4096;
   static constexpr std::size_t smallest_chunk = 4096;
@@ -48,6 +51,9 @@ struct BoardShape {
   static constexpr std::size_t reason_bytes = 4 * line;
   [[nodiscard]] std::size_t reason_offset() const { return gate_offset() + line; }
   [[nodiscard]] std::size_t stages_offset() const;
+  [[nodiscard]] std::size_t channels_offset() const;
+  static constexpr std::size_t channel_bytes = 2 * line;
+  [[nodiscard]] std::size_t rings_offset() const;
   [[nodiscard]] std::size_t total_bytes() const;
   // Returns the bytes of everything before the first stage, and of the first stage without its windows.
   [[nodiscard]] std::size_t bytes_without_windows() const { return stages_offset() + windows_offset(); }
