@@ -189,11 +189,19 @@ void Group::free(std::unique_ptr<Group> group) noexcept {
     const OperationsUnderWay::Lock lock(operations_under_way);
     return mine.in_use_ > 0;
   };
+  const auto is_watched = [&] {
+    const OperationsUnderWay::Lock lock(operations_under_way);
+    return mine.is_watched();
+  };
   if (mine.board_ != nullptr) {
     if (are_under_way()) if_possible([&] { mine.give_up("it has freed the group"); });
     while (are_under_way()) {
       operations_under_way.advance(HostCalls::all);
       operations_under_way.settle_in_any_thread();
+      sched_yield();
+    }
+    while (is_watched()) {  // the thread may sleep
+      mine.board_->board().bell().ring();
       sched_yield();
     }
     mine.board_->leave();
@@ -350,13 +358,17 @@ void Group::give_up(std::string_view why) {
 
 // -- calls that proceed while the program computes
 
-// No bell rings for an operation, because another thread may run it. A wait for one gives no turns: only the
-// code that advances the operation does, because an error there belongs to the operation.
+// No bell rings for a collective, because another thread may run it. A message may need many waits, so naps
+// without a bell would cost too much. A wait gives no turns: only the code that advances the operation does,
+// because an error there belongs to the operation.
 Patience Group::patience_of(int index) {
   const bool has_stage = index != OperationPlan::no_index;
   Patience patience = board_->stage(has_stage ? index : 0).board.patience;
-  if (!has_stage) patience.stall = {};  // a message reports its own
-  patience.bell = nullptr;
+  if (has_stage) {
+    patience.bell = nullptr;
+  } else {
+    patience.stall = {};  // a message reports its own
+  }
   patience.turn = {};
   if (process_.progress.does_all_work()) patience.shares_cores = true;
   return patience;

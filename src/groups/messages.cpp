@@ -122,7 +122,9 @@ bool Messages::move(const Message& message) {
   }
   Peer& with = peer(message.peer);
   has_moved = read(with) || has_moved;
-  return write(with) || has_moved;
+  has_moved = write(with) || has_moved;
+  if (has_moved) board_.board().bell().ring();
+  return has_moved;
 }
 
 // Reads at most a ring's bytes, because the sender may write as fast as this rank reads.

@@ -231,18 +231,23 @@ void OperationsUnderWay::settle() noexcept {
   settle(over_anywhere_);
 }
 
-bool OperationsUnderWay::find_urgent(Patience& patience) noexcept {
+OperationsOwner* OperationsUnderWay::watch_urgent(Patience& patience) noexcept {
   const std::lock_guard guard(lock_);
   take_announced();
   for (Operation* each = first_.load(std::memory_order_relaxed); each != nullptr; each = each->next_) {
     if (!each->is_urgent()) continue;
     patience = each->owner_->patience_of(each->plan_.index);
-    patience.bell = nullptr;
     patience.turn = {};
     patience.stall = {};
-    return true;
+    ++each->owner_->watchers_;
+    return each->owner_;
   }
-  return false;
+  return nullptr;
+}
+
+void OperationsUnderWay::end_watch(OperationsOwner& owner) noexcept {
+  const std::lock_guard guard(lock_);
+  --owner.watchers_;
 }
 
 void OperationsUnderWay::forget_all() noexcept {

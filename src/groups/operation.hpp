@@ -36,6 +36,10 @@ class OperationsOwner {
   // Returns the task of an operation that starts.
   [[nodiscard]] virtual Task start_task(Operation& operation, Endpoint net);
 
+  // Returns true if a thread of offbeat waits for an operation of this. Call it while you hold the lock, and
+  // before you destroy this.
+  [[nodiscard]] bool is_watched() const { return watchers_ > 0; }
+
   const int rank_;
   const int size_;
 
@@ -64,6 +68,7 @@ class OperationsOwner {
 
   std::array<Operation*, NodeBoard::most_stages> last_on_stage_{};  // the last one under way, or null
   OperationsOwner* next_abandoned_ = nullptr;
+  int watchers_ = 0;  // the threads in OperationsUnderWay::watch_urgent()
 };
 
 // A function to call when an operation is complete or has failed; see OperationsUnderWay::settle().
@@ -179,9 +184,11 @@ class OperationsUnderWay {
   void settle() noexcept;
   // Calls those sequels that any thread may call.
   void settle_in_any_thread() noexcept { settle(over_anywhere_); }
-  // Returns how to wait for an operation that a thread of offbeat should stay awake for. It refers to nothing
-  // that may end with the operation. Returns false if there is none.
-  [[nodiscard]] bool find_urgent(Patience& patience) noexcept;
+  // Returns the owner of an operation that a thread of offbeat should stay awake for, or null if there is
+  // none. Sets how to wait for it. Call end_watch() when you do so no more: the patience may refer to the
+  // owner.
+  [[nodiscard]] OperationsOwner* watch_urgent(Patience& patience) noexcept;
+  void end_watch(OperationsOwner& owner) noexcept;
   // Call this in the child of a fork(). The operations of the parent are not the child's.
   void forget_all() noexcept;
   // Destroys communicators that the program has freed and whose last operation is over. Call it only where

@@ -39,10 +39,12 @@ void sleep_ns(long ns) {
 // Advances operations that are urgent, because nobody else does: their callers wait for a function to be
 // called. Waits as a rank would.
 void do_urgent_work() {
-  constexpr int looks_at_once = 64;
+  constexpr int looks_at_once = 16;
   Patience patience;
   std::optional<Patience::Wait> wait;  // lasts until an operation advances, and so becomes patient
-  while (!is_stopped.load(std::memory_order_relaxed) && operations_under_way.find_urgent(patience)) {
+  while (!is_stopped.load(std::memory_order_relaxed)) {
+    OperationsOwner* const owner = operations_under_way.watch_urgent(patience);
+    if (owner == nullptr) break;
     if (!wait) wait.emplace(patience);
     for (int look = 0; look < looks_at_once && operations_under_way.any(); ++look) {
       const bool got_further = operations_under_way.advance(HostCalls::none);
@@ -53,6 +55,7 @@ void do_urgent_work() {
       }
       wait->pause();
     }
+    operations_under_way.end_watch(*owner);
   }
   operations_under_way.settle_in_any_thread();  // another thread may have ended the last one
 }
