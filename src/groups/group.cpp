@@ -2,6 +2,7 @@
 #include "groups/group.hpp"
 
 #include <sched.h>
+#include <sys/random.h>
 
 #include <algorithm>
 #include <cstring>
@@ -12,6 +13,7 @@
 
 #include "base/hash.hpp"
 #include "base/log.hpp"
+#include "groups/algorithm_text.hpp"
 #include "groups/group_process.hpp"
 #include "node/board_awaitables.hpp"
 #include "node/node_identity.hpp"
@@ -31,6 +33,8 @@ struct Greeting {
   int rank = 0;
   int size = 0;
   int is_ready = 0;  // 0: this rank cannot make a group at all
+  std::uint64_t random = 0;
+  GroupWorld world;  // of this process
 };
 
 [[noreturn]] void refuse(int rank, const std::string& why) { throw BoardError(Trouble::set_up, rank, why); }
@@ -69,6 +73,52 @@ std::uint64_t hash_of(std::span<const std::size_t> counts) {
 
 Task do_nothing() { co_return; }
 
+std::uint64_t random_number() {
+  std::uint64_t number = 0;
+  static_cast<void>(!getrandom(&number, sizeof number, 0));
+  return number | 1;  // never 0
+}
+
+// Returns what an observer sees of a new group. If no rank has a world, this group becomes the world of all.
+ObservedGroup observed_group(GroupProcess& process, const std::vector<Greeting>& all, int rank) {
+  const bool is_world = std::ranges::all_of(all, [](const Greeting& each) { return each.world.run == 0; });
+  if (is_world) process.set_world({all.front().random, rank, static_cast<int>(all.size())});
+  ObservedGroup group{
+      .world = process.world(), .identity = all.front().random, .rank = rank, .world_ranks = {}};
+  for (const Greeting& each : all) {
+    const bool is_here = each.world.run == group.world.run;
+    group.world_ranks.push_back(is_world ? each.rank : is_here ? each.world.rank : -1);
+  }
+  return group;
+}
+
+// Tells the log of a group about a call, if there is a log. The call counts as failed unless returns() is
+// called.
+class Observation {
+ public:
+  template <class Describe>
+  Observation(GroupCallLog* log, Describe&& describe) : log_(log) {
+    if (log_ != nullptr) [[unlikely]]
+      number_ = log_->begins(describe());
+  }
+  Observation(const Observation&) = delete;
+  Observation& operator=(const Observation&) = delete;
+  ~Observation() {
+    if (log_ != nullptr) [[unlikely]]
+      log_->returns(number_, true, nullptr);
+  }
+  [[nodiscard]] std::uint64_t number() const { return number_; }
+  void returns(bool is_complete, const Expression* algorithm) {
+    if (log_ != nullptr) [[unlikely]]
+      log_->returns(number_, is_complete, algorithm_text(algorithm));
+    log_ = nullptr;
+  }
+
+ private:
+  GroupCallLog* log_;
+  std::uint64_t number_ = 0;
+};
+
 // Waits until all ranks have begun the call, in which they meet.
 void wait_for_records(Board& board, std::uint64_t number) {
   for (int rank = 0; rank < board.size; ++rank) {
@@ -105,19 +155,24 @@ Group::Group(GroupProcess& process, int rank, int size)
       locality_(membership_, rank),
       fork_generation_(GroupProcess::fork_generation()) {}
 
-std::unique_ptr<Group> Group::make(int rank, int size, const Exchange& exchange) {
-  if (size > 1) return make_on_board(rank, size, exchange);
+std::unique_ptr<Group> Group::make(int rank, int size, const Exchange& exchange, GroupObserver* observer) {
+  if (size > 1) return make_on_board(rank, size, exchange, observer);
   GroupProcess& process = GroupProcess::get();
   std::unique_ptr<Group> group(new Group(process, rank, size));
+  const GroupWorld world = process.world();
+  if (observer != nullptr && world.run != 0)
+    group->log_ = observer->joins(
+        {.world = world, .identity = random_number(), .rank = rank, .world_ranks = {world.rank}});
   process.joins_group(rank);
   return group;
 }
 
 // A rank that cannot take part says so, because the others would wait for it otherwise.
-std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& exchange) {
+std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& exchange,
+                                            GroupObserver* observer) {
   std::vector<Greeting> greetings(static_cast<std::size_t>(size));
   CallbackSetUp set_up(rank, size, exchange);
-  Greeting mine{.node = NodeIdentity::of_this_process(), .rank = rank, .size = size};
+  Greeting mine{.node = NodeIdentity::of_this_process(), .rank = rank, .size = size, .world = {}};
   GroupProcess* process = nullptr;
   std::unique_ptr<Group> group;
   std::vector<int> numbers;
@@ -127,6 +182,8 @@ std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& 
     mine.build = process->build;
     mine.settings = process->settings_hash;
     mine.rules = process->selection.hash_of_users_rules();
+    mine.random = random_number();
+    mine.world = process->world();
     group.reset(new Group(*process, rank, size));
     numbers.resize(static_cast<std::size_t>(size));
     std::iota(numbers.begin(), numbers.end(), 0);
@@ -166,6 +223,7 @@ std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& 
   if (group->board_->stages() == 1) refuse(0, "no memory for the stages of a group");
   // Whatever fails here fails on one rank alone.
   const bool is_made = try_to([&] {
+    if (observer != nullptr) group->log_ = observer->joins(observed_group(*process, greetings, rank));
     group->messages_ = std::make_unique<Messages>(*group->board_);
     group->plans_ = process->selection.plans_without_mpi(size);
     for (auto& each : group->transports_) each = std::make_unique<BoardTransport>(Patience{});
@@ -275,11 +333,41 @@ void Group::require_fit(const NodeBoard::Stage& stage, const CallRecord& mine, c
     throw BoardError(Trouble::mismatch, mismatch->rank, mismatch->text);
 }
 
+// Bytes are what this rank contributes, as in traces of MPI.
+ObservedGroupCall Group::observed(const CallArguments& arguments, bool is_blocking) const {
+  const Collective collective = arguments.collective;
+  if (!moves_data(collective)) return {.collective = collective, .is_blocking = is_blocking};
+  const CollectiveFacts& known = facts(collective);
+  const std::size_t width = width_of(arguments.type);
+  const auto ranks = static_cast<std::size_t>(size_);
+  std::size_t count = arguments.count;
+  std::size_t blocks = 1;
+  if (collective == Collective::allgatherv) {
+    count = arguments.output_counts[rank_];
+  } else if (collective == Collective::alltoallv || collective == Collective::reduce_scatter) {
+    count = std::accumulate(arguments.input_counts, arguments.input_counts + size_, std::size_t{0});
+  } else if (collective == Collective::alltoall || collective == Collective::reduce_scatter_block) {
+    blocks = ranks;
+  }
+  const bool is_in_place =
+      collective != Collective::bcast && (arguments.input == nullptr || arguments.input == arguments.output);
+  return {.collective = collective,
+          .is_blocking = is_blocking,
+          .is_in_place = is_in_place,
+          .root = known.has_root ? arguments.root : -1,
+          .count = static_cast<std::int64_t>(count),
+          .bytes = static_cast<std::int64_t>(count * blocks * width),
+          .width = static_cast<std::uint32_t>(width),
+          .type = offbeat::name_of(arguments.type).data(),
+          .operation = known.has_operation ? offbeat::name_of(arguments.op).data() : ""};
+}
+
 void Group::run(const CallArguments& arguments, const CallEnd& end) {
   require_own_process();
   require_intact();
   PreparedCall prepared(arguments, rank_, size_);
   process_.count(arguments.collective);
+  Observation observation(log_, [&] { return observed(arguments, true); });
   prepared.stage();
   if (board_ == nullptr) {
     copy_alone(prepared.call());
@@ -288,6 +376,7 @@ void Group::run(const CallArguments& arguments, const CallEnd& end) {
     run_on_board(prepared.call(), record_of(arguments, prepared.call()), end);
   }
   prepared.deliver_output();
+  observation.returns(true, last_algorithm_);
   operations_under_way.settle_in_any_thread();
 }
 
@@ -411,15 +500,17 @@ std::unique_ptr<GroupRequest> Group::begin(const CallArguments& arguments, const
   require_own_process();
   require_intact();
   auto prepared = std::make_unique<PreparedCall>(arguments, rank_, size_);
+  Observation observation(log_, [&] { return observed(arguments, false); });
   prepared->stage();
   const CallRecord record = record_of(arguments, prepared->call());
   const std::size_t bytes = prepared->call().length(size_);
   std::unique_ptr<GroupRequest> request(
-      new CollectiveRequest(*this, std::move(prepared), bytes, record, end));
+      new CollectiveRequest(*this, std::move(prepared), bytes, record, end, log_, observation.number()));
   process_.count(arguments.collective);
   if (board_ == nullptr) {
     copy_alone(request->call());
     last_algorithm_ = &copied_in_group;
+    observation.returns(false, last_algorithm_);
     if (end.done == nullptr) return request;
     GroupRequest::end(request.release());
     return nullptr;
@@ -435,6 +526,7 @@ std::unique_ptr<GroupRequest> Group::begin(const CallArguments& arguments, const
   // A short copy takes less time than the progress thread needs to notice it.
   constexpr std::size_t short_bytes = 4096;
   put_under_way(*under_way, bytes < short_bytes);
+  observation.returns(false, row.expression);
   return request;
 }
 

@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "groups/call_arguments.hpp"
 #include "groups/callback_set_up.hpp"
+#include "groups/group_observer.hpp"
 #include "groups/group_request.hpp"
 #include "groups/messages.hpp"
 #include "groups/node_board.hpp"
@@ -25,8 +26,10 @@ class GroupProcess;
 
 class Group final : public OperationsOwner {
  public:
-  // Makes a group. Collective. Throws BoardError (Trouble::set_up), on all ranks.
-  [[nodiscard]] static std::unique_ptr<Group> make(int rank, int size, const Exchange& exchange);
+  // Makes a group. Collective. Throws BoardError (Trouble::set_up), on all ranks. `observer` sees its calls;
+  // it may be null.
+  [[nodiscard]] static std::unique_ptr<Group> make(int rank, int size, const Exchange& exchange,
+                                                   GroupObserver* observer);
   // Ends all calls under way with an error. Waits for no other rank.
   static void free(std::unique_ptr<Group> group) noexcept;
 
@@ -51,7 +54,8 @@ class Group final : public OperationsOwner {
 
  private:
   Group(GroupProcess& process, int rank, int size);
-  [[nodiscard]] static std::unique_ptr<Group> make_on_board(int rank, int size, const Exchange& exchange);
+  [[nodiscard]] static std::unique_ptr<Group> make_on_board(int rank, int size, const Exchange& exchange,
+                                                            GroupObserver* observer);
 
   // What operations need.
   [[nodiscard]] Patience patience_of(int index) override;
@@ -78,6 +82,7 @@ class Group final : public OperationsOwner {
   [[nodiscard]] bool compares_first(Collective collective) const;
   [[nodiscard]] static Task compare_first(NodeBoard::Stage& stage, const CallRecord& mine, Endpoint net,
                                           Call call, Task rest);
+  [[nodiscard]] ObservedGroupCall observed(const CallArguments& arguments, bool is_blocking) const;
   // Checks the arguments of a message, and counts it.
   void prepare_transfer(const MessageArguments& arguments);
   // Begins a request that has a plan. From then on, one with a `done` may be gone.
@@ -95,7 +100,8 @@ class Group final : public OperationsOwner {
   std::array<std::unique_ptr<BoardTransport>, NodeBoard::stages_of_communicator> transports_;
   std::uint64_t calls_ = 0;
   std::uint64_t begun_ = 0;
-  int in_use_ = 0;  // operations under way
+  int in_use_ = 0;               // operations under way
+  GroupCallLog* log_ = nullptr;  // null: no observer wants the calls
   const Expression* last_algorithm_ = nullptr;
 };
 

@@ -86,6 +86,16 @@ void GroupProcess::joins_group(int rank) {
   });
 }
 
+GroupWorld GroupProcess::world() const {
+  const std::lock_guard lock(world_lock_);
+  return world_;
+}
+
+void GroupProcess::set_world(const GroupWorld& world) {
+  const std::lock_guard lock(world_lock_);
+  if (world_.run == 0) world_ = world;
+}
+
 void GroupProcess::report() const {
   for (std::size_t k = 0; k < collectives.size(); ++k) {
     const auto collective = collective_at(k);

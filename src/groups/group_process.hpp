@@ -7,7 +7,9 @@
 #include <cstdint>
 
 #include "base/settings.hpp"
+#include "base/spin_lock.hpp"
 #include "groups/counts.hpp"
+#include "groups/group_observer.hpp"
 #include "groups/progress_thread.hpp"
 #include "groups/window_budget.hpp"
 #include "selection/selection.hpp"
@@ -31,6 +33,10 @@ class GroupProcess {
   // settings.
   void joins_group(int rank);
 
+  // Returns the world of this process, if it has one. set_world() sets it unless it is set.
+  [[nodiscard]] GroupWorld world() const;
+  void set_world(const GroupWorld& world);
+
   // Grows in the child of a fork(): groups of the parent are not the child's.
   [[nodiscard]] static std::uint64_t fork_generation();
 
@@ -49,6 +55,8 @@ class GroupProcess {
   std::atomic<std::uint64_t> sent_{0};
   std::atomic<std::uint64_t> received_{0};
   std::atomic<bool> has_joined_{false};
+  mutable SpinLock world_lock_;
+  GroupWorld world_;
 };
 
 }  // namespace offbeat

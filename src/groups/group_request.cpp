@@ -43,8 +43,13 @@ void GroupRequest::wait_for_call() {
 }
 
 CollectiveRequest::CollectiveRequest(Group& group, std::unique_ptr<PreparedCall> prepared, std::size_t bytes,
-                                     const CallRecord& record, const CallEnd& end)
-    : GroupRequest(group, prepared->call(), bytes, end), prepared_(std::move(prepared)), record_(record) {}
+                                     const CallRecord& record, const CallEnd& end, GroupCallLog* log,
+                                     std::uint64_t number)
+    : GroupRequest(group, prepared->call(), bytes, end),
+      prepared_(std::move(prepared)),
+      record_(record),
+      log_(log),
+      number_(number) {}
 
 // -- messages
 

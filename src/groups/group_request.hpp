@@ -11,6 +11,7 @@
 #include "base/pool.hpp"
 #include "groups/call_arguments.hpp"
 #include "groups/call_record.hpp"
+#include "groups/group_observer.hpp"
 #include "groups/messages.hpp"
 #include "groups/operation.hpp"
 #include "node/device_memory.hpp"
@@ -50,15 +51,22 @@ class GroupRequest : public Operation {
 // A call of a collective.
 class CollectiveRequest final : public GroupRequest {
  public:
+  // `log` and `number` are those of the call; null if no observer wants it.
   CollectiveRequest(Group& group, std::unique_ptr<PreparedCall> call, std::size_t bytes,
-                    const CallRecord& record, const CallEnd& end);
+                    const CallRecord& record, const CallEnd& end, GroupCallLog* log, std::uint64_t number);
 
  private:
   friend class Group;
-  void deliver() const override { prepared_->deliver_output(); }
+  void deliver() const override {
+    prepared_->deliver_output();
+    if (log_ != nullptr) [[unlikely]]
+      log_->completes(number_);
+  }
 
   std::unique_ptr<PreparedCall> prepared_;
   CallRecord record_;
+  GroupCallLog* const log_;
+  const std::uint64_t number_;
 };
 
 // The arguments of a message through the C interface.
