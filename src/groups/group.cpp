@@ -145,7 +145,7 @@ const Expression copied_in_group{.algorithm = &lone_copy, .dimensions = {}, .par
 // -- making a group
 
 Group::Group(GroupProcess& process, int rank, int size)
-    : OperationsOwner(rank, size),
+    : OperationsOwner(rank, size, false),
       process_(process),
       membership_([&] {
         Membership one_node(size);

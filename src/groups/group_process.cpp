@@ -20,8 +20,11 @@ namespace {
 
 constinit std::atomic<std::uint64_t> forks{0};
 
+void prepare_fork() { GroupProcess::find()->windows.lock(); }
+void be_the_parent() { GroupProcess::find()->windows.unlock(); }
 // The child has no other thread than the one that forked.
 void be_a_child() {
+  GroupProcess::find()->windows.unlock();
   forks.fetch_add(1, std::memory_order_relaxed);
   operations_under_way.forget_all();
   ProgressThread::forget_thread();
@@ -41,7 +44,7 @@ std::uint64_t identity_of_build(const Selection& selection) {
                              .ring_bytes = 8192};
   std::string text = "offbeat group " OFFBEAT_VERSION;
   for (const std::size_t number :
-       {BoardShape::inline_bytes, BoardShape::smallest_chunk, shape.bell_offset(), shape.reason_offset(),
+       {BoardShape::inline_bytes, BoardShape::smallest_chunk, shape.bell_offset(), shape.reasons_offset(),
         shape.stages_offset(), shape.signs_offset(), shape.round_words_offset(), shape.tree_lines_offset(),
         shape.records_offset(), shape.steps_offset(), shape.relay_words_offset(), shape.windows_offset(),
         shape.channels_offset(), shape.rings_offset(), shape.total_bytes()})
@@ -58,7 +61,7 @@ GroupProcess& GroupProcess::get() {
   const std::lock_guard lock(mutex);
   if (find() == nullptr) {
     made.store(new GroupProcess, std::memory_order_release);
-    pthread_atfork(nullptr, nullptr, be_a_child);
+    pthread_atfork(prepare_fork, be_the_parent, be_a_child);
   }
   return *find();
 }

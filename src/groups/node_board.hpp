@@ -14,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "base/settings.hpp"
+#include "base/spin_lock.hpp"
 #include "groups/call_record.hpp"
 #include "groups/window_budget.hpp"
 #include "node/board.hpp"
@@ -229,6 +230,7 @@ class NodeBoard {
   std::vector<PeerProcess> peers_;  // the processes of the board's ranks
   std::string host_name_;
   std::atomic_flag is_looking_{};  // set while a thread looks for a failure
+  SpinLock reason_lock_;           // guards this rank's reason
 };
 
 }  // namespace offbeat

@@ -26,7 +26,8 @@ class OperationsOwner {
   virtual ~OperationsOwner() = default;
 
  protected:
-  OperationsOwner(int rank, int size) : rank_(rank), size_(size) {}
+  // `needs_host` says that its operations end with the host MPI.
+  OperationsOwner(int rank, int size, bool needs_host) : rank_(rank), size_(size), needs_host_(needs_host) {}
 
   // Record that an operation is under way, and that it is over. Call both while you hold the lock. forget()
   // does not use the operation, which may be gone.
@@ -67,6 +68,7 @@ class OperationsOwner {
   [[nodiscard]] virtual bool end_use() noexcept = 0;
 
   std::array<Operation*, NodeBoard::most_stages> last_on_stage_{};  // the last one under way, or null
+  const bool needs_host_;
   OperationsOwner* next_abandoned_ = nullptr;
   int watchers_ = 0;  // the threads in OperationsUnderWay::watch_urgent()
 };
@@ -189,6 +191,8 @@ class OperationsUnderWay {
   // owner.
   [[nodiscard]] OperationsOwner* watch_urgent(Patience& patience) noexcept;
   void end_watch(OperationsOwner& owner) noexcept;
+  // Forgets the operations of owners that need the host MPI, because it ends. Operations of groups go on.
+  void end_host() noexcept;
   // Call this in the child of a fork(). The operations of the parent are not the child's.
   void forget_all() noexcept;
   // Destroys communicators that the program has freed and whose last operation is over. Call it only where
@@ -219,6 +223,7 @@ class OperationsUnderWay {
   SpinLock lock_;
   std::atomic<Operation*> first_{nullptr};
   Operation* next_to_advance_ = nullptr;
+  bool has_host_ended_ = false;
   std::atomic<Operation*> announced_{nullptr};      // newest first
   std::atomic<int> announced_count_{0};             // not yet taken by take_announced()
   std::atomic<Operation*> over_{nullptr};           // waiting for their sequels to be called

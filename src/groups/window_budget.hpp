@@ -27,6 +27,11 @@ class WindowBudget {
   // Call before `board` is destroyed.
   void remove(NodeBoard& board) noexcept;
 
+  // A child of fork() has no other thread that could unlock the mutex. So the thread that forks locks it
+  // before.
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
+
   // Returns a time that grows with each change, so it tells which of two boards was used longer ago.
   [[nodiscard]] std::uint64_t now() const { return now_.load(std::memory_order_relaxed); }
 

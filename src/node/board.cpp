@@ -26,7 +26,10 @@ static_assert(offsetof(Board::InlineSlot, data) <= 16,
 std::size_t BoardShape::round_words_bytes() const {
   return round_up((static_cast<std::size_t>(ranks) + 1) * sizeof(Board::Word), line);
 }
-std::size_t BoardShape::stages_offset() const { return round_up(reason_offset() + reason_bytes, page); }
+std::size_t BoardShape::stages_offset() const {
+  const std::size_t reasons = compares_calls ? static_cast<std::size_t>(ranks) : 0;
+  return round_up(reasons_offset() + reasons * reason_bytes, page);
+}
 std::size_t BoardShape::steps_offset() const {
   if (!compares_calls) return round_up(records_offset(), page);
   const auto pairs = static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks);

@@ -98,12 +98,12 @@ class Board {
   // this board again. Only a rank that has waited long should read it.
   [[nodiscard]] Word& broken() const { return *reinterpret_cast<Word*>(memory_ + shape_.broken_offset()); }
 
-  // Guards the reason: the rank that sets it from 0 to 1 writes the reason, and then `broken`.
-  [[nodiscard]] Word& reason_claim() const {
-    return *reinterpret_cast<Word*>(memory_ + shape_.broken_offset() + sizeof(Word));
+  // A text of one rank that ends with a zero byte. That rank writes it before `broken`. Read it only if
+  // `broken` names the rank.
+  [[nodiscard]] char* reason(int owner) const {
+    return reinterpret_cast<char*>(memory_ + shape_.reasons_offset()) +
+           static_cast<std::size_t>(owner) * BoardShape::reason_bytes;
   }
-  // A text that ends with a zero byte. Read it only after `broken`.
-  [[nodiscard]] char* reason() const { return reinterpret_cast<char*>(memory_ + shape_.reason_offset()); }
 
   // A mark is the value of a word. It says that the window of `holder` has a partial result of this round.
   struct Mark {

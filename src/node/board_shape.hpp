@@ -8,7 +8,7 @@
 //   bell           1             wakes sleeping ranks (patience.hpp)
 //   broken         1             the rank that failed, if any
 //   gate           1             closed while the windows give their pages back
-//   reason         4             why the rank cannot go on, as text
+//   reasons        4 x ranks     why each rank cannot go on, as text, if calls are compared
 //   stages         one for each collective that can be under way at once; each has
 //     inline slots   2 x ranks     a sequence number and up to inline_bytes of data beside it
 //     signs          ranks         how far a rank has come in its rounds
@@ -49,7 +49,7 @@ struct BoardShape {
   [[nodiscard]] std::size_t broken_offset() const { return bell_offset() + line; }
   [[nodiscard]] std::size_t gate_offset() const { return broken_offset() + line; }
   static constexpr std::size_t reason_bytes = 4 * line;
-  [[nodiscard]] std::size_t reason_offset() const { return gate_offset() + line; }
+  [[nodiscard]] std::size_t reasons_offset() const { return gate_offset() + line; }
   [[nodiscard]] std::size_t stages_offset() const;
   [[nodiscard]] std::size_t channels_offset() const;
   static constexpr std::size_t channel_bytes = 2 * line;

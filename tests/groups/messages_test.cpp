@@ -95,7 +95,7 @@ void barrier(offbeat_group* group) {
 const std::size_t lengths[] = {0, 1, 7, 8, 1000, 8168, 8169, 16'000, 16'360, 16'361, 70'000, 3'000'001};
 
 class Messages : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, Messages, testing::Values(2, 3, 5));
+INSTANTIATE_TEST_SUITE_P(Ranks, Messages, testing::Values(2, 3, 7));
 
 // Each rank sends around the ring; the even ones send first.
 TEST_P(Messages, OfEveryLengthArrive) {
