@@ -83,7 +83,7 @@ bool MessageRequest::step(bool& got_further, HostCalls) {
   try {
     if (!std::exchange(has_begun_, true)) messages_.begin(message_);
     got_further = message_.is_over || messages_.move(message_);
-    if (!got_further) look_around();
+    if (!message_.is_over) look_around();
   } catch (...) {
     messages_.forget(message_);
     throw;
