@@ -278,6 +278,59 @@ offbeat_status offbeat_test(offbeat_request** request, int* complete);
 /** Waits until a collective is complete, frees the request and sets *request to NULL. */
 offbeat_status offbeat_wait(offbeat_request** request);
 
+/** As a peer: a receive takes a message from any rank. */
+#define OFFBEAT_ANY_RANK (-1)
+
+/** What a receive has found. It is written before the receive is over. */
+typedef struct offbeat_arrival {
+  int rank; /**< who sent the message */
+  int tag;
+  size_t bytes; /**< the length of the message, also if the receive expected another one */
+} offbeat_arrival;
+
+/**
+ * A message from one rank of a group to another one. Begin with OFFBEAT_MESSAGE_INIT.
+ *
+ * Messages from one rank to another one with equal tags arrive in the order in which they were begun. A
+ * receive must ask for exactly as many bytes as the message has; otherwise both get OFFBEAT_ERROR_MISMATCH. A
+ * rank cannot send to itself.
+ *
+ * A send is over when its data may change. That is at once if the message has at most 16000 bytes, and few
+ * others wait for the same receiver: 64 KiB together. In a group of more than 32 ranks both numbers are
+ * smaller. A longer message is over when the receiver has taken its data. So two ranks that both send a long
+ * message and then receive must begin their sends with offbeat_begin_send, as in MPI.
+ *
+ * Messages and collectives may come in any order.
+ */
+typedef struct offbeat_message {
+  size_t size;              /**< sizeof(offbeat_message) */
+  offbeat_group* group;     /**< must not be NULL */
+  int peer;                 /**< the other rank; for a receive it may be OFFBEAT_ANY_RANK */
+  int tag;                  /**< 0 or more */
+  void* data;               /**< a send only reads them */
+  size_t bytes;             /**< the length of the data */
+  double timeout_s;         /**< how long this rank waits before OFFBEAT_ERROR_TIMEOUT; 0: forever */
+  offbeat_arrival* arrival; /**< for a receive; may be NULL; must exist until the receive is over */
+  /** As in offbeat_call, for offbeat_begin_send and offbeat_begin_receive. */
+  void (*done)(void* state, offbeat_status status, const char* text);
+  void* done_state;
+} offbeat_message;
+#define OFFBEAT_MESSAGE_INIT \
+  { sizeof(offbeat_message), NULL, OFFBEAT_ANY_RANK, 0, NULL, 0, 0, NULL, NULL, NULL }
+
+/** Sends a message. Returns when its data may change. */
+offbeat_status offbeat_send(const offbeat_message* message);
+
+/** Receives a message. */
+offbeat_status offbeat_receive(const offbeat_message* message);
+
+/**
+ * These begin to send or to receive a message, and return at once. offbeat_test and offbeat_wait complete the
+ * request. Everything that offbeat_begin says about requests, progress and `done` holds here, too.
+ */
+offbeat_status offbeat_begin_send(const offbeat_message* message, offbeat_request** request);
+offbeat_status offbeat_begin_receive(const offbeat_message* message, offbeat_request** request);
+
 /** Returns one line about this thread's last call that failed, or "" if none has. */
 const char* offbeat_error_text(void);
 

@@ -154,6 +154,58 @@ struct Done {
   }
 };
 
+// Begins a request, and gives it the function of the program if there is one.
+template <class Passed, class Begin>
+std::unique_ptr<GroupRequest> begin_with_done(const Passed& passed, Begin&& begin) {
+  CallEnd end{.timeout_s = passed.timeout_s};
+  std::unique_ptr<Done> done;
+  if (passed.done != nullptr) {
+    done.reset(new Done{passed.done, passed.done_state});
+    end.done = Done::end;
+    end.state = done.get();
+  }
+  std::unique_ptr<GroupRequest> request = begin(end);
+  done.release();  // NOLINT(bugprone-unused-return-value): it deletes itself
+  return request;
+}
+
+// Calls body(group, arguments, message) if the message is valid; otherwise returns the error.
+template <class Body>
+offbeat_status with_message(const offbeat_message* passed, bool is_send, Body&& body) {
+  if (passed == nullptr || passed->size < sizeof(offbeat_message) || passed->group == nullptr)
+    return fail(OFFBEAT_ERROR_ARGUMENT, "not a message: begin with OFFBEAT_MESSAGE_INIT and name the group");
+  if (!(passed->timeout_s >= 0)) return fail(OFFBEAT_ERROR_ARGUMENT, "`timeout_s` is negative");
+  offbeat::MessageArguments arguments{.is_send = is_send,
+                                      .peer = passed->peer,
+                                      .tag = passed->tag,
+                                      .data = passed->data,
+                                      .bytes = passed->bytes,
+                                      .arrival = {}};
+  if (passed->arrival != nullptr && !is_send)
+    arguments.arrival = {&passed->arrival->rank, &passed->arrival->tag, &passed->arrival->bytes};
+  return guarded([&] { return body(*group_of(passed->group), arguments); });
+}
+
+offbeat_status transfer(const offbeat_message* message, bool is_send) {
+  return with_message(message, is_send, [&](Group& group, const offbeat::MessageArguments& arguments) {
+    group.transfer(arguments, {.timeout_s = message->timeout_s});
+    return OFFBEAT_OK;
+  });
+}
+
+offbeat_status begin_transfer(const offbeat_message* message, offbeat_request** request, bool is_send) {
+  if (request != nullptr) *request = nullptr;
+  return with_message(message, is_send, [&](Group& group, const offbeat::MessageArguments& arguments) {
+    if (request == nullptr && message->done == nullptr)
+      return fail(OFFBEAT_ERROR_ARGUMENT, "`request` is NULL");
+    auto made = std::make_unique<AnyRequest>();
+    made->in_group =
+        begin_with_done(*message, [&](const CallEnd& end) { return group.begin_transfer(arguments, end); });
+    if (made->in_group != nullptr) *request = reinterpret_cast<offbeat_request*>(made.release());
+    return OFFBEAT_OK;
+  });
+}
+
 }  // namespace
 
 extern "C" {
@@ -233,7 +285,8 @@ offbeat_status offbeat_group_make(int rank, int size, offbeat_exchange exchange,
     return fail(OFFBEAT_ERROR_ARGUMENT, "`rank` or `size` is out of range");
   if (exchange == nullptr && size > 1) return fail(OFFBEAT_ERROR_ARGUMENT, "`exchange` is NULL");
   const offbeat_status status = guarded([&] {
-    *group = reinterpret_cast<offbeat_group*>(Group::make(rank, size, {exchange, state}).release());
+    *group = reinterpret_cast<offbeat_group*>(
+        Group::make(rank, size, {exchange, state}, offbeat::service::observer_of_groups()).release());
     return OFFBEAT_OK;
   });
   return status == OFFBEAT_ERROR_MPI ? OFFBEAT_ERROR_SET_UP : status;  // without MPI there is no such error
@@ -276,15 +329,8 @@ offbeat_status offbeat_begin(const offbeat_call* call, offbeat_request** request
       made->on_communicator = offbeat::service::begin(arguments);
     } else {
       Group& group = *group_of(known.group);
-      CallEnd end{.timeout_s = known.timeout_s};
-      std::unique_ptr<Done> done;
-      if (known.done != nullptr) {
-        done.reset(new Done{known.done, known.done_state});
-        end.done = Done::end;
-        end.state = done.get();
-      }
-      made->in_group = group.begin(arguments, end);
-      done.release();  // NOLINT(bugprone-unused-return-value): it deletes itself
+      made->in_group =
+          begin_with_done(known, [&](const CallEnd& end) { return group.begin(arguments, end); });
       offbeat::service::note_algorithm(group.last_algorithm());
       if (made->in_group == nullptr) return OFFBEAT_OK;
     }
@@ -320,6 +366,18 @@ offbeat_status offbeat_wait(offbeat_request** request) {
                               : offbeat::service::wait(*mine->on_communicator);
     return OFFBEAT_OK;
   });
+}
+
+offbeat_status offbeat_send(const offbeat_message* message) { return transfer(message, true); }
+
+offbeat_status offbeat_receive(const offbeat_message* message) { return transfer(message, false); }
+
+offbeat_status offbeat_begin_send(const offbeat_message* message, offbeat_request** request) {
+  return begin_transfer(message, request, true);
+}
+
+offbeat_status offbeat_begin_receive(const offbeat_message* message, offbeat_request** request) {
+  return begin_transfer(message, request, false);
 }
 
 const char* offbeat_error_text(void) { return last_error.text; }

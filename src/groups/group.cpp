@@ -2,6 +2,7 @@
 #include "groups/group.hpp"
 
 #include <sched.h>
+#include <sys/random.h>
 
 #include <algorithm>
 #include <cstring>
@@ -12,6 +13,7 @@
 
 #include "base/hash.hpp"
 #include "base/log.hpp"
+#include "groups/algorithm_text.hpp"
 #include "groups/group_process.hpp"
 #include "node/board_awaitables.hpp"
 #include "node/node_identity.hpp"
@@ -31,6 +33,8 @@ struct Greeting {
   int rank = 0;
   int size = 0;
   int is_ready = 0;  // 0: this rank cannot make a group at all
+  std::uint64_t random = 0;
+  GroupWorld world;  // of this process
 };
 
 [[noreturn]] void refuse(int rank, const std::string& why) { throw BoardError(Trouble::set_up, rank, why); }
@@ -69,6 +73,52 @@ std::uint64_t hash_of(std::span<const std::size_t> counts) {
 
 Task do_nothing() { co_return; }
 
+std::uint64_t random_number() {
+  std::uint64_t number = 0;
+  static_cast<void>(!getrandom(&number, sizeof number, 0));
+  return number | 1;  // never 0
+}
+
+// Returns what an observer sees of a new group. If no rank has a world, this group becomes the world of all.
+ObservedGroup observed_group(GroupProcess& process, const std::vector<Greeting>& all, int rank) {
+  const bool is_world = std::ranges::all_of(all, [](const Greeting& each) { return each.world.run == 0; });
+  if (is_world) process.set_world({all.front().random, rank, static_cast<int>(all.size())});
+  ObservedGroup group{
+      .world = process.world(), .identity = all.front().random, .rank = rank, .world_ranks = {}};
+  for (const Greeting& each : all) {
+    const bool is_here = each.world.run == group.world.run;
+    group.world_ranks.push_back(is_world ? each.rank : is_here ? each.world.rank : -1);
+  }
+  return group;
+}
+
+// Tells the log of a group about a call, if there is a log. The call counts as failed unless returns() is
+// called.
+class Observation {
+ public:
+  template <class Describe>
+  Observation(GroupCallLog* log, Describe&& describe) : log_(log) {
+    if (log_ != nullptr) [[unlikely]]
+      number_ = log_->begins(describe());
+  }
+  Observation(const Observation&) = delete;
+  Observation& operator=(const Observation&) = delete;
+  ~Observation() {
+    if (log_ != nullptr) [[unlikely]]
+      log_->returns(number_, true, nullptr);
+  }
+  [[nodiscard]] std::uint64_t number() const { return number_; }
+  void returns(bool is_complete, const Expression* algorithm) {
+    if (log_ != nullptr) [[unlikely]]
+      log_->returns(number_, is_complete, algorithm_text(algorithm));
+    log_ = nullptr;
+  }
+
+ private:
+  GroupCallLog* log_;
+  std::uint64_t number_ = 0;
+};
+
 // Waits until all ranks have begun the call, in which they meet.
 void wait_for_records(Board& board, std::uint64_t number) {
   for (int rank = 0; rank < board.size; ++rank) {
@@ -95,7 +145,7 @@ const Expression copied_in_group{.algorithm = &lone_copy, .dimensions = {}, .par
 // -- making a group
 
 Group::Group(GroupProcess& process, int rank, int size)
-    : OperationsOwner(rank, size),
+    : OperationsOwner(rank, size, false),
       process_(process),
       membership_([&] {
         Membership one_node(size);
@@ -105,19 +155,24 @@ Group::Group(GroupProcess& process, int rank, int size)
       locality_(membership_, rank),
       fork_generation_(GroupProcess::fork_generation()) {}
 
-std::unique_ptr<Group> Group::make(int rank, int size, const Exchange& exchange) {
-  if (size > 1) return make_on_board(rank, size, exchange);
+std::unique_ptr<Group> Group::make(int rank, int size, const Exchange& exchange, GroupObserver* observer) {
+  if (size > 1) return make_on_board(rank, size, exchange, observer);
   GroupProcess& process = GroupProcess::get();
   std::unique_ptr<Group> group(new Group(process, rank, size));
+  const GroupWorld world = process.world();
+  if (observer != nullptr && world.run != 0)
+    group->log_ = observer->joins(
+        {.world = world, .identity = random_number(), .rank = rank, .world_ranks = {world.rank}});
   process.joins_group(rank);
   return group;
 }
 
 // A rank that cannot take part says so, because the others would wait for it otherwise.
-std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& exchange) {
+std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& exchange,
+                                            GroupObserver* observer) {
   std::vector<Greeting> greetings(static_cast<std::size_t>(size));
   CallbackSetUp set_up(rank, size, exchange);
-  Greeting mine{.node = NodeIdentity::of_this_process(), .rank = rank, .size = size};
+  Greeting mine{.node = NodeIdentity::of_this_process(), .rank = rank, .size = size, .world = {}};
   GroupProcess* process = nullptr;
   std::unique_ptr<Group> group;
   std::vector<int> numbers;
@@ -127,6 +182,8 @@ std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& 
     mine.build = process->build;
     mine.settings = process->settings_hash;
     mine.rules = process->selection.hash_of_users_rules();
+    mine.random = random_number();
+    mine.world = process->world();
     group.reset(new Group(*process, rank, size));
     numbers.resize(static_cast<std::size_t>(size));
     std::iota(numbers.begin(), numbers.end(), 0);
@@ -144,7 +201,8 @@ std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& 
     refuse(rank, "OFFBEAT_BOARD_KIB is too small for " + std::to_string(size) + " ranks");
 
   const RankNames names{.numbers = numbers, .space = "", .everyone = "group"};
-  const BoardSize board_size{process->settings.window_bytes, NodeBoard::stages_of_communicator, true};
+  const BoardSize board_size{process->settings.window_bytes, NodeBoard::stages_of_communicator, true,
+                             Messages::ring_bytes(size)};
   group->board_ = NodeBoard::create(set_up, group->locality_, names, process->settings, process->windows,
                                     board_size, why_not);
   if (group->board_ == nullptr) {
@@ -165,6 +223,8 @@ std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& 
   if (group->board_->stages() == 1) refuse(0, "no memory for the stages of a group");
   // Whatever fails here fails on one rank alone.
   const bool is_made = try_to([&] {
+    if (observer != nullptr) group->log_ = observer->joins(observed_group(*process, greetings, rank));
+    group->messages_ = std::make_unique<Messages>(*group->board_);
     group->plans_ = process->selection.plans_without_mpi(size);
     for (auto& each : group->transports_) each = std::make_unique<BoardTransport>(Patience{});
     NodeBoard::Stage& stage = group->board_->stage(0);
@@ -187,11 +247,19 @@ void Group::free(std::unique_ptr<Group> group) noexcept {
     const OperationsUnderWay::Lock lock(operations_under_way);
     return mine.in_use_ > 0;
   };
+  const auto is_watched = [&] {
+    const OperationsUnderWay::Lock lock(operations_under_way);
+    return mine.is_watched();
+  };
   if (mine.board_ != nullptr) {
     if (are_under_way()) if_possible([&] { mine.give_up("it has freed the group"); });
     while (are_under_way()) {
       operations_under_way.advance(HostCalls::all);
       operations_under_way.settle_in_any_thread();
+      sched_yield();
+    }
+    while (is_watched()) {  // the thread may sleep
+      mine.board_->board().bell().ring();
       sched_yield();
     }
     mine.board_->leave();
@@ -265,11 +333,41 @@ void Group::require_fit(const NodeBoard::Stage& stage, const CallRecord& mine, c
     throw BoardError(Trouble::mismatch, mismatch->rank, mismatch->text);
 }
 
+// Bytes are what this rank contributes, as in traces of MPI.
+ObservedGroupCall Group::observed(const CallArguments& arguments, bool is_blocking) const {
+  const Collective collective = arguments.collective;
+  if (!moves_data(collective)) return {.collective = collective, .is_blocking = is_blocking};
+  const CollectiveFacts& known = facts(collective);
+  const std::size_t width = width_of(arguments.type);
+  const auto ranks = static_cast<std::size_t>(size_);
+  std::size_t count = arguments.count;
+  std::size_t blocks = 1;
+  if (collective == Collective::allgatherv) {
+    count = arguments.output_counts[rank_];
+  } else if (collective == Collective::alltoallv || collective == Collective::reduce_scatter) {
+    count = std::accumulate(arguments.input_counts, arguments.input_counts + size_, std::size_t{0});
+  } else if (collective == Collective::alltoall || collective == Collective::reduce_scatter_block) {
+    blocks = ranks;
+  }
+  const bool is_in_place =
+      collective != Collective::bcast && (arguments.input == nullptr || arguments.input == arguments.output);
+  return {.collective = collective,
+          .is_blocking = is_blocking,
+          .is_in_place = is_in_place,
+          .root = known.has_root ? arguments.root : -1,
+          .count = static_cast<std::int64_t>(count),
+          .bytes = static_cast<std::int64_t>(count * blocks * width),
+          .width = static_cast<std::uint32_t>(width),
+          .type = offbeat::name_of(arguments.type).data(),
+          .operation = known.has_operation ? offbeat::name_of(arguments.op).data() : ""};
+}
+
 void Group::run(const CallArguments& arguments, const CallEnd& end) {
   require_own_process();
   require_intact();
   PreparedCall prepared(arguments, rank_, size_);
   process_.count(arguments.collective);
+  Observation observation(log_, [&] { return observed(arguments, true); });
   prepared.stage();
   if (board_ == nullptr) {
     copy_alone(prepared.call());
@@ -278,6 +376,7 @@ void Group::run(const CallArguments& arguments, const CallEnd& end) {
     run_on_board(prepared.call(), record_of(arguments, prepared.call()), end);
   }
   prepared.deliver_output();
+  observation.returns(true, last_algorithm_);
   operations_under_way.settle_in_any_thread();
 }
 
@@ -333,7 +432,7 @@ void Group::break_down() {
 }
 
 void Group::break_down_in(Operation& operation) {
-  operation.plan().stage->stop_watching();
+  if (operation.plan().stage != nullptr) operation.plan().stage->stop_watching();
   break_down();
 }
 
@@ -348,11 +447,17 @@ void Group::give_up(std::string_view why) {
 
 // -- calls that proceed while the program computes
 
-// No bell rings for an operation, because another thread may run it. A wait for one gives no turns: only the
-// code that advances the operation does, because an error there belongs to the operation.
+// No bell rings for a collective, because another thread may run it. A message may need many waits, so naps
+// without a bell would cost too much. A wait gives no turns: only the code that advances the operation does,
+// because an error there belongs to the operation.
 Patience Group::patience_of(int index) {
-  Patience patience = board_->stage(index).board.patience;
-  patience.bell = nullptr;
+  const bool has_stage = index != OperationPlan::no_index;
+  Patience patience = board_->stage(has_stage ? index : 0).board.patience;
+  if (has_stage) {
+    patience.bell = nullptr;
+  } else {
+    patience.stall = {};  // a message reports its own
+  }
   patience.turn = {};
   if (process_.progress.does_all_work()) patience.shares_cores = true;
   return patience;
@@ -361,7 +466,7 @@ Patience Group::patience_of(int index) {
 void Group::prepare(BoardTransport& transport, int index) { transport.use(board_->stage(index).board); }
 
 Task Group::start_task(Operation& operation, Endpoint net) {
-  auto& request = static_cast<GroupRequest&>(operation);
+  auto& request = static_cast<CollectiveRequest&>(operation);
   NodeBoard::Stage& stage = *operation.plan().stage;
   const Call& call = operation.call();
   request.record_.number = stage.next_number();
@@ -385,7 +490,7 @@ Task Group::compare_first(NodeBoard::Stage& stage, const CallRecord& mine, Endpo
 }
 
 void Group::check_end(Operation& operation) {
-  auto& request = static_cast<GroupRequest&>(operation);
+  auto& request = static_cast<CollectiveRequest&>(operation);
   NodeBoard::Stage& stage = *operation.plan().stage;
   require_fit(stage, request.record_, operation.call());
   stage.stop_watching();
@@ -395,14 +500,17 @@ std::unique_ptr<GroupRequest> Group::begin(const CallArguments& arguments, const
   require_own_process();
   require_intact();
   auto prepared = std::make_unique<PreparedCall>(arguments, rank_, size_);
+  Observation observation(log_, [&] { return observed(arguments, false); });
   prepared->stage();
   const CallRecord record = record_of(arguments, prepared->call());
   const std::size_t bytes = prepared->call().length(size_);
-  std::unique_ptr<GroupRequest> request(new GroupRequest(*this, std::move(prepared), bytes, record, end));
+  std::unique_ptr<GroupRequest> request(
+      new CollectiveRequest(*this, std::move(prepared), bytes, record, end, log_, observation.number()));
   process_.count(arguments.collective);
   if (board_ == nullptr) {
     copy_alone(request->call());
     last_algorithm_ = &copied_in_group;
+    observation.returns(false, last_algorithm_);
     if (end.done == nullptr) return request;
     GroupRequest::end(request.release());
     return nullptr;
@@ -415,53 +523,63 @@ std::unique_ptr<GroupRequest> Group::begin(const CallArguments& arguments, const
   request->begin(plan);
   last_algorithm_ = row.expression;
   GroupRequest* const under_way = end.done != nullptr ? request.release() : request.get();
-  if (process_.progress.does_all_work()) {
-    // A short copy takes less time than the thread needs to notice it.
-    constexpr std::size_t short_bytes = 4096;
-    operations_under_way.announce(*under_way);
-    if (bytes < short_bytes) operations_under_way.advance(HostCalls::messages);
-  } else {
-    const OperationsUnderWay::Lock lock(operations_under_way);
-    accept(*under_way);
-    under_way->advance_first();
-  }
-  // From here on, a request with a `done` may be gone.
-  operations_under_way.settle_in_any_thread();
-  if (operations_under_way.any()) process_.progress.ensure();
+  // A short copy takes less time than the progress thread needs to notice it.
+  constexpr std::size_t short_bytes = 4096;
+  put_under_way(*under_way, bytes < short_bytes);
+  observation.returns(false, row.expression);
   return request;
 }
 
-GroupRequest::GroupRequest(Group& group, std::unique_ptr<PreparedCall> prepared, std::size_t bytes,
-                           const CallRecord& record, const CallEnd& end)
-    : Operation(group, prepared->call(), bytes,
-                end.done != nullptr ? Sequel{.call = &GroupRequest::end, .state = this, .in_any_thread = true}
-                                    : Sequel{}),
-      prepared_(std::move(prepared)),
-      record_(record),
-      end_(end),
-      deadline_s_(end.timeout_s > 0 ? monotonic_s() + end.timeout_s : 0) {}
-
-void GroupRequest::end(void* request) noexcept {
-  const std::unique_ptr<GroupRequest> mine(static_cast<GroupRequest*>(request));
-  std::exception_ptr failure;
-  try {
-    mine->rethrow_if_failed();
-    mine->prepared_->deliver_output();
-  } catch (...) {
-    failure = std::current_exception();
+void Group::put_under_way(GroupRequest& request, bool is_short) {
+  if (process_.progress.does_all_work()) {
+    operations_under_way.announce(request);
+    if (is_short) operations_under_way.advance(HostCalls::messages);
+  } else {
+    const OperationsUnderWay::Lock lock(operations_under_way);
+    accept(request);
+    request.advance_first();
   }
-  mine->end_.done(mine->end_.state, failure);
+  operations_under_way.settle_in_any_thread();
+  if (operations_under_way.any()) process_.progress.ensure();
 }
 
-bool GroupRequest::test_call() {
-  if (!test()) return false;
-  prepared_->deliver_output();
-  return true;
+// -- messages
+
+void Group::prepare_transfer(const MessageArguments& arguments) {
+  require_own_process();
+  require_intact();
+  const bool may_be_any = !arguments.is_send && arguments.peer == Message::any_rank;
+  if (!may_be_any && (arguments.peer < 0 || arguments.peer >= size_))
+    throw UsageError("rank " + std::to_string(arguments.peer) + " of " + std::to_string(size_) + " ranks");
+  if (arguments.peer == rank_) throw UsageError("a rank cannot send to itself");
+  if (size_ == 1) throw UsageError("a group of one rank has no messages");
+  if (arguments.tag < 0) throw UsageError("a tag must not be negative");
+  if (arguments.bytes > 0 && arguments.data == nullptr) throw UsageError("there are bytes, but no data");
+  process_.count_message(arguments.is_send);
 }
 
-void GroupRequest::wait_for_call() {
-  wait();
-  prepared_->deliver_output();
+void Group::transfer(const MessageArguments& arguments, const CallEnd& end) {
+  prepare_transfer(arguments);
+  MessageRequest request(*this, *messages_, *board_, arguments, {.timeout_s = end.timeout_s},
+                         process_.settings.stall_s);
+  request.begin({.index = OperationPlan::no_index});
+  {
+    const OperationsUnderWay::Lock lock(operations_under_way);
+    accept(request);
+    request.advance_first();
+  }
+  request.wait_for_call();
+  operations_under_way.settle_in_any_thread();
+}
+
+std::unique_ptr<GroupRequest> Group::begin_transfer(const MessageArguments& arguments, const CallEnd& end) {
+  prepare_transfer(arguments);
+  std::unique_ptr<GroupRequest> request(
+      new MessageRequest(*this, *messages_, *board_, arguments, end, process_.settings.stall_s));
+  request->begin({.index = OperationPlan::no_index});
+  GroupRequest* const under_way = end.done != nullptr ? request.release() : request.get();
+  put_under_way(*under_way, true);
+  return request;
 }
 
 // -- choices and counts

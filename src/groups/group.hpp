@@ -13,6 +13,9 @@
 #include "base/error.hpp"
 #include "groups/call_arguments.hpp"
 #include "groups/callback_set_up.hpp"
+#include "groups/group_observer.hpp"
+#include "groups/group_request.hpp"
+#include "groups/messages.hpp"
 #include "groups/node_board.hpp"
 #include "groups/operation.hpp"
 #include "selection/selection.hpp"
@@ -20,20 +23,13 @@
 namespace offbeat {
 
 class GroupProcess;
-class GroupRequest;
-
-// How a call of a group ends if it does not simply wait.
-struct CallEnd {
-  double timeout_s = 0;  // 0: never
-  // Called once, in any thread, when a call of begin() is over. `failure` is null after success.
-  void (*done)(void* state, const std::exception_ptr& failure) = nullptr;
-  void* state = nullptr;
-};
 
 class Group final : public OperationsOwner {
  public:
-  // Makes a group. Collective. Throws BoardError (Trouble::set_up), on all ranks.
-  [[nodiscard]] static std::unique_ptr<Group> make(int rank, int size, const Exchange& exchange);
+  // Makes a group. Collective. Throws BoardError (Trouble::set_up), on all ranks. `observer` sees its calls;
+  // it may be null.
+  [[nodiscard]] static std::unique_ptr<Group> make(int rank, int size, const Exchange& exchange,
+                                                   GroupObserver* observer);
   // Ends all calls under way with an error. Waits for no other rank.
   static void free(std::unique_ptr<Group> group) noexcept;
 
@@ -45,6 +41,11 @@ class Group final : public OperationsOwner {
   void run(const CallArguments& arguments, const CallEnd& end);
   // Begins a call. Returns null if the end has a `done`, and throws like run().
   [[nodiscard]] std::unique_ptr<GroupRequest> begin(const CallArguments& arguments, const CallEnd& end);
+  // Sends or receives a message, and waits for its end. Throws like run().
+  void transfer(const MessageArguments& arguments, const CallEnd& end);
+  // Begins to send or to receive a message. Returns and throws like begin().
+  [[nodiscard]] std::unique_ptr<GroupRequest> begin_transfer(const MessageArguments& arguments,
+                                                             const CallEnd& end);
   // Ends all use of the group on all ranks: calls that wait fail, with `why` in the text of their error. Any
   // thread may call this.
   void give_up(std::string_view why);
@@ -53,10 +54,9 @@ class Group final : public OperationsOwner {
   [[nodiscard]] const Expression* last_algorithm() const { return last_algorithm_; }
 
  private:
-  friend class GroupRequest;
-
   Group(GroupProcess& process, int rank, int size);
-  [[nodiscard]] static std::unique_ptr<Group> make_on_board(int rank, int size, const Exchange& exchange);
+  [[nodiscard]] static std::unique_ptr<Group> make_on_board(int rank, int size, const Exchange& exchange,
+                                                            GroupObserver* observer);
 
   // What operations need.
   [[nodiscard]] Patience patience_of(int index) override;
@@ -83,39 +83,27 @@ class Group final : public OperationsOwner {
   [[nodiscard]] bool compares_first(Collective collective) const;
   [[nodiscard]] static Task compare_first(NodeBoard::Stage& stage, const CallRecord& mine, Endpoint net,
                                           Call call, Task rest);
+  [[nodiscard]] ObservedGroupCall observed(const CallArguments& arguments, bool is_blocking) const;
+  // Checks the arguments of a message, and counts it.
+  void prepare_transfer(const MessageArguments& arguments);
+  // Begins a request that has a plan. From then on, one with a `done` may be gone.
+  void put_under_way(GroupRequest& request, bool is_short);
   void announce(Collective collective, const PlanRow& row);
 
   GroupProcess& process_;
   const Membership membership_;
   const Locality locality_;
   const std::uint64_t fork_generation_;
-  std::unique_ptr<NodeBoard> board_;  // null in a group of one rank
+  std::unique_ptr<NodeBoard> board_;    // null in a group of one rank
+  std::unique_ptr<Messages> messages_;  // likewise
   Plans plans_;
   BoardTransport transport_{Patience{}};
   std::array<std::unique_ptr<BoardTransport>, NodeBoard::stages_of_communicator> transports_;
   std::uint64_t calls_ = 0;
   std::uint64_t begun_ = 0;
-  int in_use_ = 0;  // operations under way
+  int in_use_ = 0;               // operations under way
+  GroupCallLog* log_ = nullptr;  // null: no observer wants the calls
   const Expression* last_algorithm_ = nullptr;
-};
-
-// A call that was begun.
-class GroupRequest final : public Operation {
- public:
-  // Deliver the result, too.
-  [[nodiscard]] bool test_call();
-  void wait_for_call();
-
- private:
-  friend class Group;
-  GroupRequest(Group& group, std::unique_ptr<PreparedCall> call, std::size_t bytes, const CallRecord& record,
-               const CallEnd& end);
-  static void end(void* request) noexcept;
-
-  std::unique_ptr<PreparedCall> prepared_;
-  CallRecord record_;
-  const CallEnd end_;
-  const double deadline_s_;
 };
 
 // Chooses the algorithm of a collective for all groups of this process; "" returns to the choice of the

@@ -7,7 +7,9 @@
 #include <cstdint>
 
 #include "base/settings.hpp"
+#include "base/spin_lock.hpp"
 #include "groups/counts.hpp"
+#include "groups/group_observer.hpp"
 #include "groups/progress_thread.hpp"
 #include "groups/window_budget.hpp"
 #include "selection/selection.hpp"
@@ -26,9 +28,14 @@ class GroupProcess {
   [[nodiscard]] std::uint64_t calls(Collective collective) const {
     return calls_[index_of(collective)].load(std::memory_order_relaxed);
   }
+  void count_message(bool is_send) { (is_send ? sent_ : received_).fetch_add(1, std::memory_order_relaxed); }
   // Call this when a group is made. Rank 0 of the first one reports (OFFBEAT_REPORT) and names unknown
   // settings.
   void joins_group(int rank);
+
+  // Returns the world of this process, if it has one. set_world() sets it unless it is set.
+  [[nodiscard]] GroupWorld world() const;
+  void set_world(const GroupWorld& world);
 
   // Grows in the child of a fork(): groups of the parent are not the child's.
   [[nodiscard]] static std::uint64_t fork_generation();
@@ -45,7 +52,11 @@ class GroupProcess {
   void report() const;
 
   std::array<std::atomic<std::uint64_t>, collectives.size()> calls_{};
+  std::atomic<std::uint64_t> sent_{0};
+  std::atomic<std::uint64_t> received_{0};
   std::atomic<bool> has_joined_{false};
+  mutable SpinLock world_lock_;
+  GroupWorld world_;
 };
 
 }  // namespace offbeat

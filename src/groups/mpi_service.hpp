@@ -13,6 +13,7 @@
 namespace offbeat {
 struct Expression;
 struct Observer;
+class GroupObserver;
 }  // namespace offbeat
 
 namespace offbeat::service {
@@ -32,6 +33,9 @@ void note_algorithm(const Expression* ran);
 // Tells `observer` about all later calls on communicators through the C interface. It must live as long as
 // the process.
 void observe(const Observer& observer);
+
+// Returns what sees the calls in groups, or null. Under MPI the tracer has the trace files.
+[[nodiscard]] GroupObserver* observer_of_groups();
 
 struct Counts {
   std::uint64_t intercepted;

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <iterator>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <string>
@@ -28,15 +29,20 @@ namespace {
 // Failure is the value of Board::broken. It is never 0.
 class Failure {
  public:
-  // `error_class` is a class of the host MPI, whose classes have equal numbers on all ranks. On the board of
-  // a group it is a Trouble. `rank` is a number that people know.
+  // `error_class` is a class of the host MPI, whose classes have equal numbers on all ranks. `rank` is a
+  // number that people know.
   Failure(int rank, int error_class)
       : word_(static_cast<std::uint64_t>(static_cast<std::uint32_t>(error_class)) << 32 |
               (static_cast<std::uint32_t>(rank) + 1)) {}
+  // On the board of a group: the rank `writer` of the board has written the reason.
+  Failure(const BoardError& error, int writer)
+      : Failure(error.rank, static_cast<int>(error.trouble) | writer << 8) {}
   explicit Failure(std::uint64_t word) : word_(word) {}
   [[nodiscard]] std::uint64_t word() const { return word_; }
   [[nodiscard]] int rank() const { return static_cast<int>(word_ & 0xffffffff) - 1; }
   [[nodiscard]] int error_class() const { return static_cast<int>(word_ >> 32); }
+  [[nodiscard]] Trouble trouble() const { return static_cast<Trouble>(word_ >> 32 & 0xff); }
+  [[nodiscard]] int writer() const { return static_cast<int>(word_ >> 40); }
 
  private:
   std::uint64_t word_;
@@ -183,7 +189,8 @@ std::unique_ptr<NodeBoard> NodeBoard::create(SetUp& set_up, const Locality& loca
   BoardShape shape{.ranks = static_cast<int>(locality.here().size()),
                    .window_bytes = size.window_bytes,
                    .stages = size.stages,
-                   .compares_calls = size.compares_calls};
+                   .compares_calls = size.compares_calls,
+                   .ring_bytes = size.ring_bytes};
   Refusals refusals;
   std::optional<HandOut> memory_of_node;
   std::vector<CoreSet> cores;
@@ -385,8 +392,7 @@ void NodeBoard::look_at_peers(Stage& stage, double now_s) {
     if (member == locality_.member) continue;
     const std::string name =
         "rank " + std::to_string(ranks_[static_cast<std::size_t>(member)]) + std::string(space_);
-    const bool has_left = board().presence(member).left.load(std::memory_order_acquire) != 0;
-    if (has_left) {
+    if (has_left(member)) {
       if (stage.record_ != nullptr && !has_come(stage, member))
         throw BoardError(Trouble::rank, ranks_[static_cast<std::size_t>(member)],
                          name + " has left the group");
@@ -398,6 +404,15 @@ void NodeBoard::look_at_peers(Stage& stage, double now_s) {
     throw BoardError(Trouble::rank, ranks_[static_cast<std::size_t>(member)],
                      "the process of " + name + " has died");
   }
+}
+
+std::optional<BoardError> NodeBoard::find_loss(int member) {
+  const int number = ranks_[static_cast<std::size_t>(member)];
+  const std::string name = "rank " + std::to_string(number) + std::string(space_);
+  if (has_left(member)) return BoardError(Trouble::rank, number, name + " has left the group");
+  if (peers_[static_cast<std::size_t>(member)].is_dead())
+    return BoardError(Trouble::rank, number, "the process of " + name + " has died");
+  return std::nullopt;
 }
 
 void NodeBoard::report_timeout(const Stage& stage) const {
@@ -431,29 +446,29 @@ void NodeBoard::give_up(int failed, const char* why, int code) noexcept {
   if (client_ != nullptr && client_->hears_of_failures()) client_->tell_other_nodes(mine.word());
 }
 
+// Each rank writes its own reason, and nobody else does. It is complete before `broken` names it, and never
+// changes afterwards.
 BoardError NodeBoard::break_off(const BoardError& error) {
-  Board::Word& broken = board().broken();
-  std::uint64_t unclaimed = 0;
-  if (board().reason_claim().compare_exchange_strong(unclaimed, 1, std::memory_order_acq_rel)) {
-    const std::string_view text(error.what());
-    char* const reason = board().reason();
-    reason[text.copy(reason, BoardShape::reason_bytes - 1)] = '\0';
-  } else {
-    // Another rank writes its reason. It may die meanwhile, so the wait is bounded.
-    for (int k = 0; k < 10'000 && broken.load(std::memory_order_acquire) == 0; ++k) sched_yield();
+  {
+    const std::lock_guard lock(reason_lock_);
+    Board::Word& broken = board().broken();
+    if (broken.load(std::memory_order_acquire) == 0) {
+      const std::string_view text(error.what());
+      char* const reason = board().reason(locality_.member);
+      reason[text.copy(reason, BoardShape::reason_bytes - 1)] = '\0';
+      std::uint64_t none = 0;
+      broken.compare_exchange_strong(none, Failure(error, locality_.member).word(),
+                                     std::memory_order_acq_rel);
+    }
   }
-  std::uint64_t none = 0;
-  broken.compare_exchange_strong(none, Failure(error.rank, static_cast<int>(error.trouble)).word(),
-                                 std::memory_order_acq_rel);
   board().bell().ring();
   return failure();
 }
 
 BoardError NodeBoard::failure() const {
   const Failure found(stages_.front()->board.broken().load(std::memory_order_acquire));
-  const char* const reason = stages_.front()->board.reason();
-  return {static_cast<Trouble>(found.error_class()), found.rank(),
-          std::string(reason, strnlen(reason, BoardShape::reason_bytes))};
+  const char* const reason = stages_.front()->board.reason(found.writer());
+  return {found.trouble(), found.rank(), std::string(reason, strnlen(reason, BoardShape::reason_bytes))};
 }
 
 std::string NodeBoard::call(const Board& board) const {

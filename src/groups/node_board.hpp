@@ -14,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "base/settings.hpp"
+#include "base/spin_lock.hpp"
 #include "groups/call_record.hpp"
 #include "groups/window_budget.hpp"
 #include "node/board.hpp"
@@ -35,6 +36,7 @@ struct BoardSize {
   std::size_t window_bytes = 0;
   int stages = 1;
   bool compares_calls = false;
+  std::size_t ring_bytes = 0;
   bool operator==(const BoardSize&) const = default;
 };
 
@@ -144,7 +146,8 @@ class NodeBoard {
   [[nodiscard]] std::uint64_t last_use() const { return last_use_.load(std::memory_order_relaxed); }
   // Returns false if the pages are in use.
   [[nodiscard]] bool give_pages_back() noexcept;
-  std::size_t kept_bytes = 0;  // in this rank's windows
+  std::size_t kept_bytes = 0;           // in this rank's windows
+  std::size_t kept_for_good_bytes = 0;  // elsewhere
 
   // The host MPI of the present user. Null: the user is a group, or there is none at present.
   [[nodiscard]] BoardClient* client() const { return client_.get(); }
@@ -166,6 +169,14 @@ class NodeBoard {
   BoardError break_off(const BoardError& failure);
   // Returns what has ended all use of the board of a group.
   [[nodiscard]] BoardError failure() const;
+  // Returns an error if rank `member` of the board can send and receive nothing more: it has died or has
+  // left.
+  [[nodiscard]] std::optional<BoardError> find_loss(int member);
+  [[nodiscard]] bool has_left(int member) {
+    return board().presence(member).left.load(std::memory_order_acquire) != 0;
+  }
+  // Counts memory that a rank uses from now on until the board is destroyed.
+  void keep_for_good(std::size_t bytes) noexcept { budget_.add_for_good(*this, bytes); }
   // Returns true if a rank has given up, as far as this rank can know. On one node the host gets no turn
   // here: MPICH does not call the delete functions of a communicator to which a message has just come.
   [[nodiscard]] bool is_given_up() noexcept;
@@ -219,6 +230,7 @@ class NodeBoard {
   std::vector<PeerProcess> peers_;  // the processes of the board's ranks
   std::string host_name_;
   std::atomic_flag is_looking_{};  // set while a thread looks for a failure
+  SpinLock reason_lock_;           // guards this rank's reason
 };
 
 }  // namespace offbeat

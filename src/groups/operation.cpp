@@ -16,6 +16,10 @@ Task OperationsOwner::start_task(Operation& operation, Endpoint net) {
 }
 
 void OperationsOwner::accept(Operation& operation) noexcept {
+  if (operation.plan_.index == OperationPlan::no_index) {
+    begin_use();
+    return operations_under_way.add(operation);
+  }
   Operation*& last = last_on_stage_[static_cast<std::size_t>(operation.plan_.index)];
   operation.before_ = last;
   if (last != nullptr) last->after_ = &operation;
@@ -25,8 +29,10 @@ void OperationsOwner::accept(Operation& operation) noexcept {
 }
 
 void OperationsOwner::forget(const Operation* operation, int index) noexcept {
-  Operation*& last = last_on_stage_[static_cast<std::size_t>(index)];
-  if (last == operation) last = nullptr;
+  if (index != OperationPlan::no_index) {
+    Operation*& last = last_on_stage_[static_cast<std::size_t>(index)];
+    if (last == operation) last = nullptr;
+  }
   if (end_use()) operations_under_way.add_abandoned(*this);
 }
 
@@ -144,18 +150,25 @@ void Operation::start() {
   plan_.transport->begin(task_, plan_.stand_ins);
 }
 
+bool Operation::step(bool& got_further, HostCalls calls) {
+  if (!has_started_) start();
+  if (!plan_.transport->advance(task_, got_further, calls)) return false;
+  owner_->check_end(*this);
+  return true;
+}
+
 bool Operation::advance(HostCalls calls) noexcept {
   if (is_complete() || before_ != nullptr) return false;
   calls = owner_->calls_of_operation(calls);
-  if (calls == HostCalls::none && plan_.expression->algorithm->needs.board != OnBoard::one_node) return false;
+  const bool needs_host =
+      plan_.expression != nullptr && plan_.expression->algorithm->needs.board != OnBoard::one_node;
+  if (calls == HostCalls::none && needs_host) return false;
   bool is_over = false;
   bool got_further = true;
   try {
     owner_->require_intact();
     try {
-      if (!has_started_) start();
-      is_over = plan_.transport->advance(task_, got_further, calls);
-      if (is_over) owner_->check_end(*this);
+      is_over = step(got_further, calls);
     } catch (...) {
       owner_->break_down_in(*this);
       throw;
@@ -218,18 +231,32 @@ void OperationsUnderWay::settle() noexcept {
   settle(over_anywhere_);
 }
 
-bool OperationsUnderWay::find_urgent(Patience& patience) noexcept {
+OperationsOwner* OperationsUnderWay::watch_urgent(Patience& patience) noexcept {
   const std::lock_guard guard(lock_);
   take_announced();
   for (Operation* each = first_.load(std::memory_order_relaxed); each != nullptr; each = each->next_) {
     if (!each->is_urgent()) continue;
     patience = each->owner_->patience_of(each->plan_.index);
-    patience.bell = nullptr;
     patience.turn = {};
     patience.stall = {};
-    return true;
+    ++each->owner_->watchers_;
+    return each->owner_;
   }
-  return false;
+  return nullptr;
+}
+
+void OperationsUnderWay::end_watch(OperationsOwner& owner) noexcept {
+  const std::lock_guard guard(lock_);
+  --owner.watchers_;
+}
+
+void OperationsUnderWay::end_host() noexcept {
+  const Lock lock(*this);
+  has_host_ended_ = true;
+  for (Operation* each = first_.load(std::memory_order_relaxed); each != nullptr;) {
+    Operation& operation = *std::exchange(each, each->next_);
+    if (operation.owner_->needs_host_) remove(operation);
+  }
 }
 
 void OperationsUnderWay::forget_all() noexcept {
@@ -287,6 +314,7 @@ void OperationsUnderWay::add_abandoned(OperationsOwner& owner) noexcept {
 
 // Walking the list is cheap: it is short, because only the first operation on each stage can advance.
 void OperationsUnderWay::add(Operation& operation) {
+  if (has_host_ended_ && operation.owner_->needs_host_) return;
   if (next_to_advance_ == nullptr) next_to_advance_ = &operation;
   Operation* last = first_.load(std::memory_order_relaxed);
   if (last == nullptr) {

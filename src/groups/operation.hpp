@@ -26,7 +26,8 @@ class OperationsOwner {
   virtual ~OperationsOwner() = default;
 
  protected:
-  OperationsOwner(int rank, int size) : rank_(rank), size_(size) {}
+  // `needs_host` says that its operations end with the host MPI.
+  OperationsOwner(int rank, int size, bool needs_host) : rank_(rank), size_(size), needs_host_(needs_host) {}
 
   // Record that an operation is under way, and that it is over. Call both while you hold the lock. forget()
   // does not use the operation, which may be gone.
@@ -35,6 +36,10 @@ class OperationsOwner {
 
   // Returns the task of an operation that starts.
   [[nodiscard]] virtual Task start_task(Operation& operation, Endpoint net);
+
+  // Returns true if a thread of offbeat waits for an operation of this. Call it while you hold the lock, and
+  // before you destroy this.
+  [[nodiscard]] bool is_watched() const { return watchers_ > 0; }
 
   const int rank_;
   const int size_;
@@ -63,7 +68,9 @@ class OperationsOwner {
   [[nodiscard]] virtual bool end_use() noexcept = 0;
 
   std::array<Operation*, NodeBoard::most_stages> last_on_stage_{};  // the last one under way, or null
+  const bool needs_host_;
   OperationsOwner* next_abandoned_ = nullptr;
+  int watchers_ = 0;  // the threads in OperationsUnderWay::watch_urgent()
 };
 
 // A function to call when an operation is complete or has failed; see OperationsUnderWay::settle().
@@ -75,11 +82,12 @@ struct Sequel {
 
 // How one operation is carried out.
 struct OperationPlan {
+  static constexpr int no_index = -1;
   const Expression* expression = nullptr;
   const Immediate* immediate = nullptr;  // the immediate form that runs it; null: its task does
   const StandInCopies* stand_ins = nullptr;
   std::uint64_t number = 0;           // counts the calls of its owner
-  int index = 0;                      // the index of its stage and of its tags
+  int index = 0;                      // the index of its stage and of its tags; no_index: it has none
   NodeBoard::Stage* stage = nullptr;  // null: there is no board
   // Belongs to the owner; the operations of a stage use it one after the other.
   BoardTransport* transport = nullptr;
@@ -96,7 +104,7 @@ class Operation {
   Operation(OperationsOwner& owner, const Call& call, std::size_t bytes, Sequel sequel = {});
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
-  ~Operation();
+  virtual ~Operation();
   static void* operator new(std::size_t bytes) { return pool::allocate(bytes); }
   static void operator delete(void* memory, std::size_t bytes) { pool::release(memory, bytes); }
 
@@ -136,6 +144,9 @@ class Operation {
 
   class OwnerInUse;
 
+  // Advances without waiting, and sets `got_further` if that was possible. Returns true if the operation is
+  // over. Throws what ends it.
+  [[nodiscard]] virtual bool step(bool& got_further, HostCalls calls);
   void start();
   // Advances without waiting. Returns true if the operation has advanced.
   bool advance(HostCalls calls) noexcept;
@@ -175,9 +186,13 @@ class OperationsUnderWay {
   void settle() noexcept;
   // Calls those sequels that any thread may call.
   void settle_in_any_thread() noexcept { settle(over_anywhere_); }
-  // Returns how to wait for an operation that a thread of offbeat should stay awake for. It refers to nothing
-  // that may end with the operation. Returns false if there is none.
-  [[nodiscard]] bool find_urgent(Patience& patience) noexcept;
+  // Returns the owner of an operation that a thread of offbeat should stay awake for, or null if there is
+  // none. Sets how to wait for it. Call end_watch() when you do so no more: the patience may refer to the
+  // owner.
+  [[nodiscard]] OperationsOwner* watch_urgent(Patience& patience) noexcept;
+  void end_watch(OperationsOwner& owner) noexcept;
+  // Forgets the operations of owners that need the host MPI, because it ends. Operations of groups go on.
+  void end_host() noexcept;
   // Call this in the child of a fork(). The operations of the parent are not the child's.
   void forget_all() noexcept;
   // Destroys communicators that the program has freed and whose last operation is over. Call it only where
@@ -208,6 +223,7 @@ class OperationsUnderWay {
   SpinLock lock_;
   std::atomic<Operation*> first_{nullptr};
   Operation* next_to_advance_ = nullptr;
+  bool has_host_ended_ = false;
   std::atomic<Operation*> announced_{nullptr};      // newest first
   std::atomic<int> announced_count_{0};             // not yet taken by take_announced()
   std::atomic<Operation*> over_{nullptr};           // waiting for their sequels to be called

@@ -22,7 +22,6 @@ namespace {
 
 constinit Duty duty;
 constinit std::atomic<bool> is_there{false};
-constinit std::atomic<bool> is_stopped{false};
 
 constexpr long shortest_nap_ns = 50'000;
 constexpr long longest_nap_ns = 1'000'000;
@@ -32,17 +31,13 @@ void sleep_ns(long ns) {
   nanosleep(&length, nullptr);
 }
 
-[[nodiscard]] bool has_work() {
-  return operations_under_way.any() && !is_stopped.load(std::memory_order_relaxed);
-}
-
 // Advances operations that are urgent, because nobody else does: their callers wait for a function to be
 // called. Waits as a rank would.
 void do_urgent_work() {
-  constexpr int looks_at_once = 64;
+  constexpr int looks_at_once = 16;
   Patience patience;
   std::optional<Patience::Wait> wait;  // lasts until an operation advances, and so becomes patient
-  while (!is_stopped.load(std::memory_order_relaxed) && operations_under_way.find_urgent(patience)) {
+  while (OperationsOwner* const owner = operations_under_way.watch_urgent(patience)) {
     if (!wait) wait.emplace(patience);
     for (int look = 0; look < looks_at_once && operations_under_way.any(); ++look) {
       const bool got_further = operations_under_way.advance(HostCalls::none);
@@ -53,6 +48,7 @@ void do_urgent_work() {
       }
       wait->pause();
     }
+    operations_under_way.end_watch(*owner);
   }
   operations_under_way.settle_in_any_thread();  // another thread may have ended the last one
 }
@@ -61,7 +57,7 @@ void do_urgent_work() {
 // again, so the next nap is short.
 void look_after_operations() {
   long nap_ns = longest_nap_ns;
-  while (has_work()) {
+  while (operations_under_way.any()) {
     do_urgent_work();
     const std::uint64_t looks = operations_under_way.looks();
     sleep_ns(nap_ns);
@@ -77,7 +73,7 @@ void do_all_work() {
   constexpr int looks_at_once = 64;
   constexpr double patience_s = 1e-3;
   double idle_since_s = monotonic_s();
-  while (!is_stopped.load(std::memory_order_relaxed)) {
+  for (;;) {
     bool got_further = false;
     for (int look = 0; look < looks_at_once; ++look) {
       while (operations_under_way.advance(HostCalls::none)) got_further = true;
@@ -97,7 +93,6 @@ void* be_the_thread(void*) {
   for (;;) {
     work();
     pool::trim();  // gives back the memory of operations, which the program allocated
-    if (is_stopped.load(std::memory_order_relaxed)) return nullptr;
     if (duty.ends()) duty.wait_until_it_begins();
   }
 }
@@ -137,7 +132,5 @@ void ProgressThread::forget_thread() noexcept {
   duty.reset();
   is_there.store(false, std::memory_order_relaxed);
 }
-
-void ProgressThread::stop() { is_stopped.store(true, std::memory_order_relaxed); }
 
 }  // namespace offbeat

@@ -42,8 +42,6 @@ class ProgressThread {
   [[nodiscard]] bool does_all_work() const { return does_all_work_; }
   // Call this when an operation is under way.
   void ensure() const;
-  // Makes the thread end soon.
-  static void stop();
   // Call this in the child of a fork(), which has no such thread. The next operation starts one.
   static void forget_thread() noexcept;
 

@@ -21,6 +21,13 @@ void WindowBudget::add(NodeBoard& board, std::size_t more_bytes) noexcept {
   if (bytes_ > most_bytes_) make_room(board);
 }
 
+void WindowBudget::add_for_good(NodeBoard& board, std::size_t more_bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  board.kept_for_good_bytes += more_bytes;
+  bytes_ += more_bytes;
+  if (bytes_ > most_bytes_) make_room(board);
+}
+
 void WindowBudget::make_room(const NodeBoard& keep) {
   for (Listed& each : boards_) each.last_use = each.board->last_use();
   std::ranges::sort(boards_, {}, &Listed::last_use);
@@ -35,6 +42,7 @@ void WindowBudget::make_room(const NodeBoard& keep) {
 
 void WindowBudget::remove(NodeBoard& board) noexcept {
   const std::lock_guard lock(mutex_);
+  bytes_ -= board.kept_for_good_bytes;
   if (std::erase_if(boards_, [&](const Listed& each) { return each.board == &board; }) > 0)
     bytes_ -= board.kept_bytes;
 }

@@ -22,8 +22,15 @@ class WindowBudget {
 
   // Counts `more_bytes` of the windows of `board` that are touched for the first time. The board is in use.
   void add(NodeBoard& board, std::size_t more_bytes) noexcept;
+  // Counts `more_bytes` of `board` that are never given back before it is destroyed.
+  void add_for_good(NodeBoard& board, std::size_t more_bytes) noexcept;
   // Call before `board` is destroyed.
   void remove(NodeBoard& board) noexcept;
+
+  // A child of fork() has no other thread that could unlock the mutex. So the thread that forks locks it
+  // before.
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
 
   // Returns a time that grows with each change, so it tells which of two boards was used longer ago.
   [[nodiscard]] std::uint64_t now() const { return now_.load(std::memory_order_relaxed); }

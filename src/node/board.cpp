@@ -17,6 +17,7 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
 static_assert(sizeof(Board::Presence) == BoardShape::line);
 static_assert(BoardShape::records_of_rank * sizeof(Board::Record) == 2 * BoardShape::line);
 static_assert(sizeof(Bell) == BoardShape::line);
+static_assert(sizeof(Board::ChannelWords) == BoardShape::channel_bytes);
 static_assert(sizeof(Board::TreeLine) == BoardShape::line);
 static_assert(sizeof(Board::InlineSlot) == BoardShape::inline_bytes + BoardShape::line);
 static_assert(offsetof(Board::InlineSlot, data) <= 16,
@@ -25,7 +26,10 @@ static_assert(offsetof(Board::InlineSlot, data) <= 16,
 std::size_t BoardShape::round_words_bytes() const {
   return round_up((static_cast<std::size_t>(ranks) + 1) * sizeof(Board::Word), line);
 }
-std::size_t BoardShape::stages_offset() const { return round_up(reason_offset() + reason_bytes, page); }
+std::size_t BoardShape::stages_offset() const {
+  const std::size_t reasons = compares_calls ? static_cast<std::size_t>(ranks) : 0;
+  return round_up(reasons_offset() + reasons * reason_bytes, page);
+}
 std::size_t BoardShape::steps_offset() const {
   if (!compares_calls) return round_up(records_offset(), page);
   const auto pairs = static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks);
@@ -37,8 +41,15 @@ std::size_t BoardShape::relay_words_offset() const {
 std::size_t BoardShape::windows_offset() const {
   return relay_words_offset() + round_up(2 * static_cast<std::size_t>(ranks) * most_chunks() * line, page);
 }
-std::size_t BoardShape::total_bytes() const {
+std::size_t BoardShape::channels_offset() const {
   return stages_offset() + static_cast<std::size_t>(stages) * stage_bytes();
+}
+std::size_t BoardShape::rings_offset() const {
+  const auto pairs = ring_bytes == 0 ? 0 : static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks);
+  return channels_offset() + round_up(pairs * channel_bytes, page);
+}
+std::size_t BoardShape::total_bytes() const {
+  return rings_offset() + static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks) * ring_bytes;
 }
 
 // The wait is short: the gate is closed only while some pages are given back, and the rank that closed it

@@ -98,12 +98,12 @@ class Board {
   // this board again. Only a rank that has waited long should read it.
   [[nodiscard]] Word& broken() const { return *reinterpret_cast<Word*>(memory_ + shape_.broken_offset()); }
 
-  // Guards the reason: the rank that sets it from 0 to 1 writes the reason, and then `broken`.
-  [[nodiscard]] Word& reason_claim() const {
-    return *reinterpret_cast<Word*>(memory_ + shape_.broken_offset() + sizeof(Word));
+  // A text of one rank that ends with a zero byte. That rank writes it before `broken`. Read it only if
+  // `broken` names the rank.
+  [[nodiscard]] char* reason(int owner) const {
+    return reinterpret_cast<char*>(memory_ + shape_.reasons_offset()) +
+           static_cast<std::size_t>(owner) * BoardShape::reason_bytes;
   }
-  // A text that ends with a zero byte. Read it only after `broken`.
-  [[nodiscard]] char* reason() const { return reinterpret_cast<char*>(memory_ + shape_.reason_offset()); }
 
   // A mark is the value of a word. It says that the window of `holder` has a partial result of this round.
   struct Mark {
@@ -149,6 +149,20 @@ class Board {
     const auto ranks = static_cast<std::size_t>(size);
     return lengths[(number % BoardShape::records_of_rank * ranks + static_cast<std::size_t>(giver)) * ranks +
                    static_cast<std::size_t>(taker)];
+  }
+
+  // A channel carries bytes from one rank to another one, through a ring (groups/channel.hpp). Its words
+  // count bytes since the beginning.
+  struct ChannelWords {
+    alignas(BoardShape::line) Word written;  // by the sender
+    alignas(BoardShape::line) Word read;     // by the receiver
+    Word received;                           // those of short messages that are received
+  };
+  [[nodiscard]] ChannelWords& channel_words(int from, int to) const {
+    return reinterpret_cast<ChannelWords*>(memory_ + shape_.channels_offset())[pair(from, to)];
+  }
+  [[nodiscard]] std::byte* ring(int from, int to) const {
+    return memory_ + shape_.rings_offset() + pair(from, to) * shape_.ring_bytes;
   }
 
   // Signs say how far a rank has come on this stage. Only that rank writes its signs.
@@ -321,6 +335,10 @@ class Board {
   [[nodiscard]] Fetch fetch(int owner, const void* data, std::size_t bytes);
   // Pauses, because this rank has nothing to do until another rank gets further.
   [[nodiscard]] Pause pause(Patience::Wait& wait);
+  // The same, for a rank that goes on when `condition()` is true. It must live until then. Only the simulator
+  // asks it, and spares a rank that would look in vain.
+  template <class Condition>
+  [[nodiscard]] Pause pause(Patience::Wait& wait, const Condition& condition);
 
   RoundNumber sequence{.sign = &Signs::sequence};  // counts immediate collectives
   RoundNumber round{.sign = &Signs::round};
@@ -343,6 +361,9 @@ class Board {
   void wait_at_gate() const noexcept;
   [[nodiscard]] std::byte* stage_at(int stage) const {
     return memory_ + shape_.stages_offset() + static_cast<std::size_t>(stage) * shape_.stage_bytes();
+  }
+  [[nodiscard]] std::size_t pair(int from, int to) const {
+    return static_cast<std::size_t>(from) * static_cast<std::size_t>(size) + static_cast<std::size_t>(to);
   }
   // Counts the collectives of one rank on one stage that use windows. Only that rank writes the counts.
   struct alignas(BoardShape::line) Uses {

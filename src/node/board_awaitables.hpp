@@ -87,7 +87,8 @@ class Board::Meeting {
 
 class Board::Pause {
  public:
-  Pause(Board& board, Patience::Wait& wait) : board_(board), wait_(wait) {}
+  Pause(Board& board, Patience::Wait& wait, Awaited awaited)
+      : board_(board), wait_(wait), awaited_(awaited) {}
   [[nodiscard]] bool await_ready() const {
     if (board_.simulation != nullptr) return false;
     if (board_.waiters != nullptr && board_.waiters->others_can_run()) return false;
@@ -98,7 +99,7 @@ class Board::Pause {
   }
   void await_suspend(std::coroutine_handle<> waiter) const {
     if (board_.simulation != nullptr) {
-      board_.simulation->pause(board_.rank, waiter);
+      board_.simulation->pause(board_.rank, waiter, awaited_);
     } else {
       board_.waiters->wait_for_board(waiter, wait_.begins());
     }
@@ -108,6 +109,7 @@ class Board::Pause {
  private:
   Board& board_;
   Patience::Wait& wait_;
+  Awaited awaited_;
 };
 
 inline Board::Arrival Board::arrive(Word& word) { return {*this, word}; }
@@ -117,6 +119,10 @@ inline Board::Touch Board::touch() { return Touch(*this); }
 inline Board::Fetch Board::fetch(int owner, const void* data, std::size_t bytes) {
   return {*this, owner, data, bytes};
 }
-inline Board::Pause Board::pause(Patience::Wait& wait) { return {*this, wait}; }
+inline Board::Pause Board::pause(Patience::Wait& wait) { return {*this, wait, {}}; }
+template <class Condition>
+Board::Pause Board::pause(Patience::Wait& wait, const Condition& condition) {
+  return {*this, wait, Awaited(condition)};
+}
 
 }  // namespace offbeat

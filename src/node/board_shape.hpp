@@ -8,7 +8,7 @@
 //   bell           1             wakes sleeping ranks (patience.hpp)
 //   broken         1             the rank that failed, if any
 //   gate           1             closed while the windows give their pages back
-//   reason         4             why the rank cannot go on, as text
+//   reasons        4 x ranks     why each rank cannot go on, as text, if calls are compared
 //   stages         one for each collective that can be under way at once; each has
 //     inline slots   2 x ranks     a sequence number and up to inline_bytes of data beside it
 //     signs          ranks         how far a rank has come in its rounds
@@ -20,6 +20,8 @@
 //     steps          2 x chunks    how far each chunk is combined: words, each on its own line
 //     relay words    2 x ranks x chunks  set if a rank has a chunk of a result, each on its own line
 //     windows        ranks x 2     chunks that a rank puts for others to read
+//   channels       ranks^2       how far a rank has written and read what it sends to another one, if ranks
+//   send rings          ranks^2       the bytes that are under way there
 //
 // Vectors are aligned as their elements require: a window begins at a page boundary, and a chunk a whole
 // number of elements after that.
@@ -34,6 +36,7 @@ struct BoardShape {
   std::size_t window_bytes = 0;  // for each half of each rank; a multiple of the page size
   int stages = 1;
   bool compares_calls = false;  // there are records and pair lengths
+  std::size_t ring_bytes = 0;   // a multiple of the page size; 0: there are no channels and rings
 
   static constexpr std::size_t inline_bytes = 4096;
   static constexpr std::size_t smallest_chunk = 4096;
@@ -46,8 +49,11 @@ struct BoardShape {
   [[nodiscard]] std::size_t broken_offset() const { return bell_offset() + line; }
   [[nodiscard]] std::size_t gate_offset() const { return broken_offset() + line; }
   static constexpr std::size_t reason_bytes = 4 * line;
-  [[nodiscard]] std::size_t reason_offset() const { return gate_offset() + line; }
+  [[nodiscard]] std::size_t reasons_offset() const { return gate_offset() + line; }
   [[nodiscard]] std::size_t stages_offset() const;
+  [[nodiscard]] std::size_t channels_offset() const;
+  static constexpr std::size_t channel_bytes = 2 * line;
+  [[nodiscard]] std::size_t rings_offset() const;
   [[nodiscard]] std::size_t total_bytes() const;
   // Returns the bytes of everything before the first stage, and of the first stage without its windows.
   [[nodiscard]] std::size_t bytes_without_windows() const { return stages_offset() + windows_offset(); }

@@ -8,13 +8,29 @@
 
 namespace offbeat {
 
+// What a paused rank waits for: it may go on as soon as this is true. Without one it looks itself.
+class Awaited {
+ public:
+  Awaited() = default;
+  // `condition` must outlive the pause.
+  template <class Condition>
+  explicit Awaited(const Condition& condition)
+      : condition_(&condition),
+        holds_([](const void* it) -> bool { return (*static_cast<const Condition*>(it))(); }) {}
+  [[nodiscard]] bool may_hold() const { return holds_ == nullptr || holds_(condition_); }
+
+ private:
+  const void* condition_ = nullptr;
+  bool (*holds_)(const void*) = nullptr;
+};
+
 // The simulator's replacement for real time; null in production.
 class BoardInSimulation {
  public:
   // Resumes `waiter` when the transfer of a cache line is over.
   virtual void touch(int rank, std::coroutine_handle<> waiter) = 0;
-  // Resumes `waiter` after the next touch by any rank.
-  virtual void pause(int rank, std::coroutine_handle<> waiter) = 0;
+  // Resumes `waiter` after the next touch by any rank after which `awaited` may hold.
+  virtual void pause(int rank, std::coroutine_handle<> waiter, Awaited awaited = {}) = 0;
   // Resumes `waiter` when this rank has read `bytes` bytes that `owner` wrote. Returns false if that takes no
   // time; then `waiter` is not resumed.
   virtual bool fetch(int rank, int owner, const void* data, std::size_t bytes,

@@ -3,10 +3,12 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -67,16 +69,34 @@ struct Opened {
   pid_t pid;
   std::uint64_t start_time;
   int descriptor;
+  int users;
 };
 
-// Returns a pidfd, -1 if the process is gone, or -2 if none can be had. They are never closed: there is one
-// for each process of the node that this process has waited for.
+// The pidfds of this process, one for each process of the node that it has waited for. Never destroyed,
+// because threads of offbeat use it.
+struct Table {
+  std::mutex mutex;
+  std::vector<Opened> opened;
+};
+Table& table() {
+  static auto* const made = [] {
+    auto* fresh = new Table;
+    // A child of fork() has no other thread that could unlock the mutex.
+    pthread_atfork([] { table().mutex.lock(); }, [] { table().mutex.unlock(); },
+                   [] { table().mutex.unlock(); });
+    return fresh;
+  }();
+  return *made;
+}
+
+// Returns a pidfd, -1 if the process is gone, or -2 if none can be had.
 int pidfd_of(const ProcessIdentity& identity) {
-  static std::mutex mutex;
-  static auto* opened = new std::vector<Opened>;  // never destroyed, because threads of offbeat use it
-  const std::lock_guard lock(mutex);
-  for (const Opened& each : *opened)
-    if (each.pid == identity.pid && each.start_time == identity.start_time) return each.descriptor;
+  const std::lock_guard lock(table().mutex);
+  for (Opened& each : table().opened) {
+    if (each.pid != identity.pid || each.start_time != identity.start_time) continue;
+    ++each.users;
+    return each.descriptor;
+  }
   constexpr long pidfd_open = 434;  // on every architecture but Alpha; the C library may lack a function
   const int descriptor = static_cast<int>(syscall(pidfd_open, identity.pid, 0));
   if (descriptor < 0) return errno == ESRCH ? -1 : -2;
@@ -86,11 +106,41 @@ int pidfd_of(const ProcessIdentity& identity) {
     close(descriptor);
     return -1;
   }
-  if (!try_to([&] { opened->push_back({identity.pid, identity.start_time, descriptor}); })) {
+  if (!try_to([&] { table().opened.push_back({identity.pid, identity.start_time, descriptor, 1}); })) {
     close(descriptor);
     return -2;
   }
   return descriptor;
+}
+
+// Returns true if the descriptor is a pidfd of this process. The program may have closed it by its number,
+// and opened another file there.
+bool is_pidfd_of(int descriptor, pid_t pid) {
+  char path[48];
+  char text[512];
+  std::snprintf(path, sizeof path, "/proc/self/fdinfo/%d", descriptor);
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  const ssize_t length = read(file, text, sizeof text - 1);
+  close(file);
+  if (length <= 0) return false;
+  text[length] = '\0';
+  const char* at = std::strstr(text, "\nPid:");
+  if (at == nullptr) return false;
+  const long found = std::strtol(at + 5, nullptr, 10);
+  return found == pid || found == -1;  // -1: it has ended
+}
+
+// The last user closes the pidfd.
+void release_pidfd(const ProcessIdentity& identity) {
+  const std::lock_guard lock(table().mutex);
+  auto& opened = table().opened;
+  const auto found = std::ranges::find_if(opened, [&](const Opened& each) {
+    return each.pid == identity.pid && each.start_time == identity.start_time;
+  });
+  if (found == opened.end() || --found->users > 0) return;
+  if (is_pidfd_of(found->descriptor, found->pid)) close(found->descriptor);
+  opened.erase(found);
 }
 
 }  // namespace
@@ -105,6 +155,10 @@ PeerProcess::PeerProcess(const ProcessIdentity& identity)
       is_visible_(identity.pid > 0 && identity.pid_namespace != 0 &&
                   identity.pid_namespace == own_pid_namespace() && has_process(identity.pid)) {}
 
+PeerProcess::~PeerProcess() {
+  if (descriptor_ >= 0) release_pidfd(identity_);
+}
+
 // Threads that wait on different stages of a board may look at the same time.
 bool PeerProcess::is_dead() {
   const std::atomic_ref<bool> is_dead(is_dead_);
@@ -113,7 +167,9 @@ bool PeerProcess::is_dead() {
   int descriptor = kept.load(std::memory_order_relaxed);
   if (descriptor < 0) {
     descriptor = pidfd_of(identity_);
-    kept.store(descriptor, std::memory_order_relaxed);
+    int none = unopened;
+    if (descriptor >= 0 && !kept.compare_exchange_strong(none, descriptor, std::memory_order_relaxed))
+      release_pidfd(identity_);  // another thread was first, and has the same descriptor
   }
   // Without a pidfd (before Linux 5.3, or with no descriptor left) a zombie counts as alive.
   bool found = descriptor == -1 || (descriptor < 0 && !has_process(identity_.pid));

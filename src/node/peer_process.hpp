@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <utility>
 
 namespace offbeat {
 
@@ -22,16 +23,25 @@ class PeerProcess {
   // Remembers a process that runs now. If its number means nothing here, because it is in another namespace
   // or hidden, is_dead() is always false.
   explicit PeerProcess(const ProcessIdentity& identity);
+  PeerProcess(PeerProcess&& other) noexcept
+      : identity_(other.identity_),
+        is_visible_(other.is_visible_),
+        is_dead_(other.is_dead_),
+        descriptor_(std::exchange(other.descriptor_, unopened)) {}
+  PeerProcess& operator=(PeerProcess&&) = delete;
+  ~PeerProcess();
 
   // Returns true if the process has ended. A zombie has ended, too. The first call opens a descriptor, which
-  // all objects for this process share.
+  // all objects for this process share. The last of them closes it.
   [[nodiscard]] bool is_dead();
 
  private:
+  static constexpr int unopened = -1;
+
   ProcessIdentity identity_;
   bool is_visible_;
   bool is_dead_ = false;
-  int descriptor_ = -1;  // a pidfd that the table owns; negative before the first look
+  int descriptor_ = unopened;  // a pidfd that the table owns
 };
 
 }  // namespace offbeat

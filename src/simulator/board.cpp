@@ -33,8 +33,8 @@ void SimulatedBoard::touch(int member, std::coroutine_handle<> waiter) {
   simulator_.touch(rank_of(member), waiter);
 }
 
-void SimulatedBoard::pause(int member, std::coroutine_handle<> waiter) {
-  paused_.push_back({rank_of(member), waiter, simulator_.now()});
+void SimulatedBoard::pause(int member, std::coroutine_handle<> waiter, Awaited awaited) {
+  paused_.push_back({rank_of(member), waiter, simulator_.now(), awaited});
 }
 
 bool SimulatedBoard::fetch(int member, int owner, const void* data, std::size_t bytes,
@@ -58,12 +58,15 @@ void SimulatedBoard::report_reads(SimulationResult& result) const {
   for (const auto& [data, readers] : readers_) result.most_readers = std::max(result.most_readers, readers);
 }
 
-void SimulatedBoard::wake(int toucher) {
-  for (const Paused& paused : paused_) {
+void SimulatedBoard::wake(int toucher, std::size_t count) {
+  const auto last = paused_.begin() + static_cast<std::ptrdiff_t>(count);
+  const auto kept = std::remove_if(paused_.begin(), last, [&](const Paused& paused) {
+    if (!paused.awaited.may_hold()) return false;
     simulator_.note_wait(paused.rank, paused.since, toucher);
     simulator_.resume_at(simulator_.now(), paused.rank, paused.waiter);
-  }
-  paused_.clear();
+    return true;
+  });
+  paused_.erase(kept, last);
 }
 
 void SimulatedBoard::list_waiting(std::vector<int>& ranks) const {

@@ -2,8 +2,9 @@
 // The board of a simulated node in virtual time: one memory for its ranks, and waits that cost no events.
 //
 // A touch is a write to the board. It takes the time of one cache line transfer and has its effect at the end
-// of it. Then every paused rank wakes up. Nothing runs between a rank's look at the board and its pause, so
-// no wake-up is lost. A look is free. Fetching what it found takes time if the Network says so.
+// of it. Then every paused rank wakes up, unless it said what it waits for, and that is not there. Nothing
+// runs between a rank's look at the board and its pause, so no wake-up is lost. A look is free. Fetching what
+// it found takes time if the Network says so.
 #pragma once
 
 #include <coroutine>
@@ -35,12 +36,13 @@ class SimulatedBoard final : public BoardInSimulation {
   void clear();
 
   void touch(int member, std::coroutine_handle<> waiter) override;
-  void pause(int member, std::coroutine_handle<> waiter) override;
+  void pause(int member, std::coroutine_handle<> waiter, Awaited awaited) override;
   bool fetch(int member, int owner, const void* data, std::size_t bytes,
              std::coroutine_handle<> waiter) override;
-  // Resumes every paused rank. Call it at the end of a touch by rank `toucher`; the ranks go on after that
-  // event.
-  void wake(int toucher);
+  [[nodiscard]] std::size_t paused() const { return paused_.size(); }
+  // Resumes the first `count` paused ranks for which what they wait for may hold, after a touch by rank
+  // `toucher`.
+  void wake(int toucher, std::size_t count);
 
   // Adds to `result` what the ranks have read since clear().
   void report_reads(SimulationResult& result) const;
@@ -53,6 +55,7 @@ class SimulatedBoard final : public BoardInSimulation {
     int rank;
     std::coroutine_handle<> waiter;
     double since;
+    Awaited awaited;
   };
 
   [[nodiscard]] int rank_of(int member) const { return ranks_[static_cast<std::size_t>(member)]; }

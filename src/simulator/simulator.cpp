@@ -241,9 +241,12 @@ void Simulator::dispatch(const SimulatedEvent& event) {
       if (!phantom_) computation.perform();
       return resume(computation.waiter, event.rank);
     }
-    case Kind::touch:
-      rank(event.rank).node_board_->wake(event.rank);  // paused ranks resume after this event
-      return resume(std::coroutine_handle<>::from_address(event.subject), event.rank);
+    case Kind::touch: {
+      SimulatedBoard& board = *rank(event.rank).node_board_;
+      const std::size_t paused = board.paused();  // what the rank writes wakes others, not itself
+      resume(std::coroutine_handle<>::from_address(event.subject), event.rank);
+      return board.wake(event.rank, paused);
+    }
     case Kind::resume:
       return resume(std::coroutine_handle<>::from_address(event.subject), event.rank);
   }

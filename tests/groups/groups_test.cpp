@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ranks.hpp"
@@ -315,7 +317,7 @@ void run_and_check(Case made, const std::string& what, bool begins) {
 }
 
 class Groups : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, Groups, testing::Values(1, 2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Ranks, Groups, testing::Values(1, 2, 3, 4, 7));
 
 TEST_P(Groups, CombineEveryTypeWithEveryOperation) {
   const int size = GetParam();
@@ -538,6 +540,35 @@ TEST(Group, GivesUpWithAText) {
   }));
 }
 
+// Two threads of each rank give up at the same moment. All get one of the texts, as a whole.
+TEST(Group, HasOneReasonOnAllRanks) {
+  for (int round = 0; round < 20; ++round) {
+    expect_success(ranks::run(4, [](Shared& shared, int rank) {
+      offbeat_group* group = make_group(shared, rank, 4);
+      ++shared.words[0];
+      while (shared.words[0].load() < 4) sched_yield();
+      std::vector<std::thread> threads;
+      for (int k = 0; k < 2; ++k) {
+        threads.emplace_back([&, k] {
+          const std::string why(150, static_cast<char>('a' + 2 * rank + k));
+          offbeat_group_give_up(group, why.c_str());
+        });
+      }
+      for (std::thread& each : threads) each.join();
+      require(allreduce(group, 10) == OFFBEAT_ERROR_RANK, "no error");
+      const std::string text = offbeat_error_text();
+      std::strncpy(shared.texts[rank], text.c_str(), sizeof shared.texts[rank] - 1);
+      const std::string why = text.substr(text.find(": ") + 2);
+      require(why == std::string(150, why[0]), "a torn text: " + text);
+      require(text.find("rank " + std::to_string((why[0] - 'a') / 2) + " has given up") == 0, "another rank");
+      ++shared.words[1];
+      while (shared.words[1].load() < 4) sched_yield();
+      require(text == shared.texts[0], "the texts differ");
+      offbeat_group_free(&group);
+    }));
+  }
+}
+
 TEST(Group, NoticesARankThatHasLeft) {
   expect_success(ranks::run(2, [](Shared& shared, int rank) {
     offbeat_group* group = make_group(shared, rank, 2);
@@ -591,6 +622,35 @@ TEST_P(Killed, IsNamedWithinTwoSecondsAndLeavesNothing) {
   });
   EXPECT_EQ(ends, (std::vector<int>{0, -SIGKILL, 0}));
   EXPECT_EQ(files_in_shm(), before);
+}
+
+// One rank may have too little room: for a file, or in its address space. Then no rank has a group, and each
+// can make another one later.
+class Limits : public testing::TestWithParam<std::pair<int, int>> {};
+INSTANTIATE_TEST_SUITE_P(OfRanks, Limits,
+                         testing::Values(std::pair{RLIMIT_FSIZE, 0}, std::pair{RLIMIT_AS, 0},
+                                         std::pair{RLIMIT_AS, 2}));
+
+TEST_P(Limits, AreErrorsOnAllRanks) {
+  const auto [resource, limited] = GetParam();
+  expect_success(ranks::run(3, [resource = resource, limited = limited](Shared& shared, int rank) {
+    rlimit before{};
+    getrlimit(static_cast<__rlimit_resource>(resource), &before);
+    if (rank == limited) {
+      const rlim_t most = resource == RLIMIT_AS ? rlim_t{100} << 20 : rlim_t{1} << 20;
+      const rlimit less{most, before.rlim_max};
+      setrlimit(static_cast<__rlimit_resource>(resource), &less);
+    }
+    ranks::Meeting me{&shared.boards[0], rank, 3};
+    offbeat_group* group = nullptr;
+    require(offbeat_group_make(rank, 3, ranks::exchange, &me, &group) == OFFBEAT_ERROR_SET_UP, "a group");
+    require(group == nullptr && text_has(resource == RLIMIT_AS ? "no memory" : "File too large"),
+            "another text");
+    setrlimit(static_cast<__rlimit_resource>(resource), &before);
+    group = make_group(shared, rank, 3, 1);
+    require(allreduce(group, 10) == OFFBEAT_OK, "allreduce");
+    offbeat_group_free(&group);
+  }));
 }
 
 TEST(Group, OfTheParentIsNotTheChilds) {

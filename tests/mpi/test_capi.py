@@ -40,6 +40,11 @@ def test_c_interface_where_there_is_nothing_to_serve(mpi: Mpi, choice: list[str]
     run(mpi, 2, [compile_client(mpi, "capi_edges.c"), *choice], timeout=120).succeeded()
 
 
+@pytest.mark.parametrize("settings", [{}, {"OFFBEAT_PROGRESS_CPUS": "0"}])
+def test_a_group_lives_on_after_mpi_finalize(mpi: Mpi, settings: dict[str, str]) -> None:
+    run(mpi, 2, [compile_client(mpi, "group_outlives_mpi.c")], environment=settings, timeout=120).succeeded()
+
+
 @pytest.mark.parametrize("language", [["cc", "-std=c99"], ["cc", "-std=c17"], ["c++", "-std=c++11"]])
 def test_header_compiles_as_strict(language: list[str]) -> None:
     header = ROOT / "include" / "offbeat" / "offbeat.h"

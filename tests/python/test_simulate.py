@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -432,3 +433,18 @@ def test_the_core_refuses_what_it_cannot_run() -> None:
         known.run("allreduce", "ring", 6, [], None)
     with pytest.raises(_core.UsageError, match="unknown collective 'sum'"):
         known.run("sum", "ring", 8, [], None)
+
+
+@pytest.mark.parametrize("nodes_algorithm", ["lanes", "hierarchy"])
+def test_late_ranks_wake_only_those_who_wait_for_them(nodes_algorithm: str) -> None:
+    """If every change of a board woke all who wait there, random arrival would take ten times the events."""
+    ranks = 4 * 32
+    simulated = machine.read("slingshot").simulated(4, 32)
+    random = Random(1)
+    events = []
+    for late in ([0.0] * ranks, [random.uniform(0, 500e-6) for _ in range(ranks)]):
+        expression = f"{nodes_algorithm}(arrival_tree, recursive_doubling)"
+        run = simulated.run("allreduce", expression, 512 << 10, late, lambda events: None)
+        events.append(run["events"])
+    assert events[1] < 1.2 * events[0]
+    assert events[0] < 250 * ranks

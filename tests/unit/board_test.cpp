@@ -385,7 +385,9 @@ class World final : public BoardInSimulation {
   }
 
   void touch(int rank, std::coroutine_handle<> waiter) override { stop(rank, waiter, State::touching); }
-  void pause(int rank, std::coroutine_handle<> waiter) override { stop(rank, waiter, State::paused); }
+  void pause(int rank, std::coroutine_handle<> waiter, Awaited /* it looks itself */) override {
+    stop(rank, waiter, State::paused);
+  }
   bool fetch(int rank, int owner, const void*, std::size_t bytes, std::coroutine_handle<> waiter) override {
     if (!stops_at_fetches_ || owner == rank || bytes == 0) return false;
     stop(rank, waiter, State::touching);

@@ -183,16 +183,25 @@ class Place:
         return not self._simulated(self.shape).unsuitable(collective, expression)
 
     def last_delays_us(
-        self, phases: Phases, size_bytes: int, rounds: Sequence[Sequence[float]]
+        self,
+        phases: Phases,
+        size_bytes: int,
+        rounds: Sequence[Sequence[float]],
+        seen: Sequence[float] | None = None,
     ) -> list[float]:
-        """The time from the last arrival to the last exit, for each round of arrivals in microseconds."""
+        """The time from the last arrival to the last exit, for each round of arrivals in microseconds.
+
+        An algorithm that learns has seen one call before. Those of the first round are ``seen``; without, it
+        is the first round itself.
+        """
         found = []
-        for number, arrivals in enumerate(rounds):
+        before = rounds[0] if seen is None else seen
+        for arrivals in rounds:
             now = list(arrivals)
             for phase in phases:
-                # An algorithm that learns has seen one call before: the last round, or the one before.
-                now = self._exits(phase, size_bytes, now, rounds[number - 1] if len(phases) == 1 else None)
+                now = self._exits(phase, size_bytes, now, before if len(phases) == 1 else None)
             found.append(max(now) - max(arrivals))
+            before = arrivals
         return found
 
     def _exits(

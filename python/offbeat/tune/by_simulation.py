@@ -262,14 +262,14 @@ class _Trial:
     def _simulate(self, phases: Phases, pattern: str) -> float:
         ranks = self.place.shape.ranks
         if pattern == BALANCED:
-            rounds = [[0.0] * ranks]
+            seen, rounds = None, [[0.0] * ranks]
         else:
             drawn = f"{pattern}({self.place.shape.ranks_per_node})" if pattern == "node_late" else pattern
-            # One draw more than counts: the first call of an algorithm that learns has to differ.
             some = arrival_patterns.rounds(drawn, ranks, self._terms.seed, self._terms.draws + 1)
-            rounds = [[self._skew_us * late for late in row] for row in some]
+            seen, *rounds = [[self._skew_us * late for late in row] for row in some]
+            rounds = rounds or [seen]  # a pattern that is not random has one round
         try:
-            delays = self.place.last_delays_us(phases, self._question.size_bytes, rounds)
+            delays = self.place.last_delays_us(phases, self._question.size_bytes, rounds, seen)
         except TooManyEventsError:
             return math.inf
         self.simulations += len(delays)

@@ -29,7 +29,8 @@ Task contribute(const BoardRound& round, Uncollected*) {
   if (position > 0) {
     const Board::Word& word = came_at(round, position - 1);
     Patience::Wait wait(board.patience);
-    while (!round.is_marked(word)) co_await board.pause(wait);
+    const auto has_come = [&] { return round.is_marked(word); };
+    while (!has_come()) co_await board.pause(wait, has_come);
     before = round.holder(word);
   }
   const bool last = position == net.size - 1;
@@ -41,7 +42,8 @@ Task contribute(const BoardRound& round, Uncollected*) {
       co_await net.put(mine, input);
     } else {
       Patience::Wait wait(board.patience);
-      while (!round.is_marked(passed_on(step, before))) co_await board.pause(wait);
+      const auto is_there = [&] { return round.is_marked(passed_on(step, before)); };
+      while (!is_there()) co_await board.pause(wait, is_there);
       co_await net.reduce(*round.call.op, mine, round.on_board(before, chunk), input);
     }
     co_await board.announce(last ? BoardRound::result(step) : passed_on(step, net.rank), round.mark());

@@ -109,7 +109,8 @@ Task contribute(const BoardRound& round, Uncollected* results) {
       Board::Mark first(meeting.load(std::memory_order_acquire));
       if (is_root && level == 0 && first.round != round.number && round.has_begun(neighbour)) {
         Patience::Wait wait(round.board.patience);
-        while (!round.is_marked(meeting)) co_await round.board.pause(wait);
+        const auto has_come = [&] { return round.is_marked(meeting); };
+        while (!has_come()) co_await round.board.pause(wait, has_come);
         first = Board::Mark(meeting.load(std::memory_order_acquire));
       }
       const bool is_first = first.round != round.number;

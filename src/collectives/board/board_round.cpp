@@ -16,7 +16,8 @@ Task contribute_and_collect(const BoardRound& round, NodePhase contribute) {
   round.board.contributed(round.number);
   while (!results.empty()) {
     Patience::Wait wait(round.board.patience);
-    while (!results.find_ready()) co_await round.board.pause(wait);
+    const auto is_ready = [&] { return results.find_ready(); };
+    while (!is_ready()) co_await round.board.pause(wait, is_ready);
     co_await results.fetch();
     co_await results.take();
   }
@@ -32,8 +33,9 @@ Task contribute_and_relay(const BoardRound& round, NodePhase contribute) {
       continue;
     }
     Patience::Wait wait(round.board.patience);
-    while (!round.has_result(chunk)) co_await round.board.pause(wait);
-    const Board::Word& result = BoardRound::result(round.step(chunk));
+    const Board::Word& result = round.result_of(chunk);
+    const auto is_there = [&] { return round.is_marked(result); };
+    while (!is_there()) co_await round.board.pause(wait, is_there);
     co_await round.board.fetch(round.holder(result), &result, sizeof result);
     co_await relay.take(chunk, round.holder(result));
   }

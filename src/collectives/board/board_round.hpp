@@ -68,7 +68,8 @@ class BoardRound {
   [[nodiscard]] Board::Mark mark() const { return mark(net.rank); }
 
   // Returns true if the node's result of a chunk is on the board. collect() copies it to the output.
-  [[nodiscard]] bool has_result(std::size_t chunk) const { return is_marked(result(step(chunk))); }
+  [[nodiscard]] const Board::Word& result_of(std::size_t chunk) const { return result(step(chunk)); }
+  [[nodiscard]] bool has_result(std::size_t chunk) const { return is_marked(result_of(chunk)); }
   [[nodiscard]] Board::Fetch fetch_result(std::size_t chunk) const {
     const Vector data = on_board(holder(result(step(chunk))), chunk);
     return board.fetch(holder(result(step(chunk))), data.data, BoardShape::line + data.bytes());

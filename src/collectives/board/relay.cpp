@@ -25,7 +25,10 @@ Task Relay::take(std::size_t chunk, int holder) const {
 Task Relay::take(std::size_t chunk) const {
   const Board::Word& announced = word(tree_.parent(), chunk);
   Patience::Wait wait(board_.patience);
-  while (Board::Mark(announced.load(std::memory_order_acquire)).round != round_) co_await board_.pause(wait);
+  const auto is_there = [&] {
+    return Board::Mark(announced.load(std::memory_order_acquire)).round == round_;
+  };
+  while (!is_there()) co_await board_.pause(wait, is_there);
   co_await board_.fetch(tree_.parent(), &announced, sizeof announced);
   co_await take(chunk, tree_.parent());
 }

@@ -69,7 +69,9 @@ Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, Seg
   } else {
     for (std::size_t chunk = chunks.first; chunk < chunks.last; ++chunk) {
       Patience::Wait wait(round.board.patience);
-      while (!round.has_result(chunk)) co_await round.board.pause(wait);
+      const Board::Word& result = round.result_of(chunk);
+      const auto is_there = [&] { return round.is_marked(result); };
+      while (!is_there()) co_await round.board.pause(wait, is_there);
       co_await round.collect(chunk);
     }
   }
@@ -91,7 +93,8 @@ Task take_from_others(const BoardRound& round, Shares shares) {
       for (std::size_t chunk = segment.first; chunk < segment.last; ++chunk) {
         const Board::Word& everywhere = BoardRound::everywhere(round.step(chunk));
         Patience::Wait wait(round.board.patience);
-        while (!round.is_marked(everywhere)) co_await round.board.pause(wait);
+        const auto is_there = [&] { return round.is_marked(everywhere); };
+        while (!is_there()) co_await round.board.pause(wait, is_there);
         co_await round.net.copy(round.of(round.call.output, chunk),
                                 round.on_board(round.holder(everywhere), chunk));
       }

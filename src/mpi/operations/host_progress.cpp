@@ -75,7 +75,7 @@ void HostProgress::tell_of_polls(void (*function)() noexcept) const {
 
 void HostProgress::stop() const {
   is_stopped.store(true, std::memory_order_relaxed);
-  ProgressThread::stop();
+  operations_under_way.end_host();
   if (unregister_ && !duty.begins()) unregister_(advance_in_open_mpi);
 }
 

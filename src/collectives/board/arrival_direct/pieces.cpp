@@ -27,37 +27,52 @@ Task give(const WindowRound& round) {
 
 namespace {
 
+// A giver's piece that is not all taken yet.
+struct Piece {
+  int giver;
+  std::size_t count;
+  std::size_t done;   // elements that were taken
+  std::size_t begin;  // in the giver's window, in elements
+};
+
 // Takes the pieces of all givers that have arrived, chunk by chunk.
 Task take(const WindowRound& round) {
   const int ranks = round.net.size;
-  const Scratch memory(true, static_cast<std::size_t>(ranks), sizeof(std::size_t));
-  auto* taken = reinterpret_cast<std::size_t*>(memory.vector().data);  // elements taken of each giver's piece
-  std::fill_n(taken, ranks, 0);
-  for (bool is_over = false; !is_over;) {
+  const Scratch memory(true, static_cast<std::size_t>(ranks), sizeof(Piece));
+  auto* const pieces = reinterpret_cast<Piece*>(memory.vector().data);
+  int left = 0;
+  for (int k = 1; k < ranks; ++k) {
+    const int giver = (round.net.rank + k) % ranks;
+    if (!round.gifts.gives(giver)) continue;
+    const std::size_t count = part(round.gifts.receipt(giver), round.first, round.most).count;
+    if (count > 0) pieces[left++] = {giver, count, 0, round.begin_of(giver, round.net.rank)};
+  }
+  const auto is_there = [&](const Piece& piece) {
+    return round.is_there(piece.giver, piece.begin + piece.done);
+  };
+  const auto any_is_there = [&] { return std::any_of(pieces, pieces + left, is_there); };
+  while (left > 0) {
     Patience::Wait wait(round.board.patience);
-    for (bool got_further = false; !got_further && !is_over;) {
-      is_over = true;
-      for (int k = 1; k < ranks; ++k) {
-        const int giver = (round.net.rank + k) % ranks;
-        if (!round.gifts.gives(giver)) continue;
-        std::size_t& done = taken[giver];
+    while (!any_is_there()) co_await round.board.pause(wait, any_is_there);
+    int kept = 0;
+    for (int k = 0; k < left; ++k) {
+      Piece piece = pieces[k];
+      const int giver = piece.giver;
+      while (piece.done < piece.count && is_there(piece)) {
+        const std::size_t length =
+            std::min(piece.count - piece.done, round.rest_of_chunk(piece.begin + piece.done));
+        const ConstVector chunk = round.place(giver, round.net.rank).slice(piece.done, length);
+        co_await round.board.fetch(giver, chunk.data, BoardShape::line + chunk.bytes());
         const Vector receipt = part(round.gifts.receipt(giver), round.first, round.most);
-        const std::size_t begin = round.begin_of(giver, round.net.rank);
-        while (done < receipt.count && round.is_there(giver, begin + done)) {
-          const std::size_t length = std::min(receipt.count - done, round.rest_of_chunk(begin + done));
-          const ConstVector piece = round.place(giver, round.net.rank).slice(done, length);
-          co_await round.board.fetch(giver, piece.data, BoardShape::line + piece.bytes());
-          Computation copy = round.net.copy(receipt.slice(done, length), piece);
-          copy.past_cache = round.past_cache;
-          copy.at_rest = round.is_there(giver, round.total() - 1);
-          co_await copy;
-          done += length;
-          got_further = true;
-        }
-        is_over = is_over && done == receipt.count;
+        Computation copy = round.net.copy(receipt.slice(piece.done, length), chunk);
+        copy.past_cache = round.past_cache;
+        copy.at_rest = round.is_there(giver, round.total() - 1);
+        co_await copy;
+        piece.done += length;
       }
-      if (!got_further && !is_over) co_await round.board.pause(wait);
+      if (piece.done < piece.count) pieces[kept++] = piece;
     }
+    left = kept;
   }
 }
 
@@ -80,7 +95,8 @@ Task combine(const WindowRound& round) {
         for (std::size_t chunk = round.chunk_of(begin); chunk <= round.chunk_of(begin + length - 1);
              ++chunk) {
           Patience::Wait wait(round.board.patience);
-          while (!round.is_there(giver, chunk * round.chunk())) co_await round.board.pause(wait);
+          const auto is_there = [&] { return round.is_there(giver, chunk * round.chunk()); };
+          while (!is_there()) co_await round.board.pause(wait, is_there);
         }
         const ConstVector theirs = round.place(giver, round.net.rank).slice(done, length);
         co_await round.board.fetch(giver, theirs.data, BoardShape::line + theirs.bytes());

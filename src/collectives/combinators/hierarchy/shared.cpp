@@ -52,12 +52,14 @@ PhaseSegments::PhaseSegments(std::size_t count, std::size_t width, int lanes) {
 
 Task PhasesOver::between(std::size_t segment) {
   Patience::Wait wait(board_->patience);
-  while (between_[segment % in_flight] <= segment / in_flight) co_await board_->pause(wait);
+  const auto is_over = [&] { return between_[segment % in_flight] > segment / in_flight; };
+  while (!is_over()) co_await board_->pause(wait, is_over);
 }
 
 Task PhasesOver::node(std::size_t segment) {
   Patience::Wait wait(board_->patience);
-  while (on_node_ <= segment) co_await board_->pause(wait);
+  const auto is_over = [&] { return on_node_ > segment; };
+  while (!is_over()) co_await board_->pause(wait, is_over);
 }
 
 // The touch matters in virtual time, where a pausing rank looks again after a touch.

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "groups/group_request.hpp"
+
+#include <cmath>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "groups/group.hpp"
+
+namespace offbeat {
+
+GroupRequest::GroupRequest(Group& group, const Call& call, std::size_t bytes, const CallEnd& end)
+    : Operation(group, call, bytes,
+                end.done != nullptr ? Sequel{.call = &GroupRequest::end, .state = this, .in_any_thread = true}
+                                    : Sequel{}),
+      end_(end),
+      deadline_s_(end.timeout_s > 0 ? monotonic_s() + end.timeout_s : 0) {}
+
+void GroupRequest::end(void* request) noexcept {
+  const std::unique_ptr<GroupRequest> mine(static_cast<GroupRequest*>(request));
+  std::exception_ptr failure;
+  try {
+    mine->rethrow_if_failed();
+    mine->deliver();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  mine->end_.done(mine->end_.state, failure);
+}
+
+bool GroupRequest::test_call() {
+  if (!test()) return false;
+  deliver();
+  return true;
+}
+
+void GroupRequest::wait_for_call() {
+  wait();
+  deliver();
+}
+
+CollectiveRequest::CollectiveRequest(Group& group, std::unique_ptr<PreparedCall> prepared, std::size_t bytes,
+                                     const CallRecord& record, const CallEnd& end, GroupCallLog* log,
+                                     std::uint64_t number)
+    : GroupRequest(group, prepared->call(), bytes, end),
+      prepared_(std::move(prepared)),
+      record_(record),
+      log_(log),
+      number_(number) {}
+
+// -- messages
+
+MessageRequest::MessageRequest(Group& group, Messages& messages, NodeBoard& board,
+                               const MessageArguments& arguments, const CallEnd& end, double stall_s)
+    : GroupRequest(group, Call{}, arguments.bytes, end),
+      messages_(messages),
+      board_(board),
+      message_{.is_send = arguments.is_send,
+               .peer = arguments.peer,
+               .tag = arguments.tag,
+               .data = static_cast<std::byte*>(arguments.data),
+               .bytes = arguments.bytes,
+               .arrival = arguments.arrival},
+      is_from_any_(arguments.peer == Message::any_rank),
+      data_(arguments.data),
+      stall_s_(stall_s) {
+  if (arguments.bytes == 0 || !devices::may_have_memory()) return;
+  device_ = DeviceMemory::at(data_);
+  if (!device_) return;
+  staged_.emplace(arguments.bytes);
+  message_.data = staged_->data();
+  if (message_.is_send) device_.read(message_.data, data_, message_.bytes);
+}
+
+void MessageRequest::deliver() const {
+  if (staged_ && !message_.is_send) device_.write(data_, message_.data, message_.bytes);
+}
+
+bool MessageRequest::step(bool& got_further, HostCalls) {
+  try {
+    if (!std::exchange(has_begun_, true)) messages_.begin(message_);
+    got_further = message_.is_over || messages_.move(message_);
+    if (!message_.is_over) look_around();
+  } catch (...) {
+    messages_.forget(message_);
+    throw;
+  }
+  if (message_.is_over && has_reported_)
+    try_to([&] {
+      say(text() + ": complete after " + std::to_string(std::lround(monotonic_s() - since_s_)) + " s");
+    });
+  return message_.is_over;
+}
+
+std::string MessageRequest::text() const {
+  const std::string peer = is_from_any_ ? "any rank" : "rank " + std::to_string(message_.peer);
+  return "rank " + std::to_string(board_.named_rank()) + (message_.is_send ? " sends " : " receives ") +
+         std::to_string(message_.bytes) + " bytes " + (message_.is_send ? "to " : "from ") + peer +
+         " with tag " + std::to_string(message_.tag);
+}
+
+// Looks at the clock, and makes system calls, only now and then.
+void MessageRequest::look_around() {
+  constexpr std::uint64_t us_between_looks = 4000;
+  const std::uint64_t now = ProcessorClock::now();
+  if (now - last_look_ < us_between_looks * ProcessorClock::ticks_per_us()) return;
+  last_look_ = now;
+  const double now_s = monotonic_s();
+  if (since_s_ == 0) since_s_ = last_look_for_losses_s_ = now_s;
+  if (deadline_s_ > 0 && now_s > deadline_s_) {
+    char limit[32];
+    std::snprintf(limit, sizeof limit, "%g", end_.timeout_s);
+    throw BoardError(Trouble::timeout, message_.peer >= 0 ? message_.peer : board_.named_rank(),
+                     text() + ": it has waited " + limit + " s");
+  }
+  if (stall_s_ > 0 && !has_reported_ && now_s - since_s_ > stall_s_) {
+    has_reported_ = true;
+    try_to([&] { say(text() + ": it has waited " + std::to_string(std::lround(now_s - since_s_)) + " s"); });
+  }
+  constexpr double between_looks_for_losses_s = 0.1;
+  if (now_s - last_look_for_losses_s_ < between_looks_for_losses_s) return;
+  last_look_for_losses_s_ = now_s;
+  look_for_losses();
+}
+
+// What a rank has sent before it died or left still counts, so this looks for messages once more. A receive
+// from any rank waits while there is a rank that may send, but a dead rank may have been the one to do so.
+void MessageRequest::look_for_losses() {
+  std::optional<BoardError> loss;
+  if (message_.peer != Message::any_rank) {
+    loss = board_.find_loss(message_.peer);
+  } else {
+    int others = 0;
+    for (int rank = 0; rank < board_.board().size && !loss; ++rank) {
+      if (rank == board_.board().rank) continue;
+      loss = board_.find_loss(rank);
+      if (loss && board_.has_left(rank))
+        loss.reset();
+      else
+        ++others;
+    }
+    if (others == 0) loss = board_.find_loss(board_.board().rank == 0 ? 1 : 0);
+  }
+  if (!loss) return;
+  while (messages_.move(message_)) {
+  }
+  if (!message_.is_over) throw BoardError(loss->trouble, loss->rank, text() + ", but " + loss->what());
+}
+
+}  // namespace offbeat

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A GroupRequest is something that was begun in a group: a call of a collective, or a message.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/pool.hpp"
+#include "groups/call_arguments.hpp"
+#include "groups/call_record.hpp"
+#include "groups/group_observer.hpp"
+#include "groups/messages.hpp"
+#include "groups/operation.hpp"
+#include "node/device_memory.hpp"
+
+namespace offbeat {
+
+class Group;
+
+// How something in a group ends if its caller does not simply wait.
+struct CallEnd {
+  double timeout_s = 0;  // 0: never
+  // Called once, in any thread, when what was begun is over. `failure` is null after success.
+  void (*done)(void* state, const std::exception_ptr& failure) = nullptr;
+  void* state = nullptr;
+};
+
+class GroupRequest : public Operation {
+ public:
+  // Deliver the result, too.
+  [[nodiscard]] bool test_call();
+  void wait_for_call();
+
+  // Calls `done` of the end. Destroys the request.
+  static void end(void* request) noexcept;
+
+ protected:
+  GroupRequest(Group& group, const Call& call, std::size_t bytes, const CallEnd& end);
+
+  const CallEnd end_;
+  const double deadline_s_;  // of monotonic_s(); 0: none
+
+ private:
+  // Copies the result to the program's memory if it is elsewhere.
+  virtual void deliver() const = 0;
+};
+
+// A call of a collective.
+class CollectiveRequest final : public GroupRequest {
+ public:
+  // `log` and `number` are those of the call; null if no observer wants it.
+  CollectiveRequest(Group& group, std::unique_ptr<PreparedCall> call, std::size_t bytes,
+                    const CallRecord& record, const CallEnd& end, GroupCallLog* log, std::uint64_t number);
+
+ private:
+  friend class Group;
+  void deliver() const override {
+    prepared_->deliver_output();
+    if (log_ != nullptr) [[unlikely]]
+      log_->completes(number_);
+  }
+
+  std::unique_ptr<PreparedCall> prepared_;
+  CallRecord record_;
+  GroupCallLog* const log_;
+  const std::uint64_t number_;
+};
+
+// The arguments of a message through the C interface.
+struct MessageArguments {
+  bool is_send = false;
+  int peer = Message::any_rank;
+  int tag = 0;
+  void* data = nullptr;
+  std::size_t bytes = 0;
+  ArrivalTarget arrival;
+};
+
+// A message. It has no stage of the board: any number of them are under way at once.
+class MessageRequest final : public GroupRequest {
+ public:
+  // `stall_s` is how long a wait lasts before offbeat prints a line (OFFBEAT_STALL_S); 0: forever.
+  MessageRequest(Group& group, Messages& messages, NodeBoard& board, const MessageArguments& arguments,
+                 const CallEnd& end, double stall_s);
+
+ private:
+  [[nodiscard]] bool step(bool& got_further, HostCalls calls) override;
+  void deliver() const override;
+  // Throws BoardError if the wait is in vain.
+  void look_around();
+  void look_for_losses();
+  // Returns "rank 0 receives 8 bytes from rank 1 with tag 5".
+  [[nodiscard]] std::string text() const;
+
+  Messages& messages_;
+  NodeBoard& board_;
+  Message message_;
+  const bool is_from_any_;
+  void* const data_;  // of the program
+  DeviceMemory device_;
+  std::optional<pool::Block> staged_;  // the same data, if the program's are in the memory of a GPU
+  const double stall_s_;
+  bool has_begun_ = false;
+  std::uint64_t last_look_ = 0;  // of ProcessorClock
+  double since_s_ = 0;           // of the first look; 0: there was none
+  double last_look_for_losses_s_ = 0;
+  bool has_reported_ = false;
+};
+
+}  // namespace offbeat

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Messages carries messages between two ranks of a group, and finds the receive that a message belongs to.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <vector>
+
+#include "base/pool.hpp"
+#include "groups/channel.hpp"
+#include "groups/node_board.hpp"
+
+namespace offbeat {
+
+// Where a receive writes what it has found. All null: it does not ask.
+struct ArrivalTarget {
+  int* rank = nullptr;
+  int* tag = nullptr;
+  std::size_t* bytes = nullptr;
+};
+
+// One message that this rank sends or receives.
+struct Message {
+  static constexpr int any_rank = -1;
+
+  bool is_send = false;
+  int peer = any_rank;  // the other rank; a receive from any rank knows it when it has found a message
+  int tag = 0;
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  ArrivalTarget arrival;
+
+  // The members below belong to Messages.
+  std::uint64_t number = 0;  // of a long message, as its sender counts them
+  std::size_t moved_bytes = 0;
+  bool is_requested = false;  // the receiver has a buffer for this long message, and has said so
+  bool is_over = false;
+  Message* next = nullptr;  // in a MessageQueue
+};
+
+// A list of messages in the order in which they were begun. It owns none of them.
+class MessageQueue {
+ public:
+  void push(Message& message);
+  // Removes the message if it is in the list.
+  void remove(const Message& message) noexcept;
+  [[nodiscard]] Message* first() const { return first_; }
+  // Returns the first message for which fits(message) is true, or null.
+  template <class Fits>
+  [[nodiscard]] Message* find(Fits&& fits) const {
+    Message* each = first_;
+    while (each != nullptr && !fits(*each)) each = each->next;
+    return each;
+  }
+
+ private:
+  Message* first_ = nullptr;
+  Message* last_ = nullptr;
+};
+
+// A short message travels with its header. The receiver keeps it if nobody has asked for it. Of a long one
+// only an announcement travels at first. The data follow in pieces when the receiver has found the receive to
+// which they belong. So a message that nobody asks for is in no other message's way, and the memory for such
+// messages is bounded: each sender may have as many bytes waiting at each receiver as a ring has.
+//
+// All functions need the lock of OperationsUnderWay.
+class Messages {
+ public:
+  explicit Messages(NodeBoard& board);
+
+  // Returns the size of the rings for a group of this many ranks; all of them together are bounded.
+  [[nodiscard]] static std::size_t ring_bytes(int ranks);
+
+  // Begins a message. Throws BoardError if a message and its receive differ in length, as move() does.
+  void begin(Message& message);
+  // Moves this and other messages as far as possible without waiting. Returns true if any has moved.
+  bool move(const Message& message);
+  // Forgets a message that has failed.
+  void forget(const Message& message) noexcept;
+
+ private:
+  // A message that came before its receive.
+  struct Unexpected {
+    Frame frame;
+    pool::List<std::byte> data;  // of a short message
+  };
+  // All that this rank has under way with another rank.
+  struct Peer {
+    Peer(const Board& board, int rank)
+        : rank(rank), out(board, board.rank, rank), in(board, rank, board.rank) {}
+
+    const int rank;
+    Channel out;
+    Channel in;
+    bool has_sent = false;
+    std::uint64_t long_messages = 0;
+    MessageQueue unsent;     // sends of which nothing has travelled
+    MessageQueue announced;  // long sends
+    MessageQueue arriving;   // long receives whose message is announced
+    std::list<Unexpected, pool::Allocator<Unexpected>> unexpected;
+  };
+
+  [[nodiscard]] Peer& peer(int rank);
+  // Gives the receive a message if there is one already.
+  [[nodiscard]] bool find_unexpected(Message& receive, Peer& from);
+  // Sets what the receive has found. Throws BoardError if the lengths differ.
+  void match(Message& receive, const Peer& from, const Frame& frame) const;
+  void expect_pieces(Message& receive, Peer& from, const Frame& frame);
+  // Reads what a peer has sent. Returns true if there was anything.
+  bool read(Peer& from);
+  void read_frame(Peer& from, const Frame& frame);
+  // Writes what this rank owes a peer. Returns true if anything was written.
+  bool write(Peer& to);
+  [[nodiscard]] bool send_first(Peer& to, Message& message) const;
+  bool send_pieces(Peer& to, Message& message) const;
+
+  NodeBoard& board_;
+  const std::size_t longest_short_;  // the most bytes of a message that travels with its header
+  std::vector<std::unique_ptr<Peer>> peers_;
+  MessageQueue receives_;  // those that have found no message
+};
+
+}  // namespace offbeat
