@@ -20,7 +20,7 @@ namespace offbeat {
 
 class Group;
 
-// How something in a group ends if its caller does not simply wait.
+// How long a call may wait for other ranks, and what to call when it is over.
 struct CallEnd {
   double timeout_s = 0;  // 0: never
   // Called once, in any thread, when what was begun is over. `failure` is null after success.
