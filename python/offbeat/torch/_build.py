@@ -23,7 +23,7 @@ from types import ModuleType
 import torch
 
 import offbeat
-from offbeat.errors import CommandError
+from offbeat.errors import CommandError, printable
 from offbeat.mpi import libraries
 
 NAME = "offbeat_torch_extension"
@@ -85,14 +85,25 @@ def build() -> Path:
     if target.is_file():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
+    log = target.parent / "error.log"
+    asked = time.time()
     with (target.parent / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        if log.is_file() and log.stat().st_mtime > asked:
+            raise failure(log)  # another rank has just tried
         if not target.is_file():
-            compile_to(target)
+            compile_to(target, log)
     return target
 
 
-def compile_to(target: Path) -> None:
+def failure(log: Path) -> CommandError:
+    """What to tell the user about a compilation that failed."""
+    errors = [line for line in log.read_text().splitlines()[1:] if "error" in line]
+    first = printable(errors[0] if errors else "no error in its output")
+    return CommandError(f"the torch backend does not compile: {first} (complete output in {log})")
+
+
+def compile_to(target: Path, log: Path) -> None:
     """Compile the extension. No other process ever sees an incomplete file."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
@@ -101,11 +112,8 @@ def compile_to(target: Path) -> None:
         say(f"compiling the backend for torch {torch.__version__}, once; this takes about {MEASURED}")
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            log = target.parent / "error.log"
             log.write_text(f"{shlex.join(command)}\n{done.stdout}{done.stderr}")
-            errors = [line for line in done.stderr.splitlines() if "error" in line]
-            first = errors[0] if errors else f"exit code {done.returncode}"
-            raise CommandError(f"the torch backend does not compile: {first} (complete output in {log})")
+            raise failure(log)
         made.replace(target)
     say(f"compiled the backend in {time.monotonic() - started:.0f} s: {target}")
 

@@ -64,6 +64,15 @@ class Backend final : public c10d::Backend {
   AnyWork alltoall_base(Tensor& output, Tensor& input, Sizes& output_splits, Sizes& input_splits,
                         const c10d::AllToAllOptions& o) override;
   AnyWork alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& o) override;
+  AnyWork send(Tensors& tensors, int to, int tag) override {
+    return start_message("offbeat:send", OpType::SEND, tensors, to, tag);
+  }
+  AnyWork recv(Tensors& tensors, int from, int tag) override {
+    return start_message("offbeat:recv", OpType::RECV, tensors, from, tag);
+  }
+  AnyWork recvAnysource(Tensors& tensors, int tag) override {
+    return start_message("offbeat:recv_any_source", OpType::RECVANYSOURCE, tensors, OFFBEAT_ANY_RANK, tag);
+  }
   AnyWork barrier(const c10d::BarrierOptions& o) override;
 
  private:
@@ -74,13 +83,23 @@ class Backend final : public c10d::Backend {
     return c10::make_intrusive<Work>(ranks_, rank_, type, title, inputs, results);
   }
 
+  AnyWork start_message(const char* title, OpType type, const Tensors& tensors, int peer, int tag) {
+    TORCH_CHECK(tensors.size() == 1, "offbeat: a message has one tensor, not ", tensors.size());
+    const WorkPointer work = make_work(type, title, tensors, tensors);
+    const bool is_send = type == OpType::SEND;
+    const Tensor data = is_send ? work->input(tensors[0]) : work->output(tensors[0], false);
+    work->begin_message(is_send, peer, tag, data, seconds(options_->timeout));
+    return work;
+  }
+
+  static double seconds(Milliseconds time) { return std::chrono::duration<double>(time).count(); }
+
   // A call that the program waits for runs in its own thread. So does a call in a callback: otherwise the
   // callback could wait for it in the only thread that completes it.
   template <class Options>
   AnyWork start(WorkPointer work, const Options& o) {
     works_.fetch_add(1, std::memory_order_relaxed);
-    const Milliseconds limit = o.timeout.count() > 0 ? o.timeout : options_->timeout;
-    const double timeout_s = std::chrono::duration<double>(limit).count();
+    const double timeout_s = seconds(o.timeout.count() > 0 ? o.timeout : options_->timeout);
     if (o.asyncOp && !Work::is_in_callback()) {
       work->begin(timeout_s);
       return work;

@@ -17,6 +17,8 @@ class Library {
   decltype(&offbeat_group_give_up) group_give_up = nullptr;
   decltype(&offbeat_run) run = nullptr;
   decltype(&offbeat_begin) begin = nullptr;
+  decltype(&offbeat_begin_send) begin_send = nullptr;
+  decltype(&offbeat_begin_receive) begin_receive = nullptr;
   decltype(&offbeat_wait_until) wait_until = nullptr;
   decltype(&offbeat_error_text) error_text = nullptr;
 
@@ -28,6 +30,8 @@ class Library {
     find(handle, group_give_up, "offbeat_group_give_up");
     find(handle, run, "offbeat_run");
     find(handle, begin, "offbeat_begin");
+    find(handle, begin_send, "offbeat_begin_send");
+    find(handle, begin_receive, "offbeat_begin_receive");
     find(handle, wait_until, "offbeat_wait_until");
     find(handle, error_text, "offbeat_error_text");
   }

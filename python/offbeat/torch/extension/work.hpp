@@ -91,20 +91,30 @@ class Work final : public c10d::Work {
   }
   // Begins the calls. The Work completes in any thread.
   void begin(double timeout_s) {
-    ranks_->under_way.fetch_add(1, std::memory_order_relaxed);
-    left_.store(static_cast<int>(calls_.size()) + 1, std::memory_order_relaxed);
+    prepare_to_begin(static_cast<int>(calls_.size()));
     for (Call& each : calls_) {
       prepare(each, timeout_s);
-      each.call.done = [](void* state, offbeat_status status, const char* text) {
-        auto work = c10::intrusive_ptr<Work>::reclaim(static_cast<Work*>(state));
-        if (status != OFFBEAT_OK) work->note(text);
-        work->end_call();
-      };
-      c10::raw::intrusive_ptr::incref(this);
-      each.call.done_state = this;
-      const offbeat_status status = library.begin(&each.call, nullptr);
-      if (status != OFFBEAT_OK) each.call.done(this, status, library.error_text());
+      each.call.done = end_call;
+      each.call.done_state = reference();
+      end_if_not_begun(library.begin(&each.call, nullptr));
     }
+    end_call();
+  }
+  // Begins to send or to receive a message. `data` is plain.
+  void begin_message(bool is_send, int peer, int tag, const Tensor& data, double timeout_s) {
+    prepare_to_begin(1);
+    arrival_.rank = peer;
+    offbeat_message message = OFFBEAT_MESSAGE_INIT;
+    message.group = ranks_->group();
+    message.peer = peer;
+    message.tag = tag;
+    message.data = data.data_ptr();
+    message.bytes = data.nbytes();
+    message.timeout_s = timeout_s;
+    message.arrival = is_send ? nullptr : &arrival_;
+    message.done = end_call;
+    message.done_state = reference();
+    end_if_not_begun((is_send ? library.begin_send : library.begin_receive)(&message, nullptr));
     end_call();
   }
 
@@ -113,6 +123,7 @@ class Work final : public c10d::Work {
     return is_over_.load(std::memory_order_acquire) && exception_ == nullptr;
   }
   std::vector<Tensor> result() override { return results_; }
+  int sourceRank() const override { return arrival_.rank; }
   void synchronize() override {}
   bool wait(Milliseconds timeout = kNoTimeout) override {
     if (!isCompleted()) {
@@ -150,6 +161,23 @@ class Work final : public c10d::Work {
     if (failure_ == nullptr)
       failure_ =
           std::make_exception_ptr(c10::DistBackendError({__func__, __FILE__, __LINE__}, error_line(text)));
+  }
+  void prepare_to_begin(int calls) {
+    ranks_->under_way.fetch_add(1, std::memory_order_relaxed);
+    left_.store(calls + 1, std::memory_order_relaxed);
+  }
+  // A call under way keeps the Work, and so its tensors.
+  [[nodiscard]] void* reference() {
+    c10::raw::intrusive_ptr::incref(this);
+    return this;
+  }
+  static void end_call(void* state, offbeat_status status, const char* text) {
+    const auto work = c10::intrusive_ptr<Work>::reclaim(static_cast<Work*>(state));
+    if (status != OFFBEAT_OK) work->note(text);
+    work->end_call();
+  }
+  void end_if_not_begun(offbeat_status status) {
+    if (status != OFFBEAT_OK) end_call(this, status, library.error_text());
   }
   void end_call() {
     if (left_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
@@ -198,6 +226,7 @@ class Work final : public c10d::Work {
   const Tensors results_;
   std::vector<Call> calls_;
   std::vector<std::function<void()>> after_;
+  offbeat_arrival arrival_{-1, 0, 0};
   std::exception_ptr failure_;
   std::atomic<int> left_{0};
   std::atomic<bool> is_over_{false};
