@@ -22,6 +22,7 @@ import torch
 import torch.distributed as dist
 
 from offbeat.torch import _mpirun
+from offbeat.torch._hook import allreduce_hook
 
 __all__ = ["allreduce_hook", "register"]
 
@@ -80,18 +81,6 @@ def register() -> None:
         return
     dist.Backend.register_backend(BACKEND, _create, extended_api=True, devices=["cpu"])
     _mpirun.set_torch_variables(os.environ)
-
-
-def allreduce_hook(group: dist.ProcessGroup, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """A communication hook that reduces gradients with offbeat in a model that keeps its own backend.
-
-        group = torch.distributed.new_group(backend="offbeat")
-        model.register_comm_hook(group, offbeat.torch.allreduce_hook)
-    """
-    gradients = bucket.buffer()
-    gradients.div_(group.size())
-    work = dist.all_reduce(gradients, group=group, async_op=True)
-    return work.get_future().then(lambda future: future.value()[0])
 
 
 register()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import signal
 import sys
@@ -32,7 +33,7 @@ if case == "late":
         time.sleep(5)
     report(lambda: dist.all_reduce(torch.ones(4)))
 elif case == "late-begun":
-    group = dist.new_group(timeout=__import__("datetime").timedelta(seconds=2), backend="offbeat")
+    group = dist.new_group(timeout=datetime.timedelta(seconds=2), backend="offbeat")
     if rank == size - 1:
         time.sleep(4)
     report(lambda: dist.all_reduce(torch.ones(4), group=group, async_op=True).wait())
