@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-RANKS = Path(__file__).parent / "ranks"
+RANKS = Path(__file__).resolve().parent / "ranks"
+ROOT = RANKS.parents[2]
 TIME_LIMIT_S = 240
 
 
@@ -70,6 +71,23 @@ def start(
                 process.wait()
 
 
+def start_with(launcher: str, program: str, size: int) -> Rank:
+    """Run a program of ``ranks`` under torchrun, or under the mpirun of ``build/venv``."""
+    program_line = [str(RANKS / program)]
+    environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"} | {"OMP_NUM_THREADS": "1"}
+    if launcher == "torchrun":
+        command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", f"--nproc-per-node={size}"]
+        command += [f"--master-port={free_port()}", *program_line]
+    else:
+        command = [str(ROOT / "build" / "venv" / "bin" / "mpirun"), "-n", str(size), "--oversubscribe"]
+        command += [*(["--allow-run-as-root"] if os.geteuid() == 0 else []), sys.executable, *program_line]
+    started = time.monotonic()
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, timeout=TIME_LIMIT_S, check=False
+    )
+    return Rank(done.returncode, done.stdout, done.stderr, time.monotonic() - started)
+
+
 def collect(processes: Sequence[subprocess.Popen[str]], started: float, limit_s: float) -> list[Rank]:
     ended: list[Rank] = []
     for rank, process in enumerate(processes):
@@ -84,7 +102,9 @@ def collect(processes: Sequence[subprocess.Popen[str]], started: float, limit_s:
 
 
 def text_of(ranks: Sequence[Rank]) -> str:
-    return "\n".join(f"[{k}] exit code {each.exit_code}\n{each.out}{each.err}" for k, each in enumerate(ranks))
+    return "\n".join(
+        f"[{k}] exit code {each.exit_code}\n{each.out}{each.err}" for k, each in enumerate(ranks)
+    )
 
 
 def all_right(ranks: Sequence[Rank], least_checks: int = 1) -> None:
@@ -95,3 +115,28 @@ def all_right(ranks: Sequence[Rank], least_checks: int = 1) -> None:
         assert found, text_of(ranks)
         assert int(found[2]) == 0, text_of(ranks)
         assert int(found[1]) >= least_checks, text_of(ranks)
+
+
+def torch_suite(size: int) -> int:
+    """Run torch's own tests. Returns how many have passed; raises if one that gloo passes has failed."""
+    environment = os.environ | {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1"}
+    environment["MASTER_PORT"] = str(free_port())
+    outcomes = {}
+    for backend in ("offbeat", "gloo"):
+        command = [sys.executable, "-W", "ignore", str(RANKS / "suite.py"), "-v"]
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            env=environment | {"BACKEND": backend},
+            timeout=7200,
+            check=False,
+        )
+        outcomes[backend] = dict(re.findall(r"^(test_\w+) .*\.\.\. (\w+)", done.stderr, re.MULTILINE))
+    wrong = [
+        name
+        for name, outcome in outcomes["offbeat"].items()
+        if outcome in ("FAIL", "ERROR") and outcomes["gloo"].get(name) == "ok"
+    ]
+    assert not wrong, wrong
+    return sum(outcome == "ok" for outcome in outcomes["offbeat"].values())

@@ -58,7 +58,9 @@ def trace_library(family: str) -> Path:
 def _library(name: str, family: str) -> Path:
     path = _find(name)
     if path is None:
-        raise CommandError(f"this installation of offbeat has no {name}, for {FAMILY_MEANING.get(family, family)}")
+        raise CommandError(
+            f"this installation of offbeat has no {name}, for {FAMILY_MEANING.get(family, family)}"
+        )
     return path
 
 

@@ -59,8 +59,8 @@ def _require_one_node(store: Any, rank: int, size: int) -> None:
         theirs = store.get(f"offbeat/node/{other}").decode()
         if theirs != _node():
             raise RuntimeError(
-                f"offbeat: ranks {rank} and {other} are on different machines, and this backend connects ranks "
-                "of one machine; keep gloo or nccl for this group, or start one torchrun for each machine"
+                f"offbeat: ranks {rank} and {other} are on different machines, and this backend connects "
+                "ranks of one machine; keep gloo or nccl for this group"
             )
 
 

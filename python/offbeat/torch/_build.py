@@ -51,8 +51,8 @@ def compiler() -> list[str]:
         subprocess.run([*command, "--version"], capture_output=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         raise CommandError(
-            f"the torch backend is compiled when it is first used, and there is no C++ compiler: {command[0]}; "
-            "install g++ 12 or clang 14 or later, or set CXX"
+            "the torch backend is compiled when it is first used, and there is no C++ compiler: "
+            f"{command[0]}; install g++ 12 or clang 14 or later, or set CXX"
         ) from None
     return command
 

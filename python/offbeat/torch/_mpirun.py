@@ -9,9 +9,9 @@ from collections.abc import MutableMapping
 
 # The rank, the number of ranks, and both within the node, as Open MPI and the MPICH family name them.
 LAUNCHERS = (
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    tuple(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")),
     ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
-)  # fmt: skip
+)
 
 
 def set_torch_variables(environment: MutableMapping[str, str]) -> None:

@@ -50,8 +50,8 @@ def wide(tensor: torch.Tensor) -> torch.Tensor:
 
 
 FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
-    "SUM": operator.add, "AVG": operator.add, "PRODUCT": operator.mul, "MIN": torch.minimum, "MAX": torch.maximum,
-    "BAND": operator.and_, "BOR": operator.or_, "BXOR": operator.xor,
+    "SUM": operator.add, "AVG": operator.add, "PRODUCT": operator.mul, "MIN": torch.minimum,
+    "MAX": torch.maximum, "BAND": operator.and_, "BOR": operator.or_, "BXOR": operator.xor,
 }  # fmt: skip
 LOGICAL: dict[str, Callable[[Any, Any], Any]] = {
     "SUM": operator.or_, "PRODUCT": operator.and_, "MIN": operator.and_, "MAX": operator.or_,
@@ -165,7 +165,9 @@ def uneven_lengths() -> None:
     check("reduce_scatter of unequal lengths", mine, combined("SUM", [blocks[r][rank] for r in range(size)]))
 
     # Rank r sends r + b rows of three elements to rank b.
-    rows = [[values(3 * (r + b), torch.int32, r, salt=b).view(-1, 3) for b in range(size)] for r in range(size)]
+    rows = [
+        [values(3 * (r + b), torch.int32, r, salt=b).view(-1, 3) for b in range(size)] for r in range(size)
+    ]
     to = torch.empty(sum(r + rank for r in range(size)), 3, dtype=torch.int32)
     sent, taken = [rank + b for b in range(size)], [r + rank for r in range(size)]
     dist.all_to_all_single(to, torch.cat(rows[rank]), taken, sent)
@@ -212,7 +214,9 @@ def other_layouts() -> None:
 
 def coalesced() -> None:
     tensors = [values(count, torch.float32, rank) for count in (5, 0, 300)]
-    want = [combined("SUM", [values(each.numel(), torch.float32, r) for r in range(size)]) for each in tensors]
+    want = [
+        combined("SUM", [values(each.numel(), torch.float32, r) for r in range(size)]) for each in tensors
+    ]
     with dist._coalescing_manager(async_ops=rank == 0) as manager:
         for each in tensors:
             dist.all_reduce(each)
@@ -252,7 +256,9 @@ def factors() -> None:
         dist.reduce_scatter_tensor(part, whole, op)
         sums = combined("SUM", [values(10 * size, torch.float32, r) * factor for r in range(size)])
         check("reduce_scatter_tensor PREMUL_SUM", part, sums[10 * rank : 10 * rank + 10])
-        check("reduce_scatter_tensor PREMUL_SUM keeps its input", whole, values(10 * size, torch.float32, rank))
+        check(
+            "reduce_scatter_tensor PREMUL_SUM keeps its input", whole, values(10 * size, torch.float32, rank)
+        )
 
 
 def objects() -> None:

@@ -26,7 +26,9 @@ elif case == "under-way":
     def never(future: Any) -> None:
         print(f"callback on rank {rank}", flush=True)
 
-    kept = [dist.all_reduce(tensor, async_op=True).get_future().then(never) for _ in range(3 if rank == 0 else 0)]
+    kept = [
+        dist.all_reduce(tensor, async_op=True).get_future().then(never) for _ in range(3 if rank == 0 else 0)
+    ]
 elif case == "fork":
     dist.barrier()
     child = os.fork()

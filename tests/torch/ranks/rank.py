@@ -8,10 +8,9 @@ import os
 import sys
 from typing import Any
 
+import offbeat.torch  # noqa: F401  # registers the backend
 import torch
 import torch.distributed as dist
-
-import offbeat.torch  # noqa: F401  # registers the backend
 
 _checks = 0
 _wrong: list[str] = []

@@ -75,9 +75,7 @@ def reduce_scatter(group: Any, ranks: list[int], length: int, salt: int, later: 
 
 def all_to_all(group: Any, ranks: list[int], length: int, salt: int, later: bool) -> Pending:
     whole = torch.empty(length * len(ranks))
-    work = dist.all_to_all_single(
-        whole, values(length * len(ranks), rank, salt), group=group, async_op=later
-    )
+    work = dist.all_to_all_single(whole, values(length * len(ranks), rank, salt), group=group, async_op=later)
     place = ranks.index(rank)
     parts = [values(length * len(ranks), r, salt)[place * length : (place + 1) * length] for r in ranks]
     return Pending("all_to_all", work, [(whole, torch.cat(parts))])

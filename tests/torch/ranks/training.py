@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from offbeat.torch import allreduce_hook
 from rank import check, finish, raw, start
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
@@ -17,8 +18,6 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
-
-from offbeat.torch import allreduce_hook
 
 rank, size = start()
 gloo = dist.new_group(backend="gloo")
@@ -46,7 +45,9 @@ def weights(model: Any) -> torch.Tensor:
     return torch.cat([each.detach().flatten() for each in parameters])
 
 
-def data_parallel(group: Any, hook: Any = None, state: Any = None, late: bool = False, **options: Any) -> torch.Tensor:
+def data_parallel(
+    group: Any, hook: Any = None, state: Any = None, late: bool = False, **options: Any
+) -> torch.Tensor:
     model = DistributedDataParallel(copy.deepcopy(FIRST), process_group=group, bucket_cap_mb=0.01, **options)
     if hook is not None:
         model.register_comm_hook(state() if state else group, hook)
@@ -75,7 +76,9 @@ for _ in range(3):
     check("DDP with random delays", data_parallel(offbeat_group, late=True), first)
 close("gradient_as_bucket_view", data_parallel(offbeat_group, gradient_as_bucket_view=True), usual)
 close("static_graph", data_parallel(offbeat_group, static_graph=True), usual)
-close("allreduce_hook in a model with gloo", data_parallel(gloo, allreduce_hook, lambda: offbeat_group), usual)
+close(
+    "allreduce_hook in a model with gloo", data_parallel(gloo, allreduce_hook, lambda: offbeat_group), usual
+)
 half = data_parallel(offbeat_group, default_hooks.fp16_compress_hook)
 check("fp16_compress_hook", torch.allclose(half, usual, atol=1e-2), True)
 equal_on_all_ranks("fp16_compress_hook", half)
