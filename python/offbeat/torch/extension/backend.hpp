@@ -100,7 +100,7 @@ class Backend final : public c10d::Backend {
   AnyWork start(WorkPointer work, const Options& o) {
     works_.fetch_add(1, std::memory_order_relaxed);
     const double timeout_s = seconds(o.timeout.count() > 0 ? o.timeout : options_->timeout);
-    if (o.asyncOp && !Work::is_in_callback()) {
+    if (o.asyncOp && !Freed::is_in_callback()) {
       work->begin(timeout_s);
       return work;
     }

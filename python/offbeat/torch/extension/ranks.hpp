@@ -2,9 +2,12 @@
 // The ranks of one process group: a group of offbeat, made through torch's store.
 #pragma once
 
+#include <pybind11/pybind11.h>
+
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
@@ -56,6 +59,47 @@ class Meeting {
   std::string why_not_;
 };
 
+// Calls body() without Python's lock, because it waits for a thread that may need the lock for a callback.
+template <class Body>
+void without_python(Body&& body) {
+  if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) return body();
+  const pybind11::gil_scoped_release released;
+  body();
+}
+
+// Groups whose last user is gone. A group must not be freed in a function that offbeat calls, because
+// offbeat's thread may still wait for a call of it. So the next thread that may frees it.
+class Freed {
+ public:
+  // Exists in a thread while a function runs that offbeat calls.
+  class InCallback {
+   public:
+    InCallback() { ++depth_; }
+    InCallback(const InCallback&) = delete;
+    InCallback& operator=(const InCallback&) = delete;
+    ~InCallback() { --depth_; }
+  };
+  static bool is_in_callback() { return depth_ > 0; }
+
+  static void add(offbeat_group* group) {
+    std::vector<offbeat_group*> mine;
+    {
+      const std::lock_guard lock(mutex_);
+      groups_.push_back(group);
+      if (depth_ == 0) mine.swap(groups_);
+    }
+    if (mine.empty()) return;
+    without_python([&] {
+      for (offbeat_group*& each : mine) library.group_free(&each);
+    });
+  }
+
+ private:
+  static inline thread_local int depth_ = 0;
+  static inline std::mutex mutex_;
+  static inline std::vector<offbeat_group*> groups_;
+};
+
 class Ranks {
  public:
   Ranks(c10d::Store& store, int rank, int size) {
@@ -66,7 +110,7 @@ class Ranks {
   }
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
-  ~Ranks() { library.group_free(&group_); }
+  ~Ranks() { Freed::add(group_); }
 
   [[nodiscard]] offbeat_group* group() const { return group_; }
 
@@ -77,7 +121,7 @@ class Ranks {
     library.wait_until(group_, call, const_cast<void*>(static_cast<const void*>(&is_over)));
   }
   void wait_for_calls() const {
-    wait_until([this] { return under_way.load(std::memory_order_acquire) == 0; });
+    without_python([this] { wait_until([this] { return under_way.load(std::memory_order_acquire) == 0; }); });
   }
   void give_up(const char* why) const { library.group_give_up(group_, why); }
 

@@ -148,9 +148,6 @@ class Work final : public c10d::Work {
     return future_;
   }
 
-  // True in a thread that completes a Work, and so perhaps in a callback of it.
-  static bool is_in_callback() { return completions_ > 0; }
-
  private:
   void prepare(Call& each, double timeout_s) const {
     each.call.group = ranks_->group();
@@ -172,6 +169,7 @@ class Work final : public c10d::Work {
     return this;
   }
   static void end_call(void* state, offbeat_status status, const char* text) {
+    const Freed::InCallback in_callback;
     const auto work = c10::intrusive_ptr<Work>::reclaim(static_cast<Work*>(state));
     if (status != OFFBEAT_OK) work->note(text);
     work->end_call();
@@ -186,7 +184,6 @@ class Work final : public c10d::Work {
     ranks->under_way.fetch_sub(1, std::memory_order_release);
   }
   void complete() {
-    ++completions_;
     if (failure_ == nullptr && !after_.empty()) {
       try {
         const at::NoGradGuard no_grad;
@@ -208,7 +205,6 @@ class Work final : public c10d::Work {
     }
     // The callbacks of .then() run here.
     if (future != nullptr) complete_future(*future);
-    --completions_;
   }
   void complete_future(c10::ivalue::Future& future) const {
     if (exception_) {
@@ -217,8 +213,6 @@ class Work final : public c10d::Work {
       future.markCompleted(c10::IValue(results_));
     }
   }
-
-  static inline thread_local int completions_ = 0;
 
   const RanksPointer ranks_;
   const char* title_;
