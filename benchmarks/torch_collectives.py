@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Time torch's collectives on gloo and on offbeat, in turn in one job.
 
-    build/torch-venv/bin/python benchmarks/torch_collectives.py [--ranks 2] [--sizes 4,1KiB] [--output FILE]
+    build/torch-venv/bin/python benchmarks/torch_collectives.py [--ranks 2] [--sizes 4,1KiB] [--json [FILE]]
 
 *sync* is `dist.all_reduce(tensor)`, *async* is `dist.all_reduce(tensor, async_op=True).wait()`. Times are
 medians over the rounds, of the slowest rank. Without torchrun the script starts the ranks itself.
@@ -11,7 +11,6 @@ medians over the rounds, of the slowest rank. Without torchrun the script starts
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import socket
@@ -20,8 +19,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
+
+import result_file
 
 SIZES = "4,64,1KiB,16KiB,64KiB,256KiB,1MiB,4MiB,16MiB,64MiB"
 UNITS = {"KiB": 1024, "MiB": 1024**2}
@@ -43,7 +43,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--collectives", default="all_reduce,all_gather,reduce_scatter")
     parser.add_argument("--sizes", default=SIZES, help="bytes that each rank gives")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--output", type=Path, help="also write JSON to this file")
+    result_file.add_option(parser)
     return parser.parse_args()
 
 
@@ -106,7 +106,7 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                     if round_ > 0:  # the first one warms up
                         times[way].append(spent.item())
             medians = {way: statistics.median(times[way]) for way in WAYS}
-            line = {"collective": collective, "bytes": size, "seconds": medians, "rounds": times}
+            line = {"collective": collective, "size_bytes": size, "seconds": medians, "rounds_seconds": times}
             lines.append(line)
             if rank == 0:
                 shown = "  ".join(f"{way} {medians[way] * 1e6:9.1f}" for way in WAYS)
@@ -137,13 +137,11 @@ def main() -> int:
     arguments = parse()
     if "RANK" not in os.environ:
         return start_ranks(arguments.ranks)
-    load = os.getloadavg()[0]
+    results = result_file.ResultFile(arguments.json if os.environ["RANK"] == "0" else None)
     lines = measure(arguments)
     if os.environ["RANK"] == "0":
         summary(lines)
-        if arguments.output:
-            document = {"ranks": int(os.environ["WORLD_SIZE"]), "load": load, "lines": lines}
-            arguments.output.write_text(json.dumps(document, indent=1) + "\n")
+        results.write(lines, ranks=int(os.environ["WORLD_SIZE"]))
     return 0
 
 

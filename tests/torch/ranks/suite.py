@@ -13,11 +13,16 @@ os.environ.setdefault("TEMP_DIR", tempfile.mkdtemp())
 
 import offbeat.torch  # noqa: F401
 from torch.testing._internal.common_distributed import DistTestCases
-from torch.testing._internal.common_utils import run_tests
-from torch.testing._internal.distributed.distributed_test import DistributedTest, TestDistBackend
 
+# The module of the tests reads these as it is imported.
 for feature in ("ddp", "subgroup"):
     DistTestCases.backend_feature[feature].add(os.environ["BACKEND"])
+
+from torch.testing._internal.common_utils import run_tests  # noqa: E402
+from torch.testing._internal.distributed.distributed_test import (  # noqa: E402
+    DistributedTest,
+    TestDistBackend,
+)
 
 
 class TestDistBackendWithSpawn(TestDistBackend, DistributedTest._DistTestBase):  # type: ignore[misc]
