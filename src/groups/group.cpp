@@ -363,6 +363,11 @@ ObservedGroupCall Group::observed(const CallArguments& arguments, bool is_blocki
 }
 
 void Group::run(const CallArguments& arguments, const CallEnd& end) {
+  if (end.as_begun) {
+    CallEnd waited_for = end;
+    waited_for.done = nullptr;
+    return start(arguments, waited_for)->wait_for_call();
+  }
   require_own_process();
   require_intact();
   PreparedCall prepared(arguments, rank_, size_);
@@ -497,6 +502,31 @@ void Group::check_end(Operation& operation) {
 }
 
 std::unique_ptr<GroupRequest> Group::begin(const CallArguments& arguments, const CallEnd& end) {
+  std::unique_ptr<GroupRequest> request = start(arguments, end);
+  // From here on, a request with a `done` may be gone.
+  look_after_calls(end.done != nullptr);
+  return request;
+}
+
+void Group::look_after_calls(bool is_urgent) {
+  operations_under_way.settle_in_any_thread();
+  if (operations_under_way.any()) process_.progress.ensure(is_urgent);
+}
+
+void Group::wait_until(bool (*is_over)(void* state), void* state) {
+  while (!is_over(state)) {
+    const Patience patience = board_ != nullptr ? patience_of(0) : Patience{};
+    Patience::Wait wait(patience);
+    // Another thread may have ended operations whose sequels it has not called yet.
+    while (!operations_under_way.advance(HostCalls::all) && !is_over(state)) {
+      operations_under_way.settle_in_any_thread();
+      wait.pause();
+    }
+    operations_under_way.settle_in_any_thread();
+  }
+}
+
+std::unique_ptr<GroupRequest> Group::start(const CallArguments& arguments, const CallEnd& end) {
   require_own_process();
   require_intact();
   auto prepared = std::make_unique<PreparedCall>(arguments, rank_, size_);
@@ -515,6 +545,7 @@ std::unique_ptr<GroupRequest> Group::begin(const CallArguments& arguments, const
     GroupRequest::end(request.release());
     return nullptr;
   }
+  const std::lock_guard order(order_);
   const PlanRow& row = choose(request->call(), bytes);
   OperationPlan plan{.expression = row.expression, .immediate = row.immediate, .number = ++calls_};
   plan.index = board_->stages() == 1 ? 0 : 1 + static_cast<int>(begun_++ % (board_->stages() - 1));
@@ -539,8 +570,6 @@ void Group::put_under_way(GroupRequest& request, bool is_short) {
     accept(request);
     request.advance_first();
   }
-  operations_under_way.settle_in_any_thread();
-  if (operations_under_way.any()) process_.progress.ensure();
 }
 
 // -- messages
@@ -579,6 +608,7 @@ std::unique_ptr<GroupRequest> Group::begin_transfer(const MessageArguments& argu
   request->begin({.index = OperationPlan::no_index});
   GroupRequest* const under_way = end.done != nullptr ? request.release() : request.get();
   put_under_way(*under_way, true);
+  look_after_calls(end.done != nullptr);
   return request;
 }
 

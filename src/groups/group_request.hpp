@@ -22,7 +22,8 @@ class Group;
 
 // How something in a group ends if its caller does not simply wait.
 struct CallEnd {
-  double timeout_s = 0;  // 0: never
+  double timeout_s = 0;   // 0: never
+  bool as_begun = false;  // Group::run() takes its turn among the calls of begin()
   // Called once, in any thread, when what was begun is over. `failure` is null after success.
   void (*done)(void* state, const std::exception_ptr& failure) = nullptr;
   void* state = nullptr;

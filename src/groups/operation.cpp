@@ -218,11 +218,18 @@ bool OperationsUnderWay::advance(HostCalls calls) noexcept {
 
 void OperationsUnderWay::settle(std::atomic<Operation*>& over) noexcept {
   if (over.load(std::memory_order_relaxed) == nullptr) return;
-  for (Operation* each = over.exchange(nullptr, std::memory_order_acquire); each != nullptr;) {
-    Operation* const next = each->next_;
+  while (Operation* const all = over.exchange(nullptr, std::memory_order_acquire)) {
+    // Take the one that ended first. The others go back, because its sequel may wait for them.
+    Operation* before = nullptr;
+    Operation* each = all;
+    while (each->next_ != nullptr) before = std::exchange(each, each->next_);
+    if (before != nullptr) {
+      before->next_ = over.load(std::memory_order_relaxed);
+      while (!over.compare_exchange_weak(before->next_, all, std::memory_order_release)) {
+      }
+    }
     each->is_complete_.store(true, std::memory_order_release);
     each->sequel_.call(each->sequel_.state);  // may destroy the operation
-    each = next;
   }
 }
 

@@ -7,6 +7,8 @@
 #include <time.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
@@ -458,6 +460,80 @@ offbeat_status allreduce(offbeat_group* group, std::size_t count, double timeout
 
 bool text_has(const std::string& what) {
   return std::string(offbeat_error_text()).find(what) != std::string::npos;
+}
+
+// One rank waits for a call that another rank has only begun, with the same bits.
+TEST(Group, RunsCallsInTheirTurnAmongThoseThatWereBegun) {
+  const std::vector<int> ends = ranks::run(3, [](ranks::Shared& shared, int rank) {
+    offbeat_group* group = ranks::make_group(shared, rank, 3);
+    for (int k = 0; k < 60; ++k) {
+      std::vector<double> data(k % 3 == 0 ? 1 : k % 3 == 1 ? 100 : 50'000, rank + k);
+      offbeat_call call = ranks::call_of(group, "allreduce");
+      call.output = data.data();
+      call.count = data.size();
+      call.type = OFFBEAT_FLOAT64;
+      call.as_begun = 1;
+      if (k % 4 == rank) {
+        offbeat_request* request = nullptr;
+        ranks::require(offbeat_begin(&call, &request) == OFFBEAT_OK, "not begun");
+        ranks::require(offbeat_wait(&request) == OFFBEAT_OK, "not waited for");
+      } else {
+        ranks::require(offbeat_run(&call) == OFFBEAT_OK, "not run");
+      }
+      for (const double each : data) ranks::require(each == 3 + 3 * k, "a wrong sum");
+    }
+    offbeat_group_free(&group);
+  });
+  for (const int end : ends) EXPECT_EQ(end, 0);
+}
+
+// What a program does whose functions for the end of a call wait for further calls.
+struct Nested {
+  offbeat_group* group;
+  double sum = 1;
+  std::atomic<int> over{0};
+
+  static int is_over(void* self) { return static_cast<Nested*>(self)->over.load(); }
+  void begin(void (*done)(void*, offbeat_status, const char*)) {
+    offbeat_call call = ranks::call_of(group, "allreduce");
+    call.output = &sum;
+    call.count = 1;
+    call.type = OFFBEAT_FLOAT64;
+    call.done = done;
+    call.done_state = this;
+    ranks::require(offbeat_begin(&call, nullptr) == OFFBEAT_OK, "not begun");
+  }
+  static void end(void* self, offbeat_status status, const char*) {
+    ranks::require(status == OFFBEAT_OK, "not ended well");
+    static_cast<Nested*>(self)->over.store(1);
+  }
+  static void wait_for_another(void* self, offbeat_status status, const char*) {
+    auto& mine = *static_cast<Nested*>(self);
+    ranks::require(status == OFFBEAT_OK, "not ended well");
+    Nested inner{.group = mine.group};
+    inner.begin(end);
+    ranks::require(offbeat_wait_until(mine.group, is_over, &inner) == OFFBEAT_OK, "no wait");
+    ranks::require(inner.sum == 2, "a wrong inner sum");
+    mine.over.store(1);
+  }
+};
+
+TEST(Group, WaitsInAFunctionThatIsCalledAtTheEnd) {
+  const std::vector<int> ends = ranks::run(2, [](ranks::Shared& shared, int rank) {
+    std::array<offbeat_group*, 2> groups{ranks::make_group(shared, rank, 2, 0),
+                                         ranks::make_group(shared, rank, 2, 1)};
+    for (int k = 0; k < 100; ++k) {
+      std::array<Nested, 2> calls{{{.group = groups[0]}, {.group = groups[1]}}};
+      for (const int which : {(rank + k) % 2, (rank + k + 1) % 2})
+        calls[static_cast<std::size_t>(which)].begin(Nested::wait_for_another);
+      for (Nested& each : calls) {
+        ranks::require(offbeat_wait_until(each.group, Nested::is_over, &each) == OFFBEAT_OK, "no wait");
+        ranks::require(each.sum == 2, "a wrong sum");
+      }
+    }
+    for (offbeat_group*& each : groups) offbeat_group_free(&each);
+  });
+  for (const int end : ends) EXPECT_EQ(end, 0);
 }
 
 class Mismatches : public testing::TestWithParam<std::pair<std::size_t, std::size_t>> {};
