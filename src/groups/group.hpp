@@ -79,8 +79,9 @@ class Group final : public OperationsOwner {
   void require_own_process() const;
   [[nodiscard]] const PlanRow& choose(const Call& call, std::size_t bytes);
   [[nodiscard]] std::unique_ptr<GroupRequest> start(const CallArguments& arguments, const CallEnd& end);
-  void run_on_board(const Call& call, const CallRecord& record, const CallEnd& end);
-  void run_task(NodeBoard::Stage& stage, const Expression& expression, const Call& call);
+  void run_on_board(PreparedCall& prepared, const CallRecord& record, const CallEnd& end);
+  void run_task(NodeBoard::Stage& stage, const Expression& expression, const Call& call,
+                const StandInCopies* stand_ins);
   void require_fit(const NodeBoard::Stage& stage, const CallRecord& mine, const Call& call) const;
   [[nodiscard]] CallRecord record_of(const CallArguments& arguments, const Call& call) const;
   // Returns true if the ranks must compare their calls before data move.

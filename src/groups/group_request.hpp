@@ -45,7 +45,7 @@ class GroupRequest : public Operation {
   const double deadline_s_;  // of monotonic_s(); 0: none
 
  private:
-  // Copies the result to the program's memory if it is elsewhere.
+  // Called when it is complete, before the program learns of that. A message copies its data to the program.
   virtual void deliver() const = 0;
 };
 
@@ -59,7 +59,6 @@ class CollectiveRequest final : public GroupRequest {
  private:
   friend class Group;
   void deliver() const override {
-    prepared_->deliver_output();
     if (log_ != nullptr) [[unlikely]]
       log_->completes(number_);
   }

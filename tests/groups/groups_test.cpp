@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "ranks.hpp"
+#include "support/stub_gpu.h"
 
 namespace {
 
@@ -374,6 +375,82 @@ TEST_P(Groups, CombineLongVectors) {
                       text_of(collective, type, OFFBEAT_SUM, 700'000, size), begins);
       }
     }
+    offbeat_group_free(&group);
+  }));
+}
+
+// Even ranks have their vectors on a GPU, which is a stub. Each rank gives ones, so every type can hold the
+// sum.
+TEST_P(Groups, CombineMemoryOfAGpu) {
+  const int size = GetParam();
+  expect_success(ranks::run(size, [size](Shared& shared, int rank) {
+    offbeat_group* group = make_group(shared, rank, size);
+    const bool has_gpu = rank % 2 == 0;
+    const stub_gpu gpu = has_gpu ? stub_load(STUB_CUDA) : stub_gpu{};
+    struct Ones {
+      offbeat_type type;
+      std::uint16_t one;
+      std::uint16_t sums[8];  // of 1, 2, 3, ... ones
+    };
+    constexpr Ones narrow[] = {
+        {OFFBEAT_FLOAT16, 0x3c00, {0x3c00, 0x4000, 0x4200, 0x4400, 0x4500, 0x4600, 0x4700, 0x4800}},
+        {OFFBEAT_BFLOAT16, 0x3f80, {0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0, 0x40e0, 0x4100}}};
+    for (const auto& [type, one, sums] : narrow) {
+      for (const std::size_t count : {1, 3000, 700'000}) {
+        for (const bool begins : {false, true}) {
+          std::vector<std::uint16_t> input(count, one);
+          std::vector<std::uint16_t> output(count, 7);
+          const std::size_t bytes = 2 * count;
+          void* const there[] = {has_gpu ? gpu.allocate(bytes, STUB_DEVICE) : nullptr,
+                                 has_gpu ? gpu.allocate(bytes, STUB_DEVICE) : nullptr};
+          if (has_gpu) gpu.write(there[0], input.data(), bytes);
+          offbeat_call call = call_of(group, "allreduce");
+          call.input = has_gpu ? there[0] : input.data();
+          call.output = has_gpu ? there[1] : output.data();
+          call.count = count;
+          call.type = type;
+          call.op = OFFBEAT_SUM;
+          const long blocking = has_gpu ? gpu.calls(STUB_BLOCKING) : 0;
+          if (begins) {
+            offbeat_request* request = nullptr;
+            require(offbeat_begin(&call, &request) == OFFBEAT_OK, "begin");
+            require(offbeat_wait(&request) == OFFBEAT_OK, "wait");
+            require(!has_gpu || size == 1 || gpu.calls(STUB_BLOCKING) == blocking, "a copy kept it waiting");
+          } else {
+            require(offbeat_run(&call) == OFFBEAT_OK, "run");
+          }
+          if (has_gpu) gpu.read(output.data(), there[1], bytes);
+          const std::vector<std::uint16_t> expected(count, sums[size - 1]);
+          require(output == expected, "wrong sum of " + std::to_string(count));
+          for (void* const each : there) {
+            if (each != nullptr) gpu.release(each);
+          }
+        }
+      }
+    }
+    offbeat_group_free(&group);
+  }));
+}
+
+// All ranks get the error of a rank whose driver does not copy, or the sum.
+TEST(Group, TellsWhoseDriverFails) {
+  expect_success(ranks::run(3, [](Shared& shared, int rank) {
+    offbeat_group* group = make_group(shared, rank, 3);
+    std::vector<float> values(300'000, 1);
+    offbeat_call call = call_of(group, "allreduce");
+    call.output = values.data();
+    call.count = values.size();
+    call.type = OFFBEAT_FLOAT32;
+    call.op = OFFBEAT_SUM;
+    if (rank == 1) {
+      const stub_gpu gpu = stub_load(STUB_CUDA);
+      call.output = gpu.allocate(values.size() * sizeof(float), STUB_DEVICE);
+      gpu.fail(STUB_READ, 719);
+    }
+    require(offbeat_run(&call) != OFFBEAT_OK, "no error");
+    const std::string text = offbeat_error_text();
+    require(text.find("rank 1") != std::string::npos, "the rank is not named");
+    require(text.find("cuMemcpyDtoHAsync fails with error 719") != std::string::npos, "no reason");
     offbeat_group_free(&group);
   }));
 }
