@@ -57,7 +57,8 @@ def panel_at(panel: Panel, top: float, axis: str) -> list[str]:
     parts.append(f'<text transform="{turned}" text-anchor="middle">{html.escape(axis)}</text>')
     for number, (name, group) in enumerate(panel.groups.items()):
         middle = LEFT + (number + 0.5) * wide
-        parts.append(f'<text x="{middle:.1f}" y="{base + 18:.1f}" text-anchor="middle" font-size="11">{name}</text>')
+        place = f'x="{middle:.1f}" y="{base + 18:.1f}"'
+        parts.append(f'<text {place} text-anchor="middle" font-size="11">{html.escape(name)}</text>')
         left = middle - bar_wide * len(group) / 2
         for way, bar in group.items():
             colour = COLOURS[ways.index(way) % len(COLOURS)]

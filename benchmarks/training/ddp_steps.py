@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Times steps of data-parallel training with torch DDP. study.py starts one job of this for each model.
 
-The ways to reduce the gradients take turns in one job: `none` does not reduce them, the others are backends, with
-and without `gradient_as_bucket_view`. Every turn starts from the same weights.
+The ways to reduce the gradients take turns in one job: `none` does not reduce them, the others are backends,
+with and without `gradient_as_bucket_view`. Every turn starts from the same weights.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ class Trainer:
     """One model and its data on this rank."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        import models
         import torch
         import torch.distributed as dist
+
+        import models
 
         self._arguments = arguments
         self._groups = {CONTROL: dist.group.WORLD}
@@ -192,7 +193,7 @@ def main() -> None:
 
     torch.set_num_threads(1)
     if "offbeat" in arguments.backends:
-        import offbeat.torch  # registers the backend
+        import offbeat.torch  # noqa: F401  # makes the backend known
     dist.init_process_group(CONTROL, timeout=datetime.timedelta(minutes=2))
     found = measure(arguments)
     if dist.get_rank() == 0:

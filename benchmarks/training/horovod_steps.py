@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Times steps of data-parallel training with Horovod and TensorFlow. study.py starts a job of this for each turn."""
+"""Times steps of training with Horovod and TensorFlow. study.py starts a job of this for each turn."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import json
 import math
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def of_keras(name: str, image: int) -> Any:
     return make(weights=None, input_shape=(image, image, 3), classes=1000, classifier_activation=None)
 
 
-MODELS = {
+MODELS: dict[str, Callable[[int], Any]] = {
     "cnn": cnn,
     "resnet110": resnet110,
     "resnet50": lambda image: of_keras("ResNet50", image),
@@ -95,7 +96,7 @@ def be_late(seconds: float, *, busy: bool) -> None:
 
 def largest(value: float) -> float:
     """The largest value of all ranks."""
-    return max(hvd.allgather_object(value))
+    return float(max(hvd.allgather_object(value)))
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -108,8 +109,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     images = tf.constant(random.normal(size=shape).astype("float32"))
     labels = tf.constant(random.integers(0, 10, arguments.batch))
 
-    @tf.function
-    def compiled() -> Any:
+    def train() -> Any:
         with tf.GradientTape() as tape:
             loss = loss_of(labels, model(images, training=True))
         if arguments.reduce:
@@ -118,6 +118,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         optimiser.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
+    compiled = tf.function(train)
     late_s = arguments.late_ms / 1e3 if hvd.rank() == hvd.size() - 1 else 0.0
 
     def step() -> None:

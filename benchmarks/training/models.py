@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The models of papers 0 and 1 in PyTorch, for small images, and a small CNN.
 
-torchvision has most of them, but its wheels are built for one torch each, and its classifiers do not shrink with
-the image: at 64 x 64 the gradients of its AlexNet are those of 224 x 224, with a twelfth of the computation.
+torchvision has most of them, but each of its wheels needs one build of torch, and its classifiers do not
+shrink with the image: its AlexNet has the same gradients at 64 x 64 as at 224 x 224, and little to compute.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def convolution(inputs: int, outputs: int, size: int, stride: int = 1) -> list[n
     ]
 
 
-class Residual(nn.Module):
+class Residual(nn.Module):  # type: ignore[misc]  # torch is not installed beside mypy
     """A residual block around some layers; the shortcut is a convolution if the shape changes."""
 
     def __init__(self, layers: list[nn.Module], inputs: int, outputs: int, stride: int) -> None:
@@ -105,15 +105,22 @@ def vgg11(image: int) -> nn.Module:
 
 def alexnet(image: int) -> nn.Module:
     layers: list[nn.Module] = []
-    shapes = ((3, 64, 11, 4, 2), (64, 192, 5, 1, 2), (192, 384, 3, 1, 1), (384, 256, 3, 1, 1), (256, 256, 3, 1, 1))
-    for number, (inputs, outputs, size, stride, padding) in enumerate(shapes):
+    inputs = 3
+    for outputs, size, stride, padding, pools in (
+        (64, 11, 4, 2, True),
+        (192, 5, 1, 2, True),
+        (384, 3, 1, 1, False),
+        (256, 3, 1, 1, False),
+        (256, 3, 1, 1, True),
+    ):
         layers += [nn.Conv2d(inputs, outputs, size, stride, padding), nn.ReLU(inplace=True)]
-        if number in (0, 1, 4):
+        inputs = outputs
+        if pools:
             layers.append(nn.MaxPool2d(3, 2))
     return classifier(nn.Sequential(*layers), image)
 
 
-class Dense(nn.Module):
+class Dense(nn.Module):  # type: ignore[misc]
     """A layer of DenseNet: its output is the input with 32 more channels."""
 
     def __init__(self, inputs: int, growth: int = 32) -> None:

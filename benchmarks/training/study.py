@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The training of papers 0, 1 and 2 on synthetic data: images/s, and communication that is not hidden.
 
-    build/venv/bin/python benchmarks/training/study.py --torch PYTHON --horovod PYTHON [--json FILE] [--figure FILE]
+    build/venv/bin/python benchmarks/training/study.py --torch PYTHON --horovod PYTHON --figure FILE.svg
 
-PYTHON is an interpreter with torch and offbeat (torch DDP: no communication, gloo and offbeat take turns in one
-job), or one with Horovod and TensorFlow (no communication, Open MPI's default, Open MPI that yields, and offbeat
-take turns, a job each). The share that is not hidden is 1 - t(none) / t, the median over the rounds.
+One PYTHON has torch and offbeat: no communication, gloo and offbeat take turns in one job. The other has
+Horovod and TensorFlow: no communication, Open MPI's default, Open MPI that yields, and offbeat take turns, a
+job each. The share that is not hidden is 1 - t(none) / t, the median over the rounds.
 """
 
 from __future__ import annotations
@@ -148,13 +148,13 @@ class Study:
 def not_hidden(job: Any, way: str) -> float:
     """1 - t(none) / t, the median over the rounds."""
     pairs = zip(job["ways"]["none"]["images_per_s"], job["ways"][way]["images_per_s"], strict=True)
-    return statistics.median(1 - rate / free for free, rate in pairs)
+    return float(statistics.median(1 - rate / free for free, rate in pairs))
 
 
 def gain(job: Any, way: str, over: str) -> float:
     """How many times the images/s of another way, the median over the rounds."""
     pairs = zip(job["ways"][way]["images_per_s"], job["ways"][over]["images_per_s"], strict=True)
-    return statistics.median(ours / theirs for ours, theirs in pairs)
+    return float(statistics.median(ours / theirs for ours, theirs in pairs))
 
 
 def digits(value: float) -> str:
@@ -166,8 +166,10 @@ def name_of(job: Any) -> str:
 
 
 def title_of(job: Any) -> str:
-    late = f", rank {job['ranks'] - 1} late by {job['late_ms']:g} ms ({job['late_by']})" if job["late_ms"] else ""
-    return f"{job['program']}, {job['ranks']} ranks, {'bound' if job['bound'] else 'unbound'}{late}"
+    title = f"{job['program']}, {job['ranks']} ranks, {'bound' if job['bound'] else 'unbound'}"
+    if job["late_ms"]:
+        title += f", rank {job['ranks'] - 1} late by {job['late_ms']:g} ms ({job['late_by']})"
+    return title
 
 
 def by_title(jobs: Sequence[Any]) -> dict[str, list[Any]]:
@@ -272,7 +274,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             for job in Study(arguments, Path(folder)).jobs():
                 jobs.append(job)
-                print(f"{title_of(job)}: {name_of(job)}, load {job['load'][1]:.1f}", file=sys.stderr, flush=True)
+                line = f"{title_of(job)}: {name_of(job)}, load {job['load'][1]:.1f}"
+                print(line, file=sys.stderr, flush=True)
                 if arguments.json:
                     arguments.json.write_text(written(jobs))
     print_tables(jobs)

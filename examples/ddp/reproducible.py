@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Trains a small model several times while random delays change which rank is late; prints a hash of the weights.
+"""Trains a model several times while random delays make other ranks late; prints hashes of the weights.
 
     torchrun --standalone --nproc-per-node 4 reproducible.py
 
-Every run starts from the same weights and data. `--buckets` also changes how DDP cuts the gradients into buckets,
-as happens when a model is tuned: a backend whose order of adding depends on the place in the message then ends with
-other weights.
+Every run starts from the same weights and data. `--buckets` also changes how DDP cuts the gradients into
+buckets. If a backend's order of adding depends on the place in the message, the weights then differ.
 """
 
 import argparse
@@ -45,7 +44,7 @@ def main() -> None:
     parser.add_argument("--backends", default="gloo,offbeat")
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--late-ms", type=float, default=5.0, help="the most by which a rank is late in a step")
+    parser.add_argument("--late-ms", type=float, default=5.0, help="the latest that a rank is in a step")
     parser.add_argument("--buckets", action="store_true", help="another bucket_cap_mb in every run")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -62,7 +61,8 @@ def main() -> None:
             if dist.get_rank() == 0:
                 buckets = f", buckets of {bucket_kib} KiB" if arguments.buckets else ""
                 equal = "equal" if len(set(hashes)) == 1 else "DIFFERENT"
-                print(f"{backend} run {run}{buckets}: weights {hashes[0]}, {equal} on {ranks} ranks", flush=True)
+                line = f"{backend} run {run}{buckets}: weights {hashes[0]}, {equal} on {ranks} ranks"
+                print(line, flush=True)
         if dist.get_rank() == 0:
             print(f"{backend}: {len(found)} different result(s) in {arguments.runs} runs", flush=True)
     dist.destroy_process_group()

@@ -2,6 +2,8 @@
 """Data-parallel training with torch: DistributedDataParallel over the backend offbeat.
 
     torchrun --standalone --nproc-per-node 4 train_ddp.py
+
+`--backend gloo` trains with gloo instead.
 """
 
 import argparse
@@ -40,10 +42,11 @@ def main() -> None:
         if rank == 0 and (step % 20 == 0 or step == arguments.steps - 1):
             print(f"step {step:4}  loss {loss.item():.6f}")
     weights = b"".join(each.detach().numpy().tobytes() for each in model.parameters())
-    hashes = [""] * dist.get_world_size()
+    ranks = dist.get_world_size()
+    hashes = [""] * ranks
     dist.all_gather_object(hashes, hashlib.sha256(weights).hexdigest()[:16])
     if rank == 0:
-        print(f"weights {hashes[0]}, {'equal' if len(set(hashes)) == 1 else 'DIFFERENT'} on {len(hashes)} ranks")
+        print(f"weights {hashes[0]}, {'equal' if len(set(hashes)) == 1 else 'DIFFERENT'} on {ranks} ranks")
     dist.destroy_process_group()
 
 

@@ -2,6 +2,8 @@
 """Sharded training with torch: FSDP2 (fully_shard) over the backend offbeat.
 
     torchrun --standalone --nproc-per-node 4 train_fsdp2.py
+
+`--backend gloo` trains with gloo instead.
 """
 
 import argparse
@@ -15,7 +17,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 
-class Layer(nn.Module):
+class Layer(nn.Module):  # type: ignore[misc]  # torch is not installed beside mypy
     """One layer of a transformer without attention."""
 
     def __init__(self, width: int) -> None:
