@@ -34,7 +34,7 @@ MIB = 1 << 20
 
 # Name, edge of the images, images of a rank in a step.
 MODELS = "cnn:32:16,resnet110:32:16,resnet50:32:8,densenet201:32:8,vgg11:32:8,alexnet:64:8,alexnet:64:32"
-HOROVOD_MODELS = "cnn:32:16,resnet50:32:8"
+HOROVOD_MODELS = "cnn:32:16"
 YIELD = ["--mca", "mpi_yield_when_idle", "1"]
 HOROVOD_WAYS = ("none", "Open MPI", "Open MPI, yielding", "offbeat")
 
@@ -248,7 +248,7 @@ def parse() -> argparse.Namespace:
     add("--models", default=MODELS, help="name:image:batch, ... for torch. Default: %(default)s")
     add("--horovod-models", default=HOROVOD_MODELS, help="for Horovod. Default: %(default)s")
     add("--backends", default="gloo,offbeat", help="of torch. Default: %(default)s")
-    add("--binding", default="unbound,bound", help="default: %(default)s")
+    add("--binding", default="unbound", help="unbound, bound, or both. Default: %(default)s")
     add("--ranks", type=int, default=2, help="default: %(default)s")
     add("--rounds", type=int, default=5, help="turns of each way with torch. Default: %(default)s")
     add("--horovod-rounds", type=int, default=3, help="turns of each way. Default: %(default)s")
