@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Times steps of data-parallel training with torch DDP. study.py starts one job of this for each model.
+"""Times steps of training with torch DDP. paper_training.py starts one job of this for each model.
 
 The ways to reduce the gradients take turns in one job: `none` does not reduce them, the others are backends,
 with and without `gradient_as_bucket_view`. Every turn starts from the same weights.
@@ -131,6 +131,7 @@ def together(mine: dict[str, Any], *, reduces: bool) -> dict[str, Any]:
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    import torch
     import torch.distributed as dist
 
     load = os.getloadavg()[0]
@@ -148,6 +149,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     ranks = dist.get_world_size()
     return {
         "program": "torch DDP",
+        "software": {"torch": torch.__version__},
         "model": arguments.model,
         "image": arguments.image,
         "batch": arguments.batch,

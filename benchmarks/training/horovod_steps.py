@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Times steps of training with Horovod and TensorFlow. study.py starts a job of this for each turn."""
+"""Times steps of training with Horovod and TensorFlow. paper_training.py starts a job for each turn."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
+from horovod import __version__ as hvd_version
 
 WARM_UP_STEPS = 5
 BETWEEN_STEPS = (3, 1000)
@@ -146,6 +147,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         raise RuntimeError(f"the ranks have different weights: {all_weights}")
     return {
         "parameters": int(sum(np.prod(each.shape) for each in model.trainable_variables)),
+        "software": {"Horovod": hvd_version, "TensorFlow": tf.__version__},
         "steps": steps,
         "wall_s": largest(wall),
         "cpu_s": sum(hvd.allgather_object(cpu)) / hvd.size(),

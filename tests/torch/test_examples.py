@@ -47,12 +47,17 @@ def test_training_is_repeated_whoever_is_late_and_whatever_the_buckets(size: int
 
 def test_the_benchmark_of_training(tmp_path: Path) -> None:
     found, figure = tmp_path / "found.json", tmp_path / "figure.svg"
-    command = [sys.executable, str(ROOT / "benchmarks" / "training" / "study.py"), "--torch", sys.executable]
+    command = [
+        sys.executable,
+        str(ROOT / "benchmarks" / "training" / "paper_training.py"),
+        "--torch",
+        sys.executable,
+    ]
     command += ["--models", "cnn:32:4", "--binding", "bound", "--rounds", "2", "--seconds", "0.01"]
     command += ["--late-ms", "5", "--json", str(found), "--figure", str(figure)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    (job,) = json.loads(found.read_text())["jobs"]
+    (job,) = json.loads(found.read_text())["cells"]
     assert list(job["ways"]) == ["none", "gloo", "gloo, view", "offbeat", "offbeat, view"]
     assert job["ranks"] * job["batch"] / max(job["ways"]["none"]["images_per_s"]) > 0.005, "a rank is late"
     # With two ranks there is one order in which to add.

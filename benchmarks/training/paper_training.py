@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The training of papers 0, 1 and 2 on synthetic data: images/s, and communication that is not hidden.
 
-    build/venv/bin/python benchmarks/training/study.py --torch PYTHON --horovod PYTHON --figure FILE.svg
+    build/venv/bin/python benchmarks/training/paper_training.py --torch PYTHON --horovod PYTHON --json
 
 One PYTHON has torch and offbeat: no communication, gloo and offbeat take turns in one job. The other has
 Horovod and TensorFlow: no communication, Open MPI's default, Open MPI that yields, and offbeat take turns, a
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import shlex
 import statistics
@@ -25,10 +24,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import bars
-from offbeat import __version__
-
 HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import bars  # noqa: E402
+import result_file  # noqa: E402
+
 JOB_LIMIT_S = 900
 MIB = 1 << 20
 
@@ -104,6 +105,12 @@ class Study:
         command += ["--seconds", str(a.seconds), *(["--no-reduce"] if way == "none" else [])]
         return self.job(command, environment)
 
+    def version_of_mpi(self) -> str:
+        said = subprocess.run(
+            [self._arguments.mpirun, "--version"], capture_output=True, text=True, check=True
+        )
+        return said.stdout.partition("\n")[0].rpartition(" ")[2]
+
     def horovod(self, model: Model, *, bound: bool) -> Any:
         a = self._arguments
         load = os.getloadavg()[0]
@@ -114,6 +121,7 @@ class Study:
                 turns[way].append(self.horovod_turn(way, model, bound=bound))
         return {
             "program": "Horovod",
+            "software": {**turns["none"][0]["software"], "Open MPI": self.version_of_mpi()},
             "model": model.name,
             "image": model.image,
             "batch": model.batch,
@@ -186,31 +194,44 @@ def others(way: str, job: Any) -> list[str]:
     return [way.replace("offbeat", "gloo")]
 
 
+HEADINGS = ("model", "gradients, MiB", "way", "images/s", "least", "most", "not hidden", "CPU, ms a step")
+
+
+def rows_of(jobs: Sequence[Any]) -> list[list[str]]:
+    """A line for each way of each job."""
+    rows = []
+    for job in jobs:
+        cells = [name_of(job), digits(4 * job["parameters"] / MIB)]
+        for way, each in job["ways"].items():
+            rates = each["images_per_s"]
+            numbers = [digits(value) for value in (statistics.median(rates), min(rates), max(rates))]
+            hidden = "" if way == "none" else f"{not_hidden(job, way):.0%}"
+            rows.append([*cells, way, *numbers, hidden, digits(statistics.median(each["cpu_ms"]))])
+            cells = ["", ""]
+    return rows
+
+
+def comparisons(jobs: Sequence[Any]) -> list[str]:
+    """Sentences about offbeat and each way that it must not be slower than."""
+    found = []
+    for way in [way for way in jobs[0]["ways"] if way.startswith("offbeat")]:
+        for over in [over for over in others(way, jobs[0]) if over in jobs[0]["ways"]]:
+            gains = {name_of(job): gain(job, way, over) for job in jobs}
+            mean = statistics.geometric_mean(gains.values())
+            slower = [f"{name} ({each:.2f})" for name, each in gains.items() if each < 1]
+            found.append(
+                f"{way} over {over}: {mean:.2f} times the images/s (geometric mean). "
+                + (f"Slower: {'; '.join(slower)}." if slower else "Nowhere slower.")
+            )
+    return found
+
+
 def print_tables(jobs: Sequence[Any]) -> None:
     for title, group in by_title(jobs).items():
         print(f"\n{title}\n")
-        head = ["model", "gradients, MiB", "way", "images/s", "least", "most", "not hidden", "CPU, ms a step"]
-        print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
-        for job in group:
-            cells = [name_of(job), digits(4 * job["parameters"] / MIB)]
-            for way, each in job["ways"].items():
-                rates = each["images_per_s"]
-                hidden = "" if way == "none" else f"{not_hidden(job, way):.0%}"
-                numbers = [digits(value) for value in (statistics.median(rates), min(rates), max(rates))]
-                cpu = digits(statistics.median(each["cpu_ms"]))
-                print("| " + " | ".join([*cells, way, *numbers, hidden, cpu]) + " |")
-                cells = ["", ""]
-        print()
-        ways = [way for way in group[0]["ways"] if way.startswith("offbeat")]
-        for way in ways:
-            for over in others(way, group[0]):
-                if over not in group[0]["ways"]:
-                    continue
-                gains = {name_of(job): gain(job, way, over) for job in group}
-                mean = math.exp(statistics.fmean(math.log(each) for each in gains.values()))
-                print(f"{way} over {over}: {mean:.2f} times the images/s (geometric mean).", end=" ")
-                slower = [f"{name} ({each:.2f})" for name, each in gains.items() if each < 1]
-                print(f"Slower: {'; '.join(slower)}." if slower else "Nowhere slower.")
+        for line in (HEADINGS, ["---"] * len(HEADINGS), *rows_of(group)):
+            print("| " + " | ".join(line) + " |")
+        print("\n" + "\n".join(comparisons(group)))
 
 
 def figure_of(jobs: Sequence[Any]) -> str:
@@ -229,13 +250,6 @@ def figure_of(jobs: Sequence[Any]) -> str:
             }
         panels.append(bars.Panel(title, groups))
     return bars.drawn(panels, "images/s, of those without communication")
-
-
-def written(jobs: Sequence[Any]) -> str:
-    """One line for each job, so that files can be compared."""
-    lines = ",\n  ".join(json.dumps(job) for job in jobs)
-    command = json.dumps(shlex.join(["python", *sys.argv]))
-    return f'{{\n "command": {command},\n "offbeat": "{__version__}",\n "jobs": [\n  {lines}\n ]\n}}\n'
 
 
 def parse() -> argparse.Namespace:
@@ -257,7 +271,7 @@ def parse() -> argparse.Namespace:
     add("--late-by", choices=["sleep", "busy"], default="sleep", help="default: %(default)s")
     add("--mpirun", default="mpirun", help="of the Open MPI that Horovod uses. Default: %(default)s")
     add("--mpirun-args", default="", help="more arguments for it")
-    add("--json", type=Path, metavar="FILE", help="write all numbers to this file")
+    result_file.add_option(parser)
     add("--figure", type=Path, metavar="FILE.svg", help="draw them")
     add("--from", dest="source", type=Path, metavar="FILE", help="run nothing: show what this file has")
     return parser.parse_args()
@@ -267,17 +281,17 @@ def main() -> None:
     arguments = parse()
     jobs: list[Any] = []
     if arguments.source:
-        jobs = json.loads(arguments.source.read_text())["jobs"]
+        jobs = result_file.read(arguments.source)["cells"]
     elif not (arguments.torch or arguments.horovod):
-        sys.exit("study.py: give --torch PYTHON, --horovod PYTHON, or --from FILE")
+        sys.exit("paper_training.py: give --torch PYTHON, --horovod PYTHON, or --from FILE")
     else:
+        results = result_file.ResultFile(arguments.json)
         with tempfile.TemporaryDirectory() as folder:
             for job in Study(arguments, Path(folder)).jobs():
                 jobs.append(job)
                 line = f"{title_of(job)}: {name_of(job)}, load {job['load'][1]:.1f}"
                 print(line, file=sys.stderr, flush=True)
-                if arguments.json:
-                    arguments.json.write_text(written(jobs))
+                results.write(jobs)
     print_tables(jobs)
     if arguments.figure:
         arguments.figure.write_text(figure_of(jobs))
