@@ -249,7 +249,7 @@ def figure_of(jobs: Sequence[Any]) -> str:
                 way: bars.Bar(statistics.median(each), min(each), max(each)) for way, each in shares.items()
             }
         panels.append(bars.Panel(title, groups))
-    return bars.drawn(panels, "images/s, of those without communication")
+    return bars.drawn(panels, "images/s, relative to none")
 
 
 def parse() -> argparse.Namespace:
