@@ -71,9 +71,9 @@ def start(
                 process.wait()
 
 
-def start_with(launcher: str, program: str, size: int) -> Rank:
+def start_with(launcher: str, program: str, size: int, *arguments: str) -> Rank:
     """Run a program of ``ranks`` under torchrun, or under the mpirun of ``build/venv``."""
-    program_line = [str(RANKS / program)]
+    program_line = [str(RANKS / program), *arguments]
     environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"} | {"OMP_NUM_THREADS": "1"}
     if launcher == "torchrun":
         command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", f"--nproc-per-node={size}"]
