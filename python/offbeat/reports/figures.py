@@ -58,7 +58,7 @@ def of_trace(calls: Calls, diagnosis: Diagnosis) -> list[Figure]:
         for number, finding in enumerate(diagnosis.findings[:_MOST_TIMELINES], start=1)
     ]
     if not found:
-        worst = int(np.argmax(np.where(calls.table["complete"], calls.table["omega"], -1.0)))
+        worst = int(np.argmax(np.where(calls.measured, calls.table["omega"], -1.0)))
         found = [_timeline(calls, worst, "timeline-1", "The call with the largest imbalance", ())]
     return [*found, mean_skew(calls), imbalance(calls), shares(calls), waiting(calls)]
 
