@@ -33,7 +33,10 @@ CALL = np.dtype(
         ("root", "<i4"),
         ("ranks", "<u4"),  # how many ranks recorded the call
         ("complete", "?"),  # whether all recording ranks made the call and left it
-        ("agreement", "?"),  # by which Horovod's threads agree on what is ready; the training does not wait in it
+        (
+            "agreement",
+            "?",
+        ),  # by which Horovod's threads agree on what is ready; the training does not wait in it
         ("first", "<i8"),  # the first arrival, since the first call of the trace
         ("last", "<i8"),  # the last arrival
         ("end", "<i8"),  # the last exit

@@ -67,7 +67,9 @@ def agreements(trace: Trace, block: Block) -> NDArray[np.bool_]:
         types = _numbers(trace, int(source), Naming.TYPE, _OF_REQUESTS)
         operations = _numbers(trace, int(source), Naming.OPERATION, ("MPI_BOR",))
         bcast = (call["collective"] == _BCAST) & np.isin(call["type"], types)
-        found |= mine & (bcast | ((call["collective"] == _ALLREDUCE) & np.isin(call["operation"], operations)))
+        found |= mine & (
+            bcast | ((call["collective"] == _ALLREDUCE) & np.isin(call["operation"], operations))
+        )
     return found
 
 

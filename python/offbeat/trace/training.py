@@ -19,7 +19,7 @@ from offbeat.trace.matching import columns_of
 from offbeat.trace.metrics import Calls
 from offbeat.trace.polls import Polls
 from offbeat.trace.reader import ranges
-from offbeat.units import format_share, format_us
+from offbeat.units import format_share
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -35,6 +35,7 @@ _CLEARLY_LONGER = 1.5
 
 _WINDOW = 9  # a rank is slow in a step if it is late in three quarters of this many steps around it
 _LEAST_RUN = 8
+_MOST_RUNS = 4
 _LATE_POLLS = 2.0  # a rank is late by more than this many polls,
 _LATE_SHARE = 0.05  # and by this share of a step
 _MUCH = 0.5  # a step belongs to a run if the rank is late in it by this share of the run's median
@@ -44,7 +45,9 @@ _FEW_BYTES = 1 << 20  # gradient calls below this size are worth putting togethe
 _MANY_CALLS = 4
 _MUCH_TIME = 0.05
 _LITTLE_TIME = 0.02
-_BUFFER_BYTES = 32 << 20  # calls from this size on, one right after the other, were cut by the fusion threshold
+_BUFFER_BYTES = (
+    32 << 20
+)  # calls from this size on, one right after the other, were cut by the fusion threshold
 _IRREGULAR = 3.0
 _IRREGULAR_US = 2000.0
 
@@ -130,23 +133,22 @@ class Training:
             return []
         if self.slow:
             return [self._of(each, first=number == 0) for number, each in enumerate(self.slow)]
-        spread = f"the last rank is ready {format_us(self.spread_ns / 1e3)} (median) after the others"
+        spread = f"the last rank is ready {_time(self.spread_ns)} (median) after the others"
         if self.spread_ns > self.late_floor_ns:
             return [f"No rank is slow throughout, but {spread}: a different rank each time."]
         return [f"No rank is slow: {spread}."]
 
     def _of(self, slow: Slow, *, first: bool) -> str:
         verb = "is the slow one" if len(slow.ranks) == 1 else "are the slow ones"
-        step = f" of {format_us(self.step_ns / 1e3)}" if first else ""
-        return f"{slow.who} {verb}, by {format_us(slow.late_ns / 1e3)} a step{step}{slow.when}."
+        step = f" of {_time(self.step_ns)}" if first else ""
+        return f"{slow.who} {verb}, by {_time(slow.late_ns)} a step{step}{slow.when}."
 
     def _gradients(self) -> list[str]:
         if not self.steps:
             return []
         return [
-            f"Gradient calls take {format_us(self.gradient_ns / 1e3)} of a step of "
-            f"{format_us(self.step_ns / 1e3)} ({format_share(self.gradient_share)}), "
-            f"at {_size(self.bandwidth)}/s."
+            f"Gradient calls take {_time(self.gradient_ns)} of a step of {_time(self.step_ns)} "
+            f"({format_share(self.gradient_share)}), at {_size(self.bandwidth)}/s."
         ]
 
     @property
@@ -157,11 +159,13 @@ class Training:
     @property
     def advice(self) -> list[str]:
         """What to try, as far as the figures support it."""
-        found = [*self._advice_on_slow()]
+        found = self._advice_on_slow()
         if not self.steps:
             return found
         if self.gradient_share < _LITTLE_TIME:
-            found.append("The fusion threshold and the cycle time hardly matter: gradient calls take too little.")
+            found.append(
+                "The fusion threshold and the cycle time hardly matter: gradient calls take too little."
+            )
         elif self.cut_calls >= 1 / 2:
             found.append(
                 "Gradients fill the fusion buffer: try a larger HOROVOD_FUSION_THRESHOLD, for fewer calls."
@@ -174,21 +178,23 @@ class Training:
             )
         if self.poll_p90_us > max(_IRREGULAR * self.poll_us, _IRREGULAR_US):
             found.append(
-                f"Polls are irregular: {format_us(self.poll_us)} apart (median), but over "
-                f"{format_us(self.poll_p90_us)} in a tenth of them. Compute threads take the core of Horovod's "
+                f"Polls are irregular: {_time(1e3 * self.poll_us)} apart (median), but over "
+                f"{_time(1e3 * self.poll_p90_us)} in a tenth of them. Compute threads take the core of Horovod's "
                 "thread: use fewer threads per rank (OMP_NUM_THREADS), or leave it a core."
             )
         return found
 
     def _advice_on_slow(self) -> list[str]:
-        found = []
-        for ranks in dict.fromkeys(each.ranks for each in self.slow):
-            who, its = (f"rank {ranks[0]}", "its") if len(ranks) == 1 else (f"ranks {ranges(ranks)}", "their")
-            found.append(
-                f"Look at what {who} {'does' if len(ranks) == 1 else 'do'} between gradients: {its} input pipeline, "
-                f"{its} share of the samples, logging and checkpoints, and what else runs on {its} cores."
-            )
-        return found
+        ranks = sorted({rank for each in self.slow for rank in each.ranks})
+        if not ranks:
+            return []
+        who, its = (
+            (f"rank {ranks[0]} does", "its") if len(ranks) == 1 else (f"ranks {ranges(ranks)} do", "their")
+        )
+        return [
+            f"Look at what {who} between the gradients: {its} input pipeline, {its} share of the samples, logging "
+            f"and checkpoints, and what else runs on {its} cores."
+        ]
 
     @property
     def _mean_call(self) -> float:
@@ -276,7 +282,9 @@ class _Gradients:
         """The share of the long calls that directly follow another one."""
         directly = np.diff(self.number) == 1
         long = (self.bytes[:-1] >= _BUFFER_BYTES) & (self.bytes[:-1] >= self.bytes.max(initial=0) / 2)
-        return float(np.count_nonzero(directly & long)) / max(np.count_nonzero(self.bytes >= _BUFFER_BYTES), 1)
+        return float(np.count_nonzero(directly & long)) / max(
+            np.count_nonzero(self.bytes >= _BUFFER_BYTES), 1
+        )
 
 
 # -- steps
@@ -366,7 +374,7 @@ def _late(polled: Polls, step_ends: NDArray[np.uint64]) -> Floats:
 
 
 def _slow(late: Floats, ranks: NDArray[np.int64], floor_ns: float) -> tuple[Slow, ...]:
-    """The runs of steps in which a rank is slow, those with the most lateness first."""
+    """The runs of steps in which a rank is slow, those with the most lateness, in the order of the steps."""
     known = np.flatnonzero(~np.isnan(late).any(axis=1)) if len(late) else np.empty(0, dtype=np.intp)
     runs: dict[tuple[int, int], list[int]] = {}
     for column in range(len(ranks)):
@@ -388,8 +396,8 @@ def _slow(late: Floats, ranks: NDArray[np.int64], floor_ns: float) -> tuple[Slow
                 to_the_end=end > len(known) - _LEAST_RUN,
             )
         )
-    found.sort(key=lambda slow: -slow.late_ns * slow.late_steps)
-    return tuple(found)
+    most = sorted(found, key=lambda slow: -slow.late_ns * slow.late_steps)[:_MOST_RUNS]
+    return tuple(sorted(most, key=lambda slow: slow.first_step))
 
 
 def _runs(late: Floats, floor_ns: float) -> list[tuple[int, int]]:
@@ -404,10 +412,11 @@ def _runs(late: Floats, floor_ns: float) -> list[tuple[int, int]]:
     edges = np.flatnonzero(np.diff(np.concatenate([[False], is_late, [False]])))
     found: list[tuple[int, int]] = []
     for begin, end in edges.reshape(-1, 2).tolist():
-        if found and begin - found[-1][1] <= _LEAST_RUN:
+        begin, end = _exact(late, begin, end)
+        if found and begin - found[-1][1] <= _WINDOW:
             begin = found.pop()[0]
         found.append((begin, end))
-    return [_exact(late, begin, end) for begin, end in found if end - begin >= min(_LEAST_RUN, len(late))]
+    return [(begin, end) for begin, end in found if end - begin >= min(_LEAST_RUN, len(late))]
 
 
 def _exact(late: Floats, begin: int, end: int) -> tuple[int, int]:
@@ -433,6 +442,14 @@ def _median(values: Sequence[float] | NDArray[np.generic]) -> float:
 
 def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'s' * (number != 1)}"
+
+
+def _time(nanoseconds: float) -> str:
+    """A time as people say it who train: ``19.3 ms``, ``0.64 ms`` or ``12 s``."""
+    ms = nanoseconds / 1e6
+    if ms >= 10_000:
+        return f"{ms / 1e3:.3g} s"
+    return f"{ms:.0f} ms" if ms >= 100 else f"{ms:.1f} ms" if ms >= 1 else f"{ms:.2g} ms"
 
 
 def _size(size_bytes: float) -> str:
