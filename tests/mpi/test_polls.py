@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The tracer counts the bits of vectors that ranks combine, and the report names the rank that Horovod waits for.
+"""The tracer counts the bits of vectors that ranks combine. The report names the rank that Horovod waits for.
 
 programs/polls.c calls MPI as Horovod does. That Horovod itself calls it so is shown by examples/horovod.
 """

@@ -7,6 +7,7 @@ The arrival times do not name a slow rank, because a thread of its own makes all
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,6 @@ from numpy.typing import NDArray
 
 from offbeat.trace import formulas, polls
 from offbeat.trace.layout import COLLECTIVES, Flag
-from offbeat.trace.matching import columns_of
 from offbeat.trace.metrics import Calls
 from offbeat.trace.polls import Polls
 from offbeat.trace.reader import ranges
@@ -34,8 +34,9 @@ _MOST_STEPS_IN_ONE = 16
 _CLEARLY_LONGER = 1.5
 
 _WINDOW = 9  # a rank is slow in a step if it is late in three quarters of this many steps around it
-_LEAST_RUN = 8
+_NEAR_THE_END = 8
 _MOST_RUNS = 4
+_CHANCE = 0.01  # a run is a finding if it is less likely than this among ranks that are late in turn
 _LATE_POLLS = 2.0  # a rank is late by more than this many polls,
 _LATE_SHARE = 0.05  # and by this share of a step
 _MUCH = 0.5  # a step belongs to a run if the rank is late in it by this share of the run's median
@@ -172,15 +173,15 @@ class Training:
             )
         elif self._are_small:
             found.append(
-                f"A step has {self.calls_per_step:.0f} gradient calls of {_size(self._mean_call)} on average. With "
-                f"a HOROVOD_CYCLE_TIME above 1 (ms between polls; now {self.poll_us / 1e3:.1f}) more gradients "
-                "travel together."
+                f"A step has {self.calls_per_step:.0f} gradient calls of {_size(self._mean_call)} on "
+                f"average, and polls are {_time(1e3 * self.poll_us)} apart. With a larger "
+                "HOROVOD_CYCLE_TIME more gradients travel together."
             )
         if self.poll_p90_us > max(_IRREGULAR * self.poll_us, _IRREGULAR_US):
             found.append(
                 f"Polls are irregular: {_time(1e3 * self.poll_us)} apart (median), but over "
-                f"{_time(1e3 * self.poll_p90_us)} in a tenth of them. Compute threads take the core of Horovod's "
-                "thread: use fewer threads per rank (OMP_NUM_THREADS), or leave it a core."
+                f"{_time(1e3 * self.poll_p90_us)} in a tenth of them. Compute threads take the core of "
+                "Horovod's thread: use fewer threads per rank (OMP_NUM_THREADS), or leave it a core."
             )
         return found
 
@@ -192,8 +193,8 @@ class Training:
             (f"rank {ranks[0]} does", "its") if len(ranks) == 1 else (f"ranks {ranges(ranks)} do", "their")
         )
         return [
-            f"Look at what {who} between the gradients: {its} input pipeline, {its} share of the samples, logging "
-            f"and checkpoints, and what else runs on {its} cores."
+            f"Look at what {who} between the gradients: {its} input pipeline, {its} share of the samples, "
+            f"logging and checkpoints, and what else runs on {its} cores."
         ]
 
     @property
@@ -281,10 +282,10 @@ class _Gradients:
     def cut(self) -> float:
         """The share of the long calls that directly follow another one."""
         directly = np.diff(self.number) == 1
-        long = (self.bytes[:-1] >= _BUFFER_BYTES) & (self.bytes[:-1] >= self.bytes.max(initial=0) / 2)
-        return float(np.count_nonzero(directly & long)) / max(
-            np.count_nonzero(self.bytes >= _BUFFER_BYTES), 1
-        )
+        most = int(self.bytes.max(initial=0))
+        long = (self.bytes[:-1] >= _BUFFER_BYTES) & (self.bytes[:-1] >= most // 2)
+        count = int(np.count_nonzero(self.bytes >= _BUFFER_BYTES))
+        return float(np.count_nonzero(directly & long)) / max(count, 1)
 
 
 # -- steps
@@ -383,7 +384,7 @@ def _slow(late: Floats, ranks: NDArray[np.int64], floor_ns: float) -> tuple[Slow
             runs.setdefault(near[0] if near else (begin, end), []).append(column)
     found = []
     for (begin, end), columns in runs.items():
-        part = late[np.ix_(known[begin:end], columns)]
+        part = late[known[begin:end]][:, columns]
         late_ns = part.max(axis=1)
         found.append(
             Slow(
@@ -393,7 +394,7 @@ def _slow(late: Floats, ranks: NDArray[np.int64], floor_ns: float) -> tuple[Slow
                 int(np.count_nonzero(late_ns > floor_ns)),
                 float(np.median(late_ns)),
                 from_the_beginning=begin < _FROM_THE_BEGINNING,
-                to_the_end=end > len(known) - _LEAST_RUN,
+                to_the_end=end > len(known) - _NEAR_THE_END,
             )
         )
     most = sorted(found, key=lambda slow: -slow.late_ns * slow.late_steps)[:_MOST_RUNS]
@@ -416,7 +417,13 @@ def _runs(late: Floats, floor_ns: float) -> list[tuple[int, int]]:
         if found and begin - found[-1][1] <= _WINDOW:
             begin = found.pop()[0]
         found.append((begin, end))
-    return [(begin, end) for begin, end in found if end - begin >= min(_LEAST_RUN, len(late))]
+    return [run for run in found if _by_chance(late[slice(*run)] > floor_ns, len(late)) < _CHANCE]
+
+
+def _by_chance(is_late: NDArray[np.bool_], places: int) -> float:
+    """How likely a rank that is late in half of all steps is late that often at one of the places."""
+    steps, late = len(is_late), int(np.count_nonzero(is_late))
+    return places * sum(math.comb(steps, k) for k in range(late, steps + 1)) / 2**steps
 
 
 def _exact(late: Floats, begin: int, end: int) -> tuple[int, int]:
@@ -436,8 +443,8 @@ def _exact(late: Floats, begin: int, end: int) -> tuple[int, int]:
 # -- texts
 
 
-def _median(values: Sequence[float] | NDArray[np.generic]) -> float:
-    return float(np.median(values)) if len(values) else 0.0
+def _median(values: Sequence[float] | Floats) -> float:
+    return float(np.median(np.asarray(values, dtype=np.float64))) if len(values) else 0.0
 
 
 def _count(number: int, what: str) -> str:
