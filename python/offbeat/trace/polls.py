@@ -47,6 +47,9 @@ class Polls:
 
 def is_polled(trace: Trace, communicator: Communicator) -> bool:
     """Whether Horovod's threads poll on a communicator."""
+    recording = [rank for rank in communicator.members if trace.files[rank].records_calls]
+    if len(recording) < 2 or not all(trace.files[rank].has_bits for rank in recording):
+        return False
     found = columns_of(trace, communicator)
     if len(found) < 2:
         return False

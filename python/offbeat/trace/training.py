@@ -299,20 +299,27 @@ def _steps(sizes: NDArray[np.int64], gap: Floats) -> list[tuple[int, int]]:
     """
     if len(sizes) < _LEAST_STEPS:
         return []
-    tilings = [_best_tiling(sizes, gap, candidate) for candidate in _candidates(sizes)]
-    covers = [sum(int(sizes[first : last + 1].sum()) for first, last in tiling) for tiling in tilings]
-    total, best = int(sizes.sum()), max(covers)
-    if best < _COVERED * total:
+    head = sizes[:_CALLS_LOOKED_AT]
+    candidates = _candidates(head)
+    covers = [_covered(head, _best_tiling(head, gap, candidate)) for candidate in candidates]
+    best = max(covers)
+    # Two steps together also repeat, so the smallest sum counts.
+    step = min(s for s, cover in zip(candidates, covers, strict=True) if cover >= best - _SAME_COVER)
+    found = _best_tiling(sizes, gap, step)
+    if len(found) < _LEAST_STEPS or _covered(sizes, found) < _COVERED:
         return []
-    # Two steps together also repeat, so the shortest stretches count.
-    good = [t for t, cover in zip(tilings, covers, strict=True) if cover >= best - _SAME_COVER * total]
-    found = max(good, key=len)
-    return _together(found, gap) if len(found) >= _LEAST_STEPS else []
+    return _together(found, gap)
+
+
+def _covered(sizes: NDArray[np.int64], tiling: Sequence[tuple[int, int]]) -> float:
+    """The share of the bytes in a tiling."""
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    return float(sum(int(ends[last + 1] - ends[first]) for first, last in tiling)) / max(int(ends[-1]), 1)
 
 
 def _candidates(sizes: NDArray[np.int64]) -> list[int]:
     """The most frequent sums of consecutive calls."""
-    ends = np.concatenate([[0], np.cumsum(sizes[:_CALLS_LOOKED_AT])])
+    ends = np.concatenate([[0], np.cumsum(sizes)])
     most = min(_MOST_CALLS_OF_A_STEP, len(ends) - 1)
     sums = np.concatenate([ends[length:] - ends[:-length] for length in range(1, most + 1)])
     values, counts = np.unique(sums, return_counts=True)
@@ -336,9 +343,8 @@ def _best_tiling(sizes: NDArray[np.int64], gap: Floats, step: int) -> list[tuple
                 at = int(after[at])
             else:
                 at += 1
-        covered = sum(int(ends[last + 1] - ends[first]) for first, last in tiling)
         pause = float(np.median(gap[[first for first, _ in tiling]])) if tiling else 0.0
-        tilings[round(covered / max(int(ends[-1]), 1), 2), pause] = tiling
+        tilings[round(_covered(sizes, tiling), 2), pause] = tiling
     return tilings[max(tilings)]
 
 
@@ -423,7 +429,7 @@ def _runs(late: Floats, floor_ns: float) -> list[tuple[int, int]]:
 def _by_chance(is_late: NDArray[np.bool_], places: int) -> float:
     """How likely a rank that is late in half of all steps is late that often at one of the places."""
     steps, late = len(is_late), int(np.count_nonzero(is_late))
-    return places * sum(math.comb(steps, k) for k in range(late, steps + 1)) / 2**steps
+    return float(places * sum(math.comb(steps, k) for k in range(late, steps + 1)) / 2**steps)
 
 
 def _exact(late: Floats, begin: int, end: int) -> tuple[int, int]:
