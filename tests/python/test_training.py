@@ -31,14 +31,16 @@ class Horovod:
             file.name(1, 2, "MPI_LONG_LONG_INT", 8)
         self.now, self.number, self.timeline = START_NS + MS, 0, timeline
 
-    def call(self, size: int = 4, words: Sequence[int] | None = None, **fields: object) -> None:
+    def call(
+        self, size: int = 4, words: Sequence[int] | None = None, lasts: int = 20_000, **fields: object
+    ) -> None:
         flags = 0 if words is None else IN_PLACE | BITS
         for rank, file in enumerate(self.files):
             word = {} if words is None else {"root": words[rank]}
-            leave = self.now + 20_000
+            leave = self.now + lasts
             file.call(self.number, self.now, leave, size=size, flags=flags, **fields | word)  # type: ignore[arg-type]
         self.number += 1
-        self.now += 30_000
+        self.now += lasts + 10_000
 
     def poll(self, ready: Sequence[set[int]]) -> set[int]:
         """Returns the tensors that are ready everywhere."""
@@ -185,6 +187,43 @@ def test_equal_gradients_in_two_calls_of_a_step(tmp_path: Path) -> None:
             made.poll([{tensor}, {tensor}])
             made.call(4096)
     assert found(made.write(tmp_path)).steps == 40
+
+
+def advice(path: Path, sizes: Sequence[int], *, at_once: bool, lasts: int, pause_ms: float = 1) -> str:
+    """What the report says to steps with calls of these sizes, each after its own polls or all at once."""
+    made, dice = Horovod(2), random.Random(1)
+    for _ in range(40):
+        for number, size in enumerate(sizes):
+            if number == 0 or not at_once:
+                for _ in range(4):
+                    made.now += int(dice.choice([1, 1, 1, pause_ms]) * MS)
+                    made.poll([set(), set()])
+                made.now += MS
+                made.poll([{number}, {number}])
+            made.call(size, lasts=lasts)
+    return " ".join(found(made.write(path)).advice)
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("sizes", "at_once", "lasts", "pause_ms", "expected"),
+    [
+        ([64 * MIB, 64 * MIB, 20 * MIB], True, 10 * MS, 1, "try a larger HOROVOD_FUSION_THRESHOLD"),
+        ([64 * MIB, 60 * MIB, 20 * MIB], False, 10 * MS, 1, ""),
+        ([4096, 8192, 100, 40_000], False, MS, 1, "4 gradient calls of 12.8 KiB on average"),
+        ([4096, 8192, 100, 40_000], False, 1000, 1, "gradient calls take too little"),
+        ([8 * MIB], False, MS, 20, "use fewer of them per rank"),
+        ([8 * MIB], False, MS, 1, ""),
+    ],
+)
+def test_advice_is_given_where_the_times_support_it(
+    tmp_path: Path, sizes: list[int], at_once: bool, lasts: int, pause_ms: float, expected: str
+) -> None:
+    said = advice(tmp_path, sizes, at_once=at_once, lasts=lasts, pause_ms=pause_ms)
+    assert expected in said
+    assert bool(said) == bool(expected)
 
 
 def test_no_steps(tmp_path: Path) -> None:

@@ -46,9 +46,7 @@ _FEW_BYTES = 1 << 20  # gradient calls below this size are worth putting togethe
 _MANY_CALLS = 4
 _MUCH_TIME = 0.05
 _LITTLE_TIME = 0.02
-_BUFFER_BYTES = (
-    32 << 20
-)  # calls from this size on, one right after the other, were cut by the fusion threshold
+_BUFFER_BYTES = 32 << 20  # calls of this size that directly follow each other were cut by the threshold
 _IRREGULAR = 3.0
 _IRREGULAR_US = 2000.0
 
@@ -135,7 +133,7 @@ class Training:
         if self.slow:
             return [self._of(each, first=number == 0) for number, each in enumerate(self.slow)]
         spread = f"the last rank is ready {_time(self.spread_ns)} (median) after the others"
-        if self.spread_ns > self.late_floor_ns:
+        if self.spread_ns > _noise_ns(self.poll_us, self.step_ns):
             return [f"No rank is slow throughout, but {spread}: a different rank each time."]
         return [f"No rank is slow: {spread}."]
 
@@ -151,11 +149,6 @@ class Training:
             f"Gradient calls take {_time(self.gradient_ns)} of a step of {_time(self.step_ns)} "
             f"({format_share(self.gradient_share)}), at {_size(self.bandwidth)}/s."
         ]
-
-    @property
-    def late_floor_ns(self) -> float:
-        """Lateness up to this is noise."""
-        return max(_LATE_POLLS * 1e3 * self.poll_us, _LATE_SHARE * self.step_ns)
 
     @property
     def advice(self) -> list[str]:
@@ -181,7 +174,7 @@ class Training:
             found.append(
                 f"Polls are irregular: {_time(1e3 * self.poll_us)} apart (median), but over "
                 f"{_time(1e3 * self.poll_p90_us)} in a tenth of them. Compute threads take the core of "
-                "Horovod's thread: use fewer threads per rank (OMP_NUM_THREADS), or leave it a core."
+                "Horovod's thread: use fewer of them per rank, or leave it a core."
             )
         return found
 
@@ -228,7 +221,6 @@ def _of_polls(calls: Calls, polled: Polls) -> Training:
     late = np.empty((0, len(polled.ranks)))
     if steps and not polled.hides_ready:
         late = _late(polled, gradients.number[[last for _, last in steps]])
-    floor = max(_LATE_POLLS * 1e3 * poll_us, _LATE_SHARE * step_ns)
     return Training(
         "Horovod",
         polled.count,
@@ -246,8 +238,13 @@ def _of_polls(calls: Calls, polled: Polls) -> Training:
         polled.hides_ready,
         polled.ranks,
         late,
-        _slow(late, polled.ranks, floor),
+        _slow(late, polled.ranks, _noise_ns(float(poll_us), step_ns)),
     )
+
+
+def _noise_ns(poll_us: float, step_ns: float) -> float:
+    """Lateness up to this is noise."""
+    return max(_LATE_POLLS * 1e3 * poll_us, _LATE_SHARE * step_ns)
 
 
 def _why_no_steps(calls: Calls, gradients: _Gradients) -> str:
