@@ -5,20 +5,22 @@
  * after three status bits. In the first step no tensor is known yet, so gathers and bcasts follow the polls.
  * Ready tensors are reduced together in one allreduce of floats.
  *
- *     polls STEPS TENSORS [RANK:MS:FIRST:LAST ...]
+ *     polls STEPS TENSORS [RANK:CYCLES:FIRST:LAST ...]
  *
- * A step begins every 60 ms on all ranks, by their common clock. The tensors of a rank are ready one after the
- * other, 1 to 5 ms after that, and MS later in the steps FIRST to LAST of a slow rank. Steps count from 1.
+ * A cycle has one poll and takes 1 ms, or longer on a busy machine. The tensors of a rank are ready one after
+ * the other, some cycles after a step begins, and CYCLES later in the steps FIRST to LAST of a slow rank. Steps
+ * count from 1.
  */
 #include <time.h>
 
 #include "check.h"
 
-enum { STATUS_BITS = 3, UNCACHED_BIT = 1, MOST_TENSORS = 509, MOST_RANKS = 64, CYCLE_NS = 1000000, STEP_NS = 60000000 };
+enum { STATUS_BITS = 3, UNCACHED_BIT = 1, MOST_TENSORS = 509, MOST_RANKS = 64, CYCLE_NS = 1000000 };
+enum { REDUCED = -1, IDLE_CYCLES = 3, BUSY_CYCLES = 4 };
 
 static int tensors;
 static long long vector[(MOST_TENSORS + STATUS_BITS + 63) / 64];
-static long long ready_at[MOST_TENSORS]; /* 0: reduced in this step */
+static int ready_in[MOST_TENSORS]; /* the cycle of the step, or REDUCED */
 static float gradients[MOST_TENSORS * 500];
 
 static long long now(void) {
@@ -35,14 +37,14 @@ static void sleep_until(long long when) {
 
 static int elements_of(int tensor) { return 100 + 37 * tensor % 400; }
 
-static void begin_step(int step, long long begin, int count, char **slow) {
+static void begin_step(int step, int count, char **slow) {
+  int late = 0;
   for (int i = 0; i < count; ++i) {
-    int rank, first, last;
-    double ms;
-    CHECK(sscanf(slow[i], "%d:%lf:%d:%d", &rank, &ms, &first, &last) == 4, "%s", slow[i]);
-    if (rank == world_rank && step >= first && step <= last) begin += (long long)(1e6 * ms);
+    int rank, cycles, first, last;
+    CHECK(sscanf(slow[i], "%d:%d:%d:%d", &rank, &cycles, &first, &last) == 4, "%s", slow[i]);
+    if (rank == world_rank && step >= first && step <= last) late += cycles;
   }
-  for (int t = 0; t < tensors; ++t) ready_at[t] = begin + CYCLE_NS + t * (4 * CYCLE_NS / tensors);
+  for (int t = 0; t < tensors; ++t) ready_in[t] = IDLE_CYCLES + late + t * BUSY_CYCLES / tensors;
 }
 
 static long long *word_of(int bit) { return &vector[bit / 64]; }
@@ -73,13 +75,12 @@ static int ask(int is_ready) {
 }
 
 /* One cycle of Horovod's thread. Returns how many tensors it reduced. */
-static int cycle(int are_known) {
-  const long long time = now();
+static int run_cycle(int cycle, int are_known) {
   int mine = 0;
   memset(vector, 0, sizeof vector);
   *word_of(0) = (1 << STATUS_BITS) - 1;
   for (int t = 0; t < tensors; ++t) {
-    if (ready_at[t] == 0 || ready_at[t] > time) continue;
+    if (ready_in[t] == REDUCED || ready_in[t] > cycle) continue;
     ++mine;
     if (are_known) *word_of(STATUS_BITS + t) |= mask_of(STATUS_BITS + t);
   }
@@ -91,7 +92,7 @@ static int cycle(int are_known) {
   for (int t = 0; t < tensors; ++t) {
     if (!all_are_ready && (*word_of(STATUS_BITS + t) & mask_of(STATUS_BITS + t)) == 0) continue;
     elements += elements_of(t);
-    ready_at[t] = 0;
+    ready_in[t] = REDUCED;
     ++reduced;
   }
   if (reduced == 0) return 0;
@@ -106,13 +107,13 @@ int main(int argc, char **argv) {
   const int steps = atoi(argv[1]);
   tensors = atoi(argv[2]);
   CHECK(world_size <= MOST_RANKS && tensors <= MOST_TENSORS, "too many ranks or tensors");
-  long long begin = now(), next = begin;
-  MPI_Bcast(&begin, 1, MPI_LONG_LONG_INT, 0, MPI_COMM_WORLD);
+  long long next = now();
   for (int step = 1; step <= steps; ++step) {
-    begin_step(step, begin + step * (long long)STEP_NS, argc - 3, argv + 3);
-    for (int left = tensors; left > 0; left -= cycle(step > 1)) {
+    begin_step(step, argc - 3, argv + 3);
+    for (int cycle = 0, left = tensors; left > 0; ++cycle) {
       next = now() > next + CYCLE_NS ? now() : next + CYCLE_NS;
       sleep_until(next);
+      left -= run_cycle(cycle, step > 1);
     }
   }
   return check_finish();
