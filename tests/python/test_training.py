@@ -70,18 +70,23 @@ def trained(
     seed: int = 1,
     asks: bool = False,
     metric: int = 0,
+    backward_ms: Callable[[int], float] = lambda rank: 0,
     **values: object,
 ) -> Path:
     """A rank has its gradients 5 to 9 ms after a step begins, and ``late_ms(rank, step)`` later.
 
-    Steps count from 1. With ``asks`` the first step is one in which the ranks ask for tensors. With
+    Steps count from 1. A rank takes ``backward_ms(rank)`` longer from one gradient to the next.
+    With ``asks`` the first step is one in which the ranks ask for tensors. With
     ``metric`` every so many steps end with another allreduce of 4 bytes.
     """
     made, dice = Horovod(ranks, **values), random.Random(seed)  # type: ignore[arg-type]
     for step in range(1, steps + 1):
         begin = made.now
         at = [
-            [begin + (5 + t + late_ms(rank, step)) * MS + dice.randrange(MS) for t in range(len(SIZES))]
+            [
+                begin + (5 + t * (1 + backward_ms(rank)) + late_ms(rank, step)) * MS + dice.randrange(MS)
+                for t in range(len(SIZES))
+            ]
             for rank in range(ranks)
         ]
         left = set(range(len(SIZES)))
@@ -137,6 +142,25 @@ def test_the_slow_ranks_of_a_node(tmp_path: Path) -> None:
     assert slow.ranks == (3, 4)
     assert known.sentences[1].startswith("Ranks 3..4 are the slow ones, by ")
     assert "since" not in known.sentences[1]
+
+
+def test_a_rank_that_is_slow_in_the_backward_pass(tmp_path: Path) -> None:
+    known = found(trained(tmp_path, 60, lambda rank, step: 0, backward_ms=lambda rank: 3 if rank == 0 else 0))
+    (slow,) = known.slow
+    assert (slow.ranks, slow.in_backward_pass) == ((0,), True)
+    assert slow.late_ns == slow.last_ns == pytest.approx(12 * MS, rel=0.1)
+    assert known.sentences[1].endswith(" Only the last gradient is late, not the first.")
+    assert "Rank 0 computes more slowly" in known.advice[0]
+
+
+def test_what_a_late_begin_causes_is_told_beside_it(tmp_path: Path) -> None:
+    late = 10
+    path = trained(tmp_path, 60, lambda rank, step: late * rank, backward_ms=lambda rank: 5 * rank)
+    (slow,) = found(path).slow
+    assert (slow.ranks, slow.in_backward_pass) == ((1,), False)
+    assert slow.late_ns == pytest.approx(late * MS, rel=0.05)
+    assert slow.last_ns == pytest.approx((late + 4 * 5) * MS, rel=0.05)
+    assert "The last gradient is late by 30" in found(path).sentences[1]
 
 
 @pytest.mark.parametrize("seed", range(5))

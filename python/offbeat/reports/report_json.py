@@ -108,6 +108,8 @@ def _training(training: Training) -> dict[str, Any]:
                 "last_step": slow.last_step,
                 "late_steps": slow.late_steps,
                 "late_s": slow.late_ns / 1e9,
+                "last_gradient_late_s": slow.last_ns / 1e9,
+                "in_backward_pass": slow.in_backward_pass,
             }
             for slow in training.slow
         ],

@@ -2,7 +2,8 @@
 """Recognise training with Horovod in a trace: its steps, its gradient calls, and the rank it waits for.
 
 The arrival times do not name a slow rank, because a thread of its own makes all its calls. The polls do (see
-``polls``). When a rank is ready in a step is the time of the poll in which the last of its tensors appears.
+``polls``). A rank has its first gradient of a step at the poll in which its first bit appears, and its last
+gradient at the poll in which its last bit appears.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +28,8 @@ Places = NDArray[np.intp]
 
 _LEAST_STEPS = 5
 _COVERED = 0.8  # steps are found if they have this share of the bytes of all gradient calls
-_SAME_COVER = 0.005
+_FEW_CALLS = 0.05
+_FEW_OF_THE_BYTES = 0.005
 _MOST_CANDIDATES = 32
 _MOST_CALLS_OF_A_STEP = 64
 _CALLS_LOOKED_AT = 4096
@@ -38,7 +41,9 @@ _NEAR_THE_END = 8
 _MOST_RUNS = 4
 _CHANCE = 0.01  # a run is a finding if it is less likely than this among ranks that are late in turn
 _LATE_POLLS = 2.0  # a rank is late by more than this many polls,
-_LATE_SHARE = 0.05  # and by this share of a step
+_LATE_SHARE = 0.02  # and by this share of a step
+_SIMILAR = 1.5  # the last gradient is worth telling if it is later than the first by this factor
+_LATEST = np.iinfo(np.int64).max
 _MUCH = 0.5  # a step belongs to a run if the rank is late in it by this share of the run's median
 _FROM_THE_BEGINNING = 2
 
@@ -60,12 +65,23 @@ class Slow:
     last_step: int
     late_steps: int  # in how many of them the ranks are late
     late_ns: float  # the median over these steps
+    last_ns: float  # how late the last gradient is; ``late_ns`` is about the first one
+    in_backward_pass: bool  # only the last gradient is late, so ``late_ns`` is about it, too
     from_the_beginning: bool
     to_the_end: bool
 
     @property
     def who(self) -> str:
         return f"Rank {self.ranks[0]}" if len(self.ranks) == 1 else f"Ranks {ranges(self.ranks)}"
+
+    @property
+    def where(self) -> str:
+        """A phrase that compares the first gradient with the last one."""
+        if self.in_backward_pass:
+            return " Only the last gradient is late, not the first."
+        if not 1 / _SIMILAR < self.last_ns / self.late_ns < _SIMILAR:
+            return f" The last gradient is late by {_time(self.last_ns)}."
+        return ""
 
     @property
     def when(self) -> str:
@@ -93,7 +109,9 @@ class Training:
     cut_calls: float  # the share of gradient calls that the fusion threshold has cut
     hides_ready: bool
     ranks: NDArray[np.int64]
-    late_ns: Floats  # steps x ranks: how long after half of the ranks a rank is ready; nan if not known
+    # Steps x ranks: how long after half of the ranks a rank has its first gradient, or its last one if only
+    # that one tells ranks apart; nan if it is not known.
+    late_ns: Floats
     slow: tuple[Slow, ...]
 
     @property
@@ -140,7 +158,7 @@ class Training:
     def _of(self, slow: Slow, *, first: bool) -> str:
         verb = "is the slow one" if len(slow.ranks) == 1 else "are the slow ones"
         step = f" of {_time(self.step_ns)}" if first else ""
-        return f"{slow.who} {verb}, by {_time(slow.late_ns)} a step{step}{slow.when}."
+        return f"{slow.who} {verb}, by {_time(slow.late_ns)} a step{step}{slow.when}.{slow.where}"
 
     def _gradients(self) -> list[str]:
         if not self.steps:
@@ -182,12 +200,17 @@ class Training:
         ranks = sorted({rank for each in self.slow for rank in each.ranks})
         if not ranks:
             return []
-        who, its = (
-            (f"rank {ranks[0]} does", "its") if len(ranks) == 1 else (f"ranks {ranges(ranks)} do", "their")
-        )
+        one = len(ranks) == 1
+        who = f"rank {ranks[0]}" if one else f"ranks {ranges(ranks)}"
+        its, does, computes = ("its", "does", "computes") if one else ("their", "do", "compute")
+        if self.slow[0].in_backward_pass:
+            return [
+                f"{who.capitalize()} {computes} more slowly: look at the clock rate, and at what else runs "
+                f"on {its} cores."
+            ]
         return [
-            f"Look at what {who} between the gradients: {its} input pipeline, {its} share of the samples, "
-            f"logging and checkpoints, and what else runs on {its} cores."
+            f"Look at what {who} {does} before the backward pass: {its} input pipeline, logging and "
+            f"checkpoints. Look at {its} share of the samples, and at what else runs on {its} cores."
         ]
 
     @property
@@ -219,8 +242,16 @@ def _of_polls(calls: Calls, polled: Polls) -> Training:
     sums = [slice(first, last + 1) for first, last in steps]
     gradient_ns = _median([gradients.in_call[each].sum() for each in sums])
     late = np.empty((0, len(polled.ranks)))
+    slow: tuple[Slow, ...] = ()
     if steps and not polled.hides_ready:
-        late = _late(polled, gradients.number[[last for _, last in steps]])
+        ready = _Ready.of(polled, gradients.number[[last for _, last in steps]])
+        noise_ns = _noise_ns(float(poll_us), step_ns)
+        # A rank that is slow before the backward pass also has its last gradient late, and often by more: its
+        # computation shares the core with the calls, in which the others only wait.
+        for late in ready:
+            slow = _slow(late, ready.last, polled.ranks, noise_ns)
+            if slow:
+                break
     return Training(
         "Horovod",
         polled.count,
@@ -238,7 +269,7 @@ def _of_polls(calls: Calls, polled: Polls) -> Training:
         polled.hides_ready,
         polled.ranks,
         late,
-        _slow(late, polled.ranks, _noise_ns(float(poll_us), step_ns)),
+        slow,
     )
 
 
@@ -292,25 +323,31 @@ def _steps(sizes: NDArray[np.int64], gap: Floats) -> list[tuple[int, int]]:
     """The first and the last gradient call of each step. Empty if there are no steps to be seen.
 
     How gradients are put together into calls differs from step to step, but their sum does not. So the size
-    of a step is the sum that divides the calls into consecutive stretches with the fewest bytes left over.
+    of a step is the sum that divides the calls into consecutive stretches with the fewest calls left over.
     """
     if len(sizes) < _LEAST_STEPS:
         return []
     head = sizes[:_CALLS_LOOKED_AT]
     candidates = _candidates(head)
-    covers = [_covered(head, _best_tiling(head, gap, candidate)) for candidate in candidates]
-    best = max(covers)
-    # Two steps together also repeat, so the smallest sum counts.
-    step = min(s for s, cover in zip(candidates, covers, strict=True) if cover >= best - _SAME_COVER)
+    tilings = [_best_tiling(head, gap, candidate) for candidate in candidates]
+    calls = np.array([_covered(np.ones_like(head), tiling) for tiling in tilings])
+    in_bytes = np.array([_covered(head, tiling) for tiling in tilings])
+    # Two steps together also repeat, so the smallest sum counts. Some calls may belong to no step: a program
+    # may, for example, average its loss every now and then. A step without one of its gradients also repeats,
+    # but leaves many calls over, or many bytes.
+    good = (calls >= calls.max() - _FEW_CALLS) & (in_bytes >= in_bytes.max() - _FEW_OF_THE_BYTES)
+    step = min((s for s, is_good in zip(candidates, good, strict=True) if is_good), default=0)
+    if step == 0:
+        return []
     found = _best_tiling(sizes, gap, step)
     if len(found) < _LEAST_STEPS or _covered(sizes, found) < _COVERED:
         return []
     return _together(found, gap)
 
 
-def _covered(sizes: NDArray[np.int64], tiling: Sequence[tuple[int, int]]) -> float:
-    """The share of the bytes in a tiling."""
-    ends = np.concatenate([[0], np.cumsum(sizes)])
+def _covered(weights: NDArray[np.int64], tiling: Sequence[tuple[int, int]]) -> float:
+    """The share of the calls, each with a weight, in a tiling."""
+    ends = np.concatenate([[0], np.cumsum(weights)])
     return float(sum(int(ends[last + 1] - ends[first]) for first, last in tiling)) / max(int(ends[-1]), 1)
 
 
@@ -361,23 +398,34 @@ def _together(steps: list[tuple[int, int]], gap: Floats) -> list[tuple[int, int]
 # -- slow ranks
 
 
-def _late(polled: Polls, step_ends: NDArray[np.uint64]) -> Floats:
-    """How long after half of the ranks each rank is ready, in each step; nan if it is not known."""
-    new = polled.ready.copy()
-    new[1:] -= polled.waiting[:-1]  # what waits is ready in the next poll, too
-    step = np.searchsorted(step_ends, polled.number)
-    ready_at = np.full((len(step_ends), len(polled.ranks)), np.iinfo(np.int64).min)
-    for column in range(len(polled.ranks)):
-        some = (new[:, column] > 0) & (step < len(step_ends))
-        np.maximum.at(ready_at[:, column], step[some], polled.arrival[some, column])
-    known = (ready_at > np.iinfo(np.int64).min).all(axis=1)
+class _Ready(NamedTuple):
+    """How long after half of the ranks each rank has its gradients, in each step; nan if it is not known."""
+
+    first: Floats
+    last: Floats
+
+    @classmethod
+    def of(cls, polled: Polls, step_ends: NDArray[np.uint64]) -> _Ready:
+        new = polled.ready.copy()
+        new[1:] -= polled.waiting[:-1]  # what waits is ready in the next poll, too
+        step = np.searchsorted(step_ends, polled.number)
+        shape = (len(step_ends), len(polled.ranks))
+        first, last = np.full(shape, _LATEST), np.full(shape, -_LATEST)
+        for column in range(len(polled.ranks)):
+            some = (new[:, column] > 0) & (step < len(step_ends))
+            np.minimum.at(first[:, column], step[some], polled.arrival[some, column])
+            np.maximum.at(last[:, column], step[some], polled.arrival[some, column])
+        known = np.asarray((first < _LATEST).all(axis=1))
+        return cls(_lateness(first, known), _lateness(last, known))
+
+
+def _lateness(ready_at: NDArray[np.int64], known: NDArray[np.bool_]) -> Floats:
     late = np.full(ready_at.shape, np.nan)
-    usual = formulas.usual_arrival(ready_at[known])
-    late[known] = np.maximum(ready_at[known] - usual[:, None], 0)
+    late[known] = np.maximum(ready_at[known] - formulas.usual_arrival(ready_at[known])[:, None], 0)
     return late
 
 
-def _slow(late: Floats, ranks: NDArray[np.int64], floor_ns: float) -> tuple[Slow, ...]:
+def _slow(late: Floats, last: Floats, ranks: NDArray[np.int64], floor_ns: float) -> tuple[Slow, ...]:
     """The runs of steps in which a rank is slow, those with the most lateness, in the order of the steps."""
     known = np.flatnonzero(~np.isnan(late).any(axis=1)) if len(late) else np.empty(0, dtype=np.intp)
     runs: dict[tuple[int, int], list[int]] = {}
@@ -389,6 +437,7 @@ def _slow(late: Floats, ranks: NDArray[np.int64], floor_ns: float) -> tuple[Slow
     for (begin, end), columns in runs.items():
         part = late[known[begin:end]][:, columns]
         late_ns = part.max(axis=1)
+        last_ns = last[known[begin:end]][:, columns].max(axis=1)
         found.append(
             Slow(
                 tuple(int(ranks[column]) for column in columns),
@@ -396,6 +445,8 @@ def _slow(late: Floats, ranks: NDArray[np.int64], floor_ns: float) -> tuple[Slow
                 int(known[end - 1]) + 1,
                 int(np.count_nonzero(late_ns > floor_ns)),
                 float(np.median(late_ns)),
+                float(np.median(last_ns)),
+                in_backward_pass=late is last,
                 from_the_beginning=begin < _FROM_THE_BEGINNING,
                 to_the_end=end > len(known) - _NEAR_THE_END,
             )
