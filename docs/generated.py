@@ -287,6 +287,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "nodes_table": measured.nodes_table,
     "late_nodes_table": measured.late_nodes_table,
     "tracing_table": measured.tracing_table,
+    "training_tables": measured.training_tables,
     "paper_1_table": measured.paper_1_table,
 }
 

@@ -22,8 +22,9 @@ from offbeat.bench.ranking import BALANCED
 from offbeat.units import format_size
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT / "benchmarks"))
+sys.path += [str(ROOT / "benchmarks"), str(ROOT / "benchmarks" / "training")]
 
+import paper_training  # noqa: E402
 import result_file  # noqa: E402
 
 NATIVE, OFFBEAT = "native", "default"
@@ -53,11 +54,15 @@ def source(name: str) -> str:
     """Where a result file comes from: its command, and one sentence about the run."""
     found = results(name)
     machine, load, ours = found["machine"], found["load"], found["offbeat"]
-    mpis = ", ".join(f"{each['vendor']} {each['version']}" for each in found["mpis"])
+    versions = {each["vendor"]: each["version"] for each in found["mpis"]}
+    for cell in found["cells"]:
+        versions |= cell.get("software", {})
+    software = ", ".join(f"{name} {version}" for name, version in versions.items())
     return (
         f"{shown(found['command'])}\n\n"
         f"Result file: `benchmarks/results/{name}.json`, measured on {found['started'][:10]}. offbeat "
-        f"{ours['version']} ({ours['commit']}); {mpis}; {machine['cores']} cores ({machine['processor']}); "
+        f"{ours['version']} ({ours['commit']}); {software}; "
+        f"{machine['cores']} cores ({machine['processor']}); "
         f"load average {load['start']:g} at the start, {load['end']:g} at the end."
     )
 
@@ -276,6 +281,20 @@ def tracing_table() -> str:
         rows.append([str(cell["ranks"]), format_size(cell["size_bytes"]), *numbers])
     headings = ["ranks", "size", "untraced, ns", "traced, ns", "difference, ns", "least", "greatest"]
     return table(headings, rows)
+
+
+def training_tables() -> str:
+    """Images/s of each way to reduce gradients, a table for each program and binding."""
+    parts = []
+    for title, jobs in paper_training.by_title(results("paper_training")["cells"]).items():
+        rows = paper_training.rows_of(jobs)
+        lines = "\n".join(f"- {line}" for line in paper_training.comparisons(jobs))
+        parts.append(f"{title}:\n\n{table(paper_training.HEADINGS, rows)}\n\n{lines}")
+    return "\n\n".join(parts)
+
+
+def training_figure() -> str:
+    return paper_training.figure_of(results("paper_training")["cells"])
 
 
 def paper_1_table() -> str:

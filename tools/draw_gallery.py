@@ -121,6 +121,7 @@ MEASURED = {
     "board_patterns": Measured("board", lambda: over_patterns(2)),
     "nodes_8x1": of_nodes("8x1", "allreduce on 8 hosts of 1 rank"),
     "nodes_4x2": of_nodes("4x2", "allreduce on 4 hosts of 2 ranks"),
+    "training": Measured("paper_training", measured.training_figure),
 }
 NAMES = (*(figure.name for figure in FIGURES), *MEASURED)
 

@@ -55,6 +55,9 @@ MPIS = {
     "impi-2021.14": ("impi-rt==2021.14.2", "impi-devel==2021.14.2"),
 }
 MPICH = BUILD / "mpi" / "mpich"
+# The build for CPUs is small. Where pip finds it depends on the machine: PyPI has only those for GPUs.
+TORCH = ("torch==2.13.0+cpu", "numpy", "pytest>=8", "rich>=13", "typer>=0.12", "expecttest")
+TORCH_VENV = BUILD / "torch-venv"
 DEBIAN_MPIS = ("openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev")
 PACKAGE_SOURCES = (
     "CMakeLists.txt",
@@ -209,6 +212,26 @@ def install_package() -> None:
     command += ["--config-settings=build-dir=build/wheel", str(ROOT)]
     step("build and install offbeat", command, environment=tool_environment())
     stamp.write_text(key)
+
+
+def install_torch() -> str:
+    """Make an environment with torch. Returns why that does not work, or ""."""
+    try:
+        make_venv(TORCH_VENV, TORCH)
+    except SetupError:
+        return f"pip does not find {TORCH[0]}"
+    return ""
+
+
+def package_for_torch() -> Path:
+    """A folder for PYTHONPATH in which the installed offbeat is the only package."""
+    (installed,) = VENV.glob("lib/python3*/site-packages/offbeat")
+    folder = BUILD / "torch-package"
+    folder.mkdir(exist_ok=True)
+    link = folder / "offbeat"
+    link.unlink(missing_ok=True)
+    link.symlink_to(installed)
+    return folder
 
 
 def tool_environment() -> dict[str, str]:

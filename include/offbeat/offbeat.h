@@ -125,8 +125,8 @@ offbeat_status offbeat_reduce(void* destination, const void* const* operands, si
  * A group: processes of one machine that run collectives together, without MPI. It has the ranks 0 to
  * size - 1. A process may be in any number of groups.
  *
- * Calls on one group must not overlap: at most one thread is inside a function for it at a time. All ranks
- * make the same calls in the same order. Calls on different groups are independent.
+ * All ranks make the same calls in the same order. offbeat_run calls on one group must not overlap, unless
+ * they are `as_begun`; threads may overlap all other functions. Calls on different groups are independent.
  *
  * Every error but OFFBEAT_ERROR_ARGUMENT, OFFBEAT_ERROR_EXPRESSION and OFFBEAT_ERROR_UNSUPPORTED ends all use
  * of the group, on every rank. Later calls return the status and the text of the first error, and only
@@ -235,11 +235,16 @@ typedef struct offbeat_call {
    */
   void (*done)(void* state, offbeat_status status, const char* text);
   void* done_state;
+  /**
+   * Other than 0: offbeat_run takes its turn among the calls of offbeat_begin, so another rank may begin the
+   * same call instead. offbeat_begin ignores it.
+   */
+  int as_begun;
 } offbeat_call;
 #define OFFBEAT_CALL_INIT                                                                               \
   {                                                                                                     \
     sizeof(offbeat_call), NULL, 0, 0, NULL, NULL, 0, OFFBEAT_INT8, OFFBEAT_SUM, NULL, NULL, NULL, NULL, \
-        NULL, 0, NULL, NULL                                                                             \
+        NULL, 0, NULL, NULL, 0                                                                          \
   }
 
 /**
@@ -330,6 +335,13 @@ offbeat_status offbeat_receive(const offbeat_message* message);
  */
 offbeat_status offbeat_begin_send(const offbeat_message* message, offbeat_request** request);
 offbeat_status offbeat_begin_receive(const offbeat_message* message, offbeat_request** request);
+
+/**
+ * Waits inside offbeat until is_over(state) returns other than 0. Meanwhile the calls under way advance, on
+ * all groups, and `done` functions run in this thread, which may call this function again. A program that
+ * waits for a `done` uses this. Any thread may call it. `group` says how to wait.
+ */
+offbeat_status offbeat_wait_until(offbeat_group* group, int (*is_over)(void* state), void* state);
 
 /** Returns one line about this thread's last call that failed, or "" if none has. */
 const char* offbeat_error_text(void);

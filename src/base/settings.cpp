@@ -212,11 +212,14 @@ std::vector<Setting> all_settings() {
        "how a rank waits for another rank; auto: spin if each rank has a core that no other thread wants, "
        "otherwise yield or sleep"},
       {"OFFBEAT_GPU",
-       one_of(&Settings::gpu,
-              {{"stage", GpuPolicy::stage}, {"native", GpuPolicy::native}, {"off", GpuPolicy::off}}),
+       one_of(&Settings::gpu, {{"stage", GpuPolicy::stage},
+                               {"node", GpuPolicy::node},
+                               {"native", GpuPolicy::native},
+                               {"off", GpuPolicy::off}}),
        "stage", OnRanks::equal,
-       "what to do with GPU memory; stage: copy it to host memory and back; native: leave every call to the "
-       "host MPI; off: treat all memory as host memory"},
+       "what to do with GPU memory; stage: copy it to host memory and back; node: do so on communicators of "
+       "one node, and leave all others to the host MPI; native: leave every call to the host MPI; off: treat "
+       "all memory as host memory"},
       {"OFFBEAT_PROGRESS_CPUS", list_of_cpus(&Settings::progress_cpus), "", OnRanks::may_differ,
        "CPUs of each node that the program leaves to offbeat; a thread of each rank advances non-blocking "
        "collectives there; unset: the program's own threads advance them"},

@@ -21,7 +21,11 @@ enum class Adapt : std::uint8_t {
   any,  // all
 };
 // How offbeat treats calls on GPU memory; see node/device_memory.hpp.
-enum class GpuPolicy { stage, native, off };
+enum class GpuPolicy { stage, node, native, off };
+// Returns true if offbeat copies memory of a GPU.
+[[nodiscard]] constexpr bool copies_memory(GpuPolicy policy) {
+  return policy == GpuPolicy::stage || policy == GpuPolicy::node;
+}
 
 // All settings of this process. The table in settings.cpp has the variable and the default of each field.
 struct Settings {

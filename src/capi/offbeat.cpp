@@ -314,7 +314,7 @@ offbeat_status offbeat_run(const offbeat_call* call) {
       return OFFBEAT_OK;
     }
     Group& group = *group_of(known.group);
-    group.run(arguments, {.timeout_s = known.timeout_s});
+    group.run(arguments, {.timeout_s = known.timeout_s, .as_begun = known.as_begun != 0});
     offbeat::service::note_algorithm(group.last_algorithm());
     return OFFBEAT_OK;
   });
@@ -378,6 +378,24 @@ offbeat_status offbeat_begin_send(const offbeat_message* message, offbeat_reques
 
 offbeat_status offbeat_begin_receive(const offbeat_message* message, offbeat_request** request) {
   return begin_transfer(message, request, false);
+}
+
+offbeat_status offbeat_wait_until(offbeat_group* group, int (*is_over)(void* state), void* state) {
+  if (group == nullptr || is_over == nullptr)
+    return fail(OFFBEAT_ERROR_ARGUMENT, "`group` or `is_over` is NULL");
+  return guarded([&] {
+    struct Condition {
+      int (*is_over)(void* state);
+      void* state;
+    } condition{is_over, state};
+    group_of(group)->wait_until(
+        [](void* known) {
+          const auto& mine = *static_cast<const Condition*>(known);
+          return mine.is_over(mine.state) != 0;
+        },
+        &condition);
+    return OFFBEAT_OK;
+  });
 }
 
 const char* offbeat_error_text(void) { return last_error.text; }

@@ -5,28 +5,40 @@
 
 namespace offbeat {
 
-void StagedCall::take(Call& call) {
+void StagedCall::take(Call& call, bool may_stay, bool apart) {
   auto* const input = const_cast<std::byte*>(call.input.data);
   std::byte* const output = call.output.data;
   const std::size_t given = input != nullptr ? call.input.bytes() : 0;
   const std::size_t taken = output != nullptr ? call.output.bytes() : 0;
-  if (given > 0) input_ = {DeviceMemory::at(input), input, input, given};
-  if (taken > 0) output_ = {DeviceMemory::at(output), output, output, taken};
+  if (given > 0) input_ = {DeviceMemory::at(input), input, given};
+  if (taken > 0) output_ = {DeviceMemory::at(output), output, taken};
 
-  const bool is_in_place = given > 0 && taken > 0 && input < output + taken && output < input + given;
-  if (is_in_place && output_.memory) {
+  const bool overlap = given > 0 && taken > 0 && input < output + taken && output < input + given;
+  // Vectors that overlap stay both, or neither does.
+  const std::size_t both = overlap ? std::max(given, taken) : 0;
+  const auto stays = [&](const Part& part) {
+    return may_stay && std::max(part.bytes, both) >= DeviceCopies::shortest_in_parts;
+  };
+  if (input_.memory && stays(input_)) {
+    leave(input_);
+  } else if (input_.memory && !(overlap && !apart && output_.memory)) {
+    input_.in_host = own_memory_.emplace(input_.memory, given).data();
+  }
+  if (output_.memory && stays(output_)) {
+    leave(output_);
+  } else if (output_.memory && overlap && !apart) {
     std::byte* const begin = std::min(input, output);
-    memory_.emplace(static_cast<std::size_t>(std::max(input + given, output + taken) - begin));
+    memory_.emplace(output_.memory,
+                    static_cast<std::size_t>(std::max(input + given, output + taken) - begin));
     input_.in_host = memory_->data() + (input - begin);
     output_.in_host = memory_->data() + (output - begin);
-  } else {
-    if (output_.memory) output_.in_host = memory_.emplace(taken).data();
-    if (input_.memory) input_.in_host = own_memory_.emplace(given).data();
+  } else if (output_.memory) {
+    output_.in_host = memory_.emplace(output_.memory, taken).data();
   }
-  call.input.data = input_.memory ? input_.in_host : call.input.data;
-  call.output.data = output_.memory ? output_.in_host : call.output.data;
+  if (input_.is_staged()) call.input.data = input_.in_host;
+  if (output_.is_staged()) call.output.data = output_.in_host;
   // The root of a broadcast only gives, so nothing is copied back to its device.
-  if (call.collective == Collective::bcast && given > 0) output_.memory = {};
+  if (call.collective == Collective::bcast && given > 0) output_.in_host = nullptr;
 }
 
 }  // namespace offbeat

@@ -16,8 +16,26 @@ void BoardTransport::use(Board& node_board) {
 
 bool BoardTransport::start(Transfer&) { throw CommunicationError("this algorithm sends messages"); }
 
+// If this is the only coroutine of the rank, nothing is done meanwhile but the turns of the host. The copy
+// goes on, and so do those that bring() has begun.
+bool BoardTransport::start_on_device(Computation& computation) {
+  if (devices_->begin(computation)) return true;
+  if (others_can_run()) return false;
+  Patience::Wait wait(patience_);
+  while (!devices_->advance()) wait.pause();
+  return true;
+}
+
+bool BoardTransport::end_round_or_suspend() {
+  if (devices_->ends_round()) return true;
+  if (others_can_run()) return false;
+  Patience::Wait wait(patience_);
+  while (!devices_->ends_round()) wait.pause();
+  return true;
+}
+
 bool BoardTransport::test_messages() {
-  if (awaits_board()) return false;
+  if (awaits_others()) return false;
   throw CommunicationError("a collective has not ended, but waits for nothing");
 }
 
@@ -27,6 +45,7 @@ void BoardTransport::guarded(Task& task, Body&& body) {
     body();
   } catch (...) {
     at_board_.clear();
+    if (devices_ != nullptr) devices_->abandon();
     // Memory to which the host may still write is never freed. A message that has begun to arrive cannot be
     // cancelled, and MPI_Cancel itself was seen to crash (MPICH 5.0 with UCX).
     if (abandon_messages()) task.leak();
@@ -37,21 +56,27 @@ void BoardTransport::guarded(Task& task, Body&& body) {
 void BoardTransport::drive(Task& task, const StandInCopies* stand_ins) {
   branches = 1;
   branch_failure = nullptr;
-  stand_ins_ = stand_ins;
+  use(stand_ins);
   guarded(task, [&] {
     task.start();
     while (!is_over(task)) {
-      const bool only_board = !has_messages();
+      const auto waits_for_board_only = [&] {
+        return !has_messages() && (devices_ == nullptr || !devices_->is_working());
+      };
+      const bool only_board = waits_for_board_only();
       Patience::Wait wait(only_board && board != nullptr ? board->patience : patience_);
-      while (!move() && !is_over(task) && has_messages() != only_board) {
+      while (!move() && !is_over(task) && waits_for_board_only() == only_board) {
         if (!operations_under_way.advance(HostCalls::messages)) wait.pause();
       }
     }
+    if (devices_ == nullptr) return;
+    Patience::Wait wait(patience_);
+    while (!devices_->is_settled()) wait.pause();
   });
 }
 
 void BoardTransport::begin(Task& task, const StandInCopies* stand_ins) {
-  stand_ins_ = stand_ins;
+  use(stand_ins);
   branches = 2;  // the program is the other branch: never wait inside start()
   branch_failure = nullptr;
   guarded(task, [&] { task.start(); });
@@ -63,7 +88,7 @@ bool BoardTransport::advance(Task& task, bool& got_further, HostCalls calls) {
     // The host may still have messages of the program to move, and another rank may have failed.
     if (!got_further && calls == HostCalls::all && !is_over(task)) patience_.turn();
   });
-  return is_over(task);
+  return is_over(task) && (devices_ == nullptr || devices_->is_settled());
 }
 
 bool BoardTransport::is_over(const Task& task) const {
@@ -75,7 +100,8 @@ bool BoardTransport::is_over(const Task& task) const {
 
 bool BoardTransport::move() {
   got_further_ = false;
-  const bool moved = test_messages();
+  const bool has_copied = devices_ != nullptr && devices_->is_working() && devices_->advance();
+  const bool moved = has_copied || test_messages();
   look_at_board();
   return moved || got_further_;
 }

@@ -9,6 +9,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "node/board.hpp"
+#include "node/device_copies.hpp"
 #include "node/shared_copies.hpp"
 #include "transport/endpoint.hpp"
 #include "transport/stand_in.hpp"
@@ -31,8 +32,10 @@ class BoardTransport : public Transport, public BoardWaiters {
   // There are no messages here.
   [[nodiscard]] bool start(Transfer& transfer) override;
   [[nodiscard]] bool start(Computation& computation) final {
-    if (stand_ins_ != nullptr && computation.operand_count == 1) [[unlikely]] {
-      if (stand_ins_->copy(computation.destination.data,
+    if (stand_ins_ != nullptr) [[unlikely]] {
+      if (devices_ != nullptr && devices_->concern(computation)) return start_on_device(computation);
+      if (computation.operand_count == 1 &&
+          stand_ins_->copy(computation.destination.data,
                            static_cast<const std::byte*>(computation.operands[0]),
                            computation.destination.bytes()))
         return true;
@@ -45,6 +48,13 @@ class BoardTransport : public Transport, public BoardWaiters {
     }
     return true;
   }
+
+  void bring(const ConstVector& source, const Vector& place, bool for_next_round) final {
+    if (devices_ != nullptr) [[unlikely]]
+      devices_->bring(source, place, for_next_round);
+  }
+  [[nodiscard]] bool ends_round() final { return devices_ == nullptr || end_round_or_suspend(); }
+  void when_round_ends(std::coroutine_handle<> waiter) final { devices_->when_round_ends(waiter); }
 
   [[nodiscard]] bool others_can_run() const final { return branches > 1; }
   void wait_for_board(std::coroutine_handle<> waiter, bool begins) final {
@@ -69,7 +79,10 @@ class BoardTransport : public Transport, public BoardWaiters {
   [[nodiscard]] const Patience& patience() const { return patience_; }
 
  protected:
-  [[nodiscard]] bool awaits_board() const { return !at_board_.empty(); }
+  // Returns true if something other than a message can get further.
+  [[nodiscard]] bool awaits_others() const {
+    return !at_board_.empty() || (devices_ != nullptr && devices_->is_working());
+  }
   Patience patience_;  // for waits with messages under way, for which no bell rings
 
  private:
@@ -87,12 +100,21 @@ class BoardTransport : public Transport, public BoardWaiters {
   bool move();
   // Returns true if the task has ended. Throws what the task, or a branch of it, threw.
   [[nodiscard]] bool is_over(const Task& task) const;
+  void use(const StandInCopies* stand_ins) {
+    stand_ins_ = stand_ins;
+    devices_ = stand_ins != nullptr ? stand_ins->on_device() : nullptr;
+  }
+  // Starts a computation with vectors on a device.
+  [[nodiscard]] bool start_on_device(Computation& computation);
+  // Returns true if the copies of the round are complete. If no other coroutine can run, it waits for them.
+  [[nodiscard]] bool end_round_or_suspend();
   template <class Body>
   void guarded(Task& task, Body&& body);
 
   Collective collective_ = Collective::allreduce;
   std::array<SharedCopies, collectives.size()> copies_;
   const StandInCopies* stand_ins_ = nullptr;  // for the vectors of the task
+  DeviceCopies* devices_ = nullptr;           // for those that are on a device
   std::vector<std::coroutine_handle<>> at_board_;
   std::vector<std::coroutine_handle<>> looking_;
   bool got_further_ = false;  // true if a waiter for the board has begun a new wait since the last look

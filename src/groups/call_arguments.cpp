@@ -107,12 +107,11 @@ PreparedCall::PreparedCall(const CallArguments& arguments, int rank, int ranks)
   }
 }
 
-void PreparedCall::stage() {
+void PreparedCall::stage(bool may_stay) {
   if (!devices::may_have_memory()) return;
   if (has_gaps_ && (DeviceMemory::at(call_.input.data) || DeviceMemory::at(call_.output.data)))
     throw UsageError("in GPU memory, blocks must follow one another: pass no list of begins");
-  staged_.take(call_);
-  staged_.fetch_input();
+  staged_.emplace().take(call_, may_stay);
 }
 
 }  // namespace offbeat

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string_view>
 
 #include "base/pool.hpp"
@@ -31,8 +32,7 @@ struct CallArguments {
 // Returns the collective of this name. Throws UsageError if offbeat does not serve it.
 [[nodiscard]] Collective served_collective(std::string_view name);
 
-// A Call with all that it refers to, apart from the program's vectors. Device memory is replaced by host
-// memory.
+// A Call with all that it refers to, apart from the program's vectors.
 class PreparedCall {
  public:
   // Makes the call of this rank. Throws UsageError.
@@ -41,9 +41,14 @@ class PreparedCall {
   PreparedCall& operator=(const PreparedCall&) = delete;
 
   [[nodiscard]] const Call& call() const { return call_; }
-  // Calls of stage() and deliver_output() enclose the collective. Both throw CommunicationError.
-  void stage();
-  void deliver_output() const { staged_.deliver_output(); }
+  // Replaces device memory by host memory. If `may_stay`, long vectors stay (StagedCall). Throws UsageError.
+  void stage(bool may_stay);
+  // Calls of these two enclose a collective that runs at once. An operation begins with begin_fetch(), and
+  // delivers its output by itself. All throw CommunicationError.
+  void fetch_input() const { staged_ ? staged_->fetch_input() : void(); }
+  void deliver_output() const { staged_ ? staged_->deliver_output() : void(); }
+  void begin_fetch() { staged_ ? staged_->begin_fetch() : void(); }
+  [[nodiscard]] const StandInCopies* stand_ins() const { return staged_ ? staged_->stand_ins() : nullptr; }
 
  private:
   // A list of blocks in elements of the call.
@@ -61,7 +66,7 @@ class PreparedCall {
   Lists output_lists_;
   bool has_gaps_ = false;  // the program says where blocks begin
   Call call_;
-  StagedCall staged_;
+  std::optional<StagedCall> staged_;
 };
 
 }  // namespace offbeat

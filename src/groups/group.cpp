@@ -363,26 +363,34 @@ ObservedGroupCall Group::observed(const CallArguments& arguments, bool is_blocki
 }
 
 void Group::run(const CallArguments& arguments, const CallEnd& end) {
+  if (end.as_begun) {
+    CallEnd waited_for = end;
+    waited_for.done = nullptr;
+    return start(arguments, waited_for)->wait_for_call();
+  }
   require_own_process();
   require_intact();
   PreparedCall prepared(arguments, rank_, size_);
   process_.count(arguments.collective);
   Observation observation(log_, [&] { return observed(arguments, true); });
-  prepared.stage();
   if (board_ == nullptr) {
+    prepared.stage(false);
+    prepared.fetch_input();
     copy_alone(prepared.call());
+    prepared.deliver_output();
     last_algorithm_ = &copied_in_group;
   } else {
-    run_on_board(prepared.call(), record_of(arguments, prepared.call()), end);
+    run_on_board(prepared, record_of(arguments, prepared.call()), end);
   }
-  prepared.deliver_output();
   observation.returns(true, last_algorithm_);
   operations_under_way.settle_in_any_thread();
 }
 
-void Group::run_on_board(const Call& call, const CallRecord& unnumbered, const CallEnd& end) {
+void Group::run_on_board(PreparedCall& prepared, const CallRecord& unnumbered, const CallEnd& end) {
+  const Call& call = prepared.call();
   const std::size_t bytes = call.length(size_);
   const PlanRow& row = choose(call, bytes);
+  prepared.stage(may_have_stand_ins(*row.expression->algorithm, row.immediate != nullptr, call.collective));
   NodeBoard::Stage& stage = board_->stage(0);
   Board& board = stage.board;
   CallRecord record = unnumbered;
@@ -391,14 +399,16 @@ void Group::run_on_board(const Call& call, const CallRecord& unnumbered, const C
   board.enter(++calls_, call.collective, bytes);
   stage.watch(record, call, end.timeout_s > 0 ? monotonic_s() + end.timeout_s : 0, end.timeout_s);
   try {
+    prepared.fetch_input();
     if (compares_first(call.collective)) {
       wait_for_records(board, record.number);
       require_fit(stage, record, call);
     }
     const bool is_over =
         is_empty_call(call, bytes) || (row.immediate != nullptr && row.immediate->run(board, call));
-    if (!is_over) run_task(stage, *row.expression, call);
+    if (!is_over) run_task(stage, *row.expression, call, prepared.stand_ins());
     require_fit(stage, record, call);
+    prepared.deliver_output();
     stage.stop_watching();
   } catch (...) {
     stage.stop_watching();
@@ -408,12 +418,14 @@ void Group::run_on_board(const Call& call, const CallRecord& unnumbered, const C
   last_algorithm_ = row.expression;
 }
 
-void Group::run_task(NodeBoard::Stage& stage, const Expression& expression, const Call& call) {
+void Group::run_task(NodeBoard::Stage& stage, const Expression& expression, const Call& call,
+                     const StandInCopies* stand_ins) {
   stage.begin_use(expression.lease(call, rank_, size_, size_));
+  if (stand_ins != nullptr) stage.register_windows(*stand_ins);
   transport_.serve(call.collective);
   Task task =
       expression.algorithm->run(Endpoint(transport_, rank_, size_, expression.lanes()), call, expression);
-  transport_.drive(task, nullptr);
+  transport_.drive(task, stand_ins);
   stage.end_use();
 }
 
@@ -497,36 +509,76 @@ void Group::check_end(Operation& operation) {
 }
 
 std::unique_ptr<GroupRequest> Group::begin(const CallArguments& arguments, const CallEnd& end) {
+  std::unique_ptr<GroupRequest> request = start(arguments, end);
+  // From here on, a request with a `done` may be gone.
+  look_after_calls(end.done != nullptr);
+  return request;
+}
+
+void Group::look_after_calls(bool is_urgent) {
+  operations_under_way.settle_in_any_thread();
+  if (operations_under_way.any()) process_.progress.ensure(is_urgent);
+}
+
+void Group::wait_until(bool (*is_over)(void* state), void* state) {
+  while (!is_over(state)) {
+    const Patience patience = board_ != nullptr ? patience_of(0) : Patience{};
+    Patience::Wait wait(patience);
+    // Another thread may have ended operations whose sequels it has not called yet.
+    while (!operations_under_way.advance(HostCalls::all) && !is_over(state)) {
+      operations_under_way.settle_in_any_thread();
+      wait.pause();
+    }
+    operations_under_way.settle_in_any_thread();
+  }
+}
+
+std::unique_ptr<GroupRequest> Group::start(const CallArguments& arguments, const CallEnd& end) {
   require_own_process();
   require_intact();
   auto prepared = std::make_unique<PreparedCall>(arguments, rank_, size_);
   Observation observation(log_, [&] { return observed(arguments, false); });
-  prepared->stage();
   const CallRecord record = record_of(arguments, prepared->call());
   const std::size_t bytes = prepared->call().length(size_);
+  std::unique_lock order(order_, std::defer_lock);
+  if (board_ != nullptr) order.lock();
+  const PlanRow* const row = board_ != nullptr ? &choose(prepared->call(), bytes) : nullptr;
+  prepared->stage(row != nullptr && may_have_stand_ins(*row->expression->algorithm, row->immediate != nullptr,
+                                                       arguments.collective));
+  PreparedCall& staged = *prepared;
   std::unique_ptr<GroupRequest> request(
       new CollectiveRequest(*this, std::move(prepared), bytes, record, end, log_, observation.number()));
   process_.count(arguments.collective);
   if (board_ == nullptr) {
+    staged.fetch_input();
     copy_alone(request->call());
+    staged.deliver_output();
     last_algorithm_ = &copied_in_group;
     observation.returns(false, last_algorithm_);
     if (end.done == nullptr) return request;
     GroupRequest::end(request.release());
     return nullptr;
   }
-  const PlanRow& row = choose(request->call(), bytes);
-  OperationPlan plan{.expression = row.expression, .immediate = row.immediate, .number = ++calls_};
+  try {
+    staged.begin_fetch();
+  } catch (...) {
+    break_down();
+    throw board_->failure();
+  }
+  OperationPlan plan{.expression = row->expression,
+                     .immediate = row->immediate,
+                     .stand_ins = staged.stand_ins(),
+                     .number = ++calls_};
   plan.index = board_->stages() == 1 ? 0 : 1 + static_cast<int>(begun_++ % (board_->stages() - 1));
   plan.stage = &board_->stage(plan.index);
   plan.transport = transports_[static_cast<std::size_t>(plan.index)].get();
   request->begin(plan);
-  last_algorithm_ = row.expression;
+  last_algorithm_ = row->expression;
   GroupRequest* const under_way = end.done != nullptr ? request.release() : request.get();
   // A short copy takes less time than the progress thread needs to notice it.
   constexpr std::size_t short_bytes = 4096;
   put_under_way(*under_way, bytes < short_bytes);
-  observation.returns(false, row.expression);
+  observation.returns(false, row->expression);
   return request;
 }
 
@@ -539,8 +591,6 @@ void Group::put_under_way(GroupRequest& request, bool is_short) {
     accept(request);
     request.advance_first();
   }
-  operations_under_way.settle_in_any_thread();
-  if (operations_under_way.any()) process_.progress.ensure();
 }
 
 // -- messages
@@ -579,6 +629,7 @@ std::unique_ptr<GroupRequest> Group::begin_transfer(const MessageArguments& argu
   request->begin({.index = OperationPlan::no_index});
   GroupRequest* const under_way = end.done != nullptr ? request.release() : request.get();
   put_under_way(*under_way, true);
+  look_after_calls(end.done != nullptr);
   return request;
 }
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -39,13 +40,16 @@ class Group final : public OperationsOwner {
   // Runs a call to its end. Throws UsageError if this rank's arguments are wrong, and BoardError if the ranks
   // can no longer use the group.
   void run(const CallArguments& arguments, const CallEnd& end);
-  // Begins a call. Returns null if the end has a `done`, and throws like run().
+  // Begins a call. Returns null if the end has a `done`, and throws like run(). Any thread may call this at
+  // any time.
   [[nodiscard]] std::unique_ptr<GroupRequest> begin(const CallArguments& arguments, const CallEnd& end);
   // Sends or receives a message, and waits for its end. Throws like run().
   void transfer(const MessageArguments& arguments, const CallEnd& end);
   // Begins to send or to receive a message. Returns and throws like begin().
   [[nodiscard]] std::unique_ptr<GroupRequest> begin_transfer(const MessageArguments& arguments,
                                                              const CallEnd& end);
+  // Advances the calls under way until is_over(state) returns true. Any thread may call this.
+  void wait_until(bool (*is_over)(void* state), void* state);
   // Ends all use of the group on all ranks: calls that wait fail, with `why` in the text of their error. Any
   // thread may call this.
   void give_up(std::string_view why);
@@ -75,8 +79,10 @@ class Group final : public OperationsOwner {
 
   void require_own_process() const;
   [[nodiscard]] const PlanRow& choose(const Call& call, std::size_t bytes);
-  void run_on_board(const Call& call, const CallRecord& record, const CallEnd& end);
-  void run_task(NodeBoard::Stage& stage, const Expression& expression, const Call& call);
+  [[nodiscard]] std::unique_ptr<GroupRequest> start(const CallArguments& arguments, const CallEnd& end);
+  void run_on_board(PreparedCall& prepared, const CallRecord& record, const CallEnd& end);
+  void run_task(NodeBoard::Stage& stage, const Expression& expression, const Call& call,
+                const StandInCopies* stand_ins);
   void require_fit(const NodeBoard::Stage& stage, const CallRecord& mine, const Call& call) const;
   [[nodiscard]] CallRecord record_of(const CallArguments& arguments, const Call& call) const;
   // Returns true if the ranks must compare their calls before data move.
@@ -87,6 +93,7 @@ class Group final : public OperationsOwner {
   // Checks the arguments of a message, and counts it.
   void prepare_transfer(const MessageArguments& arguments);
   // Begins a request that has a plan. From then on, one with a `done` may be gone.
+  void look_after_calls(bool is_urgent);
   void put_under_way(GroupRequest& request, bool is_short);
   void announce(Collective collective, const PlanRow& row);
 
@@ -100,6 +107,7 @@ class Group final : public OperationsOwner {
   BoardTransport transport_{Patience{}};
   std::array<std::unique_ptr<BoardTransport>, NodeBoard::stages_of_communicator> transports_;
   std::uint64_t calls_ = 0;
+  std::mutex order_;  // held while a call takes its place among those that were begun
   std::uint64_t begun_ = 0;
   int in_use_ = 0;               // operations under way
   GroupCallLog* log_ = nullptr;  // null: no observer wants the calls

@@ -72,7 +72,7 @@ std::uint64_t GroupProcess::fork_generation() { return forks.load(std::memory_or
 
 GroupProcess::GroupProcess() : settings(Settings::from_environment()), build(identity_of_build(selection)) {
   pool::set_cache_limit(settings.cache_bytes);
-  if (settings.gpu == GpuPolicy::stage) devices::look_for_drivers();
+  if (copies_memory(settings.gpu)) devices::look_for_drivers();
   selection.start_with(settings);
 }
 

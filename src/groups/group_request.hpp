@@ -22,7 +22,8 @@ class Group;
 
 // How long a call may wait for other ranks, and what to call when it is over.
 struct CallEnd {
-  double timeout_s = 0;  // 0: never
+  double timeout_s = 0;   // 0: never
+  bool as_begun = false;  // Group::run() takes its turn among the calls of begin()
   // Called once, in any thread, when what was begun is over. `failure` is null after success.
   void (*done)(void* state, const std::exception_ptr& failure) = nullptr;
   void* state = nullptr;
@@ -44,7 +45,7 @@ class GroupRequest : public Operation {
   const double deadline_s_;  // of monotonic_s(); 0: none
 
  private:
-  // Copies the result to the program's memory if it is elsewhere.
+  // Called when it is complete, before the program learns of that. A message copies its data to the program.
   virtual void deliver() const = 0;
 };
 
@@ -58,7 +59,6 @@ class CollectiveRequest final : public GroupRequest {
  private:
   friend class Group;
   void deliver() const override {
-    prepared_->deliver_output();
     if (log_ != nullptr) [[unlikely]]
       log_->completes(number_);
   }

@@ -251,6 +251,18 @@ void NodeBoard::Stage::keep(std::size_t used) noexcept {
   owner_.budget_.add(owner_, 2 * (used - before));
 }
 
+// A driver copies from and to the pages that it found here. So nobody may give them back.
+void NodeBoard::Stage::register_windows(const StandInCopies& vectors) noexcept {
+  const DeviceCopies* const copies = vectors.on_device();
+  const DeviceMemory* const memory = copies != nullptr ? copies->in_use() : nullptr;
+  if (memory == nullptr || registration_) return;
+  registration_.emplace(*memory, board.windows(), board.shape().windows_bytes());
+  if (!*registration_) return;
+  board.keep_pages();
+  if (board.shape().window_bytes > kept_bytes_.load(std::memory_order_relaxed))
+    keep(board.shape().window_bytes);
+}
+
 bool NodeBoard::give_pages_back() noexcept {
   return board().give_pages_back([this](std::byte* pages, std::size_t bytes) {
     SharedMemory::give_back(pages, bytes);

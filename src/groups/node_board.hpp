@@ -19,9 +19,11 @@
 #include "groups/window_budget.hpp"
 #include "node/board.hpp"
 #include "node/cores.hpp"
+#include "node/device_copies.hpp"
 #include "node/membership.hpp"
 #include "node/peer_process.hpp"
 #include "node/shared_memory.hpp"
+#include "transport/stand_in.hpp"
 
 namespace offbeat {
 
@@ -99,6 +101,9 @@ class NodeBoard {
         keep(used);
     }
     void end_use() noexcept { board.end_use(); }
+    // Makes the windows known to the driver of a device whose vectors are copied from and to them, once. Call
+    // it between the two. The board then keeps the pages of its windows.
+    void register_windows(const StandInCopies& vectors) noexcept;
 
     // Makes waits on this stage compare the calls of the ranks, and end with an error at `deadline_s` of
     // monotonic_s(), which is `timeout_s` seconds after the call began; 0: never. `mine` and `call` must live
@@ -126,9 +131,10 @@ class NodeBoard {
     double deadline_s_ = 0;                    // of the present call; 0: none
     std::atomic<std::uint64_t> last_look_{0};  // of ProcessorClock
     std::atomic<double> last_peer_look_s_{0};
-    std::atomic<double> dead_since_s_{0};     // when a dead rank was seen whose part may be done
-    std::atomic<std::size_t> kept_bytes_{0};  // how much of each window has been used
-    bool reported_ = false;                   // true if a stall was reported
+    std::atomic<double> dead_since_s_{0};           // when a dead rank was seen whose part may be done
+    std::atomic<std::size_t> kept_bytes_{0};        // how much of each window has been used
+    std::optional<HostRegistration> registration_;  // of the windows; ends before their memory
+    bool reported_ = false;                         // true if a stall was reported
   };
   static constexpr int stages_of_communicator = 4;
   static constexpr int most_stages = 16;

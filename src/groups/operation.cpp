@@ -143,6 +143,7 @@ void Operation::start() {
     board.waiters = plan_.transport;
     board.enter(plan_.number, call_.collective, bytes_);
     plan_.stage->begin_use(plan_.expression->lease(call_, owner_->rank_, owner_->size_, board.size));
+    if (plan_.stand_ins != nullptr) plan_.stage->register_windows(*plan_.stand_ins);
   }
   plan_.transport->serve(call_.collective);
   task_ = owner_->start_task(
@@ -150,11 +151,24 @@ void Operation::start() {
   plan_.transport->begin(task_, plan_.stand_ins);
 }
 
+bool Operation::is_settled() const {
+  DeviceCopies* const copies = plan_.stand_ins != nullptr ? plan_.stand_ins->on_device() : nullptr;
+  return copies == nullptr || copies->is_settled();
+}
+
 bool Operation::step(bool& got_further, HostCalls calls) {
-  if (!has_started_) start();
-  if (!plan_.transport->advance(task_, got_further, calls)) return false;
-  owner_->check_end(*this);
-  return true;
+  got_further = false;
+  if (!has_started_) {
+    if (!is_settled()) return false;
+    start();
+  }
+  if (!is_delivering_) {
+    if (!plan_.transport->advance(task_, got_further, calls)) return false;
+    owner_->check_end(*this);
+    is_delivering_ = true;
+    if (plan_.stand_ins != nullptr) plan_.stand_ins->begin_delivery();
+  }
+  return is_settled();
 }
 
 bool Operation::advance(HostCalls calls) noexcept {
@@ -218,11 +232,18 @@ bool OperationsUnderWay::advance(HostCalls calls) noexcept {
 
 void OperationsUnderWay::settle(std::atomic<Operation*>& over) noexcept {
   if (over.load(std::memory_order_relaxed) == nullptr) return;
-  for (Operation* each = over.exchange(nullptr, std::memory_order_acquire); each != nullptr;) {
-    Operation* const next = each->next_;
+  while (Operation* const all = over.exchange(nullptr, std::memory_order_acquire)) {
+    // Take the one that ended first. The others go back, because its sequel may wait for them.
+    Operation* before = nullptr;
+    Operation* each = all;
+    while (each->next_ != nullptr) before = std::exchange(each, each->next_);
+    if (before != nullptr) {
+      before->next_ = over.load(std::memory_order_relaxed);
+      while (!over.compare_exchange_weak(before->next_, all, std::memory_order_release)) {
+      }
+    }
     each->is_complete_.store(true, std::memory_order_release);
     each->sequel_.call(each->sequel_.state);  // may destroy the operation
-    each = next;
   }
 }
 

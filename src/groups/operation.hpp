@@ -85,6 +85,8 @@ struct OperationPlan {
   static constexpr int no_index = -1;
   const Expression* expression = nullptr;
   const Immediate* immediate = nullptr;  // the immediate form that runs it; null: its task does
+  // What copies vectors that are not in host memory, or have gaps. The operation starts when copies from a
+  // device that have begun are complete.
   const StandInCopies* stand_ins = nullptr;
   std::uint64_t number = 0;           // counts the calls of its owner
   int index = 0;                      // the index of its stage and of its tags; no_index: it has none
@@ -148,6 +150,8 @@ class Operation {
   // over. Throws what ends it.
   [[nodiscard]] virtual bool step(bool& got_further, HostCalls calls);
   void start();
+  // Returns true if the copies from and to a device are complete.
+  [[nodiscard]] bool is_settled() const;
   // Advances without waiting. Returns true if the operation has advanced.
   bool advance(HostCalls calls) noexcept;
   void end() noexcept;
@@ -159,6 +163,7 @@ class Operation {
   OperationPlan plan_;
   Task task_{};
   bool has_started_ = false;
+  bool is_delivering_ = false;   // the task is over, and results are on their way to a device
   bool has_ended_ = false;       // guarded by the lock; the owner may be gone then
   Operation* before_ = nullptr;  // its predecessor on the stage, until that is complete
   Operation* after_ = nullptr;

@@ -31,6 +31,25 @@ void sleep_ns(long ns) {
   nanosleep(&length, nullptr);
 }
 
+// 1 while the thread takes a nap that an urgent operation ends.
+constinit std::atomic<std::uint32_t> takes_nap{0};
+
+[[nodiscard]] bool has_urgent_work() {
+  Patience patience;
+  OperationsOwner* const owner = operations_under_way.watch_urgent(patience);
+  if (owner != nullptr) operations_under_way.end_watch(*owner);
+  return owner != nullptr;
+}
+
+void nap_ns(long ns) {
+  takes_nap.store(1, std::memory_order_seq_cst);
+  if (!has_urgent_work()) {
+    const timespec length{0, ns};
+    syscall(SYS_futex, &takes_nap, FUTEX_WAIT_PRIVATE, 1, &length, nullptr, 0);
+  }
+  takes_nap.store(0, std::memory_order_relaxed);
+}
+
 // Advances operations that are urgent, because nobody else does: their callers wait for a function to be
 // called. Waits as a rank would.
 void do_urgent_work() {
@@ -56,14 +75,15 @@ void do_urgent_work() {
 // Advances operations that the program does not advance. If one of them advanced, it may soon advance
 // again, so the next nap is short.
 void look_after_operations() {
-  long nap_ns = longest_nap_ns;
+  long next_nap_ns = longest_nap_ns;
   while (operations_under_way.any()) {
     do_urgent_work();
+    if (!operations_under_way.any()) break;
     const std::uint64_t looks = operations_under_way.looks();
-    sleep_ns(nap_ns);
-    nap_ns = std::min(2 * nap_ns, longest_nap_ns);
+    nap_ns(next_nap_ns);
+    next_nap_ns = std::min(2 * next_nap_ns, longest_nap_ns);
     if (operations_under_way.looks() != looks) continue;  // the program advances them itself
-    while (operations_under_way.advance(HostCalls::none)) nap_ns = shortest_nap_ns;
+    while (operations_under_way.advance(HostCalls::none)) next_nap_ns = shortest_nap_ns;
     operations_under_way.settle_in_any_thread();
   }
 }
@@ -118,8 +138,12 @@ ProgressThread::ProgressThread(const std::vector<int>& cpus)
   is_there.store(does_all_work_, std::memory_order_relaxed);
 }
 
-void ProgressThread::ensure() const {
-  if (!duty.begins()) return;
+void ProgressThread::ensure(bool is_urgent) const {
+  if (!duty.begins()) {
+    if (is_urgent && takes_nap.load(std::memory_order_relaxed) != 0 && takes_nap.exchange(0) != 0)
+      syscall(SYS_futex, &takes_nap, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+    return;
+  }
   if (is_there.load(std::memory_order_relaxed) || is_there.exchange(true)) {
     duty.wake();
   } else if (!start_background_thread(be_the_thread<look_after_operations>)) {

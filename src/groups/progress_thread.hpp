@@ -40,8 +40,8 @@ class ProgressThread {
   explicit ProgressThread(const std::vector<int>& cpus);
 
   [[nodiscard]] bool does_all_work() const { return does_all_work_; }
-  // Call this when an operation is under way.
-  void ensure() const;
+  // Call this when an operation is under way. If it is urgent, the thread does not finish its nap.
+  void ensure(bool is_urgent = false) const;
   // Call this in the child of a fork(), which has no such thread. The next operation starts one.
   static void forget_thread() noexcept;
 

@@ -276,6 +276,8 @@ class Board {
     return stage_ + shape_.windows_offset() +
            (static_cast<std::size_t>(owner) * 2 + (round & 1)) * shape_.window_bytes;
   }
+  // Returns the windows of all ranks, which have shape().windows_bytes() bytes.
+  [[nodiscard]] std::byte* windows() const { return stage_ + shape_.windows_offset(); }
   [[nodiscard]] const BoardShape& shape() const { return shape_; }
 
   // Calls of begin_use() and end_use() enclose the use of windows and steps, so that unused pages can be
@@ -298,6 +300,8 @@ class Board {
     Word& ended = uses(rank).ended;
     ended.store(ended.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
+  // Forbids it for good. A rank calls this while it uses a window.
+  void keep_pages() noexcept { pages_kept().store(1, std::memory_order_relaxed); }
   // Allows pages to be given back from now on. One rank calls this before any rank uses a window.
   void open_gate() { gate().store(gate_open, std::memory_order_release); }
   // Calls give_back(pages, bytes) for each stage while no rank uses the pages. Returns false if a collective
@@ -308,6 +312,7 @@ class Board {
     if (!gate().compare_exchange_strong(is_open, gate_closed, std::memory_order_seq_cst)) return false;
     bool is_idle = true;
     for (int stage = 0; stage < shape_.stages; ++stage) is_idle = is_idle && is_between_uses(stage);
+    is_idle = is_idle && pages_kept().load(std::memory_order_relaxed) == 0;
     for (int stage = 0; is_idle && stage < shape_.stages; ++stage)
       give_back(stage_at(stage) + shape_.steps_offset(), shape_.stage_bytes() - shape_.steps_offset());
     open_gate();
@@ -358,6 +363,9 @@ class Board {
   static constexpr std::uint64_t gate_open = 1;  // 0 before open_gate(): the gate may not be closed
   static constexpr std::uint64_t gate_closed = 2;
   [[nodiscard]] Word& gate() const { return *reinterpret_cast<Word*>(memory_ + shape_.gate_offset()); }
+  [[nodiscard]] Word& pages_kept() const {
+    return *reinterpret_cast<Word*>(memory_ + shape_.gate_offset() + sizeof(Word));
+  }
   void wait_at_gate() const noexcept;
   [[nodiscard]] std::byte* stage_at(int stage) const {
     return memory_ + shape_.stages_offset() + static_cast<std::size_t>(stage) * shape_.stage_bytes();

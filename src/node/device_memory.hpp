@@ -15,6 +15,24 @@
 namespace offbeat {
 
 class DeviceDriver;
+class DeviceQueue;
+
+// A copy from or to a device that was begun.
+class DeviceCopy {
+ public:
+  DeviceCopy() = default;  // a copy that is over
+  // Returns true if the copy is complete. Throws CommunicationError. After true, this costs nothing.
+  [[nodiscard]] bool is_over();
+  // Returns when the copy is complete or has failed.
+  void wait() noexcept;
+
+ private:
+  friend class DeviceQueue;
+  DeviceCopy(DeviceQueue& queue, void* event) : queue_(&queue), event_(event) {}
+
+  DeviceQueue* queue_ = nullptr;  // null: over
+  void* event_ = nullptr;
+};
 
 // Says whether an address is in device memory, and on which device.
 class DeviceMemory {
@@ -30,12 +48,41 @@ class DeviceMemory {
   // CommunicationError.
   void read(void* to, const void* from, std::size_t bytes) const;
   void write(void* to, const void* from, std::size_t bytes) const;
+  // These begin such copies, on streams of offbeat. Copies from the device are made in the order in which
+  // they were begun, and so are all others. If `after_writes`, a copy from the device is one of those others.
+  // To and from memory that is not registered, the driver may copy before it returns.
+  [[nodiscard]] DeviceCopy begin_read(void* to, const void* from, std::size_t bytes,
+                                      bool after_writes = false) const;
+  [[nodiscard]] DeviceCopy begin_write(void* to, const void* from, std::size_t bytes) const;
+  // Begins a copy from this memory to other memory of the same device.
+  [[nodiscard]] DeviceCopy begin_move(void* to, const void* from, std::size_t bytes) const;
+  [[nodiscard]] bool has_driver_of(const DeviceMemory& other) const { return driver_ == other.driver_; }
+  // Returns true if begin_move() can copy from this memory to the other one.
+  [[nodiscard]] bool is_beside(const DeviceMemory& other) const {
+    return driver_ == other.driver_ && context == other.context && device == other.device;
+  }
 
   void* context = nullptr;  // CUDA context of the allocation; null: the primary one
   int device = 0;
 
  private:
+  friend class HostRegistration;
   const DeviceDriver* driver_ = nullptr;  // null: host memory
+};
+
+// Host memory that a driver knows. The driver then copies from and to it directly, while the program goes on.
+class HostRegistration {
+ public:
+  // A driver may refuse. Its copies are then slower, but just as right.
+  HostRegistration(const DeviceMemory& driver_of, void* memory, std::size_t bytes) noexcept;
+  HostRegistration(const HostRegistration&) = delete;
+  HostRegistration& operator=(const HostRegistration&) = delete;
+  ~HostRegistration();
+  [[nodiscard]] explicit operator bool() const { return driver_ != nullptr; }
+
+ private:
+  const DeviceDriver* driver_ = nullptr;  // null: refused
+  void* const memory_;
 };
 
 // The functions of a driver that offbeat calls. offbeat keeps a driver once it has found it.
@@ -49,6 +96,22 @@ class DeviceDriver {
   [[nodiscard]] virtual bool owns(const void* address, DeviceMemory& found) const = 0;
   virtual void read(const DeviceMemory& at, void* to, const void* from, std::size_t bytes) const = 0;
   virtual void write(const DeviceMemory& at, void* to, const void* from, std::size_t bytes) const = 0;
+
+  // A driver has streams, each of which makes its copies in order, and events, which happen when all copies
+  // before them are complete. Streams and events belong to the device, and to the context, of `at`. Two
+  // memories with one number can share them. These functions throw CommunicationError.
+  [[nodiscard]] virtual std::uint64_t number_of_context(const DeviceMemory& at) const = 0;
+  [[nodiscard]] virtual void* make_stream(const DeviceMemory& at) const = 0;
+  [[nodiscard]] virtual void* make_event(const DeviceMemory& at) const = 0;
+  enum class Way { read, write, move };
+  virtual void begin(Way way, const DeviceMemory& at, void* to, const void* from, std::size_t bytes,
+                     void* stream, void* event) const = 0;
+  [[nodiscard]] virtual bool has_happened(void* event) const = 0;
+
+  // Returns false if the driver refuses.
+  [[nodiscard]] virtual bool register_memory(const DeviceMemory& at, void* memory,
+                                             std::size_t bytes) const noexcept = 0;
+  virtual void forget_memory(void* memory) const noexcept = 0;
 
  protected:
   ~DeviceDriver() = default;

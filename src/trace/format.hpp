@@ -75,11 +75,17 @@ static_assert(offsetof(Header, host) == 168 && offsetof(Header, program) == 328)
 
 enum class RecordKind : std::uint8_t { call = 1, communicator = 2, name = 3 };
 
-enum CallFlag : std::uint8_t { in_place = 1, nonblocking = 2, persistent = 4, incomplete = 8 };
+enum CallFlag : std::uint8_t { in_place = 1, nonblocking = 2, persistent = 4, incomplete = 8, has_bits = 16 };
 
 // These stand instead of a root on the root's side of an inter-communicator. A call without a root has -1.
 inline constexpr std::int32_t this_is_root = -2;
 inline constexpr std::int32_t beside_root = -3;
+
+// The vector of a bitwise and: how many of this rank's bits were set, and how many of them the call cleared.
+struct Bits {
+  std::uint16_t set;
+  std::uint16_t cleared;
+};
 
 struct CallRecord {
   RecordKind kind;
@@ -93,13 +99,17 @@ struct CallRecord {
   std::uint64_t number;
   std::int64_t bytes;
   std::int64_t count;
-  std::int32_t root;
+  union {
+    std::int32_t root;
+    Bits bits;  // with CallFlag::has_bits
+  };
   std::uint8_t operation;
   std::uint8_t algorithm;
   std::uint16_t type;
 };
 static_assert(std::is_trivial_v<CallRecord> && sizeof(CallRecord) == slot_bytes);
 static_assert(offsetof(CallRecord, number) == 32 && offsetof(CallRecord, root) == 56);
+static_assert(offsetof(CallRecord, bits) == 56 && offsetof(CallRecord, operation) == 60);
 
 enum CommunicatorFlag : std::uint8_t { inter = 1, first_of_world = 2, ranks_follow = 4, of_several_jobs = 8 };
 

@@ -115,6 +115,14 @@ class Endpoint {
     made.to_shared = true;
     return made;
   }
+  // Begins to copy a vector on a device into a window of this rank. Later computations, of this round or the
+  // next, find it there. For a vector in host memory this does nothing.
+  void bring(Vector window, ConstVector source, bool for_next_round = false) const {
+    transport_->bring(source, window, for_next_round);
+  }
+  // Waits for copies from and to devices. Await it before a round begins: copies read the windows of the
+  // round before.
+  [[nodiscard]] RoundEnd end_round() const { return {transport_}; }
 
   // Returns scratch memory. Its first `head_bytes` bytes have memory even if the vectors are phantoms.
   [[nodiscard]] Scratch scratch(std::size_t count, std::size_t width, std::size_t head_bytes = 0) const {

@@ -30,7 +30,9 @@ inline constexpr std::uintptr_t marks = ~((std::uintptr_t{1} << 54) - 1);
 
 }  // namespace stand_in
 
-// Makes copies for a transport whose algorithm has stand-ins.
+class DeviceCopies;
+
+// Makes copies for a transport whose algorithm has stand-ins, or vectors on a device.
 class StandInCopies {
  public:
   StandInCopies() = default;
@@ -38,6 +40,10 @@ class StandInCopies {
   StandInCopies& operator=(const StandInCopies&) = delete;
   // Copies bytes. Returns false if neither address is a stand-in.
   [[nodiscard]] virtual bool copy(std::byte* to, const std::byte* from, std::size_t bytes) const = 0;
+  // Returns what copies vectors on a device; null if there are none.
+  [[nodiscard]] virtual DeviceCopies* on_device() const { return nullptr; }
+  // Begins to copy results to the device. An operation calls it when its task is over. Calls no host.
+  virtual void begin_delivery() const {}
 
  protected:
   ~StandInCopies() = default;

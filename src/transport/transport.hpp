@@ -43,6 +43,13 @@ class Transport {
   // Returns false if vectors are phantoms. Scratch memory is then not allocated.
   [[nodiscard]] virtual bool moves_data() const { return true; }
 
+  // These serve vectors on a device (node/device_copies.hpp). bring() begins to copy `source` to `place`, if
+  // it is on a device. If copies of the round are under way, ends_round() returns false, and
+  // when_round_ends() resumes `waiter` when they are complete.
+  virtual void bring(const ConstVector& /*source*/, const Vector& /*place*/, bool /*for_next_round*/) {}
+  [[nodiscard]] virtual bool ends_round() { return true; }
+  virtual void when_round_ends(std::coroutine_handle<> /*waiter*/) {}
+
   // Returns the time in seconds since some fixed moment.
   [[nodiscard]] virtual double now() const;
 
@@ -104,9 +111,10 @@ struct Computation {
   std::size_t operand_count;
   std::uint32_t left = 0;  // bit k: operand k goes to the left of the result so far, instead of to the right
   Vector second{};
-  bool to_shared = false;   // the destination of a copy is shared memory that other ranks have read
-  bool past_cache = false;  // do not keep the destination of the copy (or `second`) in the cache
-  bool at_rest = false;     // no rank writes to the source of the copy, or just behind it
+  bool to_shared = false;       // the destination of a copy is shared memory that other ranks have read
+  bool past_cache = false;      // do not keep the destination of the copy (or `second`) in the cache
+  bool at_rest = false;         // no rank writes to the source of the copy, or just behind it
+  bool source_changes = false;  // other ranks may write to the source before the round ends
 
   std::coroutine_handle<> waiter{};
 
@@ -119,6 +127,15 @@ struct Computation {
 
   [[nodiscard]] bool await_ready() { return destination.count == 0 || transport->start(*this); }
   void await_suspend(std::coroutine_handle<> awaiting) { waiter = awaiting; }
+  void await_resume() const {}
+};
+
+// Waits until the copies of a round from and to a device are complete.
+struct RoundEnd {
+  Transport* transport;
+
+  [[nodiscard]] bool await_ready() const { return transport->ends_round(); }
+  void await_suspend(std::coroutine_handle<> waiter) const { transport->when_round_ends(waiter); }
   void await_resume() const {}
 };
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Check all collectives with memory of a GPU, on a machine that has one; see prepare.py.
 
-    python3 FOLDER/check.py [--driver FILE]
+    python3 FOLDER/check.py [--driver FILE] [--times] [--baseline FILE]
 
-prints a line for each check, what a failing one said, and the times of allreduces. The exit status is the
-number of checks that failed. `--driver` names another library than real_gpu.so, for a try without a GPU.
+prints a line for each check, what a failing one said, and the times of allreduces (times.c). The exit status
+is the number of checks that failed. `--driver` names another library than real_gpu.so, for a try without a
+GPU. `--times` leaves the checks out. `--baseline` names a liboffbeat-openmpi.so of an earlier version, whose
+times are printed, too, in turn.
 """
 
 from __future__ import annotations
@@ -84,8 +86,9 @@ class Checks:
 
 def check_values(checks: Checks, driver: str) -> None:
     for ranks in (2, 3):
-        for seed in ("12", "13"):
-            calls = [seed, "300", "3000", "alike"]
+        # Seed, how many calls, and the longest. Vectors of more than 65,536 ints stay on the device.
+        for drawn in (("12", "300", "3000"), ("13", "300", "3000"), ("21", "60", "300000")):
+            calls = [*drawn, "alike"]
             status, native = HOSTS[0].run(ranks, [HOSTS[0].program("exchanges"), *calls, "blocking"], {})
             if status != 0:
                 checks.say(f"openmpi, natively, {ranks} ranks", False, time.monotonic(), native)
@@ -97,7 +100,7 @@ def check_values(checks: Checks, driver: str) -> None:
                 is_right = status == 0 and hashes(output) == hashes(native)
                 unserved = [line for line in re.findall(r"^offbeat: .* native$", output, re.MULTILINE)
                             if not line.endswith(" 0 native")]  # fmt: skip
-                name = f"{host.name}: random calls, {ranks} ranks, seed {seed}"
+                name = f"{host.name}: random calls, {ranks} ranks, seed {drawn[0]}, up to {drawn[2]} ints"
                 checks.say(name, is_right and not unserved, start, output)
     for host in HOSTS:
         for program, mode, ranks in (
@@ -126,13 +129,19 @@ def check_tensors(checks: Checks, driver: str) -> None:
     checks.say(f"{host.name}: tensors", status == 0 and is_served, start, output)
 
 
-def print_times(driver: str) -> None:
+def print_times(driver: str, baseline: Path | None) -> None:
     for host in HOSTS:
+        ways: dict[str, tuple[str, dict[str, str]]] = {
+            "natively": ("none", {}),
+            "under offbeat": (driver, host.preload(driver)),
+        }
+        if baseline is not None and host.name == "openmpi":
+            before = host.preload(driver) | {"LD_PRELOAD": str(baseline.resolve())}
+            for turn in ("", ", again"):
+                ways[f"with the baseline{turn}"] = (driver, before)
+                ways[f"under offbeat{turn}"] = (driver, host.preload(driver))
         for ranks in (2, 4):
-            for what, driver_or_none, settings in (
-                ("natively", "none", {}),
-                ("under offbeat", driver, host.preload(driver)),
-            ):
+            for what, (driver_or_none, settings) in ways.items():
                 _, output = host.run(ranks, [host.program("times"), driver_or_none], settings)
                 print(f"\n{host.name}, {ranks} ranks, allreduce {what}, us:\n{output}", flush=True)
 
@@ -140,11 +149,15 @@ def print_times(driver: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--driver", type=Path, default=FOLDER / "real_gpu.so")
-    driver = str(parser.parse_args().driver.resolve())
+    parser.add_argument("--times", action="store_true")
+    parser.add_argument("--baseline", type=Path)
+    options = parser.parse_args()
+    driver = str(options.driver.resolve())
     checks = Checks()
-    check_values(checks, driver)
-    check_tensors(checks, driver)
-    print_times(driver)
+    if not options.times:
+        check_values(checks, driver)
+        check_tensors(checks, driver)
+    print_times(driver, options.baseline)
     print(f"{checks.failed} wrong")
     return checks.failed
 

@@ -123,6 +123,7 @@ void write(void* to, const void* from, std::size_t bytes) { read(to, from, bytes
 // A real driver does not count calls, nor fail on request.
 long calls(stub_call) { return 1; }
 void fail(stub_call, int) {}
+void delay(double) {}
 
 int depth() {
   void* context = nullptr;
@@ -134,5 +135,5 @@ int depth() {
 
 extern "C" {
 extern const stub_gpu stub_gpu_functions;
-const stub_gpu stub_gpu_functions{allocate, release, read, write, calls, fail, depth};
+const stub_gpu stub_gpu_functions{allocate, release, read, write, calls, fail, depth, delay};
 }

@@ -7,6 +7,8 @@
 #include <time.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "ranks.hpp"
+#include "support/stub_gpu.h"
 
 namespace {
 
@@ -376,6 +379,82 @@ TEST_P(Groups, CombineLongVectors) {
   }));
 }
 
+// Even ranks have their vectors on a GPU, which is a stub. Each rank gives ones, so every type can hold the
+// sum.
+TEST_P(Groups, CombineMemoryOfAGpu) {
+  const int size = GetParam();
+  expect_success(ranks::run(size, [size](Shared& shared, int rank) {
+    offbeat_group* group = make_group(shared, rank, size);
+    const bool has_gpu = rank % 2 == 0;
+    const stub_gpu gpu = has_gpu ? stub_load(STUB_CUDA) : stub_gpu{};
+    struct Ones {
+      offbeat_type type;
+      std::uint16_t one;
+      std::uint16_t sums[8];  // of 1, 2, 3, ... ones
+    };
+    constexpr Ones narrow[] = {
+        {OFFBEAT_FLOAT16, 0x3c00, {0x3c00, 0x4000, 0x4200, 0x4400, 0x4500, 0x4600, 0x4700, 0x4800}},
+        {OFFBEAT_BFLOAT16, 0x3f80, {0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0, 0x40e0, 0x4100}}};
+    for (const auto& [type, one, sums] : narrow) {
+      for (const std::size_t count : {1, 3000, 700'000}) {
+        for (const bool begins : {false, true}) {
+          std::vector<std::uint16_t> input(count, one);
+          std::vector<std::uint16_t> output(count, 7);
+          const std::size_t bytes = 2 * count;
+          void* const there[] = {has_gpu ? gpu.allocate(bytes, STUB_DEVICE) : nullptr,
+                                 has_gpu ? gpu.allocate(bytes, STUB_DEVICE) : nullptr};
+          if (has_gpu) gpu.write(there[0], input.data(), bytes);
+          offbeat_call call = call_of(group, "allreduce");
+          call.input = has_gpu ? there[0] : input.data();
+          call.output = has_gpu ? there[1] : output.data();
+          call.count = count;
+          call.type = type;
+          call.op = OFFBEAT_SUM;
+          const long blocking = has_gpu ? gpu.calls(STUB_BLOCKING) : 0;
+          if (begins) {
+            offbeat_request* request = nullptr;
+            require(offbeat_begin(&call, &request) == OFFBEAT_OK, "begin");
+            require(offbeat_wait(&request) == OFFBEAT_OK, "wait");
+            require(!has_gpu || size == 1 || gpu.calls(STUB_BLOCKING) == blocking, "a copy kept it waiting");
+          } else {
+            require(offbeat_run(&call) == OFFBEAT_OK, "run");
+          }
+          if (has_gpu) gpu.read(output.data(), there[1], bytes);
+          const std::vector<std::uint16_t> expected(count, sums[size - 1]);
+          require(output == expected, "wrong sum of " + std::to_string(count));
+          for (void* const each : there) {
+            if (each != nullptr) gpu.release(each);
+          }
+        }
+      }
+    }
+    offbeat_group_free(&group);
+  }));
+}
+
+// All ranks get the error of a rank whose driver does not copy, or the sum.
+TEST(Group, TellsWhoseDriverFails) {
+  expect_success(ranks::run(3, [](Shared& shared, int rank) {
+    offbeat_group* group = make_group(shared, rank, 3);
+    std::vector<float> values(300'000, 1);
+    offbeat_call call = call_of(group, "allreduce");
+    call.output = values.data();
+    call.count = values.size();
+    call.type = OFFBEAT_FLOAT32;
+    call.op = OFFBEAT_SUM;
+    if (rank == 1) {
+      const stub_gpu gpu = stub_load(STUB_CUDA);
+      call.output = gpu.allocate(values.size() * sizeof(float), STUB_DEVICE);
+      gpu.fail(STUB_READ, 719);
+    }
+    require(offbeat_run(&call) != OFFBEAT_OK, "no error");
+    const std::string text = offbeat_error_text();
+    require(text.find("rank 1") != std::string::npos, "the rank is not named");
+    require(text.find("cuMemcpyDtoHAsync fails with error 719") != std::string::npos, "no reason");
+    offbeat_group_free(&group);
+  }));
+}
+
 // Random calls in two groups with different orders of the ranks. Up to four are under way at once.
 TEST_P(Groups, RandomSequencesInSeveralGroups) {
   const int size = GetParam();
@@ -458,6 +537,80 @@ offbeat_status allreduce(offbeat_group* group, std::size_t count, double timeout
 
 bool text_has(const std::string& what) {
   return std::string(offbeat_error_text()).find(what) != std::string::npos;
+}
+
+// One rank waits for a call that another rank has only begun, with the same bits.
+TEST(Group, RunsCallsInTheirTurnAmongThoseThatWereBegun) {
+  const std::vector<int> ends = ranks::run(3, [](ranks::Shared& shared, int rank) {
+    offbeat_group* group = ranks::make_group(shared, rank, 3);
+    for (int k = 0; k < 60; ++k) {
+      std::vector<double> data(k % 3 == 0 ? 1 : k % 3 == 1 ? 100 : 50'000, rank + k);
+      offbeat_call call = ranks::call_of(group, "allreduce");
+      call.output = data.data();
+      call.count = data.size();
+      call.type = OFFBEAT_FLOAT64;
+      call.as_begun = 1;
+      if (k % 4 == rank) {
+        offbeat_request* request = nullptr;
+        ranks::require(offbeat_begin(&call, &request) == OFFBEAT_OK, "not begun");
+        ranks::require(offbeat_wait(&request) == OFFBEAT_OK, "not waited for");
+      } else {
+        ranks::require(offbeat_run(&call) == OFFBEAT_OK, "not run");
+      }
+      for (const double each : data) ranks::require(each == 3 + 3 * k, "a wrong sum");
+    }
+    offbeat_group_free(&group);
+  });
+  for (const int end : ends) EXPECT_EQ(end, 0);
+}
+
+// What a program does whose functions for the end of a call wait for further calls.
+struct Nested {
+  offbeat_group* group;
+  double sum = 1;
+  std::atomic<int> over{0};
+
+  static int is_over(void* self) { return static_cast<Nested*>(self)->over.load(); }
+  void begin(void (*done)(void*, offbeat_status, const char*)) {
+    offbeat_call call = ranks::call_of(group, "allreduce");
+    call.output = &sum;
+    call.count = 1;
+    call.type = OFFBEAT_FLOAT64;
+    call.done = done;
+    call.done_state = this;
+    ranks::require(offbeat_begin(&call, nullptr) == OFFBEAT_OK, "not begun");
+  }
+  static void end(void* self, offbeat_status status, const char*) {
+    ranks::require(status == OFFBEAT_OK, "not ended well");
+    static_cast<Nested*>(self)->over.store(1);
+  }
+  static void wait_for_another(void* self, offbeat_status status, const char*) {
+    auto& mine = *static_cast<Nested*>(self);
+    ranks::require(status == OFFBEAT_OK, "not ended well");
+    Nested inner{.group = mine.group};
+    inner.begin(end);
+    ranks::require(offbeat_wait_until(mine.group, is_over, &inner) == OFFBEAT_OK, "no wait");
+    ranks::require(inner.sum == 2, "a wrong inner sum");
+    mine.over.store(1);
+  }
+};
+
+TEST(Group, WaitsInAFunctionThatIsCalledAtTheEnd) {
+  const std::vector<int> ends = ranks::run(2, [](ranks::Shared& shared, int rank) {
+    std::array<offbeat_group*, 2> groups{ranks::make_group(shared, rank, 2, 0),
+                                         ranks::make_group(shared, rank, 2, 1)};
+    for (int k = 0; k < 100; ++k) {
+      std::array<Nested, 2> calls{{{.group = groups[0]}, {.group = groups[1]}}};
+      for (const int which : {(rank + k) % 2, (rank + k + 1) % 2})
+        calls[static_cast<std::size_t>(which)].begin(Nested::wait_for_another);
+      for (Nested& each : calls) {
+        ranks::require(offbeat_wait_until(each.group, Nested::is_over, &each) == OFFBEAT_OK, "no wait");
+        ranks::require(each.sum == 2, "a wrong sum");
+      }
+    }
+    for (offbeat_group*& each : groups) offbeat_group_free(&each);
+  });
+  for (const int end : ends) EXPECT_EQ(end, 0);
 }
 
 class Mismatches : public testing::TestWithParam<std::pair<std::size_t, std::size_t>> {};

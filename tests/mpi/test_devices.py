@@ -81,6 +81,27 @@ def test_each_rank_may_describe_memory_of_a_gpu_differently(mpi: Mpi) -> None:
 
 
 @INSIDE_OFFBEAT
+@pytest.mark.parametrize("name", ["libcuda.so.1", "libamdhip64.so.6"])
+def test_long_calls_with_memory_of_a_gpu(mpi: Mpi, name: str) -> None:
+    """Vectors of up to 1.2 MB stay on the device, and go through the windows of the board in parts."""
+    calls = ("21", "60", "300000")
+    form = form_of(mpi, "by default")
+    program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
+    environment = variables("by default", mpi, name)
+    result = run(mpi, 3, [program, *calls, "alike", form], environment=environment, timeout=120).succeeded()
+    assert hashes(result.stdout) == natively(3, calls), str(result)
+    expect_all_served(result)
+
+
+@INSIDE_OFFBEAT
+@pytest.mark.parametrize("mode", ["refused", "overlapping", "registering"])
+def test_copies_go_on_while_others_arrive(mpi: Mpi, mode: str) -> None:
+    """The driver refuses to register memory, delays its copies, or counts the registrations."""
+    program = compile_program(mpi, PROGRAMS / "devices.c")
+    run(mpi, 3, [program, driver("libcuda.so.1"), mode], timeout=120).succeeded()
+
+
+@INSIDE_OFFBEAT
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_what_random_calls_do_not_try(mpi: Mpi, ranks: int) -> None:
     """The program tries one rank, user operations, pairs, persistent calls, and gaps that it writes to."""
@@ -98,11 +119,15 @@ def test_the_c_interface_takes_memory_of_a_gpu(mpi: Mpi) -> None:
 
 
 @INSIDE_OFFBEAT
-@pytest.mark.parametrize("what", ["failing_read", "failing_write"])
+@pytest.mark.parametrize("what", ["failing_read", "failing_write", "failing_event"])
 def test_a_copy_that_fails_is_an_error_and_no_hang(mpi: Mpi, what: str) -> None:
     program = compile_program(mpi, PROGRAMS / "devices.c")
     result = run(mpi, 3, [program, driver("libcuda.so.1"), what], timeout=120).succeeded()
-    function = "cuMemcpyDtoHAsync" if what == "failing_read" else "cuMemcpyHtoDAsync"
+    function = {
+        "failing_read": "cuMemcpyDtoHAsync",
+        "failing_write": "cuMemcpyHtoDAsync",
+        "failing_event": "cuEventQuery",
+    }[what]
     assert f"device memory cannot be copied: {function} fails with error 719" in result.stderr, str(result)
     lines = dict(re.findall(r"^rank (\d): (sum|error)$", result.stdout, re.MULTILINE))
     assert lines["0"] == "error", str(result)
@@ -126,6 +151,20 @@ def test_calls_can_be_left_to_the_host_by_a_setting(mpi: Mpi) -> None:
     for ranks in (1, 2):
         result = run(mpi, ranks, command, environment={"OFFBEAT_GPU": "native"}, timeout=120).succeeded()
         assert result.report.native == result.report.intercepted > 0, str(result)
+
+
+@INSIDE_OFFBEAT
+@pytest.mark.parametrize("ranks_of_node", [1, 2])
+def test_communicators_of_several_nodes_can_be_left_to_the_host(mpi: Mpi, ranks_of_node: int) -> None:
+    program = compile_program(mpi, PROGRAMS / "devices.c")
+    command = [program, driver("libcuda.so.1"), "served"]
+    settings = {"OFFBEAT_GPU": "node", "OFFBEAT_NODE_RANKS": str(ranks_of_node), "OFFBEAT_VERBOSE": "1"}
+    result = run(mpi, 2, command, environment=settings, timeout=120).succeeded()
+    if ranks_of_node == 1:
+        assert result.report.native == result.report.intercepted > 0, str(result)
+        assert "OFFBEAT_GPU=node, and there are several nodes" in result.stderr, str(result)
+    else:
+        assert result.report.served == result.report.intercepted > 0, str(result)
 
 
 @INSIDE_OFFBEAT

@@ -15,7 +15,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "trace-forma
 HEADER, SLOT = 4096, 64
 # By their numbers, from 1.
 COLLECTIVES = re.findall(r"\d+ (\w+)", said(r"^Collectives: ([^.]*)\.$", PAGE.read_text()))
-IN_PLACE, NONBLOCKING, PERSISTENT, INCOMPLETE = 1, 2, 4, 8
+IN_PLACE, NONBLOCKING, PERSISTENT, INCOMPLETE, BITS = 1, 2, 4, 8, 16
 ENDED, SILENT = 1, 2
 INTER, SEVERAL_JOBS = 1, 8  # of a communicator
 
@@ -54,6 +54,11 @@ class Call:
     @property
     def is_complete(self) -> bool:
         return not self.flags & INCOMPLETE
+
+    @property
+    def bits(self) -> tuple[int, int] | None:
+        """How many bits of the vector were set, and how many of them the call cleared."""
+        return (self.root & 0xFFFF, self.root >> 16) if self.flags & BITS else None
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "rules": {"bench", "mpi", "top"},
     "trace": {"top"},
     "mpi": {"top"},
+    "torch": {"mpi", "top"},
     "top": set(),
     # Programs import these two names; the package itself does not.
     "diagnosis": {"trace"},

@@ -37,6 +37,7 @@ def test_python_code(command: list[str]) -> None:
         ["tests/mpi"],
         ["tests/cluster"],
         ["tests/clients"],
+        ["tests/torch"],
         ["tools", "cmake", "docs", "benchmarks", "examples", "tests/gpu", "tests/unit"],
         ["test", "demo"],
     ],

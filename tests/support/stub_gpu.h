@@ -18,7 +18,18 @@ enum stub_kind {
   STUB_REGISTERED, /* host memory that the driver knows */
 };
 
-enum stub_call { STUB_QUERY, STUB_READ, STUB_WRITE, STUB_CALLS };
+enum stub_call {
+  STUB_QUERY,    /* of an address */
+  STUB_READ,     /* copies from the device */
+  STUB_WRITE,    /* copies to the device, and from one place there to another */
+  STUB_EVENT,    /* questions whether a copy is complete; they fail instead of the copy */
+  STUB_REGISTER, /* of host memory; a failure refuses it */
+  STUB_FORGET,   /* of registered memory */
+  STUB_BLOCKING, /* copies that kept the program waiting: every copy that is no asynchronous one between the
+                    device and registered memory */
+  STUB_AT_ONCE,  /* the largest number of copies that were under way at once */
+  STUB_CALLS
+};
 
 struct stub_gpu {
   void *(*allocate)(size_t bytes, enum stub_kind kind);
@@ -32,6 +43,9 @@ struct stub_gpu {
   void (*fail)(enum stub_call call, int code);
   /* Returns how many contexts this thread has pushed and not popped. */
   int (*depth)(void);
+  /* Makes each copy take this time from now on, and STUB_GPU_US_PER_MIB from the environment for its length. The
+     copies of a stream are made one after the other. */
+  void (*delay)(double microseconds);
 };
 
 /* Loads the driver. Ends the process if there is no such file. */

@@ -121,6 +121,62 @@ TEST_F(StagedCallTest, TheRootOfABroadcastOnlyGives) {
   EXPECT_EQ(gpu.calls(STUB_WRITE), written);
 }
 
+TEST_F(StagedCallTest, ALongVectorStaysIfItMay) {
+  const std::size_t length = DeviceCopies::shortest_in_parts;
+  for (const std::size_t bytes : {length - 1, length}) {
+    for (const bool may_stay : {false, true}) {
+      std::byte* const input = on_gpu(bytes, 3);
+      std::byte* const output = on_gpu(8, 4);
+      Call call{Collective::reduce_scatter_block, {input, bytes, 1}, {output, 8, 1}};
+      StagedCall staged;
+      staged.take(call, may_stay);
+      const bool stays = may_stay && bytes == length;
+      EXPECT_EQ(call.input.data == input, stays);
+      EXPECT_EQ(staged.on_device()->in_use() != nullptr, stays);
+      EXPECT_NE(call.output.data, output) << "too short";
+      const long read = gpu.calls(STUB_READ);
+      staged.fetch_input();
+      EXPECT_EQ(gpu.calls(STUB_READ), read + (stays ? 0 : 1));
+    }
+  }
+}
+
+// In place, both vectors stay if one of them is long, unless the input has to be apart.
+TEST_F(StagedCallTest, VectorsInOneMemoryStayTogether) {
+  const std::size_t bytes = 2 * DeviceCopies::shortest_in_parts;
+  std::byte* const memory = on_gpu(bytes, 3);
+  for (const bool may_stay : {true, false}) {
+    Call call{Collective::reduce_scatter_block, {memory, bytes, 1}, {memory, 8, 1}};
+    StagedCall staged;
+    staged.take(call, may_stay, true);
+    EXPECT_EQ(call.output.data == memory, may_stay);
+    EXPECT_EQ(call.input.data == call.output.data, may_stay);
+    EXPECT_EQ(staged.has_input_apart(), !may_stay);
+  }
+}
+
+TEST_F(StagedCallTest, AnOperationWaitsForNoCopy) {
+  gpu.delay(20'000);
+  std::byte* const input = on_gpu(8, 3);
+  std::byte* const output = on_gpu(8, 4);
+  Call call{Collective::allreduce, {input, 8, 1}, {output, 8, 1}};
+  StagedCall staged;
+  staged.take(call);
+  DeviceCopies& copies = *staged.on_device();
+  const long blocking = gpu.calls(STUB_BLOCKING);
+  staged.begin_fetch();
+  EXPECT_FALSE(copies.is_settled());
+  copies.settle();
+  EXPECT_EQ(static_cast<int>(call.input.data[7]), 3);
+  std::memset(call.output.data, 40, 8);
+  staged.begin_delivery();
+  EXPECT_FALSE(copies.is_settled());
+  copies.settle();
+  EXPECT_EQ(at(output + 7), 40);
+  EXPECT_EQ(gpu.calls(STUB_BLOCKING), blocking);
+  gpu.delay(0);
+}
+
 TEST_F(StagedCallTest, ARankMayHaveNoInputOrNoOutput) {
   std::byte* const memory = on_gpu(8, 10);
   for (const bool gives : {false, true}) {

@@ -126,7 +126,7 @@ def _measure(
         calls = metrics.collect(trace.read(path))
         alpha = known or message_time.estimated(calls)
         diagnosed = diagnosis.diagnose(calls)
-        sheets = trace_sheets.sheets(calls, alpha)
+        sheets = trace_sheets.sheets(calls, diagnosed, alpha)
         facts = list(trace_sheets.facts(calls))
         predicted = [_predicted(calls, bench.path) for bench in benches]
         commands = next_commands.of_diagnosis(calls, diagnosed)

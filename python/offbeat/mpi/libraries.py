@@ -45,6 +45,11 @@ def preload_library(family: str) -> Path:
     return _library(f"liboffbeat-{family}.so", family)
 
 
+def library_without_mpi() -> Path:
+    """The library for programs that have no MPI."""
+    return _library("liboffbeat.so", "programs without MPI")
+
+
 def trace_library(family: str) -> Path:
     """The tracer to preload under programs of the ABI family."""
     return _library(f"liboffbeat-trace-{family}.so", family)
@@ -53,7 +58,9 @@ def trace_library(family: str) -> Path:
 def _library(name: str, family: str) -> Path:
     path = _find(name)
     if path is None:
-        raise CommandError(f"this installation of offbeat has no {name}, for {FAMILY_MEANING[family]}")
+        raise CommandError(
+            f"this installation of offbeat has no {name}, for {FAMILY_MEANING.get(family, family)}"
+        )
     return path
 
 

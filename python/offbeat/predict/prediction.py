@@ -172,7 +172,7 @@ class _Matched:
 
     def _add(self, calls: Calls, delays: Delays, block: Block, where: NDArray[np.intp]) -> None:
         table = calls.table[where]
-        fits = (where >= 0) & table["complete"]
+        fits = (where >= 0) & calls.measured[where]
         fits &= (table["flags"] & (Flag.NONBLOCKING | Flag.PERSISTENT)) == 0
         places = np.array([block.communicator.places[int(rank)] for rank in block.ranks])
         columns = np.argsort(places, kind="stable")

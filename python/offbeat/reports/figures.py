@@ -23,6 +23,7 @@ from offbeat.trace import COLLECTIVES, Block, matching, summaries
 from offbeat.trace.diagnosis import Diagnosis, Finding
 from offbeat.trace.metrics import Calls
 from offbeat.trace.reader import ranges
+from offbeat.trace.training import Training
 from offbeat.units import format_size, format_us
 
 BLUE, ORANGE, GREEN, RED, SKY, PINK, YELLOW, BLACK = (
@@ -51,16 +52,18 @@ class Figure:
 
 def of_trace(calls: Calls, diagnosis: Diagnosis) -> list[Figure]:
     """The figures of a trace: timelines of the worst calls, then averages."""
+    known = diagnosis.training
+    of_steps = [steps(known)] if known is not None and len(known.late_ns) else []
     if not len(calls.whole):
-        return []
+        return of_steps
     found = [
         timeline(calls, finding, number)
         for number, finding in enumerate(diagnosis.findings[:_MOST_TIMELINES], start=1)
     ]
     if not found:
-        worst = int(np.argmax(np.where(calls.table["complete"], calls.table["omega"], -1.0)))
+        worst = int(np.argmax(np.where(calls.measured, calls.table["omega"], -1.0)))
         found = [_timeline(calls, worst, "timeline-1", "The call with the largest imbalance", ())]
-    return [*found, mean_skew(calls), imbalance(calls), shares(calls), waiting(calls)]
+    return [*of_steps, *found, mean_skew(calls), imbalance(calls), shares(calls), waiting(calls)]
 
 
 def of_bench(rows: Sequence[Row]) -> list[Figure]:
@@ -73,6 +76,31 @@ def of_bench(rows: Sequence[Row]) -> list[Figure]:
 
 
 # -- traces
+
+
+def steps(training: Training) -> Figure:
+    """How late each rank is ready, step by step."""
+    late = training.late_ns / 1e6
+    latest = np.argsort(-np.nansum(late, axis=0), kind="stable")[: len(_COLOURS)]
+    plot = go.Figure()
+    for place, column in enumerate(sorted(latest)):
+        plot.add_scatter(
+            name=f"rank {training.ranks[column]}",
+            x=np.arange(1, len(late) + 1),
+            y=np.round(late[:, column], 3),
+            mode="markers",
+            marker={"color": _COLOURS[place], "symbol": _SYMBOLS[place]},
+            hovertemplate="step %{x}: %{y:.3g} ms",
+        )
+    plot.update_xaxes(title="step")
+    plot.update_yaxes(title="ready after half of the ranks (ms)")
+    _style(plot, height=360)
+    some = f" Drawn: the {len(latest)} ranks that are latest." * (len(latest) < len(training.ranks))
+    text = (
+        "How long after half of the ranks each rank is ready with its gradients. The others wait that long "
+        f"for the last one.{some}"
+    )
+    return Figure("steps", "When ranks are ready, step by step", text, plot)
 
 
 def timeline(calls: Calls, finding: Finding, number: int) -> Figure:

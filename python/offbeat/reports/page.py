@@ -60,9 +60,12 @@ def trace_sections(
     ]
     figures = [replace(figure, name=prefix + figure.name) for figure in figures]
     timelines = [figure for figure in figures if figure.name.startswith(f"{prefix}timeline")]
-    others = [figure for figure in figures if figure not in timelines]
+    of_steps = [figure for figure in figures if figure.name == f"{prefix}steps"]
+    others = [figure for figure in figures if figure not in (*timelines, *of_steps)]
     return [
-        Section(f"{prefix}diagnosis", "What matters", paragraphs, facts, missing, items, after, commands),
+        Section(
+            f"{prefix}diagnosis", "What matters", paragraphs, facts, missing, items, after, commands, of_steps
+        ),
         Section(f"{prefix}worst", "The worst calls", figures=timelines),
         Section(f"{prefix}arrival", f"Arrival and time in {path}", figures=others, sheets=sheets),
     ]

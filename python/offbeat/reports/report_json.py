@@ -22,6 +22,7 @@ from offbeat.trace import COLLECTIVES, summaries
 from offbeat.trace.diagnosis import Diagnosis, Finding, Period, Place
 from offbeat.trace.metrics import Calls
 from offbeat.trace.stakes import Stakes
+from offbeat.trace.training import Training
 
 REPORT_FORMAT, REPORT_VERSION = "offbeat report", 1
 PREDICTION_FORMAT, PREDICTION_VERSION = "offbeat predict", 1
@@ -53,6 +54,7 @@ def of_trace(calls: Calls, diagnosis: Diagnosis, commands: Sequence[str]) -> dic
         "complete_calls": len(calls.whole),
         "clock_error_us": None if math.isnan(trace.clock_error_ns) else trace.clock_error_ns / 1e3,
         "missing": list(trace.missing),
+        "training": _training(diagnosis.training) if diagnosis.training is not None else None,
         "stakes": _stakes(diagnosis.stakes) if diagnosis.stakes is not None else None,
         "waiting_s": diagnosis.waiting_s,
         "explained_s": diagnosis.explained_s,
@@ -81,6 +83,38 @@ def _trial(trial: summaries.Trial) -> dict[str, Any]:
             }
             for each in trial.alternatives
         ],
+    }
+
+
+def _training(training: Training) -> dict[str, Any]:
+    found = training.steps > 0
+    return {
+        "framework": training.framework,
+        "polls": training.polls,
+        "poll_interval_us": {"median": training.poll_us, "p90": training.poll_p90_us},
+        "gradient_calls": training.gradient_calls,
+        "gradient_bytes": training.gradient_bytes,
+        "steps": training.steps if found else None,
+        "step_s": training.step_ns / 1e9 if found else None,
+        "step_bytes": training.step_bytes if found else None,
+        "gradient_calls_per_step": training.calls_per_step if found else None,
+        "gradient_s_per_step": training.gradient_ns / 1e9 if found else None,
+        "bytes_per_s": training.bandwidth if found else None,
+        "last_ready_s": training.spread_ns / 1e9 if len(training.late_ns) else None,
+        "slow": [
+            {
+                "ranks": list(slow.ranks),
+                "first_step": slow.first_step,
+                "last_step": slow.last_step,
+                "late_steps": slow.late_steps,
+                "late_s": slow.late_ns / 1e9,
+                "last_gradient_late_s": slow.last_ns / 1e9,
+                "in_backward_pass": slow.in_backward_pass,
+            }
+            for slow in training.slow
+        ],
+        "sentences": training.sentences,
+        "advice": training.advice,
     }
 
 

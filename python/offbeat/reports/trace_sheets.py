@@ -6,23 +6,59 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from offbeat.reports.sheet import Cell, Sheet, Tone, cells
 from offbeat.trace import COLLECTIVES, Trace, summaries
+from offbeat.trace.diagnosis import Diagnosis
 from offbeat.trace.message_time import MessageTime
 from offbeat.trace.metrics import Calls
 from offbeat.trace.summaries import Measure
+from offbeat.trace.training import Training
 from offbeat.units import format_size, format_us
 
 _MOST_RANKS = 16
 _MOST_TRIALS = 16
 
 
-def sheets(calls: Calls, alpha: MessageTime | None) -> list[Sheet]:
+def sheets(calls: Calls, diagnosis: Diagnosis, alpha: MessageTime | None) -> list[Sheet]:
     """All tables of a trace."""
+    known = diagnosis.training
+    found = [readiness(calls, known)] if known is not None and len(known.late_ns) else []
     if not len(calls.whole):
-        return []
-    found = [ranks(calls), imbalance(calls, alpha), shares(calls), algorithms(calls)]
+        return found
+    found += [ranks(calls), imbalance(calls, alpha), shares(calls), algorithms(calls)]
     return found + ([trials(calls)] if summaries.trials(calls) else [])
+
+
+def readiness(calls: Calls, training: Training) -> Sheet:
+    """How late each rank is ready with its gradients, over the steps of a training."""
+    late = training.late_ns[~np.isnan(training.late_ns).any(axis=1)]
+    last = np.argmax(late, axis=1)
+    order = np.argsort(-late.sum(axis=0), kind="stable")[:_MOST_RANKS]
+    rows = []
+    for column in order:
+        mine = late[:, column]
+        p50, p90 = np.percentile(mine, (50, 90)) / 1e3 if len(mine) else (0.0, 0.0)
+        rank = int(training.ranks[column])
+        rows.append(
+            cells(
+                f"rank {rank}",
+                calls.trace.hosts[rank],
+                f"{np.count_nonzero(last == column)}",
+                format_us(float(p50)),
+                format_us(float(p90)),
+                format_us(float(mine.sum()) / 1e3),
+            )
+        )
+    return Sheet(
+        "When ranks are ready with their gradients",
+        ("rank", "host", "steps in which it is last", "ready late by", "10% later than", "in all"),
+        rows,
+        f"Over {len(late)} steps. Late by: the median, measured from when half of the ranks were ready. The "
+        "polls tell it to within one poll.",
+        left=frozenset({0, 1}),
+    )
 
 
 def ranks(calls: Calls) -> Sheet:
@@ -175,7 +211,12 @@ def facts(calls: Calls) -> Sequence[tuple[str, str]]:
             f", every {trace.every_call}. call recorded" if trace.every_call > 1 else "")),
         ("clocks", _agreement(trace)),
     ]  # fmt: skip
-    incomplete = len(calls.table) - len(calls.whole)
+    agreements = int(np.count_nonzero(calls.table["agreement"]))
+    if agreements:
+        found.append(
+            ("polls", f"{agreements} of the calls are Horovod's polls and requests; not in averages")
+        )
+    incomplete = int(np.count_nonzero(~calls.table["complete"]))
     if incomplete:
         found.append(("incomplete", f"{incomplete} calls that some ranks did not end; not in averages"))
     if calls.mismatched:

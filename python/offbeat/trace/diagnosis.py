@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offbeat.trace import COLLECTIVES, formulas, metrics, stakes
+from offbeat.trace import COLLECTIVES, formulas, metrics, stakes, training
 from offbeat.trace.metrics import Calls, Group
 from offbeat.trace.reader import ranges
 from offbeat.trace.stakes import Stakes
+from offbeat.trace.training import Training
 from offbeat.units import format_share, format_size, format_us
 
 # A rank is late if it arrives after half of the ranks, by more than each of these.
@@ -204,6 +205,7 @@ class Diagnosis:
     stakes: Stakes | None  # None: the trace has nothing to compare
     waiting_s: float  # the sum over all ranks
     explained_s: float  # how much of it the findings explain
+    training: Training | None = None  # what the polls of a framework say; None: no framework polls
 
     @property
     def summary(self) -> str:
@@ -213,6 +215,8 @@ class Diagnosis:
     @property
     def first(self) -> list[str]:
         """The most important sentences: how much time collectives take, and how much could be saved."""
+        if self.training is not None:
+            return [*self.training.sentences, *self.training.advice]
         if self.stakes is None:
             return ["No call was recorded on two or more ranks, so there is nothing to compare."]
         return self.stakes.sentences
@@ -232,10 +236,13 @@ class Diagnosis:
         """A sentence that says how much of the waiting the findings explain."""
         if self.stakes is None:
             return ""
+        where, without = "", ""
+        if self.training is not None:
+            where, without = " in the other calls", "Polls are left out of what follows. "
         if not self.findings:
-            return "No rank is late often enough, or by enough, to stand out."
+            return f"{without}No rank is late often enough{where}, or by enough, to stand out."
         explained = 100 * min(self.explained_s / max(self.waiting_s, 1e-12), 1.0)
-        return f"The findings below explain {explained:.0f}% of the waiting."
+        return f"{without}The findings below explain {explained:.0f}% of the waiting{where}."
 
 
 def diagnose(calls: Calls) -> Diagnosis:
@@ -255,10 +262,14 @@ def diagnose(calls: Calls) -> Diagnosis:
     run = max(len(calls.trace.recording) * (end_ns - begin_ns), 1) / calls.trace.every_call
     found = [_finding(reason, places, in_calls, run) for reason, places in reasons.items()]
     found = [finding for finding in found if finding.share >= _WORTH_TELLING]
+    known = training.of_calls(calls)
+    if known is not None:
+        # Horovod's threads make these calls, so only what costs the run something is more than their jitter.
+        found = [finding for finding in found if finding.share_of_run >= _WORTH_TELLING]
     found.sort(key=lambda finding: -finding.waited_s)
     told = found[:_MOST_FINDINGS]
     explained = sum(finding.waited_s for finding in told)
-    return Diagnosis(told, stakes.of_calls(calls), waited / 1e9, explained)
+    return Diagnosis(told, stakes.of_calls(calls), waited / 1e9, explained, known)
 
 
 class _Reason(NamedTuple):

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 from enum import IntEnum, IntFlag
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from offbeat import _core
 
@@ -33,6 +35,7 @@ class Flag(IntFlag):
     NONBLOCKING = 2
     PERSISTENT = 4
     PENDING = 8
+    BITS = 16  # the field `root` holds two numbers of bits: see bits()
 
 
 class FileFlag(IntFlag):
@@ -139,5 +142,17 @@ COMMUNICATOR = np.dtype(
 NAME = np.dtype(
     [("kind", "u1"), ("of", "u1"), ("bytes", "<u2"), ("slots", "<u4"), ("number", "<u4"), ("size", "<u4")]
 )
+
+
+def bits(calls: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """How many bits each call with the flag BITS has set, and how many of them the other ranks cleared."""
+    word = calls["root"].astype(np.int64)
+    return word & 0xFFFF, word >> 16 & 0xFFFF
+
+
+def root(calls: NDArray[Any]) -> NDArray[np.int32]:
+    """The root of each call, -1 where there is none."""
+    return np.where(calls["flags"] & Flag.BITS, -1, calls["root"]).astype(np.int32)
+
 
 assert (HEADER.itemsize, CALL.itemsize, COMMUNICATOR.itemsize, NAME.itemsize) == (4096, 64, 28, 16)

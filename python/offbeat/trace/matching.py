@@ -44,7 +44,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class _Column:
+class Column:
     """The calls of one rank on the communicator, in the order of their numbers."""
 
     rank: int
@@ -55,7 +55,7 @@ class _Column:
 
 def blocks(trace: Trace, communicator: Communicator) -> Iterator[Block]:
     """All calls on a communicator, block by block, so that a long trace needs no more memory."""
-    columns = _columns(trace, communicator)
+    columns = columns_of(trace, communicator)
     if not columns:
         return
     calls_per_block = max(1, BLOCK_BYTES // (len(columns) * 32))
@@ -81,7 +81,7 @@ def blocks(trace: Trace, communicator: Communicator) -> Iterator[Block]:
 
 def window(trace: Trace, communicator: Communicator, first: int, last: int) -> Block | None:
     """The calls with the numbers ``first`` to ``last``, both included."""
-    columns = _columns(trace, communicator)
+    columns = columns_of(trace, communicator)
     if not columns:
         return None
     ends = [np.searchsorted(column.number, (first, last + 1)) for column in columns]
@@ -89,14 +89,15 @@ def window(trace: Trace, communicator: Communicator, first: int, last: int) -> B
     return block if len(block.number) else None
 
 
-def _columns(trace: Trace, communicator: Communicator) -> list[_Column]:
+def columns_of(trace: Trace, communicator: Communicator) -> list[Column]:
+    """The calls on a communicator, one column for each rank that has any."""
     columns = [
         _column(trace, communicator, rank) for rank in communicator.members if trace.files[rank].records_calls
     ]
     return [column for column in columns if len(column.number)]
 
 
-def _column(trace: Trace, communicator: Communicator, rank: int) -> _Column:
+def _column(trace: Trace, communicator: Communicator, rank: int) -> Column:
     file = trace.files[rank]
     records = file.slots
     where = chosen(file.is_call & (records["communicator"] == communicator.local[rank]))
@@ -105,11 +106,11 @@ def _column(trace: Trace, communicator: Communicator, rank: int) -> _Column:
         # Threads, or damage, can break the order. This restores it, and keeps each number once.
         number, order = np.unique(number, return_index=True)
         where = order + where.start if isinstance(where, slice) else where[order]
-    return _Column(rank, records, where, number)
+    return Column(rank, records, where, number)
 
 
 def _block(
-    trace: Trace, communicator: Communicator, columns: list[_Column], begins: list[int], ends: list[int]
+    trace: Trace, communicator: Communicator, columns: list[Column], begins: list[int], ends: list[int]
 ) -> Block:
     pieces = [column.number[b:e] for column, b, e in zip(columns, begins, ends, strict=True)]
     number = _union(pieces)

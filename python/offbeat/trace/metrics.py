@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from offbeat.trace import Block, Communicator, Flag, Trace, formulas
+from offbeat.trace import Block, Communicator, Flag, Trace, formulas, layout, polls
 from offbeat.trace.formulas import Floats
 from offbeat.trace.layout import Naming
 
@@ -33,6 +33,10 @@ CALL = np.dtype(
         ("root", "<i4"),
         ("ranks", "<u4"),  # how many ranks recorded the call
         ("complete", "?"),  # whether all recording ranks made the call and left it
+        (
+            "agreement",
+            "?",
+        ),  # by which Horovod's threads agree on what is ready; the training does not wait in it
         ("first", "<i8"),  # the first arrival, since the first call of the trace
         ("last", "<i8"),  # the last arrival
         ("end", "<i8"),  # the last exit
@@ -61,10 +65,14 @@ class Calls:
     mismatched: int  # how many calls are not in the table, because ranks called different collectives
 
     @cached_property
+    def measured(self) -> Mask:
+        """Which calls count: complete ones, which all recording ranks made and left, but no agreements."""
+        return np.asarray(self.table["complete"] & ~self.table["agreement"])
+
+    @cached_property
     def whole(self) -> NDArray[Any]:
-        """The complete calls, which all recording ranks made and left. All averages are over these."""
-        complete = self.table["complete"]
-        return self.table if complete.all() else self.table[complete]
+        """The calls that are ``measured``. All averages are over these."""
+        return self.table if self.measured.all() else self.table[self.measured]
 
     def mean_skew_us(self) -> list[float]:
         """The mean of a_i - min a over all calls, for each rank of MPI_COMM_WORLD, in microseconds.
@@ -87,11 +95,14 @@ def collect(trace: Trace) -> Calls:
     for communicator in trace.communicators:
         if communicator.alone:
             continue  # a rank that is alone waits for no other
+        is_polled = polls.is_polled(trace, communicator)
         for block in trace.blocks(communicator):
             table, same = _measure(trace, block, names, nodes)
+            if is_polled:
+                table["agreement"] = polls.agreements(trace, block)
             mismatched += int(len(same) - np.count_nonzero(same))
             parts.append(table[same])
-            whole = table["complete"] & same
+            whole = table["complete"] & ~table["agreement"] & same
             sums = formulas.skew(block.arrival[whole], block.present[whole]).sum(axis=0)
             for rank, total in zip(block.ranks, sums, strict=True):
                 skew_sum[int(rank)] += float(total)
@@ -138,8 +149,9 @@ def _measure(
     arrival, present = block.arrival, block.present
     table["communicator"] = block.communicator.index
     table["number"] = block.number
-    for name in ("collective", "flags", "root"):
+    for name in ("collective", "flags"):
         table[name] = block.call[name]
+    table["root"] = layout.root(block.call)
     table["algorithm"] = _algorithms(trace, block, names)
     table["bytes"] = block.bytes
     table["ranks"] = np.count_nonzero(present, axis=1)
@@ -209,7 +221,7 @@ class Group:
 def groups(calls: Calls) -> Iterator[Group]:
     """All complete calls, in groups."""
     table = calls.table
-    whole = np.flatnonzero(table["complete"])
+    whole = np.flatnonzero(calls.measured)
     kinds = table["communicator"].astype(np.int64) * 256 + table["collective"]
     for kind in np.unique(kinds[whole]):
         rows = whole[kinds[whole] == kind]

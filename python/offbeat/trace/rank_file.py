@@ -53,6 +53,12 @@ class RankFile:
     def call_count(self) -> int:
         return int(np.count_nonzero(self.is_call))
 
+    @cached_property
+    def has_bits(self) -> bool:
+        """Whether a call of this rank has the flag BITS."""
+        pieces = (slice(begin, begin + _PIECE) for begin in range(0, len(self.slots), _PIECE))
+        return any(bool((self.slots["flags"][each] & Flag.BITS)[self.is_call[each]].any()) for each in pieces)
+
     @property
     def calls(self) -> NDArray[Any]:
         """The raw records of the calls. This is a copy if other records are between them."""

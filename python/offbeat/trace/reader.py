@@ -153,9 +153,9 @@ class Trace:
         """The calls of a rank in the order of arrival, with times of one clock, as CALLS."""
         raw = self.files[rank].calls
         found = np.empty(len(raw), dtype=CALLS)
-        for name in ("number", "collective", "flags", "bytes", "count", "root", "type", "operation"):
+        for name in ("number", "collective", "flags", "bytes", "count", "type", "operation", "algorithm"):
             found[name] = raw[name]
-        found["algorithm"] = raw["algorithm"]
+        found["root"] = layout.root(raw)
         found["communicator"] = self._indices(rank)[raw["communicator"]]
         found["arrival_ns"] = self.times(rank, raw["arrival"])
         for own, name in (("exit", "exit_ns"), ("completion", "completion_ns")):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from offbeat.trace import Block, Flag, metrics
+from offbeat.trace import Block, Flag, layout, metrics
 from offbeat.trace.formulas import Floats
 from offbeat.trace.metrics import Calls
 from offbeat.trace.needs import OF_COLLECTIVE, Needs, needed
@@ -152,15 +152,16 @@ def _records(calls: Calls) -> _Records:
 
 def _of_block(calls: Calls, block: Block, rows: Places, place: Mapping[int, int]) -> tuple[NDArray[Any], ...]:
     communicator = block.communicator
-    kept = np.flatnonzero((rows >= 0) & calls.table["complete"][rows])
+    kept = np.flatnonzero((rows >= 0) & calls.measured[rows])
     places = np.array([communicator.places[int(rank)] for rank in block.ranks])
     columns = np.argsort(places, kind="stable")
     arrival, leave = block.arrival[kept][:, columns], block.exit[kept][:, columns]
     needs = OF_COLLECTIVE[block.call["collective"][kept]]
     goes_on = (block.call["flags"][kept] & (Flag.NONBLOCKING | Flag.PERSISTENT)) != 0
     needs[goes_on | communicator.inter | communicator.several_jobs] = Needs.NOBODY
-    root = np.searchsorted(places[columns], block.call["root"][kept]).clip(max=len(columns) - 1)
-    root[places[columns][root] != block.call["root"][kept]] = -1
+    roots = layout.root(block.call[kept])
+    root = np.searchsorted(places[columns], roots).clip(max=len(columns) - 1)
+    root[places[columns][root] != roots] = -1
     free = arrival.copy()
     for kind, where in np.unique(np.stack([needs, root], axis=1), axis=0):
         same = (needs == kind) & (root == where)

@@ -41,7 +41,7 @@ _RADIXES = (4, 7, 8)
 _ALL_TO_ALL = ("arrival_owners", "linear")
 _MOST_FOR_ALL_TO_ALL = 256
 _MANY_RANKS = 8192  # with more, simulating the work on the nodes takes long
-_MOST_OF_A_STRUCTURE = 2  # then, of hierarchies, of lanes, and of algorithms that ignore nodes
+_MOST_OF_A_STRUCTURE = {"hierarchy": 1, "lanes": 1, "flat": 2}  # then; flat: those that ignore nodes
 _NODE_AWARE = ("nap", "smp")
 _SEGMENT_BYTES = (16 << 10, 64 << 10)
 
@@ -312,7 +312,7 @@ def _balanced(terms: Terms, question: Question, trials: Sequence[_Trial]) -> dic
             head = name.partition("(")[0]
             structure = head if head in ("hierarchy", "lanes") else "flat"
             simulated[structure] += 1
-            if simulated[structure] > _MOST_OF_A_STRUCTURE:
+            if simulated[structure] > _MOST_OF_A_STRUCTURE[structure]:
                 continue
         # The models are of machines without handshakes, so they are rather too low: a bound.
         if models and _mean_log(models) > best + math.log(_MODEL_ERROR):

@@ -35,6 +35,7 @@ Task run(Endpoint net, Call call, const Expression& self) {
   // cache later.
   const bool past_cache = 2 * gifts.bytes_of_all() >= last_level_cache_bytes();
   if (gifts.has_channels() && channels_fit(board, gifts.pieces())) {
+    co_await net.end_round();
     board.round.next(meetings.contain(call.collective));
     if (!board.may_begin(board.round)) co_await begin_round(board, AllRanks(board, board.round));
     WindowRound round(net, gifts, 0, share);
@@ -48,6 +49,7 @@ Task run(Endpoint net, Call call, const Expression& self) {
                                   ? ListsInSlots::longest_of_all(board, gifts.longest())
                                   : gifts.longest();
   for (std::size_t first = 0; first < longest; first += share) {
+    co_await net.end_round();
     board.round.next(meetings.contain(call.collective));
     if (!board.may_begin(board.round)) co_await begin_round(board, AllRanks(board, board.round));
     WindowRound round(net, gifts, first, std::min(share, longest - first));

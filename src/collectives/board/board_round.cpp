@@ -18,6 +18,7 @@ Task contribute_and_collect(const BoardRound& round, NodePhase contribute) {
     Patience::Wait wait(round.board.patience);
     const auto is_ready = [&] { return results.find_ready(); };
     while (!is_ready()) co_await round.board.pause(wait, is_ready);
+    round.bring_next_input();  // a result of all ranks is there, so all have begun the round
     co_await results.fetch();
     co_await results.take();
   }

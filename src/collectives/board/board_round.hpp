@@ -59,6 +59,15 @@ class BoardRound {
     return chunks * static_cast<std::size_t>(rank) / static_cast<std::size_t>(net.size);
   }
   [[nodiscard]] std::size_t first_chunk() const { return first_chunk(net.rank); }
+  // Begins to copy an input on a device into this rank's window. The rank needs chunk `first` first.
+  void bring_input(std::size_t first) const { bring(call.input, number, first, false); }
+  // Does so for the next round of the message. Call it when every rank has begun this round: nobody reads
+  // that window any more.
+  void bring_next_input() const {
+    const std::size_t chunks_of_next = (next_input.count + chunk_ - 1) / chunk_;
+    const auto size = static_cast<std::size_t>(net.size);
+    bring(next_input, number + 1, chunks_of_next * static_cast<std::size_t>(net.rank) / size, true);
+  }
   // Returns true if `rank` has begun this round. Only valid in a round in which not all ranks meet.
   [[nodiscard]] bool has_begun(int rank) const {
     return Board::Mark(board.signs(rank).round.load(std::memory_order_acquire)).round >= number;
@@ -85,9 +94,16 @@ class BoardRound {
   Call call;
   std::size_t chunks;
   std::uint64_t number;
-  bool past_cache;  // the output is too long to stay in the cache
+  bool past_cache;           // the output is too long to stay in the cache
+  ConstVector next_input{};  // of the next round; empty if this is the last one
 
  private:
+  void bring(const ConstVector& input, std::uint64_t round, std::size_t first_chunk, bool for_next) const {
+    const std::size_t first = std::min(first_chunk * chunk_, input.count);
+    const Vector window{board.window(round, net.rank), input.count, input.width};
+    net.bring(window.slice(first, input.count - first), input.slice(first, input.count - first), for_next);
+    net.bring(window.slice(0, first), input.slice(0, first), for_next);
+  }
   std::size_t chunk_;
 };
 
@@ -166,10 +182,14 @@ Task in_rounds(Endpoint net, Call call, int at_once, One one) {
       4 * static_cast<std::size_t>(net.size) * call.input.bytes() >= last_level_cache_bytes();
   for (std::size_t first = 0; first < call.input.count; first += window) {
     const std::size_t length = std::min(window, call.input.count - first);
+    co_await net.end_round();
     board.round.next(meetings.contain(call.collective));
     if (!board.may_begin(board.round)) co_await begin_round(board, AllRanks(board, board.round));
     BoardRound round(net, call.with(call.input.slice(first, length), call.output.slice(first, length)), chunk,
                      past_cache);
+    const std::size_t next = first + length;
+    round.next_input = call.input.slice(next, std::min(window, call.input.count - next));
+    round.bring_input(round.first_chunk());
     co_await one(round);
   }
 }

@@ -21,11 +21,13 @@ Task relayed_bcast(Endpoint net, Call call, const Expression&) {
   const bool past_cache =
       2 * static_cast<std::size_t>(net.size) * call.output.bytes() >= last_level_cache_bytes();
   for (std::size_t first = 0; first < call.output.count; first += window) {
+    co_await net.end_round();
     board.round.next(false);
     co_await begin_round(board, ReadersBefore(board, board.round, board.window_readers));
     const Vector output = call.output.slice(first, std::min(window, call.output.count - first));
     const std::size_t bytes = std::clamp(output.bytes() / pieces, BoardShape::smallest_chunk, longest_chunk);
     const Relay relay(net, call.root, output, (bytes + width - 1) / width, past_cache);
+    if (is_root) net.bring({board.window(board.round.present, net.rank), output.count, width}, output);
     note_readers(board.round, board.window_readers, {.few = relay.tree().children()});
     for (std::size_t chunk = 0; chunk < relay.chunks(); ++chunk) {
       if (is_root) {

@@ -232,7 +232,9 @@ constexpr Immediate doubling_in_slots{.most_ranks = Board::most_ranks,
                                       .run_in_steps = run_in_steps<DoublingInSlots>};
 
 // Begins a round in which only a few ranks above this one read its window.
-[[nodiscard]] Task begin(Board& board, Board::Readers readers) {
+[[nodiscard]] Task begin(Endpoint net, Board::Readers readers) {
+  Board& board = *net.board();
+  co_await net.end_round();
   board.round.next(false);
   co_await begin_round(board, ReadersBefore(board, board.round, board.window_readers));
   note_readers(board.round, board.window_readers, readers);
@@ -241,7 +243,7 @@ constexpr Immediate doubling_in_slots{.most_ranks = Board::most_ranks,
 // Runs doubling through windows. Sum k of a rank is at offset k times the length of the vector.
 Task in_doubling_steps(Endpoint net, Call call) {
   Board& board = *net.board();
-  co_await begin(board, {.above = true});
+  co_await begin(net, {.above = true});
   const std::uint64_t number = board.round.present;
   const Doubling steps{net.rank, net.size};
   const std::size_t count = call.input.count;
@@ -346,10 +348,11 @@ Task in_chain(Endpoint net, Call call) {
       call.input.data != call.output.data && 4 * ranks * call.input.bytes() >= last_level_cache_bytes();
   const int above = net.rank + 1 < net.size ? net.rank + 1 : -1;
   for (std::size_t first = 0; first < call.input.count; first += window) {
-    co_await begin(*net.board(), {.few = {above, -1}});
+    co_await begin(net, {.few = {above, -1}});
     const std::size_t length = std::min(window, call.input.count - first);
     const BoardRound round(net, call.with(call.input.slice(first, length), call.output.slice(first, length)),
                            chunk, past_cache);
+    round.bring_input(0);
     co_await pass_on(round);
   }
 }

@@ -208,6 +208,8 @@ std::optional<Agreement> agree(MpiSetUp& set_up, Runtime& process, const BoardSi
       if (!set_up.all(try_to([&] { plans = team->plans(process.selection); }))) return {};
       process.teams.add(team);
     }
+    if (process.settings.gpu == GpuPolicy::node && team->locality().membership.nodes() > 1)
+      return Agreement{.why_native = "OFFBEAT_GPU=node, and there are several nodes"};
     if ((all & (has::board | has::no_board)) == 0) place->board.reset();
     if ((all & has::messages) == 0) shared.reset();
     return Agreement{{}, std::move(place), std::move(plans), std::move(shared), invitation.new_messages};

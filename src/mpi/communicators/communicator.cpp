@@ -154,11 +154,9 @@ void Communicator::check(const CallSignature& mine) {
   throw CommunicationError(mismatch, MPI_ERR_ARG);
 }
 
-// On the board of one node, an algorithm only copies from and to its vectors, except in its immediate form.
-// An alltoallv of any length tries the immediate form first, but that leaves long vectors alone.
 bool Communicator::may_have_stand_ins(const Chosen& chosen, Collective collective) {
-  return chosen && chosen.expression->algorithm->needs.board == OnBoard::one_node &&
-         (chosen.at_once == nullptr || collective == Collective::alltoallv);
+  return chosen &&
+         offbeat::may_have_stand_ins(*chosen.expression->algorithm, chosen.at_once != nullptr, collective);
 }
 
 void Communicator::run_task(const Expression& expression, const Call& call, const StandInCopies* stand_ins) {
@@ -166,6 +164,7 @@ void Communicator::run_task(const Expression& expression, const Call& call, cons
     return host_pipeline(expression, call).run();
   NodeBoard::Stage* const stage = means_.stage(means_.index());
   if (stage != nullptr) stage->begin_use(expression.lease(call, rank_, size_, stage->board.size));
+  if (stage != nullptr && stand_ins != nullptr) stage->register_windows(*stand_ins);
   Task task = expression.algorithm->run(endpoint(means_.transport(), call, expression), call, expression);
   means_.lateness().begin_call();
   means_.transport().drive(task, stand_ins);
@@ -207,36 +206,47 @@ Chosen Communicator::choose_for_operation(const Call& call, std::size_t bytes) {
   return Chosen::by(row.expression->runs_on_host() ? plan.without_host : row);
 }
 
-bool Communicator::run_without_host(Call call) {
+bool Communicator::run_without_host(PreparedCall& prepared) {
   life_.require_intact();
+  const Call& call = prepared.call();
   const std::size_t bytes = call.length(size_);
   const Chosen chosen =
       is_one_rank_ ? Chosen{&copied_alone, nullptr}
                    : choose_without_host(choose(call.collective, bytes, call.output.width), call, bytes);
   if (!chosen) return false;
   count(call.collective);
+  or_break(call.collective, bytes, [&] {
+    prepared.stage(!is_one_rank_ && may_have_stand_ins(chosen, call.collective));
+    prepared.fetch_input();
+  });
   if (is_one_rank_) {
     copy_alone(call);
   } else {
-    run(chosen, call, bytes);
+    run(chosen, call, bytes, prepared.stand_ins());
   }
+  or_break([&] { prepared.deliver_output(); });
   count_served(call.collective);
   last_algorithm = chosen.expression;
   return true;
 }
 
-std::unique_ptr<Operation> Communicator::begin(const Call& call) {
+std::unique_ptr<Operation> Communicator::begin(PreparedCall& prepared) {
   life_.require_intact();
+  const Call& call = prepared.call();
   const std::size_t bytes = call.length(size_);
   if (is_one_rank_ || (bytes == 0 && is_over_if_empty(call.collective))) {
     auto complete = std::make_unique<Operation>(*this, call, bytes);
-    return run_without_host(call) ? std::move(complete) : nullptr;
+    return run_without_host(prepared) ? std::move(complete) : nullptr;
   }
   const Chosen chosen = choose_for_operation(call, bytes);
   if (!chosen) return nullptr;
   count(call.collective);
+  or_break(call.collective, bytes, [&] {
+    prepared.stage(may_have_stand_ins(chosen, call.collective));
+    prepared.begin_fetch();
+  });
   std::unique_ptr<Operation> operation;
-  begin(operation, chosen, call, bytes, {});
+  begin(operation, chosen, call, bytes, {}, prepared.stand_ins());
   operation->rethrow_if_failed();
   count_served(call.collective);
   last_algorithm = chosen.expression;

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "collectives/algorithm.hpp"
+#include "groups/call_arguments.hpp"
 #include "groups/counts.hpp"
 #include "groups/operation.hpp"
 #include "mpi/communicators/adaptation.hpp"
@@ -85,7 +86,7 @@ class Communicator final : public OperationsOwner {
   // null unless may_have_stand_ins().
   void run(Chosen chosen, const Call& call, std::size_t bytes, const StandInCopies* stand_ins = nullptr);
   // Returns true if a call that runs `chosen` may have a stand-in for a vector that is longer than an inline
-  // slot. Each rank decides by itself which of its vectors have one.
+  // slot, or leave such a vector on its device. Each rank decides by itself which of its vectors do.
   [[nodiscard]] static bool may_have_stand_ins(const Chosen& chosen, Collective collective);
   // Returns the result of `body`; an exception from it ends all use of this communicator. After an error the
   // ranks no longer agree on what was sent, so neither offbeat nor the host can serve it again. Ranks that
@@ -114,11 +115,11 @@ class Communicator final : public OperationsOwner {
 
   // Runs a call that the host cannot serve. If the choice is `native`, an offbeat algorithm replaces it.
   // Returns false if the call cannot be served.
-  [[nodiscard]] bool run_without_host(Call call);
+  [[nodiscard]] bool run_without_host(PreparedCall& prepared);
 
   // Begins such a call, which then proceeds while the program computes. Returns null if the call cannot be
   // served. The operation may outlive the program's communicator.
-  [[nodiscard]] std::unique_ptr<Operation> begin(const Call& call);
+  [[nodiscard]] std::unique_ptr<Operation> begin(PreparedCall& prepared);
 
   // Chooses for a non-blocking call that the host can serve, too. It never waits for another rank.
   [[nodiscard]] Choice choose_to_begin(Collective collective, std::size_t bytes, std::size_t width);

@@ -125,7 +125,7 @@ void MpiTransport::post_send(Transfer& transfer) {
 
 bool MpiTransport::test_messages() {
   const auto count = requests_.size();
-  if (count == 0 && awaits_board()) return false;
+  if (count == 0 && awaits_others()) return false;
   completed_.resize(count);
   statuses_.resize(count);
   int done = 0;

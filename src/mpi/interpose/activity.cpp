@@ -95,15 +95,16 @@ Outcome Activity::begin() {
   }
   communicator.life().require_intact();
 
-  const Types& types = process_.types();
   Call call = call_;
   failure_ = MPI_SUCCESS;
   was_seen_over_ = false;
   operation_.reset();
   communicator.or_break(call_.collective, bytes, [&] {
-    sides_.pack(types);
-    staged_.pack(types);
-    if (shares_ && !is_alone) copy_of_input(*chosen.expression, communicator.size(), call, copy_);
+    const bool is_operation = !is_alone && !chosen.expression->runs_on_host();
+    const bool copies_input =
+        shares_ && !is_alone && needs_copy_of_input(*chosen.expression, call.collective);
+    is_operation && !copies_input ? begin_pack() : pack();
+    if (copies_input) copy_of_input(*chosen.expression, communicator.size(), call, copy_);
     request_ = activities.take_request(*this);
     if (request_ == nullptr) throw CommunicationError("no request is left", MPI_ERR_OTHER);
   });
@@ -122,7 +123,7 @@ Outcome Activity::begin() {
           [&] { host_pipeline_.emplace(communicator.host_pipeline(*chosen.expression, call)).begin(); });
       communicator.hold();
     } else {
-      communicator.begin(operation_, chosen, call, bytes, {on_end, this}, sides_.stand_ins());
+      communicator.begin(operation_, chosen, call, bytes, {on_end, this}, stand_ins());
       operations_under_way.settle();
     }
   } catch (...) {
@@ -133,6 +134,16 @@ Outcome Activity::begin() {
   if (measured_) [[unlikely]]
     measured_.add_since(measured_.begun());
   return {.kind = Outcome::Kind::served};
+}
+
+void Activity::pack() {
+  sides_.pack(process_.types());
+  if (staged_) staged_->pack(process_.types());
+}
+
+void Activity::begin_pack() {
+  sides_.begin_pack(process_.types());
+  if (staged_) staged_->call.begin_fetch();
 }
 
 void Activity::end_measured(std::uint64_t waited) noexcept {
@@ -185,8 +196,13 @@ void Activity::on_end(void* self) noexcept {
 void Activity::end() noexcept {
   try {
     if (failure_ == MPI_SUCCESS) {
-      sides_.unpack(process_.types());
-      staged_.unpack(process_.types());
+      // An operation has copied to the device by itself.
+      if (operation_ != nullptr) {
+        sides_.end_unpack(process_.types());
+      } else {
+        sides_.unpack(process_.types());
+        if (staged_) staged_->unpack(process_.types());
+      }
     }
   } catch (...) {
     failure_ = code_of_exception();

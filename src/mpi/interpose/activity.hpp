@@ -57,7 +57,7 @@ class Activity {
   // These return what a Service keeps in the activity.
   [[nodiscard]] Sides& kept(Sides*) { return sides_; }
   [[nodiscard]] Lists& kept(Lists*) { return lists_; }
-  [[nodiscard]] Staged& staged() { return staged_; }
+  [[nodiscard]] std::optional<Staged>& staged() { return staged_; }
 
   // Takes a judged call. A persistent call is kept for later; any other begins at once.
   Outcome take(Communicator& communicator, const Call& call, bool shares);
@@ -113,6 +113,13 @@ class Activity {
   [[nodiscard]] bool make(HostRequest& request) noexcept;
   static int on_poll(void* request, MPI_Status* status);
   static int on_wait(int count, void** requests, double timeout, MPI_Status* status);
+  // Get the data from the program. begin_pack() only begins copies from a device, and the operation waits for
+  // them.
+  void pack();
+  void begin_pack();
+  [[nodiscard]] const StandInCopies* stand_ins() const {
+    return staged_ ? staged_->stand_ins() : sides_.stand_ins();
+  }
   // Puts the results where the program wants them, and tells all that ask for the end. Calls the host.
   void end() noexcept;
   // Frees the request of a collective that is over and that nobody will wait for, because the program has
@@ -149,7 +156,7 @@ class Activity {
   MeasuredCall measured_;
   Sides sides_;
   Lists lists_;
-  Staged staged_;
+  std::optional<Staged> staged_;
   std::optional<pool::Block> copy_;  // of the input
 };
 
@@ -219,13 +226,14 @@ struct ByActivity {
   Activity& activity;
 
   [[nodiscard]] Communicator* find(Runtime& process, MPI_Comm handle, Collective collective) const;
-  Staged& keep(std::optional<Staged>&) const { return activity.staged(); }
+  Staged& keep(std::optional<Staged>&) const { return activity.staged().emplace(); }
   // A persistent call may not have stand-ins: it keeps its vectors for all starts, and each start chooses an
   // algorithm.
-  [[nodiscard]] bool may_have_stand_ins(Communicator& communicator, Collective collective,
-                                        std::size_t bytes) const {
+  [[nodiscard]] bool may_have_stand_ins(Communicator& communicator, Collective collective, std::size_t bytes,
+                                        std::size_t width) const {
     if (activity.is_persistent()) return false;
-    return Communicator::may_have_stand_ins(communicator.choose_to_begin(collective, bytes, 1), collective);
+    return Communicator::may_have_stand_ins(communicator.choose_to_begin(collective, bytes, width),
+                                            collective);
   }
   template <Collective, class Kept>
   Outcome carry_out(Communicator& communicator, const Call& call, std::size_t, bool shares, Kept&) const {

@@ -12,12 +12,14 @@
 
 namespace offbeat {
 
-// Copies the input of a call to `copy` if the input shares its memory with the output. On the board no copy
-// is needed if all blocks are equal.
+// Returns true if an algorithm needs a copy of an input that shares its memory with the output. On the board
+// no copy is needed if all blocks are equal.
+[[nodiscard]] inline bool needs_copy_of_input(const Expression& chosen, Collective collective) {
+  return chosen.algorithm->needs.board != OnBoard::one_node || collective == Collective::reduce_scatter;
+}
+// Copies such an input to `copy`.
 inline void copy_of_input(const Expression& chosen, int ranks, Call& call, std::optional<pool::Block>& copy) {
-  const bool has_lists = call.collective == Collective::reduce_scatter;
-  const bool is_careful = chosen.algorithm->needs.board == OnBoard::one_node && !has_lists;
-  if (is_careful || call.input.bytes() == 0) return;
+  if (!needs_copy_of_input(chosen, call.collective) || call.input.bytes() == 0) return;
   const ConstVector all = call.input_blocks.span(call.input, ranks);
   copy.emplace(all.bytes());
   offbeat::copy(copy->data(), all.data, all.bytes());
@@ -45,8 +47,8 @@ struct AtOnce {
   static Staged& keep(std::optional<Staged>& here) { return here.emplace(); }
 
   [[nodiscard]] static bool may_have_stand_ins(Communicator& communicator, Collective collective,
-                                               std::size_t bytes) {
-    return Communicator::may_have_stand_ins(communicator.choose(collective, bytes, 1), collective);
+                                               std::size_t bytes, std::size_t width) {
+    return Communicator::may_have_stand_ins(communicator.choose(collective, bytes, width), collective);
   }
 
   template <Collective collective, class Kept>

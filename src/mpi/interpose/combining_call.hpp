@@ -172,8 +172,12 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
     self.communicator_->or_break(collective, bytes, [&] {
       std::optional<Staged> here;
       Staged& staged = self.carrier_.keep(here);
-      staged.call.take(call);
-      outcome = self.carry_out(call, bytes, shares, staged);
+      // An input that must be copied first, as it shares memory with the output, is copied by the CPU.
+      const bool may_stay =
+          !(shares && has_lists) &&
+          self.carrier_.may_have_stand_ins(*self.communicator_, collective, bytes, call.output.width);
+      staged.call.take(call, may_stay, shares);
+      outcome = self.carry_out(call, bytes, shares && !staged.call.has_input_apart(), staged);
     });
     return outcome;
   }

@@ -94,9 +94,8 @@ class CopyingCall : public JudgedCall<collective, Arguments, Carrier> {
     Outcome outcome = leave_to_host();
     communicator_->or_break(collective, bytes, [&] {
       if (input.needs_packing() || output.needs_packing()) [[unlikely]] {
-        const bool may_stand_in =
-            !is_aliased && carrier_.may_have_stand_ins(*communicator_, collective, bytes);
-        kept_.provide(types, may_stand_in, Carrier::may_wait);
+        const bool may_stay = carrier_.may_have_stand_ins(*communicator_, collective, bytes, 1);
+        kept_.provide(types, may_stay, may_stay && !is_aliased, Carrier::may_wait);
         call = call_on_sides(in_place);
       }
       const bool shares = (in_place || is_aliased) && who.is_personal && !who.root_gives;

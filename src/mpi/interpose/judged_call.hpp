@@ -32,7 +32,8 @@ namespace offbeat {
 //     kept     This object, of type Kept, must live as long as the collective. Its pack() comes before the
 //              collective, its unpack() after it.
 // carrier.keep(here) returns `kept` for vectors in device memory; `here` lives until the carrier returns.
-// carrier.may_have_stand_ins(...) returns true if long vectors with gaps may have stand-ins.
+// carrier.may_have_stand_ins(...) returns true if long vectors with gaps may have stand-ins, and long vectors
+// on a device may stay there.
 template <Collective collective, class Arguments, class Carrier>
 class JudgedCall {
  public:

@@ -55,15 +55,34 @@ struct Sides final : StandInCopies {
   void unpack(const Types& types) {
     if (unpacks_output) output.unpack(types);
   }
+  // The same for an operation, which waits for copies from and to a device.
+  void begin_pack(const Types& types) {
+    if (!copies) [[likely]]
+      return pack(types);
+    if (!input.begin_fetch(*copies)) input.pack(types);
+    if (packs_output && !output.begin_fetch(*copies)) output.pack(types);
+  }
+  void begin_delivery() const override {
+    if (unpacks_output && copies) output.begin_delivery(*copies);
+  }
+  void end_unpack(const Types& types) {
+    if (unpacks_output && !(copies && output.delivers_by_itself())) output.unpack(types);
+  }
 
-  // Gives addresses to the vectors that need packing. `by_host` is true if the host may pack during the
-  // collective.
-  void provide(const Types& types, bool may_stand_in, bool by_host) {
+  // Gives addresses to the vectors that need packing. An algorithm runs that only names them in computations,
+  // if `may_stay`; then vectors on a device may stay there. If also `may_stand_in`, vectors with gaps may
+  // have stand-ins. `by_host` is true if the host may pack during the collective. A driver cannot copy from
+  // or to a stand-in, so a call has vectors of one kind only.
+  void provide(const Types& types, bool may_stay, bool may_stand_in, bool by_host) {
     Side* const sides[] = {&input, &output};
+    if (may_stay && (input.may_stay_on_device() || output.may_stay_on_device())) may_stand_in = false;
     for (int k = 0; k < 2; ++k) {
       Side& side = *sides[k];
       if (!side.needs_packing()) continue;
-      if (may_stand_in && side.may_stand_in(types, by_host)) {
+      if (side.is_on_device() && !copies) copies.emplace();
+      if (may_stay && side.may_stay_on_device()) {
+        side.stay_on_device(*copies);
+      } else if (may_stand_in && side.may_stand_in(types, by_host)) {
         side.stand_in(k);
         types_of_stand_ins = &types;
       } else {
@@ -72,9 +91,11 @@ struct Sides final : StandInCopies {
     }
   }
   [[nodiscard]] const StandInCopies* stand_ins() const {
-    return types_of_stand_ins != nullptr ? this : nullptr;
+    return types_of_stand_ins != nullptr || copies ? this : nullptr;
   }
+  [[nodiscard]] DeviceCopies* on_device() const override { return copies ? &*copies : nullptr; }
   [[nodiscard]] bool copy(std::byte* to, const std::byte* from, std::size_t bytes) const override {
+    if (types_of_stand_ins == nullptr) return false;
     const Types& types = *types_of_stand_ins;
     const Side* const source = side_at(from);
     const Side* const destination = side_at(to);
@@ -104,7 +125,8 @@ struct Sides final : StandInCopies {
     return static_cast<std::size_t>(address - side.vector().data);
   }
 
-  const Types* types_of_stand_ins = nullptr;  // null if there are no stand-ins
+  const Types* types_of_stand_ins = nullptr;   // null if there are no stand-ins
+  mutable std::optional<DeviceCopies> copies;  // comes last: it waits for copies of the sides' memory
 };
 
 // Lists is what a call keeps if its collective combines.
@@ -124,7 +146,7 @@ struct Staged {
 
   void pack(const Types&) const { call.fetch_input(); }
   void unpack(const Types&) const { call.deliver_output(); }
-  [[nodiscard]] static const StandInCopies* stand_ins() { return nullptr; }
+  [[nodiscard]] const StandInCopies* stand_ins() const { return call.stand_ins(); }
 };
 
 }  // namespace offbeat

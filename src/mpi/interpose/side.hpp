@@ -14,7 +14,7 @@
 #include "collectives/call.hpp"
 #include "mpi/host/collective_call.hpp"
 #include "mpi/types/types.hpp"
-#include "node/device_memory.hpp"
+#include "node/device_copies.hpp"
 #include "transport/stand_in.hpp"
 
 namespace offbeat {
@@ -76,7 +76,10 @@ class Side {
   [[nodiscard]] bool needs_packing() const { return is_packed() && vector_.count > 0; }
   // Give a vector that needs packing its address. After allocate() it has memory for all its bytes. After
   // stand_in() it has none, and is packed part by part as the algorithm copies (transport/stand_in.hpp).
-  void allocate() { vector_.data = packed_.emplace(vector_.count).data(); }
+  void allocate() {
+    vector_.data = device_ && layout_.is_dense ? pinned_.emplace(device_, vector_.count).data()
+                                               : packed_.emplace(vector_.count).data();
+  }
   void stand_in(int vector) { vector_.data = stand_in::address(vector); }
   // Returns true if a stand-in is possible and pays. Shorter vectors stay in the cache when they are packed.
   // An element that is not all in one copy is packed whole by the host. `by_host` is true if the host may
@@ -88,6 +91,23 @@ class Side {
     strided_ = types.find_strided(count_, type_, layout_);
     return strided_ != nullptr || (by_host && layout_.size <= longest_element);
   }
+  // A long vector without gaps may stay on its device.
+  [[nodiscard]] bool is_on_device() const { return static_cast<bool>(device_); }
+  [[nodiscard]] bool may_stay_on_device() const {
+    return device_ && layout_.is_dense && vector_.count >= DeviceCopies::shortest_in_parts;
+  }
+  void stay_on_device(DeviceCopies& copies) {
+    stays_ = true;
+    if (listed_ > 0) make_lists();
+    vector_.data = data_;
+    std::byte* begin = nullptr;
+    std::byte* end = nullptr;
+    for_each_block_in_program([&](std::byte* data, std::size_t bytes) {
+      begin = begin == nullptr ? data : std::min(begin, data);
+      end = std::max(end, data + bytes);
+    });
+    copies.use(device_, begin, static_cast<std::size_t>(end - begin));
+  }
   [[nodiscard]] const Vector& vector() const { return vector_; }
   [[nodiscard]] const BlockList& blocks() const { return list_; }
   // Returns where the program has block `rank` of `ranks`.
@@ -95,8 +115,25 @@ class Side {
     return data_ + (listed_ > 0 ? displacements_[rank] : count_ / ranks * rank) * layout_.extent;
   }
 
+  // Begin copies from and to a device, for a side that needs nothing else. begin_fetch() returns false if the
+  // side has to be packed.
+  [[nodiscard]] bool begin_fetch(DeviceCopies& copies) {
+    if (!pinned_) return false;
+    for_each_part([&](const std::byte* data, std::int64_t count, std::byte* packed) {
+      copies.begin_read(device_, packed, data, static_cast<std::size_t>(count) * layout_.size);
+    });
+    return true;
+  }
+  [[nodiscard]] bool delivers_by_itself() const { return pinned_.has_value(); }
+  void begin_delivery(DeviceCopies& copies) const {
+    if (!pinned_) return;
+    for_each_part([&](std::byte* data, std::int64_t count, const std::byte* packed) {
+      copies.begin_write(device_, data, packed, static_cast<std::size_t>(count) * layout_.size);
+    });
+  }
+
   void pack(const Types& types) {
-    if (packed_)
+    if (packed_ || pinned_)
       for_each_part([&](std::byte* data, std::int64_t count, std::byte* packed) {
         if (device_) [[unlikely]]
           return pack_from_device(types, data, count, packed);
@@ -104,7 +141,7 @@ class Side {
       });
   }
   void unpack(const Types& types) {
-    if (packed_)
+    if (packed_ || pinned_)
       for_each_part([&](std::byte* data, std::int64_t count, std::byte* packed) {
         if (device_) [[unlikely]]
           return unpack_to_device(types, packed, data, count);
@@ -163,20 +200,30 @@ class Side {
     list_ = {counts, begins};
   }
 
-  [[nodiscard]] bool is_packed() const { return !layout_.is_dense || device_; }
+  [[nodiscard]] bool is_packed() const { return !layout_.is_dense || (device_ && !stays_); }
+
+  // Calls use(data, bytes) for each block of the program that has data. The blocks have no gaps.
+  template <class Use>
+  void for_each_block_in_program(Use&& use) const {
+    if (listed_ == 0) return use(data_, bytes());
+    for (int block = 0; block < listed_; ++block) {
+      const std::size_t bytes = list_.counts[block];
+      if (bytes > 0) use(data_ + displacements_[block] * layout_.extent, bytes);
+    }
+  }
 
   // Calls use(data, count, packed) once, or for all blocks that follow one another.
   template <class Use>
-  void for_each_part(Use&& use) {
-    if (listed_ == 0) return use(data_, count_, packed_->data());
+  void for_each_part(Use&& use) const {
+    std::byte* const packed = packed_ ? packed_->data() : pinned_->data();
+    if (listed_ == 0) return use(data_, count_, packed);
     for (int block = 0; block < listed_;) {
       const int first = block;
       std::int64_t count = 0;
       do {
         count += counts_[block++];
       } while (block < listed_ && displacements_[block] == displacements_[first] + count);
-      if (count > 0)
-        use(data_ + displacements_[first] * layout_.extent, count, packed_->data() + list_.begins[first]);
+      if (count > 0) use(data_ + displacements_[first] * layout_.extent, count, packed + list_.begins[first]);
     }
   }
 
@@ -239,7 +286,9 @@ class Side {
   Vector vector_;
   BlockList list_;
   std::optional<pool::Block> packed_;
-  std::unique_ptr<Strided> strided_;  // packs a side that has a stand-in; null if the host packs it
+  std::optional<PinnedBlock> pinned_;  // instead, for device memory without gaps
+  bool stays_ = false;                 // true if the vector stays on its device
+  std::unique_ptr<Strided> strided_;   // packs a side that has a stand-in; null if the host packs it
   std::optional<pool::Block> lists_;
   bool has_own_type_ = false;
 };

@@ -62,7 +62,7 @@ bool start_runtime_or_pass_on() {
 
 Runtime::Runtime() : settings(Settings::from_environment()) {
   pool::set_cache_limit(settings.cache_bytes);
-  if (settings.gpu == GpuPolicy::stage) devices::look_for_drivers();
+  if (copies_memory(settings.gpu)) devices::look_for_drivers();
   selection.start_with(settings);
   selection.ask_for_offer([]() -> const HostOffer& { return runtime().host_variables().offer(); });
   HostVariables::prepare(host, host_mpi, selection);

@@ -60,13 +60,6 @@ void require_no_lists(Collective collective) {
                      " takes lists of counts, which calls on a communicator cannot have");
 }
 
-// Replaces device memory in the call with host memory.
-void stage(Communicator& communicator, PreparedCall& prepared) {
-  if (!devices::may_have_memory()) return;
-  const Call& call = prepared.call();
-  communicator.or_break(call.collective, call.length(communicator.size()), [&] { prepared.stage(); });
-}
-
 }  // namespace
 
 namespace {
@@ -145,9 +138,7 @@ void run(const Arguments& arguments) {
   Communicator& communicator = communicator_of(arguments.communicator, collective);
   PreparedCall prepared(arguments, communicator.rank(), communicator.size());
   check(start_runtime(), communicator, arguments, prepared.call());
-  stage(communicator, prepared);
-  if (!communicator.run_without_host(prepared.call())) refuse();
-  prepared.deliver_output();
+  if (!communicator.run_without_host(prepared)) refuse();
   observation.returns(true);
 }
 
@@ -172,8 +163,7 @@ RequestPointer begin(const Arguments& arguments) {
   Observation observation(arguments, collective, false);
   Communicator& communicator = communicator_of(arguments.communicator, collective);
   PreparedCall& prepared = request->prepared.emplace(arguments, communicator.rank(), communicator.size());
-  stage(communicator, prepared);
-  request->operation = communicator.begin(prepared.call());
+  request->operation = communicator.begin(prepared);
   if (request->operation == nullptr) refuse();
   request->number = observation.returns(false);
   return request;
@@ -183,7 +173,6 @@ bool test(Request& request) {
   const InsideOffbeat guard;
   require_running_mpi();
   if (!request.operation->test()) return false;
-  request.prepared->deliver_output();
   observe_completion(request.number);
   return true;
 }
@@ -192,7 +181,6 @@ void wait(Request& request) {
   const InsideOffbeat guard;
   require_running_mpi();
   request.operation->wait();
-  request.prepared->deliver_output();
   observe_completion(request.number);
 }
 

@@ -19,6 +19,7 @@
 #include "mpi/host/clock_messenger.hpp"
 #include "mpi/host/exit_with.hpp"
 #include "mpi/tracer/c_interface.hpp"
+#include "node/device_memory.hpp"
 #include "trace/communicator_filter.hpp"
 
 namespace offbeat::trace {
@@ -129,6 +130,7 @@ Tracer::Tracer(const Below& below, const Settings& settings)
       {MPI_BXOR, "MPI_BXOR"},       {MPI_MINLOC, "MPI_MINLOC"}, {MPI_MAXLOC, "MPI_MAXLOC"},
       {MPI_REPLACE, "MPI_REPLACE"}, {MPI_NO_OP, "MPI_NO_OP"},
   };
+  devices::look_for_drivers();  // BitVector must not read their memory
   fill_header(settings);
   pause(settings.trace_paused);
   add(MPI_COMM_WORLD, null_communicator_, false);

@@ -152,12 +152,16 @@ class Tracer {
   // Records that a call has returned. `is_complete` is true if no completion follows. It is inlined for the
   // same reason as begin().
   [[gnu::always_inline]] void leave(OpenCall open, Nanoseconds exit, bool is_complete,
-                                    const char* algorithm = nullptr) {
+                                    const char* algorithm = nullptr, const Bits* bits = nullptr) {
     if (!open.is_recorded()) return;
     const std::uint8_t number = algorithm != nullptr ? number_of(algorithm) : 0;
     writer_.change(open.slot, [&](CallRecord& record) {
       record.exit = exit;
       record.algorithm = number;
+      if (bits != nullptr) {
+        record.bits = *bits;
+        record.flags |= has_bits;
+      }
       if (is_complete) end(record, exit);
     });
   }
@@ -212,6 +216,7 @@ class Tracer {
   [[nodiscard]] bool is_null_communicator(MPI_Comm communicator) const {
     return communicator == null_communicator_;
   }
+  [[nodiscard]] bool is_bitwise_and(MPI_Op operation) const { return operation == bitwise_and_; }
 
  private:
   void fill_header(const Settings& settings);
@@ -251,6 +256,7 @@ class Tracer {
   // Copies, because Open MPI's constants are slow to look up; see abi.hpp.
   const MPI_Comm null_communicator_ = MPI_COMM_NULL;
   const MPI_Datatype null_type_ = MPI_DATATYPE_NULL;
+  const MPI_Op bitwise_and_ = MPI_BAND;
 
   DirectCache<Communicator*, 16> recent_;
   DirectCache<KnownType, 64> types_;

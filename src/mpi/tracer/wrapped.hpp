@@ -13,6 +13,7 @@
 #include "mpi/host/name_unknown_settings.hpp"
 #include "mpi/host/request_functions.hpp"
 #include "mpi/host/spawn_infos.hpp"
+#include "mpi/tracer/bit_vector.hpp"
 #include "mpi/tracer/describe.hpp"
 
 namespace offbeat::trace::wrapped {
@@ -49,12 +50,14 @@ int blocking(Tracer& tracer, Next* next, Arguments... arguments) {
   const Nanoseconds arrival = clock::now();
   const InsideOffbeat guard;
   OpenCall open;
+  BitVector vector;
   if_possible([&] {
     const auto lock = tracer.lock();
     const auto call = Signature<collective>::read(arguments...);
     Communicator* communicator = tracer.counted(call.communicator);
     if (communicator == nullptr || !tracer.wants(collective, *communicator)) return;
     const Facts facts = describe<collective>(tracer, *communicator, call);
+    if constexpr (collective == Collective::allreduce) vector = BitVector(tracer, facts, call);
     open = tracer.begin(collective, 0, *communicator, facts, arrival);
   });
   const int code = next(arguments...);
@@ -62,6 +65,12 @@ int blocking(Tracer& tracer, Next* next, Arguments... arguments) {
     const Nanoseconds exit = clock::now();
     if_possible([&] {
       const auto lock = tracer.lock();
+      if constexpr (collective == Collective::allreduce) {
+        if (vector.is_one()) {
+          const Bits bits = vector.after();
+          return tracer.leave(open, exit, true, last_algorithm<collective>(), &bits);
+        }
+      }
       tracer.leave(open, exit, true, last_algorithm<collective>());
     });
   }

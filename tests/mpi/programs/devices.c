@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- *     devices DRIVER values|interface|failing_read|failing_write|level_zero|late_level_zero|native [LEVEL_ZERO]
+ *     devices DRIVER MODE [LEVEL_ZERO]
+ *
+ * MODE: values, refused, interface, failing_read, failing_write, failing_event, overlapping, registering,
+ * level_zero, native, or served.
  *
  * Makes those calls with GPU memory that the random calls (exchanges.cpp) do not make. The GPU is a stub
  * (tests/support/stub_gpu.cpp). Even ranks pass device memory, odd ranks host memory.
@@ -165,8 +168,94 @@ static void values(void) {
   if (has_gpu) CHECK(gpu.depth() == 0, "a context is still there");
 }
 
+/* No call keeps the program waiting for a copy, not even the one that begins a collective. */
+static void overlapping(void) {
+  enum { shortest = 1, middle = 20000, longest = 1 << 20 };
+  const int counts[] = {shortest, middle, longest};
+  for (int k = 0; k < 3; ++k) {
+    const int count = counts[k];
+    within(60, "%d elements", count);
+    int *const input = make((size_t)count, 10 * world_rank), *const output = make((size_t)count, -1);
+    int *const all = make((size_t)(count * world_size), -1);
+    MPI_Request requests[2];
+    allreduce(input, output, count, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    const long before = has_gpu ? gpu.calls(STUB_BLOCKING) : 0;
+    if (has_gpu) gpu.delay(20000);
+    const double start = MPI_Wtime();
+    MPI_Iallreduce(input, output, count, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[0]);
+    MPI_Iallgather(input, count, MPI_INT, all, count, MPI_INT, MPI_COMM_WORLD, &requests[1]);
+    const double begun_s = MPI_Wtime() - start;
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    const double complete_s = MPI_Wtime() - start;
+    if (has_gpu) {
+      gpu.delay(0);
+      CHECK(gpu.calls(STUB_BLOCKING) == before, "%ld copies kept the program waiting",
+            gpu.calls(STUB_BLOCKING) - before);
+      CHECK(begun_s < complete_s / 2, "%d elements: begun after %g s of %g s", count, begun_s, complete_s);
+      if (count == longest) CHECK(gpu.calls(STUB_AT_ONCE) >= 4, "one copy at a time");
+    }
+    CHECK(get(output, (size_t)count - 1) == sum(world_size, count - 1, 0), "sum of %d", count);
+    CHECK(get(all, (size_t)(count * world_size) - 1) == 10 * (world_size - 1) + count - 1, "allgather of %d", count);
+    drop(input);
+    drop(output);
+    drop(all);
+  }
+}
+
+/* The windows of a board are registered once, and not for short calls. */
+static void registering(void) {
+  enum { count = 1 << 18 };
+  int *const input = make(count, 10 * world_rank), *const output = make(count, -1);
+  long made = 0;
+  for (int call = 0; call < 10; ++call) {
+    allreduce(input, output, count, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    CHECK(get(output, count - 1) == sum(world_size, count - 1, 0), "call %d", call);
+    if (!has_gpu) continue;
+    if (call == 0) made = gpu.calls(STUB_REGISTER);
+    CHECK(made > 0 && gpu.calls(STUB_REGISTER) == made, "call %d: %ld registrations", call, gpu.calls(STUB_REGISTER));
+    CHECK(gpu.calls(STUB_FORGET) == 0, "memory in use was forgotten");
+  }
+  /* Each of many communicators may have a board. What it registers is forgotten with it. */
+  for (int k = 0; k < 20; ++k) {
+    MPI_Comm other;
+    MPI_Comm_dup(MPI_COMM_WORLD, &other);
+    allreduce(input, output, count, MPI_INT, MPI_SUM, other);
+    CHECK(get(output, 0) == sum(world_size, 0, 0), "communicator %d", k);
+    MPI_Comm_free(&other);
+  }
+  if (has_gpu) CHECK(gpu.calls(STUB_REGISTER) <= made + 4, "%ld registrations", gpu.calls(STUB_REGISTER));
+  drop(input);
+  drop(output);
+}
+
 #ifdef WITH_INTERFACE
+/* The sum of ones in half the width: a whole number, which both types have. */
+static void narrow(offbeat_type type, unsigned short one, unsigned short sum_of_ranks) {
+  enum { count = 200000 };
+  const int world = FORTRAN_HANDLE(MPI_COMM_WORLD);
+  offbeat_request *request = NULL;
+  int *const input = make(count / 2, one << 16 | one), *const output = make(count / 2, -1);
+  for (size_t k = 0; k < count / 2; ++k) set(input, k, one << 16 | one);
+  for (int begun = 0; begun < 2; ++begun) {
+    set(output, count / 2 - 1, -1);
+    if (begun) {
+      CHECK(offbeat_iallreduce(input, output, count, type, OFFBEAT_SUM, world, &request) == OFFBEAT_OK, "begin");
+      ((__typeof__(&offbeat_wait))function("offbeat_wait"))(&request);
+    } else {
+      CHECK(offbeat_allreduce(input, output, count, type, OFFBEAT_SUM, world) == OFFBEAT_OK, "run");
+    }
+    CHECK(get(output, count / 2 - 1) == (sum_of_ranks << 16 | sum_of_ranks), "type %d: %x", (int)type,
+          (unsigned)get(output, count / 2 - 1));
+  }
+  drop(input);
+  drop(output);
+}
+
 static void interface(void) {
+  if (world_size == 3) {
+    narrow(OFFBEAT_FLOAT16, 0x3c00, 0x4200);  /* 1 and 3 */
+    narrow(OFFBEAT_BFLOAT16, 0x3f80, 0x4040);
+  }
   offbeat_request *request = NULL;
   const int world = FORTRAN_HANDLE(MPI_COMM_WORLD);
   for (int count = 1; count < 200000; count *= 50) {
@@ -187,15 +276,15 @@ static void interface(void) {
 #endif
 
 /* Rank 0's driver does not copy. Rank 0 gets an error; the others get the sum, or an error. */
-static void failing(enum stub_call what) {
+static void failing(enum stub_call what, int count) {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  int *const input = make(4, 10 * world_rank), *const output = make(4, -1);
+  int *const input = make((size_t)count, 10 * world_rank), *const output = make((size_t)count, -1);
   MPI_Barrier(MPI_COMM_WORLD);
   if (has_gpu && world_rank == 0) gpu.fail(what, 719);
-  const int code = allreduce(input, output, 4, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  const int code = allreduce(input, output, count, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   if (world_rank == 0) CHECK(code != MPI_SUCCESS, "no error");
   if (code == MPI_SUCCESS) CHECK(get(output, 0) == sum(world_size, 0, 0), "wrong sum");
-  const int later = allreduce(input, output, 4, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  const int later = allreduce(input, output, count, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   CHECK(later != MPI_SUCCESS, "no error later");
   printf("rank %d: %s\n", world_rank, code == MPI_SUCCESS ? "sum" : "error");
   fflush(stdout);
@@ -224,8 +313,17 @@ int main(int argc, char **argv) {
 #ifdef WITH_INTERFACE
   if (strcmp(mode, "interface") == 0) interface();
 #endif
-  if (strcmp(mode, "failing_read") == 0) failing(STUB_READ);
-  if (strcmp(mode, "failing_write") == 0) failing(STUB_WRITE);
+  if (strcmp(mode, "refused") == 0) {
+    if (has_gpu) gpu.fail(STUB_REGISTER, 801);
+    values();
+    if (has_gpu) CHECK(gpu.calls(STUB_REGISTER) > 0 && gpu.calls(STUB_BLOCKING) > 0, "nothing was refused");
+  }
+  if (strcmp(mode, "failing_read") == 0) failing(STUB_READ, 4);
+  if (strcmp(mode, "failing_write") == 0) failing(STUB_WRITE, 4);
+  if (strcmp(mode, "failing_event") == 0) failing(STUB_EVENT, 1 << 20);
+  if (strcmp(mode, "overlapping") == 0) overlapping();
+  if (strcmp(mode, "registering") == 0) registering();
+  if (strcmp(mode, "served") == 0) host_memory();
   if (strcmp(mode, "native") == 0) {
     host_memory();
     if (has_gpu) CHECK(gpu.calls(STUB_QUERY) == 0, "the driver was asked");

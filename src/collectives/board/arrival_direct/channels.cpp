@@ -98,6 +98,9 @@ Task through_channels(const WindowRound& round) {
         while (given[to] < channel.chunks()) {
           if (given[to] - known[to] == channel.depth()) known[to] = channel.count(channel.taken(), known[to]);
           if (given[to] - known[to] == channel.depth()) break;
+          round.net.bring(channel.place(given[to]), channel.of(gift, given[to]));
+          if (given[to] + 1 < channel.chunks() && given[to] + 1 - known[to] < channel.depth())
+            round.net.bring(channel.place(given[to] + 1), channel.of(gift, given[to] + 1));
           co_await round.net.put(channel.place(given[to]), channel.of(gift, given[to]));
           ++given[to];
           co_await board.announce(channel.put(), channel.mark(given[to]));
@@ -132,6 +135,7 @@ Task through_channels(const WindowRound& round) {
           Computation copy = round.net.copy(channel.of(receipt, taken[from]), piece);
           copy.past_cache = round.past_cache;
           copy.at_rest = there == channel.chunks();
+          copy.source_changes = channel.is_filled_again();
           co_await copy;
           if (channel.is_filled_again())
             co_await board.announce(channel.taken(), channel.mark(taken[from] + 1));

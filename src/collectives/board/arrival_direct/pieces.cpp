@@ -8,6 +8,9 @@
 namespace offbeat::direct {
 
 Task give(const WindowRound& round) {
+  for (int piece = 0; piece < round.pieces; ++piece)
+    round.net.bring(round.place(round.net.rank, round.taker(piece)),
+                    part(round.gifts.gift(round.taker(piece)), round.first, round.most));
   std::size_t announced = 0;  // number of chunks
   for (int piece = 0; piece < round.pieces; ++piece) {
     const ConstVector gift = part(round.gifts.gift(round.taker(piece)), round.first, round.most);

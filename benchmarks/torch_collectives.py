@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Time torch's collectives on gloo and on offbeat, in turn in one job.
+
+    build/torch-venv/bin/python benchmarks/torch_collectives.py [--ranks 2] [--sizes 4,1KiB] [--json [FILE]]
+
+*sync* is `dist.all_reduce(tensor)`, *async* is `dist.all_reduce(tensor, async_op=True).wait()`. Times are
+medians over the rounds, of the slowest rank. Without torchrun the script starts the ranks itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import result_file
+
+SIZES = "4,64,1KiB,16KiB,64KiB,256KiB,1MiB,4MiB,16MiB,64MiB"
+UNITS = {"KiB": 1024, "MiB": 1024**2}
+WAYS = ("gloo sync", "offbeat sync", "gloo async", "offbeat async")
+
+
+def bytes_of(text: str) -> int:
+    for unit, factor in UNITS.items():
+        if text.endswith(unit):
+            return int(text.removesuffix(unit)) * factor
+    return int(text)
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--collectives", default="all_reduce,all_gather,reduce_scatter")
+    parser.add_argument("--sizes", default=SIZES, help="bytes that each rank gives")
+    parser.add_argument("--rounds", type=int, default=7)
+    result_file.add_option(parser)
+    return parser.parse_args()
+
+
+def start_ranks(ranks: int) -> int:
+    """Run this script in so many processes. Returns the worst exit code."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    shared = os.environ | {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    shared.setdefault("OMP_NUM_THREADS", "1")
+    processes = [
+        subprocess.Popen([sys.executable, *sys.argv], env=shared | {"RANK": str(rank)})
+        for rank in range(ranks)
+    ]
+    return max(process.wait() for process in processes)
+
+
+def calls_of(collective: str, size: int, ranks: int) -> Callable[[Any, bool], Any]:
+    import torch
+    import torch.distributed as dist
+
+    mine = torch.zeros(max(1, size // 4))
+    if collective == "all_reduce":
+        return lambda group, later: dist.all_reduce(mine, group=group, async_op=later)
+    if collective == "all_gather":
+        whole = torch.empty(mine.numel() * ranks)
+        return lambda group, later: dist.all_gather_into_tensor(whole, mine, group=group, async_op=later)
+    mine = torch.zeros(max(1, size // 4 // ranks) * ranks)
+    part = torch.empty(mine.numel() // ranks)
+    return lambda group, later: dist.reduce_scatter_tensor(part, mine, group=group, async_op=later)
+
+
+def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    import offbeat.torch  # noqa: F401
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    groups = {name: dist.new_group(backend=name) for name in ("gloo", "offbeat")}
+    lines: list[dict[str, Any]] = []
+    for collective in arguments.collectives.split(","):
+        for size in map(bytes_of, arguments.sizes.split(",")):
+            call = calls_of(collective, size, ranks)
+            count = 200 if size <= 64 * 1024 else 40 if size <= 1024**2 else 5
+            times: dict[str, list[float]] = {way: [] for way in WAYS}
+            for round_ in range(arguments.rounds + 1):
+                for way in WAYS:
+                    name, kind = way.split()
+                    group, later = groups[name], kind == "async"
+                    dist.barrier(group=groups["gloo"])
+                    started = time.perf_counter()
+                    for _ in range(count):
+                        work = call(group, later)
+                        if later:
+                            work.wait()
+                    spent = torch.tensor([(time.perf_counter() - started) / count])
+                    dist.all_reduce(spent, dist.ReduceOp.MAX, group=groups["gloo"])
+                    if round_ > 0:  # the first one warms up
+                        times[way].append(spent.item())
+            medians = {way: statistics.median(times[way]) for way in WAYS}
+            line = {"collective": collective, "size_bytes": size, "seconds": medians, "rounds_seconds": times}
+            lines.append(line)
+            if rank == 0:
+                shown = "  ".join(f"{way} {medians[way] * 1e6:9.1f}" for way in WAYS)
+                ratios = [medians[f"gloo {kind}"] / medians[f"offbeat {kind}"] for kind in ("sync", "async")]
+                print(
+                    f"{collective:15}{size:10} B  {shown} us  gloo/offbeat {ratios[0]:.2f} {ratios[1]:.2f}",
+                    flush=True,
+                )
+    dist.destroy_process_group()
+    return lines
+
+
+def summary(lines: list[dict[str, Any]]) -> None:
+    for collective in dict.fromkeys(line["collective"] for line in lines):
+        for kind in ("sync", "async"):
+            ratios = [
+                line["seconds"][f"gloo {kind}"] / line["seconds"][f"offbeat {kind}"]
+                for line in lines
+                if line["collective"] == collective
+            ]
+            mean = math.exp(statistics.fmean(map(math.log, ratios)))
+            print(
+                f"{collective} {kind}: gloo/offbeat {mean:.2f} in the geometric mean, least {min(ratios):.2f}"
+            )
+
+
+def main() -> int:
+    arguments = parse()
+    if "RANK" not in os.environ:
+        return start_ranks(arguments.ranks)
+    results = result_file.ResultFile(arguments.json if os.environ["RANK"] == "0" else None)
+    lines = measure(arguments)
+    if os.environ["RANK"] == "0":
+        summary(lines)
+        results.write(lines, ranks=int(os.environ["WORLD_SIZE"]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

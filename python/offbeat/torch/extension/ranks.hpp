@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The ranks of one process group: a group of offbeat, made through torch's store.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <vector>
+
+#include "library.hpp"
+
+namespace offbeat_torch {
+
+// Gives what each rank says to all ranks. Every exchange has keys of its own.
+class Meeting {
+ public:
+  Meeting(c10d::Store& store, int rank, int size) : store_(store), rank_(rank), size_(size) {}
+
+  [[nodiscard]] const std::string& why_not() const { return why_not_; }
+
+  static int exchange(void* state, const void* mine, size_t bytes, void* all) {
+    auto& self = *static_cast<Meeting*>(state);
+    try {
+      self.exchange(static_cast<const uint8_t*>(mine), bytes, static_cast<uint8_t*>(all));
+      return 0;
+    } catch (const std::exception& error) {
+      self.why_not_ = error.what();
+      return 1;
+    }
+  }
+
+ private:
+  void exchange(const uint8_t* mine, size_t bytes, uint8_t* all) {
+    const std::string prefix = "offbeat/" + std::to_string(exchanges_++) + "/";
+    std::vector<std::string> keys;
+    for (int rank = 0; rank < size_; ++rank) keys.push_back(prefix + std::to_string(rank));
+    store_.set(keys[static_cast<size_t>(rank_)], std::vector<uint8_t>(mine, mine + bytes));
+    std::vector<std::vector<uint8_t>> values;
+    if (store_.hasExtendedApi()) {
+      values = store_.multiGet(keys);
+    } else {
+      for (const std::string& key : keys) values.push_back(store_.get(key));
+    }
+    for (size_t rank = 0; rank < values.size(); ++rank) {
+      TORCH_CHECK(values[rank].size() == bytes, "the store has another value at ", keys[rank]);
+      std::memcpy(all + bytes * rank, values[rank].data(), bytes);
+    }
+  }
+
+  c10d::Store& store_;
+  const int rank_;
+  const int size_;
+  long exchanges_ = 0;
+  std::string why_not_;
+};
+
+// Calls body() without Python's lock, because it waits for a thread that may need the lock for a callback.
+template <class Body>
+void without_python(Body&& body) {
+  if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) return body();
+  const pybind11::gil_scoped_release released;
+  body();
+}
+
+// Groups whose last user is gone. A group must not be freed in a function that offbeat calls, because
+// offbeat's thread may still wait for a call of it. So the next thread that may frees it.
+class Freed {
+ public:
+  // Exists in a thread while a function runs that offbeat calls.
+  class InCallback {
+   public:
+    InCallback() { ++depth_; }
+    InCallback(const InCallback&) = delete;
+    InCallback& operator=(const InCallback&) = delete;
+    ~InCallback() { --depth_; }
+  };
+  static bool is_in_callback() { return depth_ > 0; }
+
+  static void add(offbeat_group* group) {
+    std::vector<offbeat_group*> mine;
+    {
+      const std::lock_guard lock(mutex_);
+      groups_.push_back(group);
+      if (depth_ == 0) mine.swap(groups_);
+    }
+    if (mine.empty()) return;
+    without_python([&] {
+      for (offbeat_group*& each : mine) library.group_free(&each);
+    });
+  }
+
+ private:
+  static inline thread_local int depth_ = 0;
+  static inline std::mutex mutex_;
+  static inline std::vector<offbeat_group*> groups_;
+};
+
+class Ranks {
+ public:
+  Ranks(c10d::Store& store, int rank, int size) {
+    Meeting meeting(store, rank, size);
+    if (library.group_make(rank, size, Meeting::exchange, &meeting, &group_) == OFFBEAT_OK) return;
+    const std::string text = library.error_text();
+    fail(meeting.why_not().empty() ? text : "the ranks do not meet in the store: " + meeting.why_not());
+  }
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+  ~Ranks() { Freed::add(group_); }
+
+  [[nodiscard]] offbeat_group* group() const { return group_; }
+
+  // Waits until is_over() returns true. Meanwhile calls advance, and Works complete in this thread.
+  template <class Condition>
+  void wait_until(Condition&& is_over) const {
+    const auto call = [](void* state) { return (*static_cast<Condition*>(state))() ? 1 : 0; };
+    library.wait_until(group_, call, const_cast<void*>(static_cast<const void*>(&is_over)));
+  }
+  void wait_for_calls() const {
+    without_python([this] { wait_until([this] { return under_way.load(std::memory_order_acquire) == 0; }); });
+  }
+  void give_up(const char* why) const { library.group_give_up(group_, why); }
+
+  std::atomic<int> under_way{0};  // Works
+
+ private:
+  offbeat_group* group_ = nullptr;
+};
+
+using RanksPointer = std::shared_ptr<Ranks>;
+
+}  // namespace offbeat_torch

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "node/pinned_block.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <utility>
+
+namespace offbeat {
+
+struct PinnedBlock::Memory {
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  Memory(const DeviceMemory& driver_of, std::size_t bytes)
+      : bytes(bytes),
+        driver_of(driver_of),
+        data(static_cast<std::byte*>(std::aligned_alloc(page, bytes))),
+        registration(driver_of, data ? data.get() : throw std::bad_alloc(), bytes) {}
+
+  static constexpr std::size_t page = 4096;
+  const std::size_t bytes;
+  const DeviceMemory driver_of;  // memory of the driver that knows this block
+  const std::unique_ptr<std::byte, Free> data;
+  const HostRegistration registration;  // ends before the memory
+  Memory* next = nullptr;
+};
+
+namespace {
+
+// The blocks that nobody uses, at most this much. All are kept if the process ends: the driver may have ended
+// before.
+constexpr std::size_t most_spare_bytes = std::size_t{256} << 20;
+constinit std::mutex mutex;
+constinit PinnedBlock::Memory* spare = nullptr;
+constinit std::size_t spare_bytes = 0;
+
+PinnedBlock::Memory* take(const DeviceMemory& driver_of, std::size_t bytes) {
+  const std::lock_guard lock(mutex);
+  for (PinnedBlock::Memory** link = &spare; *link != nullptr; link = &(*link)->next) {
+    if ((*link)->bytes != bytes || !(*link)->driver_of.has_driver_of(driver_of)) continue;
+    PinnedBlock::Memory* const found = *link;
+    *link = found->next;
+    spare_bytes -= bytes;
+    return found;
+  }
+  return nullptr;
+}
+
+bool keep(PinnedBlock::Memory& memory) {
+  const std::lock_guard lock(mutex);
+  if (spare_bytes + memory.bytes > most_spare_bytes) return false;
+  spare_bytes += memory.bytes;
+  memory.next = std::exchange(spare, &memory);
+  return true;
+}
+
+}  // namespace
+
+PinnedBlock::PinnedBlock(const DeviceMemory& driver_of, std::size_t bytes) {
+  constexpr std::size_t smallest = std::size_t{64} << 10;
+  bytes = std::bit_ceil(std::max(bytes, smallest));
+  memory_ = take(driver_of, bytes);
+  if (memory_ == nullptr) memory_ = new Memory(driver_of, bytes);
+}
+PinnedBlock::PinnedBlock(PinnedBlock&& other) noexcept : memory_(std::exchange(other.memory_, nullptr)) {}
+PinnedBlock::~PinnedBlock() {
+  if (memory_ != nullptr && !keep(*memory_)) delete memory_;
+}
+std::byte* PinnedBlock::data() const { return memory_->data.get(); }
+
+}  // namespace offbeat

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Starts the ranks of a job, as torchrun does, and collects what they print."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+RANKS = Path(__file__).resolve().parent / "ranks"
+ROOT = RANKS.parents[2]
+TIME_LIMIT_S = 240
+
+
+@dataclass
+class Rank:
+    exit_code: int
+    out: str
+    err: str
+    seconds: float  # until it ended
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def environment(rank: int, size: int, port: int) -> dict[str, str]:
+    return os.environ | {
+        "RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size),
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
+    }  # fmt: skip
+
+
+def start(
+    program: str,
+    size: int,
+    *arguments: str,
+    settings: dict[str, str] | None = None,
+    limit_s: float = TIME_LIMIT_S,
+) -> list[Rank]:
+    """Run a program of ``ranks`` in ``size`` processes until all of them end, or the time is up."""
+    port = free_port()
+    command = [sys.executable, "-W", "ignore", str(RANKS / program), *arguments]
+    started = time.monotonic()
+    processes = [
+        subprocess.Popen(
+            command,
+            env=environment(rank, size, port) | (settings or {}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        for rank in range(size)
+    ]
+    try:
+        return list(collect(processes, started, limit_s))
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def start_with(launcher: str, program: str, size: int, *arguments: str) -> Rank:
+    """Run a program of ``ranks`` under torchrun, or under the mpirun of ``build/venv``."""
+    program_line = [str(RANKS / program), *arguments]
+    environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"} | {"OMP_NUM_THREADS": "1"}
+    if launcher == "torchrun":
+        command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", f"--nproc-per-node={size}"]
+        command += [f"--master-port={free_port()}", *program_line]
+    else:
+        command = [str(ROOT / "build" / "venv" / "bin" / "mpirun"), "-n", str(size), "--oversubscribe"]
+        command += [*(["--allow-run-as-root"] if os.geteuid() == 0 else []), sys.executable, *program_line]
+    started = time.monotonic()
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, timeout=TIME_LIMIT_S, check=False
+    )
+    return Rank(done.returncode, done.stdout, done.stderr, time.monotonic() - started)
+
+
+def collect(processes: Sequence[subprocess.Popen[str]], started: float, limit_s: float) -> list[Rank]:
+    ended: list[Rank] = []
+    for rank, process in enumerate(processes):
+        left_s = max(1.0, started + limit_s - time.monotonic())
+        try:
+            out, err = process.communicate(timeout=left_s)
+        except subprocess.TimeoutExpired:
+            shown = "\n".join(each.out + each.err for each in ended)
+            raise AssertionError(f"rank {rank} has not ended after {limit_s:.0f} s\n{shown}") from None
+        ended.append(Rank(process.returncode, out, err, time.monotonic() - started))
+    return ended
+
+
+def text_of(ranks: Sequence[Rank]) -> str:
+    return "\n".join(
+        f"[{k}] exit code {each.exit_code}\n{each.out}{each.err}" for k, each in enumerate(ranks)
+    )
+
+
+def all_right(ranks: Sequence[Rank], least_checks: int = 1) -> None:
+    """All ranks have ended well and made so many checks."""
+    for each in ranks:
+        found = re.search(r"rank \d+: (\d+) checks, (\d+) wrong", each.out)
+        assert each.exit_code == 0, text_of(ranks)
+        assert found, text_of(ranks)
+        assert int(found[2]) == 0, text_of(ranks)
+        assert int(found[1]) >= least_checks, text_of(ranks)
+
+
+def torch_suite(size: int) -> int:
+    """Run torch's own tests. Returns how many have passed; raises if one that gloo passes has failed."""
+    environment = os.environ | {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1"}
+    environment["MASTER_PORT"] = str(free_port())
+    outcomes = {}
+    for backend in ("offbeat", "gloo"):
+        command = [sys.executable, "-W", "ignore", str(RANKS / "suite.py"), "-v"]
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            env=environment | {"BACKEND": backend},
+            timeout=7200,
+            check=False,
+        )
+        outcomes[backend] = dict(re.findall(r"^(test_\w+) .*\.\.\. (\w+)", done.stderr, re.MULTILINE))
+    wrong = [
+        name
+        for name, outcome in outcomes["offbeat"].items()
+        if outcome in ("FAIL", "ERROR") and outcomes["gloo"].get(name) == "ok"
+    ]
+    assert not wrong, wrong
+    return sum(outcome == "ok" for outcome in outcomes["offbeat"].values())

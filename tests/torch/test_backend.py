@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The backend in jobs of several ranks. A job has many cases, because torch takes seconds to start."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import jobs
+import pytest
+
+BOARDS = Path("/dev/shm")
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_behind() -> Iterator[None]:
+    before = set(BOARDS.glob("*offbeat*"))
+    yield
+    assert set(BOARDS.glob("*offbeat*")) <= before
+
+
+@pytest.mark.in_turn(1, "size")
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_every_collective(size: int) -> None:
+    jobs.all_right(jobs.start("collectives.py", size), least_checks=1500)
+
+
+@pytest.mark.in_turn(1, "size")
+@pytest.mark.parametrize("size", [2, 4])
+def test_messages(size: int) -> None:
+    jobs.all_right(jobs.start("messages.py", size), least_checks=12)
+
+
+@pytest.mark.in_turn(1, "size")
+@pytest.mark.parametrize("size", [2, 3])
+def test_futures_callbacks_and_threads(size: int) -> None:
+    jobs.all_right(jobs.start("calls.py", size), least_checks=110)
+
+
+@pytest.mark.in_turn(1, "size")
+@pytest.mark.parametrize("size", [2, 3])
+def test_random_sequences_on_several_groups(size: int, pytestconfig: pytest.Config) -> None:
+    count = "1000" if pytestconfig.getoption("--deep") else "50"
+    seed = str(pytestconfig.getoption("--seed"))
+    jobs.all_right(jobs.start("sequences.py", size, count, seed, limit_s=900), least_checks=100)
+
+
+@pytest.mark.in_turn(1, "size")
+@pytest.mark.parametrize("size", [2, 3])
+def test_training(size: int) -> None:
+    jobs.all_right(jobs.start("training.py", size), least_checks=15)
+
+
+def errors_of(ranks: list[jobs.Rank], what: str, of_ranks: list[int]) -> list[tuple[float, str]]:
+    found = []
+    for rank in of_ranks:
+        line = re.search(rf"^{what}: ([\d.]+) s: (.*)$", ranks[rank].out, re.MULTILINE)
+        assert line, jobs.text_of(ranks)
+        found.append((float(line[1]), line[2]))
+    return found
+
+
+def test_errors_reach_all_ranks_and_name_one() -> None:
+    ranks = jobs.start("failures.py", 3, "errors")
+    everyone = [0, 1, 2]
+    assert all(each.exit_code == 0 for each in ranks), jobs.text_of(ranks)
+    for what, words in (
+        ("lengths", ("allreduce of 1000 x float32", "allreduce of 1001 x float32")),
+        ("after an error", ("allreduce of 1001 x float32",)),
+        ("kinds", ("rank 0 made allreduce", "rank 1 bcast")),
+        ("late", ("has waited 1 s for rank 2",)),
+        ("late, begun", ("has waited 1 s for rank 2",)),
+    ):
+        for _, text in errors_of(ranks, what, everyone):
+            assert text.startswith("DistBackendError: offbeat: "), jobs.text_of(ranks)
+            assert all(word in text for word in words), jobs.text_of(ranks)
+    ((_, text),) = errors_of(ranks, "no message", [0])
+    assert "rank 1" in text
+    for _, text in errors_of(ranks, "given up", everyone):
+        assert "rank" in text
+        assert text != "no error"
+
+
+@pytest.mark.in_turn(1, "case")
+@pytest.mark.parametrize("case", ["killed", "killed-begun"])
+def test_a_killed_rank_is_named_within_two_seconds(case: str) -> None:
+    ranks = jobs.start("failures.py", 3, case)
+    assert ranks[1].exit_code == -signal.SIGKILL
+    for seconds, text in errors_of(ranks, "killed", [0, 2]):
+        assert "rank 1 has died" in text, jobs.text_of(ranks)
+        assert seconds < 2.5 + (case == "killed-begun"), jobs.text_of(ranks)  # it dies after 0.5 s
+
+
+def test_a_rank_that_ends_is_named() -> None:
+    ranks = jobs.start("failures.py", 2, "ended")
+    assert ranks[1].exit_code == 7
+    ((_, text),) = errors_of(ranks, "ended", [0])
+    assert "rank 1" in text
+
+
+@pytest.mark.in_turn(2, "case")
+@pytest.mark.parametrize("case", ["idle", "waited", "under-way", "fork", "destroyed"])
+def test_ends_are_clean(case: str, tmp_path: Path) -> None:
+    ranks = jobs.start("ends.py", 2, case, str(tmp_path / "store"), limit_s=90)
+    jobs.all_right(ranks)
+    for each in ranks:
+        assert "core dumped" not in each.err
+        assert "terminate called" not in each.err
+
+
+@pytest.mark.in_turn(1, "launcher")
+@pytest.mark.parametrize("launcher", ["torchrun", "mpirun"])
+def test_launchers(launcher: str) -> None:
+    jobs.all_right([jobs.start_with(launcher, "messages.py", 2)], least_checks=12)
+
+
+@pytest.mark.only_deep
+def test_torchs_own_tests() -> None:
+    assert jobs.torch_suite(2) > 80

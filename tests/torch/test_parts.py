@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Parts of the package that need no second rank."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import offbeat.torch
+import pytest
+import torch.distributed as dist
+from offbeat.torch import _mpirun
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    import os
+
+    environment = os.environ | settings
+    return subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_without_a_compiler_one_line_says_so(tmp_path: Path) -> None:
+    done = run("-m", "offbeat.torch", CXX=str(tmp_path / "no-c++"), XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("offbeat: ")
+    assert "no C++ compiler" in line
+    assert "set CXX" in line
+
+
+def test_a_compiler_that_fails_leaves_its_output(tmp_path: Path) -> None:
+    compiler = tmp_path / "c++"
+    compiler.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && exit 0\necho "fatal error: no room" >&2; exit 1\n'
+    )
+    compiler.chmod(0o755)
+    done = run("-m", "offbeat.torch", CXX=str(compiler), XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 2
+    assert "fatal error: no room" in done.stderr.splitlines()[-1]
+    (log,) = tmp_path.rglob("error.log")
+    assert "no room" in log.read_text()
+    assert not list(tmp_path.rglob("*.so"))
+
+
+@pytest.mark.only_deep
+def test_ranks_that_compile_at_once_compile_once(tmp_path: Path) -> None:
+    import concurrent.futures
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        jobs = [pool.submit(run, "-m", "offbeat.torch", XDG_CACHE_HOME=str(tmp_path)) for _ in range(3)]
+    ended = [job.result() for job in jobs]
+    assert [each.returncode for each in ended] == [0, 0, 0]
+    assert sum("compiling" in each.stderr for each in ended) == 1
+    assert len({each.stdout for each in ended}) == 1
+
+
+def test_ranks_on_two_machines_are_told_what_to_do() -> None:
+    store = dist.HashStore()
+    store.set("offbeat/node/1", "another machine")
+    with pytest.raises(RuntimeError, match=r"ranks 0 and 1 are on different machines.*gloo or nccl"):
+        offbeat.torch._require_one_node(store, 0, 2)
+
+
+def test_variables_of_mpirun() -> None:
+    environment = {
+        "OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2",
+        "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": "job",
+    }  # fmt: skip
+    _mpirun.set_torch_variables(environment)
+    assert environment["RANK"] == "1"
+    assert environment["WORLD_SIZE"] == "2"
+    assert environment["LOCAL_RANK"] == "1"
+    assert environment["MASTER_ADDR"] == "127.0.0.1"
+    assert 20000 <= int(environment["MASTER_PORT"]) < 30000
+
+
+def test_several_nodes_have_no_made_up_address() -> None:
+    environment = {"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
+    _mpirun.set_torch_variables(environment)
+    assert environment["RANK"] == "3"
+    assert "MASTER_ADDR" not in environment
+
+
+def test_torchrun_goes_first() -> None:
+    environment = {"RANK": "5", "PMI_RANK": "3", "PMI_SIZE": "4"}
+    _mpirun.set_torch_variables(environment)
+    assert environment == {"RANK": "5", "PMI_RANK": "3", "PMI_SIZE": "4"}
+
+
+def test_the_entry_point_registers() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    assert '[project.entry-points."torch.distributed.backends"]\noffbeat = "offbeat.torch:register"' in text
+    importlib.import_module("offbeat.torch").register()
+    assert "offbeat" in dist.Backend.backend_list
