@@ -364,14 +364,14 @@ struct Look {
   std::array<std::array<char, PATH_MAX>, known.size()> paths{};
 };
 
-// The private state of glibc's dynamic linker.
-struct LinkerState {
+// Points to the private state of glibc's dynamic linker, as 64-bit words. It changes as libraries are loaded.
+struct LinkerWords {
   const std::uint64_t* words = nullptr;
   std::size_t size = 0;
 };
-constinit LinkerState linker_state;
+constinit LinkerWords linker_words;
 
-LinkerState find_linker_state() {
+LinkerWords find_linker_words() {
   auto* const state = static_cast<const std::uint64_t*>(dlsym(RTLD_DEFAULT, "_rtld_global"));
   Dl_info library;
   void* symbol = nullptr;
@@ -386,8 +386,8 @@ LinkerState find_linker_state() {
 const std::uint64_t* find_counter(std::uint64_t loaded) {
   const std::uint64_t* found = nullptr;
   // The second word is the number of libraries that are loaded at present, so the search begins behind it.
-  for (std::size_t k = 2; k < linker_state.size; ++k) {
-    const std::uint64_t* const word = linker_state.words + k;
+  for (std::size_t k = 2; k < linker_words.size; ++k) {
+    const std::uint64_t* const word = linker_words.words + k;
     if (__atomic_load_n(word, __ATOMIC_RELAXED) != loaded) continue;
     if (found != nullptr) return nullptr;
     found = word;
@@ -461,7 +461,7 @@ constinit Libraries libraries{.loaded = &no_counter, .seen = no_counter};
 void look_for_drivers() {
   const std::lock_guard lock(mutex);
   if (libraries.seen.load(std::memory_order_relaxed) != no_counter) return;
-  linker_state = find_linker_state();
+  linker_words = find_linker_words();
   libraries.seen.store(never, std::memory_order_relaxed);
 }
 
