@@ -3,6 +3,7 @@
 
 import html.parser
 import itertools
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -187,7 +188,8 @@ def test_a_missing_package_is_named(
     blocked = tmp_path / "blocked" / module
     blocked.mkdir(parents=True)
     (blocked / "__init__.py").write_text(f"raise ModuleNotFoundError(name='{module}')")
-    done = offbeat(*arguments, PYTHONPATH=str(blocked.parent))
+    paths = os.pathsep.join(filter(None, [str(blocked.parent), os.environ.get("PYTHONPATH")]))
+    done = offbeat(*arguments, PYTHONPATH=paths)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"offbeat: this needs {module}: pip install 'offbeat[report]'\n"
-    assert offbeat("info", PYTHONPATH=str(blocked.parent)).returncode == 0
+    assert offbeat("info", PYTHONPATH=paths).returncode == 0
