@@ -45,6 +45,11 @@ std::string rule_list(const ParsedRules& parsed) {
         json.add(span.most);
       }
       json.add("reason", rule.reason);
+      const Expression& first = *rule.alternatives.front();
+      json.add("first", first.text());
+      const auto never_tried = json.list("never_tried");
+      for (const Expression* each : rule.alternatives)
+        if (!give_equal_bits(rule.collective, first, *each)) json.add(each->text());
     }
   }
   return std::move(json).text();
@@ -72,9 +77,14 @@ std::string row_list(const Plan& plan) {
   return std::move(json).text();
 }
 
+Adapt known_adapt(std::string_view name) {
+  if (name == "off") return Adapt::off;
+  return name == "any" ? Adapt::any : Adapt::on;
+}
+
 Plan plan(std::string_view calls, std::string_view host, int nodes, int ranks_per_node, bool board,
           const ParsedRules* users_rules, std::string_view fixed, std::string_view origin,
-          const std::string& machine) {
+          const std::string& machine, std::string_view adapt) {
   if (nodes < 1 || ranks_per_node < 1 || nodes > std::numeric_limits<int>::max() / ranks_per_node)
     throw UsageError("the number of ranks must be from 1 to 2147483647");
   // No collective has a name that begins like those of non-blocking calls.
@@ -90,6 +100,7 @@ Plan plan(std::string_view calls, std::string_view host, int nodes, int ranks_pe
                     .calls = nonblocking ? CallForm::nonblocking : CallForm::blocking,
                     .placement = {.ranks = nodes * ranks_per_node, .nodes = nodes, .board = board},
                     .fixed = choice.expression != nullptr ? &choice : nullptr,
+                    .adapt = known_adapt(adapt),
                     .rules = {users_rules != nullptr ? &users_rules->rules : nullptr, &built_in_rules()},
                     .offer = &offer,
                     .machine = &grids});
@@ -158,12 +169,12 @@ int offbeat_python_rule_list(const ParsedRules* rules) {
 }
 
 // Returns the rows of the plan of `calls`, such as bcast or ibcast. `users_rules`, `fixed` and `machine` may
-// be empty.
+// be empty. `adapt` is a value of OFFBEAT_ADAPT.
 int offbeat_python_plan(Text calls, Text host, int nodes, int ranks_per_node, bool board,
-                        const ParsedRules* users_rules, Text fixed, Text origin, Text machine) {
+                        const ParsedRules* users_rules, Text fixed, Text origin, Text machine, Text adapt) {
   return answer([&] {
-    return row_list(
-        plan(calls, host, nodes, ranks_per_node, board, users_rules, fixed, origin, std::string(machine)));
+    return row_list(plan(calls, host, nodes, ranks_per_node, board, users_rules, fixed, origin,
+                         std::string(machine), adapt));
   });
 }
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from offbeat import __version__
-from offbeat.commands import COMMANDS, help_pages, standard_output
+from offbeat.commands import COMMANDS, env, help_pages, standard_output
 from offbeat.errors import BAD_INPUT, CANNOT_START, INTERRUPTED, CommandError, printable
 
 # Packages that a plain installation does not have, and the extra that brings each.
@@ -61,6 +61,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     standard_output.make_robust()
     words = list(sys.argv[1:] if arguments is None else arguments)
+    code = BAD_INPUT
+    try:
+        code = _run(words)
+    finally:
+        if code != 0 and env.is_evaluated(words):
+            print("false")  # so that eval "$(offbeat env ...)" fails, too
+    return code
+
+
+def _run(words: Sequence[str]) -> int:
     try:
         result = app(words, prog_name="offbeat", standalone_mode=False)
         sys.stdout.flush()
@@ -77,8 +87,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # typer's usage errors have no common public base class, but all of them have format_message().
         if not hasattr(error, "format_message"):
             raise
-        return _stop(" ".join(error.format_message().split()), BAD_INPUT, words)
+        return _stop(_usage(error, error.format_message()), BAD_INPUT, words)
     return result if isinstance(result, int) else 0
+
+
+def _usage(error: Exception, text: str) -> str:
+    """A usage error of typer in one line, which names the value that is wrong."""
+    text = " ".join(text.split())
+    # typer checks values by pydantic, whose messages leave the value out.
+    details = getattr(error.__cause__, "errors", None)
+    if details is None:
+        return text
+    found = details()[0]
+    kind, said = str(found["type"]), str(found["msg"])
+    value = f"'{found['input']}'"
+    if kind.startswith(("float_", "int_")):
+        said_better = f"{value} is not a {'whole ' if kind.startswith('int_') else ''}number"
+    else:
+        said_better = said.removeprefix("Value error, ")
+        if value not in said_better:
+            said_better = f"{value}: {said_better}"
+    return text.replace(said, said_better)
 
 
 def _stop(message: str, exit_code: int, words: Sequence[str]) -> int:

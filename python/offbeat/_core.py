@@ -72,6 +72,8 @@ class Rule(TypedDict):
     nodes: tuple[int, int]  # least and most
     ppn: tuple[int, int]
     reason: str
+    first: str  # the first alternative
+    never_tried: list[str]  # alternatives that may combine in another order than the first one
 
 
 class PlanRow(TypedDict):
@@ -294,6 +296,7 @@ def plan(
     fixed: str,
     origin: str,
     machine: str = "",
+    adapt: str = "on",
 ) -> list[PlanRow]:
     """Return the plan of ``calls``, such as bcast, or ibcast for its non-blocking calls; shortest first.
 
@@ -301,12 +304,12 @@ def plan(
     ``board`` says whether the ranks of a node share memory. If ``fixed`` is not empty, calls of every length
     run that expression, and ``origin`` says who chose it. Otherwise ``users_rules`` decide, and after them
     the built-in rules. ``machine`` is the path of the machine file that gives grid(auto) its shape; empty:
-    the built-in one.
+    the built-in one. ``adapt`` is a value of OFFBEAT_ADAPT.
     """
     rows: list[PlanRow] = _ask(
         "plan", _text(calls), _text(host), _integer(nodes), _integer(ranks_per_node),
         ctypes.c_bool(board), None if users_rules is None else users_rules._handle, _text(fixed),
-        _text(origin), _text(machine),
+        _text(origin), _text(machine), _text(adapt),
     )  # fmt: skip
     return rows
 

@@ -40,6 +40,20 @@ def all_cores() -> int:
     return len(seen) or os.cpu_count() or 1
 
 
+def load() -> float:
+    """How many processes wanted a core in the last minute, on average. 0 if nobody knows."""
+    try:
+        return os.getloadavg()[0]
+    except OSError:
+        return 0.0
+
+
+def overload() -> str | None:
+    """A line if more processes want cores than there are. None: there are enough."""
+    wanting, there = load(), os.cpu_count() or 1
+    return f"the load of this host is {wanting:.1f}, more than its {there} CPUs" if wanting > there else None
+
+
 def in_batch_job(environment: Mapping[str, str]) -> bool:
     """Whether a scheduler decides where ranks go, not the cores of this host."""
     return any(name in environment for name in _BATCH_VARIABLES)

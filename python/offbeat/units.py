@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -11,7 +12,7 @@ from offbeat.errors import CommandError
 
 _SIZE_UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _TIME_UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
-_DURATION_UNITS_S = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
+_DURATION_UNITS_S = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _RANGE_FACTOR = 4
 MOST_DELAY_US = 1e12  # 11 days; sums and quotients of delays up to this stay finite
 _NUMBER = r"(\d{1,18}(?:\.\d{1,18})?)"  # Python refuses numbers with very many digits
@@ -68,6 +69,15 @@ def format_us(microseconds: float) -> str:
     return f"{_three_digits(microseconds)} µs"
 
 
+def formatted_alike(microseconds: Sequence[float]) -> list[str]:
+    """Times in one unit: that of the second largest, so that they can be compared at a glance."""
+    usual = sorted(microseconds)[-2 if len(microseconds) > 1 else -1]
+    factor, unit = next(
+        ((factor, unit) for unit, factor in (("s", 1e6), ("ms", 1e3)) if usual >= 10 * factor), (1.0, "µs")
+    )
+    return [f"{_three_digits(value / factor)} {unit}" for value in microseconds]
+
+
 def format_share(share: float) -> str:
     """A share between 0 and 1 as a percentage, such as ``0.9%`` or ``12%``."""
     percent = 100 * share
@@ -121,12 +131,13 @@ def parse_time_us(text: str) -> float:
     return checked_delay(float(match[1]) * _TIME_UNITS_US[match[2]], text)
 
 
-def parse_duration_s(text: str) -> float:
-    """The seconds that ``90``, ``90s``, ``5min`` or ``1.5h`` means."""
+def parse_duration_s(text: str, *, may_be_zero: bool = False) -> float:
+    """The seconds that ``90``, ``90s``, ``5min``, ``1.5h`` or ``20ms`` means."""
     match = re.fullmatch(rf"\s*{_NUMBER}\s*([a-z]*)\s*", text)
     factor = _DURATION_UNITS_S.get(match[2]) if match is not None else None
-    if match is None or factor is None or float(match[1]) == 0:
-        raise CommandError(f"'{text}' is not a duration: write seconds, or a number with s, min or h")
+    if match is None or factor is None or (float(match[1]) == 0 and not may_be_zero):
+        above = "" if may_be_zero else " above 0"
+        raise CommandError(f"'{text}' is not a duration: write seconds{above}, or a number with s, min or h")
     return float(match[1]) * factor
 
 

@@ -25,12 +25,10 @@ struct FittingRule {
 void keep_those_with_equal_bits(std::vector<const Expression*>& alternatives, Collective collective,
                                 Adapt adapt) {
   if (adapt == Adapt::off) alternatives.erase(alternatives.begin() + 1, alternatives.end());
-  if (adapt == Adapt::any || !facts(collective).has_operation) return;
+  if (adapt == Adapt::any) return;
   const Expression* const first = alternatives.front();
-  std::erase_if(alternatives, [&](const Expression* each) {
-    return each != first &&
-           (first->operand_order().empty() || each->operand_order() != first->operand_order());
-  });
+  std::erase_if(alternatives,
+                [&](const Expression* each) { return !give_equal_bits(collective, *first, *each); });
 }
 
 const Machine& machine_of(const PlanBasis& basis) {
@@ -305,6 +303,11 @@ bool Plans::need(Means means, Collectives some) const {
     if (nonblocking[k] && nonblocking[k]->needs().contain(means)) return true;
   }
   return false;
+}
+
+bool give_equal_bits(Collective collective, const Expression& first, const Expression& other) {
+  if (&first == &other || !facts(collective).has_operation) return true;
+  return !first.operand_order().empty() && other.operand_order() == first.operand_order();
 }
 
 bool tell_calls_apart(const PlanBasis& basis, Collective collective) {

@@ -154,6 +154,10 @@ struct PlanBasis {
   bool without_mpi = false;
 };
 
+// Returns true if both expressions combine the operands in the same known order, or combine none. Otherwise
+// calls do not choose between them, unless OFFBEAT_ADAPT is `any`.
+[[nodiscard]] bool give_equal_bits(Collective collective, const Expression& first, const Expression& other);
+
 // Returns true if a rule tells blocking calls of the collective from those that only begin something.
 [[nodiscard]] bool tell_calls_apart(const PlanBasis& basis, Collective collective);
 

@@ -12,13 +12,18 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+from made_tuning import install
 from offbeat import _core
+from offbeat.__main__ import main
+from offbeat.bench import runner
 from offbeat.calibrate import hockney, machine_file, parameters, probes, regression, session
 from offbeat.calibrate.hockney import Case
 from offbeat.calibrate.parameters import Calibrated
 from offbeat.calibrate.probes import LONGEST, Layout, Probe, Result
 from offbeat.calibrate.regression import Array, Interval, bootstrap, breakpoints, fit, line
+from offbeat.commands.calibrate import too_few_line
 from offbeat.errors import CommandError
+from offbeat.mpi.choice import Choice
 from offbeat.simulate import machine
 
 
@@ -169,7 +174,7 @@ def test_cores_and_the_memory_that_they_share() -> None:
 
 
 def test_too_few_rounds_are_refused_in_one_line() -> None:
-    with pytest.raises(CommandError, match=r"^only 3 rounds were measured, and intervals need 6$"):
+    with pytest.raises(CommandError, match=r"^the budget was too short: 3 rounds of .* need 6$"):
         parameters.calibrated(MadeUp(Truth(), EIGHT).results(3), EIGHT)
 
 
@@ -277,7 +282,55 @@ def test_a_level_that_was_not_measured_says_so() -> None:
     found = parameters.calibrated(MadeUp(Truth(latency=0.3, send_overhead=0.1), ONE).results(10), ONE)
     text = machine_file.text(found, [], name="one", source="", vendor="MPICH", level="within_node")
     assert "[between_nodes]  # not measured" in text
-    assert machine.parse(text, "the file").between_nodes == machine.parse(text, "the file").within_node[:1]
+    read = machine.parse(text, "the file")
+    assert read.between_nodes == read.within_node[:1]
+    assert machine_file.advice(found) == (
+        "All ranks were on one node: [between_nodes] is a copy of [within_node]. Measure on two nodes, or "
+        "edit it, before you simulate several."
+    )
+    assert read.warning(1, 8) is None
+    warning = read.warning(2, 8)
+    assert warning is not None
+    assert "messages between nodes were not measured" in warning
+
+
+def test_ranks_that_were_alone_on_their_nodes_are_told() -> None:
+    found = parameters.calibrated(MadeUp(Truth(), EIGHT).results(10), EIGHT)
+    assert found.within_node is None
+    advice = machine_file.advice(found)
+    assert advice is not None
+    assert advice.startswith("Each rank was alone on its node: [within_node] is a copy of [between_nodes].")
+    read = written(found)
+    assert read.warning(64, 1) is None
+    assert "messages within a node were not measured" in (read.warning(64, 2) or "")
+    assert machine_file.advice(replace(found, within_node=found.between_nodes)) is None
+
+
+def test_algorithms_with_too_few_times_are_one_line(tmp_path: Path) -> None:
+    made = made_session(tmp_path / "m.json")
+    made.goal.algorithms = ["ring", "linear"]
+    found = parameters.calibrated(made.results, EIGHT)
+    assert session.fit_algorithms(made, found, []) == ([], [], {"ring": 0, "linear": 0})
+    assert too_few_line({"ring": 0, "linear": 4}) == (
+        "Left out: ring, linear: the budget was too short: 0 to 4 cases each were measured, and a fit needs "
+        "6. To measure more:"
+    )
+    assert ": 4 cases were measured" in too_few_line({"ring": 4})
+
+
+def test_a_simulation_between_nodes_that_were_not_measured_warns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = parameters.calibrated(MadeUp(Truth(latency=0.3, send_overhead=0.1), ONE).results(10), ONE)
+    text = machine_file.text(found, [], name="one", source="", vendor="MPICH", level="within_node")
+    (tmp_path / "one.toml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    arguments = ["simulate", "--machine", "one.toml", "--ppn", "2", "--sizes", "8", "--algorithms", "ring"]
+    for nodes, said in (("1", ""), ("1,2", "offbeat: one: messages between nodes were not measured: ")):
+        assert main([*arguments, "--nodes", nodes]) == 0
+        error = capsys.readouterr().err
+        assert error.startswith(said)
+        assert bool(error) == bool(said)
 
 
 def made_session(path: Path, rounds: int = 8) -> session.Session:
@@ -296,6 +349,18 @@ def test_the_file_has_all_samples(tmp_path: Path) -> None:
     assert read.results == made.results
     assert read.goal == made.goal
     assert read.next_round() == 8
+
+
+def test_a_launcher_starts_the_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = made_session(tmp_path / "m.json")
+    made.goal.launcher = "srun --mpi=pmix"
+    made.write(tmp_path / "m.json")
+    started: list[list[str]] = []
+    monkeypatch.setattr(runner, "run_ranks", lambda built, *others, **options: started.append(built.command))
+    again = session.read(tmp_path / "m.json")
+    choice = Choice(install(), "made up")
+    session.measure_messages(again, choice, tmp_path / "m.json", 0.0, lambda records: None, show_output=False)
+    assert started[0][:4] == ["srun", "-n", "8", "--mpi=pmix"]
 
 
 def test_what_a_killed_run_left_is_taken_once(tmp_path: Path) -> None:

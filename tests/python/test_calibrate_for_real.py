@@ -46,8 +46,16 @@ def test_messages_cores_and_algorithms_become_a_machine_file(offbeat: Offbeat, t
     assert document["core_seconds"] > 0
     assert document["parameters"]["core"]["combine_ns_per_byte"]["low"] > 0
     for name in ("ring", "native(ring)"):
-        lines = [line for line in done.stdout.splitlines() if f" {name} " in line or f": {name}:" in line]
+        lines = [
+            line
+            for line in done.stdout.splitlines()
+            if f" {name} " in line or (line.startswith("Left out: ") and name in line)
+        ]
         assert lines or name in file.read_text(), "an algorithm has parameters, or one line says why not"
+    assert done.stdout.splitlines()[-1] == (
+        "All ranks were on one node: [between_nodes] is a copy of [within_node]. Measure on two nodes, or "
+        "edit it, before you simulate several."
+    )
     # The simulator takes the file.
     done = offbeat("simulate", "--machine", str(file), "--nodes", "1", "--ppn", "4", "--sizes", "8")
     assert done.returncode == 0, done.stderr

@@ -129,6 +129,45 @@ def test_env_can_be_evaluated(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Pat
     assert as_json == {"LD_PRELOAD": str(libraries.preload_library("mpich"))}
 
 
+def test_eval_of_an_env_that_fails_fails(offbeat: Offbeat) -> None:
+    for arguments in (["env", "--", "./nothere"], ["env", "--nonsense"], ["env", "--shell", "cmd"]):
+        done = offbeat(*arguments)
+        assert (done.returncode, done.stdout) == (2, "false\n")
+        evaluated = subprocess.run(["sh", "-c", f'eval "{done.stdout}"'], check=False)
+        assert evaluated.returncode != 0
+    assert offbeat("env", "--json", "--", "./nothere").stdout == ""
+
+
+def test_env_can_leave_the_algorithms_to_the_mpi(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path) -> None:
+    fake_mpi("mpich").program(tmp_path / "solver")
+    done = offbeat("env", "--native", "--trace", "new.trace", "--json", "./solver")
+    assert json.loads(done.stdout) == {
+        "LD_PRELOAD": str(libraries.trace_library("mpich")),
+        "OFFBEAT_TRACE": str(tmp_path / "new.trace"),
+    }
+
+
+def test_trace_in_the_shell_of_an_env(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path) -> None:
+    mpich = fake_mpi("mpich")
+    mpich.program(tmp_path / "solver")
+    # Libraries of these names: ld.so warns about one that is missing, on the same stream.
+    preloaded = []
+    for name in ("liboffbeat-mpich.so", "liboffbeat-openmpi.so"):
+        preloaded.append(tmp_path / "earlier" / name)
+        preloaded[-1].parent.mkdir(exist_ok=True)
+        preloaded[-1].write_bytes(mpich.libmpi.read_bytes())
+    done = offbeat("trace", "-o", "t", "./solver", LD_PRELOAD=":".join(map(str, preloaded)))
+    said = values(done.stdout, "argument")
+    assert said[said.index("LD_PRELOAD") + 1] == str(libraries.trace_library("mpich"))
+
+
+def test_ranks_may_be_spelled_as_for_mpirun(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path) -> None:
+    fake_mpi("mpich").program(tmp_path / "solver")
+    said = values(offbeat("run", "-np", "3", "./solver", "-np", "7").stdout, "argument")
+    assert said[:2] == ["-n", "3"]
+    assert said[-3:] == ["./solver", "-np", "7"]
+
+
 def test_env_in_every_shell() -> None:
     variables = {"A": "pipeline(4, ring)", "B": "it's!"}
     assert render(variables, Shell.sh).splitlines()[0] == "export A='pipeline(4, ring)'"
@@ -164,8 +203,16 @@ def test_info_lists_what_is_here(offbeat: Offbeat, fake_mpi: MakeMpi) -> None:
 
 
 def test_info_for_people(offbeat: Offbeat, fake_mpi: MakeMpi) -> None:
-    text = offbeat("info", path=fake_mpi("mpich").prefix / "bin").stdout
-    assert "mpich-4.3.1" in text
+    where = fake_mpi("mpich").prefix / "bin"
+    short = offbeat("info", path=where, OFFBEAT_VERBOSE="1").stdout
+    for words in ("mpich-4.3.1", "This machine", "cores", "offbeat info COLLECTIVE"):
+        assert words in short
+    assert re.search(r"^ OFFBEAT_VERBOSE +1 +0 *$", short, re.MULTILINE), short
+    assert "recursive_doubling" not in short
+    assert len(short.splitlines()) < 60
+    text = offbeat("info", "allreduce", path=where).stdout
+    assert not re.search(r"^ bcast |Algorithms of bcast", text, re.MULTILINE), text
+    assert "Algorithms of bcast" in offbeat("info", "--all", path=where).stdout
     assert re.search(r"native\(NAME\) under MPICH 4.3.1\s+call\s+NAME\s+─+\s+not checked under", text), text
     assert re.search(r"^ allreduce +linear, nonoverlapping, recursive_doubling, ring", text, re.MULTILINE), (
         text

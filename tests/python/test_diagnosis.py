@@ -220,3 +220,26 @@ def test_ordinals() -> None:
     assert [diagnosis.ordinal(number) for number in (1, 2, 3, 4, 11, 12, 13, 21, 102, 111)] == [
         "1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "102nd", "111th",
     ]  # fmt: skip
+
+
+def test_one_late_call_is_told_by_its_number(tmp_path: Path) -> None:
+    noise = jitter(1)
+    path = iterations(tmp_path, 4, 200, lambda rank, call: noise() + 6_704_000 * (rank == 1 and call == 96))
+    (finding,) = diagnosed(path).findings
+    assert finding.sentence.startswith("Rank 1 is late by 670")
+    assert (
+        " µs at allreduce of 8 B on communicator 0 (all 4 ranks), in one call (number 96)."
+        in finding.sentence
+    )
+
+
+def test_a_rank_that_is_late_in_most_calls_is_not_always_late(tmp_path: Path) -> None:
+    noise = jitter(1)
+    path = iterations(tmp_path, 4, 200, lambda rank, call: noise() + 50_000 * (rank == 1 and call % 10 != 3))
+    (finding,) = diagnosed(path).findings
+    assert "Rank 1 mostly arrives last: give it less work" in finding.advice
+
+
+def test_a_pattern_file_comes_without_the_report(offbeat: Offbeat, tmp_path: Path) -> None:
+    late_every_tenth(tmp_path / "run.trace")
+    assert offbeat("report", "run.trace", "--pattern", "skew.txt").stdout == "wrote skew.txt\n"

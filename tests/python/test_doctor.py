@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from fakes import MakeMpi, Offbeat
+from offbeat import machine
 from offbeat.bench import health
 from offbeat.bench.health import Check, Status
 from offbeat.bench.probe import RankFacts
+from offbeat.commands.options import warn_of_load
 from offbeat.mpi import discovery
 
 GIB = 1 << 30
@@ -103,3 +105,14 @@ def test_real_ranks_are_well(offbeat: Offbeat) -> None:
     assert without.returncode == 1
     assert "the ranks of" in without.stdout
     assert "do not share memory" in without.stdout
+
+
+def test_a_busy_machine_is_told_before_measuring(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    for load, said in ((4.0, ""), (14.26, "the load of this host is 14.3, more than its 4 CPUs")):
+        monkeypatch.setattr("os.getloadavg", lambda load=load: (load, 0.0, 0.0))
+        warn_of_load()
+        assert capsys.readouterr().err == (f"offbeat: {said}, so times may be wrong\n" if said else "")
+        assert machine.overload() == (said or None)

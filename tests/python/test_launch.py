@@ -142,6 +142,7 @@ def test_the_preload_is_added_to_what_is_there() -> None:
     assert joined_preload([LIBRARY], {"LD_PRELOAD": "/mine/liboffbeat-x.so"}) == "/mine/liboffbeat-x.so"
 
 
-def test_the_library_of_another_family_is_refused() -> None:
-    with pytest.raises(CommandError, match=r"already has liboffbeat-mpich\.so.* needs liboffbeat-x\.so"):
-        joined_preload([LIBRARY], {"LD_PRELOAD": "/a.so:/pkg/liboffbeat-mpich.so"})
+def test_libraries_of_an_earlier_env_are_dropped() -> None:
+    before = {"LD_PRELOAD": "/a.so:/pkg/liboffbeat-mpich.so:/pkg/liboffbeat-trace-x.so"}
+    assert joined_preload([LIBRARY], before) == f"/a.so:{LIBRARY}"
+    assert joined_preload([], before) == "/a.so"

@@ -157,6 +157,17 @@ def test_a_model_that_is_wrong_says_so(offbeat: Offbeat, tmp_path: Path) -> None
     bench(tmp_path / "bench.json")
     done = offbeat("predict", "run.trace", "--from", "bench.json")
     assert "predicted as 34.0 ms and was recorded as 38.0 ms (-10.5%)" in done.stdout
+    assert "do not rely" not in done.stdout
+
+
+def test_a_model_that_is_far_off_supports_no_choice(offbeat: Offbeat, tmp_path: Path) -> None:
+    program(tmp_path / "run.trace", lambda call: 0, delay_us=lambda call: 180)
+    bench(tmp_path / "bench.json")
+    done = offbeat("predict", "run.trace", "--from", "bench.json")
+    assert "recorded as 48.0 ms (-29.2%)" in done.stdout
+    assert "The prediction is off by more than 20%, so do not rely on this choice: " in done.stdout
+    said = offbeat("report", "run.trace", "bench.json").stdout
+    assert "Do not rely on it: the recorded run is predicted with an error above 20%." in said
 
 
 def test_measured_runs_confirm_or_do_not(offbeat: Offbeat, tmp_path: Path) -> None:

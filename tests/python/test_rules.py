@@ -58,6 +58,45 @@ def test_check_of_a_right_file(offbeat: Offbeat, rules: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{rules}: 2 rules, no error\n", "")
 
 
+NEVER = (
+    "{file}:2: {name} is never tried after {first}: it may combine in another order "
+    "(OFFBEAT_ADAPT=any allows it)"
+)
+
+
+def test_alternatives_that_no_call_tries_are_named(offbeat: Offbeat, rules: Path) -> None:
+    rules.write_text(
+        "bcast * * * * native | binomial\n"
+        "allreduce * * * * native | arrival_tree | ring\n"
+        "reduce * * * * linear\n"
+    )
+    lines = [NEVER.format(file=rules, name=name, first="native") for name in ("arrival_tree", "ring")]
+    done = offbeat("rules", "check", str(rules))
+    assert (done.returncode, done.stderr.splitlines()) == (0, lines)
+    assert json.loads(offbeat("rules", "check", str(rules), "--json").stdout)["warnings"] == lines
+    assert offbeat("rules", "check", str(rules), OFFBEAT_ADAPT="any").stderr == ""
+
+
+def test_explain_tries_what_calls_try(offbeat: Offbeat, rules: Path) -> None:
+    rules.write_text("\nallreduce * * * * native | arrival_tree\n")
+    arguments = ("allreduce", "--mpi", "mpich", "--bytes", "8", "--rules", str(rules))
+    line = NEVER.format(file=rules, name="arrival_tree", first="native")
+    found = explained(offbeat, *arguments)
+    assert (found["rows"][0]["alternatives"], found["warnings"]) == (["native"], [line])
+    assert offbeat("explain", *arguments).stdout.endswith(f"Rules: {rules}; then the built-in ones\n{line}\n")
+    found = explained(offbeat, *arguments, OFFBEAT_ADAPT="any")
+    assert (found["rows"][0]["alternatives"], found["warnings"]) == (["native", "arrival_tree"], [])
+    rules.write_text("bcast * * * * native | binomial\n")
+    bcast = ("bcast", *arguments[1:])
+    for adapt, names in (("on", ["native", "binomial"]), ("off", ["native"])):
+        assert explained(offbeat, *bcast, OFFBEAT_ADAPT=adapt)["rows"][0]["alternatives"] == names
+    done = offbeat("explain", *bcast, OFFBEAT_ADAPT="maybe")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "offbeat: OFFBEAT_ADAPT='maybe': it must be off, on or any\n",
+    )
+
+
 @pytest.mark.parametrize("arguments", [("check",), ("show", "--rules"), ("diff", "built-in")])
 def test_a_file_that_cannot_be_read(offbeat: Offbeat, rules: Path, arguments: tuple[str, ...]) -> None:
     for path, why in ((rules, "No such file or directory"), (rules.parent, "not a regular file")):

@@ -143,3 +143,43 @@ def test_stored_rules_that_do_not_fit_are_one_line(
     assert len(said.splitlines()) == 1
     assert said.startswith("offbeat: stored rules are not used: ")
     assert said.endswith("offbeat tune makes new ones\n")
+
+
+def test_explain_and_show_know_stored_rules(offbeat: Offbeat, openmpi: FakeMpi, tmp_path: Path) -> None:
+    """They say what offbeat run uses: with --mpi, or if this MPI is the default."""
+    bin_of = openmpi.prefix / "bin"
+    calls = ("explain", "allreduce", "--bytes", "8", "--json")
+    assert json.loads(offbeat(*calls, path=bin_of).stdout)["rules"] is None
+    path = store({"HOME": str(tmp_path)}, ROW)
+    for options in ((), ("--mpi", "openmpi")):
+        found = json.loads(offbeat(*calls, *options, path=bin_of).stdout)
+        assert (found["mpi"], found["rules"]) == ("openmpi", str(path))
+        assert found["rows"][0]["expression"] == "ring"
+        shown = offbeat("rules", "show", *options, path=bin_of).stdout
+        assert shown.startswith(f"# {path} (offbeat tune stored them for Open MPI 5.0.9)\n")
+        assert shown.index(" ring ") < shown.index("# built-in rules")
+    said = offbeat("explain", "allreduce", path=bin_of).stdout
+    assert said.endswith(
+        f"Rules: {path}, which offbeat tune stored for Open MPI 5.0.9; then the built-in ones\n"
+    )
+    for arguments, variables in ((("--mpi", "mpich"), {}), ((), {"OFFBEAT_RULES": ""})):
+        found = json.loads(offbeat(*calls, *arguments, path=bin_of, **variables).stdout)
+        assert found["rules"] is None
+
+
+def test_explain_finds_the_version_that_was_tuned(offbeat: Offbeat, openmpi: FakeMpi, tmp_path: Path) -> None:
+    path = store({"HOME": str(tmp_path)}, ROW, version="5.0.11")  # that of offbeat's environment
+    done = offbeat("explain", "allreduce", "--mpi", "openmpi", path=openmpi.prefix / "bin")
+    assert done.stdout.endswith(
+        f"Rules: {path}, which offbeat tune stored for Open MPI 5.0.11; then the built-in ones\n"
+    )
+
+
+def test_explain_says_that_stored_rules_do_not_fit(
+    offbeat: Offbeat, openmpi: FakeMpi, tmp_path: Path
+) -> None:
+    store({"HOME": str(tmp_path)}, ROW, version="4.1.0")
+    for arguments in (("explain", "allreduce"), ("rules", "show")):
+        done = offbeat(*arguments, path=openmpi.prefix / "bin")
+        assert done.returncode == 0
+        assert done.stderr.startswith("offbeat: stored rules are not used: ")

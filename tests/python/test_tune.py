@@ -188,6 +188,22 @@ def test_an_mpi_that_does_not_start_is_told_at_once(monkeypatch: pytest.MonkeyPa
         Tuning([new_course(tmp_path / "t.json")], Choice(install(), "why"), 60, None).run()
 
 
+def test_ranks_that_start_slower_than_the_budget_allows_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def run_job(*arguments: Any, until: float, **others: Any) -> None:
+        time.sleep(until - time.time() + 0.01)
+        raise CommandError("nothing happened for 1 s while starting", 3)
+
+    monkeypatch.setattr(runner, "run_job", run_job)
+    monkeypatch.setattr(
+        "offbeat.machine.overload", lambda: "the load of this host is 9.0, more than its 2 CPUs"
+    )
+    words = r"did not start within \d s of a budget of 0\.5 s \(the load .* 2 CPUs\); give a longer --budget"
+    with pytest.raises(CommandError, match=words):
+        Tuning([new_course(tmp_path / "t.json")], Choice(install(), "why"), 0.5, None).run()
+
+
 def test_only_the_algorithms_that_the_user_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     bench = MadeBench(table({"linear": 1.0, "ring": 5.0}, 10.0))
     names = ["native", "ring", "native(ring)", "native(nothing)"]

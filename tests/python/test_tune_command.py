@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes import Offbeat
@@ -15,9 +16,10 @@ from made_traces import iterations
 from made_tuning import MadeBench, install, table
 from offbeat.__main__ import main
 from offbeat.bench import runner
-from offbeat.bench.plan import COLLECTIVES
+from offbeat.bench.plan import COLLECTIVES, Job
 from offbeat.commands import tune as command
 from offbeat.commands.progress_line import ProgressLine
+from offbeat.errors import FAILED
 from offbeat.mpi.choice import Choice
 from offbeat.rules import rule_files
 from offbeat.tune.tuning import Progress
@@ -37,6 +39,7 @@ def tune(bench: MadeBench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> T
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for name in ("XDG_CONFIG_HOME", "OFFBEAT_RULES", "OFFBEAT_NODE_RANKS"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.getloadavg", lambda: (0.0, 0.0, 0.0))
     monkeypatch.setattr(runner, "run_job", bench.run_job)
     monkeypatch.setattr(command, "choose", lambda *arguments: Choice(install(), "made up"))
     about = {
@@ -181,7 +184,7 @@ def test_progress_goes_to_a_file_now_and_then(
         (["gatherv"], "unknown collective 'gatherv'"),
         (["-n", "1"], "-n 1: a rank that is alone has nothing to tune"),
         (["-n", "2,x"], "-n x: not a number of ranks"),
-        (["--budget", "soon"], "'soon' is not a duration: write seconds, or a number with s, min or h"),
+        (["--budget", "soon"], "'soon' is not a duration: write seconds above 0, or a number"),
         (["--budget", "0"], "'0' is not a duration"),
         (["--objective", "fast"], "--objective fast: write robust, balanced or trace:FOLDER"),
         (["--objective", "trace:nowhere"], "nowhere"),
@@ -225,3 +228,20 @@ def test_help_names_the_options(offbeat: Offbeat) -> None:
     said = offbeat("tune", "--help").stdout
     for option in ("--bytes", "--objective", "--budget", "--resume", "--rules", "--mpi", "--mpirun-args"):
         assert option in said
+
+
+def test_a_budget_that_was_too_short_says_what_is_missing(
+    tune: Tune, bench: MadeBench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def one_pattern(job: Job, *arguments: Any, **others: Any) -> None:
+        cells = [cell for cell in job.cells if cell.pattern == "balanced"]
+        bench.run_job(job._replace(cells=cells), *arguments, **others)
+
+    monkeypatch.setattr(runner, "run_job", one_pattern)
+    only = ("--algorithms", "bine", "--patterns", "balanced,last_delayed", "--bytes", "8")
+    assert tune(*only, "-n", "4", "--budget", "1min") == FAILED
+    error = capsys.readouterr().err
+    assert re.search(
+        r"the budget of 60 s was too short: \d of \d times were measured, so no algorithm", error
+    )
+    assert error.endswith("to go on: offbeat tune --resume -o offbeat-tune.json --budget 120s\n")

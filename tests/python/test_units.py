@@ -6,6 +6,7 @@ from offbeat.units import (
     format_duration,
     format_size,
     format_us,
+    formatted_alike,
     parse_duration_s,
     parse_size,
     parse_sizes,
@@ -72,7 +73,10 @@ def test_the_label_of_a_skew_is_read_as_the_same_skew() -> None:
 
 
 def test_durations() -> None:
-    assert [parse_duration_s(text) for text in ("90", "90s", "5min", "1.5 h")] == [90.0, 90.0, 300.0, 5400.0]
+    assert [parse_duration_s(text) for text in ("90", "90s", "5min", "1.5 h", "20ms")] == [
+        90.0, 90.0, 300.0, 5400.0, 0.02,
+    ]  # fmt: skip
+    assert parse_duration_s("0", may_be_zero=True) == 0.0
     for text in ("", "0", "5m", "-1s", "5 minutes"):
         with pytest.raises(CommandError, match="is not a duration"):
             parse_duration_s(text)
@@ -82,3 +86,8 @@ def test_durations() -> None:
         "1:00:00",
         "10:01:01",
     ]
+
+
+def test_times_that_belong_together_have_one_unit() -> None:
+    assert formatted_alike((9000.0, 12000.0, 30000.0)) == ["9.00 ms", "12.0 ms", "30.0 ms"]
+    assert formatted_alike((5.0, 80.0, 20000.0)) == ["5.00 µs", "80.0 µs", "20000 µs"]

@@ -99,8 +99,17 @@ def refuse_other(earlier: Mapping[str, Any], now: Mapping[str, Any], path: Path)
     """Refuse to resume a file under other conditions: machine, MPI, offbeat or environment."""
     for field, what in (("machine", "machine"), ("mpi", "MPI"), ("environment", "environment")):
         _compare(earlier.get(field), now[field], what, path)
-    sums = [{**side.get("offbeat", {}), "library": None} for side in (earlier, now)]
-    _compare(sums[0], sums[1], "offbeat", path)
+    builds = [side.get("offbeat", {}) for side in (earlier, now)]
+    if any(builds[0].get(name) != builds[1].get(name) for name in ("version", "sha256")):
+        raise CommandError(
+            f"{path} was measured with another build of offbeat ({_build(builds[0])}, this one is "
+            f"{_build(builds[1])}), so new times do not belong with its own; start anew with another file or "
+            "--force"
+        )
+
+
+def _build(of: Mapping[str, Any]) -> str:
+    return f"{of.get('version', 'unknown')}, {str(of.get('sha256', 'unknown'))[:8]}"
 
 
 def _compare(earlier: Any, now: Mapping[str, Any], what: str, path: Path) -> None:

@@ -26,7 +26,7 @@ _FORMULAS = {
     "ring_segmented": "ring_segmented(1MiB)",  # coll_tuned_allreduce_algorithm_segmentsize, by default
     "shumilin_ring": "ring",
 }
-_LEAST_CASES = 6
+LEAST_CASES = 6
 _ITERATIONS = 12
 _CONVERGED = 1e-4
 # A formula counts as linear within these steps: relative, in µs, and in µs per byte.
@@ -87,6 +87,11 @@ def cases_of(results: Sequence[Result], ranks: int, expression: str) -> list[Cas
     ]
 
 
+def are_enough(cases: Sequence[Case]) -> bool:
+    """Whether these cases are enough for a fit."""
+    return len(cases) >= LEAST_CASES and len({case.size_bytes for case in cases}) >= 3
+
+
 def fitted(
     expression: str, cases: Sequence[Case], combine_ns_per_byte: float, eager_bytes: int
 ) -> Hockney | str:
@@ -94,8 +99,8 @@ def fitted(
     formula = formula_of(expression)
     if formula is None:
         return f"{expression}: no cost formula"
-    if len(cases) < _LEAST_CASES or len({case.size_bytes for case in cases}) < 3:
-        return f"{expression}: only {len(cases)} cases were measured, and a fit needs {_LEAST_CASES}"
+    if not are_enough(cases):
+        return f"{expression}: only {len(cases)} cases were measured, and a fit needs {LEAST_CASES}"
     values = np.array([case.us for case in cases])
     cost = _Cost(formula, combine_ns_per_byte * 1e-9, eager_bytes)
     try:

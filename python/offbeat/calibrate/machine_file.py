@@ -11,16 +11,16 @@ from offbeat.calibrate.parameters import Calibrated, Messages
 from offbeat.calibrate.probes import LONGEST
 from offbeat.calibrate.regression import Interval
 from offbeat.mpi import host_algorithms
+from offbeat.mpi.install import rule_host
 
 _LEVELS = ("within_node", "between_nodes")
-_HOSTS = {"Open MPI": "openmpi", "MPICH": "mpich", "Intel MPI": "intel"}  # as rules name them
 
 
 def text(
     found: Calibrated, algorithms: Sequence[Hockney], *, name: str, source: str, vendor: str, level: str
 ) -> str:
     """The file. ``level`` is where the ranks of ``algorithms`` were."""
-    return "\n".join(_lines(found, algorithms, name, source, _HOSTS.get(vendor, ""), level)) + "\n"
+    return "\n".join(_lines(found, algorithms, name, source, rule_host(vendor), level)) + "\n"
 
 
 def _lines(
@@ -33,6 +33,8 @@ def _lines(
     yield f"source = {json.dumps(source, ensure_ascii=False)}"
     known = [each for each in (found.between_nodes, found.within_node) if each is not None]
     yield f"eager_limit_bytes = {_limit(known[0])}" if known else "eager_limit_bytes = 8192"
+    if (copied := not_measured(found)) is not None:
+        yield f'not_measured = "{copied}"  # simulations warn; remove this line when you have edited it'
     yield ""
     yield "[core]"
     if "combine_ns_per_byte" not in found.core:
@@ -53,6 +55,28 @@ def _lines(
         yield _value("line_ns", found.line_ns)
     for algorithm in algorithms:
         yield from _algorithm(algorithm, host, level)
+
+
+def not_measured(found: Calibrated) -> str | None:
+    """The level between whose ranks no messages were measured, so that its table is a copy of the other."""
+    missing = [level for level in _LEVELS if getattr(found, level) is None]
+    return missing[0] if len(missing) == 1 else None
+
+
+def advice(found: Calibrated) -> str | None:
+    """What to do about the level that was not measured. None: both were."""
+    copied = not_measured(found)
+    if copied == "between_nodes":
+        return (
+            "All ranks were on one node: [between_nodes] is a copy of [within_node]. Measure on two nodes, "
+            "or edit it, before you simulate several."
+        )
+    if copied == "within_node":
+        return (
+            "Each rank was alone on its node: [within_node] is a copy of [between_nodes]. Measure with two "
+            "ranks on a node, or edit it, before you simulate several."
+        )
+    return None
 
 
 def _spoken(level: str) -> str:

@@ -73,7 +73,9 @@ def calibrated(results: Sequence[Result], layout: Layout) -> Calibrated:
     rounds = {result.round for result in results}
     if len(rounds) < LEAST_ROUNDS:
         raise CommandError(
-            f"only {len(rounds)} rounds were measured, and intervals need {LEAST_ROUNDS}", FAILED
+            f"the budget was too short: {len(rounds)} rounds of messages were measured, and intervals need "
+            f"{LEAST_ROUNDS}",
+            FAILED,
         )
     found = Calibrated()
     node = layout.node_of_rank

@@ -51,6 +51,7 @@ class Goal:
     algorithm_ranks: Sequence[int]
     seed: int = 1
     mpirun_arguments: Sequence[str] = field(default_factory=list)
+    launcher: str | None = None
 
 
 @dataclass
@@ -223,6 +224,7 @@ def _launch(session: Session, choice: Choice, lines: Path, output: Path, until: 
         libraries=[],
         mpirun_arguments=session.goal.mpirun_arguments,
         variables=choice.variables,
+        launcher=session.goal.launcher,
     )
     base = dict(os.environ)
     slots = None if machine.in_batch_job(base) else machine.cores()
@@ -246,6 +248,7 @@ def benchmark(session: Session, choice: Choice, path: Path, ranks: int) -> Bench
         algorithms=["native", *session.goal.algorithms],
         seed=session.goal.seed,
         mpirun_arguments=session.goal.mpirun_arguments,
+        launcher=session.goal.launcher,
     )
     if not own.exists():
         return Benchmark(plan, runner.about(plan, choice))
@@ -268,19 +271,22 @@ def level(session: Session) -> str | None:
 
 def fit_algorithms(
     session: Session, found: Calibrated, benchmarks: Sequence[Benchmark]
-) -> tuple[list[Hockney], list[str]]:
-    """The parameters of each algorithm, and one line for each algorithm that has none."""
+) -> tuple[list[Hockney], list[str], dict[str, int]]:
+    """The parameters of each algorithm, one line for each that has none, and those with too few cases."""
     combine = found.core.get("combine_ns_per_byte", Interval(0, 0, 0)).value
     messages = found.within_node if level(session) == "within_node" else found.between_nodes
     eager = messages.eager_limit_bytes if messages is not None else None
-    fitted, refused = [], []
+    fitted, refused, too_few = [], [], {}
     for expression in session.goal.algorithms:
         cases: list[Case] = []
         for each in benchmarks:
             cases += hockney.cases_of(each.results, each.plan.ranks, expression)
+        if not hockney.are_enough(cases):
+            too_few[expression] = len(cases)
+            continue
         one = hockney.fitted(expression, cases, combine, probes.LONGEST if eager is None else eager)
         fitted.append(one) if isinstance(one, Hockney) else refused.append(one)
-    return fitted, refused
+    return fitted, refused, too_few
 
 
 def named_algorithms(choice: Choice) -> list[str]:

@@ -32,13 +32,14 @@ from offbeat.commands.options import (
     Ranks,
     Verbose,
     checked_ranks,
+    warn_of_load,
     where,
 )
 from offbeat.errors import ANSWER_NO, FAILED, INTERRUPTED, CommandError
 from offbeat.mpi import host_algorithms
 from offbeat.mpi.choice import Choice, choose
 from offbeat.reports import bench_formats, table
-from offbeat.units import parse_skew
+from offbeat.units import parse_duration_s, parse_skew
 
 _PLAIN_WIDTH = 120  # columns of output that goes to a file or a pipe
 _ALGORITHMS = "arrival_tree,recursive_doubling,rabenseifner"
@@ -133,7 +134,9 @@ def bench(
         bool,
         typer.Option("--asleep", help="With --computing: sleep instead, like a rank that waits for a GPU."),
     ] = False,
-    budget: Annotated[float, typer.Option(metavar="SECONDS", help="Time for the whole benchmark.")] = 60.0,
+    budget: Annotated[
+        str, typer.Option(metavar="TIME", help="Time for the whole benchmark, such as 90s, 5min or 1h.")
+    ] = "1min",
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of the random arrival patterns.")] = 1,
     types: Annotated[
         str,
@@ -221,11 +224,12 @@ def bench(
     """
     if json_file is not None and str(json_file) == "-":
         json_file, output_format = None, Format.json
+    budget_s = parse_duration_s(budget)
     if resume is not None:
         refuse_others(context, _WITH_RESUME)
         found, choice = _resumed(resume)
         path: Path | None = resume
-        seconds = budget if is_given(context, "budget") else found.plan.budget_s
+        seconds = budget_s if is_given(context, "budget") else found.plan.budget_s
     else:
         names = plans.parse_collectives(collectives)
         type_names = plans.parse_types(types)
@@ -238,7 +242,7 @@ def bench(
             collectives=names,
             sizes_bytes=plans.parse_sizes(sizes, type_names),
             types=type_names,
-            operations=plans.parse_operations(operations),
+            operations=_operations(operations),
             roots=plans.parse_roots(roots, ranks),
             in_place=_PLACES[in_place],
             max_iterations=iterations or plans.MAX_ITERATIONS,
@@ -250,7 +254,7 @@ def bench(
             same_buffers=same_buffers,
             computing=parse_skew(computing) if computing is not None else None,
             asleep=asleep,
-            budget_s=budget,
+            budget_s=budget_s,
             seed=seed,
             launcher=launcher,
         )
@@ -258,7 +262,6 @@ def bench(
             raise CommandError(f"-d {types} -o {operations}: no operation is defined for any type")
         if asleep and computing is None:
             raise CommandError("--asleep changes how ranks spend the time of --computing; give both")
-        _checked_budget(budget)
         _refuse_overwrite(json_file, force=force)
         choice = choose(mpi, None, [], os.environ)
         plan = replace(plan, mpirun_arguments=place.arguments(choice.install))
@@ -267,8 +270,9 @@ def bench(
                 choice.install.vendor, names, algorithm, nonblocking=plan.computing is not None
             )
         found = Benchmark(plan, runner.about(plan, choice))
-        path, seconds = json_file, budget
-    _measure(found, choice, path, _checked_budget(seconds), output_format, verbose=verbose > 0)
+        path, seconds = json_file, budget_s
+    warn_of_load()
+    _measure(found, choice, path, seconds, output_format, verbose=verbose > 0)
 
 
 def _usual_algorithms(collectives: list[str]) -> str:
@@ -386,10 +390,13 @@ def _resumed(path: Path) -> tuple[Benchmark, Choice]:
     return found, replace(choice, why=why)
 
 
-def _checked_budget(seconds: float) -> float:
-    if not 0 < seconds < float("inf"):
-        raise CommandError(f"--budget {seconds:g}: seconds must be above 0")
-    return seconds
+def _operations(text: str) -> list[str]:
+    try:
+        return plans.parse_operations(text)
+    except CommandError as error:
+        # The -o of other commands is a file.
+        hint = " (-o is --op here; the file is --json)" if "." in text or os.sep in text else ""
+        raise CommandError(f"{error}{hint}") from None
 
 
 def _refuse_overwrite(path: Path | None, *, force: bool) -> None:

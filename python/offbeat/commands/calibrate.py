@@ -7,10 +7,10 @@ import math
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -23,12 +23,16 @@ from offbeat.bench.records import Records
 from offbeat.bench.results import Benchmark
 from offbeat.commands.bench import ended_by_signals, refuse_others
 from offbeat.commands.options import (
+    HostFile,
+    HostNames,
+    Launcher,
     MpiOfNoProgram,
     MpirunArgs,
     Ranks,
     Verbose,
     checked_output,
-    split_arguments,
+    warn_of_load,
+    where,
     write_text,
 )
 from offbeat.commands.progress_line import ProgressLine
@@ -36,6 +40,9 @@ from offbeat.errors import FAILED, INTERRUPTED, CommandError
 from offbeat.mpi.choice import Choice, choose
 from offbeat.reports.sheet import to_terminal
 from offbeat.units import format_duration, parse_duration_s
+
+if TYPE_CHECKING:
+    from offbeat.calibrate.session import Goal
 
 _PLAIN_WIDTH = 120  # columns of output that goes to a file or a pipe
 _WITH_RESUME = {"resume", "budget", "output", "json_file", "verbose"}
@@ -92,6 +99,9 @@ def calibrate(
         bool, typer.Option("--resume", help="Measure more for the calibration of FILE, with a new budget.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the files.")] = False,
+    launcher: Launcher = None,
+    hosts: HostNames = None,
+    hostfile: HostFile = None,
     mpirun_args: MpirunArgs = "",
     verbose: Verbose = 0,
 ) -> None:
@@ -101,6 +111,8 @@ def calibrate(
 
     `offbeat simulate --machine my.toml` reads the file. Each parameter has a 95% interval; one whose interval
     holds zero is left out. Use as many ranks on a node as your programs do, and at least two nodes.
+
+    offbeat calibrate -n 16 --hosts node1:8,node2:8 -o my.toml
     """
     from offbeat.calibrate import session as sessions  # needs numpy and scipy
 
@@ -112,7 +124,7 @@ def calibrate(
         refuse_others(context, _WITH_RESUME)
         session = sessions.read(path)
         choice = choose(str(session.about["mpi"].get("libmpi")), None, [], os.environ)
-        plan = _plan(session.goal.ranks, session.goal.mpirun_arguments)
+        plan = _plan(session.goal)
         runner.refuse_other(session.about, runner.about(plan, choice), path)
         joined = session.take_part(path)
         left = f" ({joined} of them left by a run that was killed)" if joined else ""
@@ -125,14 +137,15 @@ def calibrate(
             checked_output(file, force=force)
         choice = choose(mpi, None, [], os.environ)
         expressions = _algorithms(algorithms, choice)
-        arguments = split_arguments(mpirun_args)
+        place = where(ranks, launcher, hosts, hostfile, mpirun_args)
         goal = sessions.Goal(
             ranks=ranks,
             name=name or str(this_machine.description()["host"]),
             algorithms=expressions,
             algorithm_ranks=_rank_counts(algorithm_ranks, ranks) if expressions else [],
             seed=seed,
-            mpirun_arguments=arguments,
+            mpirun_arguments=place.arguments(choice.install),
+            launcher=launcher,
         )
         for count in goal.algorithm_ranks:
             own = sessions.benchmark_path(path, count)
@@ -140,13 +153,20 @@ def calibrate(
             own.unlink(missing_ok=True)
             runner.part_of(own).unlink(missing_ok=True)
         runner.part_of(path).unlink(missing_ok=True)
-        session = sessions.Session(goal, runner.about(_plan(ranks, arguments), choice))
+        session = sessions.Session(goal, runner.about(_plan(goal), choice))
+    warn_of_load()
     _Run(session, choice, output, path, budget_s, verbose=verbose > 0).run()
 
 
-def _plan(ranks: int, arguments: Sequence[str]) -> Plan:
+def _plan(goal: Goal) -> Plan:
     """A plan for the description of the job in the file."""
-    return Plan(ranks=ranks, sizes_bytes=[8], algorithms=["native"], mpirun_arguments=arguments)
+    return Plan(
+        ranks=goal.ranks,
+        sizes_bytes=[8],
+        algorithms=["native"],
+        mpirun_arguments=goal.mpirun_arguments,
+        launcher=goal.launcher,
+    )
 
 
 def _algorithms(text: str, choice: Choice) -> list[str]:
@@ -173,6 +193,19 @@ def _rank_counts(text: str, ranks: int) -> list[int]:
     return sorted(set(counts))
 
 
+def too_few_line(cases: Mapping[str, int]) -> str:
+    """The line about algorithms for which the budget was too short, up to the command that measures more."""
+    from offbeat.calibrate.hockney import LEAST_CASES
+
+    least, most = min(cases.values()), max(cases.values())
+    measured = f"{most}" if least == most else f"{least} to {most}"
+    each = " each" if len(cases) > 1 else ""
+    return (
+        f"Left out: {', '.join(cases)}: the budget was too short: {measured} cases{each} were measured, and "
+        f"a fit needs {LEAST_CASES}. To measure more:"
+    )
+
+
 class _Run:
     """The work of one command."""
 
@@ -187,7 +220,9 @@ class _Run:
         self._budget_s = budget_s
         self._verbose = verbose
         self._line = ProgressLine()
-        self._console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
+        self._console = Console(
+            width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False, markup=False
+        )
 
     def run(self) -> None:
         from offbeat.calibrate import session as sessions
@@ -258,7 +293,7 @@ class _Run:
             self._session.seconds += found.seconds - before
         return found
 
-    def _write(self, benchmarks: Sequence[Benchmark]) -> tuple[Any, Any, list[str]]:
+    def _write(self, benchmarks: Sequence[Benchmark]) -> tuple[Any, Any, list[str], dict[str, int]]:
         """Fit everything, and write both files."""
         from offbeat.calibrate import machine_file, parameters
         from offbeat.calibrate import session as sessions
@@ -268,7 +303,9 @@ class _Run:
             found = parameters.calibrated(session.results, session.layout)
         except CommandError as error:
             raise CommandError(f"{error}; to go on: {self._to_go_on()}", FAILED) from None
-        fitted, refused = sessions.fit_algorithms(session, found, benchmarks) if benchmarks else ([], [])
+        fitted, refused, too_few = (
+            sessions.fit_algorithms(session, found, benchmarks) if benchmarks else ([], [], {})
+        )
         text = machine_file.text(
             found,
             fitted,
@@ -282,7 +319,7 @@ class _Run:
             {"parameters": _finite(asdict(found)), "algorithms": [_finite(asdict(each)) for each in fitted]},
         )
         write_text(self._output, text)
-        return found, fitted, [*found.refused, *refused]
+        return found, fitted, [*found.refused, *refused], too_few
 
     def _source(self) -> str:
         session, install = self._session, self._choice.install
@@ -293,19 +330,24 @@ class _Run:
             f"{session.about['machine']['processor']}"
         )
 
-    def _show(self, found: Any, fitted: Any, refused: Sequence[str]) -> None:
+    def _show(self, found: Any, fitted: Any, refused: Sequence[str], too_few: Mapping[str, int]) -> None:
+        from offbeat.calibrate import machine_file
         from offbeat.reports import calibration_sheets
 
         for sheet in calibration_sheets.sheets(found, fitted):
             self._console.print(to_terminal(sheet))
         for line in refused:
             self._console.print(f"Left out: {line}", soft_wrap=True)
+        if too_few:
+            self._console.print(f"{too_few_line(too_few)} {self._to_go_on()}", soft_wrap=True)
         session = self._session
         took = f"{format_duration(time.time() - self._began)} of {format_duration(self._budget_s)}"
         cost = f"cost in all: {session.core_seconds:.0f} core-seconds"
         self._console.print(
             f"Took {took}; {cost}. Machine: {self._output}. Measurements: {self._path}", soft_wrap=True
         )
+        if (advice := machine_file.advice(found)) is not None:
+            self._console.print(advice, soft_wrap=True)
 
     def _to_go_on(self) -> str:
         own = f" --json {self._path}" if self._path != self._output.with_suffix(".json") else ""

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from offbeat import __version__, _core
+from offbeat import __version__, _core, machine
 from offbeat.bench import health
 from offbeat.bench.health import Check, Status
 from offbeat.bench.probe import probe
@@ -76,6 +76,7 @@ def doctor(
         checks.append(Check("MPI", Status.failed, str(error)))
     else:
         checks += _of_program(path, choice)
+        checks += _load()  # before offbeat's own ranks add to it
         try:
             found = probe(choice, place.number(base), place.arguments(choice.install), launcher)
             checks += health.of_ranks(found)
@@ -107,6 +108,15 @@ def _of_program(path: Path | None, choice: Choice) -> Iterator[Check]:
             "program that is linked statically."
         )
         yield Check("program", Status.warning, text, advice)
+
+
+def _load() -> Iterator[Check]:
+    line = machine.overload()
+    if line is not None:
+        advice = "End them, or wait: programs are slower now, and measurements are wrong."
+        yield Check("load", Status.warning, line, advice)
+    else:
+        yield Check("load", Status.ok, f"{machine.load():.1f} on {os.cpu_count()} CPUs")
 
 
 def _rules(choice: Choice, base: Mapping[str, str]) -> Iterator[Check]:

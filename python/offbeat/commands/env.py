@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Annotated
 
@@ -23,6 +23,7 @@ from offbeat.commands.options import (
     chosen_algorithms,
 )
 from offbeat.commands.start import libraries, with_stored_rules
+from offbeat.errors import CommandError
 from offbeat.mpi import launch
 from offbeat.mpi.choice import choose
 from offbeat.mpi.program import find_program
@@ -50,6 +51,13 @@ def env(
     allreduce: Allreduce = None,
     algorithm: Algorithm = None,
     trace: Trace = None,
+    native: Annotated[
+        bool,
+        typer.Option(
+            "--native",
+            help="With --trace: preload only the tracer, so that the MPI's own algorithms run.",
+        ),
+    ] = False,
     shell: Annotated[
         Shell, typer.Option("--shell", metavar="sh|csh|fish|json", help="Syntax of the lines.")
     ] = Shell.sh,
@@ -58,21 +66,36 @@ def env(
 ) -> None:
     """Print the variables for srun and other launchers.
 
-    The preload does nothing in programs that make no MPI call, so you can export it safely.
+    The preload does nothing in programs that make no MPI call, so you can export it safely. --trace records
+    the run under offbeat's algorithms; with --native, under those of the MPI, as offbeat trace does.
 
     eval "$(offbeat env -- ./program)"; srun -n 64 ./program
+    eval "$(offbeat env --native --trace run.trace -- ./program)"; srun -n 64 ./program
     offbeat env --shell fish --allreduce ring -- ./program
     """
     base = dict(os.environ)
+    if native and trace is None:
+        raise CommandError("--native preloads only the tracer: add --trace FOLDER")
+    if native and (allreduce is not None or algorithm):
+        raise CommandError(
+            "--native leaves the algorithms to the MPI: it does not go with --allreduce or --algorithm"
+        )
     settings = launch.Settings(chosen_algorithms(allreduce, algorithm), verbose, trace=checked_trace(trace))
     path = find_program(program[0], base) if program else None
     choice = choose(mpi, path, (program or [])[1:], base)
     variables = dict(choice.variables)
     variables |= choice.install.environment({**base, **variables})
-    settings = with_stored_rules(settings, choice.install, base)
-    preloaded = libraries(choice.install.family, traced=trace is not None)
+    if not native:
+        settings = with_stored_rules(settings, choice.install, base)
+    preloaded = libraries(choice.install.family, traced=trace is not None, algorithms=not native)
     variables |= launch.rank_variables(preloaded, settings, base)
     print(render(variables, Shell.json if as_json else shell))
+
+
+def is_evaluated(words: Sequence[str]) -> bool:
+    """Whether a shell evaluates what the command line prints."""
+    options = words[: words.index("--")] if "--" in words else words
+    return words[:1] == ["env"] and not {"json", "--json", "--shell=json"} & set(options)
 
 
 def render(variables: dict[str, str], shell: Shell) -> str:

@@ -13,17 +13,22 @@ from rich.console import Console
 
 from offbeat import _core
 from offbeat.commands import completion
-from offbeat.commands.options import HostOfRules, UsersRules, checked_host, checked_served
+from offbeat.commands.options import (
+    HostOfRules,
+    UsersRules,
+    checked_host,
+    checked_served,
+    stored_rules,
+)
 from offbeat.errors import CommandError
 from offbeat.expressions import canonical
 from offbeat.reports import rule_sheets
 from offbeat.reports.sheet import to_terminal
-from offbeat.rules import rule_files
+from offbeat.rules import rule_files, stored
 from offbeat.simulate.machine import path_of
 from offbeat.units import format_size, parse_size
 
 _PLAIN_WIDTH = 160  # columns of output that goes to a file or a pipe
-_OTHER = "other"
 
 
 def register(app: typer.Typer) -> None:
@@ -62,8 +67,9 @@ def explain(
 ) -> None:
     """Say which algorithm a call runs, and why.
 
-    This runs nothing. It also says in which form the algorithm runs, and which rule chose it. OFFBEAT_RULES,
-    OFFBEAT_MACHINE and OFFBEAT_<COLLECTIVE> have the same effect as in a program.
+    This runs nothing. It also says in which form the algorithm runs, and which rule chose it. Rules that
+    offbeat tune stored, OFFBEAT_RULES, OFFBEAT_MACHINE, OFFBEAT_ADAPT and OFFBEAT_<COLLECTIVE> have the same
+    effect as in a program.
 
     offbeat explain allreduce --mpi mpich --nodes 8 --ppn 64 --bytes 16KiB
     offbeat explain bcast --nodes 4 --ppn 16 --json
@@ -75,7 +81,12 @@ def explain(
         if value < 1:
             raise CommandError(f"{option} {value}: it must be at least 1")
     size_bytes = parse_size(size) if size is not None else None
+    in_force = stored.in_force(mpi, os.environ)
+    host, tuned = in_force.host, ""
+    if rules is None and (path := stored_rules(in_force)) is not None:
+        rules, tuned = path, f", which offbeat tune stored for {in_force.mpi}"
     users_rules = rule_files.without_errors(str(rules)) if rules is not None else None
+    adapt = rule_files.adapt(os.environ)
     variable = f"OFFBEAT_{collective.upper()}"
     fixed = os.environ.get(variable, "")
     if fixed:
@@ -87,17 +98,27 @@ def explain(
     except ValueError as error:
         raise CommandError(f"{'--machine' if machine is not None else 'OFFBEAT_MACHINE'}: {error}") from None
     try:
-        rows = _core.plan(calls, mpi or _OTHER, nodes, ppn, board, users_rules, fixed, variable, grids)
+        rows = _core.plan(calls, host, nodes, ppn, board, users_rules, fixed, variable, grids, adapt)
     except ValueError as error:
         raise CommandError(f"{nodes} nodes of {ppn} ranks: {error}") from None
     if size_bytes is not None:
         rows = [row for row in rows if row["least_bytes"] <= size_bytes <= (row["most_bytes"] or size_bytes)]
+    warnings = []
+    if rules is not None and users_rules is not None:
+        origins = {row["origin"] for row in rows}
+        lines = rule_files.never_tried(str(rules), users_rules, os.environ)
+        warnings = [line for line in lines if any(line.startswith(f"{origin}: ") for origin in origins)]
     if as_json:
-        cell = {"collective": calls, "mpi": mpi or _OTHER, "nodes": nodes, "ppn": ppn}
-        print(json.dumps({**cell, "board": board, "bytes": size_bytes, "rows": rows}, indent=2))
+        cell = {"collective": calls, "mpi": host, "nodes": nodes, "ppn": ppn}
+        found = {"rules": str(rules) if rules is not None else None, "rows": rows, "warnings": warnings}
+        print(json.dumps({**cell, "board": board, "bytes": size_bytes, **found}, indent=2))
         return
     where = f"{nodes} node{'' if nodes == 1 else 's'} of {ppn} rank{'' if ppn == 1 else 's'}"
     of = "" if size_bytes is None else f" of {format_size(size_bytes)}"
-    caption = f"{calls}{of} on {where}, MPI: {mpi or _OTHER}"
-    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
+    caption = f"{calls}{of} on {where}, MPI: {host}"
+    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False, markup=False)
     console.print(to_terminal(rule_sheets.plan_sheet(caption, rows)))
+    if rules is not None:
+        console.print(f"Rules: {rules}{tuned}; then the built-in ones", soft_wrap=True)
+    for line in warnings:
+        console.print(line, soft_wrap=True)

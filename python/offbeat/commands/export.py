@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ import typer
 
 from offbeat.commands.options import AsJson, checked_output, print_json
 from offbeat.errors import CommandError
+from offbeat.units import parse_duration_s
 
 _OTF2 = ".otf2"
 _FORMATS = {".json": "Perfetto", ".csv": "a table", _OTF2: "OTF2"}
@@ -32,12 +34,12 @@ def export(
             help="FILE.json for Perfetto, FILE.csv for a table, FILE.otf2 for OTF2.",
         ),
     ],
-    begin: Annotated[
-        float, typer.Option("--from", metavar="SECONDS", help="Leave out calls that end earlier.")
-    ] = 0.0,
-    end: Annotated[
-        float, typer.Option("--to", metavar="SECONDS", help="Leave out calls that begin later.")
-    ] = float("inf"),
+    begin_text: Annotated[
+        str, typer.Option("--from", metavar="TIME", help="Leave out calls that end earlier, such as 1.5s.")
+    ] = "0s",
+    end_text: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="Leave out calls that begin later.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -46,13 +48,15 @@ def export(
     A .json file opens in https://ui.perfetto.dev and in chrome://tracing. It shows one line per rank, with
     the time in each call divided into waiting and communicating. A .csv file has one line for each call of
     each rank. A name that ends in .otf2 is a folder with an OTF2 archive, for Vampir, Scalasca and others
-    (pip install 'offbeat[otf2]'). Seconds count from the first call.
+    (pip install 'offbeat[otf2]'). Times count from the first call.
 
     offbeat export run.trace -o run.json
     offbeat export run.trace -o run.csv --from 1.5 --to 2
     offbeat export run.trace -o run.otf2
     """
     _check_output(output, force=force)
+    begin = parse_duration_s(begin_text, may_be_zero=True)
+    end = parse_duration_s(end_text, may_be_zero=True) if end_text is not None else math.inf
     if not begin < end:
         raise CommandError(f"--from {begin:g} --to {end:g}: there is nothing between")
     from offbeat.trace import export as exporting

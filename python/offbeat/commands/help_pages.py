@@ -25,7 +25,7 @@ _STARTING, _ALGORITHMS, _MEASURED, _OUTPUT = (
 )  # fmt: skip
 _OPTIONS = {
     _STARTING: ("ranks", "mpi", "launcher", "hosts", "hostfile", "mpirun_args"),
-    _ALGORITHMS: ("allreduce", "algorithm", "algorithms", "host_names", "rules"),
+    _ALGORITHMS: ("allreduce", "algorithm", "algorithms", "host_names", "rules", "native"),
     _MEASURED: (
         "collectives", "collective", "communicators", "sizes", "types", "operations", "roots", "in_place",
         "patterns", "skew", "iterations", "warm_up", "same_buffers", "computing", "asleep", "budget", "seed",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""offbeat info: list the MPIs, the libraries, the algorithms and the settings."""
+"""offbeat info: show the MPIs, this machine, the libraries, the settings and the algorithms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from offbeat import __version__, _core
+from offbeat import __version__, _core, machine
+from offbeat.commands import completion
+from offbeat.commands.options import checked_served
 from offbeat.mpi import host_algorithms, libraries
 from offbeat.mpi.discovery import discover
 from offbeat.reports import inventory
@@ -22,19 +24,34 @@ def register(app: typer.Typer) -> None:
 
 
 def info(
+    collective: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[COLLECTIVE]",
+            autocompletion=completion.collectives,
+            help="Show the algorithms of a collective instead, such as bcast.",
+        ),
+    ] = None,
+    all_collectives: Annotated[
+        bool, typer.Option("--all", help="Show the algorithms of all collectives as well.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     settings: Annotated[
         bool, typer.Option("--settings", help="List the environment variables instead.")
     ] = False,
 ) -> None:
-    """Show the MPIs found, the libraries and the algorithms.
+    """Show the MPIs, this machine, the settings and the algorithms.
 
-    The first MPI is the one for programs that do not show which one they need.
+    The first MPI is the one for programs that do not show which one they need. The names for native(NAME) are
+    among the algorithms of a collective.
 
     offbeat info
+    offbeat info allreduce
+    offbeat info --all
     offbeat info --settings
     offbeat info --json
     """
+    checked_served(collective)
     found = collect()
     if as_json:
         print(json.dumps(found, indent=2))
@@ -43,12 +60,21 @@ def info(
     if settings:
         console.print(inventory.settings_table(found["settings"]))
         return
-    console.print(f"offbeat {found['version']}", style="bold", end="\n\n")
-    console.print(inventory.mpi_table(found["mpi"]), "")
-    console.print(inventory.library_table(found["libraries"]), "")
-    for table in inventory.host_algorithm_tables(found["mpi"]):
+    if collective is None:
+        console.print(f"offbeat {found['version']}", style="bold", end="\n\n")
+        console.print(inventory.mpi_table(found["mpi"]), "")
+        console.print(inventory.library_table(found["libraries"]), "")
+        console.print(inventory.machine_table(found["machine"]), "")
+        console.print(inventory.given_settings_table(found["settings"], os.environ), "")
+        if not all_collectives:
+            console.print(
+                "Algorithms: offbeat info COLLECTIVE, or --all. All settings: offbeat info --settings."
+            )
+            return
+    algorithms = [each for each in found["algorithms"] if collective in (None, each["collective"])]
+    for table in inventory.host_algorithm_tables(found["mpi"], collective):
         console.print(table, "")
-    console.print(*inventory.algorithm_tables(found["algorithms"]), sep="\n\n")
+    console.print(*inventory.algorithm_tables(algorithms), sep="\n\n")
 
 
 def collect() -> dict[str, Any]:
@@ -56,6 +82,7 @@ def collect() -> dict[str, Any]:
     served = libraries.installed()
     return {
         "version": __version__,
+        "machine": machine.description(),
         "mpi": [
             {
                 "name": install.name,

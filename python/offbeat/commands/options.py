@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shlex
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,17 +17,19 @@ import typer
 from offbeat import _core, machine
 from offbeat.bench.plan import COLLECTIVES
 from offbeat.commands import completion
-from offbeat.errors import FAILED, CommandError
+from offbeat.errors import FAILED, CommandError, printable
 from offbeat.expressions import canonical
 from offbeat.mpi import launcher as launcher_
 from offbeat.mpi.install import MpiInstall
 from offbeat.mpi.launcher import Hosts
+from offbeat.rules import stored
 
-Ranks = Annotated[int, typer.Option("-n", "--ranks", metavar="N", help="Number of ranks.")]
+Ranks = Annotated[int, typer.Option("-n", "-np", "--ranks", metavar="N", help="Number of ranks.")]
 RanksOfProgram = Annotated[
     int | None,
     typer.Option(
         "-n",
+        "-np",
         "--ranks",
         metavar="N",
         help="Number of ranks. Default: one for each core; in a batch job, or with --hosts, --hostfile or "
@@ -96,7 +100,10 @@ Algorithm = Annotated[
 Trace = Annotated[
     Path | None,
     typer.Option(
-        "--trace", metavar="FOLDER", envvar="OFFBEAT_TRACE", help="Also record a trace into FOLDER."
+        "--trace",
+        metavar="FOLDER",
+        envvar="OFFBEAT_TRACE",
+        help="Also record a trace of the run, under offbeat's algorithms, into FOLDER.",
     ),
 ]
 MpirunArgs = Annotated[
@@ -122,7 +129,8 @@ HostOfRules = Annotated[
         "--mpi",
         metavar="NAME",
         autocompletion=completion.hosts,
-        help=f"The MPI as rules name it: {', '.join(_core.hosts())}.",
+        help=f"The MPI as rules name it: {', '.join(_core.hosts())}. Its rules that offbeat tune stored on "
+        "this machine count. Default: the MPI that offbeat run uses.",
     ),
 ]
 CollectiveOfRules = Annotated[
@@ -137,7 +145,10 @@ CollectiveOfRules = Annotated[
 UsersRules = Annotated[
     Path | None,
     typer.Option(
-        "--rules", metavar="FILE", envvar="OFFBEAT_RULES", help="Rules to try before the built-in ones."
+        "--rules",
+        metavar="FILE",
+        envvar="OFFBEAT_RULES",
+        help="Rules to try before the built-in ones. Default: those that offbeat tune stored.",
     ),
 ]
 
@@ -146,6 +157,13 @@ def checked_host(name: str | None) -> None:
     """Refuse an MPI that rules have no name for."""
     if name is not None and name not in _core.hosts():
         raise CommandError(f"--mpi {name}: rules know only {', '.join(_core.hosts())}")
+
+
+def stored_rules(found: stored.InForce) -> Path | None:
+    """The file of stored rules. A line on standard error says why stored rules do not count, as in a run."""
+    if found.stored.warning is not None:
+        print(f"offbeat: {printable(found.stored.warning)}", file=sys.stderr)
+    return found.stored.path
 
 
 def checked_served(collective: str | None) -> None:
@@ -188,6 +206,13 @@ def where(
     return Where(ranks, Hosts(hosts, hostfile), launcher, mpirun_args)
 
 
+def warn_of_load() -> None:
+    """Say before a measurement that other programs use the cores."""
+    line = machine.overload()
+    if line is not None:
+        print(f"offbeat: {line}, so times may be wrong", file=sys.stderr)
+
+
 def print_json(document: Any) -> None:
     """Print what ``--json`` asks for."""
     print(json.dumps(document, indent=1))
@@ -225,6 +250,18 @@ def checked_output(path: Path | None, *, force: bool) -> None:
         raise CommandError(f"{path} exists; add --force to overwrite it")
     if not path.absolute().parent.is_dir():
         raise CommandError(f"{path}: there is no folder {path.absolute().parent}")
+
+
+def checked_drawing(page: Path | None, figures: Path | None) -> None:
+    """Refuse to draw if the packages or the browser that it takes are not here. Called before any work."""
+    if figures is not None and figures.exists() and not figures.is_dir():
+        raise CommandError(f"--figures {figures}: it is not a folder")
+    if page is not None or figures is not None:
+        importlib.import_module("plotly")  # main() says how to install what is missing
+    if figures is not None:
+        from offbeat.reports import images
+
+        images.check_browser()
 
 
 def write_text(path: Path, text: str) -> None:

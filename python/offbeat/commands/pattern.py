@@ -28,7 +28,7 @@ def pattern(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME|FILE|TRACE", help="The pattern. Default: list all patterns.")
     ] = None,
-    ranks: Annotated[int, typer.Option("-n", "--ranks", metavar="N", help="Number of ranks.")] = 8,
+    ranks: Annotated[int, typer.Option("-n", "-np", "--ranks", metavar="N", help="Number of ranks.")] = 8,
     skew: Annotated[
         str | None, typer.Option(metavar="TIME", help="Lateness of the latest rank, such as 100us.")
     ] = None,

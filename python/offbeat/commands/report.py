@@ -15,7 +15,7 @@ from rich.text import Text
 
 from offbeat import __version__
 from offbeat.bench import arrival_patterns, result_file
-from offbeat.commands.options import checked_output, write_text
+from offbeat.commands.options import checked_drawing, checked_output, write_text
 from offbeat.errors import CommandError
 from offbeat.reports import bench_sheets
 from offbeat.reports.sheet import Sheet, to_terminal
@@ -46,7 +46,9 @@ def report(
     ] = None,
     pattern: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the mean skew of each rank as a pattern file."),
+        typer.Option(
+            metavar="FILE", help="Write the mean skew of each rank as a pattern file, and print no report."
+        ),
     ] = None,
     alpha: Annotated[
         Path | None,
@@ -65,8 +67,7 @@ def report(
     """
     checked_output(output, force=force)
     checked_output(pattern, force=force)
-    if figures is not None and figures.exists() and not figures.is_dir():
-        raise CommandError(f"--figures {figures}: it is not a folder")
+    checked_drawing(output, figures)
     benches = [result_file.read(path) for path in files if result_file.looks_like_one(path)]
     paths = [path for path in files if not result_file.looks_like_one(path)]
     if paths:
@@ -81,7 +82,7 @@ def report(
     console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False, stderr=as_json)
     if as_json:
         _print_json(traces, benches)
-    else:
+    elif pattern is None:
         for measured in traces:
             _print_trace(console, measured)
         for bench in benches:

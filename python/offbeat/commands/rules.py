@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from dataclasses import asdict
@@ -23,14 +24,16 @@ from offbeat.commands.options import (
     checked_host,
     checked_served,
     print_json,
+    stored_rules,
 )
 from offbeat.errors import ANSWER_NO, BAD_INPUT, CommandError
 from offbeat.reports import rule_sheets
 from offbeat.reports.sheet import to_terminal
-from offbeat.rules import export_run, rule_files
+from offbeat.rules import export_run, rule_files, stored
 from offbeat.rules.difference import differences
 from offbeat.rules.export_choices import OBJECTIVES, ROBUST, VENDORS
 
+_BUILT_IN = "built-in rules"
 _PLAIN_WIDTH = 160  # columns of output that goes to a file or a pipe
 
 app = help_pages.App(cls=help_pages.Group, no_args_is_help=True, rich_markup_mode=None)
@@ -47,15 +50,17 @@ def check(
 ) -> None:
     """Print all errors in a file of rules.
 
-    The exit code is 2 if there are any.
+    The exit code is 2 if there are any. Alternatives that no call tries are named, too.
 
     offbeat rules check my.rules
     """
     found = rule_files.read(str(file))
+    warnings = rule_files.never_tried(str(file), found, os.environ)
     if as_json:
-        print_json({"file": str(file), "errors": list(found.errors), "rules": list(found.rules)})
+        document = {"file": str(file), "errors": found.errors, "warnings": warnings, "rules": found.rules}
+        print_json(document)
         raise typer.Exit(BAD_INPUT if found.errors else 0)
-    for line in found.errors:
+    for line in [*found.errors, *warnings]:
         print(line, file=sys.stderr)
     if found.errors:
         raise typer.Exit(BAD_INPUT)
@@ -72,14 +77,20 @@ def show(
 ) -> None:
     """Print the rules in force, as a file of rules.
 
-    First come yours, if you have any, then the built-in ones.
+    First come yours: the FILE of --rules or OFFBEAT_RULES, otherwise those that offbeat tune stored for this
+    machine and MPI. Then come the built-in ones.
 
     offbeat rules show --mpi mpich --collective bcast
     """
     checked_host(mpi)
     checked_served(collective)
-    parts = [] if rules is None else [(str(rules), rule_files.without_errors(str(rules)))]
-    parts.append(("built-in rules", _core.built_in_rules()))
+    parts, by = [], ""
+    in_force = stored.in_force(mpi, os.environ)
+    if rules is None and (path := stored_rules(in_force)) is not None:
+        rules, by = path, f" (offbeat tune stored them for {in_force.mpi})"
+    if rules is not None:
+        parts.append((str(rules), rule_files.without_errors(str(rules))))
+    parts.append((_BUILT_IN, _core.built_in_rules()))
     shown = []
     for name, part in parts:
         wanted = [
@@ -91,7 +102,7 @@ def show(
         if as_json:
             shown += [{"file": name, **rule} for rule in wanted]
             continue
-        print(f"# {name}")
+        print(f"# {name}{by if name != _BUILT_IN else ''}")
         print(*rule_sheets.rule_lines(wanted), sep="\n", end="\n\n" if name != parts[-1][0] else "\n")
     if as_json:
         print_json({"rules": shown})

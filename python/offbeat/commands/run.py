@@ -55,7 +55,8 @@ def run(
 
     offbeat finds the MPI that the program uses and becomes the mpirun of that MPI, or the launcher, so
     exit code and signals are those of mpirun. The exit code is 125 if offbeat itself cannot start it.
-    There may be more ranks than cores.
+    There may be more ranks than cores. --trace records the run under offbeat's algorithms; `offbeat trace`
+    records it under those of the MPI.
 
     offbeat run -n 4 -- ./program arguments
     offbeat run -n 4 --allreduce 'pipeline(4, ring)' -- ./program arguments

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -17,8 +17,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from offbeat import __version__, _core
 from offbeat.bench import arrival_patterns
 from offbeat.bench import plan as plans
-from offbeat.commands.options import checked_output, write_text
-from offbeat.errors import CommandError
+from offbeat.commands.options import checked_drawing, checked_output, write_text
+from offbeat.errors import CommandError, printable
 from offbeat.expressions import canonical, split_list
 from offbeat.reports import simulation_sheets
 from offbeat.reports.sheet import to_terminal
@@ -117,8 +117,8 @@ def simulate(
     to_stdout = json_file is not None and str(json_file) == "-"
     for path in (None if to_stdout else json_file, output):
         checked_output(path, force=force)
-    if figures is not None and figures.exists() and not figures.is_dir():
-        raise CommandError(f"--figures {figures}: it is not a folder")
+    checked_drawing(output, figures)
+    warn_of_copies(plan.machine, [(shape.nodes, shape.ranks_per_node) for shape in plan.shapes])
     with _progress(simulation.number_of_results(plan)) as on_progress:
         found = simulation.run(plan, on_progress)
     console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False, quiet=to_stdout)
@@ -133,6 +133,12 @@ def simulate(
         write_text(json_file, found.to_json())
     if output is not None or figures is not None:
         _draw(found, output, figures, console)
+
+
+def warn_of_copies(machine: machines.Machine, shapes: Iterable[tuple[int, int]]) -> None:
+    """Warn if ranks of a shape send messages that the calibration of the machine did not measure."""
+    for line in dict.fromkeys(filter(None, (machine.warning(*shape) for shape in shapes))):
+        print(f"offbeat: {printable(line)}", file=sys.stderr)
 
 
 def _draw(found: Simulation, output: Path | None, folder: Path | None, console: Console) -> None:

@@ -32,6 +32,7 @@ from offbeat.commands.options import (
     checked_output,
     checked_ranks,
     print_json,
+    warn_of_load,
     where,
     write_text,
 )
@@ -81,7 +82,7 @@ def tune(
     ranks: Annotated[
         list[str] | None,
         typer.Option(
-            "-n", "--ranks", metavar="N,...", help="Numbers of ranks. Default: 2.", show_default=False
+            "-n", "-np", "--ranks", metavar="N,...", help="Numbers of ranks. Default: 2.", show_default=False
         ),
     ] = None,
     mpi: MpiOfNoProgram = None,
@@ -215,6 +216,7 @@ def tune(
         given = {name for name in ("collectives", "sizes", "ranks") if is_given(context, name)}
         courses = _new_courses(goal, common, choice, output, given, force=force)
     checked_output(rules, force=force or resume)
+    warn_of_load()
     _run(
         courses,
         choice,
@@ -387,8 +389,8 @@ def _run(
     decisions = [decision for course in courses for decision in decide(course)]
     if not decisions:
         raise CommandError(
-            f"no cell was measured completely within {budget_s:g} s; to go on: "
-            f"offbeat tune --resume -o {output}",
+            f"{_too_short(courses, work, budget_s)}; to go on: offbeat tune --resume -o {output} --budget "
+            f"{2 * budget_s:g}s",
             FAILED,
         )
     rows = _all_rows(courses)
@@ -403,6 +405,15 @@ def _run(
     _write_rules(console, choice, all_rows, rules_file, store=store)
     if as_json:
         print_json(_to_json(courses, all_rows, work, budget_s))
+
+
+def _too_short(courses: Sequence[Course], work: Tuning, budget_s: float) -> str:
+    """What is missing after a budget in which no race got all the times that a rule needs."""
+    measured, wanted = zip(*(course.measured_of_wanted() for course in courses), strict=True)
+    return (
+        f"the budget of {budget_s:g} s was too short: {sum(measured)} of {sum(wanted)} times were measured, "
+        f"so no algorithm has all of its own (to start a job takes {work.start_s:.1f} s here)"
+    )
 
 
 def _to_json(

@@ -16,6 +16,7 @@ from offbeat.bench import arrival_patterns
 from offbeat.bench.ranking import BALANCED
 from offbeat.commands.options import checked_output, write_text
 from offbeat.commands.progress_line import ProgressLine
+from offbeat.commands.simulate import warn_of_copies
 from offbeat.errors import FAILED, CommandError
 from offbeat.reports import tune_sheets
 from offbeat.reports.sheet import to_terminal
@@ -81,6 +82,8 @@ def run(
         for shape in question.shapes():
             if shape.ranks > simulation.MOST_RANKS:
                 raise CommandError(f"{shape} are {shape.ranks:,} ranks; at most {simulation.MOST_RANKS:,}")
+    for machine in terms.machines:
+        warn_of_copies(machine, ((s.nodes, s.ranks_per_node) for each in questions for s in each.shapes()))
     began = time.monotonic()
     line = ProgressLine(on_terminal_every_s=0.2)
     try:

@@ -27,6 +27,7 @@ SLUGS = {
     "MVAPICH": "mvapich",
     "Cray MPICH": "cray",
 }
+_RULE_HOSTS = {"Open MPI": "openmpi", "MPICH": "mpich", "Cray MPICH": "mpich", "Intel MPI": "intel"}
 # The names of the launcher, best first. Debian keeps several vendors in /usr/bin and adds a suffix. Intel's
 # mpirun is a shell script around mpiexec.hydra, and does not pass signals on. Cray has only srun.
 _LAUNCHERS = {
@@ -74,6 +75,11 @@ class MpiInstall:
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """The environment variables that this MPI needs to run."""
         return _intel_environment(self, base) if self.vendor == "Intel MPI" else {}
+
+
+def rule_host(vendor: str) -> str:
+    """The MPI as rules name it."""
+    return _RULE_HOSTS.get(vendor, "other")
 
 
 def is_libmpi(filename: str) -> bool:

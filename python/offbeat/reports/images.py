@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import kaleido
+from choreographer.browsers.chromium import Chromium
 from kaleido.errors import ChromeNotFoundError
 
 from offbeat.errors import FAILED, CommandError
@@ -15,6 +17,16 @@ from offbeat.reports.figures import Figure
 
 _WIDTH = 1000
 _TIMEOUT_S = 90
+
+
+_NO_BROWSER = "--figures needs Chrome or Chromium, which is not here: apt install chromium"
+
+
+def check_browser() -> None:
+    """Raises CommandError if there is no browser."""
+    named = os.environ.get("BROWSER_PATH")
+    if not (os.path.exists(named) if named else Chromium.find_browser(skip_local=False)):
+        raise CommandError(_NO_BROWSER)
 
 
 def write(figures: Sequence[Figure], folder: Path) -> list[Path]:
@@ -40,9 +52,7 @@ def write(figures: Sequence[Figure], folder: Path) -> list[Path]:
     try:
         kaleido.write_fig_from_object_sync(jobs, kopts={"mathjax": False, "timeout": _TIMEOUT_S})
     except ChromeNotFoundError:
-        raise CommandError(
-            "--figures needs Chrome or Chromium, which is not here: apt install chromium"
-        ) from None
+        raise CommandError(_NO_BROWSER) from None
     except Exception as error:
         # A browser can fail in ways that nobody can list. The first line of the error says how it failed.
         first = next(iter(str(error).splitlines()), type(error).__name__)

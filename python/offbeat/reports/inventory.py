@@ -36,7 +36,25 @@ def library_table(rows: Rows) -> Table:
     return table
 
 
-def host_algorithm_tables(installs: Rows) -> list[Table]:
+def machine_table(facts: Mapping[str, Any]) -> Table:
+    """One row for each fact about this machine."""
+    table = _table("This machine", "what", "value")
+    for name, value in facts.items():
+        table.add_row(name, Text(str(value)))
+    return table
+
+
+def given_settings_table(settings: Rows, environment: Mapping[str, str]) -> Table:
+    """One row for each setting that the environment gives."""
+    table = _table("Settings of this shell", "variable", "value", "default")
+    given = [setting for setting in settings if setting["name"] in environment]
+    for setting in given:
+        name = setting["name"]
+        table.add_row(*(Text(cell) for cell in (name, environment[name], setting["default"])))
+    return table if given else _empty(table, "none: all have their defaults")
+
+
+def host_algorithm_tables(installs: Rows, collective: str | None = None) -> list[Table]:
     """A table for each version of an MPI, with the names that native(NAME) can have, by call."""
     tables: dict[str, Table] = {}
     for install in installs:
@@ -45,6 +63,8 @@ def host_algorithm_tables(installs: Rows) -> list[Table]:
             continue
         tables[mpi] = _table(f"native(NAME) under {mpi}", "call", "NAME")
         for call, names in (install["host_algorithms"] or {}).items():
+            if collective not in (None, call, call.removeprefix("i")):
+                continue
             tables[mpi].add_row(call, ", ".join(names))
         if install["host_algorithms"] is None:
             _empty(tables[mpi], "not checked under this version; the page on rules says which names to try")

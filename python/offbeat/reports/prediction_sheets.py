@@ -9,6 +9,7 @@ from offbeat.units import format_share, format_size, format_us
 
 _MOST_SIZES = 16
 _MOST_CHANGES = 3
+_MOST_ERROR = 0.2  # of the recorded run; a prediction that is further off supports no choice
 _SAME = 0.005  # runs that differ by a smaller share count as equal
 _SIZES = {
     "measured": "of a measured size",
@@ -146,10 +147,23 @@ def _model(each: OfCollective, prediction: Prediction) -> list[str]:
         return [f"The trace ran {each.ran}, which has no delays here, so the model cannot be tested."]
     predicted, recorded = (format_us(1e6 * s) for s in (each.model.run_s, prediction.recorded_s))
     error = _change(each.model.run_s, prediction.recorded_s)
-    return [
+    found = [
         f"Test of the model: the trace ran {each.ran}. Its run is predicted as {predicted} and was recorded "
         f"as {recorded} ({error})."
     ]
+    if is_unreliable(each, prediction):
+        found.append(
+            f"The prediction is off by more than {_MOST_ERROR:.0%}, so do not rely on this choice: compare "
+            "the algorithms in runs of the program."
+        )
+    return found
+
+
+def is_unreliable(each: OfCollective, prediction: Prediction) -> bool:
+    """Whether the run that was recorded is predicted so badly that the choice says nothing."""
+    if each.model is None or prediction.recorded_s <= 0:
+        return False
+    return abs(each.model.run_s / prediction.recorded_s - 1) > _MOST_ERROR
 
 
 def _names(each: OfCollective, way: str) -> list[str]:
@@ -183,10 +197,15 @@ def in_one_line(prediction: Prediction) -> str:
     base, against = _base(each)
     run = format_us(1e6 * each.best.run_s)
     change = f" ({_change(each.best.run_s, base)} against {against})" if each.model is not None else ""
+    doubt = (
+        f" Do not rely on it: the recorded run is predicted with an error above {_MOST_ERROR:.0%}."
+        if is_unreliable(each, prediction)
+        else ""
+    )
     return (
         f"By {prediction.delays.path}, the run would take {run}{change} with {_choice(each, 'best')} for "
         f"{each.collective}; offbeat predict {prediction.calls.trace.path} --from {prediction.delays.path} "
-        "says more."
+        f"says more.{doubt}"
     )
 
 

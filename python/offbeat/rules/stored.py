@@ -17,6 +17,8 @@ from pathlib import Path
 
 from offbeat import _core, machine
 from offbeat.errors import FAILED, CommandError
+from offbeat.mpi import discovery
+from offbeat.mpi.install import MpiInstall, rule_host
 from offbeat.rules import rule_files, spelling
 
 VARIABLE = "OFFBEAT_RULES"
@@ -95,6 +97,39 @@ def find(mpi: str, version: str, environment: Mapping[str, str]) -> Found:
     return Found(
         warning=f"stored rules are not used: {other} is for {of}, not for {here}; offbeat tune makes new ones"
     )
+
+
+@dataclass(frozen=True)
+class InForce:
+    """What ``offbeat run`` uses without a program: the MPI as rules name it, and the stored rules."""
+
+    host: str
+    install: MpiInstall | None  # None: this MPI is not here
+    stored: Found
+
+    @property
+    def mpi(self) -> str:
+        """The MPI for people."""
+        return f"{self.install.vendor} {self.install.version}" if self.install is not None else self.host
+
+
+def in_force(host: str | None, environment: Mapping[str, str]) -> InForce:
+    """The MPI that rules call ``host``, and its stored rules. None: the default MPI of ``offbeat run``.
+
+    Of several versions the first one that has stored rules counts.
+    """
+    if host is None:
+        default = discovery.default(environment)
+        installs = [default] if default is not None else []
+    else:
+        found = discovery.discover(environment)
+        installs = [each for each in found if rule_host(each.vendor) == host]
+    known = [
+        InForce(rule_host(each.vendor), each, find(each.vendor, each.version, environment))
+        for each in installs
+    ]
+    first = known[0] if known else InForce(host or rule_host(""), None, Found())
+    return next((each for each in known if each.stored.path is not None), first)
 
 
 def _fingerprint_of(path: Path) -> Fingerprint | None:

@@ -119,6 +119,20 @@ class Machine:
     node_receive_bandwidth_gb_per_s: float  # for all messages together that enter a node; may be infinite
     node_memory_bandwidth_gb_per_s: float  # for all that the cores of a node do together; may be infinite
     algorithms: tuple[FittedAlgorithm, ...] = ()
+    not_measured: str = ""  # the level whose parameters are a copy of the other's; empty: none
+
+    def warning(self, nodes: int, ranks_per_node: int) -> str | None:
+        """A line if simulated ranks send messages on a level that was never measured."""
+        if self.not_measured == "between_nodes" and nodes > 1:
+            other, where = "within_node", "between nodes"
+        elif self.not_measured == "within_node" and ranks_per_node > 1:
+            other, where = "between_nodes", "within a node"
+        else:
+            return None
+        return (
+            f"{self.name}: messages {where} were not measured: [{self.not_measured}] is a copy of [{other}], "
+            "so these times are not those of the machine"
+        )
 
     def simulated(self, nodes: int, ranks_per_node: int) -> _core.SimulatedMachine:
         """Make ``nodes`` nodes with ``ranks_per_node`` ranks each."""
@@ -238,6 +252,7 @@ def parse(text: str, where: str) -> Machine:
         ),
         board=_board(whole.table("board")) if "board" in document else None,
         algorithms=tuple(map(_algorithm, whole.tables("algorithm"))),
+        not_measured=_level(whole, "not_measured", ""),
     )
     core.done()
     whole.done()
@@ -280,9 +295,7 @@ def _board(table: _Table) -> Board:
 
 
 def _algorithm(table: _Table) -> FittedAlgorithm:
-    level = table.text("level", "between_nodes")
-    if level not in ("within_node", "between_nodes"):
-        raise table.wrong("level", f"{_shown(level)} is neither between_nodes nor within_node")
+    level = _level(table, "level", "between_nodes")
     found = FittedAlgorithm(
         table.text("expression"),
         table.text("mpi", ""),
@@ -292,6 +305,13 @@ def _algorithm(table: _Table) -> FittedAlgorithm:
     )
     table.done()
     return found
+
+
+def _level(table: _Table, key: str, default: str) -> str:
+    level = table.text(key, default)
+    if level not in ("within_node", "between_nodes", default):
+        raise table.wrong(key, f"{_shown(level)} is neither between_nodes nor within_node")
+    return level
 
 
 class _Table:

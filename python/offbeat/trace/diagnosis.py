@@ -16,7 +16,7 @@ from offbeat.trace.metrics import Calls, Group
 from offbeat.trace.reader import ranges
 from offbeat.trace.stakes import Stakes
 from offbeat.trace.training import Training
-from offbeat.units import format_share, format_size, format_us
+from offbeat.units import format_share, format_size, format_us, formatted_alike
 
 # A rank is late if it arrives after half of the ranks, by more than each of these.
 _SPREADS = 3.0  # times the spread of the early half of the ranks
@@ -24,6 +24,7 @@ _DELAYS = 0.5  # times what the call takes after the last arrival
 _CLOCK_ERRORS = 2.0  # times the error of the clocks
 _LEAST_NS = 1000.0
 
+_ALWAYS = 0.95  # ranks that are late in fewer calls are mostly late
 _REGULAR = 0.8  # a period counts if this share of the calls that it predicts is late
 _TOGETHER = 0.8  # ranks that share this part of their late calls are one finding
 _MOST_OF_ONE = 3.0  # if late ranks vary, one of them may cause this many times the average waiting
@@ -77,6 +78,8 @@ class Place:
     def when(self) -> str:
         """A phrase that says which of these calls are late."""
         count = f"{len(self.rows)} of {len(self.group.calls)} such calls"
+        if len(self.rows) == 1:
+            return f"in one call (number {self.numbers[0]})"
         listed = ", ".join(str(number) for number in self.numbers[:3])
         dots = ", ..." if len(self.numbers) > 3 else ""
         numbers = f"call number{'s' * (len(self.numbers) > 1)} {listed}{dots}"
@@ -92,7 +95,9 @@ class Place:
 
     @property
     def lateness(self) -> str:
-        low, median, high = map(format_us, self.lateness_us)
+        if len(self.rows) == 1:
+            return format_us(self.lateness_us[1])
+        low, median, high = formatted_alike(self.lateness_us)
         return f"{median} (median; {low} .. {high} in the middle 80%)"
 
 
@@ -194,7 +199,8 @@ class Finding:
             )
         arrives = "arrives last: give it" if one else "arrive last: give them"
         slower = f"{core} {'is' if one else 'are'} slower or shared"
-        return f"{who.capitalize()} always {arrives} less work, or check whether {slower}."
+        often = "always" if len(place.rows) >= _ALWAYS * len(place.group.calls) else "mostly"
+        return f"{who.capitalize()} {often} {arrives} less work, or check whether {slower}."
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from offbeat import _core
 from offbeat.expressions import serves
 from offbeat.mpi import host_algorithms
+from offbeat.mpi.install import rule_host
 
 _BOARD_ONLY = "all ranks on one node"
 _NOT_A_PART = "cannot be a part"
 _RADIXES = (4, 8)
 _SEGMENT_BYTES = (16 << 10, 64 << 10)
 _SEGMENTS = 4
-_RULE_HOSTS = {"Open MPI": "openmpi", "MPICH": "mpich", "Cray MPICH": "mpich", "Intel MPI": "intel"}
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Place:
     @property
     def host(self) -> str:
         """The MPI as rules name it."""
-        return _RULE_HOSTS.get(self.vendor, "other")
+        return rule_host(self.vendor)
 
 
 def rule_bytes(collective: str, size_bytes: int, ranks: int) -> int:

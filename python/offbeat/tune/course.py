@@ -262,6 +262,11 @@ class Course:
         found = self.scores(contest, names, final=final)
         return race.choose(found, NATIVE, contest.in_force, neighbour) if found else None
 
+    def measured_of_wanted(self) -> tuple[int, int]:
+        """How many pairs of a cell and a candidate have a time, and how many pairs there are."""
+        pairs = [(cell, name) for each in self.contests for cell in each.cells for name in each.candidates]
+        return sum(pair in self._rounds for pair in pairs), len(pairs)
+
     def is_decided(self, contest: Contest) -> bool:
         """Whether more samples would change nothing that matters."""
         racing = self.racing(contest)

@@ -143,6 +143,16 @@ class Tuning:
             try:
                 self._run_job(course, Job([NATIVE], [probe], {}), records, ROUNDS[0], until)
                 self._start_s = time.time() - began
+            except CommandError:
+                if records.header or time.time() < until:
+                    raise
+                busy = machine.overload()
+                why = f" ({busy})" if busy is not None else ""
+                raise CommandError(
+                    f"the ranks did not start within {time.time() - began:.0f} s of a budget of "
+                    f"{self._budget_s:g} s{why}; give a longer --budget",
+                    FAILED,
+                ) from None
             finally:
                 self._silence_s = max(usual, _STARTS_OF_SILENCE * self._start_s)
                 runner.part_of(course.path).unlink(missing_ok=True)
@@ -395,6 +405,11 @@ class Tuning:
         return alone + ([replace(work, contests=others)] if others else [])
 
     # -- the end
+
+    @property
+    def start_s(self) -> float:
+        """How long it takes to start and end a job."""
+        return self._start_s
 
     @property
     def seconds(self) -> float:
