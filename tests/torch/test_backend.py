@@ -69,7 +69,7 @@ def test_errors_reach_all_ranks_and_name_one() -> None:
     for what, words in (
         ("lengths", ("allreduce of 1000 x float32", "allreduce of 1001 x float32")),
         ("after an error", ("allreduce of 1001 x float32",)),
-        ("kinds", ("rank 0 made allreduce", "rank 1 bcast")),
+        ("kinds", ("bcast of 40 bytes", "allreduce of 10 x float32")),
         ("late", ("has waited 1 s for rank 2",)),
         ("late, begun", ("has waited 1 s for rank 2",)),
     ):

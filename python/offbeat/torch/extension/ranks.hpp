@@ -125,7 +125,7 @@ class Ranks {
   }
   void give_up(const char* why) const { library.group_give_up(group_, why); }
 
-  std::atomic<int> under_way{0};  // Works
+  std::atomic<int> under_way{0};  // calls whose Work lives on, and Works that are being begun
 
  private:
   offbeat_group* group_ = nullptr;

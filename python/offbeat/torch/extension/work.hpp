@@ -98,7 +98,7 @@ class Work final : public c10d::Work {
       each.call.done_state = reference();
       end_if_not_begun(library.begin(&each.call, nullptr));
     }
-    end_call();
+    end_beginning();
   }
   // Begins to send or to receive a message. `data` is plain.
   void begin_message(bool is_send, int peer, int tag, const Tensor& data, double timeout_s) {
@@ -115,7 +115,7 @@ class Work final : public c10d::Work {
     message.done = end_call;
     message.done_state = reference();
     end_if_not_begun((is_send ? library.begin_send : library.begin_receive)(&message, nullptr));
-    end_call();
+    end_beginning();
   }
 
   bool isCompleted() override { return is_over_.load(std::memory_order_acquire); }
@@ -160,7 +160,7 @@ class Work final : public c10d::Work {
           std::make_exception_ptr(c10::DistBackendError({__func__, __FILE__, __LINE__}, error_line(text)));
   }
   void prepare_to_begin(int calls) {
-    ranks_->under_way.fetch_add(1, std::memory_order_relaxed);
+    ranks_->under_way.fetch_add(calls + 1, std::memory_order_relaxed);
     left_.store(calls + 1, std::memory_order_relaxed);
   }
   // A call under way keeps the Work, and so its tensors.
@@ -170,18 +170,25 @@ class Work final : public c10d::Work {
   }
   static void end_call(void* state, offbeat_status status, const char* text) {
     const Freed::InCallback in_callback;
-    const auto work = c10::intrusive_ptr<Work>::reclaim(static_cast<Work*>(state));
+    auto work = c10::intrusive_ptr<Work>::reclaim(static_cast<Work*>(state));
+    const RanksPointer ranks = work->ranks_;
     if (status != OFFBEAT_OK) work->note(text);
-    work->end_call();
+    work->count_end();
+    // Callbacks in Python may go with the Work. So Python must not end before this.
+    work.reset();
+    ranks->under_way.fetch_sub(1, std::memory_order_release);
   }
   void end_if_not_begun(offbeat_status status) {
     if (status != OFFBEAT_OK) end_call(this, status, library.error_text());
   }
-  void end_call() {
-    if (left_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  void end_beginning() {
     const RanksPointer ranks = ranks_;
-    complete();
+    count_end();
     ranks->under_way.fetch_sub(1, std::memory_order_release);
+  }
+  // The last one completes the Work.
+  void count_end() {
+    if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) complete();
   }
   void complete() {
     if (failure_ == nullptr && !after_.empty()) {
