@@ -13,7 +13,6 @@ import atexit
 import datetime
 import functools
 import os
-import weakref
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -36,15 +35,11 @@ def _extension() -> ModuleType:
     return _build.load()
 
 
-_backends: weakref.WeakSet[Any] = weakref.WeakSet()
-
-
 def _leave_all(process: int) -> None:
     """End what is under way while Python still runs, because callbacks may be written in Python."""
     if os.getpid() != process:  # the child of a fork has none of this
         return
-    for backend in list(_backends):
-        _extension().leave(backend)
+    _extension().leave_all()
 
 
 def _node() -> str:
@@ -69,9 +64,7 @@ def _create(options: Any, _: Any) -> Any:
     timeout = options.timeout
     if not isinstance(timeout, datetime.timedelta):
         timeout = datetime.timedelta(seconds=float(timeout))
-    backend = _extension().make(options.store, rank, size, timeout)
-    _backends.add(backend)
-    return backend
+    return _extension().make(options.store, rank, size, timeout)
 
 
 def register() -> None:

@@ -21,11 +21,11 @@ class Backend final : public c10d::Backend {
  public:
   Backend(c10d::Store& store, int rank, int size, Milliseconds timeout)
       : c10d::Backend(rank, size),
-        ranks_(std::make_shared<Ranks>(store, rank, size)),
+        ranks_(Ranks::make(store, rank, size)),
         options_(c10::make_intrusive<Options>("offbeat", timeout)) {
     init();
   }
-  ~Backend() override { leave(); }
+  ~Backend() override { ranks_->leave(); }
 
   const std::string getBackendName() const override { return "offbeat"; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
@@ -38,12 +38,6 @@ class Backend final : public c10d::Backend {
   // Waits for the Works under way, as gloo does.
   void shutdown() override { ranks_->wait_for_calls(); }
   void abort() override { ranks_->give_up("abort() of the process group"); }
-  // Ends the Works under way with an error.
-  void leave() {
-    if (ranks_->under_way.load(std::memory_order_acquire) == 0) return;
-    ranks_->give_up("its program ends, or drops the process group, before a call is over");
-    ranks_->wait_for_calls();
-  }
 
   AnyWork broadcast(Tensors& tensors, const c10d::BroadcastOptions& o) override;
   AnyWork allreduce(Tensors& tensors, const c10d::AllreduceOptions& o) override;

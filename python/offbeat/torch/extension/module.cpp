@@ -15,10 +15,5 @@ PYBIND11_MODULE(offbeat_torch_extension, m) {
         return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<Backend>(*store, rank, size, timeout));
       },
       pybind11::call_guard<pybind11::gil_scoped_release>());
-  m.def(
-      "leave",
-      [](const c10::intrusive_ptr<c10d::Backend>& backend) {
-        if (auto* const mine = dynamic_cast<Backend*>(backend.get())) mine->leave();
-      },
-      pybind11::call_guard<pybind11::gil_scoped_release>());
+  m.def("leave_all", &Ranks::leave_all, pybind11::call_guard<pybind11::gil_scoped_release>());
 }

@@ -4,6 +4,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -102,6 +103,25 @@ class Freed {
 
 class Ranks {
  public:
+  [[nodiscard]] static std::shared_ptr<Ranks> make(c10d::Store& store, int rank, int size) {
+    auto made = std::make_shared<Ranks>(store, rank, size);
+    const std::lock_guard lock(mutex_);
+    all_.erase(std::remove_if(all_.begin(), all_.end(), [](const auto& each) { return each.expired(); }),
+               all_.end());
+    all_.push_back(made);
+    return made;
+  }
+  // Does leave() for all groups of this process.
+  static void leave_all() {
+    std::vector<std::weak_ptr<Ranks>> all;
+    {
+      const std::lock_guard lock(mutex_);
+      all.swap(all_);
+    }
+    for (const auto& each : all)
+      if (const auto ranks = each.lock()) ranks->leave();
+  }
+
   Ranks(c10d::Store& store, int rank, int size) {
     Meeting meeting(store, rank, size);
     if (library.group_make(rank, size, Meeting::exchange, &meeting, &group_) == OFFBEAT_OK) return;
@@ -124,10 +144,19 @@ class Ranks {
     without_python([this] { wait_until([this] { return under_way.load(std::memory_order_acquire) == 0; }); });
   }
   void give_up(const char* why) const { library.group_give_up(group_, why); }
+  // Ends the Works under way with an error.
+  void leave() const {
+    if (under_way.load(std::memory_order_acquire) == 0) return;
+    give_up("its program ends, or drops the process group, before a call is over");
+    wait_for_calls();
+  }
 
   std::atomic<int> under_way{0};  // calls whose Work lives on, and Works that are being begun
 
  private:
+  static inline std::mutex mutex_;
+  static inline std::vector<std::weak_ptr<Ranks>> all_;
+
   offbeat_group* group_ = nullptr;
 };
 
