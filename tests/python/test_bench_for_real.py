@@ -76,7 +76,8 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with started(path, environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         _, said = process.communicate(timeout=120)
     assert process.returncode == 0
-    assert said == b"", "no progress is shown where there is no terminal"
+    lines = [line for line in said.splitlines() if not line.endswith(b", so times may be wrong")]
+    assert lines == [], "no progress is shown where there is no terminal"
     return path
 
 
