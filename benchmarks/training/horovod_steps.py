@@ -10,6 +10,7 @@ import math
 import os
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
-from horovod import __version__ as hvd_version
 
 WARM_UP_STEPS = 5
 BETWEEN_STEPS = (3, 1000)
@@ -147,7 +147,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         raise RuntimeError(f"the ranks have different weights: {all_weights}")
     return {
         "parameters": int(sum(np.prod(each.shape) for each in model.trainable_variables)),
-        "software": {"Horovod": hvd_version, "TensorFlow": tf.__version__},
+        "software": {"Horovod": version("horovod"), "TensorFlow": tf.__version__},
         "steps": steps,
         "wall_s": largest(wall),
         "cpu_s": sum(hvd.allgather_object(cpu)) / hvd.size(),
