@@ -67,7 +67,8 @@ int main(int argc, char **argv) {
            after.files - before.files, after.mappings - before.mappings);
   /* A board that is forgotten is a mapping and 16 KiB at least, 960 times; an MPI keeps a little of its own. */
   CHECK(after.resident_kib - before.resident_kib < 4096, "%ld KiB more", after.resident_kib - before.resident_kib);
-  CHECK(after.files <= before.files, "%ld files more", after.files - before.files);
+  /* A rank that waits for long opens a file for each rank that it waits for. MPI_COMM_WORLD keeps those files. */
+  CHECK(after.files < before.files + world_size, "%ld files more", after.files - before.files);
   CHECK(after.mappings <= before.mappings + 16, "%ld mappings more", after.mappings - before.mappings);
   return check_finish();
 }
