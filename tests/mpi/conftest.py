@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Which MPIs the tests run on: `pytest tests/mpi --mpi openmpi,mpich`.
 
-A test that could run on several of them runs on two of the kinds Open MPI, MPICH and Intel MPI. If it has
-several cases, each runs on one kind. Which kinds, and which installation of each, follows from the seed
-(turns.py). The marker `kinds` names another number.
+A case that could run on several of them runs on one of the kinds Open MPI, MPICH and Intel MPI. Which kind,
+and which installation of it, follows from the seed (turns.py). The marker `kinds` names another number.
 """
 
 from __future__ import annotations
 
 import shutil
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -89,13 +88,11 @@ def whose_turn(items: list[pytest.Item], seed: int) -> set[pytest.Item]:
         mpi = item.callspec.params.get("mpi") if hasattr(item, "callspec") else None
         name, kind = (item.nodeid.replace(mpi.name, "", 1), mpi.kind) if mpi else (item.nodeid, "")
         cases[name][kind].append(item)
-    cases_of_test = Counter(case.partition("[")[0] for case in cases)
     chosen: set[pytest.Item] = set()
     for case, kinds in cases.items():
         first = next(iter(kinds.values()))[0]
         marker = first.get_closest_marker("kinds")
-        usual = 2 if cases_of_test[case.partition("[")[0]] == 1 else 1
-        for kind in in_turn(kinds, marker.args[0] if marker else usual, seed, case):
+        for kind in in_turn(kinds, marker.args[0] if marker else 1, seed, case):
             chosen.update(in_turn(kinds[kind], 1, seed, f"{case} {kind}"))
     return chosen
 

@@ -148,6 +148,7 @@ def test_hierarchies_give_what_a_host_gives(mpi: Mpi, how: str) -> None:
 
 
 @INSIDE_OFFBEAT
+@pytest.mark.deep(lambda mpi: mpi.kind == "impi")  # where it takes five times as long
 @pytest.mark.in_turn(1, "node_ranks", "mpi")
 @pytest.mark.parametrize("node_ranks", [1, 2])
 def test_the_defaults_between_nodes_give_what_a_host_gives(mpi: Mpi, node_ranks: int) -> None:

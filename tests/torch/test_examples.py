@@ -33,7 +33,7 @@ def test_training_learns_and_ranks_agree(name: str, size: int) -> None:
     assert re.search(rf"^weights \w{{16}}, equal on {size} ranks$", out, re.MULTILINE), out
 
 
-@pytest.mark.in_turn(1, "size")
+@pytest.mark.only_deep
 @pytest.mark.parametrize("size", [3, 4])
 def test_training_is_repeated_whoever_is_late_and_whatever_the_buckets(size: int) -> None:
     arguments = ("--backends", "offbeat", "--runs", "3", "--steps", "10", "--late-ms", "3", "--buckets")
