@@ -49,9 +49,14 @@ def load() -> float:
 
 
 def overload() -> str | None:
-    """A line if more processes want cores than there are. None: there are enough."""
+    """A line if far more processes want cores than there are. None: there are enough.
+
+    The load is a mean over a minute, so a measurement that has just ended counts, too.
+    """
     wanting, there = load(), os.cpu_count() or 1
-    return f"the load of this host is {wanting:.1f}, more than its {there} CPUs" if wanting > there else None
+    if wanting <= 2 * there:
+        return None
+    return f"the load of this host is {wanting:.1f}, more than twice its {there} CPUs"
 
 
 def in_batch_job(environment: Mapping[str, str]) -> bool:

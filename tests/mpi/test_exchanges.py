@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from exchanges import CALLS, expect_all_served, expect_some_served, hashes, natively
-from harness import CPUS, INSIDE_OFFBEAT, PROGRAMS, Mpi, compile_program, on_mpis, run
+from harness import CPUS, INSIDE_OFFBEAT, PROGRAMS, Mpi, compile_program, on_mpis, only_deep_on, run
 
 LONG = {
     "ALLREDUCE": "ring", "BARRIER": "dissemination", "BCAST": "scatter_allgather", "REDUCE": "rabenseifner",
@@ -148,7 +148,7 @@ def test_hierarchies_give_what_a_host_gives(mpi: Mpi, how: str) -> None:
 
 
 @INSIDE_OFFBEAT
-@pytest.mark.deep(lambda mpi: mpi.kind == "impi")  # where it takes five times as long
+@only_deep_on(lambda mpi: mpi.kind == "impi")  # where it takes five times as long
 @pytest.mark.in_turn(1, "node_ranks", "mpi")
 @pytest.mark.parametrize("node_ranks", [1, 2])
 def test_the_defaults_between_nodes_give_what_a_host_gives(mpi: Mpi, node_ranks: int) -> None:

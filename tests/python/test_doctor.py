@@ -111,7 +111,7 @@ def test_a_busy_machine_is_told_before_measuring(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 4)
-    for load, said in ((4.0, ""), (14.26, "the load of this host is 14.3, more than its 4 CPUs")):
+    for load, said in ((8.0, ""), (14.26, "the load of this host is 14.3, more than twice its 4 CPUs")):
         monkeypatch.setattr("os.getloadavg", lambda load=load: (load, 0.0, 0.0))
         warn_of_load()
         assert capsys.readouterr().err == (f"offbeat: {said}, so times may be wrong\n" if said else "")

@@ -197,7 +197,7 @@ def test_ranks_that_start_slower_than_the_budget_allows_are_named(
 
     monkeypatch.setattr(runner, "run_job", run_job)
     monkeypatch.setattr(
-        "offbeat.machine.overload", lambda: "the load of this host is 9.0, more than its 2 CPUs"
+        "offbeat.machine.overload", lambda: "the load of this host is 9.0, more than twice its 2 CPUs"
     )
     words = r"did not start within \d s of a budget of 0\.5 s \(the load .* 2 CPUs\); give a longer --budget"
     with pytest.raises(CommandError, match=words):
