@@ -112,7 +112,9 @@ def test_killed_and_resumed(
     else:
         assert process.returncode == 3
         doing = rb"(?:calibrating|measuring)"
-        assert re.search(rb"^offbeat: the benchmark job ended with exit code \d+ while " + doing, said, re.MULTILINE), said
+        assert re.search(
+            rb"^offbeat: the benchmark job ended with exit code \d+ while " + doing, said, re.MULTILINE
+        ), said
         assert not part.exists()
         before, left = results.read(path).results, ""
     kept = len(before)
