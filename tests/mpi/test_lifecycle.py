@@ -30,7 +30,9 @@ def test_memory_is_bounded_for_any_number_of_communicators(mpi: Mpi) -> None:
     at_a_time = {"openmpi": "1500", "impi": "375"}.get(mpi.name, "750")
     settings = {"OFFBEAT_MEMORY_MIB": "16"}
     most_mib = "96" if mpi.name == "impi" else "80"  # where our communicators take 70 MiB
-    result = run(mpi, 2, [program, "1500", most_mib, at_a_time], environment=settings, timeout=180).succeeded()
+    result = run(
+        mpi, 2, [program, "1500", most_mib, at_a_time], environment=settings, timeout=180
+    ).succeeded()
     assert result.report.served == result.calls, str(result)
 
 
