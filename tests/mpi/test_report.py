@@ -45,7 +45,10 @@ def test_training_is_waiting_for_the_rank_with_more_data(mpi: Mpi, tmp_path: Pat
     result = traced(mpi, 2, tmp_path / "run.trace", EXAMPLES / "training.py", *arguments)
     assert "weights on 2 ranks: equal" in result.stdout
     text = " ".join(offbeat(mpi, "report", tmp_path / "run.trace").stdout.split())
-    assert re.search(r"1\. Rank 1 is late by .* at allreduce of 256 KiB on ", text), text
+    # On a busy machine it may be late at other calls, too.
+    assert re.search(r"1\. Rank 1 is late (by|at \d kinds of call\.) .* at allreduce of 256 KiB on ", text), (
+        text
+    )
 
 
 @ON_OPENMPI
