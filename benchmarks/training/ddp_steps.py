@@ -21,6 +21,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from lateness import be_late
+
 WARM_UP_STEPS = 2  # DDP forms its buckets anew after the first
 BETWEEN_STEPS = (3, 200)
 CONTROL = "gloo"  # what the ranks agree by, whatever is timed
@@ -31,14 +33,6 @@ def bind(rank: int, ranks: int) -> None:
     cpus = sorted(os.sched_getaffinity(0))
     part = cpus[rank * len(cpus) // ranks : (rank + 1) * len(cpus) // ranks]
     os.sched_setaffinity(0, part or [cpus[rank % len(cpus)]])
-
-
-def be_late(seconds: float, *, busy: bool) -> None:
-    end = time.perf_counter() + seconds
-    if not busy:
-        time.sleep(seconds)
-    while time.perf_counter() < end:
-        pass
 
 
 def ways_of(backends: Sequence[str]) -> list[tuple[str, str | None, bool]]:

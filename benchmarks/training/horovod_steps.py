@@ -20,6 +20,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
+from lateness import be_late
 
 WARM_UP_STEPS = 5
 BETWEEN_STEPS = (3, 1000)
@@ -85,14 +86,6 @@ MODELS: dict[str, Callable[[int], Any]] = {
     "alexnet": alexnet,
     "densenet201": lambda image: of_keras("DenseNet201", image),
 }
-
-
-def be_late(seconds: float, *, busy: bool) -> None:
-    end = time.perf_counter() + seconds
-    if not busy:
-        time.sleep(seconds)
-    while time.perf_counter() < end:
-        pass
 
 
 def largest(value: float) -> float:
