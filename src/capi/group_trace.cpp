@@ -2,27 +2,22 @@
 #include "capi/group_trace.hpp"
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <mutex>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/settings.hpp"
 #include "trace/communicator_filter.hpp"
+#include "trace/header.hpp"
 #include "trace/writer.hpp"
 
 namespace offbeat::trace {
@@ -30,27 +25,6 @@ namespace {
 
 constexpr std::size_t window_bytes = std::size_t{256} << 10;
 constexpr std::uint64_t not_recorded = ~std::uint64_t{0};
-
-std::string file_of(const std::string& folder, int rank) {
-  std::error_code error;  // not checked: opening the file reports the error
-  std::filesystem::create_directories(folder, error);
-  const std::string number = std::to_string(rank);
-  return folder + "/rank-" + std::string(6 - std::min<std::size_t>(6, number.size()), '0') + number +
-         ".trace";
-}
-
-template <std::size_t Size>
-void store_text(char (&field)[Size], std::string_view text) {
-  std::memcpy(field, text.data(), std::min(text.size(), Size - 1));
-}
-
-std::string program_line() {
-  std::ifstream file("/proc/self/cmdline");
-  std::string line{std::istreambuf_iterator<char>(file), {}};
-  while (!line.empty() && line.back() == '\0') line.pop_back();
-  std::ranges::replace(line, '\0', ' ');
-  return line;
-}
 
 std::uint32_t slots_of(std::size_t bytes) {
   return static_cast<std::uint32_t>((bytes + slot_bytes - 1) / slot_bytes);
@@ -65,31 +39,17 @@ class File {
         every_(static_cast<std::uint64_t>(settings.trace_every)),
         filter_(settings.trace_communicators),
         world_(world),
-        writer_(file_of(settings.trace, world.rank), window_bytes, settings.trace_bytes) {
-    Header& header = writer_.header();
-    header.version = 1;
-    header.header_size = header_bytes;
-    header.slot_size = slot_bytes;
-    header.flags = records_ ? 0U : static_cast<std::uint32_t>(does_not_record);
-    if (recorded_.count() < static_cast<int>(collectives.size()) || !filter_.empty())
-      header.flags |= is_partial;
-    header.rank = static_cast<std::uint32_t>(world.rank);
-    header.ranks = static_cast<std::uint32_t>(world.ranks);
-    header.every_call = static_cast<std::uint32_t>(settings.trace_every);
-    header.every_rank = static_cast<std::uint32_t>(settings.trace_ranks_every);
-    header.run = world.run;
-    timespec time{};
-    clock_gettime(CLOCK_REALTIME, &time);
-    header.realtime = static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
-    header.monotonic = clock::now();
-    char host[sizeof header.host] = "";
-    gethostname(host, sizeof host - 1);
-    store_text(header.host, host);
-    store_text(header.mpi, "no MPI");
-    store_text(header.offbeat, OFFBEAT_VERSION);
-    store_text(header.program, program_line());
-    header.begin = shared_clock();
-    std::memcpy(header.magic, "OFFBEAT\n", sizeof header.magic);  // last: the header is complete
+        writer_(file_in(settings.trace, world.rank), window_bytes, settings.trace_bytes) {
+    const bool is_partial = recorded_.count() < static_cast<int>(collectives.size()) || !filter_.empty();
+    fill(writer_.header(),
+         {.rank = world.rank,
+          .ranks = world.ranks,
+          .run = world.run,
+          .records = records_,
+          .is_partial = is_partial,
+          .mpi = "no MPI",
+          .clock = shared_clock()},
+         settings);
   }
 
   void finish() {

@@ -8,11 +8,7 @@
 #include <array>
 #include <charconv>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
-#include <system_error>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -21,6 +17,7 @@
 #include "mpi/tracer/c_interface.hpp"
 #include "node/device_memory.hpp"
 #include "trace/communicator_filter.hpp"
+#include "trace/header.hpp"
 
 namespace offbeat::trace {
 
@@ -55,16 +52,12 @@ std::string hexadecimal(std::uint64_t number) {
   return {digits.data(), end};
 }
 
-// Returns the path of this rank's trace file. A spawned job has its own ranks 0, 1, ..., so it gets its own
+// Returns the folder of this job's trace files. A spawned job has its own ranks 0, 1, ..., so it gets its own
 // folder inside the folder of its parents.
-std::string file_of(const std::string& folder, int rank, std::uint64_t run) {
+std::string folder_of_job(const std::string& folder, std::uint64_t run) {
   MPI_Comm parent = MPI_COMM_NULL;
   of_host<"PMPI_Comm_get_parent", decltype(PMPI_Comm_get_parent)>()(&parent);
-  const std::string own = parent == MPI_COMM_NULL ? folder : folder + "/spawned-" + hexadecimal(run);
-  std::error_code error;  // not checked: opening the file reports the error
-  std::filesystem::create_directories(own, error);
-  const std::string number = std::to_string(rank);
-  return own + "/rank-" + std::string(6 - std::min<std::size_t>(6, number.size()), '0') + number + ".trace";
+  return parent == MPI_COMM_NULL ? folder : folder + "/spawned-" + hexadecimal(run);
 }
 
 bool is_threaded() {
@@ -73,24 +66,11 @@ bool is_threaded() {
   return provided == MPI_THREAD_MULTIPLE;
 }
 
-template <std::size_t Size>
-void store_text(char (&field)[Size], std::string_view text) {
-  std::memcpy(field, text.data(), std::min(text.size(), Size - 1));
-}
-
 std::string mpi_version() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;
   of_host<"PMPI_Get_library_version", decltype(PMPI_Get_library_version)>()(text, &length);
   return {text, std::strcspn(text, "\n,")};
-}
-
-std::string program_line() {
-  std::ifstream file("/proc/self/cmdline");
-  std::string line{std::istreambuf_iterator<char>(file), {}};
-  while (!line.empty() && line.back() == '\0') line.pop_back();
-  std::ranges::replace(line, '\0', ' ');
-  return line;
 }
 
 std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {  // the finaliser of SplitMix64
@@ -122,7 +102,7 @@ Tracer::Tracer(const Below& below, const Settings& settings)
       is_threaded_(is_threaded()),
       private_(private_communicator(host_)),
       run_(random_number(host_, private_)),
-      writer_(file_of(settings.trace, rank_, run_), window_bytes, settings.trace_bytes) {
+      writer_(file_in(folder_of_job(settings.trace, run_), rank_), window_bytes, settings.trace_bytes) {
   predefined_operations_ = {
       {MPI_MAX, "MPI_MAX"},         {MPI_MIN, "MPI_MIN"},       {MPI_SUM, "MPI_SUM"},
       {MPI_PROD, "MPI_PROD"},       {MPI_LAND, "MPI_LAND"},     {MPI_BAND, "MPI_BAND"},
@@ -131,39 +111,20 @@ Tracer::Tracer(const Below& below, const Settings& settings)
       {MPI_REPLACE, "MPI_REPLACE"}, {MPI_NO_OP, "MPI_NO_OP"},
   };
   devices::look_for_drivers();  // BitVector must not read their memory
-  fill_header(settings);
+  const bool is_partial = settings.trace_collectives.count() < static_cast<int>(collectives.size()) ||
+                          !communicators_filter_.empty();
+  fill(writer_.header(),
+       {.rank = rank_,
+        .ranks = ranks_,
+        .run = run_,
+        .records = records_,
+        .is_partial = is_partial,
+        .mpi = mpi_version(),
+        .clock = stored(synchronised())},
+       settings);
   pause(settings.trace_paused);
   add(MPI_COMM_WORLD, null_communicator_, false);
   add(MPI_COMM_SELF, null_communicator_, false);
-}
-
-void Tracer::fill_header(const Settings& settings) {
-  Header& header = writer_.header();
-  header.version = 1;
-  header.header_size = header_bytes;
-  header.slot_size = slot_bytes;
-  header.flags = records_ ? 0U : static_cast<std::uint32_t>(does_not_record);
-  const bool has_filter = settings.trace_collectives.count() < static_cast<int>(collectives.size()) ||
-                          !communicators_filter_.empty();
-  if (has_filter) header.flags |= is_partial;
-  header.rank = static_cast<std::uint32_t>(rank_);
-  header.ranks = static_cast<std::uint32_t>(ranks_);
-  header.every_call = static_cast<std::uint32_t>(settings.trace_every);
-  header.every_rank = static_cast<std::uint32_t>(settings.trace_ranks_every);
-  header.run = run_;
-  timespec time{};
-  clock_gettime(CLOCK_REALTIME, &time);
-  header.realtime = static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
-  header.monotonic = clock::now();
-  char host[sizeof header.host] = "";
-  gethostname(host, sizeof host - 1);
-  store_text(header.host, host);
-  store_text(header.mpi, mpi_version());
-  store_text(header.offbeat, OFFBEAT_VERSION);
-  store_text(header.program, program_line());
-  header.begin = stored(synchronised());
-  std::memcpy(header.magic, "OFFBEAT\n",
-              sizeof header.magic);  // last, so that a file with this text is a complete header
 }
 
 clock::Model Tracer::synchronised() const {

@@ -219,7 +219,6 @@ class Tracer {
   [[nodiscard]] bool is_bitwise_and(MPI_Op operation) const { return operation == bitwise_and_; }
 
  private:
-  void fill_header(const Settings& settings);
   [[nodiscard]] clock::Model synchronised() const;
   [[nodiscard]] Communicator* look_up(MPI_Comm handle);
   [[nodiscard]] std::vector<int> world_ranks(MPI_Group group) const;
