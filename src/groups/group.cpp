@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "groups/group.hpp"
 
-#include <sched.h>
-#include <sys/random.h>
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,54 +13,12 @@
 #include "groups/algorithm_text.hpp"
 #include "groups/group_process.hpp"
 #include "node/board_awaitables.hpp"
-#include "node/node_identity.hpp"
 
 namespace offbeat {
 namespace {
 
 const Algorithm lone_copy{
     .name = "copy", .summary = "a call in a group of one rank", .cost = "", .serves = {}, .source = ""};
-
-// The first message of a rank to the others. All ranks must agree on most of it.
-struct Greeting {
-  std::uint64_t build = 0;
-  std::uint64_t settings = 0;
-  std::uint64_t rules = 0;
-  NodeIdentity node;
-  int rank = 0;
-  int size = 0;
-  int is_ready = 0;  // 0: this rank cannot make a group at all
-  std::uint64_t random = 0;
-  GroupWorld world;  // of this process
-};
-
-[[noreturn]] void refuse(int rank, const std::string& why) { throw BoardError(Trouble::set_up, rank, why); }
-
-std::string name_of_rank(int rank) { return "rank " + std::to_string(rank); }
-
-// Throws BoardError if these ranks cannot have a group. The text is equal on all ranks.
-void require_agreement(const std::vector<Greeting>& all) {
-  const Greeting& first = all.front();
-  for (int rank = 0; rank < static_cast<int>(all.size()); ++rank) {
-    const Greeting& each = all[static_cast<std::size_t>(rank)];
-    const auto differ = [&](const char* what) {
-      refuse(rank, std::string("rank 0 and ") + name_of_rank(rank) + " have different " + what);
-    };
-    if (each.is_ready == 0) refuse(rank, name_of_rank(rank) + " cannot make a group");
-    if (each.size != static_cast<int>(all.size()) || each.rank != rank)
-      refuse(rank, "the exchange function mixes up the ranks: " + name_of_rank(each.rank) + " of " +
-                       std::to_string(each.size) + " ranks is in place " + std::to_string(rank));
-    if (each.build != first.build) differ("builds of offbeat");
-    if (each.settings != first.settings) differ("OFFBEAT_ settings");
-    if (each.rules != first.rules) differ("rules (OFFBEAT_RULES)");
-    const bool kernels_are_known = each.node.kernel != 0 && first.node.kernel != 0;
-    const bool is_same_node = kernels_are_known ? each.node.kernel == first.node.kernel
-                                                : each.node.host_name == first.node.host_name;
-    if (!is_same_node)
-      refuse(rank, "rank 0 and " + name_of_rank(rank) +
-                       " are on different machines or in different containers; a group has one machine");
-  }
-}
 
 std::uint64_t hash_of(std::span<const std::size_t> counts) {
   const std::uint64_t hash =
@@ -72,25 +27,6 @@ std::uint64_t hash_of(std::span<const std::size_t> counts) {
 }
 
 Task do_nothing() { co_return; }
-
-std::uint64_t random_number() {
-  std::uint64_t number = 0;
-  static_cast<void>(!getrandom(&number, sizeof number, 0));
-  return number | 1;  // never 0
-}
-
-// Returns what an observer sees of a new group. If no rank has a world, this group becomes the world of all.
-ObservedGroup observed_group(GroupProcess& process, const std::vector<Greeting>& all, int rank) {
-  const bool is_world = std::ranges::all_of(all, [](const Greeting& each) { return each.world.run == 0; });
-  if (is_world) process.set_world({all.front().random, rank, static_cast<int>(all.size())});
-  ObservedGroup group{
-      .world = process.world(), .identity = all.front().random, .rank = rank, .world_ranks = {}};
-  for (const Greeting& each : all) {
-    const bool is_here = each.world.run == group.world.run;
-    group.world_ranks.push_back(is_world ? each.rank : is_here ? each.world.rank : -1);
-  }
-  return group;
-}
 
 // Tells the log of a group about a call, if there is a log. The call counts as failed unless returns() is
 // called.
@@ -141,130 +77,6 @@ void copy_alone(const Call& call) {
 }  // namespace
 
 const Expression copied_in_group{.algorithm = &lone_copy, .dimensions = {}, .parts = {}, .name_in_host = {}};
-
-// -- making a group
-
-Group::Group(GroupProcess& process, int rank, int size)
-    : OperationsOwner(rank, size, false),
-      process_(process),
-      membership_([&] {
-        Membership one_node(size);
-        one_node.group_by([](int) { return 0; });
-        return one_node;
-      }()),
-      locality_(membership_, rank),
-      fork_generation_(GroupProcess::fork_generation()) {}
-
-std::unique_ptr<Group> Group::make(int rank, int size, const Exchange& exchange, GroupObserver* observer) {
-  if (size > 1) return make_on_board(rank, size, exchange, observer);
-  GroupProcess& process = GroupProcess::get();
-  std::unique_ptr<Group> group(new Group(process, rank, size));
-  const GroupWorld world = process.world();
-  if (observer != nullptr && world.run != 0)
-    group->log_ = observer->joins(
-        {.world = world, .identity = random_number(), .rank = rank, .world_ranks = {world.rank}});
-  process.joins_group(rank);
-  return group;
-}
-
-// A rank that cannot take part says so, because the others would wait for it otherwise.
-std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& exchange,
-                                            GroupObserver* observer) {
-  std::vector<Greeting> greetings(static_cast<std::size_t>(size));
-  CallbackSetUp set_up(rank, size, exchange);
-  Greeting mine{.node = NodeIdentity::of_this_process(), .rank = rank, .size = size, .world = {}};
-  GroupProcess* process = nullptr;
-  std::unique_ptr<Group> group;
-  std::vector<int> numbers;
-  std::string why_not;
-  try {
-    process = &GroupProcess::get();
-    mine.build = process->build;
-    mine.settings = process->settings_hash;
-    mine.rules = process->selection.hash_of_users_rules();
-    mine.random = random_number();
-    mine.world = process->world();
-    group.reset(new Group(*process, rank, size));
-    numbers.resize(static_cast<std::size_t>(size));
-    std::iota(numbers.begin(), numbers.end(), 0);
-    mine.is_ready = 1;
-  } catch (const std::exception& error) {
-    why_not = error.what();
-  }
-  set_up.gather(mine, greetings.data());
-  if (mine.is_ready == 0) refuse(rank, why_not);
-  require_agreement(greetings);
-  if (process->settings.window_bytes == 0) refuse(rank, "OFFBEAT_BOARD_KIB=0 leaves no shared memory");
-
-  constexpr std::size_t widest_element = 32;
-  if (process->settings.window_bytes / static_cast<std::size_t>(size) < widest_element)
-    refuse(rank, "OFFBEAT_BOARD_KIB is too small for " + std::to_string(size) + " ranks");
-
-  const RankNames names{.numbers = numbers, .space = "", .everyone = "group"};
-  const BoardSize board_size{process->settings.window_bytes, NodeBoard::stages_of_communicator, true,
-                             Messages::ring_bytes(size)};
-  group->board_ = NodeBoard::create(set_up, group->locality_, names, process->settings, process->windows,
-                                    board_size, why_not);
-  if (group->board_ == nullptr) {
-    // Only the rank that was refused knows why.
-    struct Text {
-      std::array<char, 256> text{};
-    };
-    Text text;
-    why_not.copy(text.text.data(), text.text.size() - 1);
-    std::vector<Text> all(static_cast<std::size_t>(size));
-    set_up.gather(text, all.data());
-    const auto found = std::ranges::find_if(all, [](const Text& each) { return each.text[0] != '\0'; });
-    const auto refused = found == all.end() ? 0 : static_cast<int>(found - all.begin());
-    refuse(refused,
-           name_of_rank(refused) + ": " + (found == all.end() ? "no shared memory" : found->text.data()));
-  }
-  // Otherwise calls that were begun would use the stage of blocking ones. The number is equal on all ranks.
-  if (group->board_->stages() == 1) refuse(0, "no memory for the stages of a group");
-  // Whatever fails here fails on one rank alone.
-  const bool is_made = try_to([&] {
-    if (observer != nullptr) group->log_ = observer->joins(observed_group(*process, greetings, rank));
-    group->messages_ = std::make_unique<Messages>(*group->board_);
-    group->plans_ = process->selection.plans_without_mpi(size);
-    for (auto& each : group->transports_) each = std::make_unique<BoardTransport>(Patience{});
-    NodeBoard::Stage& stage = group->board_->stage(0);
-    group->transport_.use(stage.board);
-    stage.board.waiters = &group->transport_;
-  });
-  if (!set_up.all(is_made)) refuse(rank, "a rank has no memory left");
-  process->joins_group(rank);
-  return group;
-}
-
-void Group::free(std::unique_ptr<Group> group) noexcept {
-  Group& mine = *group;
-  if (mine.fork_generation_ != GroupProcess::fork_generation()) {
-    // The memory is the parent's, too. Unmapping it here is all that can be done.
-    group.reset();
-    return;
-  }
-  const auto are_under_way = [&] {
-    const OperationsUnderWay::Lock lock(operations_under_way);
-    return mine.in_use_ > 0;
-  };
-  const auto is_watched = [&] {
-    const OperationsUnderWay::Lock lock(operations_under_way);
-    return mine.is_watched();
-  };
-  if (mine.board_ != nullptr) {
-    if (are_under_way()) if_possible([&] { mine.give_up("it has freed the group"); });
-    while (are_under_way()) {
-      operations_under_way.advance(HostCalls::all);
-      operations_under_way.settle_in_any_thread();
-      sched_yield();
-    }
-    while (is_watched()) {  // the thread may sleep
-      mine.board_->board().bell().ring();
-      sched_yield();
-    }
-    mine.board_->leave();
-  }
-}
 
 // -- calls
 
@@ -436,9 +248,9 @@ void Group::break_down() {
   } catch (const BoardError& known) {
     error = known;
   } catch (const std::bad_alloc&) {
-    error.emplace(Trouble::rank, rank_, name_of_rank(rank_) + " has no memory left");
+    error.emplace(Trouble::rank, rank_, "rank " + std::to_string(rank_) + " has no memory left");
   } catch (const std::exception& other) {
-    error.emplace(Trouble::rank, rank_, name_of_rank(rank_) + " has failed: " + other.what());
+    error.emplace(Trouble::rank, rank_, "rank " + std::to_string(rank_) + " has failed: " + other.what());
   }
   if (board_ != nullptr) static_cast<void>(board_->break_off(*error));
 }
@@ -452,7 +264,7 @@ void Group::give_up(std::string_view why) {
   require_own_process();
   if (board_ == nullptr) return;
   constexpr std::size_t most_bytes = 150;
-  std::string text = name_of_rank(rank_) + " has given up";
+  std::string text = "rank " + std::to_string(rank_) + " has given up";
   if (!why.empty()) text += ": " + printable(why, most_bytes);
   static_cast<void>(board_->break_off(BoardError(Trouble::rank, rank_, text)));
 }

@@ -85,38 +85,6 @@ class HostRegistration {
   void* const memory_;
 };
 
-// The functions of a driver that offbeat calls. offbeat keeps a driver once it has found it.
-class DeviceDriver {
- public:
-  // Looks up the functions. Returns false if `library` is not such a driver.
-  [[nodiscard]] virtual bool load(void* library) = 0;
-  // Returns true if the address is in device memory, and sets its context and device in `found`. If the
-  // driver does not answer, it owns no memory: it was never initialised, or it has failed and so has the
-  // program.
-  [[nodiscard]] virtual bool owns(const void* address, DeviceMemory& found) const = 0;
-  virtual void read(const DeviceMemory& at, void* to, const void* from, std::size_t bytes) const = 0;
-  virtual void write(const DeviceMemory& at, void* to, const void* from, std::size_t bytes) const = 0;
-
-  // A driver has streams, each of which makes its copies in order, and events, which happen when all copies
-  // before them are complete. Streams and events belong to the device, and to the context, of `at`. Two
-  // memories with one number can share them. These functions throw CommunicationError.
-  [[nodiscard]] virtual std::uint64_t number_of_context(const DeviceMemory& at) const = 0;
-  [[nodiscard]] virtual void* make_stream(const DeviceMemory& at) const = 0;
-  [[nodiscard]] virtual void* make_event(const DeviceMemory& at) const = 0;
-  enum class Way { read, write, move };
-  virtual void begin(Way way, const DeviceMemory& at, void* to, const void* from, std::size_t bytes,
-                     void* stream, void* event) const = 0;
-  [[nodiscard]] virtual bool has_happened(void* event) const = 0;
-
-  // Returns false if the driver refuses.
-  [[nodiscard]] virtual bool register_memory(const DeviceMemory& at, void* memory,
-                                             std::size_t bytes) const noexcept = 0;
-  virtual void forget_memory(void* memory) const noexcept = 0;
-
- protected:
-  ~DeviceDriver() = default;
-};
-
 namespace devices {
 
 // Starts looking for drivers. Without this call all memory counts as host memory.
