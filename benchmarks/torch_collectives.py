@@ -22,17 +22,10 @@ from collections.abc import Callable
 from typing import Any
 
 import result_file
+from offbeat.units import parse_size
 
 SIZES = "4,64,1KiB,16KiB,64KiB,256KiB,1MiB,4MiB,16MiB,64MiB"
-UNITS = {"KiB": 1024, "MiB": 1024**2}
 WAYS = ("gloo sync", "offbeat sync", "gloo async", "offbeat async")
-
-
-def bytes_of(text: str) -> int:
-    for unit, factor in UNITS.items():
-        if text.endswith(unit):
-            return int(text.removesuffix(unit)) * factor
-    return int(text)
 
 
 def parse() -> argparse.Namespace:
@@ -87,7 +80,7 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     groups = {name: dist.new_group(backend=name) for name in ("gloo", "offbeat")}
     lines: list[dict[str, Any]] = []
     for collective in arguments.collectives.split(","):
-        for size in map(bytes_of, arguments.sizes.split(",")):
+        for size in map(parse_size, arguments.sizes.split(",")):
             call = calls_of(collective, size, ranks)
             count = 200 if size <= 64 * 1024 else 40 if size <= 1024**2 else 5
             times: dict[str, list[float]] = {way: [] for way in WAYS}

@@ -218,8 +218,8 @@ def install_torch() -> str:
     """Make an environment with torch. Returns why that does not work, or ""."""
     try:
         make_venv(TORCH_VENV, TORCH)
-    except SetupError:
-        return f"pip does not find {TORCH[0]}"
+    except SetupError as error:
+        return f"torch is not installed: {error}"
     return ""
 
 

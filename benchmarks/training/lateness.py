@@ -7,7 +7,7 @@ import time
 
 
 def be_late(seconds: float, *, busy: bool) -> None:
-    """Return after so many seconds, in which this thread sleeps or computes."""
+    """Return after ``seconds``. Until then this thread sleeps or computes."""
     end = time.perf_counter() + seconds
     if not busy:
         time.sleep(seconds)

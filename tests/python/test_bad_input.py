@@ -72,7 +72,7 @@ from offbeat.errors import BAD_INPUT, CANNOT_START
         (["bench", "--budget", "0"], "'0' is not a duration: write seconds above 0"),
         (
             ["bench", "--budget", "nan"],
-            "'nan' is not a duration: write seconds above 0, or a number with s, min or h",
+            "'nan' is not a duration: write seconds above 0, or a number with us, ms, s, min or h",
         ),
         (["bench", "--json", "data"], "data exists; add --force"),
         (["bench", "--json", "nowhere/out.json"], "there is no folder"),

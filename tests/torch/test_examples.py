@@ -55,12 +55,12 @@ def test_the_benchmark_of_training(tmp_path: Path) -> None:
         sys.executable,
     ]
     command += ["--models", "cnn:32:4", "--binding", "bound", "--rounds", "2", "--seconds", "0.01"]
-    command += ["--late-ms", "5", "--json", str(found), "--figure", str(figure)]
+    command += ["--late-ms", "100", "--json", str(found), "--figure", str(figure)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (job,) = json.loads(found.read_text())["cells"]
     assert list(job["ways"]) == ["none", "gloo", "gloo, view", "offbeat", "offbeat, view"]
-    assert job["ranks"] * job["batch"] / max(job["ways"]["none"]["images_per_s"]) > 0.005, "a rank is late"
+    assert job["ranks"] * job["batch"] / max(job["ways"]["none"]["images_per_s"]) > 0.1, "a rank is late"
     # With two ranks there is one order in which to add.
     hashes = {way: each["weights"] for way, each in job["ways"].items()}
     assert hashes["offbeat"] == hashes["offbeat, view"] == hashes["gloo"] != hashes["none"]

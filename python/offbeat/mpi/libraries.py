@@ -42,7 +42,7 @@ def installed() -> dict[str, Path]:
 
 def preload_library(family: str) -> Path:
     """The library to preload under programs of the ABI family."""
-    return _library(f"liboffbeat-{family}.so", family)
+    return _library(f"liboffbeat-{family}.so", FAMILY_MEANING[family])
 
 
 def library_without_mpi() -> Path:
@@ -52,15 +52,13 @@ def library_without_mpi() -> Path:
 
 def trace_library(family: str) -> Path:
     """The tracer to preload under programs of the ABI family."""
-    return _library(f"liboffbeat-trace-{family}.so", family)
+    return _library(f"liboffbeat-trace-{family}.so", FAMILY_MEANING[family])
 
 
-def _library(name: str, family: str) -> Path:
+def _library(name: str, meaning: str) -> Path:
     path = _find(name)
     if path is None:
-        raise CommandError(
-            f"this installation of offbeat has no {name}, for {FAMILY_MEANING.get(family, family)}"
-        )
+        raise CommandError(f"this installation of offbeat has no {name}, for {meaning}")
     return path
 
 

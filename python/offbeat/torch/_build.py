@@ -28,7 +28,7 @@ from offbeat.mpi import libraries
 
 NAME = "offbeat_torch_extension"
 SOURCES = Path(__file__).parent / "extension"
-MEASURED = "half a minute"
+COMPILES_IN = "half a minute"
 
 
 def say(text: str) -> None:
@@ -109,7 +109,7 @@ def compile_to(target: Path, log: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         made = Path(folder) / target.name
         command = command_line(made)
-        say(f"compiling the backend for torch {torch.__version__}, once; this takes about {MEASURED}")
+        say(f"compiling the backend for torch {torch.__version__}, once; this takes about {COMPILES_IN}")
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             log.write_text(f"{shlex.join(command)}\n{done.stdout}{done.stderr}")

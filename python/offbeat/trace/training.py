@@ -369,7 +369,8 @@ def _best_tiling(sizes: NDArray[np.int64], gap: Floats, step: int) -> list[tuple
     inside = after < len(ends)
     fits[inside] = ends[after[inside]] == ends[:-1][inside] + step
     tilings = {}
-    for offset in range(min(_WINDOW, len(sizes))):
+    longest = int(np.max((after - np.arange(len(sizes)))[fits], initial=1))  # in calls
+    for offset in range(min(longest, len(sizes))):  # the trace may begin in the middle of a stretch
         tiling, at = [], offset
         while at < len(sizes):
             if fits[at]:
