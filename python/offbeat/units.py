@@ -137,7 +137,9 @@ def parse_duration_s(text: str, *, may_be_zero: bool = False) -> float:
     factor = _DURATION_UNITS_S.get(match[2]) if match is not None else None
     if match is None or factor is None or (float(match[1]) == 0 and not may_be_zero):
         above = "" if may_be_zero else " above 0"
-        raise CommandError(f"'{text}' is not a duration: write seconds{above}, or a number with us, ms, s, min or h")
+        raise CommandError(
+            f"'{text}' is not a duration: write seconds{above}, or a number with us, ms, s, min or h"
+        )
     return float(match[1]) * factor
 
 

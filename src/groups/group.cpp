@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "groups/group.hpp"
 
-
 #include <algorithm>
 #include <cstring>
 #include <string>
