@@ -23,7 +23,7 @@ import offbeat.__main__
 import typer
 from offbeat import _core
 from offbeat.bench import arrival_patterns
-from offbeat.commands import COMMANDS
+from offbeat.commands import help_pages
 
 ROOT = Path(__file__).resolve().parent.parent
 COLLECTIVES = ROOT / "src" / "collectives"
@@ -202,12 +202,12 @@ def help_of(*arguments: str) -> str:
 
 
 def verbs() -> list[str]:
-    return [command.__name__.rpartition(".")[2] for command in COMMANDS]
+    return list(help_pages.ALL_VERBS)
 
 
 def shown_help(*verb: str) -> str:
     """The help of a verb, and of its subcommands if it has any."""
-    group = typer.main.get_command(offbeat.__main__.app)
+    group = typer.main.get_command(offbeat.__main__.make_app())
     below = getattr(group.commands[verb[0]], "commands", {}) if verb else {}  # type: ignore[attr-defined]
     texts = [help_of(*verb), *(help_of(*verb, name) for name in below)]
     return "\n\n".join(f"```text\n{text}\n```" for text in texts)

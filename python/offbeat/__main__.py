@@ -3,28 +3,22 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from offbeat import __version__
-from offbeat.commands import COMMANDS, env, help_pages, standard_output
+from offbeat.commands import help_pages, standard_output
 from offbeat.errors import BAD_INPUT, CANNOT_START, INTERRUPTED, CommandError, printable
 
 # Packages that a plain installation does not have, and the extra that brings each.
 _EXTRAS = {"plotly": "report", "kaleido": "report", "scipy": "calibrate", "otf2": "otf2"}
 # They become another program, whose exit codes are its own.
 _STARTERS = ("run", "trace")
-
-app = help_pages.App(
-    name="offbeat",
-    cls=help_pages.Verbs,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
 
 def _show_version(wanted: bool) -> None:
@@ -33,7 +27,6 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit()
 
 
-@app.callback(invoke_without_command=True)
 def offbeat(
     context: typer.Context,
     version: Annotated[
@@ -53,8 +46,24 @@ def offbeat(
         print(context.get_help())
 
 
-for _command in COMMANDS:
-    _command.register(app)
+def make_app(verbs: Sequence[str] = help_pages.ALL_VERBS) -> typer.Typer:
+    """The command line with these verbs. To import the modules of all verbs takes 0.1 s."""
+    app = help_pages.App(
+        name="offbeat",
+        cls=help_pages.Verbs,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(invoke_without_command=True)(offbeat)
+    for verb in verbs:
+        import_module(f"offbeat.commands.{verb}").register(app)
+    return app
+
+
+def _verbs_needed(words: Sequence[str]) -> Sequence[str]:
+    need_all = "_OFFBEAT_COMPLETE" in os.environ or not set(words[:1]) & set(help_pages.ALL_VERBS)
+    return help_pages.ALL_VERBS if need_all else words[:1]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,13 +74,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = _run(words)
     finally:
-        if code != 0 and env.is_evaluated(words):
+        if code != 0 and _is_evaluated(words):
             print("false")  # so that eval "$(offbeat env ...)" fails, too
     return code
 
 
+def _is_evaluated(words: Sequence[str]) -> bool:
+    """Whether a shell evaluates what the command line prints."""
+    options = words[: words.index("--")] if "--" in words else words
+    return words[:1] == ["env"] and not {"json", "--json", "--shell=json"} & set(options)
+
+
 def _run(words: Sequence[str]) -> int:
     try:
+        app = make_app(_verbs_needed(words))
         result = app(words, prog_name="offbeat", standalone_mode=False)
         sys.stdout.flush()
     except CommandError as error:

@@ -9,12 +9,10 @@ from pathlib import Path
 import offbeat as package
 import pytest
 from fakes import MakeMpi, Offbeat
-from offbeat.commands import COMMANDS
+from offbeat.commands import help_pages
 from offbeat.commands.env import Shell, render
 from offbeat.errors import CommandError
 from offbeat.mpi import libraries
-
-VERBS = [command.__name__.rpartition(".")[2] for command in COMMANDS]
 
 
 def test_version_and_help(offbeat: Offbeat) -> None:
@@ -22,7 +20,7 @@ def test_version_and_help(offbeat: Offbeat) -> None:
     for arguments in ([], ["--help"], ["-h"]):
         done = offbeat(*arguments)
         assert done.returncode == 0
-        assert all(verb in done.stdout for verb in VERBS)
+        assert all(verb in done.stdout for verb in help_pages.ALL_VERBS)
 
 
 def values(text: str, kind: str) -> list[str]:

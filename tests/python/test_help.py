@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import typer.main
 from fakes import Offbeat
-from offbeat.__main__ import app
+from offbeat.__main__ import make_app
 from offbeat.commands import help_pages
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")]
-GROUP: Any = typer.main.get_command(app)
+GROUP: Any = typer.main.get_command(make_app())
 WIDTH = 80
 
 

@@ -173,7 +173,7 @@ def test_every_setting_has_one_section() -> None:
 
 def parse(words: list[str]) -> None:
     """Parse the arguments of `offbeat` as the program does. Raises what its parser raises."""
-    group = typer.main.get_command(offbeat.__main__.app)
+    group = typer.main.get_command(offbeat.__main__.make_app())
     context = group.make_context("offbeat", words[:1])
     name, command, rest = group.resolve_command(context, words)  # type: ignore[attr-defined]
     with command.make_context(name, rest, parent=context) as parsed:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import Enum
 from typing import Annotated
 
@@ -90,12 +90,6 @@ def env(
     preloaded = libraries(choice.install.family, traced=trace is not None, algorithms=not native)
     variables |= launch.rank_variables(preloaded, settings, base)
     print(render(variables, Shell.json if as_json else shell))
-
-
-def is_evaluated(words: Sequence[str]) -> bool:
-    """Whether a shell evaluates what the command line prints."""
-    options = words[: words.index("--")] if "--" in words else words
-    return words[:1] == ["env"] and not {"json", "--json", "--shell=json"} & set(options)
 
 
 def render(variables: dict[str, str], shell: Shell) -> str:

@@ -19,6 +19,7 @@ VERBS = {
     "Measure and choose": ("bench", "compare", "tune", "calibrate", "rules", "explain"),
     "Look without running": ("simulate", "pattern", "info"),
 }
+ALL_VERBS = tuple(verb for verbs in VERBS.values() for verb in verbs)
 # The options by what they are about. Others are in "Options", which comes last.
 _STARTING, _ALGORITHMS, _MEASURED, _OUTPUT = (
     "How ranks start", "Algorithms", "What is measured", "Output",
