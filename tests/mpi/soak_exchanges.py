@@ -20,7 +20,7 @@ from exchanges import expect_all_served, hashes, natively
 from harness import MPIS, PROGRAMS, Mpi, compile_program, run, use_libraries
 from test_exchanges import HOW, HOW_ON_NODES, OURS, forms
 
-LIMIT_S = 120
+LIMIT_S = 300  # five ranks of Intel MPI took 130 s on two busy cores
 
 
 def run_seed(mpi: Mpi, seed: int) -> tuple[str, str]:
