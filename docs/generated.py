@@ -15,12 +15,13 @@ import io
 import os
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import measured
 import offbeat.__main__
 import typer
+from markdown_table import table
 from offbeat import _core
 from offbeat.bench import arrival_patterns
 from offbeat.commands import help_pages
@@ -119,11 +120,6 @@ def rules_of(collective: str) -> list[tuple[str, ...]]:
         if fields[:1] == [collective]:
             rules.append((*fields[1:5], fields[5].strip(), reason.strip()))
     return rules
-
-
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
 
 
 def rule_table(collective: str) -> str:

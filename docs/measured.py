@@ -13,7 +13,7 @@ import json
 import math
 import statistics
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,11 @@ from offbeat.bench.ranking import BALANCED
 from offbeat.units import format_size
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path += [str(ROOT / "benchmarks"), str(ROOT / "benchmarks" / "training")]
+sys.path += [str(ROOT / "tools"), str(ROOT / "benchmarks"), str(ROOT / "benchmarks" / "training")]
 
 import paper_training  # noqa: E402
 import result_file  # noqa: E402
+from markdown_table import table  # noqa: E402
 
 NATIVE, OFFBEAT = "native", "default"
 SHOWN_BYTES = 64 << 10  # the size of the figure over arrival patterns, or the next one that was measured
@@ -39,11 +40,6 @@ def results(name: str) -> dict[str, Any]:
 def vendors(document: dict[str, Any]) -> dict[str, str]:
     """The names of MPIs as pages write them, by the names in the cells."""
     return {each["name"]: each["vendor"] for each in document["mpis"]}
-
-
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def mean(ratios: Sequence[float]) -> str:

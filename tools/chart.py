@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Draw charts as SVG: lines over an axis, and pairs of dots under headings. Values have logarithmic axes."""
+"""Draw charts as SVG: lines over an axis, pairs of dots under headings, and groups of bars.
+
+The axis of values is logarithmic, except that of bars.
+"""
 
 from __future__ import annotations
 
 import html
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from offbeat.units import format_size
 
@@ -13,12 +17,36 @@ WIDTH, HEIGHT = 720, 360
 LEFT, RIGHT, TOP, BOTTOM = 64, 190, 44, 48  # the right margin has the names of the lines
 COLOURS = ("#1a7f74", "#b3261e", "#2f6db5", "#8250df", "#9a6700")
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4")
+PANEL = 250  # the height of a panel of bars
+SHARES = (0.25, 0.5, 0.75, 1.0)  # the marks beside bars
 AXES = {"size_bytes": "message", "nodes": "nodes"}
 
 # By name: the points of a line.
 Lines = Mapping[str, Sequence[tuple[float, float]]]
 # By heading, and by name: the two values that are compared, the earlier one first.
 Pairs = Mapping[str, Mapping[str, tuple[float, float]]]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar as high as `middle`, with a line from `least` to `most`."""
+
+    middle: float
+    least: float
+    most: float
+
+
+# By the title of a panel, by heading, and by name.
+Panels = Mapping[str, Mapping[str, Mapping[str, Bar]]]
+
+
+def opening(title: str, height: int) -> list[str]:
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-size="13"'
+        ' font-family="system-ui, sans-serif">',
+        f"<title>{html.escape(title)}</title>",
+        f'<rect width="{WIDTH}" height="{height}" rx="6" fill="#fff"/>',
+    ]
 
 
 def ticks(least: float, most: float) -> list[float]:
@@ -37,10 +65,7 @@ class Frame:
         self._low, self._high = math.log(min(values) / 1.15), math.log(max(values) * 1.15)
         middle = (LEFT + WIDTH - RIGHT) / 2
         self.parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-size="13"'
-            ' font-family="system-ui, sans-serif">',
-            f"<title>{html.escape(title)}</title>",
-            f'<rect width="{WIDTH}" height="{HEIGHT}" rx="6" fill="#fff"/>',
+            *opening(title, HEIGHT),
             f'<text x="{LEFT}" y="24" font-weight="600">{html.escape(title)}</text>',
         ]
         for value in ticks(math.exp(self._low), math.exp(self._high)):
@@ -141,3 +166,49 @@ def pairs_under(title: str, x: str, y: str, pairs: Pairs) -> str:
     for place, name in enumerate(names):
         frame.name(TOP + 20 + 20 * place, name, COLOURS[place % len(COLOURS)])
     return frame.svg()
+
+
+def bars_under(panels: Panels, y: str) -> str:
+    """Panels below each other, each with a group of bars for each heading."""
+    parts = opening(next(iter(panels)), PANEL * len(panels))
+    for number, (title, groups) in enumerate(panels.items()):
+        parts += _panel(title, groups, number * PANEL, y)
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _panel(title: str, groups: Mapping[str, Mapping[str, Bar]], top: float, y: str) -> list[str]:
+    names = list(dict.fromkeys(name for group in groups.values() for name in group))
+    most = max(1.0, *(bar.most for group in groups.values() for bar in group.values()))
+    base, room = top + PANEL - BOTTOM, PANEL - TOP - BOTTOM
+    column = (WIDTH - LEFT - RIGHT) / len(groups)
+    wide = min(0.8 * column / len(names), 26)
+
+    def down(value: float) -> float:
+        return base - value / most * room
+
+    parts = [f'<text x="{LEFT}" y="{top + 24}" font-weight="600">{html.escape(title)}</text>']
+    for share in SHARES:
+        parts.append(f'<path d="M{LEFT} {down(share):.1f}H{WIDTH - RIGHT}" stroke="#d8dee4"/>')
+        parts.append(f'<text x="{LEFT - 8}" y="{down(share) + 4:.1f}" text-anchor="end">{share:.0%}</text>')
+    turned = f"translate(16 {top + PANEL / 2:.0f}) rotate(-90)"
+    parts.append(f'<text transform="{turned}" text-anchor="middle">{html.escape(y)}</text>')
+    for number, (heading, group) in enumerate(groups.items()):
+        middle = LEFT + (number + 0.5) * column
+        place = f'x="{middle:.1f}" y="{base + 18:.1f}"'
+        parts.append(f'<text {place} text-anchor="middle" font-size="11">{html.escape(heading)}</text>')
+        left = middle - wide * len(group) / 2
+        for name, bar in group.items():
+            colour = COLOURS[names.index(name) % len(COLOURS)]
+            parts.append(
+                f'<rect x="{left:.1f}" y="{down(bar.middle):.1f}" width="{wide - 2:.1f}"'
+                f' height="{base - down(bar.middle):.1f}" fill="{colour}"/>'
+            )
+            line = f"M{left + wide / 2 - 1:.1f} {down(bar.least):.1f}V{down(bar.most):.1f}"
+            parts.append(f'<path d="{line}" stroke="#1f2328"/>')
+            left += wide
+    for number, name in enumerate(names):
+        at = top + TOP + 12 + 18 * number
+        colour = COLOURS[number % len(COLOURS)]
+        parts.append(f'<rect x="{WIDTH - RIGHT + 12}" y="{at - 10}" width="12" height="12" fill="{colour}"/>')
+        parts.append(f'<text x="{WIDTH - RIGHT + 30}" y="{at}">{html.escape(name)}</text>')
+    return parts

@@ -20,6 +20,10 @@ from offbeat.simulate.machine import Machine
 from offbeat.simulate.simulation import Plan, Shape, Simulation
 from offbeat.units import Skew
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
+
+import markdown_table
+
 
 def parser(description: str | None) -> argparse.ArgumentParser:
     """A parser with the option that all scripts have."""
@@ -55,8 +59,7 @@ def simulate(
 def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table as the pages have it."""
     print(f"\n{title}\n")
-    for line in (head, ["---"] * len(head), *rows):
-        print("| " + " | ".join(line) + " |", flush=True)
+    print(markdown_table.table(head, rows), flush=True)
 
 
 def digits(value: float, most: int = 3) -> str:

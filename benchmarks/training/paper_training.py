@@ -25,10 +25,11 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "tools")]
 
-import bars  # noqa: E402
+import chart  # noqa: E402
 import result_file  # noqa: E402
+from markdown_table import table  # noqa: E402
 
 JOB_LIMIT_S = 900
 MIB = 1 << 20
@@ -228,16 +229,14 @@ def comparisons(jobs: Sequence[Any]) -> list[str]:
 
 def print_tables(jobs: Sequence[Any]) -> None:
     for title, group in by_title(jobs).items():
-        print(f"\n{title}\n")
-        for line in (HEADINGS, ["---"] * len(HEADINGS), *rows_of(group)):
-            print("| " + " | ".join(line) + " |")
-        print("\n" + "\n".join(comparisons(group)))
+        print(f"\n{title}\n\n{table(HEADINGS, rows_of(group))}\n")
+        print("\n".join(comparisons(group)))
 
 
 def figure_of(jobs: Sequence[Any]) -> str:
-    panels = []
+    panels = {}
     for title, group in by_title(jobs).items():
-        groups = {}
+        groups = panels[title] = {}
         for job in group:
             free = job["ways"]["none"]["images_per_s"]
             shares = {
@@ -246,10 +245,9 @@ def figure_of(jobs: Sequence[Any]) -> str:
                 if way != "none"
             }
             groups[f"{job['model']} b{job['batch']}"] = {
-                way: bars.Bar(statistics.median(each), min(each), max(each)) for way, each in shares.items()
+                way: chart.Bar(statistics.median(each), min(each), max(each)) for way, each in shares.items()
             }
-        panels.append(bars.Panel(title, groups))
-    return bars.drawn(panels, "images/s, relative to none")
+    return chart.bars_under(panels, "images/s, relative to none")
 
 
 def parse() -> argparse.Namespace:

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from fakes import Offbeat
 from made_benches import cell, document, write
-from offbeat.bench import ranking, result_file
+from offbeat.bench import bench_file, ranking
 from offbeat.bench.ranking import Row
 from offbeat.errors import CommandError
 
 
 @pytest.fixture
 def rows(tmp_path: Path) -> list[Row]:
-    return result_file.read(write(tmp_path / "bench.json")).rows
+    return bench_file.read(write(tmp_path / "bench.json")).rows
 
 
 def test_the_best_algorithm_and_its_ratio_to_the_balanced_winner(rows: list[Row]) -> None:
@@ -70,7 +70,7 @@ def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
     cells[0]["on_time"] = False
     wrong = {"elements": 1, "rank": 0, "index": 2, "expected": 5.0, "got": 4.0}
     cells.append(cell(8, "random", "grid", 1.0, status="wrong", wrong=wrong))
-    found = result_file.read(write(tmp_path / "bench.json", cells=cells))
+    found = bench_file.read(write(tmp_path / "bench.json", cells=cells))
     assert found.warnings[0] == "1 results of the plan: offbeat bench --resume measures them"
     assert found.warnings[1] == "in 1 of 13 results ranks rarely arrived as the pattern says"
     assert found.warnings[2].startswith("WRONG result, not used: grid at 8 B: 1 element wrong on rank 0")
@@ -79,7 +79,7 @@ def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
 
 def test_several_skews_are_several_patterns(tmp_path: Path) -> None:
     cells = [cell(8, "random", "native", 1.0), cell(8, "random", "native", 3.0, skew="100us")]
-    rows = result_file.read(write(tmp_path / "bench.json", cells=cells)).rows
+    rows = bench_file.read(write(tmp_path / "bench.json", cells=cells)).rows
     assert [row.pattern for row in rows] == ["random, 1x", "random, 100us"]
 
 
@@ -116,7 +116,7 @@ def test_damage_never_gives_a_traceback(tmp_path: Path) -> None:
             changed[generator.randrange(len(raw))] = generator.choice(b'"{}[]:,0x\xff')
         path.write_bytes(changed if generator.random() < 0.8 else raw[: generator.randrange(len(raw))])
         try:
-            rows = result_file.read(path).rows
+            rows = bench_file.read(path).rows
         except CommandError as error:
             if "\n" in str(error):
                 raise AssertionError("not one line") from error

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from offbeat import __version__
-from offbeat.bench import arrival_patterns, result_file
+from offbeat.bench import arrival_patterns, bench_file
 from offbeat.commands.options import checked_drawing, checked_output, write_text
 from offbeat.errors import CommandError
 from offbeat.reports import bench_sheets
@@ -68,8 +68,8 @@ def report(
     checked_output(output, force=force)
     checked_output(pattern, force=force)
     checked_drawing(output, figures)
-    benches = [result_file.read(path) for path in files if result_file.looks_like_one(path)]
-    paths = [path for path in files if not result_file.looks_like_one(path)]
+    benches = [bench_file.read(path) for path in files if bench_file.looks_like_one(path)]
+    paths = [path for path in files if not bench_file.looks_like_one(path)]
     if paths:
         traces = _measure(paths, alpha, benches)
     else:
@@ -114,7 +114,7 @@ class _Measured:
 
 
 def _measure(
-    paths: list[Path], alpha_file: Path | None, benches: list[result_file.ResultFile]
+    paths: list[Path], alpha_file: Path | None, benches: list[bench_file.BenchFile]
 ) -> list[_Measured]:
     # Imported here because NumPy is slow to load, and benchmarks do not need it.
     from offbeat import trace
@@ -147,7 +147,7 @@ def _predicted(calls: Calls, results: Path) -> str:
         return f"No prediction: {error}."
 
 
-def _print_json(traces: list[_Measured], benches: list[result_file.ResultFile]) -> None:
+def _print_json(traces: list[_Measured], benches: list[bench_file.BenchFile]) -> None:
     from offbeat.reports import report_json
 
     found = [report_json.of_trace(each.calls, each.diagnosis, each.commands) for each in traces]
@@ -196,7 +196,7 @@ def _print_sheets(console: Console, sheets: list[Sheet]) -> None:
 
 def _write_figures(
     traces: list[_Measured],
-    benches: list[result_file.ResultFile],
+    benches: list[bench_file.BenchFile],
     output: Path | None,
     folder: Path | None,
     console: Console,

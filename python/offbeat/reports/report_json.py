@@ -9,7 +9,7 @@ from typing import Any
 
 from offbeat import __version__
 from offbeat.bench import ranking
-from offbeat.bench.result_file import ResultFile
+from offbeat.bench.bench_file import BenchFile
 from offbeat.predict.prediction import (
     SIZE_BY_SIZE,
     Candidate,
@@ -28,7 +28,7 @@ REPORT_FORMAT, REPORT_VERSION = "offbeat report", 1
 PREDICTION_FORMAT, PREDICTION_VERSION = "offbeat predict", 1
 
 
-def of_report(traces: Sequence[dict[str, Any]], benches: Sequence[ResultFile]) -> dict[str, Any]:
+def of_report(traces: Sequence[dict[str, Any]], benches: Sequence[BenchFile]) -> dict[str, Any]:
     """The document of ``offbeat report --json``. ``traces`` come from ``of_trace``."""
     return {
         "format": REPORT_FORMAT,
@@ -199,7 +199,7 @@ def _lateness(calls: Calls) -> list[dict[str, Any]]:
     ]
 
 
-def _benchmark(bench: ResultFile) -> dict[str, Any]:
+def _benchmark(bench: BenchFile) -> dict[str, Any]:
     choices = []
     for collective in ranking.collectives_of(bench.rows):
         for size in ranking.sizes_of(bench.rows, collective):

@@ -15,7 +15,7 @@ from offbeat.errors import CommandError
 
 
 @dataclass(frozen=True)
-class ResultFile:
+class BenchFile:
     """The contents of a result file, ready to be reported."""
 
     path: Path
@@ -33,11 +33,11 @@ def looks_like_one(path: Path) -> bool:
         return False
 
 
-def read(path: Path) -> ResultFile:
+def read(path: Path) -> BenchFile:
     """Read a result file. Raises CommandError if it is anything else."""
     try:
         benchmark = results.read(path)
-        return ResultFile(path, _rows(benchmark), _facts(benchmark), _warnings(benchmark))
+        return BenchFile(path, _rows(benchmark), _facts(benchmark), _warnings(benchmark))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         raise CommandError(f"{path} is damaged: it is not what offbeat bench writes") from None
 
