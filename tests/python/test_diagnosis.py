@@ -178,7 +178,7 @@ def test_ranks_one_after_the_other(tmp_path: Path) -> None:
     path = iterations(tmp_path, 8, 100, lambda rank, call: noise() + 20_000 * rank)
     (finding,) = diagnosed(path).findings
     assert (finding.kind, finding.ranks) == (Kind.SPREAD, (6, 7))
-    assert "mostly in the same order, last 6..7, spread over 140 µs" in finding.sentence
+    assert "mostly in the same order, ranks 6..7 last, spread over 140 µs" in finding.sentence
 
 
 def test_ranks_in_any_order(tmp_path: Path) -> None:

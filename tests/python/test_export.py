@@ -439,7 +439,7 @@ def test_an_export(offbeat: Offbeat, host: FakeMpi, tmp_path: Path, kind: str, s
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1] == f"To use it, run before mpirun: . {tmp_path}/out/settings.sh"
     row = next(line for line in done.stdout.splitlines() if "allreduce" in line)
-    assert row.split() == ["allreduce", "2", "64", "ring", "10", "5", seen]
+    assert row.split() == ["allreduce", "2", "64", "ring", "10.0", "µs", "5.00", "µs", seen]
     out = tmp_path / "out"
     assert sorted(each.name for each in out.iterdir()) == ["openmpi.rules", "settings.sh"]
     assert looked_up((out / "openmpi.rules").read_text(), 2, 2, 64) == 4

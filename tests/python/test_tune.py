@@ -315,6 +315,23 @@ def test_a_budget_that_is_spent_leaves_the_rest_for_later(
     assert {cell.size_bytes for job, _ in bench.jobs for cell in job.cells} == {1024}
 
 
+@pytest.mark.parametrize(("measured", "decided"), [(("bine",), []), (("bine", "native"), ["bine", "bine"])])
+def test_an_algorithm_is_not_chosen_before_it_was_compared(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, measured: tuple[str, ...], decided: list[str]
+) -> None:
+    bench = MadeBench(table({"bine": 5.0}, 10.0))
+
+    def some(*arguments: Any, **others: Any) -> None:
+        job, plan, choice, records = arguments
+        keep = [name for name in job.algorithms if name in measured]
+        bench.run_job(job._replace(algorithms=keep), plan, choice, records, **others)
+
+    monkeypatch.setattr(runner, "run_job", some)
+    made = new_course(tmp_path / "t.json", algorithms=["native", "bine"])
+    Tuning([made], Choice(install(), "why"), 60, None).run()
+    assert [decision.algorithm for decision in decide(made)] == decided
+
+
 def test_nothing_that_was_measured_is_lost_in_a_kill(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     made = new_course(path, algorithms=["native", "bine"])

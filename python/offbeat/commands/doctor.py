@@ -113,7 +113,7 @@ def _of_program(path: Path | None, choice: Choice) -> Iterator[Check]:
 def _load() -> Iterator[Check]:
     line = machine.overload()
     if line is not None:
-        advice = "End them, or wait: programs are slower now, and measurements are wrong."
+        advice = "End other programs, or wait for them: programs are slower now, and measurements are wrong."
         yield Check("load", Status.warning, line, advice)
     else:
         yield Check("load", Status.ok, f"{machine.load():.1f} on {os.cpu_count()} CPUs")

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -490,9 +491,12 @@ def _missing(courses: Sequence[Course]) -> list[str]:
         decided = {(d.collective, d.size_bytes) for d in decide(course)}
         missing = [c for c in course.contests if (c.collective, c.size_bytes) not in decided]
         if missing:
-            sizes = ", ".join(f"{c.collective} {format_size(c.size_bytes)}" for c in missing)
+            sizes = "; ".join(
+                f"{collective} of {', '.join(format_size(c.size_bytes) for c in contests)}"
+                for collective, contests in groupby(missing, key=lambda c: c.collective)
+            )
             found.append(
-                f"No rule for {sizes} on {course.ranks} ranks: the budget was spent, or native failed. "
+                f"No rule on {course.ranks} ranks for {sizes}: the budget was spent, or native failed. "
                 "--resume goes on."
             )
     return found

@@ -11,6 +11,7 @@ from offbeat.rules import spelling
 from offbeat.rules.difference import Difference, Span
 from offbeat.rules.export_check import Seen
 from offbeat.rules.spelling import bytes_text
+from offbeat.units import formatted_alike
 
 
 def _count_text(span: Span) -> str:
@@ -71,15 +72,14 @@ def seen_sheet(vendor: str, seen: Sequence[Seen]) -> Sheet:
     """A table of the cells in which an export names an algorithm."""
     return Sheet(
         caption=f"{vendor} alone, without and with the export",
-        columns=("collective", "ranks", "bytes", "algorithm", "default us", "exported us", "seen by"),
+        columns=("collective", "ranks", "bytes", "algorithm", "default", "exported", "seen by"),
         rows=[
             cells(
                 each.collective,
                 f"{each.ranks}",
                 spelling.size_text(each.size_bytes),
                 each.name,
-                f"{each.default_us:.4g}",
-                f"{each.exported_us:.4g}",
+                *formatted_alike([each.default_us, each.exported_us]),
                 each.by,
             )
             for each in seen

@@ -142,7 +142,8 @@ class Finding:
         alone = len(self.places) == 1
         where = f"at {first.call}, {first.when}" if alone else f"at {len(self.places)} kinds of call"
         if self.kind is Kind.SPREAD:
-            order = f"mostly in the same order, last {ranges(self.ranks)}" if self.ranks else "in any order"
+            last = f"{'rank' if len(self.ranks) == 1 else 'ranks'} {ranges(self.ranks)} last"
+            order = f"mostly in the same order, {last}" if self.ranks else "in any order"
             spread = f", spread over {first.lateness}," if alone else ""
             return f"The ranks arrive {order}{spread} {where}. Waiting for the last one takes {cost}."
         verb, it = ("are", "them") if len(self.ranks) > 1 else ("is", "it")

@@ -97,7 +97,8 @@ def _decision(course: Course, contest: Contest, raced: str | None) -> Decision |
     place = course.place
     if raced is None or place is None:
         return None
-    # The final round compares the winner with native and the rule in force, by samples that did not choose.
+    # The final round compares the winner with native and the rule in force. Its samples had no part in the
+    # choice.
     fresh = course.scores(contest, [raced], final=True) != {}
     chosen = course.leader(contest, raced, final=True) if fresh else raced
     rows = course.rows(contest, final=fresh)
@@ -108,6 +109,9 @@ def _decision(course: Course, contest: Contest, raced: str | None) -> Decision |
         return None
     earlier = [log for name in before if (log := logs[name]) is not None]
     native = logs[NATIVE]
+    usable = course.usable(contest)
+    if native is None and not earlier and any(name in usable for name in (NATIVE, *contest.in_force)):
+        return None  # the budget was spent before it was compared with anything that runs today
     return Decision(
         contest.collective,
         contest.size_bytes,
