@@ -56,7 +56,7 @@ static void find_nodes(void) {
   nodes = about[1];
 }
 
-// Of the skew, how late this node is in call number k.
+// Returns how late this node is in call number k, as a part of the skew.
 static double lateness(const char* pattern, unsigned k) {
   if (strcmp(pattern, "one") == 0) return node == nodes - 1;
   if (strcmp(pattern, "two") == 0) return node >= nodes - 2;

@@ -41,7 +41,7 @@ def parse() -> argparse.Namespace:
 
 
 def start_ranks(ranks: int) -> int:
-    """Run this script in so many processes. Returns the worst exit code."""
+    """Run this script in one process for each rank. Returns the greatest exit code."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

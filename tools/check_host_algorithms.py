@@ -100,7 +100,7 @@ def those_that_work(outputs: list[str]) -> dict[str, list[str]]:
         # What a barrier does is not seen. An algorithm for two ranks ran in one job only.
         if call.endswith("barrier") or name == "two_proc":
             return True
-        # Of two choices one must look alike each time, and never like the other one.
+        # One of two choices must look alike each time, and never like the other one.
         return any(
             other[0] == call and not found & mine and min(len(found), len(mine)) == 1
             for job in seen

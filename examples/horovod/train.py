@@ -22,8 +22,8 @@ BATCH = 16
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=100)
 parser.add_argument("--slow", type=int, default=-1, metavar="RANK", help="this rank is slow")
-parser.add_argument("--by", type=float, default=20.0, metavar="MS", help="by so many milliseconds a step")
-parser.add_argument("--from-step", type=int, default=1, metavar="K", help="from step K on")
+parser.add_argument("--by", type=float, default=20.0, metavar="MS", help="how much it is slower in each step")
+parser.add_argument("--from-step", type=int, default=1, metavar="K", help="the first slow step")
 parser.add_argument("--busy", action="store_true", help="the slow rank computes; otherwise it sleeps")
 arguments = parser.parse_args()
 

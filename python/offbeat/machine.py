@@ -30,7 +30,7 @@ def cores() -> int:
 
 
 def all_cores() -> int:
-    """The number of physical cores of this machine, whoever may use them."""
+    """The number of physical cores of this machine, including those that this process may not use."""
     seen = set()
     for topology in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology"):
         try:

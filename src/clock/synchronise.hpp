@@ -38,7 +38,7 @@ enum class Method {
   offset,  // offset only; the hosts ask rank 0 one after the other
 };
 
-// How long a client measures: until it has reached both of the first two limits.
+// A client measures until it has reached both `least_pings` and `least_ns`.
 struct Effort {
   int least_pings = 16;
   Nanoseconds least_ns = 4'000'000;

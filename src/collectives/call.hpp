@@ -104,7 +104,7 @@ struct Call {
   const Reduction* op = nullptr;  // null if the collective combines nothing
   int root = 0;
   BlockList input_blocks{};   // equal on all ranks, except in alltoallv
-  BlockList output_blocks{};  // `counts` equal on all ranks, except in alltoallv
+  BlockList output_blocks{};  // its `counts` are equal on all ranks, except in alltoallv
 
   // Returns this call with other vectors: parts of its own, or intermediate results.
   [[nodiscard]] Call with(ConstVector other_input, Vector other_output) const {

@@ -38,13 +38,13 @@ struct Terms {
   double reciprocal = 0;
 };
 
-// One of the algorithms that a grid can be made of.
+// An algorithm that can run along one dimension of a grid.
 struct Base {
   std::string_view name;  // as in expressions
   double (*time)(const Costs& costs, int ranks);
   Terms (*terms)(const Costs& costs, double ranks);  // those that hold near this number of ranks
 };
-// The six of the paper. `binomial` is its non-overlapping reduce and broadcast.
+// Returns the paper's six algorithms. `binomial` is its non-overlapping reduce and broadcast.
 [[nodiscard]] std::span<const Base> bases();
 
 // Returns the number x of columns at which T(x) is smallest between its ends, or nothing if T has no minimum

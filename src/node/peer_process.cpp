@@ -89,7 +89,7 @@ Table& table() {
   return *made;
 }
 
-// Returns a pidfd, -1 if the process is gone, or -2 if none can be had.
+// Returns a pidfd, -1 if the process is gone, or -2 if the system gives none.
 int pidfd_of(const ProcessIdentity& identity) {
   const std::lock_guard lock(table().mutex);
   for (Opened& each : table().opened) {

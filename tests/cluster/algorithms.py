@@ -19,7 +19,7 @@ EXAMPLES = {
     "NODE_ALGORITHM, ALGORITHM": "NODE_ALGORITHM, ALGORITHM",
 }
 ONE_IN = 3  # algorithms a combinator is tried with; one that has a phase on the nodes is tried with all
-# Of those that move blocks only some can be cut into segments.
+# Only some of those that move blocks can be cut into segments.
 PIPELINED = dict.fromkeys(("allgather", "reduce_scatter", "reduce_scatter_block"), ("ring", "pairwise"))
 
 

@@ -60,7 +60,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def cases_in_turn(config: pytest.Config, cases: list[Any]) -> list[Any]:
-    """Of the cases with the same `turn`, all of which could run, one takes its turn (see turns.py)."""
+    """One of the cases with the same `turn` takes its turn; all of them could run (see turns.py)."""
     alike: dict[str, list[Any]] = {}
     for case in cases:
         alike.setdefault(getattr(case, "turn", str(case)), []).append(case)

@@ -130,7 +130,7 @@ def compiled_switch() -> Path:
 
 
 class Cluster:
-    """`login` and so many hosts, while the context lasts."""
+    """`login` and a number of hosts, while the context lasts."""
 
     def __init__(self, hosts: int, *, seconds_apart: int = 0) -> None:
         """The clocks of two neighbours are `seconds_apart`."""
@@ -263,7 +263,7 @@ class Cluster:
             self._run_boot(name)
 
     def processes(self, program: str, patience: float = 10) -> list[str]:
-        """The processes of a program on all hosts that are still there after so many seconds."""
+        """The processes of a program on all hosts that are still there after ``patience`` seconds."""
         deadline = time.monotonic() + patience
         while True:
             found = [f"{name}: {line}" for name in self._made for line in self._running(name, program)]

@@ -103,7 +103,7 @@ class ClusterMpi(Mpi):
 
 
 def on_hosts(name: str, cluster: Cluster, shape: Sequence[int], starter: str = "mpirun") -> ClusterMpi:
-    """One of `ON_HOSTS` on as many hosts of a cluster as `shape` has numbers, each with so many ranks."""
+    """One of `ON_HOSTS` on hosts of a cluster. `shape` has the number of ranks of each host."""
     mpi = ON_HOSTS[name]
     network = NETWORKS[mpi.kind]
     if name == "debian-openmpi":
@@ -142,7 +142,7 @@ ATTEMPTS = {"openmpi": 6, "mpich": 1, "impi": 1}
 
 def run_job(mpi: ClusterMpi, command: Sequence[object], **more: Any) -> Result:
     """`harness.run` on the hosts, with as many ranks as these have."""
-    # Whoever has begun says so: what hangs then is not started again.
+    # A job that has begun says so. If it hangs then, it is not started again.
     environment = {"OFFBEAT_VERBOSE": "1"} | (more.pop("environment", None) or {})
     more = {"timeout": 60, **more, "environment": environment}
     return until_it_begins(mpi, lambda: run(mpi, mpi.ranks, command, **more))

@@ -43,7 +43,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--native", action="store_true", help="without the preload")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="for the ranks only")
     parser.add_argument("--patient", action="store_true", help="ranks sleep while they wait (patient.c)")
-    parser.add_argument("--slurm", action="store_true", help="by srun in place of mpirun")
+    parser.add_argument("--slurm", action="store_true", help="by srun instead of mpirun")
     parser.add_argument(
         "--real-time", action="store_true", help="what else runs on the machine waits for the ranks"
     )

@@ -17,7 +17,7 @@ from hosts import AUTOGROUP, Cluster, schedule_without_sessions
 
 HERE = Path(__file__).resolve().parent
 
-# Two programs for two hosts: one takes all that comes and then answers, the other sends so many bytes.
+# Two programs for two hosts: one takes all that comes and then answers, the other sends a number of bytes.
 TAKE = """
 import socket, threading
 def serve(connection):

@@ -82,7 +82,7 @@ def applies(item: pytest.Item) -> bool:
 
 
 def whose_turn(items: list[pytest.Item], seed: int) -> set[pytest.Item]:
-    """Of each case that could run on several MPIs, those whose turn it is."""
+    """The MPIs whose turn it is, for each case that could run on several."""
     cases: dict[str, dict[str, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
     for item in items:
         mpi = item.callspec.params.get("mpi") if hasattr(item, "callspec") else None

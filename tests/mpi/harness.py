@@ -155,7 +155,7 @@ _libraries: Path | None = None  # where the preload libraries are; None: in the 
 
 
 def use_libraries(folder: Path) -> None:
-    """Take the preload libraries from this folder in place of the installed package."""
+    """Take the preload libraries from this folder instead of the installed package."""
     global _libraries
     _libraries = folder.resolve()
 
@@ -263,7 +263,7 @@ class Result:
     def report_of(self, collective: str) -> Report:
         """The report of a job; a test that has none saw nothing intercepted, and fails."""
         reports = self.reports_of(collective)
-        assert len(reports) == 1, f"{len(reports)} report lines of {collective} in place of one\n{self}"
+        assert len(reports) == 1, f"{len(reports)} report lines of {collective} instead of one\n{self}"
         report = reports[0]
         assert report.intercepted > 0, f"no call was intercepted\n{self}"
         assert report.served + report.native == report.intercepted, f"the report does not add up\n{self}"
@@ -409,7 +409,7 @@ def running(marker: str, patience: float = 10) -> list[int]:
 
 
 def remove_abandoned(names: set[str]) -> None:
-    """Of some files in /dev/shm remove those that no process has mapped.
+    """Remove those of some files in /dev/shm that no process has mapped.
 
     They are what an MPI leaves when its ranks are killed.
     """

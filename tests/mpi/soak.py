@@ -124,7 +124,7 @@ class Outcome:
 
 @functools.cache
 def program(mpi_name: str) -> Path:
-    """Compiled once: whoever changes the source meanwhile does not change a soak that runs."""
+    """Compiled once, so a change of the source does not change a soak that runs."""
     mpi = MPIS[mpi_name]
     flags = [f"-I{ROOT / 'include'}", "-DOMPI_SKIP_MPICXX"]  # old Open MPIs bring C++ bindings with mpi.h
     if mpi.family == "mpiabi":
@@ -164,7 +164,7 @@ def digests(result: Result | None) -> dict[int, str]:
 
 
 def first_difference(folder: Path, ranks: int) -> list[str]:
-    """Of each rank the first step after which the traces differ."""
+    """The first step of each rank after which the traces differ."""
     found = []
     for rank in range(ranks):
         texts = []
@@ -247,7 +247,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--mpi", default="openmpi,mpich", help=f"of: {', '.join(MPIS)}")
     parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--runs", type=int, help="stop after so many")
+    parser.add_argument("--runs", type=int, help="stop after this many runs")
     parser.add_argument("--seed", type=int, default=int(time.time()) % 1000000 * 100, help="the first one")
     parser.add_argument("--ranks", default="2,3,4")
     parser.add_argument(

@@ -88,7 +88,7 @@ def crowded(mpi: Mpi, ranks: int) -> bool:
 
 @pytest.mark.parametrize(("ranks", "expression"), combinations())
 def test_types_and_bits(mpi: Mpi, ranks: int, expression: str | None) -> None:
-    # Of about 4,900 cases each expression takes another share. The host's own waiting is the slowest.
+    # Each expression takes another share of about 4,900 cases. The host's own waiting is the slowest.
     stride = (211 if expression == "native" else 61) if crowded(mpi, ranks) else 31 if ranks > CORES else 7
     longest = 1000 if crowded(mpi, ranks) else 100000
     offset = (EXPRESSIONS.index(expression) if expression in EXPRESSIONS else 3) * stride // len(EXPRESSIONS)

@@ -27,7 +27,7 @@ ON_NODE = {
 
 
 def hierarchies(leaders: dict[str, str], node_ranks: int) -> dict[str, str]:
-    """Settings for pretended nodes of so many ranks, and these algorithms among their leaders."""
+    """Settings for pretended nodes of that many ranks, and these algorithms among their leaders."""
     named = {
         f"OFFBEAT_{name}": f"hierarchy({ON_NODE.get(name, 'arrival_direct')}, {expression})"
         for name, expression in leaders.items()

@@ -200,7 +200,7 @@ def test_a_message_that_fails_is_an_error_on_every_rank(
 @pytest.mark.parametrize("count", [1000, 100000])
 @pytest.mark.parametrize("rank", [0, 3])
 def test_a_message_that_fails_reaches_a_root_that_waits_alone(mpi: Mpi, rank: int, count: int) -> None:
-    """The root leads its node in place of the lowest rank, which may have left the reduce."""
+    """The root leads its node instead of the lowest rank, which may have left the reduce."""
     settings = NODES | {"OFFBEAT_REDUCE": "hierarchy(arrival_tree, binomial)"}
     result = run_failing(mpi, 4, "messages", rank, count, "--root", "3", environment=settings)
     faults, errors = faults_and_errors(result)
@@ -302,7 +302,7 @@ def test_what_is_refused_is_done_without(mpi: Mpi, what: str, rank: str) -> None
     )
     assert first, f"no line says which algorithm the shortest calls have\n{result}"
     expected = "arrival_tree" if on_board else "recursive_multiplying"
-    assert first[1] == expected, f"{first[1]} in place of {expected}\n{result}"
+    assert first[1] == expected, f"{first[1]} instead of {expected}\n{result}"
     lines = re.findall(
         r"^offbeat: no shared memory for 2 ranks on \S+ \((.+)\): messages are used", result.stderr, re.M
     )

@@ -24,7 +24,7 @@ def test_communicators_come_and_go(mpi: Mpi, ranks: int, mode: str) -> None:
 
 
 def test_memory_is_bounded_for_any_number_of_communicators(mpi: Mpi) -> None:
-    """Without a bound 1 MiB on each of so many communicators takes gigabytes."""
+    """Without a bound 1 MiB on each of these communicators takes gigabytes."""
     program = compile_program(mpi, PROGRAMS / "much_memory.c")
     # MPICH has room for 2000. Intel MPI runs small collectives, as setting up does, on some 450.
     at_a_time = {"openmpi": "1500", "impi": "375"}.get(mpi.name, "750")

@@ -18,7 +18,7 @@ from harness import ON_ONE_MPI, PROGRAMS, Mpi, compile_program
 from test_devices import driver
 from tracing import assert_sound, traced
 
-STEPS, CYCLES = 40, 20  # a slow rank is late by so many cycles of at least 1 ms
+STEPS, CYCLES = 40, 20  # a slow rank is late by CYCLES cycles of at least 1 ms
 SLOW_FROM, CHANGE = 12, 20
 
 

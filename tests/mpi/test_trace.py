@@ -139,7 +139,7 @@ def started(mpi: Mpi, ranks: int, folder: Path, calls: int) -> subprocess.Popen[
 
 
 def reached(folder: Path, ranks: int, calls: int, patience_s: float = 60) -> list[TraceFile]:
-    """The traces, read while the program runs, as soon as each rank has begun so many calls."""
+    """The traces, read while the program runs, as soon as each rank has begun ``calls`` calls."""
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
         files = sorted(folder.glob("rank-*.trace"))

@@ -252,7 +252,7 @@ def test_the_choice_size_by_size(offbeat: Offbeat, tmp_path: Path) -> None:
 
 
 def test_blocks_are_counted_as_the_benchmark_counts_them(tmp_path: Path) -> None:
-    """Of an alltoall a trace has all blocks of a rank, a benchmark one."""
+    """The size of an alltoall is that of all blocks in a trace, and that of one in a benchmark."""
     path = program(tmp_path / "run", lambda call: 0, size=lambda call: 256, collective="alltoall")
     (each,) = predicted(path, bench(tmp_path / "bench.json", collective="alltoall")).collectives
     assert each.sizes["measured"] == CALLS

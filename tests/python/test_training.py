@@ -76,8 +76,8 @@ def trained(
     """A rank has its gradients 5 to 9 ms after a step begins, and ``late_ms(rank, step)`` later.
 
     Steps count from 1. A rank takes ``backward_ms(rank)`` longer from one gradient to the next.
-    With ``asks`` the first step is one in which the ranks ask for tensors. With
-    ``metric`` every so many steps end with another allreduce of 4 bytes.
+    With ``asks`` the first step is one in which the ranks ask for tensors. After
+    every ``metric`` steps there is another allreduce of 4 bytes.
     """
     made, dice = Horovod(ranks, **values), random.Random(seed)  # type: ignore[arg-type]
     for step in range(1, steps + 1):

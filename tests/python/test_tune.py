@@ -241,7 +241,7 @@ def test_a_collective_whose_rules_have_no_lengths_has_one_race(
 
 
 def fake_ranks(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """Processes in place of mpirun, which measure 10 us for everything and hang where the script says."""
+    """Processes instead of mpirun, which measure 10 us for everything and hang where the script says."""
 
     def build(job: Job, plan: Plan, choice: Choice, files: dict[str, Path], *, deadline: float) -> Launch:
         arguments = [str(files["output"]), str(files["cells"]), json.dumps(job.algorithms)]

@@ -288,7 +288,7 @@ def test_the_command_writes_rules(offbeat: Offbeat, tmp_path: Path) -> None:
     assert last["expression"] == "arrival_owners"
     assert "simulated" in last["reason"]
     assert offbeat("rules", "check", "my.rules").returncode == 0
-    # The same again, and nothing is overwritten.
+    # A second run overwrites nothing.
     assert offbeat(*options, "--rules", "my.rules").returncode == 2
     again = offbeat(*options)
     assert (tmp_path / "my.rules").read_text() in again.stdout

@@ -108,7 +108,7 @@ def text_of(ranks: Sequence[Rank]) -> str:
 
 
 def all_right(ranks: Sequence[Rank], least_checks: int = 1) -> None:
-    """All ranks have ended well and made so many checks."""
+    """Assert that every rank succeeded and made at least ``least_checks`` checks."""
     for each in ranks:
         found = re.search(r"rank \d+: (\d+) checks, (\d+) wrong", each.out)
         assert each.exit_code == 0, text_of(ranks)

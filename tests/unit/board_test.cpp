@@ -748,7 +748,7 @@ Expression on_board(Collective collective) {
   return expression;
 }
 
-// Of a short one.
+// A step with a short vector.
 Step in_slots(const Case& what) { return {what, on_board(what.collective)}; }
 // Through windows, however short it is. An alltoallv must be too long for its slot.
 Step through_windows(const Case& what) {

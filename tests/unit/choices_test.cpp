@@ -77,7 +77,7 @@ auto in_ranges(const Keys& keys, const Values& values) {
 
 using ByPpn = std::vector<std::pair<std::string, std::string>>;
 
-// Of each collective, for one host.
+// Returns the choices for each collective under one host.
 std::array<std::vector<ByPpn>, collectives.size()> choices_of(const Selection& selection, bool board) {
   std::array<std::vector<ByPpn>, collectives.size()> by_nodes;
   for (const int nodes : nodes_looked_at) {

@@ -33,7 +33,7 @@ std::vector<Named> by_messages() {
   return all;
 }
 
-// The same in segments, where the collective has pipelines. allreduce_test.cpp has those of an allreduce.
+// Algorithms in segments, if the collective has pipelines. allreduce_test.cpp has those of an allreduce.
 std::vector<Named> in_pipelines() {
   std::vector<Named> all;
   for (const auto& [collective, name] : by_messages()) {

@@ -98,7 +98,7 @@ TEST(PeerProcess, LeavesAFileAloneThatTheProgramHasOpenedThere) {
   close(taken);
 }
 
-// A thread looks at a process all the time, so many of the forks come while it does.
+// A thread looks at a process all the time. Many of the forks come while it does.
 TEST(PeerProcess, WorksInTheChildOfAFork) {
   Sleeper sleeper;
   std::atomic<bool> is_over{false};

@@ -93,7 +93,7 @@ TEST_F(Cost, GatherAndScatter) {
   }
 }
 
-// Of a long vector on the board: each rank reads the lines of what it combines or copies, and few others.
+// With a long vector on the board, each rank reads the lines of what it combines or copies, and few others.
 TEST(ReduceOnTheBoard, TheRootOfTwoCombinesUnlessTheOtherIsLate) {
   constexpr std::size_t bytes = std::size_t{64} << 10;
   constexpr std::uint64_t all = bytes / BoardShape::line;

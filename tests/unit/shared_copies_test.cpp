@@ -41,7 +41,7 @@ class SharedCopiesTest : public testing::Test {
  protected:
   void SetUp() override { time_ns = past_cache_calls = clock_calls = 0; }
 
-  // How many of so many copies go past the cache.
+  // Returns how many of `copies` copies go past the cache.
   int past_cache(int copies, std::size_t bytes = 65536) {
     const int before = past_cache_calls;
     std::vector<char> from(bytes), to(bytes);

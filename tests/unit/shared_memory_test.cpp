@@ -217,7 +217,7 @@ TEST(Memory, IsOutOfReachOfAnotherUser) {
 
 // -- the mailbox
 
-// A letter with so many copies of a descriptor; 0, or the error number.
+// Sends a letter with `copies` copies of a descriptor. Returns 0, or the error number.
 int post(int socket, const Mailbox::Name& to, std::size_t copies, int descriptor) {
   char byte = 0;
   iovec content{&byte, 1};

@@ -38,7 +38,7 @@ Numbers = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Segment:
-    """The messages from ``from_bytes`` bytes on."""
+    """The messages of ``from_bytes`` bytes and more."""
 
     from_bytes: int
     latency_us: Interval

@@ -174,7 +174,7 @@ def _checked_collectives(text: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class Traced:
-    """What a trace contains."""
+    """How much a trace contains, read from the headers of its files."""
 
     folder: Path
     ranks: int

@@ -23,7 +23,7 @@ _NO_BROWSER = "--figures needs Chrome or Chromium, which is not here: apt instal
 
 
 def check_browser() -> None:
-    """Raises CommandError if there is no browser."""
+    """Check that a browser is installed. Raises CommandError if not."""
     named = os.environ.get("BROWSER_PATH")
     if not (os.path.exists(named) if named else Chromium.find_browser(skip_local=False)):
         raise CommandError(_NO_BROWSER)

@@ -68,14 +68,14 @@ def folder(environment: Mapping[str, str]) -> Path | None:
 
 @dataclass(frozen=True)
 class Found:
-    """The stored rules for a machine and an MPI, and why others do not count."""
+    """The stored rules for a machine and an MPI, or why there are none."""
 
     path: Path | None = None
     warning: str | None = None
 
 
 def find(mpi: str, version: str, environment: Mapping[str, str]) -> Found:
-    """The stored rules for an MPI here. The user's OFFBEAT_RULES, even an empty one, comes before them."""
+    """Find the stored rules for an MPI here. OFFBEAT_RULES, even an empty one, replaces them."""
     where = folder(environment)
     if VARIABLE in environment or where is None or not where.is_dir():
         return Found()
@@ -114,9 +114,10 @@ class InForce:
 
 
 def in_force(host: str | None, environment: Mapping[str, str]) -> InForce:
-    """The MPI that rules call ``host``, and its stored rules. None: the default MPI of ``offbeat run``.
+    """Find the MPI that rules call ``host``, and its stored rules.
 
-    Of several versions the first one that has stored rules counts.
+    If ``host`` is None, this is the default MPI of ``offbeat run``. If several versions are installed, the
+    first one that has stored rules is taken.
     """
     if host is None:
         default = discovery.default(environment)

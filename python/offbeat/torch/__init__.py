@@ -43,7 +43,7 @@ def _leave_all(process: int) -> None:
 
 
 def _node() -> str:
-    """Equal in two processes if they run on one machine, since the same start of it."""
+    """Identifies this boot of this machine. Processes on one machine get the same value."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 

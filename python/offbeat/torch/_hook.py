@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A communication hook of DistributedDataParallel, which reads its annotations, so they are no strings."""
+"""A communication hook for DistributedDataParallel.
+
+DistributedDataParallel checks the annotations of the hook. They must be types, so this file does not import
+``annotations`` from ``__future__``.
+"""
 
 import torch
 import torch.distributed as dist

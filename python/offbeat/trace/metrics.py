@@ -33,10 +33,7 @@ CALL = np.dtype(
         ("root", "<i4"),
         ("ranks", "<u4"),  # how many ranks recorded the call
         ("complete", "?"),  # whether all recording ranks made the call and left it
-        (
-            "agreement",
-            "?",
-        ),  # by which Horovod's threads agree on what is ready; the training does not wait in it
+        ("agreement", "?"),  # whether Horovod's threads agree here on what is ready; no training waits in it
         ("first", "<i8"),  # the first arrival, since the first call of the trace
         ("last", "<i8"),  # the last arrival
         ("end", "<i8"),  # the last exit
@@ -66,7 +63,7 @@ class Calls:
 
     @cached_property
     def measured(self) -> Mask:
-        """Which calls count: complete ones, which all recording ranks made and left, but no agreements."""
+        """Which calls count: the complete ones, except those by which Horovod's threads agree."""
         return np.asarray(self.table["complete"] & ~self.table["agreement"])
 
     @cached_property

@@ -93,7 +93,7 @@ class Stakes:
         if self.verdict is Verdict.LATENESS:
             return "No algorithm helps much: find out why ranks are late."
         if self.verdict is Verdict.ALGORITHMS:
-            return "Only faster algorithms help: the program makes no rank late."
+            return "Only faster algorithms help: ranks are hardly late by their own work."
         if self.perfect_saves >= self.even_saves:
             return "Try other algorithms first; then find out why ranks are late."
         return "Find out why ranks are late first; then try other algorithms."

@@ -301,7 +301,7 @@ def _joined(earlier: Result | None, new: Result) -> Result:
 
 
 def new_field(goal: Goal, jobs: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-    """The field ``tune`` of a file."""
+    """A value for the field ``tune`` of a result file."""
     plain = {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(goal).items()}
     return {"goal": plain, "jobs": list(jobs), "dropped": [], "grown": []}
 

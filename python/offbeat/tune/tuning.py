@@ -206,7 +206,7 @@ class Tuning:
                 ]
             )
             costs = [self._cost_s(work, samples) for work in [*queue, *later]]
-            # Of offbeat's own algorithms most are not known yet, and rules can have all of them.
+            # Most of offbeat's own algorithms are not known yet, and rules can have all of them.
             costs[: len(queue)] = [cost * (1 if named else _OWN_FIRST) for cost in costs[: len(queue)]]
             left = end - time.time()
             until = end - sum(costs[1:]) if sum(costs) < left else time.time() + left * costs[0] / sum(costs)

@@ -54,7 +54,7 @@ template <class Value>
   return value;
 }
 
-// Returns the texts of all ranks on rank 0, each cut to 255 bytes.
+// On rank 0, returns the texts of all ranks, each cut to 255 bytes. On the others, returns nothing.
 [[nodiscard]] std::vector<std::string> texts_of_all(const Job& job, const std::string& mine);
 
 [[nodiscard]] std::string host_name();

@@ -71,7 +71,7 @@ class Communicator final : public OperationsOwner {
       announcements_.say_choice(collective, CallForm::blocking, plans_.of(collective).plan(), bytes, size_,
                                 why_native_);
   }
-  // The same for what `choose_to_begin` finds.
+  // Does so for what `choose_to_begin` finds.
   void announce_begun(Collective collective, std::size_t bytes);
   [[nodiscard]] bool serves() const { return why_native_.empty(); }
   [[nodiscard]] int rank() const { return rank_; }

@@ -61,7 +61,7 @@ void CommunicatorMeans::prepare(MpiTransport& transport, int index) {
   if (NodeBoard::Stage* mine = stage(index)) transport.use(mine->board);
 }
 
-// No bell rings for an operation, because another thread may run it.
+// Operations have no bell, because the thread that runs one may not be the one that the bell would wake.
 Patience CommunicatorMeans::patience_of(int index) {
   NodeBoard::Stage* const mine = stage(index);
   Patience patience = mine != nullptr ? mine->board.patience : transport_of(index).patience();

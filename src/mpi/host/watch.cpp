@@ -24,8 +24,7 @@ std::string seconds_text(std::int64_t ns) {
   return std::to_string(std::lround(static_cast<double>(ns) * 1e-9)) + " s";
 }
 
-// The time limit in seconds, set by the first Watch. It comes from a setting, so it is equal in the whole
-// process.
+// The time limit in seconds, set by the first Watch. It comes from a setting, so all of the process share it.
 double watched_after_s = 0;
 
 }  // namespace

@@ -102,7 +102,7 @@ int call_with_request(Runtime& process, const Call& call, Arguments... arguments
   return code;
 }
 
-// Does the work of PMPI_X of a served collective.
+// Runs PMPI_X of a served collective.
 template <Collective collective, Form form, CountKind counts, class... Arguments>
 [[gnu::noinline]] int call(Arguments... arguments) {
   Runtime& process = runtime();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
  * Floating point: every rank gets the same bits, and a second call with the same
- * data gets them again, whoever arrives late. The data have exponents from 2^-20
+ * data gets them again, whichever rank is late. The data have exponents from 2^-20
  * to 2^20 and both signs, so that another order of the additions shows.
  */
 #ifndef ALLREDUCE_BITS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
  * blocking_calls COUNT CALL...: rank 0 begins a collective of COUNT ints and waits inside CALL, which cannot
- * end before rank 1 has completed the collective. MPI promises that this ends: whoever blocks lets the
+ * end before rank 1 has completed the collective. MPI promises that this ends: a rank that blocks lets the
  * collective advance.
  *
  * blocking_calls child: what "spawn" starts.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * boards COUNT: makes, uses and frees so many communicators, one after the other, where neither /proc nor pidfd_getfd
- * gives a rank the memory of another. Open descriptors must not become more.
+ * boards COUNT: makes, uses and frees COUNT communicators, one after the other, where neither /proc nor pidfd_getfd
+ * gives a rank the memory of another. The number of open descriptors must not grow.
  */
 #include "check.h"
 #include "refuse.h"

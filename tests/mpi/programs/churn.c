@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * churn CALLS: so many small allreduces over 64 communicators, which are made, used and freed again and again. Memory,
+ * churn CALLS: CALLS small allreduces over 64 communicators, which are made, used and freed again and again. Memory,
  * open files and mappings of the process must not grow.
  */
 #include <dirent.h>

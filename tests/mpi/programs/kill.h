@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * The kernel kills this process so many microseconds from now, wherever it is then.
+ * The kernel kills this process after that many microseconds, wherever it is then.
  */
 #ifndef KILL_H
 #define KILL_H

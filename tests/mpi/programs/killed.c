@@ -2,7 +2,7 @@
  *
  * killed [SECONDS]: the last rank dies of SIGKILL between two allreduces, the others wait in theirs. The launcher must
  * end the job; a library must neither hold it up nor leave anything in /dev/shm. For launchers that do not, the others
- * end themselves after so many seconds.
+ * end themselves after SECONDS.
  */
 #include <signal.h>
 #include <unistd.h>

@@ -2,8 +2,8 @@
  *
  *     much_memory COMMUNICATORS MOST_MIB [DUPLICATES]
  *
- * Makes so many communicators of all ranks, DUPLICATES of them alive at a time, with long allreduces on each, twice in
- * turn. Checks that the memory of a rank grows by at most MOST_MIB meanwhile.
+ * Makes COMMUNICATORS communicators of all ranks, DUPLICATES of them alive at a time, with long allreduces on each, in
+ * two rounds. Checks that the memory of a rank grows by at most MOST_MIB meanwhile.
  */
 #include "check.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * out_of_memory KIB...: no rank may have more than so much further address space, while each makes its first allreduces
+ * out_of_memory KIB...: no rank may have more than KIB of further address space, while each makes its first allreduces
  * on new communicators and on MPI_COMM_WORLD. All ranks get the right sum, or all an error, and nobody hangs.
  */
 #include <sys/resource.h>

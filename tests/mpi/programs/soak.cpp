@@ -161,7 +161,7 @@ void step_own_operations() {
   }
 }
 
-// Of the same ranks, without attributes.
+// Makes a communicator of the same ranks, without attributes.
 Communicator alike(const Communicator& of) {
   MPI_Comm copy = MPI_COMM_NULL;
   if (of.is_mine()) succeed(MPI_Comm_split(of.handle, 0, 0, &copy), "MPI_Comm_split");

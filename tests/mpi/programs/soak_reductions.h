@@ -329,7 +329,7 @@ inline void free_case(Case& which) {
 using Members = std::vector<int>;  // the ranks of a communicator in its order, each by its `me`
 using Bytes = std::vector<unsigned char>;
 
-// Values repeat after so many elements. A prime, so that a block in a wrong place has other values.
+// Values repeat after this number of elements. It is a prime, so that a block in a wrong place has other values.
 constexpr std::size_t period = 1009;
 
 inline Bytes operand(const Case& what, std::uint64_t salt, int member, std::size_t count) {
@@ -408,7 +408,7 @@ struct Reduction {
     (in_place ? output : input).fill(mine);
   }
 
-  // Of no elements there need be no buffers.
+  // A call without elements needs no buffers.
   bool has_buffers() const { return count > 0 || salt % 2 == 0; }
   const void* source() { return in_place ? MPI_IN_PLACE : has_buffers() ? input.data() : nullptr; }
   void* target() { return has_buffers() ? output.data() : nullptr; }
