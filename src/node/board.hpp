@@ -340,8 +340,8 @@ class Board {
   [[nodiscard]] Fetch fetch(int owner, const void* data, std::size_t bytes);
   // Pauses, because this rank has nothing to do until another rank gets further.
   [[nodiscard]] Pause pause(Patience::Wait& wait);
-  // Pauses a rank that goes on when `condition()` is true. `condition` must live until then. Only the simulator
-  // evaluates it, and spares a rank that would look in vain.
+  // Pauses a rank that goes on when `condition()` is true. `condition` must live until then. Only the
+  // simulator evaluates it, and spares a rank that would look in vain.
   template <class Condition>
   [[nodiscard]] Pause pause(Patience::Wait& wait, const Condition& condition);
 

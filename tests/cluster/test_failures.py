@@ -23,7 +23,7 @@ def on_n1(what: str) -> list[str]:
 
 
 def cases(names: list[str]) -> list[str]:
-    """Each MPI's mpirun notices that a host is dead. Slurm does, too: it is slow, but treats all MPIs alike."""
+    """Each MPI's mpirun notices that a host is dead. So does Slurm, slowly, and for all MPIs alike."""
     by_slurm = "mpich" if "mpich" in names else names[0]
     return [*(f"{name}-mpirun" for name in names), f"{by_slurm}-srun"]
 
