@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The algorithms of the host MPIs that native(NAME) can name. host_algorithms.txt lists them for all versions
-// of each MPI; HostOffer says which of them the host at hand can be told to use.
+// of each MPI; HostOffer says which of them this process can tell its host to use.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct HostAlgorithm {
 [[nodiscard]] const std::vector<HostAlgorithm>& host_algorithms();
 [[nodiscard]] std::string_view host_algorithms_text();
 
-// HostOffer holds the algorithms of the host at hand that native(NAME) can have. All ranks of a communicator
+// HostOffer holds the algorithms of this process's host that native(NAME) can have. All ranks of a communicator
 // must have equal ones (hash).
 struct HostOffer {
   std::string host;                              // what the host calls itself, for people

@@ -79,7 +79,7 @@ def usual(vendor: str, version: str) -> list[str]:
 
 
 def cases_of(results: Sequence[Result], ranks: int, expression: str) -> list[Case]:
-    """The times that a benchmark has of an algorithm."""
+    """The times of one algorithm in a benchmark."""
     return [
         Case(ranks, result.cell.size_bytes, result.last_delay.p25)
         for result in results

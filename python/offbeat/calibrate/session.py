@@ -43,7 +43,7 @@ ALGORITHM_SIZES = (256, 3000, 20000, 80000, 300000, 1200000)
 
 @dataclass
 class Goal:
-    """What the user wants to have calibrated."""
+    """What the user asked to calibrate."""
 
     ranks: int
     name: str

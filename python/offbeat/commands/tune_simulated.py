@@ -27,7 +27,7 @@ from offbeat.tune import by_simulation
 from offbeat.tune.by_simulation import Answer, Question, SimulatedRow, Terms
 from offbeat.units import format_duration, parse_skew
 
-# The options of offbeat tune that are of use with --simulate.
+# The options of offbeat tune that go with --simulate.
 OPTIONS = {
     "collectives", "sizes", "mpi", "rules", "force", "patterns", "skew", "algorithms", "seed", "simulated",
     "nodes", "ppn", "objective",

@@ -2,7 +2,7 @@
 """Export to MPICH: the trees of its selection of algorithms, as JSON, with some subtrees replaced.
 
 MPICH aborts a job if such a file lacks a collective, has a key that this version does not know, or runs an
-algorithm where it does not apply. So the export begins with the complete trees of the MPICH at hand, which
+algorithm where it does not apply. So the export begins with the complete trees of the installed MPICH, which
 are compiled into its library as text (maint/tuning/coll in the sources). In these it changes only what a
 communicator of the measured number of ranks does at the measured sizes; every other case goes on in the
 subtree that was there before.

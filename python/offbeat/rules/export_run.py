@@ -47,7 +47,7 @@ def refuse_folder(folder: Path, *, force: bool) -> None:
 
 
 def requested(paths: Sequence[Path], to: str, objective: str, mpi: str | None) -> Request:
-    """Read the results. Raises CommandError if they do not fit together, or not the MPI at hand."""
+    """Read the results. Raises CommandError if they do not match each other, or the installed MPI."""
     if (disturbing := export_choices.disturbing(os.environ)) is not None:
         raise CommandError(f"{disturbing} is set, so the check could not see the default; unset it")
     tables: dict[int, Table] = {}

@@ -79,7 +79,7 @@ class Decision:
 
 
 def decisions(text: str) -> list[Decision]:
-    """Parse the text of ``hosts.txt``. Raises ValueError that names the line."""
+    """Parse the text of ``hosts.txt``. Raises ValueError, with the line, if it is wrong."""
     found = []
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.partition("#")[0].split(maxsplit=5)

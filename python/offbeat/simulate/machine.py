@@ -220,7 +220,7 @@ def read(name: str) -> Machine:
 
 
 def parse(text: str, where: str) -> Machine:
-    """Parse a machine. Raises CommandError if the text is wrong; ``where`` names it."""
+    """Parse a machine. Raises CommandError, with the name ``where``, if the text is wrong."""
     try:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:

@@ -34,7 +34,7 @@ _BEST_PARTS = 3  # how many plain algorithms become parts of others
 
 @dataclass(frozen=True)
 class Goal:
-    """What the user wants to have tuned."""
+    """What the user asked to tune."""
 
     objective: str  # robust, balanced or trace:FOLDER
     ranks: Sequence[int]

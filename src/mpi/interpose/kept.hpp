@@ -55,7 +55,7 @@ struct Sides final : StandInCopies {
   void unpack(const Types& types) {
     if (unpacks_output) output.unpack(types);
   }
-  // Does so for an operation, which waits for copies from and to a device.
+  // Packs for an operation, which waits for copies from and to a device.
   void begin_pack(const Types& types) {
     if (!copies) [[likely]]
       return pack(types);
