@@ -30,8 +30,8 @@ struct HostAlgorithm {
 [[nodiscard]] const std::vector<HostAlgorithm>& host_algorithms();
 [[nodiscard]] std::string_view host_algorithms_text();
 
-// HostOffer holds the algorithms of this process's host that native(NAME) can have. All ranks of a communicator
-// must have equal ones (hash).
+// HostOffer holds the algorithms of this process's host that native(NAME) can have. All ranks of a
+// communicator must have equal ones (hash).
 struct HostOffer {
   std::string host;                              // what the host calls itself, for people
   std::string why_none;                          // the reason if the offer is empty, for people

@@ -30,7 +30,7 @@ class Records:
     round: int | None = None  # of a tuning, which notes it before the ranks begin
 
     def add(self, line: str | bytes, where: str = "a line") -> None:
-        """Add one line of a file. Raises CommandError, with the name ``where``, if it is not one of the ranks'."""
+        """Add one line of a file. Raises CommandError, with ``where``, if the ranks did not write it."""
         try:
             self._add(json.loads(line))
         except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):

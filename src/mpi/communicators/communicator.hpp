@@ -71,7 +71,7 @@ class Communicator final : public OperationsOwner {
       announcements_.say_choice(collective, CallForm::blocking, plans_.of(collective).plan(), bytes, size_,
                                 why_native_);
   }
-  // Prints what `choose_to_begin` finds, likewise.
+  // Likewise prints what `choose_to_begin` finds.
   void announce_begun(Collective collective, std::size_t bytes);
   [[nodiscard]] bool serves() const { return why_native_.empty(); }
   [[nodiscard]] int rank() const { return rank_; }
@@ -147,8 +147,8 @@ class Communicator final : public OperationsOwner {
 
   // Makes the Communicator of a persistent request. It survives when the program frees its own communicator.
   // Ranks may start several persistent requests in different orders (MPI 5.0, section 6.13), so each request
-  // has its own stage and tags. The requests share boards, so the ranks make and agree on only a few. Collective, for `call`. Returns null on all ranks if one of them has no memory. Throws
-  // std::bad_alloc.
+  // has its own stage and tags. The requests share boards, so the ranks make and agree on only a few.
+  // Collective, for `call`. Returns null on all ranks if one of them has no memory. Throws std::bad_alloc.
   [[nodiscard]] std::unique_ptr<Communicator> apart(const Call& call);
   void hold();
   void let_go() noexcept;
