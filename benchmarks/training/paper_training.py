@@ -234,9 +234,9 @@ def print_tables(jobs: Sequence[Any]) -> None:
 
 
 def figure_of(jobs: Sequence[Any]) -> str:
-    panels = {}
+    panels: dict[str, dict[str, dict[str, chart.Bar]]] = {}
     for title, group in by_title(jobs).items():
-        groups = panels[title] = {}
+        groups = panels.setdefault(title, {})
         for job in group:
             free = job["ways"]["none"]["images_per_s"]
             shares = {
