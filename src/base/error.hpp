@@ -37,7 +37,7 @@ class CommunicationError : public std::runtime_error {
 enum class Trouble : std::uint8_t {
   set_up = 1,  // they could not get a board
   rank,        // a rank has died, has left, or has given up
-  timeout,     // a rank has not come in time
+  timeout,     // a rank has not arrived in time
   mismatch,    // they did not make the same call
 };
 

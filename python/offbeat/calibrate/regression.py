@@ -141,7 +141,7 @@ def _bic(sizes: Array, values: Array, points: Sequence[int]) -> float:
         errors += float(np.abs(relative_errors(columns, values[here], fit(columns, values[here]))).sum())
     count = len(sizes)
     parameters = 3 * len(points) + 2
-    # The likelihood of errors that are distributed as Laplace's law, which absolute errors assume.
+    # The likelihood of errors with a Laplace distribution, which fits of absolute errors assume.
     return 2 * count * math.log(max(errors / count, 1e-9)) + parameters * math.log(count)
 
 

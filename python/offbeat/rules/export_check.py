@@ -34,7 +34,7 @@ _PROBE = Path(__file__).with_name("export_probe.py")
 _ROUNDS = 3
 _SECONDS = 0.1  # of timing, for each cell in each round
 _PATIENCE_S = (0.15, 0.6)  # how long the late rank stays away; longer in the second attempt
-# The most that a job may take: to start, and for each cell.
+# A job may take at most this long: to start, and for each cell.
 _START_S, _CELL_S = 120, 10
 
 Key = tuple[str, int]  # collective and size

@@ -102,10 +102,10 @@ def _mean(values: Iterable[tuple[float, float]]) -> float:
 def _factor_error(
     timings: Sequence[Timing], by_algorithm: Mapping[str, Sequence[Timing]], spread: float
 ) -> float:
-    """The standard error of a job's factor: that of its algorithms which other jobs measured as well.
+    """The standard error of a job's factor, from those of its algorithms that other jobs measured, too.
 
-    A single one may itself have met a slow moment. Then the error is at least the ``spread`` of the factors:
-    where jobs differ much, moments do.
+    If there is at most one, it may have been measured in a slow moment. Then the error is at least the
+    ``spread`` of the factors: if jobs differ much, so do moments.
     """
     shared = [each for each in timings if len(by_algorithm[each.algorithm]) > 1]
     error = 1 / math.sqrt(sum(1 / each.error**2 for each in shared)) if shared else 0.0

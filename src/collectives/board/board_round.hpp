@@ -61,8 +61,8 @@ class BoardRound {
   [[nodiscard]] std::size_t first_chunk() const { return first_chunk(net.rank); }
   // Begins to copy an input on a device into this rank's window. The rank needs chunk `first` first.
   void bring_input(std::size_t first) const { bring(call.input, number, first, false); }
-  // Does so for the next round of the message. Call it when every rank has begun this round: nobody reads
-  // that window any more.
+  // Begins to copy the input of the next round of the message. Call it when every rank has begun this round:
+  // no rank reads that window any more.
   void bring_next_input() const {
     const std::size_t chunks_of_next = (next_input.count + chunk_ - 1) / chunk_;
     const auto size = static_cast<std::size_t>(net.size);

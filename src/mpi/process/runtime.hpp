@@ -47,7 +47,7 @@ inline constinit thread_local std::array<RecentCommunicator, 8> recent_communica
 
 // How the host is told to serve one call by a name.
 struct ByName {
-  MPI_Comm shadow = MPI_COMM_NULL;     // the communicator on which it does; null: the program's own
+  MPI_Comm shadow = MPI_COMM_NULL;     // the communicator of the host's call; null: the program's own
   HostVariables* variables = nullptr;  // sets `algorithm` for this call; null: nothing to set
   const HostAlgorithm* algorithm = nullptr;
 };
