@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "capi/group_trace.hpp"
 
+#include <dlfcn.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -30,6 +31,13 @@ std::uint32_t slots_of(std::size_t bytes) {
   return static_cast<std::uint32_t>((bytes + slot_bytes - 1) / slot_bytes);
 }
 
+// Returns true if the process has PyTorch: the report then looks for the steps of a training.
+bool has_torch() {
+  void* const torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+  if (torch != nullptr) dlclose(torch);
+  return torch != nullptr;
+}
+
 // The trace file of this process. Each function needs the lock.
 class File {
  public:
@@ -47,7 +55,7 @@ class File {
           .run = world.run,
           .records = records_,
           .is_partial = is_partial,
-          .mpi = "no MPI",
+          .mpi = has_torch() ? "no MPI, PyTorch" : "no MPI",
           .clock = shared_clock()},
          settings);
   }

@@ -12,7 +12,7 @@ import pytest
 from fakes import Offbeat
 from made_traces import START_NS, begun
 from offbeat import trace
-from offbeat.trace import metrics, training
+from offbeat.trace import frameworks, metrics
 from offbeat.trace.training import Training
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -108,7 +108,7 @@ def trained(
 
 
 def found(path: Path) -> Training:
-    known = training.of_calls(metrics.collect(trace.read(path)))
+    known = frameworks.of_calls(metrics.collect(trace.read(path)))
     assert known is not None
     return known
 
@@ -287,7 +287,7 @@ def test_other_programs_are_not_taken_for_horovod(tmp_path: Path) -> None:
     for file in made:
         file.write(tmp_path)
     calls = metrics.collect(trace.read(tmp_path))
-    assert training.of_calls(calls) is None
+    assert frameworks.of_calls(calls) is None
     assert len(calls.whole) == 200
     assert set(calls.whole["root"].tolist()) == {-1}
 
@@ -321,4 +321,4 @@ def test_a_damaged_number_of_bits_is_no_crash(tmp_path: Path) -> None:
         if data[slot] == 1:
             data[slot + 56 : slot + 60] = b"\xff" * 4
     path.write_bytes(data)
-    training.of_calls(metrics.collect(trace.read(tmp_path)))
+    frameworks.of_calls(metrics.collect(trace.read(tmp_path)))

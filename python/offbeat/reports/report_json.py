@@ -90,8 +90,7 @@ def _training(training: Training) -> dict[str, Any]:
     found = training.steps > 0
     return {
         "framework": training.framework,
-        "polls": training.polls,
-        "poll_interval_us": {"median": training.poll_us, "p90": training.poll_p90_us},
+        **training.figures,
         "gradient_calls": training.gradient_calls,
         "gradient_bytes": training.gradient_bytes,
         "steps": training.steps if found else None,

@@ -55,8 +55,8 @@ def readiness(calls: Calls, training: Training) -> Sheet:
         "When ranks are ready with their gradients",
         ("rank", "host", "steps in which it is last", "ready late by", "10% later than", "in all"),
         rows,
-        f"Over {len(late)} steps. Late by: the median, measured from when half of the ranks were ready. The "
-        "polls tell it to within one poll.",
+        f"Over {len(late)} steps. Late by: the median, measured from when half of the ranks were "
+        f"ready.{training.precision}",
         left=frozenset({0, 1}),
     )
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offbeat.trace import COLLECTIVES, formulas, metrics, stakes, training
+from offbeat.trace import COLLECTIVES, formulas, frameworks, metrics, stakes
 from offbeat.trace.metrics import Calls, Group
 from offbeat.trace.reader import ranges
 from offbeat.trace.stakes import Stakes
@@ -212,7 +212,7 @@ class Diagnosis:
     stakes: Stakes | None  # None: the trace has nothing to compare
     waiting_s: float  # the sum over all ranks
     explained_s: float  # how much of it the findings explain
-    training: Training | None = None  # what the polls of a framework say; None: no framework polls
+    training: Training | None = None  # None: no framework is recognised
 
     @property
     def summary(self) -> str:
@@ -245,7 +245,7 @@ class Diagnosis:
             return ""
         where, without = "", ""
         if self.training is not None:
-            where, without = " in the other calls", "Polls are left out of what follows. "
+            where, without = self.training.left_out
         if not self.findings:
             return f"{without}No rank is late often enough{where}, or by enough, to stand out."
         explained = 100 * min(self.explained_s / max(self.waiting_s, 1e-12), 1.0)
@@ -269,9 +269,9 @@ def diagnose(calls: Calls) -> Diagnosis:
     run = max(len(calls.trace.recording) * (end_ns - begin_ns), 1) / calls.trace.every_call
     found = [_finding(reason, places, in_calls, run) for reason, places in reasons.items()]
     found = [finding for finding in found if finding.share >= _WORTH_TELLING]
-    known = training.of_calls(calls)
+    known = frameworks.of_calls(calls)
     if known is not None:
-        # Horovod's threads make these calls, so only what costs the run something is more than their jitter.
+        # In a training only what costs the run something is more than jitter.
         found = [finding for finding in found if finding.share_of_run >= _WORTH_TELLING]
     found.sort(key=lambda finding: -finding.waited_s)
     told = found[:_MOST_FINDINGS]
