@@ -1,35 +1,75 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""torch's own tests of a distributed backend: suite.py [-k NAME]. WORLD_SIZE says on how many ranks."""
+"""torch's own tests of a distributed backend: suite.py [NAME...]. Without names all tests run.
+
+BACKEND is the backend, WORLD_SIZE the number of ranks, and TESTS_OF the backend of torch, gloo or mpi, whose
+tests these are. Prints a line "NAME: OUTCOME" for each test.
+"""
 
 from __future__ import annotations
 
+import functools
 import os
+import sys
 import tempfile
+import unittest
+from collections.abc import Callable
+from typing import Any
 
-os.environ.setdefault("BACKEND", "offbeat")
+BACKEND = os.environ.get("BACKEND", "offbeat")
+TESTS_OF = os.environ.get("TESTS_OF", "gloo")
+# The tests look at the name of the backend, the first time as their module is imported.
+os.environ["BACKEND"] = TESTS_OF
 os.environ.setdefault("WORLD_SIZE", "2")
 os.environ.setdefault("INIT_METHOD", "env://")
 os.environ.setdefault("TEMP_DIR", tempfile.mkdtemp())
 
-import offbeat.torch  # noqa: F401
-from torch.testing._internal.common_distributed import DistTestCases
+import offbeat.torch  # noqa: E402, F401
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from torch.testing._internal.common_distributed import DistTestCases  # noqa: E402
 
-# The module of the tests reads these as it is imported.
 for feature in ("ddp", "subgroup"):
-    DistTestCases.backend_feature[feature].add(os.environ["BACKEND"])
+    DistTestCases.backend_feature[feature].add(TESTS_OF)
 
-from torch.testing._internal.common_utils import run_tests  # noqa: E402
 from torch.testing._internal.distributed.distributed_test import (  # noqa: E402
     DistributedTest,
     TestDistBackend,
 )
 
 
-class TestDistBackendWithSpawn(TestDistBackend, DistributedTest._DistTestBase):  # type: ignore[misc]
+def with_backend(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of torch.distributed that makes groups of BACKEND instead of TESTS_OF."""
+
+    @functools.wraps(function)
+    def replaced(*arguments: Any, **named: Any) -> Any:
+        if named.get("backend") == TESTS_OF:
+            named["backend"] = BACKEND
+        return function(*arguments, **named)
+
+    return replaced
+
+
+dist.init_process_group = with_backend(dist.init_process_group)
+dist.new_group = with_backend(dist.new_group)
+
+
+class TestDistBackendWithFork(TestDistBackend, DistributedTest._DistTestBase):  # type: ignore[misc]
     def setUp(self) -> None:
         super().setUp()
-        self._spawn_processes()
+        # Forked ranks have torch. Ranks that are spawned would import it, which takes longer than most tests.
+        self._start_processes(torch.multiprocessing.get_context("fork").Process)
+
+
+def outcome_of(name: str) -> str:
+    result = unittest.TestResult()
+    unittest.TestSuite([TestDistBackendWithFork(name)]).run(result)
+    for _, text in (*result.failures, *result.errors):
+        print(text, file=sys.stderr, flush=True)
+    if result.failures or result.errors:
+        return "failed"
+    return f"skipped: {result.skipped[0][1]}" if result.skipped else "passed"
 
 
 if __name__ == "__main__":
-    run_tests()
+    for name in sys.argv[1:] or unittest.defaultTestLoader.getTestCaseNames(TestDistBackendWithFork):
+        print(f"{name}: {outcome_of(name)}", flush=True)

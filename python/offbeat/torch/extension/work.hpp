@@ -82,8 +82,8 @@ class Work final : public c10d::Work {
     for (Call& each : calls_) {
       prepare(each, timeout_s);
       each.call.as_begun = 1;
-      if (library.run(&each.call) != OFFBEAT_OK) {
-        note(library.error_text());
+      if (const offbeat_status status = library.run(&each.call); status != OFFBEAT_OK) {
+        note(status, library.error_text());
         break;
       }
     }
@@ -153,11 +153,13 @@ class Work final : public c10d::Work {
     each.call.group = ranks_->group();
     each.call.timeout_s = timeout_s;
   }
-  void note(const char* text) {
+  void note(offbeat_status status, const char* text) {
+    // Programs for other backends look for the word "timeout".
+    const char* const end = status == OFFBEAT_ERROR_TIMEOUT ? "; the timeout of this call is over" : "";
     const std::lock_guard lock(mutex_);
     if (failure_ == nullptr)
-      failure_ =
-          std::make_exception_ptr(c10::DistBackendError({__func__, __FILE__, __LINE__}, error_line(text)));
+      failure_ = std::make_exception_ptr(
+          c10::DistBackendError({__func__, __FILE__, __LINE__}, error_line(text) + end));
   }
   void prepare_to_begin(int calls) {
     ranks_->under_way.fetch_add(calls + 1, std::memory_order_relaxed);
@@ -172,7 +174,7 @@ class Work final : public c10d::Work {
     const Freed::InCallback in_callback;
     auto work = c10::intrusive_ptr<Work>::reclaim(static_cast<Work*>(state));
     const RanksPointer ranks = work->ranks_;
-    if (status != OFFBEAT_OK) work->note(text);
+    if (status != OFFBEAT_OK) work->note(status, text);
     work->count_end();
     // Callbacks in Python may go with the Work. So Python must not end before this.
     work.reset();
