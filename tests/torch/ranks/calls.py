@@ -124,6 +124,19 @@ with torch.inference_mode():
 check("inference mode", inference, full(float(size), 12).view(4, 3))
 
 
+# Each rank has other elements, and another number of them.
+dense = [
+    torch.diag(torch.arange(1.0, size + 2) * (torch.arange(size + 1) >= r) * (r + 1)) for r in range(size)
+]
+for op, factor in ((dist.ReduceOp.SUM, 1), (dist.ReduceOp.AVG, size)):
+    for later in (False, True):
+        sparse = dense[rank].to_sparse()
+        work = dist.all_reduce(sparse, op, async_op=later)
+        if later:
+            work.wait()
+        check(f"sparse {op} {later}", sparse.to_dense(), sum(dense) / factor)
+
+
 def error_of(call: Any) -> str:
     try:
         call()
@@ -137,7 +150,11 @@ on_cpu = dist.group.WORLD._get_backend(torch.device("cpu"))
 for what, call, word in (
     ("bitwise operation on floats", lambda: dist.all_reduce(ones(), dist.ReduceOp.BAND), "not defined on"),
     ("average of booleans", lambda: dist.all_reduce(ones() > 0, dist.ReduceOp.AVG), "boolean"),
-    ("sparse", lambda: dist.all_reduce(ones().to_sparse()), "to_dense"),
+    (
+        "a maximum of sparse tensors",
+        lambda: dist.all_reduce(ones().to_sparse(), dist.ReduceOp.MAX),
+        "to_dense",
+    ),
     ("another length", lambda: dist.all_gather_into_tensor(ones(7), ones(3)), "world_size times"),
     ("splits", lambda: dist.all_to_all_single(ones(6), ones(6), [1] * size, [1] * size), "Split sizes"),
     # torch itself hands no tensor of another device to this backend, so ask the backend.

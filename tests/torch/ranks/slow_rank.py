@@ -30,7 +30,14 @@ def be_late() -> None:
 
 torch.manual_seed(0)
 # The buffers of the normalisation are broadcast in each step.
-layers = [nn.Linear(64, 256), nn.BatchNorm1d(256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 4)]
+layers = [
+    nn.Linear(64, 256),
+    nn.BatchNorm1d(256),
+    nn.ReLU(),
+    nn.Linear(256, 256),
+    nn.ReLU(),
+    nn.Linear(256, 4),
+]
 model: nn.Module = nn.Sequential(*layers)
 if way == "ddp":
     model = DistributedDataParallel(model, bucket_cap_mb=0.1)

@@ -107,6 +107,7 @@ class Backend final : public c10d::Backend {
   }
 
   [[nodiscard]] bool is_root(int64_t root) const { return root == rank_; }
+  AnyWork allreduce_sparse(Tensor& tensor, const c10d::AllreduceOptions& o);
   void add_allgather(Work& work, const Tensor& output, const Tensor& input) const;
   void add_allgather_to_list(Work& work, const Tensors& outputs, const Tensor& input) const;
   void add_reduce_scatter(Work& work, const Tensor& output, const Tensor& input, const ReduceOp& op) const;

@@ -95,7 +95,50 @@ AnyWork Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& o) {
   return start(work, o);
 }
 
+// Every rank gets the elements of all ranks and adds them up in the order of the ranks. The ranks do not know
+// how many elements the others have, so the calls run one after the other in this thread.
+AnyWork Backend::allreduce_sparse(Tensor& tensor, const c10d::AllreduceOptions& o) {
+  TORCH_CHECK(o.reduceOp == ReduceOp::SUM || o.reduceOp == ReduceOp::AVG,
+              "offbeat: sparse tensors have only SUM and AVG; make others dense with to_dense()");
+  const at::NoGradGuard no_grad;
+  const Tensor mine = tensor.coalesce();
+  const Tensor indices = mine.indices(), values = mine.values();
+  const auto carry_out = [&](const WorkPointer& work) {
+    work->run(seconds(o.timeout.count() > 0 ? o.timeout : options_->timeout));
+    if (work->exception()) std::rethrow_exception(work->exception());
+  };
+  const Tensor count = at::full({1}, indices.size(1), at::kLong);
+  const Tensor counts = at::empty({size_}, at::kLong);
+  const WorkPointer first = make_work(OpType::ALLREDUCE, "offbeat:all_reduce", {count}, {counts});
+  add_allgather(*first, counts, count);
+  carry_out(first);
+  Tensors all_indices, all_values;
+  for (int rank = 0; rank < size_; ++rank) {
+    const auto elements = counts[rank].item<int64_t>();
+    Sizes shape = values.sizes().vec();
+    shape[0] = elements;
+    all_indices.push_back(at::empty({indices.size(0), elements}, indices.options()));
+    all_values.push_back(at::empty(shape, values.options()));
+  }
+  const WorkPointer second = make_work(OpType::ALLREDUCE, "offbeat:all_reduce", {indices, values}, {});
+  add_allgather_to_list(*second, all_indices, indices);
+  add_allgather_to_list(*second, all_values, values);
+  carry_out(second);
+  Tensor sum;
+  for (size_t rank = 0; rank < all_indices.size(); ++rank) {
+    const Tensor part = at::sparse_coo_tensor(all_indices[rank], all_values[rank], tensor.sizes());
+    sum = rank == 0 ? part : sum + part;
+  }
+  if (o.reduceOp == ReduceOp::AVG) divide_after(sum, size_);
+  tensor.copy_(sum.coalesce());
+  return start(c10::make_intrusive<Work>(ranks_, rank_, OpType::ALLREDUCE, "offbeat:all_reduce", Tensors{},
+                                         Tensors{tensor}),
+               o);
+}
+
 AnyWork Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& o) {
+  if (tensors.size() == 1 && tensors[0].is_sparse() && tensors[0].is_cpu())
+    return allreduce_sparse(tensors[0], o);
   const WorkPointer work = make_work(OpType::ALLREDUCE, "offbeat:all_reduce", tensors, tensors);
   const at::NoGradGuard no_grad;
   for (const Tensor& each : tensors) {
