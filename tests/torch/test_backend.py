@@ -40,7 +40,7 @@ def test_futures_callbacks_and_threads(size: int) -> None:
 
 
 @pytest.mark.in_turn(1, "size")
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, 3, 4])
 def test_random_sequences_on_several_groups(size: int, pytestconfig: pytest.Config) -> None:
     count = "1000" if pytestconfig.getoption("--deep") else "50"
     seed = str(pytestconfig.getoption("--seed"))
@@ -113,6 +113,11 @@ def test_launchers(launcher: str) -> None:
     jobs.all_right([jobs.start_with(launcher, "messages.py", 2)], least_checks=12)
 
 
-@pytest.mark.only_deep
-def test_torchs_own_tests() -> None:
-    assert jobs.torch_suite(2) > 80
+@pytest.mark.in_turn(1, "size")
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_torchs_own_tests(size: int, pytestconfig: pytest.Config) -> None:
+    if pytestconfig.getoption("--deep"):
+        assert jobs.torch_suite(size) > 80
+    else:
+        seed = str(pytestconfig.getoption("--seed"))
+        assert jobs.torch_suite(size, "--some", "12", seed) > 0

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Random sequences of calls on several groups: sequences.py COUNT SEED
+"""Random sequences of calls on several groups that share ranks: sequences.py COUNT SEED
 
-All ranks draw the same sequence, and each rank decides by itself what it waits for and when.
+All ranks draw the same sequence, and each rank decides by itself what it waits for and when. Sequence N of a
+seed is the same for every COUNT.
 """
 
 from __future__ import annotations
 
 import random
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +23,9 @@ count, seed = int(sys.argv[1]), int(sys.argv[2])
 everyone = list(range(size))
 members = [everyone, everyone, everyone[:2], everyone[-2:]]
 groups = [dist.group.WORLD, *(dist.new_group(ranks, backend="offbeat") for ranks in members[1:])]
-own = random.Random(f"{seed} {rank}")
+# For calls in callbacks. Callbacks of different calls run in any order, so there is one such call at a time.
+in_callbacks = [dist.new_group(ranks, backend="offbeat") for ranks in members]
+own = random.Random()
 LENGTHS = (1, 3, 17, 1000, 5000, 70_000)
 
 
@@ -33,16 +37,21 @@ class Pending:
     """A call under way, and what has to come out."""
 
     def __init__(self, what: str, work: Any, results: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
-        self.what, self.work, self.results = what, work, results
+        self.what, self.works, self.results = what, [work] if work is not None else [], results
+        self.future: Any = None
 
     def complete(self) -> None:
-        if self.work is not None:
+        if self.future is not None:
+            self.future.wait()
+            self.results.append((self.future.value(), self.results.pop()[1]))
+        own.shuffle(self.works)
+        for work in self.works:
             if own.random() < 0.3:
-                self.work.get_future().wait()
+                work.get_future().wait()
             else:
-                self.work.wait()
+                work.wait()
         for got, want in self.results:
-            check(f"seed {seed}, {self.what}", got, want)
+            check(self.what, got, want)
 
 
 def all_reduce(group: Any, ranks: list[int], length: int, salt: int, later: bool) -> Pending:
@@ -97,29 +106,62 @@ def message(group: Any, ranks: list[int], length: int, salt: int, later: bool) -
     place, among = ranks.index(rank), len(ranks)
     to, source = ranks[(place + 1) % among], ranks[(place - 1) % among]
     got = torch.empty(length)
-    sending = dist.isend(values(length, rank, salt), to, group=group)
-    receiving = dist.irecv(got, source, group=group)
-    sending.wait()
-    receiving.wait()
-    return Pending("message", None, [(got, values(length, source, salt))])
+    pending = Pending("message", None, [(got, values(length, source, salt))])
+    sending = dist.isend(values(length, rank, salt), to, group=group, tag=salt % 3)
+    pending.works = [sending, dist.irecv(got, source, group=group, tag=salt % 3)]
+    return pending
+
+
+def nested(group: Any, ranks: list[int], length: int, salt: int, later: bool) -> Pending:
+    """A sum, and in its callback a sum of the sums on another group."""
+    outer = all_reduce(group, ranks, length, salt, later=True)
+    inner_group = in_callbacks[groups.index(group)]
+    inner_later = own.random() < 0.5
+
+    def again(future: Any) -> torch.Tensor:
+        inner = future.value()[0].clone()
+        work = dist.all_reduce(inner, group=inner_group, async_op=inner_later)
+        if inner_later:
+            work.wait()
+        return inner
+
+    outer.future = outer.works.pop().get_future().then(again)
+    ((_, total),) = outer.results
+    outer.what, outer.results = "a sum in a callback", [(total, total * len(ranks))]
+    return outer
 
 
 CALLS: tuple[Callable[..., Pending], ...] = (
-    all_reduce, broadcast, all_gather, reduce_scatter, all_to_all, reduce, barrier, message,
+    all_reduce, broadcast, all_gather, reduce_scatter, all_to_all, reduce, barrier, message, nested,
 )  # fmt: skip
 
-for number in range(count):
+
+def sequence(number: int) -> None:
     shared = random.Random(f"{seed} {number}")
+    own.seed(f"{seed} {number} {rank}")
     pending: list[Pending] = []
+    callbacks: list[Pending] = []
     for _ in range(shared.randint(2, 12)):
         which = shared.randrange(len(groups))
         call, length, salt = shared.choice(CALLS), shared.choice(LENGTHS), shared.randrange(100)
         if rank not in members[which]:
             continue
-        pending.append(call(groups[which], members[which], length, salt, own.random() < 0.6))
-        if own.random() < 0.3:
+        if call is nested and callbacks:
+            callbacks.pop().complete()
+        begun = call(groups[which], members[which], length, salt, own.random() < 0.6)
+        begun.what = f"seed {seed}, sequence {number}, {begun.what} of {length}"
+        (callbacks if call is nested else pending).append(begun)
+        if pending and own.random() < 0.3:
             pending.pop(own.randrange(len(pending))).complete()
+    pending += callbacks
     own.shuffle(pending)
     for each in pending:
         each.complete()
+
+
+began = time.monotonic()
+for number in range(count):
+    sequence(number)
+if rank == 0:
+    print(f"{count} sequences with seed {seed} on {size} ranks: {time.monotonic() - began:.1f} s", flush=True)
 finish()

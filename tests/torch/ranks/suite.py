@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""torch's own tests of a distributed backend: suite.py [NAME...]. Without names all tests run.
+"""The tests that torch has for gloo, with another backend: suite.py [--some COUNT SEED] [NAME...].
 
-BACKEND is the backend, WORLD_SIZE the number of ranks, and TESTS_OF the backend of torch, gloo or mpi, whose
-tests these are. Prints a line "NAME: OUTCOME" for each test.
+BACKEND is the backend, and WORLD_SIZE the number of ranks. Without names all tests run, or COUNT of them.
+Prints a line "NAME: OUTCOME" for each test.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import random
+import re
 import sys
 import tempfile
 import unittest
@@ -16,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 BACKEND = os.environ.get("BACKEND", "offbeat")
-TESTS_OF = os.environ.get("TESTS_OF", "gloo")
+TESTS_OF = "gloo"
 # The tests look at the name of the backend, the first time as their module is imported.
 os.environ["BACKEND"] = TESTS_OF
 os.environ.setdefault("WORLD_SIZE", "2")
@@ -70,6 +72,18 @@ def outcome_of(name: str) -> str:
     return f"skipped: {result.skipped[0][1]}" if result.skipped else "passed"
 
 
-if __name__ == "__main__":
-    for name in sys.argv[1:] or unittest.defaultTestLoader.getTestCaseNames(TestDistBackendWithFork):
+def names_of_all() -> list[str]:
+    return list(unittest.defaultTestLoader.getTestCaseNames(TestDistBackendWithFork))
+
+
+def main(arguments: list[str]) -> None:
+    names = arguments or names_of_all()
+    if arguments[:1] == ["--some"]:
+        able = [name for name in names_of_all() if not re.search("cuda|gpu|nccl", name)]
+        names = random.Random(arguments[2]).sample(able, int(arguments[1]))
+    for name in names:
         print(f"{name}: {outcome_of(name)}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
