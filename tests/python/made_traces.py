@@ -31,6 +31,7 @@ class MadeFile:
     lost: int = 0
     made: int | None = None
     every_call: int = 1
+    mpi: str = "Open MPI 5.0.11"
     slots: list[bytes] = field(default_factory=list)
     recorded: int = 0
 
@@ -83,7 +84,7 @@ class MadeFile:
                             REAL_NS, START_NS)  # fmt: skip
         for kind, at, offset, slope, error in (self.start, self.end):
             head += struct.pack("<IIqqdd", kind, 0, at, offset, slope, error)
-        for text, width in ((self.host, 64), ("Open MPI 5.0.11", 64), ("0.1.0", 32), ("./solver -n 7", 512)):
+        for text, width in ((self.host, 64), (self.mpi, 64), ("0.1.0", 32), ("./solver -n 7", 512)):
             head += text.encode()[:width].ljust(width, b"\0")
         return head.ljust(4096, b"\0") + body
 
