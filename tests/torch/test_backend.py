@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from collections.abc import Iterator
@@ -12,6 +13,10 @@ import jobs
 import pytest
 
 BOARDS = Path("/dev/shm")
+COLLECTIVES = (
+    "all_reduce", "broadcast", "reduce", "all_gather", "all_gather_into_tensor", "gather", "scatter",
+    "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single",
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -78,9 +83,22 @@ def test_errors_reach_all_ranks_and_name_one() -> None:
             assert all(word in text for word in words), jobs.text_of(ranks)
     ((_, text),) = errors_of(ranks, "no message", [0])
     assert "rank 1" in text
+    ((_, text),) = errors_of(ranks, "a message that is too long", [0])
+    assert "receives 4000 bytes from rank 1" in text
+    for name in COLLECTIVES:
+        for begun in ("", ", begun"):
+            for _, text in errors_of(ranks, f"unequal {name}{begun}", everyone):
+                assert text.startswith("DistBackendError: offbeat: the ranks did not make the same call: "), (
+                    text
+                )
     for _, text in errors_of(ranks, "given up", everyone):
         assert "rank" in text
         assert text != "no error"
+
+
+def seconds_on_this_machine(seconds: float) -> float:
+    """How long that may take if other programs also want the cores."""
+    return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 @pytest.mark.in_turn(1, "case")
@@ -88,9 +106,14 @@ def test_errors_reach_all_ranks_and_name_one() -> None:
 def test_a_killed_rank_is_named_within_two_seconds(case: str) -> None:
     ranks = jobs.start("failures.py", 3, case)
     assert ranks[1].exit_code == -signal.SIGKILL
-    for seconds, text in errors_of(ranks, "killed", [0, 2]):
-        assert "rank 1 has died" in text, jobs.text_of(ranks)
-        assert seconds < 2.5 + (case == "killed-begun"), jobs.text_of(ranks)  # it dies after 0.5 s
+    limit_s = seconds_on_this_machine(2)  # a call that waits for its time limit takes 60 s
+    for name in (*COLLECTIVES, "barrier", "send", "recv") if case == "killed-begun" else ("all_reduce",):
+        # Rank 2 only gives its data to rank 0 in some of them, and may have done so.
+        for seconds, text in errors_of(
+            ranks, f"killed, {name}", [0] if name in ("gather", "reduce") else [0, 2]
+        ):
+            assert "rank 1 has died" in text, jobs.text_of(ranks)
+            assert seconds < limit_s, jobs.text_of(ranks)
 
 
 def test_a_rank_that_ends_is_named() -> None:

@@ -247,6 +247,8 @@ class Diagnosis:
         if self.training is not None:
             where, without = self.training.left_out
         if not self.findings:
+            if self.training is not None and self.training.slow and not without:
+                return ""  # that rank stands out
             return f"{without}No rank is late often enough{where}, or by enough, to stand out."
         explained = 100 * min(self.explained_s / max(self.waiting_s, 1e-12), 1.0)
         return f"{without}The findings below explain {explained:.0f}% of the waiting{where}."

@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import os
+import select
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +34,88 @@ def report(what: str, call: Callable[[], object]) -> None:
 
 def new_group(timeout_s: float = 60) -> Any:
     return dist.new_group(backend="offbeat", timeout=datetime.timedelta(seconds=timeout_s))
+
+
+def calls(count: int, group: Any, later: bool) -> dict[str, Callable[[], Any]]:
+    """A call of each kind. The root is rank 1 if data come from it, and rank 0 if they go there."""
+    one, all_ = torch.ones(count), torch.ones(count * size)
+    each = [torch.ones(count) for _ in range(size)]
+    here, there = (each if rank == 0 else None), (each if rank == 1 else None)
+    how = {"group": group, "async_op": later}
+    return {
+        "all_reduce": lambda: dist.all_reduce(one, **how),
+        "broadcast": lambda: dist.broadcast(one, 1, **how),
+        "reduce": lambda: dist.reduce(one, 0, **how),
+        "all_gather": lambda: dist.all_gather(each, one, **how),
+        "all_gather_into_tensor": lambda: dist.all_gather_into_tensor(all_, one, **how),
+        "gather": lambda: dist.gather(one, here, 0, **how),
+        "scatter": lambda: dist.scatter(one, there, 1, **how),
+        "reduce_scatter": lambda: dist.reduce_scatter(one, each, **how),
+        "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(one, all_, **how),
+        "all_to_all": lambda: dist.all_to_all(each, [torch.ones(count) for _ in range(size)], **how),
+        "all_to_all_single": lambda: dist.all_to_all_single(all_, torch.ones(count * size), **how),
+    }
+
+
+def call_and_meet(count: int, name: str, group: Any, later: bool) -> None:
+    """A rank that needs no other may end the call before it can fail, but not the barrier after it."""
+    work = calls(count, group, later)[name]()
+    if later:
+        work.wait()
+    dist.barrier(group=group)
+
+
+def unequal() -> None:
+    """In each kind of call rank 1 has one element more."""
+    for later in (False, True):
+        for name in calls(0, None, later):
+            call = functools.partial(call_and_meet, 1000 + (rank == 1), name, new_group(), later)
+            report(f"unequal {name}{', begun' * later}", call)
+    group = new_group()
+    mine = torch.ones(1000 + (rank == 1))
+    if rank == 1:
+        report("a message that is too long", lambda: dist.send(mine, 0, group=group))
+    elif rank == 0:
+        report("a message that is too long", lambda: dist.recv(mine, 1, group=group))
+
+
+def killed(later: bool) -> None:
+    """Rank 1 is killed. How long the others take counts from when the system says so."""
+    store = dist.distributed_c10d._get_default_store()
+    names = [*calls(0, None, later), "barrier", "send", "recv"] if later else ["all_reduce"]
+    groups = {name: new_group() for name in names}
+    dist.barrier()
+    if rank == 1:
+        store.set("process", str(os.getpid()))
+        time.sleep(0.5 * later)
+        os.kill(os.getpid(), signal.SIGKILL)
+    process = os.pidfd_open(int(store.get("process")))
+    died_at: list[float] = []
+
+    def watch() -> None:
+        select.select([process], [], [])
+        died_at.append(time.monotonic())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    big = torch.ones(300_000)
+    begun = {
+        "barrier": lambda: dist.barrier(group=groups["barrier"], async_op=True),
+        "send": lambda: dist.isend(big, 1, group=groups["send"]),
+        "recv": lambda: dist.irecv(torch.empty_like(big), 1, group=groups["recv"]),
+    }
+    works = {
+        name: (begun.get(name) or calls(100_000, groups[name], later)[name])() for name in names if later
+    }
+    for name, group in groups.items():
+        text = "no error"
+        try:
+            works[name].wait() if later else calls(10, group, later)[name]()
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+        ended_at = time.monotonic()
+        watcher.join()
+        print(f"killed, {name}: {max(ended_at - died_at[0], 0):.1f} s: {text}", flush=True)
 
 
 def errors() -> None:
@@ -59,21 +144,13 @@ def errors() -> None:
     if rank == 1:  # the others have left their calls
         group._get_backend(torch.device("cpu")).abort()
     report("given up", lambda: dist.barrier(group=group))
+    unequal()
 
 
 if case == "errors":
     errors()
-elif case == "killed":
-    dist.all_reduce(torch.ones(10))
-    if rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    report("killed", lambda: dist.all_reduce(torch.ones(10)))
-elif case == "killed-begun":
-    if rank == 1:
-        time.sleep(0.5)
-        os.kill(os.getpid(), signal.SIGKILL)
-    future = dist.all_reduce(torch.ones(100_000), async_op=True).get_future()
-    report("killed", lambda: future.wait())
+elif case in ("killed", "killed-begun"):
+    killed(case == "killed-begun")
 elif case == "ended":
     dist.all_reduce(torch.ones(10))
     if rank == 1:

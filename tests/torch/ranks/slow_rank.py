@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Training with DDP or FSDP2 in which one rank is late: slow_rank.py ddp|fsdp2 sleep|busy RANK MS STEPS.
 
-The rank is late before each step, from step STEPS / 4 on.
+From step STEPS / 4 on the rank is late before each step. Every rank prints when it was ready to compute,
+because on a busy machine the rank is later than it wants to be.
 """
 
 from __future__ import annotations
@@ -49,12 +50,15 @@ else:
     fully_shard(model, mesh=mesh)
 optimizer = torch.optim.SGD(model.parameters(), 0.01)
 data, labels = torch.randn(32, 64), torch.randint(0, 4, (32,))
+ready = []
 for step in range(1, steps + 1):
     if rank == late_rank and step > steps // 4:
         be_late()
+    ready.append(time.monotonic())
     optimizer.zero_grad()
     loss = nn.functional.cross_entropy(model(data), labels)
     loss.backward()
     optimizer.step()
+print("ready:", *ready, flush=True)
 check("the loss is a number", bool(torch.isfinite(loss)), True)
 finish()
