@@ -12,7 +12,7 @@ import pytest
 from fakes import Offbeat
 from made_traces import START_NS, begun
 from offbeat import trace
-from offbeat.trace import frameworks, metrics
+from offbeat.trace import frameworks, horovod, metrics
 from offbeat.trace.training import Training
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,7 +107,7 @@ def trained(
     return made.write(folder)
 
 
-def found(path: Path) -> Training:
+def found(path: Path) -> horovod.Horovod:
     known = frameworks.of_calls(metrics.collect(trace.read(path)))
     assert known is not None
     return known

@@ -53,9 +53,10 @@ def test_random_sequences_on_several_groups(size: int, pytestconfig: pytest.Conf
 
 
 @pytest.mark.in_turn(1, "size")
-@pytest.mark.parametrize("size", [2, 3])
-def test_training(size: int) -> None:
-    jobs.all_right(jobs.start("training.py", size), least_checks=15)
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_training(size: int, pytestconfig: pytest.Config) -> None:
+    runs = 10 if pytestconfig.getoption("--deep") else 3
+    jobs.all_right(jobs.start("training.py", size, str(runs)), least_checks=12 + runs)
 
 
 def errors_of(ranks: list[jobs.Rank], what: str, of_ranks: list[int]) -> list[tuple[float, str]]:

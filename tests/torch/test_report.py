@@ -16,7 +16,7 @@ STEPS = 40
 
 
 def ready_at(rank: jobs.Rank) -> list[float]:
-    """When a rank began to compute in each step, in seconds."""
+    """When a rank was ready for the first call of each step, in seconds."""
     line = re.search(r"^ready: (.*)$", rank.out, re.MULTILINE)
     assert line, rank.out + rank.err
     return [float(each) for each in line[1].split()]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Training with DDP or FSDP2 in which one rank is late: slow_rank.py ddp|fsdp2 sleep|busy RANK MS STEPS.
 
-From step STEPS / 4 on the rank is late before each step. Every rank prints when it was ready to compute,
-because on a busy machine the rank is later than it wants to be.
+From step STEPS / 4 on the rank is late before each step. Every rank prints when it was ready for the
+first call of the step, because on a busy machine the rank is later than it wants to be.
 """
 
 from __future__ import annotations
@@ -54,9 +54,11 @@ ready = []
 for step in range(1, steps + 1):
     if rank == late_rank and step > steps // 4:
         be_late()
-    ready.append(time.monotonic())
     optimizer.zero_grad()
+    ready.append(time.monotonic())
     loss = nn.functional.cross_entropy(model(data), labels)
+    if way == "ddp":  # its first call is in the backward pass
+        ready[-1] = time.monotonic()
     loss.backward()
     optimizer.step()
 print("ready:", *ready, flush=True)

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""DDP, FSDP2 and tensor parallel: equal to gloo to rounding, and to themselves bit for bit."""
+"""DDP, FSDP2 and tensor parallel: equal to gloo to rounding, and to themselves bit for bit: training.py RUNS
+
+DDP trains RUNS times while random delays make other ranks late.
+"""
 
 from __future__ import annotations
 
 import copy
 import random
+import sys
 import time
 from typing import Any
 
@@ -74,7 +78,7 @@ close("DDP, gloo and offbeat", first, usual)
 if size == 2:
     check("DDP on two ranks, bit for bit", first, usual)
 equal_on_all_ranks("DDP", first)
-for _ in range(3):
+for _ in range(int(sys.argv[1])):
     check("DDP with random delays", data_parallel(offbeat_group, late=True), first)
 close("gradient_as_bucket_view", data_parallel(offbeat_group, gradient_as_bucket_view=True), usual)
 close("static_graph", data_parallel(offbeat_group, static_graph=True), usual)
