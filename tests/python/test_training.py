@@ -13,7 +13,6 @@ from fakes import Offbeat
 from made_traces import START_NS, begun
 from offbeat import trace
 from offbeat.trace import frameworks, horovod, metrics
-from offbeat.trace.training import Training
 
 ROOT = Path(__file__).resolve().parents[2]
 MS = 1_000_000
@@ -109,7 +108,7 @@ def trained(
 
 def found(path: Path) -> horovod.Horovod:
     known = frameworks.of_calls(metrics.collect(trace.read(path)))
-    assert known is not None
+    assert isinstance(known, horovod.Horovod)
     return known
 
 

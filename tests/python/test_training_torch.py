@@ -28,7 +28,7 @@ class Ranks:
 
     def __init__(self, ranks: int, **values: object) -> None:
         self.files: list[MadeFile] = [begun(r, ranks, **{"mpi": NAMED} | values) for r in range(ranks)]
-        self.number, self.free = 0, 0
+        self.number, self.free = 0, 0.0
 
     def call(
         self, arrival: Sequence[float], *, lasts: float = 0.5, waits: bool = True, **fields: object
