@@ -53,7 +53,7 @@ def test_random_sequences_on_several_groups(size: int, pytestconfig: pytest.Conf
 
 
 @pytest.mark.in_turn(1, "size")
-@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("size", [2, 3])
 def test_training(size: int, pytestconfig: pytest.Config) -> None:
     runs = 10 if pytestconfig.getoption("--deep") else 3
     jobs.all_right(jobs.start("training.py", size, str(runs)), least_checks=12 + runs)
@@ -71,7 +71,9 @@ def errors_of(ranks: list[jobs.Rank], what: str, of_ranks: list[int]) -> list[tu
 def test_errors_reach_all_ranks_and_name_one() -> None:
     ranks = jobs.start("failures.py", 3, "errors")
     everyone = [0, 1, 2]
-    assert all(each.exit_code == 0 for each in ranks), jobs.text_of(ranks)
+    assert [each.exit_code for each in ranks] == [0, 7, 0], jobs.text_of(ranks)
+    for _, text in errors_of(ranks, "ended", [0, 2]):
+        assert "rank 1" in text
     for what, words in (
         ("lengths", ("allreduce of 1000 x float32", "allreduce of 1001 x float32")),
         ("after an error", ("allreduce of 1001 x float32",)),
@@ -117,14 +119,7 @@ def test_a_killed_rank_is_named_within_two_seconds(case: str) -> None:
             assert seconds < limit_s, jobs.text_of(ranks)
 
 
-def test_a_rank_that_ends_is_named() -> None:
-    ranks = jobs.start("failures.py", 2, "ended")
-    assert ranks[1].exit_code == 7
-    ((_, text),) = errors_of(ranks, "ended", [0])
-    assert "rank 1" in text
-
-
-@pytest.mark.in_turn(2, "case")
+@pytest.mark.in_turn(1, "case")
 @pytest.mark.parametrize("case", ["idle", "waited", "under-way", "fork", "destroyed"])
 def test_ends_are_clean(case: str, tmp_path: Path) -> None:
     ranks = jobs.start("ends.py", 2, case, str(tmp_path / "store"), limit_s=90)
@@ -144,4 +139,4 @@ def test_torchs_own_tests(size: int, pytestconfig: pytest.Config) -> None:
         assert jobs.torch_suite(size) > 80
     else:
         seed = str(pytestconfig.getoption("--seed"))
-        assert jobs.torch_suite(size, "--some", "12", seed) > 0
+        assert jobs.torch_suite(size, "--some", "8", seed) > 0

@@ -79,6 +79,14 @@ def unequal() -> None:
         report("a message that is too long", lambda: dist.recv(mine, 1, group=group))
 
 
+def ended() -> None:
+    """Rank 1 ends, and the others call without it."""
+    dist.all_reduce(torch.ones(10))
+    if rank == 1:
+        raise SystemExit(7)
+    report("ended", lambda: dist.all_reduce(torch.ones(10)))
+
+
 def killed(later: bool) -> None:
     """Rank 1 is killed. How long the others take counts from when the system says so."""
     store = dist.distributed_c10d._get_default_store()
@@ -144,15 +152,11 @@ def errors() -> None:
     if rank == 1:  # the others have left their calls
         group._get_backend(torch.device("cpu")).abort()
     report("given up", lambda: dist.barrier(group=group))
-    unequal()
 
 
 if case == "errors":
     errors()
+    unequal()
+    ended()
 elif case in ("killed", "killed-begun"):
     killed(case == "killed-begun")
-elif case == "ended":
-    dist.all_reduce(torch.ones(10))
-    if rank == 1:
-        raise SystemExit(7)
-    report("ended", lambda: dist.all_reduce(torch.ones(10)))
