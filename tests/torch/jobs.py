@@ -27,6 +27,11 @@ class Rank:
     seconds: float  # until it ended
 
 
+def load() -> float:
+    """How many times longer things take than if no other program wanted the cores, about."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
