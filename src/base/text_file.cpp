@@ -7,11 +7,17 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
 
 namespace offbeat {
+namespace {
+
+constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";  // of UTF-8; some editors write it
+
+}  // namespace
 
 std::string read_text_file(const std::string& path, std::size_t most_mib) {
   const std::size_t most_bytes = most_mib << 20;
@@ -37,6 +43,7 @@ std::string read_text_file(const std::string& path, std::size_t most_mib) {
   if (!is_regular) refuse("not a regular file");
   if (length < 0) refuse(std::strerror(error));
   if (text.size() > most_bytes) refuse("longer than " + std::to_string(most_mib) + " MiB");
+  if (text.starts_with(byte_order_mark)) text.erase(0, byte_order_mark.size());
   return text;
 }
 

@@ -60,7 +60,29 @@ from offbeat.errors import BAD_INPUT, CANNOT_START
             "allreduce already has an algorithm",
         ),
         (["env", "missing"], "program 'missing' not found"),
+        (["run", "-n", "99999999999", "true"], "-n 99999999999: at most 2,147,483,647 ranks are possible"),
         (["bench", "-n", "0"], "the number of ranks must be at least 1"),
+        (["bench", "-n", "99999999999"], "-n 99999999999: at most 1,048,576 ranks are possible"),
+        (
+            ["bench", "--iterations", "99999999999"],
+            "--iterations 99999999999: it must be from 1 to 1,000,000",
+        ),
+        (["bench", "--warm-up", "99999999999"], "--warm-up 99999999999: it must be from 0 to 1,000,000,000"),
+        (["bench", "--patterns", ""], "unknown arrival pattern ''"),
+        (["bench", "--json", "folder"], "--json folder: it is a folder"),
+        (["bench", "--json", ""], "--json .: it is a folder"),
+        (["calibrate", "-o", ""], "-o .: it is a folder"),
+        (["calibrate", "-o", "folder"], "-o folder: it is a folder"),
+        (["calibrate", "-n", "99999999999"], "-n 99999999999: at most 1,048,576 ranks are possible"),
+        (["tune", "-o", ""], "-o .: it is a folder"),
+        (["tune", "-o", "folder"], "-o folder: it is a folder"),
+        (["tune", "-n", "1048577"], "-n 1048577: at most 1,048,576 ranks are possible"),
+        (["tune", "-n", 30 * "9"], "not a number of ranks"),
+        (["tune", "--simulate", "", "--nodes", "9"], "unknown machine ''"),
+        (
+            ["tune", "--simulate", "ethernet", "--objective", "trace:folder"],
+            "--objective trace:folder: with --simulate write robust or balanced",
+        ),
         (["bench", "--algorithms", "native,rng"], "unknown algorithm 'rng'"),
         (["bench", "--algorithms", "native,"], "column 1"),
         (["bench", "--sizes", "4,x"], "'x' is not a size"),
@@ -110,6 +132,7 @@ from offbeat.errors import BAD_INPUT, CANNOT_START
         (["pattern", "ascending", "--mif", "2"], "--mif and --alpha belong together"),
         (["pattern", "ascending", "--mif", "-1", "--alpha", "1us"], "must not be negative"),
         (["pattern", "ascending", "--skew", "1us", "-n", "0"], "at least 1"),
+        (["pattern", "ascending", "--skew", "1us", "-n", "99999999999"], "at most 1,048,576 ranks are"),
         (["pattern", "ascending", "--skew", "1us", "-o", "data"], "data exists; add --force"),
         (["pattern", "ascending", "--skew", "1us", "-o", "no/where"], "there is no folder"),
         (["pattern", "./data", "-o", "x"], "no line with a delay"),
@@ -182,6 +205,13 @@ def test_a_program_of_another_mpi(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path:
 def test_an_mpi_without_mpirun(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path) -> None:
     program = fake_mpi("cray", launchers=[]).program(tmp_path / "solver")
     assert_refused(offbeat("run", program), "has no mpirun")
+
+
+@pytest.mark.parametrize("verb", ["bench", "tune", "calibrate"])
+def test_a_launcher_that_is_not_there(offbeat: Offbeat, fake_mpi: MakeMpi, verb: str) -> None:
+    done = offbeat(verb, "--mpi", fake_mpi("mpich").prefix, "--launcher", "nowhere")
+    assert done.returncode == BAD_INPUT
+    assert done.stderr.splitlines()[-1] == "offbeat: cannot execute nowhere: No such file or directory"
 
 
 def test_an_mpirun_that_cannot_be_executed(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path) -> None:

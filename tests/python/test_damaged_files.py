@@ -65,3 +65,12 @@ def test_a_damaged_line_of_a_part(tmp_path: Path, line: bytes) -> None:
         join_part(benchmark_of(result_of("native")), path)
     assert str(raised.value).startswith(f"{part}, line 2, is damaged")
     assert part.exists()
+
+
+@pytest.mark.parametrize("arguments", [["tune", "--resume", "-o"], ["bench", "--resume"], ["report"]])
+def test_brackets_without_end(offbeat: Offbeat, tmp_path: Path, arguments: list[str]) -> None:
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    done = offbeat(*arguments, "deep.json")
+    assert done.returncode == 2
+    assert done.stderr.startswith("offbeat: deep.json ")
+    assert done.stderr.count("\n") == 1

@@ -97,6 +97,29 @@ def test_explain_tries_what_calls_try(offbeat: Offbeat, rules: Path) -> None:
     )
 
 
+def test_names_that_no_mpi_has_are_shown(offbeat: Offbeat, rules: Path) -> None:
+    rules.write_text(
+        "allreduce mpich * * * native(recursive_doubling)\n"
+        "allreduce * * * * native | native(rign)\n"
+        "ibcast mpich * * * native(tree)\n"
+        "bcast openmpi * * * pipeline(4, native(no_such))\n"
+        "* openmpi * * * native(ring)\n"
+        "allreduce other * * * native(ring)\n"
+    )
+    done = offbeat("rules", "check", str(rules), OFFBEAT_ADAPT="any")
+    never = "never runs: no MPI that the rule is for has such an algorithm (`offbeat info --all` lists them)"
+    assert (done.returncode, done.stderr.splitlines()) == (
+        0,
+        [f"{rules}:{n}: native({name}) {never}" for n, name in ((2, "rign"), (4, "no_such"), (6, "ring"))],
+    )
+
+
+def test_what_a_terminal_would_obey_in_a_rule_is_escaped(offbeat: Offbeat, rules: Path) -> None:
+    rules.write_text("all\u202ereduce * * * * ring\n", encoding="utf-8")
+    done = offbeat("rules", "check", str(rules))
+    assert done.stderr.startswith(rf"{rules}:1: collective: 'all\xe2\x80\xaereduce'; expected")
+
+
 @pytest.mark.parametrize("arguments", [("check",), ("show", "--rules"), ("diff", "built-in")])
 def test_a_file_that_cannot_be_read(offbeat: Offbeat, rules: Path, arguments: tuple[str, ...]) -> None:
     for path, why in ((rules, "No such file or directory"), (rules.parent, "not a regular file")):

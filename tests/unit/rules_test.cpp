@@ -227,6 +227,11 @@ class RulesFile : public testing::Test {
 TEST_F(RulesFile, IsRead) {
   EXPECT_EQ(read_rules(with("allreduce * * * * ring")).rules.size(), 1U);
   EXPECT_TRUE(read_rules(with("")).rules.empty());
+  EXPECT_EQ(read_rules(with("\xEF\xBB\xBF"
+                            "allreduce * * * * ring"))
+                .rules.size(),
+            1U)
+      << "a byte order mark";
 }
 
 TEST_F(RulesFile, IsRefusedWithItsFirstError) {

@@ -157,7 +157,7 @@ def find(name: str) -> Pattern:
             raise CommandError(f"{name}: the number must be at least 1")
         base = PATTERNS[match[1]]
         return Pattern(base.summary.partition(":")[0], base.formula, _WITH_NUMBER[match[1]](int(match[2])))
-    if "/" in name or "." in name or Path(name).exists():
+    if "/" in name or "." in name or (name and Path(name).exists()):
         return Pattern(f"as recorded in {name}", "line i / the largest line", _recorded(Path(name)))
     known = ", ".join(PATTERNS)
     raise CommandError(f"unknown arrival pattern '{name}'; the patterns are {known}, or the path of a file")
@@ -226,7 +226,7 @@ def read_rounds(path: Path) -> Rounds:
 
         return [[float(skew) for skew in metrics.mean_skew_us(trace.read(path))]]
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise CommandError(f"cannot read the arrival pattern {path}: {why}") from None

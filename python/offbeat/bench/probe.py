@@ -66,7 +66,7 @@ def probe(
             raise CommandError(f"cannot execute {job.command[0]}: {error.strerror}", FAILED) from None
         except subprocess.TimeoutExpired:
             raise CommandError(f"{job.command[0]} has not ended after {_LONGEST_S:g} s", FAILED) from None
-        text = output.read_text() if output.exists() else ""
+        text = output.read_text(encoding="utf-8") if output.exists() else ""
     found = [
         _facts(record) for line in text.splitlines() if (record := json.loads(line))["record"] == "probe"
     ]

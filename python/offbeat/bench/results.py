@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -13,7 +12,8 @@ from typing import Any
 
 from offbeat.bench.plan import USUAL, Call, Cell, Job, Plan, combines, has_root
 from offbeat.bench.samples import Delay, summarize
-from offbeat.errors import FAILED, CommandError
+from offbeat.errors import CommandError
+from offbeat.files import write_whole
 from offbeat.units import format_size
 
 FORMAT = "offbeat bench"
@@ -224,13 +224,8 @@ class Benchmark:
 
     def write(self, path: Path) -> None:
         """Write the file, by renaming a complete one, so that a reader never sees half of it."""
-        new = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            new.write_text(_one_cell_a_line(self._head(), [result.json_text for result in self.results]))
-            new.replace(path)
-        except OSError as error:
-            new.unlink(missing_ok=True)
-            raise CommandError(f"cannot write {path}: {error.strerror}", FAILED) from None
+        text = _one_cell_a_line(self._head(), [result.json_text for result in self.results])
+        write_whole(path, lambda file: file.write(text))
 
 
 def _one_cell_a_line(head: dict[str, Any], cells: Sequence[str]) -> str:
@@ -242,10 +237,10 @@ def _one_cell_a_line(head: dict[str, Any], cells: Sequence[str]) -> str:
 def read_document(path: Path, command: str, file_format: str, version: int) -> dict[str, Any]:
     """Read a JSON file that ``command`` has written. Raises CommandError if it is anything else."""
     try:
-        document = json.loads(path.read_text())
+        document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CommandError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise CommandError(f"{path} is not a file of {command}: it is not JSON") from None
     if not isinstance(document, dict) or document.get("format") != file_format:
         raise CommandError(f"{path} is not a file of {command}")

@@ -155,9 +155,10 @@ def _cell_line(cell: Cell, native_us: float) -> str:
 
 
 def _write_files(job: Job, plan: Plan, native_us: NativeUs, files: Mapping[str, Path]) -> None:
-    files["arrivals"].write_text(arrival_patterns.as_text(list(plan.patterns), plan.ranks, plan.seed))
+    arrivals = arrival_patterns.as_text(list(plan.patterns), plan.ranks, plan.seed)
+    files["arrivals"].write_text(arrivals, encoding="utf-8")
     lines = [_cell_line(c, native_us.get(c.call, 0.0)) for c in job.cells]
-    files["cells"].write_text("".join(lines))
+    files["cells"].write_text("".join(lines), encoding="utf-8")
     files["gate"].write_bytes(bytes(mmap.PAGESIZE))
 
 
@@ -336,21 +337,24 @@ def run_ranks(
     show_output: bool,
 ) -> None:
     with (folder / "said").open("wb") as said:
-        job = subprocess.Popen(
-            built.command,
-            env=built.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
-            preexec_fn=_end_with_parent,
-        )
+        try:
+            job = subprocess.Popen(
+                built.command,
+                env=built.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                preexec_fn=_end_with_parent,
+            )
+        except OSError as error:
+            raise CommandError(f"cannot execute {built.command[0]}: {error.strerror}") from None
         reader = _Reader(output, records)
         try:
             _follow(job, reader, limits, records, on_change)
         finally:
             end_job(job)
             reader.take()
-    text = (folder / "said").read_text(errors="replace").strip()
+    text = (folder / "said").read_text(encoding="utf-8", errors="replace").strip()
     if records.error is not None:
         raise CommandError(records.error, FAILED)
     if job.returncode != 0 or not records.ended:

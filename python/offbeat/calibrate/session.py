@@ -28,6 +28,7 @@ from offbeat.calibrate.parameters import Calibrated
 from offbeat.calibrate.probes import Layout, Probe, Result
 from offbeat.calibrate.regression import Interval
 from offbeat.errors import FAILED, CommandError
+from offbeat.files import write_whole
 from offbeat.mpi import host_algorithms, launch, libraries
 from offbeat.mpi.choice import Choice
 
@@ -95,13 +96,8 @@ class Session:
         head = {**self.to_json(), **(more or {})}
         lines = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
         rows = ",\n  ".join(json.dumps(result.to_json()) for result in self.results)
-        new = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            new.write_text("{\n" + ",\n".join([*lines, f' "probes": [\n  {rows}\n ]']) + "\n}\n")
-            new.replace(path)
-        except OSError as error:
-            new.unlink(missing_ok=True)
-            raise CommandError(f"cannot write {path}: {error.strerror}", FAILED) from None
+        text = "{\n" + ",\n".join([*lines, f' "probes": [\n  {rows}\n ]']) + "\n}\n"
+        write_whole(path, lambda file: file.write(text))
 
     def take_part(self, path: Path) -> int:
         """Add what a killed run left beside the file. Returns how many probes that are."""
@@ -190,7 +186,7 @@ def _run(
     lines = path.with_name(f"{path.name}.probes")  # beside the file: rank 0 may be on another host
     began = time.time()
     try:
-        lines.write_text("".join(probe.line() for probe in todo))
+        lines.write_text("".join(probe.line() for probe in todo), encoding="utf-8")
         with tempfile.TemporaryDirectory(prefix="offbeat-calibrate-") as folder:
             runner.run_ranks(
                 _launch(session, choice, lines, runner.part_of(path), until),

@@ -18,6 +18,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from offbeat import files
 from offbeat.bench import arrival_patterns, runner
 from offbeat.bench import plan as plans
 from offbeat.bench.records import Records
@@ -39,10 +40,12 @@ from offbeat.errors import ANSWER_NO, FAILED, INTERRUPTED, CommandError
 from offbeat.mpi import host_algorithms
 from offbeat.mpi.choice import Choice, choose
 from offbeat.reports import bench_formats, table
+from offbeat.simulate.simulation import MOST_RANKS
 from offbeat.units import parse_duration_s, parse_skew
 
 _PLAIN_WIDTH = 120  # columns of output that goes to a file or a pipe
 _ALGORITHMS = "arrival_tree,recursive_doubling,rabenseifner"
+_MOST_CALLS = 1_000_000_000  # the ranks count in an int
 _WITH_RESUME = {"resume", "budget", "verbose", "output_format"}
 
 
@@ -225,6 +228,8 @@ def bench(
     if json_file is not None and str(json_file) == "-":
         json_file, output_format = None, Format.json
     budget_s = parse_duration_s(budget)
+    if (written := resume or json_file) is not None:
+        context.with_resource(files.held(written))
     if resume is not None:
         refuse_others(context, _WITH_RESUME)
         found, choice = _resumed(resume)
@@ -235,10 +240,11 @@ def bench(
         type_names = plans.parse_types(types)
         place = where(ranks, launcher, hosts, hostfile, mpirun_args)
         for option, number in (("--iterations", iterations), ("--warm-up", warm_up)):
-            if number is not None and number < (1 if option == "--iterations" else 0):
-                raise CommandError(f"{option} {number}: too few")
+            least = 1 if option == "--iterations" else 0
+            if number is not None and not least <= number <= _MOST_CALLS:
+                raise CommandError(f"{option} {number}: it must be from {least} to {_MOST_CALLS:,}")
         plan = plans.Plan(
-            ranks=checked_ranks(ranks),
+            ranks=checked_ranks(ranks, most=MOST_RANKS),
             collectives=names,
             sizes_bytes=plans.parse_sizes(sizes, type_names),
             types=type_names,
@@ -402,6 +408,8 @@ def _operations(text: str) -> list[str]:
 def _refuse_overwrite(path: Path | None, *, force: bool) -> None:
     if path is None:
         return
+    if path.is_dir():
+        raise CommandError(f"--json {path}: it is a folder")
     if path.exists() and not force:
         raise CommandError(f"{path} exists; add --force to overwrite it, or --resume {path} to continue it")
     if not path.absolute().parent.is_dir():

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
+from offbeat import files
 from offbeat import machine as this_machine
 from offbeat.bench import plan as plans
 from offbeat.bench import runner
@@ -31,6 +32,7 @@ from offbeat.commands.options import (
     Ranks,
     Verbose,
     checked_output,
+    checked_ranks,
     warn_of_load,
     where,
     write_text,
@@ -39,6 +41,7 @@ from offbeat.commands.progress_line import ProgressLine
 from offbeat.errors import FAILED, INTERRUPTED, CommandError
 from offbeat.mpi.choice import Choice, choose
 from offbeat.reports.sheet import to_terminal
+from offbeat.simulate.simulation import MOST_RANKS
 from offbeat.units import format_duration, parse_duration_s
 
 if TYPE_CHECKING:
@@ -117,9 +120,12 @@ def calibrate(
     from offbeat.calibrate import session as sessions  # needs numpy and scipy
 
     budget_s = parse_duration_s(budget)
+    if output.is_dir():
+        raise CommandError(f"-o {output}: it is a folder")
     path = json_file or output.with_suffix(".json")
     if path == output:
         raise CommandError(f"{output}: the machine file needs another name than the measurements")
+    context.with_resource(files.held(path))
     if resume:
         refuse_others(context, _WITH_RESUME)
         session = sessions.read(path)
@@ -133,6 +139,7 @@ def calibrate(
     else:
         if ranks < 2:
             raise CommandError(f"-n {ranks}: messages need at least 2 ranks")
+        checked_ranks(ranks, most=MOST_RANKS)
         for file in (output, path):
             checked_output(file, force=force)
         choice = choose(mpi, None, [], os.environ)

@@ -218,10 +218,15 @@ def print_json(document: Any) -> None:
     print(json.dumps(document, indent=1))
 
 
-def checked_ranks(ranks: int) -> int:
-    """Refuse fewer than one rank."""
+_MOST_STARTED = (1 << 31) - 1  # MPI counts ranks in an int
+
+
+def checked_ranks(ranks: int, *, most: int = _MOST_STARTED) -> int:
+    """Refuse fewer than one rank, and more than ``most``."""
     if ranks < 1:
         raise CommandError(f"-n {ranks}: the number of ranks must be at least 1")
+    if ranks > most:
+        raise CommandError(f"-n {ranks}: at most {most:,} ranks are possible")
     return ranks
 
 
@@ -267,7 +272,7 @@ def checked_drawing(page: Path | None, figures: Path | None) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a file that the user named."""
     try:
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise CommandError(f"cannot write {path}: {error.strerror}", FAILED) from None
 

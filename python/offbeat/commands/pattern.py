@@ -14,6 +14,7 @@ from offbeat.bench import arrival_patterns
 from offbeat.commands.options import AsJson, checked_output, checked_ranks, print_json, write_text
 from offbeat.errors import CommandError
 from offbeat.reports import pattern_chart
+from offbeat.simulate.simulation import MOST_RANKS
 from offbeat.units import checked_delay, parse_skew, parse_time_us
 
 _PLAIN_WIDTH = 100
@@ -57,7 +58,7 @@ def pattern(
     offbeat pattern 'bimodal(2)' -n 64 --mif 20 --alpha 1.5us --json
     """
     console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
-    checked_ranks(ranks)
+    checked_ranks(ranks, most=MOST_RANKS)
     if name is None and as_json:
         print_json({"patterns": _described()})
         return

@@ -26,7 +26,7 @@ from offbeat.commands.options import (
     print_json,
     stored_rules,
 )
-from offbeat.errors import ANSWER_NO, BAD_INPUT, CommandError
+from offbeat.errors import ANSWER_NO, BAD_INPUT, CommandError, printable
 from offbeat.reports import rule_sheets
 from offbeat.reports.sheet import to_terminal
 from offbeat.rules import export_run, rule_files, stored
@@ -50,18 +50,22 @@ def check(
 ) -> None:
     """Print all errors in a file of rules.
 
-    The exit code is 2 if there are any. Alternatives that no call tries are named, too.
+    The exit code is 2 if there are any. Alternatives that no call tries, and names of
+    algorithms that no MPI has, are shown, too.
 
     offbeat rules check my.rules
     """
     found = rule_files.read(str(file))
-    warnings = rule_files.never_tried(str(file), found, os.environ)
+    warnings = [
+        *rule_files.never_named(str(file), found),
+        *rule_files.never_tried(str(file), found, os.environ),
+    ]
     if as_json:
         document = {"file": str(file), "errors": found.errors, "warnings": warnings, "rules": found.rules}
         print_json(document)
         raise typer.Exit(BAD_INPUT if found.errors else 0)
     for line in [*found.errors, *warnings]:
-        print(line, file=sys.stderr)
+        print(printable(line), file=sys.stderr)
     if found.errors:
         raise typer.Exit(BAD_INPUT)
     count = len({rule["line"] for rule in found.rules})

@@ -7,12 +7,16 @@ output at all. The command still does its other work, such as writing a page.
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import sys
 from typing import Any, TextIO
 
 from offbeat.errors import FAILED, CommandError
+
+_LOST = "offbeat.lost"  # the name of _without()
+_MICRO = "\u00b5\u03bc"
 
 
 class _Output(io.FileIO):
@@ -22,12 +26,30 @@ class _Output(io.FileIO):
         try:
             return super().write(data)
         except BrokenPipeError:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.fileno())
-            os.close(nowhere)
+            self._drop_the_rest()
             return super().write(data)
         except OSError as error:
+            self._drop_the_rest()
             raise CommandError(f"cannot write to standard output: {error.strerror}", FAILED) from None
+
+    def _drop_the_rest(self) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.fileno())
+        os.close(nowhere)
+
+
+def _without(error: UnicodeError) -> tuple[bytes, int]:
+    """What is printed instead of characters that the encoding lacks. A byte of a name stays that byte."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lost = error.object[error.start : error.end]
+    return b"".join(_bytes_for(character) for character in lost), error.end
+
+
+def _bytes_for(character: str) -> bytes:
+    if "\udc80" <= character <= "\udcff":
+        return character.encode("utf-8", "surrogateescape")
+    return b"u" if character in _MICRO else b"?"
 
 
 def _nowhere() -> TextIO:
@@ -36,6 +58,7 @@ def _nowhere() -> TextIO:
 
 def make_robust() -> None:
     """Replace ``sys.stdout``, unless a test or another program has done so."""
+    codecs.register_error(_LOST, _without)
     if sys.stderr is None:
         sys.stderr = _nowhere()
     if sys.stdout is None:
@@ -46,6 +69,6 @@ def make_robust() -> None:
         sys.stdout = io.TextIOWrapper(
             io.BufferedWriter(_Output(known.fileno(), "w", closefd=False)),
             encoding=known.encoding,
-            errors=known.errors,
+            errors=_LOST if known.errors in ("strict", "surrogateescape") else known.errors,
             line_buffering=known.line_buffering,
         )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +16,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from offbeat import _core
+from offbeat import _core, files
 from offbeat.bench import arrival_patterns, runner
 from offbeat.bench import plan as plans
 from offbeat.bench.plan import Plan
@@ -44,6 +45,7 @@ from offbeat.mpi.choice import Choice, choose
 from offbeat.reports import tune_sheets
 from offbeat.reports.sheet import to_terminal
 from offbeat.rules import rule_files, spelling, stored
+from offbeat.simulate.simulation import MOST_RANKS
 from offbeat.tune import course as courses_
 from offbeat.tune import race, recorded, tuning
 from offbeat.tune.course import FINAL, Course, Goal
@@ -165,8 +167,10 @@ def tune(
     offbeat tune --objective trace:run.trace --budget 5min
     offbeat tune --resume --budget 5min
     """
-    if simulated:
+    if is_given(context, "simulated"):
         _refuse_measuring(context)
+        if objective not in ("robust", "balanced"):
+            raise CommandError(f"--objective {objective}: with --simulate write robust or balanced")
         names = _collectives(collectives)
         tune_simulated.run(
             simulated,
@@ -187,6 +191,10 @@ def tune(
         if is_given(context, name):
             raise CommandError(f"--{name} belongs to --simulate MACHINE; the ranks of a job are -n")
     budget_s = parse_duration_s(budget)
+    if output.is_dir():
+        raise CommandError(f"-o {output}: it is a folder")
+    output = output if output.suffix else output.with_suffix(".json")
+    context.with_resource(files.held(output))
     if resume:
         refuse_others(context, _WITH_RESUME)
         courses, choice, left = _resumed(output)
@@ -254,9 +262,9 @@ def _collectives(words: Sequence[str] | None) -> list[str]:
 def _ranks(words: Sequence[str] | None) -> list[int]:
     numbers = []
     for word in ",".join(words or ["2"]).split(","):
-        if not word.strip().isdecimal():
+        if not re.fullmatch(r"\s*\d{1,18}\s*", word):
             raise CommandError(f"-n {word}: not a number of ranks")
-        if checked_ranks(int(word)) == 1:
+        if checked_ranks(int(word), most=MOST_RANKS) == 1:
             raise CommandError("-n 1: a rank that is alone has nothing to tune")
         numbers.append(int(word))
     return sorted(set(numbers))
@@ -286,8 +294,6 @@ def _new_courses(
     kind, colon, folder = goal.objective.partition(":")
     if goal.objective not in ("robust", "balanced") and not (kind + colon == _TRACE and folder):
         raise CommandError(f"--objective {goal.objective}: write robust, balanced or trace:FOLDER")
-    if not output.suffix:
-        output = output.with_suffix(".json")
     if kind == "trace":
         if "sizes" in given:
             raise CommandError("--bytes: the sizes of the objective trace are those of the program")

@@ -107,7 +107,7 @@ def read(path: Path, ranks: int, hosts: int) -> Delays:
     Raises CommandError if the file has no results for that number of ranks.
     """
     try:
-        document = json.loads(path.read_text())
+        document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CommandError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError):

@@ -190,7 +190,7 @@ def _table(sheet: Sheet) -> str:
 
 
 def _beside(name: str) -> str:
-    return resources.files("offbeat.reports").joinpath(name).read_text()
+    return resources.files("offbeat.reports").joinpath(name).read_text(encoding="utf-8")
 
 
 def _text(text: str) -> str:

@@ -201,7 +201,7 @@ def _run(
         built = launch.build(request, base, slots=slots, is_root=os.geteuid() == 0)
         said = _said(built, doing, _START_S + _CELL_S * len(cells))
         try:
-            document = json.loads(output.read_text())
+            document = json.loads(output.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             raise CommandError(f"{doing} wrote no results{said}; nothing was exported", FAILED) from None
     wrong = [each for each in document if not each["right"]]

@@ -8,8 +8,10 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
 
 from offbeat.errors import FAILED, CommandError
+from offbeat.files import write_whole
 from offbeat.mpi.choice import Choice, choose
 from offbeat.rules import export_choices, export_intel, export_mpich, export_openmpi
 from offbeat.rules.export import SETTINGS, Export
@@ -148,13 +150,15 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
     try:
         folder.mkdir(exist_ok=True)
         for name, text in files.items():
-            new = folder / f".{name}.{os.getpid()}"
-            new.write_text(text)
-            new.replace(folder / name)
+            write_whole(folder / name, _writer(text))
     except OSError as error:
         raise CommandError(f"cannot write {folder}: {error.strerror}", FAILED) from None
 
 
+def _writer(text: str) -> Callable[[TextIO], int]:
+    return lambda file: file.write(text)
+
+
 def _write_all(folder: Path, files: Mapping[str, str]) -> None:
     for name, text in files.items():
-        (folder / name).write_text(text)
+        (folder / name).write_text(text, encoding="utf-8")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from offbeat import _core
@@ -11,6 +12,7 @@ from offbeat.errors import CommandError
 BUILT_IN = "built-in"
 _ADAPT = "OFFBEAT_ADAPT"
 _ADAPTS = ("off", "on", "any")
+_NAMED = re.compile(r"native\((\w+)\)")
 
 
 def read(path: str) -> _core.Rules:
@@ -50,3 +52,24 @@ def never_tried(file: str, rules: _core.Rules, environment: Mapping[str, str]) -
         for name in rule["never_tried"]
     ]
     return list(dict.fromkeys(lines))
+
+
+def never_named(file: str, rules: _core.Rules) -> list[str]:
+    """One line for each ``native(NAME)`` that no version of an MPI has, for any collective of its line."""
+    known = _core.host_algorithms()
+    found: dict[tuple[int, str], bool] = {}
+    for rule in rules.rules:
+        # A pipeline takes the names of non-blocking calls, and so do those calls.
+        calls = (rule["collective"], f"i{rule['collective']}")
+        for name in _NAMED.findall(rule["text"]):
+            there = any(
+                each["name"] == name and each["call"] in calls and rule["host"] in ("*", each["host"])
+                for each in known
+            )
+            found[rule["line"], name] = found.get((rule["line"], name), False) or there
+    return [
+        f"{file}:{line}: native({name}) never runs: no MPI that the rule is for has such an algorithm "
+        "(`offbeat info --all` lists them)"
+        for (line, name), there in found.items()
+        if not there
+    ]

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from offbeat import _core, machine
 from offbeat.errors import FAILED, CommandError
+from offbeat.files import held, write_whole
 from offbeat.mpi import discovery
 from offbeat.mpi.install import MpiInstall, rule_host
 from offbeat.rules import rule_files, spelling
@@ -135,13 +136,13 @@ def in_force(host: str | None, environment: Mapping[str, str]) -> InForce:
 
 def _fingerprint_of(path: Path) -> Fingerprint | None:
     try:
-        with path.open(errors="replace") as file:
+        with path.open(encoding="utf-8", errors="replace") as file:
             for line in file:
                 if line.startswith(_MARK):
                     return Fingerprint(**json.loads(line[len(_MARK) :]))
                 if not line.startswith("#"):
                     return None
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         pass
     return None
 
@@ -163,21 +164,24 @@ def store(
         raise CommandError("there is no home folder (HOME) to store the rules in", FAILED)
     here = fingerprint(mpi, version)
     path = where / here.filename
+    try:
+        where.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(f"cannot store the rules in {where}: {error.strerror}", FAILED) from None
+    with held(path, wait=True):  # two tunings may end at once
+        write_whole(path, lambda file: file.write(_joined(path, here, rows, reasons)))
+    return path
+
+
+def _joined(path: Path, here: Fingerprint, rows: Sequence[Sequence[str]], reasons: Sequence[str]) -> str:
+    """The text of a stored file with new rules."""
     earlier = _earlier(path)
     new = {tuple(row[:-1]) for row in rows}
     kept = [rule for rule in earlier if tuple(_fields(rule)[:-1]) not in new]
     all_rows = [*rows, *(_fields(rule) for rule in kept)]
     all_reasons = [*reasons, *(rule["reason"] for rule in kept)]
     head = [_TITLE, _MARK + json.dumps(asdict(here)), ""]
-    text = "\n".join([*head, *spelling.lines(all_rows, all_reasons)]) + "\n"
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        where.mkdir(parents=True, exist_ok=True)
-        unfinished.write_text(text)
-        unfinished.replace(path)
-    except OSError as error:
-        raise CommandError(f"cannot store the rules in {where}: {error.strerror}", FAILED) from None
-    return path
+    return "\n".join([*head, *spelling.lines(all_rows, all_reasons)]) + "\n"
 
 
 def _earlier(path: Path) -> list[_core.Rule]:

@@ -137,7 +137,7 @@ def _range(text: str) -> Range:
 
 @cache
 def _decisions() -> tuple[Decision, ...]:
-    text = resources.files("offbeat.simulate").joinpath("hosts.txt").read_text()
+    text = resources.files("offbeat.simulate").joinpath("hosts.txt").read_text(encoding="utf-8")
     return tuple(decisions(text))
 
 

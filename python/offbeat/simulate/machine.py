@@ -206,9 +206,9 @@ def read(name: str) -> Machine:
     """Read a machine by the name of one that comes with offbeat, or by the path of a file."""
     if name in names():
         file = resources.files("offbeat.simulate").joinpath("machines", f"{name}.toml")
-        return parse(file.read_text(), f"machine {name}")
+        return parse(file.read_text(encoding="utf-8"), f"machine {name}")
     try:
-        return parse(Path(name).read_text(), name)
+        return parse(Path(name).read_text(encoding="utf-8-sig"), name)
     except OSError as error:
         if "/" in name or name.endswith(".toml"):
             raise CommandError(f"cannot read {name}: {error.strerror}") from None

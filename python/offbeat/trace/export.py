@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 
-from offbeat.errors import FAILED, CommandError
+from offbeat.files import write_whole
 from offbeat.trace.layout import COLLECTIVES, Flag, Naming
 from offbeat.trace.matching import Block
 from offbeat.trace.reader import Trace
@@ -37,7 +36,7 @@ def write_perfetto(trace: Trace, path: Path, begin_s: float, end_s: float) -> in
         file.write("\n]}\n")
         return count
 
-    return _write(path, write)
+    return write_whole(path, write)
 
 
 def write_csv(trace: Trace, path: Path, begin_s: float, end_s: float) -> int:
@@ -65,21 +64,7 @@ def write_csv(trace: Trace, path: Path, begin_s: float, end_s: float) -> int:
                 count += 1
         return count
 
-    return _write(path, write)
-
-
-def _write(path: Path, write: Callable[[TextIO], int]) -> int:
-    """Write to a temporary file and rename it at the end, so that no incomplete file remains."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with beside.open("w", newline="") as file:
-            count = write(file)
-        beside.replace(path)
-        return count
-    except OSError as error:
-        raise CommandError(f"cannot write {path}: {error.strerror}", FAILED) from None
-    finally:
-        beside.unlink(missing_ok=True)
+    return write_whole(path, write)
 
 
 def _process_names(trace: Trace) -> Iterator[dict[str, Any]]:

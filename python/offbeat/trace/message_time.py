@@ -35,7 +35,7 @@ class MessageTime:
         """Read a file with lines of bytes and microseconds, as benchmarks/message_time.py prints them."""
         pairs = {}
         try:
-            lines = path.read_text().splitlines()
+            lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is not text"
             raise CommandError(f"cannot read the message times {path}: {why}") from None

@@ -141,7 +141,7 @@ class Course:
         """Note beside the file to which round the results belong that a job is about to write."""
         part = runner.part_of(self.path)
         try:
-            part.write_text(json.dumps({"record": "round", "round": number}) + "\n")
+            part.write_text(json.dumps({"record": "round", "round": number}) + "\n", encoding="utf-8")
         except OSError as error:
             raise CommandError(f"cannot write {part}: {error.strerror}", FAILED) from None
 

@@ -137,7 +137,7 @@ def with_patterns(cells: list[RecordedCell], folder: Path) -> Mapping[int, list[
             title = f"arrivals of {cell.calls} calls of {cell.collective}"
             try:
                 folder.mkdir(exist_ok=True)
-                path.write_text(arrival_patterns.rounds_text(cell.arrivals_us, title))
+                path.write_text(arrival_patterns.rounds_text(cell.arrivals_us, title), encoding="utf-8")
             except OSError as error:
                 raise CommandError(f"cannot write {path}: {error.strerror}", FAILED) from None
             pattern, skew = str(path), Skew(microseconds=round(latest, 3)).label
