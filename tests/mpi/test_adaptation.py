@@ -76,6 +76,20 @@ def test_ranks_never_run_different_alternatives(
         assert PINNED.findall(result.stderr), str(result)
 
 
+@pytest.mark.parametrize("settings", [{}, {"OFFBEAT_NODE_RANKS": "2"}], ids=["node", "nodes"])
+def test_communicators_that_come_and_go(
+    mpi: Mpi, settings: dict[str, str], tmp_path: Path, worker_seed: int
+) -> None:
+    """Trials that hardly begin, whose communicator is freed, or whose calls have many lengths."""
+    (tmp_path / "my.rules").write_text(RULES)
+    program = compile_program(mpi, PROGRAMS / "adapting_anyhow.c")
+    rounds = "15" if mpi.slow_when_oversubscribed or settings else "30"
+    environment = {"OFFBEAT_RULES": str(tmp_path / "my.rules"), **settings}
+    command = [program, "--rounds", rounds, "--seed", str(worker_seed)]
+    result = run(mpi, 4, command, environment=environment, timeout=120).succeeded()
+    assert number("calls", result) > 150, str(result)
+
+
 @pytest.fixture
 def worker_seed(request: pytest.FixtureRequest) -> int:
     """A number that follows from the seed of the session and the name of the test."""
