@@ -200,13 +200,24 @@ def test_offbeat_env_with_a_trace_and_what_is_preloaded_already(prefix: Path, tm
 )
 def test_offbeat_env_says_what_is_wrong(prefix: Path, words: list[str], message: str) -> None:
     done = run(prefix / "bin" / "offbeat-env", *words)
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (2, "false\n")
     assert message in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["sh", "dash", "bash", "bash --posix"])
+def test_eval_of_offbeat_env_fails_with_it(prefix: Path, shell: str) -> None:
+    words = shell.split()
+    if shutil.which(words[0]) is None:
+        pytest.skip(f"needs {words[0]}")
+    for asked, expected in (("mpich", (0, "on\n")), ("no-such-program", (1, ""))):
+        script = f'eval "$({prefix}/bin/offbeat-env {asked})"; unset LD_PRELOAD; echo on'
+        done = run(*words, "-eu", "-c", script)
+        assert (done.returncode, done.stdout) == expected, done.stderr
 
 
 def test_offbeat_env_does_not_preload_two(prefix: Path) -> None:
     done = run(prefix / "bin" / "offbeat-env", "mpich", env={"LD_PRELOAD": "/x/liboffbeat-openmpi.so"})
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (2, "false\n")
     assert "\noffbeat-env: LD_PRELOAD has offbeat already" in done.stderr
 
 
