@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -76,6 +77,16 @@ def test_stored_rules_with_an_error_are_not_used(home: dict[str, str]) -> None:
     assert found.warning is not None
     assert found.warning.startswith(f"stored rules are not used: {path}:")
     assert rows_in(store(home, ROW)) == [" ".join(ROW)], "the next tuning replaces the file"
+
+
+def test_what_else_lies_in_the_folder_is_no_rule(home: dict[str, str], tmp_path: Path) -> None:
+    folder = store(home, ROW).parent
+    (folder / "a.rules").write_text("# fingerprint: [1]\n")
+    (folder / "b.rules").write_text("# fingerprint: " + "[" * 100_000 + "\n")
+    (folder / "c.rules").write_bytes(b"\xff\0" * 1000)
+    (folder / "d.rules").mkdir()
+    os.mkfifo(folder / "e.rules")
+    assert stored.find("MPICH", "4.3.1", home) == stored.Found()
 
 
 def test_a_later_tuning_adds_to_an_earlier_one(home: dict[str, str]) -> None:
