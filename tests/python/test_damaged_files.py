@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 
 import pytest
 from fakes import Offbeat, benchmark_of, result_of
+from made_benches import write
 from offbeat.bench.runner import join_part
 from offbeat.errors import CommandError
 
@@ -75,3 +77,36 @@ def test_brackets_without_end(offbeat: Offbeat, tmp_path: Path, arguments: list[
     assert done.returncode == 2
     assert re.match(r"offbeat: deep\.json( |: )", done.stderr)
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "message"),
+    [
+        (("cells", 0, "last_delays_us", 1), {}, "last_delays_us is [9.0, {}"),
+        (("cells", 0, "total_delays_us"), -1, "total_delays_us is -1"),
+        (("cells", 0, "total_delays_us", 0), math.inf, "total_delays_us is [inf"),
+        (("cells", 0, "skew"), [], "skew is []"),
+        (("cells", 0, "type"), -1, "type is -1"),
+        (("plan", "sizes_bytes"), True, "sizes_bytes is True"),
+        (("plan", "sizes_bytes", 0), "x", "sizes_bytes is ['x'"),
+        (("plan", "ranks"), 10**30, "ranks is 1000000000"),
+        (("plan", "operations"), [None], "operations is [None]"),
+        (("plan", "collectives"), ["all"], "no 'all'"),
+        (("plan", "types"), ["complex"], "there is no cell of complex, sum"),
+    ],
+)
+def test_a_field_of_another_type(
+    offbeat: Offbeat, tmp_path: Path, where: tuple[str | int, ...], value: object, message: str
+) -> None:
+    write(tmp_path / "bench.json")
+    document = json.loads((tmp_path / "bench.json").read_text())
+    inner = document
+    for key in where[:-1]:
+        inner = inner[key]
+    inner[where[-1]] = value
+    (tmp_path / "bench.json").write_text(json.dumps(document))
+    for arguments in (["compare", "bench.json", "bench.json"], ["bench", "--resume", "bench.json"]):
+        done = offbeat(*arguments)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"offbeat: bench.json is damaged: {message}"), done.stderr
+        assert done.stderr.count("\n") == 1

@@ -13,6 +13,7 @@ from offbeat import _core, units
 from offbeat.bench import arrival_patterns
 from offbeat.errors import CommandError
 from offbeat.expressions import canonical, serves, split_list
+from offbeat.field_types import checked
 from offbeat.mpi import host_algorithms
 from offbeat.units import Skew, parse_skew
 
@@ -172,7 +173,13 @@ class Plan:
         values["skews"] = [parse_skew(skew) for skew in document["skews"]]
         if values.get("computing") is not None:
             values["computing"] = parse_skew(values["computing"])
-        return Plan(**values)
+        plan = checked(Plan(**values))
+        for cell in plan.cells:  # fails now, not later, if a name is unknown
+            checked(cell)
+            combines(cell.collective)
+            if cell.type not in TYPES or cell.operation not in OPERATIONS:
+                raise ValueError(f"there is no cell of {cell.type}, {cell.operation}")
+        return plan
 
 
 def combines(collective: str) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 from offbeat.bench.plan import USUAL, Call, Cell, Job, Plan, combines, has_root
 from offbeat.bench.samples import Delay, summarize
 from offbeat.errors import CommandError
+from offbeat.field_types import checked
 from offbeat.files import write_whole
 from offbeat.units import format_size
 
@@ -34,7 +35,9 @@ def cell_of(values: Mapping[str, Any]) -> Cell:
         for name in ("type", "operation", "root", "in_place")
         if values.get(name) is not None
     }
-    return Cell(values["collective"], values["size_bytes"], values["pattern"], values["skew"], **given)
+    return checked(
+        Cell(values["collective"], values["size_bytes"], values["pattern"], values["skew"], **given)
+    )
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,8 @@ class Result:
             **{name: values[name] for name in MEASURES if name in values},
             wrong=Wrong(**values["wrong"]) if values["wrong"] is not None else None,
         )
+        checked(result)
+        str(result.wrong)  # fails now, not later; a wrong number may be any, even NaN
         if result.status == MEASURED and (not result.last_delays_us or not result.total_delays_us):
             raise ValueError("a measured cell has no samples")
         if result.computing_us is not None and not result.waiting_delays_us:
@@ -259,6 +264,6 @@ def read(path: Path) -> Benchmark:
         if not isinstance(about["mpi"]["vendor"], str):
             raise ValueError("mpi.vendor is not text")
         return Benchmark(Plan.from_json(document["plan"]), about, results, float(document["seconds"]))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise CommandError(f"{path} is damaged: {what}") from None

@@ -28,6 +28,7 @@ from offbeat.calibrate.parameters import Calibrated
 from offbeat.calibrate.probes import Layout, Probe, Result
 from offbeat.calibrate.regression import Interval
 from offbeat.errors import FAILED, CommandError
+from offbeat.field_types import checked
 from offbeat.files import write_whole
 from offbeat.mpi import host_algorithms, launch, libraries
 from offbeat.mpi.choice import Choice
@@ -122,14 +123,14 @@ def read(path: Path) -> Session:
     try:
         fields = ("offbeat", "started", "updated", "machine", "mpi", "binding", "environment")
         return Session(
-            Goal(**document["goal"]),
+            checked(Goal(**document["goal"])),
             {name: document[name] for name in fields},
             [Result.from_json(values) for values in document["probes"]],
             [int(node) for node in document["node_of_rank"]],
             float(document["clock_residual_ns"]),
             float(document["seconds"]),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise CommandError(f"{path} is damaged: {what}") from None
 

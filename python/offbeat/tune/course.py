@@ -20,6 +20,7 @@ from offbeat.bench.records import Records
 from offbeat.bench.results import MEASURED, NOT_SERVED, WRONG, Benchmark, Result
 from offbeat.bench.runner import add_header
 from offbeat.errors import FAILED, CommandError
+from offbeat.field_types import checked
 from offbeat.mpi import host_algorithms
 from offbeat.tune import candidates, race
 from offbeat.tune.candidates import Place
@@ -329,8 +330,8 @@ def read(path: Path) -> Course:
     if not isinstance(saved, dict):
         raise CommandError(f"{path} is a file of offbeat bench, not of offbeat tune")
     try:
-        return Course(Goal(**saved["goal"]), benchmark, path)
-    except (KeyError, TypeError, ValueError) as error:
+        return Course(checked(Goal(**saved["goal"])), benchmark, path)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CommandError(f"{path} is damaged: its field tune: {error}") from None
 
 
