@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "capi/group_trace.hpp"
 #include "groups/algorithm_text.hpp"
+#include "groups/group_network.hpp"
 #include "groups/mpi_service.hpp"
 
 namespace offbeat::service {
@@ -23,6 +24,7 @@ const char* last_algorithm() { return algorithm_text(the_last_algorithm); }
 void note_algorithm(const Expression* ran) { the_last_algorithm = ran; }
 void observe(const Observer&) {}
 GroupObserver* observer_of_groups() { return &trace::group_trace(); }
+std::unique_ptr<GroupNetwork> network_of_groups() { return nullptr; }
 Counts count(std::string_view) { return {}; }
 void run(const Arguments&) { refuse(); }
 RequestPointer begin(const Arguments&) { refuse(); }

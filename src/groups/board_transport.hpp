@@ -17,9 +17,9 @@
 namespace offbeat {
 
 // HostCalls says which host functions code that advances a task may call. `messages`: those that send and
-// test messages. `all`: also turns of the host, but not from inside the host. `none`: for example in a thread
-// of offbeat.
-enum class HostCalls : std::uint8_t { none, messages, all };
+// test messages. `all`: also turns of the host, but not from inside the host. `if_threads`: all, in a thread
+// of offbeat, if the host lets every thread call it.
+enum class HostCalls : std::uint8_t { none, if_threads, messages, all };
 
 class BoardTransport : public Transport, public BoardWaiters {
  public:

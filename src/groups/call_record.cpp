@@ -37,9 +37,14 @@ std::optional<CallRecord> read_record(const Board& board, int rank, std::uint64_
   return found;
 }
 
-// Returns how much this rank takes from `giver` in an alltoallv.
-std::uint64_t taken_from(const Call& call, int giver, int ranks) {
-  return call.output_blocks.of(call.output, giver, ranks).bytes();
+int named(const Locality& where, int member) { return where.here()[static_cast<std::size_t>(member)]; }
+
+// These return how much this rank gives to another rank of its node, and takes from it, in an alltoallv.
+std::uint64_t given_to(const Call& call, const Locality& where, int taker) {
+  return call.input_blocks.of(call.input, named(where, taker), where.membership.ranks()).bytes();
+}
+std::uint64_t taken_from(const Call& call, const Locality& where, int giver) {
+  return call.output_blocks.of(call.output, named(where, giver), where.membership.ranks()).bytes();
 }
 
 std::string bytes_text(std::uint64_t bytes) { return std::to_string(bytes) + " bytes"; }
@@ -68,11 +73,11 @@ std::string CallRecord::text() const {
   return text;
 }
 
-void write_record(Board& board, const CallRecord& mine, const Call& call) {
+void write_record(Board& board, const Locality& where, const CallRecord& mine, const Call& call) {
   if (mine.collective == Collective::alltoallv) {
     for (int taker = 0; taker < board.size; ++taker) {
       board.pair_length(mine.number, board.rank, taker)
-          .store(call.input_blocks.of(call.input, taker, board.size).bytes(), std::memory_order_relaxed);
+          .store(given_to(call, where, taker), std::memory_order_relaxed);
     }
   }
   Board::Record& to = board.record(board.rank, mine.number);
@@ -92,7 +97,7 @@ bool has_begun_call(const Board& board, int rank, std::uint64_t number) {
   return false;
 }
 
-bool all_fit(const Board& board, const CallRecord& mine, const Call& call) {
+bool all_fit(const Board& board, const Locality& where, const CallRecord& mine, const Call& call) {
   const std::uint64_t head = Head(mine).word;
   for (int rank = 0; rank < board.size; ++rank) {
     if (rank == board.rank) continue;
@@ -103,36 +108,38 @@ bool all_fit(const Board& board, const CallRecord& mine, const Call& call) {
     if (their_head != head || theirs.root.load(std::memory_order_relaxed) != mine.root_word() ||
         theirs.count.load(std::memory_order_relaxed) != mine.count ||
         theirs.lists.load(std::memory_order_relaxed) != mine.lists)
-      return !find_mismatch(board, mine, call);
+      return !find_mismatch(board, where, mine, call);
     if (mine.collective == Collective::alltoallv &&
         board.pair_length(mine.number, rank, board.rank).load(std::memory_order_relaxed) !=
-            taken_from(call, rank, board.size))
+            taken_from(call, where, rank))
       return false;
   }
   return true;
 }
 
 // Looks at earlier calls, too, as far as there are records: a rank may have made an empty call and be ahead.
-std::optional<CallMismatch> find_mismatch(const Board& board, const CallRecord& mine, const Call& call) {
+std::optional<CallMismatch> find_mismatch(const Board& board, const Locality& where, const CallRecord& mine,
+                                          const Call& call) {
+  const int me = named(where, board.rank);
   for (int rank = 0; rank < board.size; ++rank) {
     if (rank == board.rank) continue;
+    const int other = named(where, rank);
     const std::uint64_t earlier = std::min<std::uint64_t>(mine.number - 1, BoardShape::records_of_rank - 1);
     for (std::uint64_t number = mine.number - earlier; number <= mine.number; ++number) {
       const auto theirs = read_record(board, rank, number);
       const auto own = number == mine.number ? mine : read_record(board, board.rank, number);
       if (!theirs || !own) continue;
       if (!theirs->fits(*own)) {
-        const bool am_first = board.rank < rank;
-        return CallMismatch{rank, am_first ? mismatch_text(*own, board.rank, *theirs, rank)
-                                           : mismatch_text(*theirs, rank, *own, board.rank)};
+        return CallMismatch{other, me < other ? mismatch_text(*own, me, *theirs, other)
+                                              : mismatch_text(*theirs, other, *own, me)};
       }
       if (number != mine.number || mine.collective != Collective::alltoallv) continue;
       const std::uint64_t given = board.pair_length(number, rank, board.rank).load(std::memory_order_relaxed);
-      const std::uint64_t taken = taken_from(call, rank, board.size);
+      const std::uint64_t taken = taken_from(call, where, rank);
       if (given != taken)
-        return CallMismatch{rank, "the ranks did not make the same call: in an alltoallv, rank " +
-                                      std::to_string(rank) + " has " + bytes_text(given) + " for rank " +
-                                      std::to_string(board.rank) + ", which takes " + bytes_text(taken)};
+        return CallMismatch{other, "the ranks did not make the same call: in an alltoallv, rank " +
+                                       std::to_string(other) + " has " + bytes_text(given) + " for rank " +
+                                       std::to_string(me) + ", which takes " + bytes_text(taken)};
     }
   }
   return {};

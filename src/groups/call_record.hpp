@@ -3,7 +3,7 @@
 // result.
 //
 // Each rank writes a record of its call on a stage before the call begins, and compares it with the records
-// of the others afterwards, and now and then while it waits. The four last records of a rank stay. That is
+// of the others on its node afterwards, and now and then while it waits. The four last records of a rank stay. That is
 // enough: a rank can be at most two calls ahead of another one, unless its calls are empty.
 #pragma once
 
@@ -13,6 +13,7 @@
 
 #include "collectives/call.hpp"
 #include "node/board.hpp"
+#include "node/membership.hpp"
 
 namespace offbeat {
 
@@ -36,10 +37,10 @@ struct CallRecord {
 };
 
 // Writes the record of this rank's call. If the collective is alltoallv, the length of each block goes with
-// it.
-void write_record(Board& board, const CallRecord& mine, const Call& call);
+// it. `where` says which ranks of the group the board has; so it does in the functions below.
+void write_record(Board& board, const Locality& where, const CallRecord& mine, const Call& call);
 
-// Returns true if `rank` has begun call `number` on this stage, or a later one.
+// Returns true if rank `rank` of the board has begun call `number` on this stage, or a later one.
 [[nodiscard]] bool has_begun_call(const Board& board, int rank, std::uint64_t number);
 
 // A rank whose call differs, and a line that says how.
@@ -49,9 +50,10 @@ struct CallMismatch {
 };
 // Compares the records of all ranks that have begun the call with those of this rank. `call` is this rank's
 // call.
-[[nodiscard]] std::optional<CallMismatch> find_mismatch(const Board& board, const CallRecord& mine,
-                                                        const Call& call);
+[[nodiscard]] std::optional<CallMismatch> find_mismatch(const Board& board, const Locality& where,
+                                                        const CallRecord& mine, const Call& call);
 // Returns true if the calls of all ranks that can be compared are equal. This is quick.
-[[nodiscard]] bool all_fit(const Board& board, const CallRecord& mine, const Call& call);
+[[nodiscard]] bool all_fit(const Board& board, const Locality& where, const CallRecord& mine,
+                           const Call& call);
 
 }  // namespace offbeat

@@ -89,9 +89,25 @@ void Group::require_intact() const {
     throw board_->failure();
 }
 
+// The host runs no call of a group, not even where a rule gives it one.
+void Group::make_plans() {
+  if (network_ == nullptr) {
+    plans_ = process_.selection.plans_without_mpi(size_);
+    return;
+  }
+  plans_ = process_.selection.plans({.ranks = size_,
+                                     .nodes = membership_.nodes(),
+                                     .board = true,
+                                     .in_rank_order = membership_.is_in_rank_order()},
+                                    false);
+  for (Plan& plan : plans_.by_collective)
+    for (PlanRow& row : plan.rows)
+      if (row.expression->runs_on_host()) static_cast<Alternative&>(row) = plan.without_host;
+}
+
 const PlanRow& Group::choose(const Call& call, std::size_t bytes) {
   if (plans_.generation != process_.selection.generation()) [[unlikely]]
-    plans_ = process_.selection.plans_without_mpi(size_);
+    make_plans();
   const PlanRow& row = plans_.of(call.collective).row_for(bytes);
   if (row.expression->is_native()) [[unlikely]]
     throw UsageError("no algorithm without MPI for this call");
@@ -138,9 +154,9 @@ bool Group::compares_first(Collective collective) const {
 }
 
 void Group::require_fit(const NodeBoard::Stage& stage, const CallRecord& mine, const Call& call) const {
-  if (all_fit(stage.board, mine, call)) [[likely]]
+  if (all_fit(stage.board, *locality_, mine, call)) [[likely]]
     return;
-  if (const auto mismatch = find_mismatch(stage.board, mine, call))
+  if (const auto mismatch = find_mismatch(stage.board, *locality_, mine, call))
     throw BoardError(Trouble::mismatch, mismatch->rank, mismatch->text);
 }
 
@@ -206,7 +222,7 @@ void Group::run_on_board(PreparedCall& prepared, const CallRecord& unnumbered, c
   Board& board = stage.board;
   CallRecord record = unnumbered;
   record.number = stage.next_number();
-  write_record(board, record, call);
+  write_record(board, *locality_, record, call);
   board.enter(++calls_, call.collective, bytes);
   stage.watch(record, call, end.timeout_s > 0 ? monotonic_s() + end.timeout_s : 0, end.timeout_s);
   try {
@@ -233,10 +249,11 @@ void Group::run_task(NodeBoard::Stage& stage, const Expression& expression, cons
                      const StandInCopies* stand_ins) {
   stage.begin_use(expression.lease(call, rank_, size_, size_));
   if (stand_ins != nullptr) stage.register_windows(*stand_ins);
-  transport_.serve(call.collective);
+  BoardTransport& transport = *transports_.front();
+  transport.serve(call.collective);
   Task task =
-      expression.algorithm->run(Endpoint(transport_, rank_, size_, expression.lanes()), call, expression);
-  transport_.drive(task, stand_ins);
+      expression.algorithm->run(Endpoint(transport, rank_, size_, expression.lanes()), call, expression);
+  transport.drive(task, stand_ins);
   stage.end_use();
 }
 
@@ -293,21 +310,22 @@ Task Group::start_task(Operation& operation, Endpoint net) {
   NodeBoard::Stage& stage = *operation.plan().stage;
   const Call& call = operation.call();
   request.record_.number = stage.next_number();
-  write_record(stage.board, request.record_, call);
+  write_record(stage.board, *locality_, request.record_, call);
   stage.watch(request.record_, call, request.deadline_s_, request.end_.timeout_s);
   Task task =
       is_empty_call(call, call.length(size_)) ? do_nothing() : OperationsOwner::start_task(operation, net);
   if (!compares_first(call.collective)) return task;
-  return compare_first(stage, request.record_, net, call, std::move(task));
+  return compare_first(stage, *locality_, request.record_, net, call, std::move(task));
 }
 
-Task Group::compare_first(NodeBoard::Stage& stage, const CallRecord& mine, Endpoint, Call call, Task rest) {
+Task Group::compare_first(NodeBoard::Stage& stage, const Locality& where, const CallRecord& mine, Endpoint,
+                          Call call, Task rest) {
   Board& board = stage.board;
   for (int rank = 0; rank < board.size; ++rank) {
     Patience::Wait wait(board.patience);
     while (rank != board.rank && !has_begun_call(board, rank, mine.number)) co_await board.pause(wait);
   }
-  if (const auto mismatch = find_mismatch(board, mine, call))
+  if (const auto mismatch = find_mismatch(board, where, mine, call))
     throw BoardError(Trouble::mismatch, mismatch->rank, mismatch->text);
   co_await rest;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A Group is a set of processes of one node that run collectives on a board, without MPI.
+// A Group is a set of processes that run collectives: those of one node on a board, without MPI. Between
+// nodes they send messages of the host MPI.
 #pragma once
 
 #include <array>
@@ -14,9 +15,9 @@
 #include "base/error.hpp"
 #include "groups/call_arguments.hpp"
 #include "groups/callback_set_up.hpp"
+#include "groups/group_network.hpp"
 #include "groups/group_observer.hpp"
 #include "groups/group_request.hpp"
-#include "groups/messages.hpp"
 #include "groups/node_board.hpp"
 #include "groups/operation.hpp"
 #include "selection/selection.hpp"
@@ -28,9 +29,10 @@ class GroupProcess;
 class Group final : public OperationsOwner {
  public:
   // Makes a group. Collective. Throws BoardError (Trouble::set_up), on all ranks. `observer` sees its calls;
-  // it may be null.
+  // it may be null. make_network() returns what can connect several nodes, or null.
+  using MakeNetwork = std::unique_ptr<GroupNetwork> (*)();
   [[nodiscard]] static std::unique_ptr<Group> make(int rank, int size, const Exchange& exchange,
-                                                   GroupObserver* observer);
+                                                   GroupObserver* observer, MakeNetwork make_network);
   // Ends all calls under way with an error. Waits for no other rank.
   static void free(std::unique_ptr<Group> group) noexcept;
 
@@ -60,12 +62,17 @@ class Group final : public OperationsOwner {
  private:
   Group(GroupProcess& process, int rank, int size);
   [[nodiscard]] static std::unique_ptr<Group> make_on_board(int rank, int size, const Exchange& exchange,
-                                                            GroupObserver* observer);
+                                                            GroupObserver* observer,
+                                                            MakeNetwork make_network);
+  void make_plans();
 
   // What operations need.
   [[nodiscard]] Patience patience_of(int index) override;
   void prepare(BoardTransport& transport, int index) override;
-  [[nodiscard]] HostCalls calls_of_operation(HostCalls) const override { return HostCalls::all; }
+  [[nodiscard]] HostCalls calls_of_operation(HostCalls calls) const override {
+    // Every thread may call this host, but not from inside it.
+    return network_ == nullptr || calls == HostCalls::if_threads ? HostCalls::all : calls;
+  }
   [[nodiscard]] Task start_task(Operation& operation, Endpoint net) override;
   void check_end(Operation& operation) override;
   void require_intact() const override;
@@ -87,8 +94,8 @@ class Group final : public OperationsOwner {
   [[nodiscard]] CallRecord record_of(const CallArguments& arguments, const Call& call) const;
   // Returns true if the ranks must compare their calls before data move.
   [[nodiscard]] bool compares_first(Collective collective) const;
-  [[nodiscard]] static Task compare_first(NodeBoard::Stage& stage, const CallRecord& mine, Endpoint net,
-                                          Call call, Task rest);
+  [[nodiscard]] static Task compare_first(NodeBoard::Stage& stage, const Locality& where,
+                                          const CallRecord& mine, Endpoint net, Call call, Task rest);
   [[nodiscard]] ObservedGroupCall observed(const CallArguments& arguments, bool is_blocking) const;
   // Checks the arguments of a message, and counts it.
   void prepare_transfer(const MessageArguments& arguments);
@@ -98,13 +105,14 @@ class Group final : public OperationsOwner {
   void announce(Collective collective, const PlanRow& row);
 
   GroupProcess& process_;
-  const Membership membership_;
-  const Locality locality_;
+  Membership membership_;
+  std::optional<Locality> locality_;  // null in a group of one rank
   const std::uint64_t fork_generation_;
-  std::unique_ptr<NodeBoard> board_;    // null in a group of one rank
-  std::unique_ptr<Messages> messages_;  // likewise
+  std::unique_ptr<GroupNetwork> network_;     // null if the group has one node
+  std::unique_ptr<NodeBoard> board_;          // null in a group of one rank
+  std::unique_ptr<MessageCarrier> messages_;  // likewise
   Plans plans_;
-  BoardTransport transport_{Patience{}};
+  // One for each stage of the board; the first is that of blocking calls.
   std::array<std::unique_ptr<BoardTransport>, NodeBoard::stages_of_communicator> transports_;
   std::uint64_t calls_ = 0;
   std::mutex order_;  // held while a call takes its place among those that were begun

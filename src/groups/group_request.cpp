@@ -53,7 +53,7 @@ CollectiveRequest::CollectiveRequest(Group& group, std::unique_ptr<PreparedCall>
 
 // -- messages
 
-MessageRequest::MessageRequest(Group& group, Messages& messages, NodeBoard& board,
+MessageRequest::MessageRequest(Group& group, MessageCarrier& messages, NodeBoard& board,
                                const MessageArguments& arguments, const CallEnd& end, double stall_s)
     : GroupRequest(group, Call{}, arguments.bytes, end),
       messages_(messages),
@@ -79,11 +79,13 @@ void MessageRequest::deliver() const {
   if (staged_ && !message_.is_send) device_.write(data_, message_.data, message_.bytes);
 }
 
-bool MessageRequest::step(bool& got_further, HostCalls) {
+bool MessageRequest::step(bool& got_further, HostCalls calls) {
+  got_further = false;
+  if (calls == HostCalls::none) return false;  // only a group of several nodes needs the host
   try {
     if (!std::exchange(has_begun_, true)) messages_.begin(message_);
     got_further = message_.is_over || messages_.move(message_);
-    if (!message_.is_over) look_around();
+    if (!message_.is_over) look_around(calls);
   } catch (...) {
     messages_.forget(message_);
     throw;
@@ -103,11 +105,12 @@ std::string MessageRequest::text() const {
 }
 
 // Looks at the clock, and makes system calls, only now and then.
-void MessageRequest::look_around() {
+void MessageRequest::look_around(HostCalls calls) {
   constexpr std::uint64_t us_between_looks = 4000;
   const std::uint64_t now = ProcessorClock::now();
   if (now - last_look_ < us_between_looks * ProcessorClock::ticks_per_us()) return;
   last_look_ = now;
+  if (calls == HostCalls::all) board_.let_host_move();
   const double now_s = monotonic_s();
   if (since_s_ == 0) since_s_ = last_look_for_losses_s_ = now_s;
   if (deadline_s_ > 0 && now_s > deadline_s_) {
@@ -127,13 +130,16 @@ void MessageRequest::look_around() {
 }
 
 // What a rank has sent before it died or left still counts, so this looks for messages once more. A receive
-// from any rank waits while there is a rank that may send, but a dead rank may have been the one to do so.
+// from any rank waits while there is a rank that may send, but a dead rank may have been the one to do so. A
+// rank of another node counts as alive.
 void MessageRequest::look_for_losses() {
   std::optional<BoardError> loss;
+  const Locality& where = board_.locality();
   if (message_.peer != Message::any_rank) {
-    loss = board_.find_loss(message_.peer);
+    if (where.membership.node_of(message_.peer) != where.node) return;
+    loss = board_.find_loss(where.membership.member_of(message_.peer));
   } else {
-    int others = 0;
+    int others = where.membership.ranks() - board_.board().size;
     for (int rank = 0; rank < board_.board().size && !loss; ++rank) {
       if (rank == board_.board().rank) continue;
       loss = board_.find_loss(rank);

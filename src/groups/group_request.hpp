@@ -12,7 +12,7 @@
 #include "groups/call_arguments.hpp"
 #include "groups/call_record.hpp"
 #include "groups/group_observer.hpp"
-#include "groups/messages.hpp"
+#include "groups/message_carrier.hpp"
 #include "groups/operation.hpp"
 #include "node/device_memory.hpp"
 
@@ -83,19 +83,19 @@ struct MessageArguments {
 class MessageRequest final : public GroupRequest {
  public:
   // `stall_s` is how long a wait lasts before offbeat prints a line (OFFBEAT_STALL_S); 0: forever.
-  MessageRequest(Group& group, Messages& messages, NodeBoard& board, const MessageArguments& arguments,
+  MessageRequest(Group& group, MessageCarrier& messages, NodeBoard& board, const MessageArguments& arguments,
                  const CallEnd& end, double stall_s);
 
  private:
   [[nodiscard]] bool step(bool& got_further, HostCalls calls) override;
   void deliver() const override;
   // Throws BoardError if the wait is in vain.
-  void look_around();
+  void look_around(HostCalls calls);
   void look_for_losses();
   // Returns "rank 0 receives 8 bytes from rank 1 with tag 5".
   [[nodiscard]] std::string text() const;
 
-  Messages& messages_;
+  MessageCarrier& messages_;
   NodeBoard& board_;
   Message message_;
   const bool is_from_any_;

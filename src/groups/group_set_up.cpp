@@ -12,6 +12,7 @@
 
 #include "groups/group.hpp"
 #include "groups/group_process.hpp"
+#include "groups/messages.hpp"
 #include "node/node_identity.hpp"
 
 namespace offbeat {
@@ -28,6 +29,7 @@ struct Greeting {
   int is_ready = 0;  // 0: this rank cannot make a group at all
   std::uint64_t random = 0;
   GroupWorld world;  // of this process
+  NetworkAddress address;
 };
 
 [[noreturn]] void refuse(int rank, const std::string& why) { throw BoardError(Trouble::set_up, rank, why); }
@@ -49,13 +51,35 @@ void require_agreement(const std::vector<Greeting>& all) {
     if (each.build != first.build) differ("builds of offbeat");
     if (each.settings != first.settings) differ("OFFBEAT_ settings");
     if (each.rules != first.rules) differ("rules (OFFBEAT_RULES)");
-    const bool kernels_are_known = each.node.kernel != 0 && first.node.kernel != 0;
-    const bool is_same_node = kernels_are_known ? each.node.kernel == first.node.kernel
-                                                : each.node.host_name == first.node.host_name;
-    if (!is_same_node)
-      refuse(rank, "rank 0 and " + name_of_rank(rank) +
-                       " are on different machines or in different containers; a group has one machine");
   }
+}
+
+std::string_view why_not_connected(NetworkAddress::State state) {
+  switch (state) {
+    case NetworkAddress::State::no_library:
+      return "runs without MPI or without offbeat's preload library: start the program with `offbeat run`";
+    case NetworkAddress::State::not_running:
+      return "has not initialised MPI: do so first, in Python by `import mpi4py.MPI`";
+    case NetworkAddress::State::one_thread:
+      return "has initialised MPI for fewer threads than MPI_THREAD_MULTIPLE";
+    case NetworkAddress::State::ready:
+      break;
+  }
+  return "is in another MPI job";
+}
+
+// Sets where the ranks are in MPI_COMM_WORLD. Returns the first rank that the MPI does not connect with rank
+// 0, or the number of ranks.
+int first_not_connected(const std::vector<Greeting>& all, std::vector<int>& world_ranks) {
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const NetworkAddress& each = all[rank].address;
+    const auto before = std::span(world_ranks).first(rank);
+    if (each.state != NetworkAddress::State::ready || each.ranks != all.front().address.ranks ||
+        std::ranges::find(before, each.rank) != before.end())
+      return static_cast<int>(rank);
+    world_ranks[rank] = each.rank;
+  }
+  return static_cast<int>(all.size());
 }
 
 std::uint64_t random_number() {
@@ -82,16 +106,12 @@ ObservedGroup observed_group(GroupProcess& process, const std::vector<Greeting>&
 Group::Group(GroupProcess& process, int rank, int size)
     : OperationsOwner(rank, size, false),
       process_(process),
-      membership_([&] {
-        Membership one_node(size);
-        one_node.group_by([](int) { return 0; });
-        return one_node;
-      }()),
-      locality_(membership_, rank),
+      membership_(size),
       fork_generation_(GroupProcess::fork_generation()) {}
 
-std::unique_ptr<Group> Group::make(int rank, int size, const Exchange& exchange, GroupObserver* observer) {
-  if (size > 1) return make_on_board(rank, size, exchange, observer);
+std::unique_ptr<Group> Group::make(int rank, int size, const Exchange& exchange, GroupObserver* observer,
+                                   MakeNetwork make_network) {
+  if (size > 1) return make_on_board(rank, size, exchange, observer, make_network);
   GroupProcess& process = GroupProcess::get();
   std::unique_ptr<Group> group(new Group(process, rank, size));
   const GroupWorld world = process.world();
@@ -104,13 +124,16 @@ std::unique_ptr<Group> Group::make(int rank, int size, const Exchange& exchange,
 
 // A rank that cannot take part says so, because the others would wait for it otherwise.
 std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& exchange,
-                                            GroupObserver* observer) {
+                                            GroupObserver* observer, MakeNetwork make_network) {
   std::vector<Greeting> greetings(static_cast<std::size_t>(size));
   CallbackSetUp set_up(rank, size, exchange);
-  Greeting mine{.node = NodeIdentity::of_this_process(), .rank = rank, .size = size, .world = {}};
+  Greeting mine{
+      .node = NodeIdentity::of_this_process(), .rank = rank, .size = size, .world = {}, .address = {}};
   GroupProcess* process = nullptr;
   std::unique_ptr<Group> group;
   std::vector<int> numbers;
+  std::vector<int> world_ranks;
+  std::vector<NodeIdentity> nodes;
   std::string why_not;
   try {
     process = &GroupProcess::get();
@@ -120,6 +143,10 @@ std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& 
     mine.random = random_number();
     mine.world = process->world();
     group.reset(new Group(*process, rank, size));
+    group->network_ = make_network();
+    if (group->network_ != nullptr) mine.address = group->network_->address();
+    nodes.resize(static_cast<std::size_t>(size));
+    world_ranks.resize(static_cast<std::size_t>(size));
     numbers.resize(static_cast<std::size_t>(size));
     std::iota(numbers.begin(), numbers.end(), 0);
     mine.is_ready = 1;
@@ -135,10 +162,32 @@ std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& 
   if (process->settings.window_bytes / static_cast<std::size_t>(size) < widest_element)
     refuse(rank, "OFFBEAT_BOARD_KIB is too small for " + std::to_string(size) + " ranks");
 
+  const int unconnected = first_not_connected(greetings, world_ranks);
+  if (unconnected == size && process->settings.node_ranks > 0) {
+    group->membership_.group_by([&](int each) { return each / process->settings.node_ranks; });
+  } else {
+    std::ranges::transform(greetings, nodes.begin(), &Greeting::node);
+    group->membership_.group(nodes);
+  }
+  group->locality_.emplace(group->membership_, rank);
+  const bool has_one_node = group->membership_.nodes() == 1;
+  if (has_one_node) {
+    group->network_.reset();
+  } else {
+    if (unconnected < size)
+      refuse(unconnected, "the ranks are on several machines or in several containers, and " +
+                              name_of_rank(unconnected) + " " +
+                              std::string(why_not_connected(
+                                  greetings[static_cast<std::size_t>(unconnected)].address.state)));
+    group->needs_host_ = true;
+    if (!group->network_->connect(set_up, *group->locality_, world_ranks, greetings.front().random))
+      refuse(rank, "the MPI has no communicator, or a process no memory, left for the group");
+  }
+
   const RankNames names{.numbers = numbers, .space = "", .everyone = "group"};
   const BoardSize board_size{process->settings.window_bytes, NodeBoard::stages_of_communicator, true,
-                             Messages::ring_bytes(size)};
-  group->board_ = NodeBoard::create(set_up, group->locality_, names, process->settings, process->windows,
+                             has_one_node ? Messages::ring_bytes(size) : 0};
+  group->board_ = NodeBoard::create(set_up, *group->locality_, names, process->settings, process->windows,
                                     board_size, why_not);
   if (group->board_ == nullptr) {
     // Only the rank that was refused knows why.
@@ -159,12 +208,22 @@ std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& 
   // Whatever fails here fails on one rank alone.
   const bool is_made = try_to([&] {
     if (observer != nullptr) group->log_ = observer->joins(observed_group(*process, greetings, rank));
-    group->messages_ = std::make_unique<Messages>(*group->board_);
-    group->plans_ = process->selection.plans_without_mpi(size);
-    for (auto& each : group->transports_) each = std::make_unique<BoardTransport>(Patience{});
-    NodeBoard::Stage& stage = group->board_->stage(0);
-    group->transport_.use(stage.board);
-    stage.board.waiters = &group->transport_;
+    group->make_plans();
+    NodeBoard& board = *group->board_;
+    if (!has_one_node) {
+      board.serve(group->network_->client());
+      group->messages_ = group->network_->carrier();
+    } else {
+      group->messages_ = std::make_unique<Messages>(board);
+    }
+    for (int k = 0; k < board.stages(); ++k) {
+      Board& stage = board.stage(k).board;
+      auto& transport = group->transports_[static_cast<std::size_t>(k)];
+      transport =
+          has_one_node ? std::make_unique<BoardTransport>(Patience{}) : group->network_->transport(stage, k);
+      transport->use(stage);
+    }
+    board.board().waiters = group->transports_.front().get();
   });
   if (!set_up.all(is_made)) refuse(rank, "a rank has no memory left");
   process->joins_group(rank);
@@ -197,6 +256,7 @@ void Group::free(std::unique_ptr<Group> group) noexcept {
       mine.board_->board().bell().ring();
       sched_yield();
     }
+    if (mine.network_ != nullptr && mine.board_->is_given_up()) mine.network_->spoil();
     mine.board_->leave();
   }
 }

@@ -10,35 +10,10 @@
 
 #include "base/pool.hpp"
 #include "groups/channel.hpp"
+#include "groups/message_carrier.hpp"
 #include "groups/node_board.hpp"
 
 namespace offbeat {
-
-// Where a receive writes what it has found. All null: it does not ask.
-struct ArrivalTarget {
-  int* rank = nullptr;
-  int* tag = nullptr;
-  std::size_t* bytes = nullptr;
-};
-
-// One message that this rank sends or receives.
-struct Message {
-  static constexpr int any_rank = -1;
-
-  bool is_send = false;
-  int peer = any_rank;  // the other rank; a receive from any rank knows it when it has found a message
-  int tag = 0;
-  std::byte* data = nullptr;
-  std::size_t bytes = 0;
-  ArrivalTarget arrival;
-
-  // The members below belong to Messages.
-  std::uint64_t number = 0;  // of a long message, as its sender counts them
-  std::size_t moved_bytes = 0;
-  bool is_requested = false;  // the receiver has a buffer for this long message, and has said so
-  bool is_over = false;
-  Message* next = nullptr;  // in a MessageQueue
-};
 
 // A list of messages in the order in which they were begun. It owns none of them.
 class MessageQueue {
@@ -64,21 +39,16 @@ class MessageQueue {
 // only an announcement travels at first. The data follow in pieces when the receiver has found the receive to
 // which they belong. So a message that nobody asks for is in no other message's way, and the memory for such
 // messages is bounded: each sender may have as many bytes waiting at each receiver as a ring has.
-//
-// All functions need the lock of OperationsUnderWay.
-class Messages {
+class Messages final : public MessageCarrier {
  public:
   explicit Messages(NodeBoard& board);
 
   // Returns the size of the rings for a group of this many ranks; all of them together are bounded.
   [[nodiscard]] static std::size_t ring_bytes(int ranks);
 
-  // Begins a message. Throws BoardError if a message and its receive differ in length, as move() does.
-  void begin(Message& message);
-  // Moves this and other messages as far as possible without waiting. Returns true if any has moved.
-  bool move(const Message& message);
-  // Forgets a message that has failed.
-  void forget(const Message& message) noexcept;
+  void begin(Message& message) override;
+  bool move(const Message& message) override;
+  void forget(const Message& message) noexcept override;
 
  private:
   // A message that came before its receive.

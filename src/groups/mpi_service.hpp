@@ -13,6 +13,7 @@
 namespace offbeat {
 struct Expression;
 struct Observer;
+class GroupNetwork;
 class GroupObserver;
 }  // namespace offbeat
 
@@ -36,6 +37,9 @@ void observe(const Observer& observer);
 
 // Returns what sees the calls in groups, or null. Under MPI the tracer has the trace files.
 [[nodiscard]] GroupObserver* observer_of_groups();
+
+// Returns what connects the nodes of a group, or null without MPI. Throws std::bad_alloc.
+[[nodiscard]] std::unique_ptr<GroupNetwork> network_of_groups();
 
 struct Counts {
   std::uint64_t intercepted;

@@ -38,6 +38,12 @@ class Failure {
   Failure(const BoardError& error, int writer)
       : Failure(error.rank, static_cast<int>(error.trouble) | writer << 8) {}
   explicit Failure(std::uint64_t word) : word_(word) {}
+  // What another node has told, with the text of its reason.
+  static BoardError told(const FailureNotice& notice) {
+    const Failure theirs(notice.word);
+    return {theirs.trouble(), theirs.rank(),
+            std::string(notice.reason, strnlen(notice.reason, sizeof notice.reason))};
+  }
   [[nodiscard]] std::uint64_t word() const { return word_; }
   [[nodiscard]] int rank() const { return static_cast<int>(word_ & 0xffffffff) - 1; }
   [[nodiscard]] int error_class() const { return static_cast<int>(word_ >> 32); }
@@ -331,9 +337,15 @@ void NodeBoard::rest() {
 // One thread at a time gives the host a turn; the others need not wait for it or repeat it.
 int NodeBoard::look_for_failure() noexcept {
   if (client_ == nullptr || is_looking_.test_and_set(std::memory_order_acquire)) return 0;
-  std::uint64_t told = 0, none = 0;
+  FailureNotice told;
   const int code = client_->take_turn(told);
-  if (told != 0) board().broken().compare_exchange_strong(none, told, std::memory_order_relaxed);
+  if (told.word != 0) [[unlikely]] {
+    std::uint64_t none = 0;
+    if (!size_.compares_calls)
+      board().broken().compare_exchange_strong(none, told.word, std::memory_order_relaxed);
+    else
+      if_possible([&] { mark_broken(Failure::told(told)); });
+  }
   is_looking_.clear(std::memory_order_release);
   return code;
 }
@@ -378,7 +390,7 @@ bool NodeBoard::has_come(const Stage& stage, int member) const {
 void NodeBoard::look_around(Stage& stage) {
   const double now_s = monotonic_s();
   if (stage.record_ != nullptr) {
-    if (const auto mismatch = find_mismatch(stage.board, *stage.record_, *stage.call_))
+    if (const auto mismatch = find_mismatch(stage.board, locality_, *stage.record_, *stage.call_))
       throw BoardError(Trouble::mismatch, mismatch->rank, mismatch->text);
     if (stage.deadline_s_ > 0 && now_s > stage.deadline_s_) report_timeout(stage);
   }
@@ -438,7 +450,9 @@ void NodeBoard::report_timeout(const Stage& stage) const {
   throw BoardError(Trouble::timeout, missing.empty() ? named_rank() : missing.front(),
                    call(stage.board) + ": rank " + std::to_string(named_rank()) + " has waited " + limit +
                        " s for " +
-                       (missing.empty() ? std::string("ranks that have begun it") : rank_list(missing)));
+                       (!missing.empty()                     ? rank_list(missing)
+                        : locality_.membership.nodes() > 1 ? "ranks on other nodes"
+                                                             : "ranks that have begun it"));
 }
 
 void NodeBoard::give_up(int failed, const char* why, int code) noexcept {
@@ -455,12 +469,14 @@ void NodeBoard::give_up(int failed, const char* why, int code) noexcept {
       say(call(board()) + ": rank " + std::to_string(failed) + std::string(space_) + " has failed: " + why +
           "; this " + std::string(everyone_) + " can no longer be used");
     });
-  if (client_ != nullptr && client_->hears_of_failures()) client_->tell_other_nodes(mine.word());
+  if (client_ == nullptr || !client_->hears_of_failures()) return;
+  client_->tell_other_nodes({.word = mine.word(), .reason = {}});
 }
 
 // Each rank writes its own reason, and nobody else does. It is complete before `broken` names it, and never
 // changes afterwards.
-BoardError NodeBoard::break_off(const BoardError& error) {
+bool NodeBoard::mark_broken(const BoardError& error) noexcept {
+  bool is_first = false;
   {
     const std::lock_guard lock(reason_lock_);
     Board::Word& broken = board().broken();
@@ -469,11 +485,21 @@ BoardError NodeBoard::break_off(const BoardError& error) {
       char* const reason = board().reason(locality_.member);
       reason[text.copy(reason, BoardShape::reason_bytes - 1)] = '\0';
       std::uint64_t none = 0;
-      broken.compare_exchange_strong(none, Failure(error, locality_.member).word(),
-                                     std::memory_order_acq_rel);
+      is_first = broken.compare_exchange_strong(none, Failure(error, locality_.member).word(),
+                                                std::memory_order_acq_rel);
     }
   }
   board().bell().ring();
+  return is_first;
+}
+
+BoardError NodeBoard::break_off(const BoardError& error) {
+  const bool is_first = mark_broken(error);
+  if (is_first && client_ != nullptr) {
+    FailureNotice notice{.word = board().broken().load(std::memory_order_acquire), .reason = {}};
+    std::memcpy(notice.reason, board().reason(locality_.member), sizeof notice.reason);
+    client_->tell_other_nodes(notice);
+  }
   return failure();
 }
 

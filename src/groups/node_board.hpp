@@ -49,8 +49,14 @@ struct RankNames {
   std::string_view everyone;     // "communicator" or "group"
 };
 
-// BoardClient stands for what the present user of a board has besides the board: the host MPI. A group has
-// none.
+// What a rank tells the other nodes when it ends all use of a board.
+struct FailureNotice {
+  std::uint64_t word = 0;                 // of Board::broken; 0: there is no notice
+  char reason[BoardShape::reason_bytes];  // of a group, not cleared
+};
+
+// BoardClient stands for what the present user of a board has besides the board: the host MPI. A group of one
+// node has none.
 class BoardClient {
  public:
   BoardClient() = default;
@@ -64,8 +70,8 @@ class BoardClient {
   [[nodiscard]] virtual bool hears_of_failures() const = 0;
   // Lets the host move messages. Sets `told` if another node has told of a failure. Returns an error code of
   // the host, 0 for success.
-  [[nodiscard]] virtual int take_turn(std::uint64_t& told) noexcept = 0;
-  virtual void tell_other_nodes(std::uint64_t failure) noexcept = 0;
+  [[nodiscard]] virtual int take_turn(FailureNotice& told) noexcept = 0;
+  virtual void tell_other_nodes(const FailureNotice& failure) noexcept = 0;
   // Returns true if check() reports dead processes.
   [[nodiscard]] virtual bool detects_dead_processes() const = 0;
   // Returns the class of an error code. Classes have equal numbers on all ranks.
@@ -155,7 +161,7 @@ class NodeBoard {
   std::size_t kept_bytes = 0;           // in this rank's windows
   std::size_t kept_for_good_bytes = 0;  // elsewhere
 
-  // The host MPI of the present user. Null: the user is a group, or there is none at present.
+  // The host MPI of the present user. Null: the user is a group of one node, or there is none at present.
   [[nodiscard]] BoardClient* client() const { return client_.get(); }
   void serve(std::unique_ptr<BoardClient> client) { client_ = std::move(client); }
   // Ends the service for the present communicator. Call this when it is gone and this rank has left its last
@@ -175,12 +181,12 @@ class NodeBoard {
   BoardError break_off(const BoardError& failure);
   // Returns what has ended all use of the board of a group.
   [[nodiscard]] BoardError failure() const;
-  // Returns an error if rank `member` of the board can send and receive nothing more: it has died or has
-  // left.
+  // Returns an error if this member of the node can send and receive nothing more: it has died or has left.
   [[nodiscard]] std::optional<BoardError> find_loss(int member);
   [[nodiscard]] bool has_left(int member) {
     return board().presence(member).left.load(std::memory_order_acquire) != 0;
   }
+  [[nodiscard]] const Locality& locality() const { return locality_; }
   // Counts memory that a rank uses from now on until the board is destroyed.
   void keep_for_good(std::size_t bytes) noexcept { budget_.add_for_good(*this, bytes); }
   // Returns true if a rank has given up, as far as this rank can know. On one node the host gets no turn
@@ -205,6 +211,8 @@ class NodeBoard {
   void meet_others(const Settings& settings, std::span<CoreSet> work_space);
   // Lets the host move messages and checks for failures on other nodes. Returns an error code of the host.
   int look_for_failure() noexcept;
+  // Marks the board of a group as broken. Returns false if it was so before.
+  bool mark_broken(const BoardError& error) noexcept;
   // Lets the host move messages, and advances operations, while this rank waits. Throws CommunicationError if
   // a rank has given up. With a stage it also throws BoardError if the wait there is in vain.
   void progress();

@@ -27,7 +27,8 @@ class OperationsOwner {
 
  protected:
   // `needs_host` says that its operations end with the host MPI.
-  OperationsOwner(int rank, int size, bool needs_host) : rank_(rank), size_(size), needs_host_(needs_host) {}
+  OperationsOwner(int rank, int size, bool needs_host) : needs_host_(needs_host), rank_(rank), size_(size) {}
+  bool needs_host_;
 
   // Record that an operation is under way, and that it is over. Call both while you hold the lock. forget()
   // does not use the operation, which may be gone.
@@ -53,7 +54,9 @@ class OperationsOwner {
   // Prepares a transport for operation `index` of those under way.
   virtual void prepare(BoardTransport& transport, int index) = 0;
   // Returns what an operation may call, if the code that advances it may make `calls`.
-  [[nodiscard]] virtual HostCalls calls_of_operation(HostCalls calls) const { return calls; }
+  [[nodiscard]] virtual HostCalls calls_of_operation(HostCalls calls) const {
+    return calls == HostCalls::if_threads ? HostCalls::none : calls;
+  }
   // Called when an operation is over, unless it has failed. May throw CommunicationError: then it has failed.
   virtual void check_end(Operation&) {}
   // Throws CommunicationError after an earlier failure.
@@ -68,7 +71,6 @@ class OperationsOwner {
   [[nodiscard]] virtual bool end_use() noexcept = 0;
 
   std::array<Operation*, NodeBoard::most_stages> last_on_stage_{};  // the last one under way, or null
-  const bool needs_host_;
   OperationsOwner* next_abandoned_ = nullptr;
   int watchers_ = 0;  // the threads in OperationsUnderWay::watch_urgent()
 };

@@ -59,7 +59,7 @@ void do_urgent_work() {
   while (OperationsOwner* const owner = operations_under_way.watch_urgent(patience)) {
     if (!wait) wait.emplace(patience);
     for (int look = 0; look < looks_at_once && operations_under_way.any(); ++look) {
-      const bool got_further = operations_under_way.advance(HostCalls::none);
+      const bool got_further = operations_under_way.advance(HostCalls::if_threads);
       operations_under_way.settle_in_any_thread();
       if (got_further) {
         wait.reset();
@@ -83,7 +83,7 @@ void look_after_operations() {
     nap_ns(next_nap_ns);
     next_nap_ns = std::min(2 * next_nap_ns, longest_nap_ns);
     if (operations_under_way.looks() != looks) continue;  // the program advances them itself
-    while (operations_under_way.advance(HostCalls::none)) next_nap_ns = shortest_nap_ns;
+    while (operations_under_way.advance(HostCalls::if_threads)) next_nap_ns = shortest_nap_ns;
     operations_under_way.settle_in_any_thread();
   }
 }
@@ -96,7 +96,7 @@ void do_all_work() {
   for (;;) {
     bool got_further = false;
     for (int look = 0; look < looks_at_once; ++look) {
-      while (operations_under_way.advance(HostCalls::none)) got_further = true;
+      while (operations_under_way.advance(HostCalls::if_threads)) got_further = true;
       operations_under_way.settle_in_any_thread();
       sched_yield();  // ranks may share these CPUs, and the program may want its turn
     }

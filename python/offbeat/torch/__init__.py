@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Registers the backend ``offbeat`` of torch.distributed, for CPU tensors on one machine.
+"""Registers the backend ``offbeat`` of torch.distributed, for CPU tensors.
 
     import offbeat.torch
     torch.distributed.init_process_group("offbeat")
 
-It needs no MPI. With torch 2.14 and later the import is not needed.
+On one machine it needs no MPI. With torch 2.14 and later the import is not needed.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
+import ctypes
 import datetime
 import functools
+import importlib
 import os
 from pathlib import Path
 from types import ModuleType
@@ -47,20 +50,29 @@ def _node() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def _require_one_node(store: Any, rank: int, size: int) -> None:
+def _is_preloaded() -> bool:
+    return hasattr(ctypes.CDLL(None), "offbeat_group_make")
+
+
+def _connect_nodes(store: Any, rank: int, size: int) -> None:
+    """Start the MPI that connects several machines. If it cannot, making the group says why, on all ranks."""
     store.set(f"offbeat/node/{rank}", _node())
-    for other in range(size):
-        theirs = store.get(f"offbeat/node/{other}").decode()
-        if theirs != _node():
-            raise RuntimeError(
-                f"offbeat: ranks {rank} and {other} are on different machines, and this backend connects "
-                "ranks of one machine; keep gloo or nccl for this group"
-            )
+    nodes = [store.get(f"offbeat/node/{other}").decode() for other in range(size)]
+    if set(nodes) == {_node()}:
+        return
+    if not _is_preloaded():
+        other = next(k for k in range(size) if nodes[k] != _node())
+        raise RuntimeError(
+            f"offbeat: ranks {rank} and {other} are on different machines, which this backend connects by MPI "
+            "only; start the program with `offbeat run`, or keep gloo or nccl for this group"
+        )
+    with contextlib.suppress(ImportError, RuntimeError):
+        importlib.import_module("mpi4py.MPI")
 
 
 def _create(options: Any, _: Any) -> Any:
     rank, size = options.group_rank, options.group_size
-    _require_one_node(options.store, rank, size)
+    _connect_nodes(options.store, rank, size)
     timeout = options.timeout
     if not isinstance(timeout, datetime.timedelta):
         timeout = datetime.timedelta(seconds=float(timeout))

@@ -3,7 +3,7 @@
 
 namespace offbeat {
 
-int MpiBoardClient::take_turn(std::uint64_t& told) noexcept {
+int MpiBoardClient::take_turn(FailureNotice& told) noexcept {
   int code = turn_.take();
   if (code != MPI_SUCCESS || !hears_of_failures()) return code;
   int is_told = 0;
@@ -14,7 +14,7 @@ int MpiBoardClient::take_turn(std::uint64_t& told) noexcept {
 
 // All ranks of the other nodes get the notice, because it is unknown which of them have left the collective
 // and look no more.
-void MpiBoardClient::tell_other_nodes(std::uint64_t failure) noexcept {
+void MpiBoardClient::tell_other_nodes(const FailureNotice& failure) noexcept {
   notice_ = failure;
   const Membership& all = locality_.membership;
   for (int rank = 0; rank < all.ranks(); ++rank) {

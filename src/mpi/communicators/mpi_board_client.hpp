@@ -31,9 +31,9 @@ class MpiBoardClient final : public BoardClient {
     if (check_ != nullptr) check_(state_);
   }
   [[nodiscard]] bool hears_of_failures() const override { return failure_tag_ >= 0; }
-  [[nodiscard]] bool detects_dead_processes() const override { return faults_.is_on(); }
-  [[nodiscard]] int take_turn(std::uint64_t& told) noexcept override;
-  void tell_other_nodes(std::uint64_t failure) noexcept override;
+  [[nodiscard]] bool detects_dead_processes() const override { return check_ != nullptr && faults_.is_on(); }
+  [[nodiscard]] int take_turn(FailureNotice& told) noexcept override;
+  void tell_other_nodes(const FailureNotice& failure) noexcept override;
   [[nodiscard]] int error_class(int code) noexcept override;
 
  private:
@@ -45,7 +45,7 @@ class MpiBoardClient final : public BoardClient {
   int failure_tag_ = -1;  // negative if there are no messages
   void (*check_)(void* state) = nullptr;
   void* state_ = nullptr;
-  std::uint64_t notice_ = 0;  // what is sent to other nodes
+  FailureNotice notice_{};  // what is sent to other nodes
 };
 
 }  // namespace offbeat

@@ -31,9 +31,10 @@ class MpiTransport final : public BoardTransport {
   }
   // Takes from the team where the ranks are, and how long messages between them may be. The team must outlive
   // this.
-  void use(const Team& team) {
-    locality = &team.locality();
-    longest_between_nodes_ = team.longest_message_between_nodes();
+  void use(const Team& team) { use(team.locality(), team.longest_message_between_nodes()); }
+  void use(const Locality& where, std::size_t longest_between_nodes) {
+    locality = &where;
+    longest_between_nodes_ = longest_between_nodes;
   }
   // Makes each long wait call `turn`. From then on, no wait is inside a blocking call of the host.
   void watch(const TurnCall& turn) {

@@ -17,7 +17,9 @@ class HostTurn {
     if (host_.Irecv(nullptr, 0, MPI_BYTE, 0, 0, own, &receive_) != MPI_SUCCESS) receive_ = MPI_REQUEST_NULL;
   }
   ~HostTurn() {
-    if (receive_ == MPI_REQUEST_NULL) return;
+    int is_ended = 0;
+    host_.Finalized(&is_ended);
+    if (receive_ == MPI_REQUEST_NULL || is_ended != 0) return;
     host_.Cancel(&receive_);
     host_.Request_free(&receive_);
   }

@@ -5,6 +5,8 @@
 
 #include <cstddef>
 
+#include "mpi/host/return_errors.hpp"
+
 namespace offbeat {
 
 std::atomic<int> PrivateCommunicator::alive{0};
@@ -47,6 +49,22 @@ bool PrivateCommunicator::create(MPI_Comm model, std::uint64_t id) {
   const int code = host_->Comm_create(model, group, &handle_);
   host_->Group_free(&group);
   return take(code, id);
+}
+
+bool PrivateCommunicator::create_from_world(std::span<const int> ranks, int tag) {
+  const HostFunction<decltype(PMPI_Group_incl)> include(host_->find("PMPI_Group_incl"));
+  const HostFunction<decltype(PMPI_Comm_create_group)> create_group(host_->find("PMPI_Comm_create_group"));
+  if (!include || !create_group) return false;
+  const ReturnErrors scope(*host_, MPI_COMM_WORLD);
+  MPI_Group world;
+  MPI_Group group;
+  if (host_->Comm_group(MPI_COMM_WORLD, &world) != MPI_SUCCESS) return false;
+  int code = include(world, static_cast<int>(ranks.size()), ranks.data(), &group);
+  host_->Group_free(&world);
+  if (code != MPI_SUCCESS) return false;
+  code = create_group(MPI_COMM_WORLD, group, tag, &handle_);
+  host_->Group_free(&group);
+  return take(code, 0);
 }
 
 bool PrivateCommunicator::duplicate(MPI_Comm model, MPI_Info info) {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 
 #include "mpi/host/host.hpp"
 
@@ -24,6 +25,9 @@ class PrivateCommunicator {
   // Creates the communicator. All ranks of `model` must call this, after all have found that it
   // may_be_created(). Returns false if the host refused.
   [[nodiscard]] bool create(MPI_Comm model, std::uint64_t id);
+  // Creates a communicator of these ranks of MPI_COMM_WORLD. Collective over them, like create(). Calls with
+  // other ranks at the same time need another tag.
+  [[nodiscard]] bool create_from_world(std::span<const int> ranks, int tag);
   // Creates a communicator like `model`, which is a private one, too. Collective, like create().
   [[nodiscard]] bool duplicate(MPI_Comm model, MPI_Info info);
   // Call this after a failure. Messages may be left over, for which MPICH would end the job in MPI_Comm_free.

@@ -11,6 +11,7 @@
 #include "base/pool.hpp"
 #include "groups/algorithm_text.hpp"
 #include "groups/mpi_service.hpp"
+#include "mpi/communicators/mpi_network.hpp"
 #include "mpi/host/observer.hpp"
 #include "mpi/process/runtime.hpp"
 
@@ -125,6 +126,8 @@ void check(const Runtime& process, Communicator& communicator, const Arguments& 
 }  // namespace
 
 GroupObserver* observer_of_groups() { return nullptr; }
+
+std::unique_ptr<GroupNetwork> network_of_groups() { return std::make_unique<MpiNetwork>(); }
 
 void observe(const Observer& observer) { the_observer.store(&observer, std::memory_order_release); }
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import datetime
+import importlib
 import os
 import sys
 from typing import Any
@@ -18,6 +19,8 @@ _wrong: list[str] = []
 
 def start(backend: str = "offbeat", timeout_s: float = 120) -> tuple[int, int]:
     torch.set_num_threads(1)
+    if "OFFBEAT_NODE_RANKS" in os.environ:  # the ranks of one machine count as several nodes
+        importlib.import_module("mpi4py.MPI")
     dist.init_process_group(backend, timeout=datetime.timedelta(seconds=timeout_s))
     return dist.get_rank(), dist.get_world_size()
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The functions of liboffbeat.so. It is loaded late and privately, so nothing here is linked to it.
+// The functions of offbeat. Under `offbeat run` they are those of the preload library, which knows the MPI of
+// the process. Otherwise liboffbeat.so is loaded, late and privately, so nothing here is linked to it.
 #pragma once
 
 #include <dlfcn.h>
@@ -23,8 +24,9 @@ class Library {
   decltype(&offbeat_error_text) error_text = nullptr;
 
   void load(const std::string& path) {
-    void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    TORCH_CHECK(handle != nullptr, "offbeat: ", dlerror());
+    const bool is_preloaded = dlsym(RTLD_DEFAULT, "offbeat_group_make") != nullptr;
+    void* const handle = is_preloaded ? RTLD_DEFAULT : dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    TORCH_CHECK(is_preloaded || handle != nullptr, "offbeat: ", dlerror());
     find(handle, group_make, "offbeat_group_make");
     find(handle, group_free, "offbeat_group_free");
     find(handle, group_give_up, "offbeat_group_give_up");

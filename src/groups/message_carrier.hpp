@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A MessageCarrier carries messages between two ranks of a group: Messages through rings on the board of one
+// node, MpiMessages between several nodes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace offbeat {
+
+// Where a receive writes what it has found. All null: it does not ask.
+struct ArrivalTarget {
+  int* rank = nullptr;
+  int* tag = nullptr;
+  std::size_t* bytes = nullptr;
+};
+
+// One message that this rank sends or receives.
+struct Message {
+  static constexpr int any_rank = -1;
+
+  bool is_send = false;
+  int peer = any_rank;  // the other rank; a receive from any rank knows it when it has found a message
+  int tag = 0;
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  ArrivalTarget arrival;
+
+  // The members below belong to the carrier.
+  std::uint64_t number = 0;  // of a long message, as its sender counts them
+  std::size_t moved_bytes = 0;
+  bool is_requested = false;  // the receiver has a buffer for this long message, and has said so
+  bool is_over = false;
+  Message* next = nullptr;  // in a MessageQueue
+};
+
+// All functions need the lock of OperationsUnderWay.
+class MessageCarrier {
+ public:
+  MessageCarrier() = default;
+  MessageCarrier(const MessageCarrier&) = delete;
+  MessageCarrier& operator=(const MessageCarrier&) = delete;
+  virtual ~MessageCarrier() = default;
+
+  // Begins a message. Throws BoardError if a message and its receive differ in length, as move() does.
+  virtual void begin(Message& message) = 0;
+  // Moves this and other messages as far as possible without waiting. Returns true if any has moved.
+  virtual bool move(const Message& message) = 0;
+  // Forgets a message that has failed.
+  virtual void forget(const Message& message) noexcept = 0;
+};
+
+}  // namespace offbeat
