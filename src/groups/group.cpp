@@ -434,6 +434,7 @@ void Group::prepare_transfer(const MessageArguments& arguments) {
   if (size_ == 1) throw UsageError("a group of one rank has no messages");
   if (arguments.tag < 0) throw UsageError("a tag must not be negative");
   if (arguments.bytes > 0 && arguments.data == nullptr) throw UsageError("there are bytes, but no data");
+  messages_->require_possible(arguments.tag, arguments.bytes);
   process_.count_message(arguments.is_send);
 }
 

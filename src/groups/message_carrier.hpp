@@ -34,7 +34,7 @@ struct Message {
   Message* next = nullptr;  // in a MessageQueue
 };
 
-// All functions need the lock of OperationsUnderWay.
+// All functions but the first need the lock of OperationsUnderWay.
 class MessageCarrier {
  public:
   MessageCarrier() = default;
@@ -42,6 +42,8 @@ class MessageCarrier {
   MessageCarrier& operator=(const MessageCarrier&) = delete;
   virtual ~MessageCarrier() = default;
 
+  // Throws UsageError if it cannot carry such a message.
+  virtual void require_possible(int /*tag*/, std::size_t /*bytes*/) const {}
   // Begins a message. Throws BoardError if a message and its receive differ in length, as move() does.
   virtual void begin(Message& message) = 0;
   // Moves this and other messages as far as possible without waiting. Returns true if any has moved.

@@ -102,7 +102,11 @@ void Operation::wait() {
     }
     const Patience patience = owner_->patience_of(plan_.index);
     Patience::Wait wait(patience);
-    while (!operations_under_way.advance(HostCalls::all) && !is_complete()) wait.pause();
+    // A sequel further up in this thread may wait here. The others must not wait for its end.
+    while (!operations_under_way.advance(HostCalls::all) && !is_complete()) {
+      operations_under_way.settle();
+      wait.pause();
+    }
     operations_under_way.settle();
   }
   rethrow_if_failed();

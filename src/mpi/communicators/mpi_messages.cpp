@@ -13,11 +13,15 @@ void MpiMessages::check(int code) const {
   if (code != MPI_SUCCESS) throw CommunicationError("the MPI cannot carry a message of a group", code);
 }
 
+void MpiMessages::require_possible(int tag, std::size_t bytes) const {
+  if (tag > highest_tag_ - tag_base_)
+    throw UsageError("in a group of several nodes, a tag is at most " +
+                     std::to_string(highest_tag_ - tag_base_));
+  if (bytes > std::size_t{std::numeric_limits<int>::max()})
+    throw UsageError("in a group of several nodes, a message has at most 2 GiB - 1 bytes");
+}
+
 void MpiMessages::begin(Message& message) {
-  if (message.tag > highest_tag_ - tag_base_)
-    throw CommunicationError("between nodes, a tag is at most " + std::to_string(highest_tag_ - tag_base_));
-  if (message.bytes > std::size_t{std::numeric_limits<int>::max()})
-    throw CommunicationError("between nodes, a message has at most 2 GiB - 1 bytes");
   all_.push_back({&message});
   if (message.is_send)
     check(host_.Isend(message.data, static_cast<int>(message.bytes), MPI_BYTE, message.peer,

@@ -18,6 +18,7 @@ class MpiMessages final : public MessageCarrier {
   MpiMessages(const Host& host, MPI_Comm communicator, int tag_base, int highest_tag)
       : host_(host), communicator_(communicator), tag_base_(tag_base), highest_tag_(highest_tag) {}
 
+  void require_possible(int tag, std::size_t bytes) const override;
   void begin(Message& message) override;
   bool move(const Message& message) override;
   void forget(const Message& message) noexcept override;

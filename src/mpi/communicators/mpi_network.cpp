@@ -10,10 +10,7 @@ NetworkAddress MpiNetwork::address() const {
   if (!has_runtime() || !runtime().is_started() || !runtime().is_mpi_running())
     return {.state = NetworkAddress::State::not_running};
   const Host& host = runtime().host;
-  const HostFunction<decltype(PMPI_Query_thread)> query_thread(host.find("PMPI_Query_thread"));
-  int threads = MPI_THREAD_SINGLE;
-  if (!query_thread || query_thread(&threads) != MPI_SUCCESS || threads < MPI_THREAD_MULTIPLE)
-    return {.state = NetworkAddress::State::one_thread};
+  if (host.thread_level() < MPI_THREAD_MULTIPLE) return {.state = NetworkAddress::State::one_thread};
   return {.state = NetworkAddress::State::ready,
           .rank = host.rank_in(MPI_COMM_WORLD),
           .ranks = host.size_of(MPI_COMM_WORLD)};

@@ -104,6 +104,13 @@ bool Host::is_of_family(void* function) {
   return is_same;
 }
 
+int Host::thread_level() const {
+  const HostFunction<decltype(PMPI_Query_thread)> query(find("PMPI_Query_thread"));
+  int level = MPI_THREAD_SINGLE;
+  if (query) query(&level);
+  return level;
+}
+
 bool Host::calls_itself(std::string_view name) const {
   const HostFunction<decltype(PMPI_Get_library_version)> version(find("PMPI_Get_library_version"));
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";

@@ -98,6 +98,10 @@ class Host {
     return size;
   }
 
+  // Returns the level of thread support (MPI_Query_thread). MPI_T_init_thread must ask for this level: Open
+  // MPI 5 takes what is asked for there as the level of the whole process.
+  [[nodiscard]] int thread_level() const;
+
   // Returns true if the host says that it takes memory of GPUs (MPIX_Query_cuda_support and the like).
   [[nodiscard]] bool takes_gpu_memory() const;
 

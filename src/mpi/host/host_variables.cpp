@@ -96,7 +96,7 @@ HostVariables::HostVariables(const Host& host, HostMpi kind)
   }
   const HostFunction<decltype(PMPI_T_init_thread)> init(host.find("PMPI_T_init_thread"));
   int provided = 0;
-  has_begun_ = init && write_ && read_ && init(MPI_THREAD_SINGLE, &provided) == MPI_SUCCESS;
+  has_begun_ = init && write_ && read_ && init(threads, &provided) == MPI_SUCCESS;
   if (!has_begun_) {
     offer_.why_none = "it has no MPI_T";
     return;

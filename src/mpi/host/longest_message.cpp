@@ -21,7 +21,7 @@ class ControlVariables {
         free_(host.find("PMPI_T_cvar_handle_free")) {
     int provided = 0;
     is_there_ = init_ && finalize_ && index_ && allocate_ && read_ && free_ &&
-                init_(MPI_THREAD_SINGLE, &provided) == MPI_SUCCESS;
+                init_(host.thread_level(), &provided) == MPI_SUCCESS;
   }
   ControlVariables(const ControlVariables&) = delete;
   ControlVariables& operator=(const ControlVariables&) = delete;
