@@ -224,13 +224,14 @@ def install_torch() -> str:
 
 
 def package_for_torch() -> Path:
-    """A folder for PYTHONPATH in which the installed offbeat is the only package."""
-    (installed,) = VENV.glob("lib/python3*/site-packages/offbeat")
+    """A folder for PYTHONPATH with the installed offbeat, and mpi4py, which finds its MPI when it is imported."""
     folder = BUILD / "torch-package"
     folder.mkdir(exist_ok=True)
-    link = folder / "offbeat"
-    link.unlink(missing_ok=True)
-    link.symlink_to(installed)
+    for name in ("offbeat", "mpi4py"):
+        (installed,) = VENV.glob(f"lib/python3*/site-packages/{name}")
+        link = folder / name
+        link.unlink(missing_ok=True)
+        link.symlink_to(installed)
     return folder
 
 

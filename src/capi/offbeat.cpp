@@ -285,10 +285,10 @@ offbeat_status offbeat_group_make(int rank, int size, offbeat_exchange exchange,
     return fail(OFFBEAT_ERROR_ARGUMENT, "`rank` or `size` is out of range");
   if (exchange == nullptr && size > 1) return fail(OFFBEAT_ERROR_ARGUMENT, "`exchange` is NULL");
   const offbeat_status status = guarded([&] {
-    *group = reinterpret_cast<offbeat_group*>(
-        Group::make(rank, size, {exchange, state}, offbeat::service::observer_of_groups(),
-                    offbeat::service::network_of_groups)
-            .release());
+    *group = reinterpret_cast<offbeat_group*>(Group::make(rank, size, {exchange, state},
+                                                          offbeat::service::observer_of_groups(),
+                                                          offbeat::service::network_of_groups)
+                                                  .release());
     return OFFBEAT_OK;
   });
   return status == OFFBEAT_ERROR_MPI ? OFFBEAT_ERROR_SET_UP : status;  // without MPI there is no such error

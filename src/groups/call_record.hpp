@@ -3,8 +3,8 @@
 // result.
 //
 // Each rank writes a record of its call on a stage before the call begins, and compares it with the records
-// of the others on its node afterwards, and now and then while it waits. The four last records of a rank stay. That is
-// enough: a rank can be at most two calls ahead of another one, unless its calls are empty.
+// of the others on its node afterwards, and now and then while it waits. The four last records of a rank
+// stay. That is enough: a rank can be at most two calls ahead of another one, unless its calls are empty.
 #pragma once
 
 #include <cstdint>

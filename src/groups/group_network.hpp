@@ -23,7 +23,7 @@ struct NetworkAddress {
     ready
   };
   State state = State::no_library;
-  std::int32_t rank = 0;   // in MPI_COMM_WORLD, if it is ready; so are its ranks
+  std::int32_t rank = 0;  // in MPI_COMM_WORLD, if it is ready; so are its ranks
   std::int32_t ranks = 0;
 };
 

@@ -175,10 +175,11 @@ std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& 
     group->network_.reset();
   } else {
     if (unconnected < size)
-      refuse(unconnected, "the ranks are on several machines or in several containers, and " +
-                              name_of_rank(unconnected) + " " +
-                              std::string(why_not_connected(
-                                  greetings[static_cast<std::size_t>(unconnected)].address.state)));
+      refuse(
+          unconnected,
+          "the ranks are on several machines or in several containers, and " + name_of_rank(unconnected) +
+              " " +
+              std::string(why_not_connected(greetings[static_cast<std::size_t>(unconnected)].address.state)));
     group->needs_host_ = true;
     if (!group->network_->connect(set_up, *group->locality_, world_ranks, greetings.front().random))
       refuse(rank, "the MPI has no communicator, or a process no memory, left for the group");

@@ -450,9 +450,9 @@ void NodeBoard::report_timeout(const Stage& stage) const {
   throw BoardError(Trouble::timeout, missing.empty() ? named_rank() : missing.front(),
                    call(stage.board) + ": rank " + std::to_string(named_rank()) + " has waited " + limit +
                        " s for " +
-                       (!missing.empty()                     ? rank_list(missing)
+                       (!missing.empty()                   ? rank_list(missing)
                         : locality_.membership.nodes() > 1 ? "ranks on other nodes"
-                                                             : "ranks that have begun it"));
+                                                           : "ranks that have begun it"));
 }
 
 void NodeBoard::give_up(int failed, const char* why, int code) noexcept {

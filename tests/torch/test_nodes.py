@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The backend on several nodes, which MPI connects."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import jobs
+import pytest
+
+SIZE = 4
+
+
+@pytest.fixture(params=sorted(jobs.MPIS))
+def mpi(request: pytest.FixtureRequest) -> str:
+    name = str(request.param)
+    if not Path(jobs.MPIS[name][0]).is_file():
+        pytest.skip(f"{name} is not installed")
+    return name
+
+
+def all_right_on_nodes(job: jobs.Rank, least_checks: int, size: int = SIZE) -> None:
+    counts = re.findall(r"rank \d+: (\d+) checks, (\d+) wrong", job.out)
+    assert job.exit_code == 0, jobs.text_of([job])
+    assert len(counts) == size, jobs.text_of([job])
+    assert all(int(checks) >= least_checks and wrong == "0" for checks, wrong in counts), jobs.text_of([job])
+
+
+def test_every_collective(mpi: str) -> None:
+    job = jobs.start_on_nodes(mpi, 2, "collectives.py", SIZE)
+    all_right_on_nodes(job, 1500)
+    assert f"in a group of {SIZE} ranks: hierarchy(" in job.err
+    assert "one node" not in job.err
+
+
+@pytest.mark.in_turn(1, "program", "ranks_per_node")
+@pytest.mark.parametrize("ranks_per_node", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("program", "least_checks"),
+    [("messages.py", 12), ("calls.py", 110), ("sequences.py", 100), ("training.py", 15)],
+)
+def test_programs(mpi: str, program: str, least_checks: int, ranks_per_node: int) -> None:
+    arguments = ("30", "7") if program == "sequences.py" else ()
+    job = jobs.start_on_nodes(mpi, ranks_per_node, program, SIZE, *arguments)
+    all_right_on_nodes(job, least_checks)
+
+
+def test_errors_reach_all_nodes(mpi: str) -> None:
+    job = jobs.start_on_nodes(mpi, 2, "failures.py", SIZE, "errors")
+    for what, words in (
+        ("lengths", "rank 0 made allreduce of 1000 x float32, sum, and rank 1 allreduce of 1001"),
+        ("late", "has waited 1 s for "),
+        ("no message", "rank 0 receives 40 bytes from rank 1 with tag 0"),
+        ("given up", "rank"),
+    ):
+        lines = re.findall(rf"^{what}: ([\d.]+) s: DistBackendError: offbeat: (.*)$", job.out, re.MULTILINE)
+        assert len(lines) == (1 if what == "no message" else SIZE), jobs.text_of([job])
+        assert all(words in line for _, line in lines), jobs.text_of([job])
+        assert all(float(seconds) < 10 for seconds, _ in lines), jobs.text_of([job])
+
+
+@pytest.mark.parametrize("case", ["killed", "killed-begun"])
+def test_a_killed_rank_ends_the_job_or_is_named(mpi: str, case: str) -> None:
+    job = jobs.start_on_nodes(mpi, 2, "failures.py", SIZE, case, limit_s=100)
+    assert job.exit_code != 0
+    for line in re.findall(r"^killed: .*", job.out, re.MULTILINE):
+        assert "the process of rank 1 has died" in line
