@@ -224,7 +224,7 @@ def install_torch() -> str:
 
 
 def package_for_torch() -> Path:
-    """A folder for PYTHONPATH with the installed offbeat, and mpi4py, which finds its MPI when it is imported."""
+    """A folder for PYTHONPATH with the installed offbeat, and mpi4py, which finds an MPI at its import."""
     folder = BUILD / "torch-package"
     folder.mkdir(exist_ok=True)
     for name in ("offbeat", "mpi4py"):

@@ -234,13 +234,13 @@ std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& 
 void Group::free(std::unique_ptr<Group> group) noexcept {
   Group& mine = *group;
   if (mine.fork_generation_ != GroupProcess::fork_generation()) {
-    // The memory is the parent's, too. Unmapping it here is all that can be done.
-    group.reset();
+    // The memory is the parent's, too. Unmapping it here is all that can be done. A child cannot call MPI.
+    if (mine.network_ != nullptr) static_cast<void>(group.release());
     return;
   }
   const auto are_under_way = [&] {
     const OperationsUnderWay::Lock lock(operations_under_way);
-    return mine.in_use_ > 0;
+    return mine.in_use_ > 0 && !(mine.needs_host_ && operations_under_way.has_host_ended());
   };
   const auto is_watched = [&] {
     const OperationsUnderWay::Lock lock(operations_under_way);
@@ -257,8 +257,10 @@ void Group::free(std::unique_ptr<Group> group) noexcept {
       mine.board_->board().bell().ring();
       sched_yield();
     }
-    if (mine.network_ != nullptr && mine.board_->is_given_up()) mine.network_->spoil();
+    if (mine.network_ != nullptr && mine.board_->board().broken().load(std::memory_order_acquire) != 0)
+      mine.network_->spoil();
     mine.board_->leave();
+    if (mine.in_use_ > 0) static_cast<void>(group.release());  // messages may still come to its operations
   }
 }
 

@@ -217,6 +217,7 @@ class OperationsUnderWay {
     const std::lock_guard<SpinLock> guard_;
   };
   // Call these while you hold the lock.
+  [[nodiscard]] bool has_host_ended() const { return has_host_ended_; }
   void add(Operation& operation);
   void remove(Operation& operation) noexcept;
   void add_over(Operation& operation) noexcept;

@@ -45,6 +45,14 @@ def test_a_group_lives_on_after_mpi_finalize(mpi: Mpi, settings: dict[str, str])
     run(mpi, 2, [compile_client(mpi, "group_outlives_mpi.c")], environment=settings, timeout=120).succeeded()
 
 
+@pytest.mark.parametrize("ranks_per_node", [1, 2, 3])
+def test_a_group_of_several_nodes(mpi: Mpi, ranks_per_node: int) -> None:
+    settings = {"OFFBEAT_NODE_RANKS": str(ranks_per_node), "OFFBEAT_VERBOSE": "1"}
+    command = [compile_client(mpi, "group_on_nodes.c")]
+    result = run(mpi, 4, command, environment=settings, timeout=120).succeeded()
+    assert "barrier in a group of 4 ranks: dissemination" in result.stderr, str(result)
+
+
 @pytest.mark.parametrize("language", [["cc", "-std=c99"], ["cc", "-std=c17"], ["c++", "-std=c++11"]])
 def test_header_compiles_as_strict(language: list[str]) -> None:
     header = ROOT / "include" / "offbeat" / "offbeat.h"

@@ -63,8 +63,8 @@ def _connect_nodes(store: Any, rank: int, size: int) -> None:
     if not _is_preloaded():
         other = next(k for k in range(size) if nodes[k] != _node())
         raise RuntimeError(
-            f"offbeat: ranks {rank} and {other} are on different machines, which this backend connects by MPI "
-            "only; start the program with `offbeat run`, or keep gloo or nccl for this group"
+            f"offbeat: ranks {rank} and {other} are on different machines, which this backend connects only "
+            "by MPI; start the program with `offbeat run`, or keep gloo or nccl for this group"
         )
     with contextlib.suppress(ImportError, RuntimeError):
         importlib.import_module("mpi4py.MPI")

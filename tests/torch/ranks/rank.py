@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import datetime
-import importlib
 import os
 import sys
 from typing import Any
 
-import offbeat.torch  # noqa: F401  # registers the backend
+import offbeat.torch  # registers the backend
 import torch
 import torch.distributed as dist
 
@@ -19,8 +18,9 @@ _wrong: list[str] = []
 
 def start(backend: str = "offbeat", timeout_s: float = 120) -> tuple[int, int]:
     torch.set_num_threads(1)
-    if "OFFBEAT_NODE_RANKS" in os.environ:  # the ranks of one machine count as several nodes
-        importlib.import_module("mpi4py.MPI")
+    if ranks_of_node := os.environ.get("OFFBEAT_NODE_RANKS"):  # they count as machines
+        machine = f"machine {int(os.environ['RANK']) // int(ranks_of_node)}"
+        offbeat.torch._node = lambda: machine
     dist.init_process_group(backend, timeout=datetime.timedelta(seconds=timeout_s))
     return dist.get_rank(), dist.get_world_size()
 
