@@ -9,6 +9,12 @@ namespace offbeat {
 
 constinit OperationsUnderWay operations_under_way;
 
+namespace {
+
+constinit thread_local bool is_in_sequel = false;
+
+}  // namespace
+
 Task OperationsOwner::start_task(Operation& operation, Endpoint net) {
   const OperationPlan& plan = operation.plan();
   const auto run = plan.immediate != nullptr ? plan.immediate->run_in_steps : plan.expression->algorithm->run;
@@ -200,6 +206,7 @@ bool Operation::advance(HostCalls calls) noexcept {
 }
 
 void Operation::end() noexcept {
+  operations_under_way.expect_over(*this);
   operations_under_way.remove(*this);
   if (plan_.stage != nullptr && has_started_) plan_.stage->end_use();
   task_ = {};  // in the thread that advanced it: the frame goes to this thread's pool
@@ -247,8 +254,16 @@ void OperationsUnderWay::settle(std::atomic<Operation*>& over) noexcept {
       }
     }
     each->is_complete_.store(true, std::memory_order_release);
-    each->sequel_.call(each->sequel_.state);  // may destroy the operation
+    const Sequel sequel = each->sequel_;
+    if (sequel.in_any_thread) operations_under_way.unsettled_.fetch_sub(1, std::memory_order_relaxed);
+    const bool was_in_sequel = std::exchange(is_in_sequel, true);
+    sequel.call(sequel.state);  // may destroy the operation
+    is_in_sequel = was_in_sequel;
   }
+}
+
+void OperationsUnderWay::settle_unless_in_sequel() noexcept {
+  if (!is_in_sequel) settle_in_any_thread();
 }
 
 void OperationsUnderWay::settle() noexcept {
@@ -286,12 +301,14 @@ void OperationsUnderWay::end_host() noexcept {
 
 void OperationsUnderWay::forget_all() noexcept {
   lock_.unlock();
+  is_in_sequel = false;
   first_.store(nullptr, std::memory_order_relaxed);
   next_to_advance_ = nullptr;
   announced_.store(nullptr, std::memory_order_relaxed);
   announced_count_.store(0, std::memory_order_relaxed);
   over_.store(nullptr, std::memory_order_relaxed);
   over_anywhere_.store(nullptr, std::memory_order_relaxed);
+  unsettled_.store(0, std::memory_order_relaxed);
   abandoned_.store(nullptr, std::memory_order_relaxed);
 }
 
@@ -313,8 +330,19 @@ void OperationsUnderWay::take_announced() noexcept {
     Operation& each = *std::exchange(in_order, in_order->next_);
     each.next_ = nullptr;
     each.owner_->accept(each);
-    announced_count_.fetch_sub(1, std::memory_order_relaxed);
+    announced_count_.fetch_sub(1, std::memory_order_release);
   }
+}
+
+// Comes before the operation leaves the list of those under way, so that any_or_sequels() stays true.
+void OperationsUnderWay::expect_over(const Operation& operation) noexcept {
+  if (operation.is_urgent()) unsettled_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void OperationsUnderWay::add_complete(Operation& operation) noexcept {
+  const Lock lock(*this);
+  expect_over(operation);
+  add_over(operation);
 }
 
 void OperationsUnderWay::add_over(Operation& operation) noexcept {
@@ -354,7 +382,7 @@ void OperationsUnderWay::remove(Operation& operation) noexcept {
   Operation* const next = std::exchange(operation.next_, nullptr);
   Operation* each = first_.load(std::memory_order_relaxed);
   if (each == &operation) {
-    first_.store(next, std::memory_order_relaxed);
+    first_.store(next, std::memory_order_release);
     return;
   }
   while (each != nullptr && each->next_ != &operation) each = each->next_;

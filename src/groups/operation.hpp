@@ -142,15 +142,20 @@ class Operation {
     if (failure_) std::rethrow_exception(failure_);
   }
 
+ protected:
+  // Advances without waiting, and sets `got_further` if that was possible. Returns true if the operation is
+  // over. Throws what ends it.
+  [[nodiscard]] virtual bool step(bool& got_further, HostCalls calls);
+  // Returns the operation that starts on the stage when this one is complete, or null. Call this while you
+  // hold the lock.
+  [[nodiscard]] Operation* successor() const { return after_; }
+
  private:
   friend class OperationsOwner;
   friend class OperationsUnderWay;
 
   class OwnerInUse;
 
-  // Advances without waiting, and sets `got_further` if that was possible. Returns true if the operation is
-  // over. Throws what ends it.
-  [[nodiscard]] virtual bool step(bool& got_further, HostCalls calls);
   void start();
   // Returns true if the copies from and to a device are complete.
   [[nodiscard]] bool is_settled() const;
@@ -179,9 +184,15 @@ class Operation {
 // progress in every such call. HostProgress advances them while the program waits inside the host.
 class OperationsUnderWay {
  public:
+  // The order of the two loads matters: an operation is in the list before it counts as announced no more.
   [[nodiscard]] bool any() const {
-    return first_.load(std::memory_order_relaxed) != nullptr ||
-           announced_count_.load(std::memory_order_relaxed) != 0;
+    return announced_count_.load(std::memory_order_acquire) != 0 ||
+           first_.load(std::memory_order_acquire) != nullptr;
+  }
+  // Returns true if there is work for a thread of offbeat: any(), or a sequel that any thread may call and
+  // nobody has called yet. The thread that ended the operation may now be in a long wait.
+  [[nodiscard]] bool any_or_sequels() const {
+    return any() || unsettled_.load(std::memory_order_relaxed) != 0;
   }
   // Queues the operation; the next thread that runs the progress loop starts it. Never blocks.
   void announce(Operation& operation) noexcept;
@@ -193,6 +204,12 @@ class OperationsUnderWay {
   void settle() noexcept;
   // Calls those sequels that any thread may call.
   void settle_in_any_thread() noexcept { settle(over_anywhere_); }
+  // Does the same at the end of a function that waits for no sequel. If a sequel has called that function,
+  // the loop that called the sequel calls the next one: otherwise sequels that begin operations would nest
+  // without end.
+  void settle_unless_in_sequel() noexcept;
+  // Makes a sequel due that any thread may call, of an operation that was complete from the beginning.
+  void add_complete(Operation& operation) noexcept;
   // Returns the owner of an operation that a thread of offbeat should stay awake for, or null if there is
   // none. Sets how to wait for it. Call end_watch() when you do so no more: the patience may refer to the
   // owner.
@@ -221,6 +238,7 @@ class OperationsUnderWay {
   void add(Operation& operation);
   void remove(Operation& operation) noexcept;
   void add_over(Operation& operation) noexcept;
+  void expect_over(const Operation& operation) noexcept;
   void add_abandoned(OperationsOwner& owner) noexcept;
 
  private:
@@ -236,6 +254,7 @@ class OperationsUnderWay {
   std::atomic<int> announced_count_{0};             // not yet taken by take_announced()
   std::atomic<Operation*> over_{nullptr};           // waiting for their sequels to be called
   std::atomic<Operation*> over_anywhere_{nullptr};  // likewise; any thread may call these sequels
+  std::atomic<int> unsettled_{0};                   // how many of these there are, or will be in a moment
   std::atomic<OperationsOwner*> abandoned_{nullptr};
   std::atomic<std::uint64_t> looks_{0};
 };

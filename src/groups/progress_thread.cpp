@@ -76,9 +76,9 @@ void do_urgent_work() {
 // again, so the next nap is short.
 void look_after_operations() {
   long next_nap_ns = longest_nap_ns;
-  while (operations_under_way.any()) {
+  while (operations_under_way.any_or_sequels()) {
     do_urgent_work();
-    if (!operations_under_way.any()) break;
+    if (!operations_under_way.any_or_sequels()) break;
     const std::uint64_t looks = operations_under_way.looks();
     nap_ns(next_nap_ns);
     next_nap_ns = std::min(2 * next_nap_ns, longest_nap_ns);
@@ -103,7 +103,7 @@ void do_all_work() {
     const double now_s = monotonic_s();
     if (got_further) idle_since_s = now_s;
     if (now_s - idle_since_s < patience_s) continue;
-    if (!operations_under_way.any()) return;
+    if (!operations_under_way.any_or_sequels()) return;
     sleep_ns(shortest_nap_ns);
   }
 }
@@ -122,7 +122,7 @@ void* be_the_thread(void*) {
 bool Duty::ends() {
   is_on_.store(0, std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  return !operations_under_way.any() || is_on_.exchange(1) != 0;
+  return !operations_under_way.any_or_sequels() || is_on_.exchange(1) != 0;
 }
 
 void Duty::wait_until_it_begins() { syscall(SYS_futex, &is_on_, FUTEX_WAIT_PRIVATE, 0, nullptr, nullptr, 0); }
