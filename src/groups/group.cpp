@@ -27,6 +27,8 @@ std::uint64_t hash_of(std::span<const std::size_t> counts) {
 
 Task do_nothing() { co_return; }
 
+constinit thread_local const Expression* last_algorithm_of_thread = nullptr;
+
 // Tells the log of a group about a call, if there is a log. The call counts as failed unless returns() is
 // called.
 class Observation {
@@ -90,25 +92,25 @@ void Group::require_intact() const {
 }
 
 // The host runs no call of a group, not even where a rule gives it one.
-void Group::make_plans() {
-  if (network_ == nullptr) {
-    plans_ = process_.selection.plans_without_mpi(size_);
-    return;
-  }
-  plans_ = process_.selection.plans({.ranks = size_,
-                                     .nodes = membership_.nodes(),
-                                     .board = true,
-                                     .in_rank_order = membership_.is_in_rank_order()},
-                                    false);
-  for (Plan& plan : plans_.by_collective)
+Plans Group::current_plans() const {
+  if (network_ == nullptr) return process_.selection.plans_without_mpi(size_);
+  Plans plans = process_.selection.plans({.ranks = size_,
+                                          .nodes = membership_.nodes(),
+                                          .board = true,
+                                          .in_rank_order = membership_.is_in_rank_order()},
+                                         false);
+  for (Plan& plan : plans.by_collective)
     for (PlanRow& row : plan.rows)
       if (row.expression->runs_on_host()) static_cast<Alternative&>(row) = plan.without_host;
+  return plans;
 }
 
-const PlanRow& Group::choose(const Call& call, std::size_t bytes) {
-  if (plans_.generation != process_.selection.generation()) [[unlikely]]
-    make_plans();
-  const PlanRow& row = plans_.of(call.collective).row_for(bytes);
+const Expression* Group::last_algorithm() { return last_algorithm_of_thread; }
+
+Alternative Group::choose(Plans& plans, const Call& call, std::size_t bytes) {
+  if (plans.generation != process_.selection.generation()) [[unlikely]]
+    plans = current_plans();
+  const PlanRow& row = plans.of(call.collective).row_for(bytes);
   if (row.expression->is_native()) [[unlikely]]
     throw UsageError("no algorithm without MPI for this call");
   if (process_.settings.verbose > 0 && rank_ == 0) [[unlikely]]
@@ -205,25 +207,27 @@ void Group::run(const CallArguments& arguments, const CallEnd& end) {
     prepared.fetch_input();
     copy_alone(prepared.call());
     prepared.deliver_output();
-    last_algorithm_ = &copied_in_group;
+    last_algorithm_of_thread = &copied_in_group;
   } else {
     run_on_board(prepared, record_of(arguments, prepared.call()), end);
   }
-  observation.returns(true, last_algorithm_);
-  operations_under_way.settle_in_any_thread();
+  const Expression* const ran = last_algorithm_of_thread;
+  observation.returns(true, ran);
+  operations_under_way.settle_unless_in_sequel();
+  last_algorithm_of_thread = ran;  // a sequel may have begun another call
 }
 
 void Group::run_on_board(PreparedCall& prepared, const CallRecord& unnumbered, const CallEnd& end) {
   const Call& call = prepared.call();
   const std::size_t bytes = call.length(size_);
-  const PlanRow& row = choose(call, bytes);
+  const Alternative row = choose(plans_of_runs_, call, bytes);
   prepared.stage(may_have_stand_ins(*row.expression->algorithm, row.immediate != nullptr, call.collective));
   NodeBoard::Stage& stage = board_->stage(0);
   Board& board = stage.board;
   CallRecord record = unnumbered;
   record.number = stage.next_number();
   write_record(board, *locality_, record, call);
-  board.enter(++calls_, call.collective, bytes);
+  board.enter(count_call(), call.collective, bytes);
   stage.watch(record, call, end.timeout_s > 0 ? monotonic_s() + end.timeout_s : 0, end.timeout_s);
   try {
     prepared.fetch_input();
@@ -242,7 +246,7 @@ void Group::run_on_board(PreparedCall& prepared, const CallRecord& unnumbered, c
     break_down();
     throw board_->failure();
   }
-  last_algorithm_ = row.expression;
+  last_algorithm_of_thread = row.expression;
 }
 
 void Group::run_task(NodeBoard::Stage& stage, const Expression& expression, const Call& call,
@@ -339,13 +343,15 @@ void Group::check_end(Operation& operation) {
 
 std::unique_ptr<GroupRequest> Group::begin(const CallArguments& arguments, const CallEnd& end) {
   std::unique_ptr<GroupRequest> request = start(arguments, end);
+  const Expression* const ran = last_algorithm_of_thread;
   // From here on, a request with a `done` may be gone.
   look_after_calls(end.done != nullptr);
+  last_algorithm_of_thread = ran;  // a sequel may have begun another call
   return request;
 }
 
 void Group::look_after_calls(bool is_urgent) {
-  operations_under_way.settle_in_any_thread();
+  operations_under_way.settle_unless_in_sequel();
   if (operations_under_way.any()) process_.progress.ensure(is_urgent);
 }
 
@@ -371,9 +377,10 @@ std::unique_ptr<GroupRequest> Group::start(const CallArguments& arguments, const
   const std::size_t bytes = prepared->call().length(size_);
   std::unique_lock order(order_, std::defer_lock);
   if (board_ != nullptr) order.lock();
-  const PlanRow* const row = board_ != nullptr ? &choose(prepared->call(), bytes) : nullptr;
-  prepared->stage(row != nullptr && may_have_stand_ins(*row->expression->algorithm, row->immediate != nullptr,
-                                                       arguments.collective));
+  Alternative row;
+  if (board_ != nullptr) row = choose(plans_of_begun_, prepared->call(), bytes);
+  prepared->stage(board_ != nullptr && may_have_stand_ins(*row.expression->algorithm,
+                                                          row.immediate != nullptr, arguments.collective));
   PreparedCall& staged = *prepared;
   std::unique_ptr<GroupRequest> request(
       new CollectiveRequest(*this, std::move(prepared), bytes, record, end, log_, observation.number()));
@@ -382,10 +389,10 @@ std::unique_ptr<GroupRequest> Group::start(const CallArguments& arguments, const
     staged.fetch_input();
     copy_alone(request->call());
     staged.deliver_output();
-    last_algorithm_ = &copied_in_group;
-    observation.returns(false, last_algorithm_);
+    last_algorithm_of_thread = &copied_in_group;
+    observation.returns(false, last_algorithm_of_thread);
     if (end.done == nullptr) return request;
-    GroupRequest::end(request.release());
+    operations_under_way.add_complete(*request.release());
     return nullptr;
   }
   try {
@@ -394,20 +401,20 @@ std::unique_ptr<GroupRequest> Group::start(const CallArguments& arguments, const
     break_down();
     throw board_->failure();
   }
-  OperationPlan plan{.expression = row->expression,
-                     .immediate = row->immediate,
+  OperationPlan plan{.expression = row.expression,
+                     .immediate = row.immediate,
                      .stand_ins = staged.stand_ins(),
-                     .number = ++calls_};
+                     .number = count_call()};
   plan.index = board_->stages() == 1 ? 0 : 1 + static_cast<int>(begun_++ % (board_->stages() - 1));
   plan.stage = &board_->stage(plan.index);
   plan.transport = transports_[static_cast<std::size_t>(plan.index)].get();
   request->begin(plan);
-  last_algorithm_ = row->expression;
+  last_algorithm_of_thread = row.expression;
   GroupRequest* const under_way = end.done != nullptr ? request.release() : request.get();
   // A short copy takes less time than the progress thread needs to notice it.
   constexpr std::size_t short_bytes = 4096;
   put_under_way(*under_way, bytes < short_bytes);
-  observation.returns(false, row->expression);
+  observation.returns(false, row.expression);
   return request;
 }
 
@@ -449,7 +456,7 @@ void Group::transfer(const MessageArguments& arguments, const CallEnd& end) {
     request.advance_first();
   }
   request.wait_for_call();
-  operations_under_way.settle_in_any_thread();
+  operations_under_way.settle_unless_in_sequel();
 }
 
 std::unique_ptr<GroupRequest> Group::begin_transfer(const MessageArguments& arguments, const CallEnd& end) {

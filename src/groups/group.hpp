@@ -57,14 +57,15 @@ class Group final : public OperationsOwner {
   void give_up(std::string_view why);
 
   // Returns what this thread's last call in a group ran.
-  [[nodiscard]] const Expression* last_algorithm() const { return last_algorithm_; }
+  [[nodiscard]] static const Expression* last_algorithm();
 
  private:
   Group(GroupProcess& process, int rank, int size);
   [[nodiscard]] static std::unique_ptr<Group> make_on_board(int rank, int size, const Exchange& exchange,
                                                             GroupObserver* observer,
                                                             MakeNetwork make_network);
-  void make_plans();
+  // Returns the plans of the algorithms that are chosen now, all of which run without a host.
+  [[nodiscard]] Plans current_plans() const;
 
   // What operations need.
   [[nodiscard]] Patience patience_of(int index) override;
@@ -85,7 +86,9 @@ class Group final : public OperationsOwner {
   }
 
   void require_own_process() const;
-  [[nodiscard]] const PlanRow& choose(const Call& call, std::size_t bytes);
+  // Returns how a call is carried out. `plans` are those of the function that the caller is in, because
+  // another thread may be in the other one.
+  [[nodiscard]] Alternative choose(Plans& plans, const Call& call, std::size_t bytes);
   [[nodiscard]] std::unique_ptr<GroupRequest> start(const CallArguments& arguments, const CallEnd& end);
   void run_on_board(PreparedCall& prepared, const CallRecord& record, const CallEnd& end);
   void run_task(NodeBoard::Stage& stage, const Expression& expression, const Call& call,
@@ -99,6 +102,12 @@ class Group final : public OperationsOwner {
   [[nodiscard]] ObservedGroupCall observed(const CallArguments& arguments, bool is_blocking) const;
   // Checks the arguments of a message, and counts it.
   void prepare_transfer(const MessageArguments& arguments);
+  // Counts a call, for people. If another thread counts at the same time, one of the two may be lost.
+  std::uint64_t count_call() {
+    const std::uint64_t number = calls_.load(std::memory_order_relaxed) + 1;
+    calls_.store(number, std::memory_order_relaxed);
+    return number;
+  }
   // Begins a request that has a plan. From then on, one with a `done` may be gone.
   void look_after_calls(bool is_urgent);
   void put_under_way(GroupRequest& request, bool is_short);
@@ -111,15 +120,15 @@ class Group final : public OperationsOwner {
   std::unique_ptr<GroupNetwork> network_;     // null if the group has one node
   std::unique_ptr<NodeBoard> board_;          // null in a group of one rank
   std::unique_ptr<MessageCarrier> messages_;  // likewise
-  Plans plans_;
+  Plans plans_of_runs_;
+  Plans plans_of_begun_;  // guarded by order_
   // One for each stage of the board; the first is that of blocking calls.
   std::array<std::unique_ptr<BoardTransport>, NodeBoard::stages_of_communicator> transports_;
-  std::uint64_t calls_ = 0;
+  std::atomic<std::uint64_t> calls_{0};
   std::mutex order_;  // held while a call takes its place among those that were begun
   std::uint64_t begun_ = 0;
   int in_use_ = 0;               // operations under way
   GroupCallLog* log_ = nullptr;  // null: no observer wants the calls
-  const Expression* last_algorithm_ = nullptr;
 };
 
 // Chooses the algorithm of a collective for all groups of this process; "" returns to the choice of the

@@ -209,7 +209,7 @@ std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& 
   // Whatever fails here fails on one rank alone.
   const bool is_made = try_to([&] {
     if (observer != nullptr) group->log_ = observer->joins(observed_group(*process, greetings, rank));
-    group->make_plans();
+    group->plans_of_runs_ = group->plans_of_begun_ = group->current_plans();
     NodeBoard& board = *group->board_;
     if (!has_one_node) {
       board.serve(group->network_->client());
