@@ -51,6 +51,14 @@ CollectiveRequest::CollectiveRequest(Group& group, std::unique_ptr<PreparedCall>
       log_(log),
       number_(number) {}
 
+// The time of a call also counts while it waits for its turn on the stage.
+bool CollectiveRequest::step(bool& got_further, HostCalls calls) {
+  for (auto* each = static_cast<CollectiveRequest*>(successor()); each != nullptr;
+       each = static_cast<CollectiveRequest*>(each->successor()))
+    plan().stage->end_earlier(each->deadline_s_, each->end_.timeout_s);
+  return Operation::step(got_further, calls);
+}
+
 // -- messages
 
 MessageRequest::MessageRequest(Group& group, MessageCarrier& messages, NodeBoard& board,

@@ -58,6 +58,7 @@ class CollectiveRequest final : public GroupRequest {
 
  private:
   friend class Group;
+  [[nodiscard]] bool step(bool& got_further, HostCalls calls) override;
   void deliver() const override {
     if (log_ != nullptr) [[unlikely]]
       log_->completes(number_);

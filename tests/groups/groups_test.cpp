@@ -680,6 +680,30 @@ TEST(Group, NamesTheRankThatIsMissing) {
   }));
 }
 
+// A fourth call waits for its turn behind the first one, which has no time limit.
+TEST(Group, CountsTheTimeBeforeACallHasItsTurn) {
+  expect_success(ranks::run(2, [](Shared& shared, int rank) {
+    offbeat_group* group = make_group(shared, rank, 2);
+    if (rank == 0) {
+      std::array<offbeat_request*, 4> requests{};
+      const double began_s = now_s();
+      for (std::size_t k = 0; k < requests.size(); ++k) {
+        offbeat_call call = call_of(group, "barrier");
+        call.timeout_s = k == 3 ? 0.3 : 0;
+        require(offbeat_begin(&call, &requests[k]) == OFFBEAT_OK, "begin");
+      }
+      require(offbeat_wait(&requests[3]) == OFFBEAT_ERROR_TIMEOUT && text_has("0.3 s for rank 1"),
+              "no time-out");
+      require(now_s() - began_s > 0.25, "it came too early");
+      for (offbeat_request*& each : requests) static_cast<void>(offbeat_wait(&each));
+      shared.words[0] = 1;
+    } else {
+      while (shared.words[0].load() == 0) usleep(1000);
+    }
+    offbeat_group_free(&group);
+  }));
+}
+
 TEST(Group, GivesUpWithAText) {
   expect_success(ranks::run(2, [](Shared& shared, int rank) {
     offbeat_group* group = make_group(shared, rank, 2);
