@@ -47,6 +47,16 @@ Messages::Peer& Messages::peer(int rank) {
   return *found;
 }
 
+template <class Look>
+void Messages::look_at_any(Look&& look) const {
+  const int size = board_.board().size;
+  const int first = first_of_any_;
+  for (int k = 0; k < size; ++k) {
+    const int rank = (first + k) % size;
+    if (rank != board_.board().rank && look(rank)) return;
+  }
+}
+
 // -- beginning
 
 void Messages::begin(Message& message) {
@@ -54,20 +64,31 @@ void Messages::begin(Message& message) {
     peer(message.peer).unsent.push(message);
     return;
   }
-  if (message.peer != Message::any_rank) {
-    if (find_unexpected(message, peer(message.peer))) return;
-  } else {
-    for (int rank = 0; rank < board_.board().size; ++rank) {
-      if (rank != board_.board().rank && find_unexpected(message, peer(rank))) return;
-    }
-  }
-  receives_.push(message);
+  if (message.peer == Message::any_rank) return begin_from_any(message);
+  Peer& from = peer(message.peer);
+  const auto found = from.find_unexpected(message.tag);
+  found != from.unexpected.end() ? take(message, from, found) : receives_.push(message);
 }
 
-bool Messages::find_unexpected(Message& receive, Peer& from) {
-  const auto found = std::ranges::find_if(
-      from.unexpected, [&](const Unexpected& each) { return each.frame.tag == receive.tag; });
-  if (found == from.unexpected.end()) return false;
+// What has come, but was not read yet, counts like a message that was read: otherwise a rank whose messages
+// were read would keep its turn.
+void Messages::begin_from_any(Message& receive) {
+  receives_.push(receive);
+  bool has_read = false;
+  look_at_any([&](int rank) {
+    Peer& from = peer(rank);
+    if (const auto found = from.find_unexpected(receive.tag); found != from.unexpected.end()) {
+      receives_.remove(receive);
+      take(receive, from, found);
+    } else {
+      has_read = read(from) || has_read;
+    }
+    return receive.peer != Message::any_rank;
+  });
+  if (has_read) board_.board().bell().ring();
+}
+
+void Messages::take(Message& receive, Peer& from, UnexpectedList::iterator found) {
   const Frame frame = found->frame;
   match(receive, from, frame);
   if (frame.kind == Frame::Kind::short_message) {
@@ -78,10 +99,10 @@ bool Messages::find_unexpected(Message& receive, Peer& from) {
     expect_pieces(receive, from, frame);
   }
   from.unexpected.erase(found);
-  return true;
 }
 
-void Messages::match(Message& receive, const Peer& from, const Frame& frame) const {
+void Messages::match(Message& receive, const Peer& from, const Frame& frame) {
+  if (receive.peer == Message::any_rank) first_of_any_ = (from.rank + 1) % board_.board().size;
   receive.peer = from.rank;
   if (receive.arrival.rank != nullptr) {
     *receive.arrival.rank = from.rank;
@@ -115,9 +136,10 @@ void Messages::forget(const Message& message) noexcept {
 bool Messages::move(const Message& message) {
   bool has_moved = false;
   if (message.peer == Message::any_rank) {
-    for (int rank = 0; rank < board_.board().size && message.peer == Message::any_rank; ++rank) {
-      if (rank != board_.board().rank) has_moved = read(peer(rank)) || has_moved;
-    }
+    look_at_any([&](int rank) {
+      has_moved = read(peer(rank)) || has_moved;
+      return message.peer != Message::any_rank;
+    });
     if (message.peer == Message::any_rank) return has_moved;
   }
   Peer& with = peer(message.peer);

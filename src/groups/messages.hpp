@@ -2,6 +2,7 @@
 // Messages carries messages between two ranks of a group, and finds the receive that a message belongs to.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -56,6 +57,7 @@ class Messages final : public MessageCarrier {
     Frame frame;
     pool::List<std::byte> data;  // of a short message
   };
+  using UnexpectedList = std::list<Unexpected, pool::Allocator<Unexpected>>;
   // All that this rank has under way with another rank.
   struct Peer {
     Peer(const Board& board, int rank)
@@ -69,14 +71,23 @@ class Messages final : public MessageCarrier {
     MessageQueue unsent;     // sends of which nothing has travelled
     MessageQueue announced;  // long sends
     MessageQueue arriving;   // long receives whose message is announced
-    std::list<Unexpected, pool::Allocator<Unexpected>> unexpected;
+    UnexpectedList unexpected;
+
+    [[nodiscard]] UnexpectedList::iterator find_unexpected(int tag) {
+      return std::ranges::find_if(unexpected, [&](const Unexpected& each) { return each.frame.tag == tag; });
+    }
   };
 
   [[nodiscard]] Peer& peer(int rank);
-  // Gives the receive a message if there is one already.
-  [[nodiscard]] bool find_unexpected(Message& receive, Peer& from);
+  // Calls look(rank) for the other ranks until it returns true. No rank waits forever because others send
+  // all the time.
+  template <class Look>
+  void look_at_any(Look&& look) const;
+  void begin_from_any(Message& receive);
+  // Gives the receive a message that came before it.
+  void take(Message& receive, Peer& from, UnexpectedList::iterator found);
   // Sets what the receive has found. Throws BoardError if the lengths differ.
-  void match(Message& receive, const Peer& from, const Frame& frame) const;
+  void match(Message& receive, const Peer& from, const Frame& frame);
   void expect_pieces(Message& receive, Peer& from, const Frame& frame);
   // Reads what a peer has sent. Returns true if there was anything.
   bool read(Peer& from);
@@ -90,6 +101,7 @@ class Messages final : public MessageCarrier {
   const std::size_t longest_short_;  // the most bytes of a message that travels with its header
   std::vector<std::unique_ptr<Peer>> peers_;
   MessageQueue receives_;  // those that have found no message
+  int first_of_any_ = 0;   // where a receive from any rank looks first: behind the rank of the last one
 };
 
 }  // namespace offbeat

@@ -286,6 +286,27 @@ TEST_P(Messages, AreReceivedFromAnyRank) {
   }));
 }
 
+// Rank 1 has sent many messages, and rank 2 one. It does not come last.
+TEST(Message, FromEachRankHasItsTurn) {
+  expect_success(ranks::run(3, [](Shared& shared, int rank) {
+    offbeat_group* group = make_group(shared, rank, 3);
+    const int count = 200;
+    for (int k = 0; k < (rank == 1 ? count : rank == 2 ? 1 : 0); ++k)
+      send(group, 0, 0, data_of(8, rank, 0, 0, k));
+    barrier(group);
+    int turn_of_rank_2 = -1;
+    for (int k = 0; rank == 0 && k <= count; ++k) {
+      offbeat_arrival arrival{};
+      const Bytes data = receive(group, OFFBEAT_ANY_RANK, 0, 8, &arrival);
+      if (arrival.rank == 2) turn_of_rank_2 = k;
+      const int number = arrival.rank == 2 ? 0 : turn_of_rank_2 < 0 ? k : k - 1;
+      require(data == data_of(8, arrival.rank, 0, 0, number), "wrong data");
+    }
+    require(rank != 0 || turn_of_rank_2 <= 1, "rank 2 was number " + std::to_string(turn_of_rank_2));
+    offbeat_group_free(&group);
+  }));
+}
+
 // Random messages between all pairs in two groups, begun and blocking, with collectives between them. All
 // ranks know all messages.
 void exchange_at_random(Shared& shared, int rank, int size) {
