@@ -69,6 +69,8 @@ struct Opened {
   pid_t pid;
   std::uint64_t start_time;
   int descriptor;
+  dev_t device;
+  ino_t inode;
   int users;
 };
 
@@ -106,7 +108,12 @@ int pidfd_of(const ProcessIdentity& identity) {
     close(descriptor);
     return -1;
   }
-  if (!try_to([&] { table().opened.push_back({identity.pid, identity.start_time, descriptor, 1}); })) {
+  struct stat file {};
+  fstat(descriptor, &file);
+  if (!try_to([&] {
+        table().opened.push_back(
+            {identity.pid, identity.start_time, descriptor, file.st_dev, file.st_ino, 1});
+      })) {
     close(descriptor);
     return -2;
   }
@@ -129,6 +136,18 @@ bool is_pidfd_of(int descriptor, pid_t pid) {
   if (at == nullptr) return false;
   const long found = std::strtol(at + 5, nullptr, 10);
   return found == pid || found == -1;  // -1: it has ended
+}
+
+// Returns false if the program has opened another file where the pidfd was. This is quick. Before Linux 6.9
+// all pidfds and some other files look alike.
+bool is_in_place(const ProcessIdentity& identity, int descriptor) {
+  struct stat file {};
+  if (fstat(descriptor, &file) != 0) return false;
+  const std::lock_guard lock(table().mutex);
+  return std::ranges::any_of(table().opened, [&](const Opened& each) {
+    return each.pid == identity.pid && each.start_time == identity.start_time && each.device == file.st_dev &&
+           each.inode == file.st_ino;
+  });
 }
 
 // The last user closes the pidfd.
@@ -175,7 +194,8 @@ bool PeerProcess::is_dead() {
   bool found = descriptor == -1 || (descriptor < 0 && !has_process(identity_.pid));
   if (descriptor >= 0) {
     pollfd look{.fd = descriptor, .events = POLLIN, .revents = 0};
-    found = poll(&look, 1, 0) == 1 && (look.revents & (POLLIN | POLLNVAL)) != 0 && has_ended(identity_);
+    const bool says_so = poll(&look, 1, 0) == 1 && (look.revents & (POLLIN | POLLNVAL)) != 0;
+    found = (says_so || !is_in_place(identity_, descriptor)) && has_ended(identity_);
   }
   if (found) is_dead.store(true, std::memory_order_relaxed);
   return found;

@@ -92,7 +92,14 @@ TEST(PeerProcess, LeavesAFileAloneThatTheProgramHasOpenedThere) {
     }
     if (taken < 0) GTEST_SKIP() << "this kernel has no pidfd";
     close(taken);
-    ASSERT_EQ(open("/dev/null", O_RDONLY | O_CLOEXEC), taken);
+    // A pipe that never has anything to read, so it never looks like the pidfd of a process that has ended.
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    ASSERT_EQ(ends[0], taken);
+    EXPECT_FALSE(peer.is_dead());
+    sleeper.end();
+    EXPECT_TRUE(peer.is_dead());
+    close(ends[1]);
   }
   EXPECT_NE(fcntl(taken, F_GETFD), -1);
   close(taken);
