@@ -189,11 +189,11 @@ class OperationsUnderWay {
     return announced_count_.load(std::memory_order_acquire) != 0 ||
            first_.load(std::memory_order_acquire) != nullptr;
   }
-  // Returns true if there is work for a thread of offbeat: any(), or a sequel that any thread may call and
-  // nobody has called yet. The thread that ended the operation may now be in a long wait.
-  [[nodiscard]] bool any_or_sequels() const {
-    return any() || unsettled_.load(std::memory_order_relaxed) != 0;
-  }
+  // Returns true if there is a sequel that any thread may call, and nobody has called it yet.
+  [[nodiscard]] bool any_sequels() const { return unsettled_.load(std::memory_order_relaxed) != 0; }
+  // Returns true if there is work for a thread of offbeat. The thread that has ended an operation may now be
+  // in a long wait, so sequels count, too.
+  [[nodiscard]] bool any_or_sequels() const { return any() || any_sequels(); }
   // Queues the operation; the next thread that runs the progress loop starts it. Never blocks.
   void announce(Operation& operation) noexcept;
   // Advances all operations once. Does nothing if another thread, or a caller further up in this thread, is

@@ -58,16 +58,15 @@ void do_urgent_work() {
   std::optional<Patience::Wait> wait;  // lasts until an operation advances, and so becomes patient
   while (OperationsOwner* const owner = operations_under_way.watch_urgent(patience)) {
     if (!wait) wait.emplace(patience);
-    for (int look = 0; look < looks_at_once && operations_under_way.any(); ++look) {
-      const bool got_further = operations_under_way.advance(HostCalls::if_threads);
-      operations_under_way.settle_in_any_thread();
-      if (got_further) {
-        wait.reset();
-        break;
-      }
+    bool got_further = false;
+    for (int look = 0; look < looks_at_once && !got_further && operations_under_way.any(); ++look) {
+      got_further = operations_under_way.advance(HostCalls::if_threads);
+      if (got_further || operations_under_way.any_sequels()) break;
       wait->pause();
     }
+    if (got_further) wait.reset();
     operations_under_way.end_watch(*owner);
+    operations_under_way.settle_in_any_thread();  // which may free the owner
   }
   operations_under_way.settle_in_any_thread();  // another thread may have ended the last one
 }

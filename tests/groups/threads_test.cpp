@@ -99,6 +99,30 @@ TEST(Chains, DoNotNestWhenMessagesAreThereAlready) {
   }));
 }
 
+// No thread of offbeat may still wait for a call of the group.
+TEST(AFunctionAtTheEnd, FreesItsGroup) {
+  expect_success(ranks::run(2, [](Shared& shared, int rank) {
+    struct State {
+      offbeat_group* group;
+      std::atomic<bool> is_over{false};
+    };
+    for (int k = 0; k < 20; ++k) {
+      State mine{.group = make_group(shared, rank, 2)};
+      offbeat_call call = call_of(mine.group, "barrier");
+      call.done_state = &mine;
+      call.done = [](void* state, offbeat_status status, const char*) {
+        require(status == OFFBEAT_OK, "not done well");
+        auto& found = *static_cast<State*>(state);
+        offbeat_group_free(&found.group);
+        found.is_over = true;
+      };
+      if (rank == 1) usleep(5000);
+      require(offbeat_begin(&call, nullptr) == OFFBEAT_OK, "not begun");
+      while (!mine.is_over.load()) usleep(100);
+    }
+  }));
+}
+
 // -- several threads
 
 // One thread of each rank waits in a blocking call, for as long as another one begins calls. It may be the
@@ -107,7 +131,7 @@ TEST(Threads, HearThatACallIsDoneWhileAnotherOneWaits) {
   expect_success(ranks::run(2, [](Shared& shared, int rank) {
     offbeat_group* group = make_group(shared, rank, 2);
     std::thread beginner([&] {
-      for (int k = 0; k < 2000; ++k) {
+      for (int k = 0; k < 1000; ++k) {
         std::atomic<bool> is_done{false};
         offbeat_call call = call_of(group, "barrier");
         call.done_state = &is_done;
