@@ -87,8 +87,11 @@ void Group::require_own_process() const {
 }
 
 void Group::require_intact() const {
-  if (board_ != nullptr && board_->board().broken().load(std::memory_order_acquire) != 0) [[unlikely]]
+  if (board_ == nullptr) {
+    if (is_broken_alone_.load(std::memory_order_acquire)) throw *failure_alone_;
+  } else if (board_->board().broken().load(std::memory_order_acquire) != 0) [[unlikely]] {
     throw board_->failure();
+  }
 }
 
 // The host runs no call of a group, not even where a rule gives it one.
@@ -272,7 +275,18 @@ void Group::break_down() {
   } catch (const std::exception& other) {
     error.emplace(Trouble::rank, rank_, "rank " + std::to_string(rank_) + " has failed: " + other.what());
   }
-  if (board_ != nullptr) static_cast<void>(board_->break_off(*error));
+  break_off(*error);
+}
+
+void Group::break_off(const BoardError& failure) {
+  if (board_ != nullptr) {
+    static_cast<void>(board_->break_off(failure));
+    return;
+  }
+  std::call_once(breaks_alone_, [&] {
+    failure_alone_ = failure;
+    is_broken_alone_.store(true, std::memory_order_release);
+  });
 }
 
 void Group::break_down_in(Operation& operation) {
@@ -282,11 +296,10 @@ void Group::break_down_in(Operation& operation) {
 
 void Group::give_up(std::string_view why) {
   require_own_process();
-  if (board_ == nullptr) return;
   constexpr std::size_t most_bytes = 150;
   std::string text = "rank " + std::to_string(rank_) + " has given up";
   if (!why.empty()) text += ": " + printable(why, most_bytes);
-  static_cast<void>(board_->break_off(BoardError(Trouble::rank, rank_, text)));
+  break_off(BoardError(Trouble::rank, rank_, text));
 }
 
 // -- calls that proceed while the program computes

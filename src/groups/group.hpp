@@ -86,6 +86,8 @@ class Group final : public OperationsOwner {
   }
 
   void require_own_process() const;
+  // Ends all use of the group. Later calls throw the first failure.
+  void break_off(const BoardError& failure);
   // Returns how a call is carried out. `plans` are those of the function that the caller is in, because
   // another thread may be in the other one.
   [[nodiscard]] Alternative choose(Plans& plans, const Call& call, std::size_t bytes);
@@ -117,8 +119,11 @@ class Group final : public OperationsOwner {
   Membership membership_;
   std::optional<Locality> locality_;  // null in a group of one rank
   const std::uint64_t fork_generation_;
-  std::unique_ptr<GroupNetwork> network_;     // null if the group has one node
-  std::unique_ptr<NodeBoard> board_;          // null in a group of one rank
+  std::unique_ptr<GroupNetwork> network_;  // null if the group has one node
+  std::unique_ptr<NodeBoard> board_;       // null in a group of one rank
+  std::once_flag breaks_alone_;            // of a group of one rank, as the next two
+  std::optional<BoardError> failure_alone_;
+  std::atomic<bool> is_broken_alone_{false};
   std::unique_ptr<MessageCarrier> messages_;  // likewise
   Plans plans_of_runs_;
   Plans plans_of_begun_;  // guarded by order_

@@ -91,7 +91,9 @@ class Cuda final : public DeviceDriver {
         require_driver(within_device_(address(to), address(from), bytes, stream), "cuMemcpyDtoDAsync");
         break;
     }
-    require_driver(record_(event, stream), "cuEventRecord");
+    const int code = record_(event, stream);
+    if (code != 0) synchronise_(stream);  // nobody waits for the copy, and its memory may be freed
+    require_driver(code, "cuEventRecord");
   }
   bool has_happened(void* event) const override {
     constexpr int not_ready = 600;

@@ -20,6 +20,7 @@ class Hip final : public DeviceDriver {
            find(library, "hipGetLastError", clear_last_error_) &&
            find(library, "hipGetDevice", get_device_) && find(library, "hipSetDevice", set_device_) &&
            find(library, "hipMemcpyAsync", begin_copy_) && find(library, "hipStreamCreate", create_stream_) &&
+           find(library, "hipStreamSynchronize", synchronise_) &&
            find(library, "hipEventCreateWithFlags", create_event_) &&
            find(library, "hipEventRecord", record_) && find(library, "hipEventQuery", query_) &&
            find(library, "hipHostRegister", register_) && find(library, "hipHostUnregister", unregister_);
@@ -66,7 +67,9 @@ class Hip final : public DeviceDriver {
                      : way == Way::write ? host_to_device
                                          : device_to_device;
     require_driver(begin_copy_(to, from, bytes, kind, stream), "hipMemcpyAsync");
-    require_driver(record_(event, stream), "hipEventRecord");
+    const int code = record_(event, stream);
+    if (code != 0) synchronise_(stream);  // nobody waits for the copy, and its memory may be freed
+    require_driver(code, "hipEventRecord");
   }
   bool has_happened(void* event) const override {
     constexpr int not_ready = 600;
@@ -148,6 +151,7 @@ class Hip final : public DeviceDriver {
   int (*set_device_)(int device) = nullptr;
   int (*begin_copy_)(void* to, const void* from, std::size_t bytes, int kind, void* stream) = nullptr;
   int (*create_stream_)(void** stream) = nullptr;
+  int (*synchronise_)(void* stream) = nullptr;
   int (*create_event_)(void** event, unsigned flags) = nullptr;
   int (*record_)(void* event, void* stream) = nullptr;
   int (*query_)(void* event) = nullptr;

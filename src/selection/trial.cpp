@@ -32,7 +32,7 @@ struct Trial::Look {
   // Returns the look that is due after this number of samples, or null. Several samples may have come at
   // once.
   static const Look* after(std::size_t samples, std::size_t at_once) {
-    static constexpr Look looks[] = {{4, hopeless}, {8, 1.5}, {12, 1.25}};
+    static constexpr Look looks[] = {{4, 1.5}, {8, 1.25}, {12, 1.25}};
     for (const Look& each : looks)
       if (samples >= each.samples && samples < each.samples + at_once) return &each;
     return nullptr;

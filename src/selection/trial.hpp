@@ -79,9 +79,9 @@ class Trial {
   // How much faster an alternative must be than the one that was pinned before, or than the first one.
   static constexpr double margin = 0.05;
   // How many calls of each alternative are averaged, at first and when the trial opens again. Before these
-  // come warm-ups. An alternative that takes `hopeless` times as long as the best is dropped after 4 calls,
-  // and then misses the next opening; the next time three, then seven and so on. One that takes 1.5 times as
-  // long is dropped after 8 calls, and one that takes 1.25 times as long after 12.
+  // come warm-ups. An alternative that takes 1.5 times as long as the best is dropped after 4 calls, and one
+  // that takes 1.25 times as long after 8, or 12. One that takes `hopeless` times as long also misses the
+  // next opening; the next time three, then seven and so on.
   static constexpr double hopeless = 3;
   static constexpr std::size_t first_samples = 16;
   static constexpr std::size_t later_samples = 8;

@@ -717,6 +717,17 @@ TEST(Group, GivesUpWithAText) {
   }));
 }
 
+TEST(Group, OfOneRankGivesUp) {
+  expect_success(ranks::run(1, [](Shared& shared, int rank) {
+    offbeat_group* group = make_group(shared, rank, 1);
+    offbeat_group_give_up(group, "the disk is full");
+    offbeat_group_give_up(group, "nor is there a printer");
+    require(allreduce(group, 10) == OFFBEAT_ERROR_RANK, "no error");
+    require(text_has("rank 0 has given up: the disk is full"), "another text");
+    offbeat_group_free(&group);
+  }));
+}
+
 // Two threads of each rank give up at the same moment. All get one of the texts, as a whole.
 TEST(Group, HasOneReasonOnAllRanks) {
   for (int round = 0; round < 20; ++round) {

@@ -190,10 +190,17 @@ Event* new_event(void* context) {
   return &events.emplace_back(Event{context});
 }
 int record(Event* event, Stream* stream) {
+  if (const int code = count(STUB_RECORD)) return code;
   const std::lock_guard lock(streams_mutex);
   if (event->context != stream->context) return invalid_handle;
   event->has_happened = false;
   stream->steps.push_back({{}, event, stream->last_due});
+  return success;
+}
+int synchronise(Stream& stream) {
+  const std::lock_guard lock(streams_mutex);
+  if (!stream.steps.empty()) ++calls[STUB_BLOCKING];
+  run(stream, true);
   return success;
 }
 int query(Event* event) {
@@ -305,6 +312,7 @@ int hipMemcpyAsync(void* to, const void* from, std::size_t bytes, int kind, void
       *static_cast<Stream*>(stream), [=] { std::memmove(destination, source, bytes); }, host, bytes);
   return success;
 }
+int hipStreamSynchronize(void* stream) { return synchronise(*static_cast<Stream*>(stream)); }
 int hipEventRecord(void* event, void* stream) {
   return record(static_cast<Event*>(event), static_cast<Stream*>(stream));
 }
@@ -405,12 +413,7 @@ int cuMemcpyDtoDAsync_v2(std::uintptr_t to, std::uintptr_t from, std::size_t byt
   return copy(STUB_WRITE, reinterpret_cast<void*>(to), bytes, nullptr, stream,
               [=](std::byte* memory) { std::memmove(memory, source, bytes); });
 }
-int cuStreamSynchronize(void* stream) {
-  const std::lock_guard lock(streams_mutex);
-  if (!stream_at(stream).steps.empty()) ++calls[STUB_BLOCKING];
-  run(stream_at(stream), true);
-  return success;
-}
+int cuStreamSynchronize(void* stream) { return synchronise(stream_at(stream)); }
 int cuStreamCreate(void** stream, unsigned) {
   if (contexts.empty()) return invalid_context;
   *stream = new_stream(contexts.back());

@@ -22,6 +22,7 @@ enum stub_call {
   STUB_QUERY,    /* of an address */
   STUB_READ,     /* copies from the device */
   STUB_WRITE,    /* copies to the device, and from one place there to another */
+  STUB_RECORD,   /* events put behind a copy */
   STUB_EVENT,    /* questions whether a copy is complete; they fail instead of the copy */
   STUB_REGISTER, /* of host memory; a failure refuses it */
   STUB_FORGET,   /* of registered memory */

@@ -160,6 +160,12 @@ TEST_P(DeviceCopiesTest, AFailedCopyIsOneError) {
                 std::string(is_cuda() ? "cuMemcpyDtoHAsync" : "hipMemcpyAsync") + " fails with error 719");
   gpu.fail(STUB_READ, 0);
   gpu.delay(1000);
+  gpu.fail(STUB_RECORD, 700);
+  EXPECT_EQ(message([&] { static_cast<void>(copies.begin(read)); }),
+            "device memory cannot be copied: " + std::string(is_cuda() ? "cuEventRecord" : "hipEventRecord") +
+                " fails with error 700");
+  EXPECT_EQ(calls(STUB_BLOCKING), 1) << "no copy goes on whose memory nobody keeps";
+  gpu.fail(STUB_RECORD, 0);
   ASSERT_FALSE(copies.begin(read));
   gpu.fail(STUB_EVENT, 700);
   EXPECT_EQ(message([&] { copies.advance(); }),

@@ -81,7 +81,9 @@ class Tuning:
         # A job that hangs at the very end still has to be ended within the budget.
         self._grace_s = min(_GRACE_S, 0.1 * budget_s)
         self._end = self._began + budget_s - 2 * self._grace_s
-        self._silence_s = min(_MOST_SILENCE_S, max(0.2 * budget_s, 2.0))
+        # Where others use the cores too, ranks may wait long for one.
+        sharing = max(machine.load() / machine.cpus(), 1.0)
+        self._silence_s = min(_MOST_SILENCE_S, max(0.2 * budget_s, 2.0 * sharing))
         self._start_s = 1.0  # what it takes to start and end a job; the first one tells
         self._round = 0
 
