@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// If a collective combines nothing, its elements are bytes, so any type will do.
+// The collectives of the backend. Those that reduce nothing move bytes, so they take tensors of any dtype.
 #include "backend.hpp"
 
 namespace offbeat_torch {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The ranks of one process group: a group of offbeat, made through torch's store.
+// Ranks is one process group of torch: a group of offbeat whose ranks find each other through torch's store.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -60,9 +60,9 @@ class Meeting {
   std::string why_not_;
 };
 
-// Calls body() without Python's lock, because it waits for a thread that may need the lock for a callback.
+// Calls body() with the GIL released: body() waits for a thread that may need the GIL for a callback.
 template <class Body>
-void without_python(Body&& body) {
+void without_gil(Body&& body) {
   if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) return body();
   const pybind11::gil_scoped_release released;
   body();
@@ -90,7 +90,7 @@ class Freed {
       if (depth_ == 0) mine.swap(groups_);
     }
     if (mine.empty()) return;
-    without_python([&] {
+    without_gil([&] {
       for (offbeat_group*& each : mine) library.group_free(&each);
     });
   }
@@ -141,7 +141,7 @@ class Ranks {
     library.wait_until(group_, call, const_cast<void*>(static_cast<const void*>(&is_over)));
   }
   void wait_for_calls() const {
-    without_python([this] { wait_until([this] { return under_way.load(std::memory_order_acquire) == 0; }); });
+    without_gil([this] { wait_until([this] { return under_way.load(std::memory_order_acquire) == 0; }); });
   }
   void give_up(const char* why) const { library.group_give_up(group_, why); }
   // Ends the Works under way with an error.

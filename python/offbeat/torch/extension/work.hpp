@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A Work is one or more calls of offbeat, and what to do before and after them.
+// A Work is the handle that torch waits on: one or more calls of offbeat, or one message. It keeps their
+// tensors alive, and runs the actions of `after()` when all calls have succeeded.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -124,6 +125,7 @@ class Work final : public c10d::Work {
   }
   std::vector<Tensor> result() override { return results_; }
   int sourceRank() const override { return arrival_.rank; }
+  // Does nothing: wait() alone blocks, and there is no stream.
   void synchronize() override {}
   bool wait(Milliseconds timeout = kNoTimeout) override {
     if (!isCompleted()) {
