@@ -43,8 +43,8 @@ class PreparedCall {
   [[nodiscard]] const Call& call() const { return call_; }
   // Replaces device memory by host memory. If `may_stay`, long vectors stay (StagedCall). Throws UsageError.
   void stage(bool may_stay);
-  // Calls of these two enclose a collective that runs at once. An operation begins with begin_fetch(), and
-  // delivers its output by itself. All throw CommunicationError.
+  // Call fetch_input() before a collective that runs at once, and deliver_output() after it. An operation
+  // begins with begin_fetch(), and delivers its output by itself. All three throw CommunicationError.
   void fetch_input() const { staged_ ? staged_->fetch_input() : void(); }
   void deliver_output() const { staged_ ? staged_->deliver_output() : void(); }
   void begin_fetch() { staged_ ? staged_->begin_fetch() : void(); }

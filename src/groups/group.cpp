@@ -444,7 +444,7 @@ void Group::put_under_way(GroupRequest& request, bool is_short) {
 
 // -- messages
 
-void Group::prepare_transfer(const MessageArguments& arguments) {
+void Group::check_and_count(const MessageArguments& arguments) {
   require_own_process();
   require_intact();
   const bool may_be_any = !arguments.is_send && arguments.peer == Message::any_rank;
@@ -459,7 +459,7 @@ void Group::prepare_transfer(const MessageArguments& arguments) {
 }
 
 void Group::transfer(const MessageArguments& arguments, const CallEnd& end) {
-  prepare_transfer(arguments);
+  check_and_count(arguments);
   MessageRequest request(*this, *messages_, *board_, arguments, {.timeout_s = end.timeout_s},
                          process_.settings.stall_s);
   request.begin({.index = OperationPlan::no_index});
@@ -473,7 +473,7 @@ void Group::transfer(const MessageArguments& arguments, const CallEnd& end) {
 }
 
 std::unique_ptr<GroupRequest> Group::begin_transfer(const MessageArguments& arguments, const CallEnd& end) {
-  prepare_transfer(arguments);
+  check_and_count(arguments);
   std::unique_ptr<GroupRequest> request(
       new MessageRequest(*this, *messages_, *board_, arguments, end, process_.settings.stall_s));
   request->begin({.index = OperationPlan::no_index});

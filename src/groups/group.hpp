@@ -102,8 +102,8 @@ class Group final : public OperationsOwner {
   [[nodiscard]] static Task compare_first(NodeBoard::Stage& stage, const Locality& where,
                                           const CallRecord& mine, Endpoint net, Call call, Task rest);
   [[nodiscard]] ObservedGroupCall observed(const CallArguments& arguments, bool is_blocking) const;
-  // Checks the arguments of a message, and counts it.
-  void prepare_transfer(const MessageArguments& arguments);
+  // Checks the arguments of a message, and counts the message.
+  void check_and_count(const MessageArguments& arguments);
   // Counts a call, for people. If another thread counts at the same time, one of the two may be lost.
   std::uint64_t count_call() {
     const std::uint64_t number = calls_.load(std::memory_order_relaxed) + 1;

@@ -180,7 +180,8 @@ int quota() {
   return cores;
 }
 
-// Guesses from what is known without asking the other ranks.
+// Guesses whether ranks share cores, without asking them: from the launcher's count of ranks on this node,
+// the processors and the CPU quota.
 bool seems_to_share_cores() {
   static const bool does = launcher_ranks_on_node() > std::min(get_nprocs(), quota());
   return does;
@@ -330,7 +331,7 @@ void NodeBoard::meet_others(const Settings& settings, std::span<CoreSet> work_sp
 void NodeBoard::rest() {
   client_.reset();
   for (int k = 0; k < stages(); ++k) stage(k).board.waiters = nullptr;
-  board().entered = 0;
+  board().current_number = 0;
   board().presence(locality_.member).entered.store(0, std::memory_order_relaxed);
 }
 
@@ -384,7 +385,7 @@ void NodeBoard::progress(Stage& stage) {
 bool NodeBoard::has_come(const Stage& stage, int member) const {
   const Board& board = stage.board;
   if (stage.record_ != nullptr) return has_begun_call(board, member, stage.record_->number);
-  return board.presence(member).entered.load(std::memory_order_relaxed) >= board.entered;
+  return board.presence(member).entered.load(std::memory_order_relaxed) >= board.current_number;
 }
 
 void NodeBoard::look_around(Stage& stage) {
@@ -510,8 +511,8 @@ BoardError NodeBoard::failure() const {
 }
 
 std::string NodeBoard::call(const Board& board) const {
-  return std::string(name_of(board.current)) + " number " + std::to_string(board.entered) + " on this " +
-         std::string(everyone_) + ", " + std::to_string(board.current_bytes) + " bytes, " +
+  return std::string(name_of(board.current)) + " number " + std::to_string(board.current_number) +
+         " on this " + std::string(everyone_) + ", " + std::to_string(board.current_bytes) + " bytes, " +
          std::to_string(board.size) + " ranks on " + host_name_;
 }
 
@@ -520,13 +521,14 @@ void NodeBoard::report_stall(Stage& stage, double waited_s, bool over) {
   std::vector<int> missing;
   bool lower_rank_waits = false;
   for (int rank = 0; rank < board.size; ++rank) {
-    if (board.presence(rank).entered.load(std::memory_order_relaxed) < board.entered) {
+    if (board.presence(rank).entered.load(std::memory_order_relaxed) < board.current_number) {
       missing.push_back(ranks_[static_cast<std::size_t>(rank)]);
     } else if (rank < board.rank) {
       lower_rank_waits = true;
     }
   }
-  // The first rank that waits prints one line for the node. It also prints when the wait is over.
+  // Of the waiting ranks of this node the lowest prints one line. A rank that printed it prints another when
+  // its wait ends.
   if (over ? !stage.reported_ : lower_rank_waits) return;
   stage.reported_ = !over;
 

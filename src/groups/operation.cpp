@@ -219,7 +219,8 @@ void Operation::end() noexcept {
   OperationsOwner& owner = *owner_;
   const int index = plan_.index;
   has_ended_ = true;
-  // After either of these two, the operation may have been destroyed.
+  // Another thread may destroy the operation as soon as it is listed in add_over() or marked complete. Do not
+  // touch it after that.
   if (sequel_.call != nullptr) {
     operations_under_way.add_over(*this);
   } else {

@@ -210,9 +210,9 @@ class OperationsUnderWay {
   void settle_unless_in_sequel() noexcept;
   // Makes a sequel due that any thread may call, of an operation that was complete from the beginning.
   void add_complete(Operation& operation) noexcept;
-  // Returns the owner of an operation that a thread of offbeat should stay awake for, or null if there is
-  // none. Sets how to wait for it. Call end_watch() when you do so no more: the patience may refer to the
-  // owner.
+  // Returns the owner of an urgent operation, one that a caller learns of only through its `done` function,
+  // or null. Sets `patience` to how the progress thread waits for it. The owner stays alive until
+  // end_watch(), so use `patience` only until then.
   [[nodiscard]] OperationsOwner* watch_urgent(Patience& patience) noexcept;
   void end_watch(OperationsOwner& owner) noexcept;
   // Forgets the operations of owners that need the host MPI, because it ends. Operations of groups go on.

@@ -33,8 +33,8 @@ class SetUp {
   void gather(const Plain& mine, Plain* all) {
     gather_bytes(&mine, sizeof mine, all);
   }
-  // Sets all[k] to `mine` of rank giver(k), for each k < givers. The other ranks give nothing. `lists` is
-  // work space: two ints for each rank if there are several givers.
+  // Sets all[k] to `mine` of rank giver(k), for each k < givers. Ranks that are no giver contribute nothing.
+  // `lists` is scratch space, 2 x size ints; it is not used if there is only one giver.
   template <class Plain, class Giver>
   void gather_from(int givers, Giver&& giver, const Plain& mine, Plain* all, std::span<int> lists) {
     if (givers == 1) {

@@ -59,9 +59,9 @@ void Board::wait_at_gate() const noexcept {
   while (gate().load(std::memory_order_seq_cst) == gate_closed) sched_yield();
 }
 
-bool Board::have_begun(const RoundNumber& number) const {
+bool Board::others_began_previous(const RoundNumber& number) const {
   for (int other = 0; other < size; ++other) {
-    if (other != rank && !has_begun(number, other)) return false;
+    if (other != rank && !began_previous(number, other)) return false;
   }
   return true;
 }

@@ -124,7 +124,7 @@ class Board {
     return *reinterpret_cast<Presence*>(memory_ + shape_.lines(owner));
   }
   void enter(std::uint64_t number, Collective collective, std::size_t bytes) {
-    entered = number;
+    current_number = number;
     current = collective;
     current_bytes = bytes;
     presence(rank).entered.store(number, std::memory_order_relaxed);
@@ -204,12 +204,12 @@ class Board {
     return !number.is_apart() && !number.follows_apart();
   }
   [[nodiscard]] bool is_free(const RoundNumber& number) const {
-    return !number.follows_apart() || have_begun(number);
+    return !number.follows_apart() || others_began_previous(number);
   }
 
   // Returns true if rank `other` has begun the round before the present one. Only valid if not all ranks met
   // in that round.
-  [[nodiscard]] bool has_begun(const RoundNumber& number, int other) const {
+  [[nodiscard]] bool began_previous(const RoundNumber& number, int other) const {
     const Mark begun((signs(other).*number.sign).load(std::memory_order_acquire));
     return begun.round + 1 >= number.present;
   }
@@ -347,8 +347,9 @@ class Board {
 
   RoundNumber sequence{.sign = &Signs::sequence};  // counts immediate collectives
   RoundNumber round{.sign = &Signs::round};
-  // The current collective on this communicator: its number, which one it is, and its length.
-  std::uint64_t entered = 0;
+  // The collective that this rank is in or entered last. Other ranks see only its number, in
+  // presence(rank).entered.
+  std::uint64_t current_number = 0;
   Collective current = Collective::allreduce;
   std::size_t current_bytes = 0;
 
@@ -383,7 +384,7 @@ class Board {
   }
   [[nodiscard]] Uses& uses(int owner) const { return uses_on(stage_, shape_, owner); }
   // Returns true if all other ranks have begun the round before the present one.
-  [[nodiscard]] bool have_begun(const RoundNumber& number) const;
+  [[nodiscard]] bool others_began_previous(const RoundNumber& number) const;
   // Returns true if all ranks have ended one number of uses of a stage, and begun none since.
   [[nodiscard]] bool is_between_uses(int stage) const;
 

@@ -38,7 +38,8 @@ class ReadersBefore {
       : board_(board), number_(number), readers_(all[number.present & 1]) {}
 
   [[nodiscard]] bool is_free() const {
-    return !number_.follows_apart() || visit([this](int rank) { return board_.has_begun(number_, rank); });
+    return !number_.follows_apart() ||
+           visit([this](int rank) { return board_.began_previous(number_, rank); });
   }
   // Returns reader number `index`, counted from 0, or -1 if there is none.
   [[nodiscard]] int rank(int index) const {
