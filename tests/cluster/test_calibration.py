@@ -39,7 +39,7 @@ def test_two_hosts_become_a_machine_file(three: Cluster, tmp_path: Path) -> None
             )
             if done.returncode == 0:
                 break
-            assert "to go on: offbeat calibrate --resume" in done.stderr, done.stderr
+            assert "to resume: offbeat calibrate --resume" in done.stderr, done.stderr
     finally:
         three.shape(0, 0)
     assert done.returncode == 0, done.stderr

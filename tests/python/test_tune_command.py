@@ -244,4 +244,4 @@ def test_a_budget_that_was_too_short_says_what_is_missing(
     assert re.search(
         r"the budget of 60 s was too short: \d of \d times were measured, so no algorithm", error
     )
-    assert error.endswith("to go on: offbeat tune --resume -o offbeat-tune.json --budget 120s\n")
+    assert error.endswith("to resume: offbeat tune --resume -o offbeat-tune.json --budget 120s\n")

@@ -309,7 +309,7 @@ class _Run:
         try:
             found = parameters.calibrated(session.results, session.layout)
         except CommandError as error:
-            raise CommandError(f"{error}; to go on: {self._to_go_on()}", FAILED) from None
+            raise CommandError(f"{error}; to resume: {self._resume_command()}", FAILED) from None
         fitted, refused, too_few = (
             sessions.fit_algorithms(session, found, benchmarks) if benchmarks else ([], [], {})
         )
@@ -346,7 +346,7 @@ class _Run:
         for line in refused:
             self._console.print(f"Left out: {line}", soft_wrap=True)
         if too_few:
-            self._console.print(f"{too_few_line(too_few)} {self._to_go_on()}", soft_wrap=True)
+            self._console.print(f"{too_few_line(too_few)} {self._resume_command()}", soft_wrap=True)
         session = self._session
         took = f"{format_duration(time.time() - self._began)} of {format_duration(self._budget_s)}"
         cost = f"cost in all: {session.core_seconds:.0f} core-seconds"
@@ -356,13 +356,14 @@ class _Run:
         if (advice := machine_file.advice(found)) is not None:
             self._console.print(advice, soft_wrap=True)
 
-    def _to_go_on(self) -> str:
+    def _resume_command(self) -> str:
         own = f" --json {self._path}" if self._path != self._output.with_suffix(".json") else ""
         return f"offbeat calibrate --resume -o {self._output}{own}"
 
     def _stop_interrupted(self) -> NoReturn:
         print(
-            f"offbeat: interrupted; all measurements are kept. To go on: {self._to_go_on()}", file=sys.stderr
+            f"offbeat: interrupted; all measurements are kept. To resume: {self._resume_command()}",
+            file=sys.stderr,
         )
         raise typer.Exit(INTERRUPTED)
 

@@ -396,7 +396,7 @@ def _run(
     decisions = [decision for course in courses for decision in decide(course)]
     if not decisions:
         raise CommandError(
-            f"{_too_short(courses, work, budget_s)}; to go on: offbeat tune --resume -o {output} --budget "
+            f"{_too_short(courses, work, budget_s)}; to resume: offbeat tune --resume -o {output} --budget "
             f"{2 * budget_s:g}s",
             FAILED,
         )
@@ -456,7 +456,7 @@ def _all_rows(courses: Sequence[Course]) -> list[list[Row]]:
 
 def _stop_interrupted(output: Path) -> NoReturn:
     print(
-        f"offbeat: interrupted; all results are kept. To go on: offbeat tune --resume -o {output}",
+        f"offbeat: interrupted; all results are kept. To resume: offbeat tune --resume -o {output}",
         file=sys.stderr,
     )
     raise typer.Exit(INTERRUPTED)

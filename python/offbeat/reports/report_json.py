@@ -233,11 +233,11 @@ def of_prediction(
         "recorded_s": found.recorded_s,
         "covered": found.covered,
         "notes": [*trace.missing, *found.notes],
-        "collectives": [_of_collective(each, confirmation) for each, confirmation in confirmed],
+        "collectives": [_collective(each, confirmation) for each, confirmation in confirmed],
     }
 
 
-def _of_collective(each: OfCollective, confirmation: Confirmation | None) -> dict[str, Any]:
+def _collective(each: OfCollective, confirmation: Confirmation | None) -> dict[str, Any]:
     return {
         "collective": each.collective,
         "calls": each.calls,

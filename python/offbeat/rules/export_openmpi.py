@@ -24,9 +24,9 @@ _NUMBERS = {
 # The length that tuned looks up (coll_tuned_decision_dynamic.c) is that of `offbeat bench`, or for these
 # collectives of all blocks together.
 _ALL_BLOCKS = {"allgather", "alltoall", "reduce_scatter_block"}
-# tuned looks up no length for barrier and alltoallv, and for scan and exscan one that does not depend on the
-# number of elements. For gather and scatter it takes the length from arguments that MPI lets differ between
-# ranks (scatter's send count away from the root), so ranks could choose differently.
+# These get one rule for all sizes. For barrier and alltoallv tuned looks up no length. For scan and exscan
+# the length does not depend on the element count. For gather and scatter it depends on arguments that may
+# differ between ranks, so ranks could choose differently.
 _ONE_FOR_ALL_SIZES = {"barrier", "alltoallv", "scan", "exscan", "gather", "scatter"}
 # The fan-out of `chain` is a column of the file. This is the default of the variable that sets it otherwise
 # (coll_tuned_init_chain_fanout), with which `chain` was measured.

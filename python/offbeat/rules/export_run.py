@@ -96,10 +96,10 @@ def checked(request: Request, folder: Path, on_start: Callable[[str], None]) -> 
                 if (settings := _settings_of(made, table)) is not None:
                     _write_all(trial, made.files(trial, host.install.vendor))
                     seen += check(made, trial, table, settings, host)
-            lost = [each for each in seen if not each.has_effect]
-            if lost:
-                notes += [_why_lost(each) for each in lost]
-                tables = [_without(table, lost) for table in tables]
+            dropped = [each for each in seen if not each.has_effect]
+            if dropped:
+                notes += [_why_dropped(each) for each in dropped]
+                tables = [_without(table, dropped) for table in tables]
                 made = make(tables)
                 notes += [note for note in made.notes if note not in notes]
                 _write_all(trial, made.files(trial, host.install.vendor))
@@ -130,13 +130,13 @@ def _settings_of(made: Export, table: Table) -> str | None:
     return own if own in made.settings else SETTINGS
 
 
-def _without(table: Table, lost: Sequence[Seen]) -> Table:
+def _without(table: Table, dropped: Sequence[Seen]) -> Table:
     return table.without(
-        {(e.collective, e.size_bytes): e.by == NOT_FASTER for e in lost if e.ranks == table.ranks}
+        {(e.collective, e.size_bytes): e.by == NOT_FASTER for e in dropped if e.ranks == table.ranks}
     )
 
 
-def _why_lost(seen: Seen) -> str:
+def _why_dropped(seen: Seen) -> str:
     why = f"{seen.name} had no effect"
     if seen.by != NO_EFFECT:
         times = f"{seen.default_us:.4g} us before, {seen.exported_us:.4g} us with it"

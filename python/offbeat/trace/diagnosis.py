@@ -18,7 +18,7 @@ from offbeat.trace.stakes import Stakes
 from offbeat.trace.training import Training
 from offbeat.units import format_share, format_size, format_us, formatted_alike
 
-# A rank is late if it arrives after half of the ranks, by more than each of these.
+# A rank is late if it arrives later than the median rank by more than every one of these limits.
 _SPREADS = 3.0  # times the spread of the early half of the ranks
 _DELAYS = 0.5  # times what the call takes after the last arrival
 _CLOCK_ERRORS = 2.0  # times the error of the clocks
