@@ -56,7 +56,7 @@ class MadeUp:
         self._random = random.Random(seed)
 
     def results(self, rounds: int) -> list[Result]:
-        return [self.answer(probe) for probe in probes.rounds(self._layout, 0, rounds, 1)]
+        return [self.answer(probe) for probe in probes.probes_of_rounds(self._layout, 0, rounds, 1)]
 
     def answer(self, probe: Probe) -> Result:
         samples = [self._us(probe) for _ in range(8)]
@@ -392,10 +392,12 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str, why: str
 
 
 def test_probes_are_random_but_the_same_for_a_seed() -> None:
-    one = list(probes.rounds(FOUR_BY_FOUR, 0, 4, 1))
-    assert one == list(probes.rounds(FOUR_BY_FOUR, 0, 4, 1))
-    assert one != list(probes.rounds(FOUR_BY_FOUR, 0, 4, 2))
-    assert list(probes.rounds(FOUR_BY_FOUR, 2, 2, 1)) == [probe for probe in one if probe.round >= 2]
+    one = list(probes.probes_of_rounds(FOUR_BY_FOUR, 0, 4, 1))
+    assert one == list(probes.probes_of_rounds(FOUR_BY_FOUR, 0, 4, 1))
+    assert one != list(probes.probes_of_rounds(FOUR_BY_FOUR, 0, 4, 2))
+    assert list(probes.probes_of_rounds(FOUR_BY_FOUR, 2, 2, 1)) == [
+        probe for probe in one if probe.round >= 2
+    ]
     trips = [probe for probe in one if probe.kind == "round_trip"]
     assert {len(probe.ranks) for probe in trips} == {2, 4, 8}
     assert all(1 <= probe.size_bytes <= LONGEST for probe in trips)

@@ -87,7 +87,7 @@ def cases_of(results: Sequence[Result], ranks: int, expression: str) -> list[Cas
     ]
 
 
-def are_enough(cases: Sequence[Case]) -> bool:
+def can_fit(cases: Sequence[Case]) -> bool:
     """Whether these cases are enough for a fit."""
     return len(cases) >= LEAST_CASES and len({case.size_bytes for case in cases}) >= 3
 
@@ -99,7 +99,7 @@ def fitted(
     formula = formula_of(expression)
     if formula is None:
         return f"{expression}: no cost formula"
-    if not are_enough(cases):
+    if not can_fit(cases):
         return f"{expression}: only {len(cases)} cases were measured, and a fit needs {LEAST_CASES}"
     values = np.array([case.us for case in cases])
     cost = _Cost(formula, combine_ns_per_byte * 1e-9, eager_bytes)

@@ -47,7 +47,7 @@ def _lines(
         if messages is not None:
             yield from _level(each, messages, found)
         else:
-            yield f"[{each}]  # not measured: no such messages. The values are those {_spoken(other)}"
+            yield f"[{each}]  # not measured: no such messages. The values are those {_level_in_words(other)}"
             yield from _level_values(getattr(found, other), each)
     if found.line_ns is not None:
         yield ""
@@ -79,7 +79,7 @@ def advice(found: Calibrated) -> str | None:
     return None
 
 
-def _spoken(level: str) -> str:
+def _level_in_words(level: str) -> str:
     return "between nodes" if level == "between_nodes" else "within a node"
 
 

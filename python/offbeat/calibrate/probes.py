@@ -91,8 +91,8 @@ class Result:
         return values | ({"receive_us": list(self.receive_us)} if self.receive_us else {})
 
 
-def rounds(layout: Layout, first: int, count: int, seed: int) -> Iterator[Probe]:
-    """The probes of rounds ``first`` and on."""
+def probes_of_rounds(layout: Layout, first: int, count: int, seed: int) -> Iterator[Probe]:
+    """The probes of ``count`` rounds from number ``first``, shuffled within each round."""
     for number in range(first, first + count):
         chance = random.Random(f"{seed} {number}")
         found = list(_round(layout, number, chance))

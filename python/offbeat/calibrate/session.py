@@ -169,7 +169,7 @@ def measure_messages(
     show_output: bool,
 ) -> None:
     """Measure rounds of probes until a Unix time."""
-    todo = probes.rounds(session.layout, session.next_round(), _ROUNDS_OF_JOB, session.goal.seed)
+    todo = probes.probes_of_rounds(session.layout, session.next_round(), _ROUNDS_OF_JOB, session.goal.seed)
     _run(session, choice, path, todo, until, on_change, show_output=show_output)
 
 
@@ -278,7 +278,7 @@ def fit_algorithms(
         cases: list[Case] = []
         for each in benchmarks:
             cases += hockney.cases_of(each.results, each.plan.ranks, expression)
-        if not hockney.are_enough(cases):
+        if not hockney.can_fit(cases):
             too_few[expression] = len(cases)
             continue
         one = hockney.fitted(expression, cases, combine, probes.LONGEST if eager is None else eager)

@@ -51,8 +51,8 @@ Phases = tuple[Phase, ...]
 
 
 @dataclass(frozen=True)
-class Range:
-    """Numbers from ``least`` to ``most``, both included."""
+class Condition:
+    """Which ranks or sizes a decision is for: ``least`` to ``most``, both included."""
 
     least: int = 0
     most: float = math.inf
@@ -72,9 +72,9 @@ class Decision:
 
     collective: str
     host: str
-    ranks: Range
-    ranks_per_node: Range
-    bytes: Range
+    ranks: Condition
+    ranks_per_node: Condition
+    bytes: Condition
     alternatives: tuple[Phases, ...]  # the fastest one counts
 
 
@@ -90,7 +90,11 @@ def decisions(text: str) -> list[Decision]:
             if host not in NAMES:
                 raise ValueError(f"unknown host {host}")
             alternatives = tuple(_phases(collective, each.strip()) for each in algorithm.split("|"))
-            found.append(Decision(collective, host, _range(ranks), _range(ppn), _range(bytes_), alternatives))
+            found.append(
+                Decision(
+                    collective, host, _condition(ranks), _condition(ppn), _condition(bytes_), alternatives
+                )
+            )
         except (ValueError, CommandError) as error:
             raise ValueError(f"line {number}: {error}") from None
     return found
@@ -117,22 +121,22 @@ def _checked(phase: Phase) -> Phase:
     return phase
 
 
-def _range(text: str) -> Range:
+def _condition(text: str) -> Condition:
     if text == "*":
-        return Range()
+        return Condition()
     if text == "pow2":
-        return Range(is_power_of_two=True)
+        return Condition(is_power_of_two=True)
     numbers, slash, unit = text.partition("/")
     if slash and unit != "ranks":
         raise ValueError(f"'{text}' is no range")
     least, dots, most = numbers.partition("..")
     begin = parse_size(least) if least else 0
     if not dots:
-        return Range(begin, begin, bool(slash))
+        return Condition(begin, begin, bool(slash))
     if not most:
-        return Range(begin, math.inf, bool(slash))
+        return Condition(begin, math.inf, bool(slash))
     end = parse_size(most[1:]) - 1 if most.startswith("<") else parse_size(most)
-    return Range(begin, end, bool(slash))
+    return Condition(begin, end, bool(slash))
 
 
 @cache
