@@ -66,7 +66,7 @@ class Formula {
   // Throws UsageError, whose text names the column.
   explicit Formula(std::string_view text);
 
-  // Returns the value, in seconds for a cost. `parts` may be null if the formula asks for none.
+  // Returns the value; costs are in seconds. `parts` may be null if the formula has no T, U or N of a part.
   [[nodiscard]] double operator()(const FormulaInput& input, const CostOfParts* parts = nullptr) const;
   [[nodiscard]] bool defines(char letter) const;
   // Returns the value of a definition.

@@ -12,7 +12,7 @@ namespace offbeat {
 struct CoreSet {
   cpu_set_t set;
 
-  // Returns the set of this process, or all cores if the system does not say.
+  // Returns the affinity mask of this process, or all cores if the system call fails.
   static CoreSet of_this_process();
   [[nodiscard]] int count() const { return CPU_COUNT(&set); }
   [[nodiscard]] bool within(const CoreSet& other) const;

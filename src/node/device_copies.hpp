@@ -122,7 +122,9 @@ class DeviceCopies {
 
   // Begins all that a computation needs.
   void prepare(Work& work);
-  // Returns the address in host memory where an operand will be, which may be `place`.
+  // Begins to copy an operand from the device, unless an `Image` already has it. Returns its address in host
+  // memory: in that image, at `place`, or in a new block if `place` is null. The data are there when the
+  // reads of `work` are complete.
   [[nodiscard]] const std::byte* fetch_operand(Work& work, const Part& part, const std::byte* operand,
                                                std::byte* place);
   // Returns true if the computation is complete.

@@ -45,6 +45,7 @@ class DeviceDriver {
   ~DeviceDriver() = default;
 };
 
+// These return drivers that may not be loaded yet: first call load().
 [[nodiscard]] DeviceDriver& cuda_driver();
 [[nodiscard]] DeviceDriver& hip_driver();
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Patience decides how a rank waits for another rank's word: it spins, then gives the core away, then sleeps.
+// Patience decides how a rank waits for another rank's word. It spins, then yields, then sleeps.
 //
 // A rank with a core of its own spins, because the awaited rank is a cache line transfer away. Ranks that
 // share cores yield at once if the awaited rank needs this core. If it has another core, they first spin for

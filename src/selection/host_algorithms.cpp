@@ -139,7 +139,8 @@ std::optional<int> value_in_description(std::string_view description, std::strin
     std::string_view before = description.substr(0, last + 1);
     before.remove_prefix(before.find_last_of(" \n") + 1);
     if (!has_lines) {
-      // The text of the value before runs into the name, so the name is the longest that is known.
+      // Without line breaks, the text of the previous value runs straight into the next name. So take the
+      // longest known name that `before` ends with.
       std::string_view longest;
       for (const std::string_view each : known) {
         if (before.ends_with(each) && each.size() > longest.size()) longest = each;

@@ -107,7 +107,8 @@ struct Plan {
   // elements, the result is `native`. For elements wider than the smallest chunk it is `without_host`,
   // because the algorithm of the row would cut an element, or pass it on whole in many steps.
   [[nodiscard]] const PlanRow& row_for(std::size_t bytes, std::size_t width) const;
-  // Returns the expressions native(NAME) among the alternatives of all rows, in their order, each once.
+  // Returns every native(NAME) expression among the alternatives, in the order of the rows and without
+  // duplicates.
   [[nodiscard]] std::vector<const Expression*> named() const;
   // Returns what the rows need, all of them together.
   [[nodiscard]] Means needs() const;

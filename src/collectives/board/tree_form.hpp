@@ -136,7 +136,7 @@ class TreeForm {
   [[nodiscard]] Board::TreeLine& line_above() const {
     return board_.tree_line(sequence_, tree_.parent(), tree_.height());
   }
-  // Returns the bytes of the parts of `ranks` ranks.
+  // Returns how many bytes the blocks of `ranks` ranks have together.
   [[nodiscard]] std::size_t bytes_of(int ranks) const { return static_cast<std::size_t>(ranks) * bytes_; }
   [[nodiscard]] std::size_t bytes_down() const { return has_blocks ? bytes_of(board_.size) : bytes_; }
   [[nodiscard]] bool fits_line() const {

@@ -61,13 +61,14 @@ struct Phases {
   const Expression& lane;
 };
 
-// Turns a segment of the node's result into the result of all nodes. Only carriers call this.
-Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, Segment chunks) {
-  const Vector segment = round.of(round.call.output, chunks.first, chunks.last);
+// Waits for the node's result of a segment, combines it with those of the other nodes, and announces the
+// result on the board. Only carriers call this.
+Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, Segment segment) {
+  const Vector output = round.of(round.call.output, segment.first, segment.last);
   if (round.net.size == 1) {
-    co_await lane.copy(segment, round.of(round.call.input, chunks.first, chunks.last));
+    co_await lane.copy(output, round.of(round.call.input, segment.first, segment.last));
   } else {
-    for (std::size_t chunk = chunks.first; chunk < chunks.last; ++chunk) {
+    for (std::size_t chunk = segment.first; chunk < segment.last; ++chunk) {
       Patience::Wait wait(round.board.patience);
       const Board::Word& result = round.result_of(chunk);
       const auto is_there = [&] { return round.is_marked(result); };
@@ -75,9 +76,9 @@ Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, Seg
       co_await round.collect(chunk);
     }
   }
-  co_await carry_out(across_nodes(lane).with_lateness(), round.call.with(segment, segment), phases.lane);
+  co_await carry_out(across_nodes(lane).with_lateness(), round.call.with(output, output), phases.lane);
   if (round.net.size == 1) co_return;
-  for (std::size_t chunk = chunks.first; chunk < chunks.last; ++chunk) {
+  for (std::size_t chunk = segment.first; chunk < segment.last; ++chunk) {
     co_await lane.put(round.on_board(round.net.rank, chunk), round.of(round.call.output, chunk));
     co_await round.board.announce(BoardRound::everywhere(round.step(chunk)), round.mark());
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Gate is where the ranks of a host meet before each call: a page of a file that all of them map.
 //
-// MPI's own barrier and broadcast are worse. If ranks share cores, a host MPI may spin in them for whole time
-// slices, and the benchmark would measure how late ranks learn of the start. Ranks on several hosts have no
-// such page and meet in MPI's barrier.
+// MPI's own barrier and broadcast would distort the measurement: if ranks share cores, a host MPI may spin in
+// them for whole time slices, and the benchmark would measure how late ranks learn of the start. Ranks on
+// several hosts have no such page and meet in MPI's barrier.
 #pragma once
 
 #include <atomic>

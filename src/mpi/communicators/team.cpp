@@ -63,17 +63,17 @@ std::shared_ptr<Team::Place> Team::choose_place(const std::shared_ptr<Team>& tea
                                                 const BoardSize& size) {
   auto place = std::make_shared<Place>(team);
   const std::lock_guard lock(team->mutex_);
-  std::vector<Stored>& places = team->places_;
+  std::vector<PlaceState>& places = team->places_;
   auto chosen = places.end();
   if (which == Which::free) {
     // A place that has a board of this size comes first. Boards of other sizes are left to other
     // communicators.
-    chosen = std::ranges::find_if(places, [&](const Stored& each) {
-      return !each.is_taken && each.board != nullptr && each.board->size() == size;
+    chosen = std::ranges::find_if(places, [&](const PlaceState& each) {
+      return !each.is_taken && each.idle_board != nullptr && each.idle_board->size() == size;
     });
     if (chosen == places.end()) {
       chosen = std::ranges::find_if(
-          places, [](const Stored& each) { return !each.is_taken && each.board == nullptr; });
+          places, [](const PlaceState& each) { return !each.is_taken && each.idle_board == nullptr; });
     }
   }
   if (chosen == places.end()) chosen = places.emplace(places.end());
@@ -93,13 +93,13 @@ std::shared_ptr<Team::Place> Team::take_place(const std::shared_ptr<Team>& team,
 }
 
 void Team::occupy(std::size_t index, Place& place, const BoardSize& size) {
-  Stored& stored = places_[index];
-  stored.is_taken = true;
+  PlaceState& state = places_[index];
+  state.is_taken = true;
   place.index_ = static_cast<int>(index);
-  if (stored.board == nullptr) return;
+  if (state.idle_board == nullptr) return;
   --idle_boards_;
-  if (stored.board->size() == size) place.board = std::move(stored.board);
-  stored.board.reset();
+  if (state.idle_board->size() == size) place.board = std::move(state.idle_board);
+  state.idle_board.reset();
 }
 
 Team::Place::~Place() {
@@ -110,10 +110,10 @@ void Team::give_back(int index, std::unique_ptr<NodeBoard> board, bool is_spoilt
   if (is_spoilt) return;
   if (board != nullptr) board->rest();
   const std::lock_guard lock(mutex_);
-  Stored& place = places_[static_cast<std::size_t>(index)];
-  place.is_taken = false;
+  PlaceState& state = places_[static_cast<std::size_t>(index)];
+  state.is_taken = false;
   if (board == nullptr || idle_boards_ == most_idle_boards) return;
-  place.board = std::move(board);
+  state.idle_board = std::move(board);
   ++idle_boards_;
 }
 

@@ -91,9 +91,9 @@ class Team {
   // The limit on unused boards that are kept; further ones are freed.
   static constexpr int most_idle_boards = 4;
 
-  struct Stored {
+  struct PlaceState {
     bool is_taken = false;
-    std::unique_ptr<NodeBoard> board;
+    std::unique_ptr<NodeBoard> idle_board;  // of the last communicator there, for the next one
   };
   // Drops a board of another size, which is of no use. Call this with the mutex held.
   void occupy(std::size_t index, Place& place, const BoardSize& size);
@@ -113,7 +113,7 @@ class Team {
   std::mutex mutex_;  // guards the members below
   std::shared_ptr<const TeamPlans> plans_;
   std::weak_ptr<PrivateCommunicator> messages_;
-  std::vector<Stored> places_;
+  std::vector<PlaceState> places_;
   int idle_boards_ = 0;
 };
 

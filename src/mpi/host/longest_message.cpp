@@ -29,7 +29,8 @@ class ControlVariables {
     if (is_there_) finalize_();
   }
 
-  // Returns true if there is a variable with this name. Variables of a component exist while it is in use.
+  // Returns true if Open MPI has an MCA variable of this name. A component's variables exist only while it is
+  // loaded, so this tells whether it is.
   [[nodiscard]] bool has(const char* name) const {
     int index = 0;
     return is_there_ && index_(name, &index) == MPI_SUCCESS;

@@ -104,7 +104,7 @@ Outcome Activity::begin() {
     const bool copies_input =
         shares_ && !is_alone && needs_copy_of_input(*chosen.expression, call.collective);
     is_operation && !copies_input ? begin_pack() : pack();
-    if (copies_input) copy_of_input(*chosen.expression, communicator.size(), call, copy_);
+    if (copies_input) copy_input_if_needed(*chosen.expression, communicator.size(), call, copy_);
     request_ = activities.take_request(*this);
     if (request_ == nullptr) throw CommunicationError("no request is left", MPI_ERR_OTHER);
   });

@@ -17,8 +17,9 @@ namespace offbeat {
 [[nodiscard]] inline bool needs_copy_of_input(const Expression& chosen, Collective collective) {
   return chosen.algorithm->needs.board != OnBoard::one_node || collective == Collective::reduce_scatter;
 }
-// Copies such an input to `copy`.
-inline void copy_of_input(const Expression& chosen, int ranks, Call& call, std::optional<pool::Block>& copy) {
+// Copies such an input to `copy`, and lets `call` read the copy.
+inline void copy_input_if_needed(const Expression& chosen, int ranks, Call& call,
+                                 std::optional<pool::Block>& copy) {
   if (!needs_copy_of_input(chosen, call.collective) || call.input.bytes() == 0) return;
   const ConstVector all = call.input_blocks.span(call.input, ranks);
   copy.emplace(all.bytes());
@@ -103,7 +104,7 @@ struct AtOnce {
   [[gnu::noinline]] static void carry_out_apart(Communicator& communicator, Chosen chosen, Call call,
                                                 std::size_t bytes, const StandInCopies* stand_ins) {
     std::optional<pool::Block> copy;
-    communicator.or_break([&] { copy_of_input(*chosen.expression, communicator.size(), call, copy); });
+    communicator.or_break([&] { copy_input_if_needed(*chosen.expression, communicator.size(), call, copy); });
     communicator.run(chosen, call, bytes, stand_ins);
   }
 };

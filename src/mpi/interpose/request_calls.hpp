@@ -37,28 +37,29 @@ class AsTheHostSees {
       if (copies_.empty()) copy();
       const auto k = static_cast<std::size_t>(i);
       copies_[k] = mine->is_active() && own == Own::shown ? mine->request() : MPI_REQUEST_NULL;
-      is_kept_[k] = 1;
+      is_ours_[k] = 1;
     }
   }
 
   [[nodiscard]] MPI_Request* data() { return copies_.empty() ? requests_ : copies_.data(); }
-  // Call this after the host's function. It leaves offbeat's requests as they were.
-  void put_back() {
+  // Call this after the host's function. Copies the handles that the host has changed into the program's
+  // list. offbeat's stay as they were.
+  void write_back() {
     for (std::size_t k = 0; k < copies_.size(); ++k) {
-      if (is_kept_[k] == 0) requests_[k] = copies_[k];
+      if (is_ours_[k] == 0) requests_[k] = copies_[k];
     }
   }
 
  private:
   void copy() {
     copies_.assign(requests_, requests_ + count_);
-    is_kept_.assign(copies_.size(), 0);
+    is_ours_.assign(copies_.size(), 0);
   }
 
   int count_;
   MPI_Request* requests_;
   pool::List<MPI_Request> copies_;  // empty if the host sees the program's own list
-  pool::List<char> is_kept_;        // for each copy: 1 if put_back() leaves the program's request alone
+  pool::List<char> is_ours_;        // for each copy: 1 if the request is offbeat's
 };
 
 class OnRequests {
@@ -466,7 +467,7 @@ class OnRequests {
     AsTheHostSees all(count, requests);
     if (!try_to([&] { all.replace(own); })) return raise(runtime().host, MPI_COMM_SELF, MPI_ERR_NO_MEM);
     const int code = body(all.data());
-    all.put_back();
+    all.write_back();
     return code;
   }
   template <class Body>

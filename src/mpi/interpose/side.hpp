@@ -115,8 +115,9 @@ class Side {
     return data_ + (listed_ > 0 ? displacements_[rank] : count_ / ranks * rank) * layout_.extent;
   }
 
-  // Begin copies from and to a device, for a side that needs nothing else. begin_fetch() returns false if the
-  // side has to be packed.
+  // For a side without gaps in device memory (`pinned_`): these begin its copies to and from pinned host
+  // memory. For any other side begin_fetch() returns false; then call pack(), which does nothing if there is
+  // nothing to pack.
   [[nodiscard]] bool begin_fetch(DeviceCopies& copies) {
     if (!pinned_) return false;
     for_each_part([&](const std::byte* data, std::int64_t count, std::byte* packed) {

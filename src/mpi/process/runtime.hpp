@@ -74,8 +74,8 @@ class Runtime {
     return remember(handle, collective);
   }
 
-  // Returns the entry without waiting for another rank. Null if there is no entry yet, unless the ranks need
-  // not agree on one.
+  // Returns the entry without waiting for another rank. Returns null if there is no entry yet. A communicator
+  // of one rank has nothing to agree on, so its entry is made here.
   [[nodiscard]] Communicator* existing(MPI_Comm handle, Collective collective);
 
   // Returns the entry of a communicator if it is in this thread's cache of recently used ones, otherwise

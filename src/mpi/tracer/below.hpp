@@ -50,7 +50,7 @@ extern std::atomic<const Below*> what_is_below;
 
 // Returns a function of the host, below all tools, that the tracer calls for itself.
 template <Name name, class Signature>
-[[nodiscard]] Signature* of_host() {
+[[nodiscard]] Signature* host_function() {
   return reinterpret_cast<Signature*>(below().host.find(name.text));
 }
 

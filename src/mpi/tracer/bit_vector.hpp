@@ -29,8 +29,8 @@ class BitVector {
     set_ = count();
   }
   [[nodiscard]] bool is_one() const { return data_ != nullptr; }
-  // Returns the counts after the call, which only clears bits.
-  [[nodiscard]] Bits after() const { return {set_, static_cast<std::uint16_t>(set_ - count())}; }
+  // Call this after the call. Returns how many bits this rank had set, and how many of them the call cleared.
+  [[nodiscard]] Bits set_and_cleared() const { return {set_, static_cast<std::uint16_t>(set_ - count())}; }
 
  private:
   static constexpr std::int64_t most_bytes = 1024;

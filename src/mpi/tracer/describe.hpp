@@ -63,8 +63,7 @@ class Describer {
     return call_.root == MPI_ROOT ? this_is_root : call_.root == MPI_PROC_NULL ? beside_root : call_.root;
   }
 
-  // In a scatter the contribution is the data that a rank gets, because ranks other than the root have
-  // nothing else.
+  // For a scatter the trace records the block that a rank receives: only the root has send arguments.
   Facts contribution() {
     if constexpr (is_scatter) return contribution(call_.output, call_.input);
     return contribution(call_.input, call_.output);

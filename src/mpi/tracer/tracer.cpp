@@ -56,20 +56,20 @@ std::string hexadecimal(std::uint64_t number) {
 // folder inside the folder of its parents.
 std::string folder_of_job(const std::string& folder, std::uint64_t run) {
   MPI_Comm parent = MPI_COMM_NULL;
-  of_host<"PMPI_Comm_get_parent", decltype(PMPI_Comm_get_parent)>()(&parent);
+  host_function<"PMPI_Comm_get_parent", decltype(PMPI_Comm_get_parent)>()(&parent);
   return parent == MPI_COMM_NULL ? folder : folder + "/spawned-" + hexadecimal(run);
 }
 
 bool is_threaded() {
   int provided = MPI_THREAD_SINGLE;
-  of_host<"PMPI_Query_thread", decltype(PMPI_Query_thread)>()(&provided);
+  host_function<"PMPI_Query_thread", decltype(PMPI_Query_thread)>()(&provided);
   return provided == MPI_THREAD_MULTIPLE;
 }
 
 std::string mpi_version() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;
-  of_host<"PMPI_Get_library_version", decltype(PMPI_Get_library_version)>()(text, &length);
+  host_function<"PMPI_Get_library_version", decltype(PMPI_Get_library_version)>()(text, &length);
   return {text, std::strcspn(text, "\n,")};
 }
 
@@ -228,7 +228,7 @@ std::uint8_t Tracer::learn_algorithm(const char* text) {
 // Processes of other jobs get rank -1, because MPI_UNDEFINED differs between hosts.
 std::vector<int> Tracer::world_ranks(MPI_Group group) const {
   int size = 0;
-  of_host<"PMPI_Group_size", decltype(PMPI_Group_size)>()(group, &size);
+  host_function<"PMPI_Group_size", decltype(PMPI_Group_size)>()(group, &size);
   std::vector<int> ranks(static_cast<std::size_t>(size));
   std::vector<int> world(ranks.size());
   for (std::size_t i = 0; i < ranks.size(); ++i) ranks[i] = static_cast<int>(i);
@@ -262,7 +262,7 @@ void Tracer::add(MPI_Comm handle, MPI_Comm parent, bool has_group_of_parent) {
     made->group = hash_of(ranks);
     host_.Group_free(&group);
     if (made->is_inter) {
-      of_host<"PMPI_Comm_remote_group", decltype(PMPI_Comm_remote_group)>()(handle, &group);
+      host_function<"PMPI_Comm_remote_group", decltype(PMPI_Comm_remote_group)>()(handle, &group);
       const std::vector<int> others = world_ranks(group);
       made->peers = static_cast<int>(others.size());
       made->group += hash_of(others);  // a sum, because the two sides see the groups in opposite order
@@ -305,7 +305,7 @@ bool Tracer::is_wanted(const Communicator& communicator, MPI_Comm handle) const 
   if (communicators_filter_.empty()) return true;
   char name[MPI_MAX_OBJECT_NAME + 1] = "";
   int length = 0;
-  of_host<"PMPI_Comm_get_name", decltype(PMPI_Comm_get_name)>()(handle, name, &length);
+  host_function<"PMPI_Comm_get_name", decltype(PMPI_Comm_get_name)>()(handle, name, &length);
   return contains(communicators_filter_, communicator.ranks, ranks_, name);
 }
 
@@ -350,18 +350,18 @@ void Tracer::define(Communicator& communicator, MPI_Comm handle) {
 int Tracer::neighbours(MPI_Comm handle, Communicator& communicator) const {
   if (communicator.neighbours >= 0) return communicator.neighbours;
   int topology = MPI_UNDEFINED;
-  of_host<"PMPI_Topo_test", decltype(PMPI_Topo_test)>()(handle, &topology);
+  host_function<"PMPI_Topo_test", decltype(PMPI_Topo_test)>()(handle, &topology);
   int count = 0;
   if (topology == MPI_CART) {
-    of_host<"PMPI_Cartdim_get", decltype(PMPI_Cartdim_get)>()(handle, &count);
+    host_function<"PMPI_Cartdim_get", decltype(PMPI_Cartdim_get)>()(handle, &count);
     count *= 2;
   } else if (topology == MPI_GRAPH) {
-    of_host<"PMPI_Graph_neighbors_count", decltype(PMPI_Graph_neighbors_count)>()(handle, communicator.rank,
-                                                                                  &count);
+    host_function<"PMPI_Graph_neighbors_count", decltype(PMPI_Graph_neighbors_count)>()(
+        handle, communicator.rank, &count);
   } else if (topology == MPI_DIST_GRAPH) {
     int sources = 0;
     int weighted = 0;
-    of_host<"PMPI_Dist_graph_neighbors_count", decltype(PMPI_Dist_graph_neighbors_count)>()(
+    host_function<"PMPI_Dist_graph_neighbors_count", decltype(PMPI_Dist_graph_neighbors_count)>()(
         handle, &sources, &count, &weighted);
   }
   communicator.neighbours = count;

@@ -67,7 +67,7 @@ int blocking(Tracer& tracer, Next* next, Arguments... arguments) {
       const auto lock = tracer.lock();
       if constexpr (collective == Collective::allreduce) {
         if (vector.is_one()) {
-          const Bits bits = vector.after();
+          const Bits bits = vector.set_and_cleared();
           return tracer.leave(open, exit, true, last_algorithm<collective>(), &bits);
         }
       }

@@ -6,12 +6,12 @@
 //                                  LEADERS   0 -> 2: 02 03 12 13   2 -> 0: 20 21 30 31   (from, to)
 //                                  scatter   0 -> 1: 01 11 21 31   2 -> 3: 03 13 23 33
 //
-// A leader arranges the blocks twice: by destination node, and by destination rank. NODE only says that the
-// nodes work on their boards; they use the board's algorithms of gather and scatter. In an alltoallv a rank
-// knows only its own lengths, so the leaders first collect and exchange the lengths.
+// A leader arranges the blocks twice: by destination node, and by destination rank. NODE has no effect beyond
+// choosing the board, where the phases use its gather and scatter. In an alltoallv a rank knows only its own
+// lengths, so the leaders first collect and exchange the lengths.
 //
 // Cost: T_LEADERS(nodes, s^2 m), plus a gather and a scatter of spm on a node, and 2 spm copied by its
-// leader; m bytes in a block, s ranks on a node.
+// leader; p ranks, s of them on a node, m bytes in a block.
 // Other sizes: if the nodes differ in size, `pairwise` replaces a LEADERS that needs equal blocks.
 // Source: Traff and Rougier, EuroMPI 2014.
 #include "collectives/alltoall/alltoall.hpp"

@@ -193,10 +193,10 @@ class PhasesOver {
  public:
   explicit PhasesOver(Board* board) : board_(board) {}
 
-  // Wait for the end of a phase of a segment.
-  [[nodiscard]] Task between(std::size_t segment);
-  [[nodiscard]] Task node(std::size_t segment);
-  // Record that a phase is over.
+  // These wait until the phase of `segment` between the nodes, or on this rank's node, is over.
+  [[nodiscard]] Task wait_for_between(std::size_t segment);
+  [[nodiscard]] Task wait_for_node(std::size_t segment);
+  // These record that such a phase is over.
   [[nodiscard]] Task end_between(std::size_t segment);
   [[nodiscard]] Task end_node();
 
@@ -210,7 +210,7 @@ class PhasesOver {
 template <class OnNode>
 [[nodiscard]] Task all_on_node(std::size_t number, First first, PhasesOver& over, const OnNode& on_node) {
   for (std::size_t k = 0; k < number; ++k) {
-    if (first == First::between) co_await over.between(k);
+    if (first == First::between) co_await over.wait_for_between(k);
     co_await on_node(k);
     if (first == First::node) co_await over.end_node();
   }
@@ -223,7 +223,7 @@ template <class Between>
                                 First first, PhasesOver* over, const Between& between) {
   const Endpoint carriers = nodes.between(lane);
   for (std::size_t k = segment; k < number; k += in_flight) {
-    if (first == First::node && over != nullptr) co_await over->node(k);
+    if (first == First::node && over != nullptr) co_await over->wait_for_node(k);
     co_await between(carriers, k);
     if (first == First::between && over != nullptr) co_await over->end_between(k);
   }

@@ -33,8 +33,9 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
   const std::size_t number = static_cast<std::size_t>(nodes.size);
   const Scratch taken = net.scratch(nodes.leads && !is_root && !nodes.is_alone ? number * block : 0, width);
 
-  // The root takes its own block from the input, because the block may be in place there and the input must
-  // not be written.
+  // The root copies its own block straight from the input, and both phases get an output without memory on
+  // the root. With MPI_IN_PLACE the root's output block lies inside the input, which the phases must not
+  // write.
   const Vector unwanted{nullptr, block, width};
   if (is_root) co_await net.copy(call.output, call.input.block(net.size, net.rank));
   if (nodes.leads) {

@@ -50,13 +50,13 @@ PhaseSegments::PhaseSegments(std::size_t count, std::size_t width, int lanes) {
   length = std::max<std::size_t>(1, (count + number - 1) / number);
 }
 
-Task PhasesOver::between(std::size_t segment) {
+Task PhasesOver::wait_for_between(std::size_t segment) {
   Patience::Wait wait(board_->patience);
   const auto is_over = [&] { return between_[segment % in_flight] > segment / in_flight; };
   while (!is_over()) co_await board_->pause(wait, is_over);
 }
 
-Task PhasesOver::node(std::size_t segment) {
+Task PhasesOver::wait_for_node(std::size_t segment) {
   Patience::Wait wait(board_->patience);
   const auto is_over = [&] { return on_node_ > segment; };
   while (!is_over()) co_await board_->pause(wait, is_over);
