@@ -97,7 +97,7 @@ def main() -> None:
     options = parser.parse_args()
     results = result_file.ResultFile(options.json)
     if options.libraries is not None:
-        libraries.prefer(options.libraries)
+        libraries.prefer_folder(options.libraries)
     install = discovery.select(options.impi, {})
     times: dict[tuple[str, int], list[float]] = defaultdict(list)
     runs = [("imb", by_imb), ("offbeat", by_offbeat)]

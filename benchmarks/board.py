@@ -293,7 +293,7 @@ def main() -> None:
     options = parse()
     results = result_file.ResultFile(options.json)
     if options.libraries is not None:
-        libraries.prefer(options.libraries)
+        libraries.prefer_folder(options.libraries)
     options.installs = [discovery.select(mpi, {}) for mpi in options.mpi.split(",")]
     options.names = parse_algorithms(options.algorithms, options.collectives)
     algorithms = [name for name in options.names if name != "native"]

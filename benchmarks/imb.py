@@ -194,7 +194,7 @@ def main() -> None:
     options = parser.parse_args()
     results = result_file.ResultFile(options.json)
     if options.libraries is not None:
-        libraries.prefer(options.libraries)
+        libraries.prefer_folder(options.libraries)
     installs = [discovery.select(mpi, {}) for mpi in options.mpi.split(",")]
     folders = [compile_for(install, options.sources) for install in installs]
     mpis = [install.name for install in installs]

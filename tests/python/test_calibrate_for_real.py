@@ -107,7 +107,7 @@ def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path, clean_environment:
         (["--algorithms", "arrival_tree"], "--algorithms arrival_tree: it has no cost formula"),
         (["--algorithm-ranks", "3"], "--algorithm-ranks 3: not a number of ranks from 2 to 2"),
         (["--resume"], "cannot read machine.json: No such file or directory"),
-        (["--budget", "0.1s", "--algorithms", "none"], "intervals need 6; to resume: offbeat calibrate --res"),
+        (["--budget", "0.1s", "--algorithms", "none"], "intervals need 6; to resume: offbeat calibrate --re"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_one_line(

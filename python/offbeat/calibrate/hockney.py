@@ -69,7 +69,7 @@ def formula_of(expression: str) -> str | None:
     return formula if known is not None else None
 
 
-def usual(vendor: str, version: str) -> list[str]:
+def usual_algorithms(vendor: str, version: str) -> list[str]:
     """The algorithms that paper 2 has: ours, and those of the MPI that have a formula and were checked."""
     names = host_algorithms.known(vendor, "allreduce")
     if (checked := host_algorithms.checked(vendor, version)) is not None:

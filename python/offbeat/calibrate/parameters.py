@@ -94,7 +94,7 @@ def quantile(result: Result) -> float:
     return float(np.quantile(result.us, _QUANTILE))
 
 
-def _of(results: Sequence[Result], kind: str, ranks: int | None = None) -> list[Result]:
+def _results_of(results: Sequence[Result], kind: str, ranks: int | None = None) -> list[Result]:
     return [r for r in results if r.kind == kind and (ranks is None or len(r.ranks) == ranks)]
 
 
@@ -150,12 +150,12 @@ class _Line:
 
 
 def _messages(results: Sequence[Result], level: str, found: Calibrated) -> Messages:
-    trips = _of(results, "round_trip", 2)
+    trips = _results_of(results, "round_trip", 2)
     values, groups = _medians(trips)
     sizes = _sizes(trips)
     limit = _eager_limit(results)
     points = breakpoints(sizes, values, [limit + 1] if limit is not None else [])
-    fitted, draws = _without_zeros(_Line(sizes, values, points), groups, level, found)
+    fitted, draws = _without_zero_parts(_Line(sizes, values, points), groups, level, found)
     messages = Messages(limit, error=fitted.error(), points=len(trips))
     messages.overheads = _overheads(results, level, draws.interval(fitted.weights(latency=1)), found)
     cores = sum(each.value for each in messages.overheads.values())
@@ -186,14 +186,14 @@ _NOTHING = Interval(0.0, 0.0, 0.0)
 
 
 def _eager_limit(results: Sequence[Result]) -> int | None:
-    limits = [int(result.us[0]) for result in _of(results, "eager")]
+    limits = [int(result.us[0]) for result in _results_of(results, "eager")]
     if not limits:
         return None
     limit = max(statistics.median_low(limits), 0)
     return limit if limit < LONGEST else None
 
 
-def _without_zeros(
+def _without_zero_parts(
     fitted: _Line, groups: Sequence[int], level: str, found: Calibrated
 ) -> tuple[_Line, Draws]:
     """Fit the line, and leave out what may be zero: a segment without a rate, or more of a latency."""
@@ -204,7 +204,7 @@ def _without_zeros(
         if not flat:
             break
         if len(fitted.points) == 1:
-            raise _unknown("bandwidth", level)
+            raise _unknown_error("bandwidth", level)
         points = fitted.points[1:]
         gone = points.pop(max(flat[0] - 1, 0))
         found.refused.append(
@@ -219,22 +219,24 @@ def _without_zeros(
     if names:
         draws = fitted.draws(groups)
     if draws.intervals()[0].low <= 0:
-        raise _unknown("latency", level)
+        raise _unknown_error("latency", level)
     return fitted, draws
 
 
-def _unknown(what: str, level: str) -> CommandError:
-    return CommandError(f"the {what} of messages {_where(level)} is not known: its interval holds 0", FAILED)
+def _unknown_error(what: str, level: str) -> CommandError:
+    return CommandError(
+        f"the {what} of messages {_level_in_words(level)} is not known: its interval holds 0", FAILED
+    )
 
 
-def _where(level: str) -> str:
+def _level_in_words(level: str) -> str:
     return level.replace("_", " ").replace("within node", "within a node")
 
 
 def _overheads(
     results: Sequence[Result], level: str, latency: Interval, found: Calibrated
 ) -> dict[str, Interval]:
-    late = [result for result in _of(results, "late") if result.receive_us]
+    late = [result for result in _results_of(results, "late") if result.receive_us]
     if not late:
         return {}
     sent, groups = _medians(late)
@@ -255,7 +257,7 @@ def _gaps(
     """The gaps of ports: the time of each further message of many at once, if it exceeds the core's time."""
     gaps = {}
     for kind, side in (("fan_out", "send"), ("fan_in", "receive")):
-        fans = _of(results, kind)
+        fans = _results_of(results, kind)
         if len({len(fan.ranks) for fan in fans}) < 2:
             continue
         values, groups = _medians(fans)
@@ -281,7 +283,7 @@ def _gaps(
 def _node_limit(results: Sequence[Result], found: Calibrated) -> None:
     """R_N, from as many pairs at once as there are (the max-rate model)."""
     assert found.between_nodes is not None
-    many = [result for result in _of(results, "round_trip") if len(result.ranks) > 2]
+    many = [result for result in _results_of(results, "round_trip") if len(result.ranks) > 2]
     if not many:
         return
     most = max(len(result.ranks) for result in many)
@@ -316,7 +318,7 @@ def _node_limit(results: Sequence[Result], found: Calibrated) -> None:
 
 def _cores(results: Sequence[Result], found: Calibrated) -> None:
     for kind in ("combine", "copy"):
-        alone = _of(results, kind, 1)
+        alone = _results_of(results, kind, 1)
         values, groups = _medians(alone)
         columns = line(_sizes(alone))
 
@@ -329,15 +331,15 @@ def _cores(results: Sequence[Result], found: Calibrated) -> None:
         else:
             found.core[f"{kind}_ns_per_byte"] = each
     _memory_limit(results, found)
-    lines = _of(results, "line")
+    lines = _results_of(results, "line")
     if lines:
         found.line_ns = _median(*_medians(lines)).scaled(1e3)
 
 
 def _memory_limit(results: Sequence[Result], found: Calibrated) -> None:
     """The memory bandwidth of all cores together, if they combine slower than one alone."""
-    one = {(r.round, r.size_bytes): quantile(r) for r in _of(results, "combine", 1)}
-    all_ = [r for r in _of(results, "combine") if len(r.ranks) > 1 and (r.round, r.size_bytes) in one]
+    one = {(r.round, r.size_bytes): quantile(r) for r in _results_of(results, "combine", 1)}
+    all_ = [r for r in _results_of(results, "combine") if len(r.ranks) > 1 and (r.round, r.size_bytes) in one]
     if not all_:
         return
     ratios, groups = _medians(all_, lambda r: quantile(r) / one[r.round, r.size_bytes])

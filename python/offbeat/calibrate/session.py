@@ -287,7 +287,7 @@ def fit_algorithms(
 
 
 def named_algorithms(choice: Choice) -> list[str]:
-    return hockney.usual(choice.install.vendor, choice.install.version)
+    return hockney.usual_algorithms(choice.install.vendor, choice.install.version)
 
 
 def check_algorithms(choice: Choice, names: Sequence[str]) -> None:

@@ -33,7 +33,7 @@ def choose(
     """Choose the MPI for a program. If ``program`` is None, choose the default one."""
     if wanted is not None:
         install = discovery.select(wanted, environment)
-        return _wanted(install, program, arguments, environment)
+        return _choose_wanted(install, program, arguments, environment)
     found = linkage(program, arguments, environment) if program is not None else Linkage()
     if found.libmpi is not None:
         linked = inspect(found.libmpi)
@@ -43,7 +43,7 @@ def choose(
             )
         return Choice(linked, found.how)
     if found.missing is not None:
-        return _missing(found.missing, program, environment)
+        return _choose_by_soname(found.missing, program, environment)
     default = discovery.default(environment)
     if default is None:
         raise CommandError(_NONE)
@@ -55,7 +55,7 @@ def choose(
     )
 
 
-def _wanted(
+def _choose_wanted(
     install: MpiInstall, program: Path | None, arguments: Sequence[str], environment: Mapping[str, str]
 ) -> Choice:
     why = "--mpi names it"
@@ -76,7 +76,7 @@ def _wanted(
     return Choice(install, why, variables)
 
 
-def _missing(soname: str, program: Path | None, environment: Mapping[str, str]) -> Choice:
+def _choose_by_soname(soname: str, program: Path | None, environment: Mapping[str, str]) -> Choice:
     """Choose an installation that has the library ``soname``, which ld.so does not find."""
     for install in discovery.discover(environment):
         if (install.libmpi.parent / soname).exists():

@@ -20,7 +20,7 @@ FAMILY_MEANING = {
 _preferred: list[Path] = []
 
 
-def prefer(folder: Path) -> None:
+def prefer_folder(folder: Path) -> None:
     """Use the compiled files of a build folder, before the installed ones."""
     _preferred.insert(0, folder.absolute())
 

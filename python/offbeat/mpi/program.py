@@ -50,14 +50,14 @@ def find_program(name: str, environment: Mapping[str, str]) -> Path:
 def linkage(program: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> Linkage:
     """Find the MPI library that ld.so, or mpi4py, will load for this program in this environment."""
     if _PYTHON.fullmatch(program.name):
-        return _of_python(program, arguments, environment)
+        return _linkage_of_python(program, arguments, environment)
     magic = _first_bytes(program)
     if magic.startswith(b"\x7fELF"):
-        return _of_elf(program, environment, f"{program.name} is linked to it")
+        return _linkage_of_elf(program, environment, f"{program.name} is linked to it")
     if magic.startswith(b"#!"):
         command = _interpreter_of(magic, environment)
         if command and _PYTHON.fullmatch(Path(command[0]).name):
-            return _of_python(Path(command[0]), [*command[1:], str(program), *arguments], environment)
+            return _linkage_of_python(Path(command[0]), [*command[1:], str(program), *arguments], environment)
     return Linkage()
 
 
@@ -79,7 +79,7 @@ def _interpreter_of(first_line: bytes, environment: Mapping[str, str]) -> list[s
     return words
 
 
-def _of_elf(path: Path, environment: Mapping[str, str], how: str) -> Linkage:
+def _linkage_of_elf(path: Path, environment: Mapping[str, str], how: str) -> Linkage:
     """The libmpi that ld.so finds, by rpath, runpath and LD_LIBRARY_PATH, also through other libraries."""
     ask = {name: value for name, value in environment.items() if name != "LD_PRELOAD"}
     try:
@@ -98,7 +98,7 @@ def _of_elf(path: Path, environment: Mapping[str, str], how: str) -> Linkage:
     return Linkage()
 
 
-def _of_python(python: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> Linkage:
+def _linkage_of_python(python: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> Linkage:
     module = interpreter.mpi_module(python, arguments, environment)
     if module is None:
         return Linkage(python=True)
@@ -106,7 +106,7 @@ def _of_python(python: Path, arguments: Sequence[str], environment: Mapping[str,
     if module.libmpi is not None:
         return Linkage(libmpi=module.libmpi, how=how, python=True)
     for extension in module.extensions:
-        found = _of_elf(extension, environment, how)
+        found = _linkage_of_elf(extension, environment, how)
         if found.libmpi is not None or found.missing is not None:
             return Linkage(found.libmpi, found.missing, how, python=True)
     return Linkage(python=True)

@@ -115,15 +115,15 @@ def read(path: Path, ranks: int, hosts: int) -> Delays:
     kind = document.get("format") if isinstance(document, dict) else None
     try:
         if kind == results.FORMAT:
-            return _of_benchmark(path, ranks)
+            return _delays_of_benchmark(path, ranks)
         if kind == simulation.FORMAT:
-            return _of_simulation(path, document, ranks, hosts)
+            return _delays_of_simulation(path, document, ranks, hosts)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         raise CommandError(f"{path} is damaged: it is not what {kind} writes") from None
     raise CommandError(f"{path} is not a file of offbeat bench --json or offbeat simulate --json")
 
 
-def _of_benchmark(path: Path, ranks: int) -> Delays:
+def _delays_of_benchmark(path: Path, ranks: int) -> Delays:
     benchmark = results.read(path)
     plan, about = benchmark.plan, benchmark.about
     if plan.computing is not None:
@@ -149,7 +149,7 @@ def _of_benchmark(path: Path, ranks: int) -> Delays:
     return replace(found, notes=[busy, *found.notes])
 
 
-def _of_simulation(path: Path, document: Mapping[str, Any], ranks: int, hosts: int) -> Delays:
+def _delays_of_simulation(path: Path, document: Mapping[str, Any], ranks: int, hosts: int) -> Delays:
     if document["version"] != simulation.VERSION:
         raise CommandError(
             f"{path} has version {document['version']} of the format; this offbeat reads version "

@@ -290,13 +290,13 @@ class _Collective:
             len(self._rows),
             self._patterns_taken(),
             self._sizes_known(),
-            self._ran(),
+            self._algorithm_run_most(),
             sorted(fixed, key=lambda each: each.run_s),
             dict(zip(self._names, map(float, score @ weight), strict=True)),
             chosen[0],
             chosen[1],
             chosen[2] if by_balanced is not None else None,
-            self._by_size(best, by_average, by_balanced),
+            self._choices_by_size(best, by_average, by_balanced),
         )
 
     def _name(self, way: NDArray[np.intp]) -> str:
@@ -354,11 +354,11 @@ class _Collective:
         kinds = (("measured", measured), ("between", ~measured & ~outside), ("outside", outside))
         return {name: int(count[mask].sum()) for name, mask in kinds}
 
-    def _ran(self) -> str:
+    def _algorithm_run_most(self) -> str:
         numbers = Counter(self._calls.table["algorithm"][self._rows].tolist())
         return self._calls.algorithms[numbers.most_common(1)[0][0]]
 
-    def _by_size(
+    def _choices_by_size(
         self, best: NDArray[np.intp], by_average: NDArray[np.intp], by_balanced: NDArray[np.intp] | None
     ) -> list[SizeChoice]:
         total_us = (self._table * self._count).sum(axis=1)

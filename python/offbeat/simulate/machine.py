@@ -254,8 +254,8 @@ def parse(text: str, where: str) -> Machine:
         algorithms=tuple(map(_algorithm, whole.tables("algorithm"))),
         not_measured=_level(whole, "not_measured", ""),
     )
-    core.done()
-    whole.done()
+    core.refuse_unknown_keys()
+    whole.refuse_unknown_keys()
     return machine
 
 
@@ -264,8 +264,8 @@ def _protocols(table: _Table) -> tuple[Protocol, ...]:
     for longer in table.tables("longer"):
         begin = longer.integer("from_bytes", least=found[-1].from_bytes + 1)
         found.append(_protocol(longer, begin))
-        longer.done()
-    table.done()
+        longer.refuse_unknown_keys()
+    table.refuse_unknown_keys()
     return tuple(found)
 
 
@@ -290,7 +290,7 @@ def _board(table: _Table) -> Board:
         line_gap_ns=table.number("line_gap_ns", default=0.0),
         ranks_per_cache=table.integer("ranks_per_cache", most=_MOST_INT, default=0),
     )
-    table.done()
+    table.refuse_unknown_keys()
     return board
 
 
@@ -303,14 +303,14 @@ def _algorithm(table: _Table) -> FittedAlgorithm:
         table.number("latency_us"),
         table.number("bandwidth_gb_per_s", least=_LEAST),
     )
-    table.done()
+    table.refuse_unknown_keys()
     return found
 
 
 def _level(table: _Table, key: str, default: str) -> str:
     level = table.text(key, default)
     if level not in ("within_node", "between_nodes", default):
-        raise table.wrong(key, f"{_shown(level)} is neither between_nodes nor within_node")
+        raise table.wrong(key, f"{_quoted(level)} is neither between_nodes nor within_node")
     return level
 
 
@@ -326,7 +326,7 @@ class _Table:
     def text(self, key: str, default: str | None = None) -> str:
         value = self._get(key, default)
         if not isinstance(value, str):
-            raise self.wrong(key, f"{_shown(value)} is not a text in quotes")
+            raise self.wrong(key, f"{_quoted(value)} is not a text in quotes")
         return value
 
     def number(self, key: str, *, least: float = 0, default: float | None = None) -> float:
@@ -334,7 +334,7 @@ class _Table:
         if value is default and default is not None:
             return float(default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= _MOST:
-            raise self.wrong(key, f"{_shown(value)} is not a number from {least:g} to {_MOST:g}")
+            raise self.wrong(key, f"{_quoted(value)} is not a number from {least:g} to {_MOST:g}")
         return float(value)
 
     def integer(
@@ -342,7 +342,7 @@ class _Table:
     ) -> int:
         value = self._get(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise self.wrong(key, f"{_shown(value)} is not a whole number from {least} to {most}")
+            raise self.wrong(key, f"{_quoted(value)} is not a whole number from {least} to {most}")
         return value
 
     def table(self, key: str) -> _Table:
@@ -360,7 +360,7 @@ class _Table:
             for number, each in enumerate(value, start=1)
         ]
 
-    def done(self) -> None:
+    def refuse_unknown_keys(self) -> None:
         for key in self._values:
             if key not in self._known:
                 near = difflib.get_close_matches(key, self._known, n=1)
@@ -380,5 +380,5 @@ class _Table:
         return CommandError(f"{self._where}: {self._name(key)}: {why}")
 
 
-def _shown(value: Any) -> str:
+def _quoted(value: Any) -> str:
     return f"'{str(value)[:40]}'"
